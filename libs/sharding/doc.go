@@ -1,0 +1,24 @@
+// Package sharding holds the nouns of Roost: the names of entities, shards,
+// nodes and epochs, the command envelope, and the records that the fence of
+// the journal decides about. It imports nothing of ours, and every other
+// package speaks in its words.
+//
+// # Shards
+//
+// An entity is addressed by type and id. [ShardOf] maps the id to one of n
+// shards of its type: xxh64(id) mod n, with seed 0 and the id's UTF-8 bytes.
+// n is a fact of the journal, fixed per type when the type is first declared.
+// The test vectors in testdata/shardof.txt let any language do the same.
+//
+// # Epochs
+//
+// Whoever serves a shard does so at an [Epoch]. The coordinator hands out
+// epochs, each strictly higher than every earlier one of that shard; the
+// journal refuses whatever comes with an older one. Routing is advice, the
+// fence is law.
+//
+// # What this does not do
+//
+// Nothing here talks to a network, a disk or a clock, and nothing decides who
+// owns a shard.
+package sharding

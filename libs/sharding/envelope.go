@@ -1,0 +1,117 @@
+package sharding
+
+import "time"
+
+// CommandID names one command of one client: the idempotency key, or a name
+// that the gateway made up for a command without one.
+type CommandID string
+
+// Encoding says how a payload is written. Roost never looks into payloads.
+type Encoding uint8
+
+const (
+	// JSON is the default encoding.
+	JSON Encoding = iota
+	// Protobuf is the binary protobuf encoding.
+	Protobuf
+)
+
+// Envelope is one command on its way to one entity.
+type Envelope struct {
+	Entity  Entity
+	Command string
+	ID      CommandID // never empty
+	// Keyed says that ID was chosen by the client: the command is stored with
+	// its reply and may be sent again.
+	Keyed bool
+	// Tell says that nobody waits for the reply, only for the acceptance
+	// (without key) or the durability (with key) of the command.
+	Tell     bool
+	Encoding Encoding
+	Payload  []byte
+	// Deadline is when the client stops waiting, by the local clock. It travels
+	// as time left. The zero value never passes.
+	Deadline time.Time
+	// Trace is the W3C traceparent of the sender's span, or empty.
+	Trace string
+}
+
+// Size is what the envelope counts in limits by bytes.
+func (e *Envelope) Size() int {
+	return 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Payload)
+}
+
+// Outcome says what is known about the effects of a command.
+type Outcome uint8
+
+const (
+	// OK: the handler ran, and what it staged is durable. The reply may still
+	// be a business error.
+	OK Outcome = iota + 1
+	// Rejected: the command was definitely not applied.
+	Rejected
+	// Unknown: the command may or may not have been applied.
+	Unknown
+)
+
+// String is "ok", "rejected" or "unknown".
+func (o Outcome) String() string {
+	switch o {
+	case OK:
+		return "ok"
+	case Rejected:
+		return "rejected"
+	case Unknown:
+		return "unknown"
+	}
+	return "invalid"
+}
+
+// Code says why a command has no plain reply, in the vocabulary of Twirp and
+// gRPC. The empty code is success.
+type Code string
+
+// The codes that Roost itself gives; entities may use all of them.
+const (
+	InvalidArgument    Code = "invalid_argument"
+	NotFound           Code = "not_found"
+	AlreadyExists      Code = "already_exists"
+	Aborted            Code = "aborted"
+	PermissionDenied   Code = "permission_denied"
+	FailedPrecondition Code = "failed_precondition"
+	OutOfRange         Code = "out_of_range"
+	ResourceExhausted  Code = "resource_exhausted"
+	Unimplemented      Code = "unimplemented"
+	Unavailable        Code = "unavailable"
+	DeadlineExceeded   Code = "deadline_exceeded"
+	DataLoss           Code = "data_loss"
+	Internal           Code = "internal"
+)
+
+// Reply is the end of a command.
+type Reply struct {
+	Outcome  Outcome
+	Code     Code   // empty: success
+	Message  string // for people; set with Code
+	Encoding Encoding
+	Payload  []byte
+	// Timing is where the time went in the region. It is not stored.
+	Timing Timing
+}
+
+// Timing splits the time a command spent in its region.
+type Timing struct {
+	Mailbox time.Duration // from arrival to the start of its last turn
+	Handler time.Duration // in the entity's code
+	Journal time.Duration // from the end of the turn to durability
+}
+
+// Reject is a reply that says the command was definitely not applied.
+func Reject(code Code, message string) Reply {
+	return Reply{Outcome: Rejected, Code: code, Message: message}
+}
+
+// Doubt is a reply that says the command may or may not have been applied.
+func Doubt(code Code, message string) Reply {
+	return Reply{Outcome: Unknown, Code: code, Message: message}
+}

@@ -1,0 +1,173 @@
+package sharding
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Limits of names. They bound what a peer can make us store per name.
+const (
+	// MaxTypeLen is the longest entity type and command name, in bytes.
+	MaxTypeLen = 128
+	// MaxIDLen is the longest entity id, in bytes.
+	MaxIDLen = 256
+	// MaxCommandIDLen is the longest idempotency key, in bytes.
+	MaxCommandIDLen = 128
+	// MaxShards is the largest number of shards of one type.
+	MaxShards = 1 << 16
+	// DefaultShards is the number of shards of a type that names none. About
+	// ten times the largest number of regions one plans for is a good number.
+	DefaultShards = 1024
+)
+
+// ErrBadName is wrapped by every refusal of a name, with the field and the fix.
+var ErrBadName = errors.New("bad name")
+
+// EntityType names a kind of entity: "Account".
+type EntityType string
+
+// EntityID names one entity of its type: "alice".
+type EntityID string
+
+// Entity is the address of one entity.
+type Entity struct {
+	Type EntityType
+	ID   EntityID
+}
+
+// String is "Type/id".
+func (e Entity) String() string { return string(e.Type) + "/" + string(e.ID) }
+
+// Compare orders entities by type, then id.
+func (e Entity) Compare(o Entity) int {
+	return cmp.Or(cmp.Compare(e.Type, o.Type), cmp.Compare(e.ID, o.ID))
+}
+
+// ShardID names one shard: the unit that is owned, claimed and moved.
+type ShardID struct {
+	Type  EntityType
+	Index uint32
+}
+
+// String is "Type/index".
+func (s ShardID) String() string { return fmt.Sprintf("%s/%d", s.Type, s.Index) }
+
+// Compare orders shards by type, then index.
+func (s ShardID) Compare(o ShardID) int {
+	return cmp.Or(cmp.Compare(s.Type, o.Type), cmp.Compare(s.Index, o.Index))
+}
+
+// ShardOf is the index of the shard of an id among n shards of its type:
+// xxh64(id) mod n with seed 0 (https://xxhash.com). n must not be 0.
+func ShardOf(id EntityID, n uint32) uint32 {
+	return uint32(xxhash.Sum64String(string(id)) % uint64(n))
+}
+
+// NodeUID names one incarnation of a process: random at start, never 0, never
+// reused. A process that is started again is another node.
+type NodeUID uint64
+
+// NodeID is where a process is reached and which incarnation of it.
+type NodeID struct {
+	Addr string // host:port of the service listener
+	UID  NodeUID
+}
+
+// String is "host:port#uid" with the uid in hexadecimal.
+func (n NodeID) String() string { return fmt.Sprintf("%s#%x", n.Addr, uint64(n.UID)) }
+
+// IsZero tells whether n names no node.
+func (n NodeID) IsZero() bool { return n == NodeID{} }
+
+// Compare orders nodes by address (host as string, then port as number), then
+// by uid.
+func (n NodeID) Compare(o NodeID) int {
+	return cmp.Or(CompareAddr(n.Addr, o.Addr), cmp.Compare(n.UID, o.UID))
+}
+
+// CompareAddr orders host:port addresses by host as a string, then by port as
+// a number.
+func CompareAddr(a, b string) int {
+	ah, ap := splitAddr(a)
+	bh, bp := splitAddr(b)
+	return cmp.Or(cmp.Compare(ah, bh), cmp.Compare(len(ap), len(bp)), cmp.Compare(ap, bp))
+}
+
+func splitAddr(a string) (host, port string) {
+	i := strings.LastIndexByte(a, ':')
+	if i < 0 {
+		return a, ""
+	}
+	return a[:i], strings.TrimLeft(a[i+1:], "0")
+}
+
+// Term counts acquisitions of the coordinator lease. Every acquisition by
+// every incarnation has a term of its own, higher than all before it.
+type Term uint32
+
+// Epoch says which tenure of a shard something belongs to: the term of the
+// coordinator that allocated it in the upper 32 bits, a counter in the lower.
+type Epoch uint64
+
+// MakeEpoch is term<<32 | counter.
+func MakeEpoch(t Term, counter uint32) Epoch { return Epoch(t)<<32 | Epoch(counter) }
+
+// Term is the term of the coordinator that allocated the epoch.
+func (e Epoch) Term() Term { return Term(e >> 32) }
+
+// Counter is the epoch's number within its term.
+func (e Epoch) Counter() uint32 { return uint32(e) }
+
+// String is "term.counter".
+func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Term(), e.Counter()) }
+
+// CheckType refuses an entity type or command name that could not be part of
+// a URL path, a metric or a file name: letters, digits, '_', '-' and '.',
+// starting with a letter, at most MaxTypeLen bytes.
+func CheckType(field, s string) error {
+	if s == "" {
+		return fmt.Errorf("%w: %s is empty", ErrBadName, field)
+	}
+	if len(s) > MaxTypeLen {
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrBadName, field, len(s), MaxTypeLen)
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.')) {
+			return fmt.Errorf("%w: %s %q must be letters, digits, '_', '-' or '.', starting with a letter", ErrBadName, field, clip(s))
+		}
+	}
+	return nil
+}
+
+// CheckID refuses an entity id or idempotency key that is empty, longer than
+// max bytes, not UTF-8, or holds control characters.
+func CheckID(field, s string, max int) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("%w: %s is empty", ErrBadName, field)
+	case len(s) > max:
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrBadName, field, len(s), max)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%w: %s is not valid UTF-8", ErrBadName, field)
+	}
+	for _, r := range s {
+		if r < 0x20 || r == 0x7f {
+			return fmt.Errorf("%w: %s holds the control character %U", ErrBadName, field, r)
+		}
+	}
+	return nil
+}
+
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}

@@ -1,0 +1,121 @@
+package sharding
+
+import "github.com/cespare/xxhash/v2"
+
+// Record is one entry of an entity's journal: the unit that one turn staged.
+// It holds events, or the stored reply of a keyed command, or both. A Record
+// with neither settles an unknown outcome.
+type Record struct {
+	Seq     uint64 // 1, 2, 3, … per entity, without gaps
+	Command CommandID
+	Hash    uint64 // PayloadHash of the command
+	Events  []Event
+	Reply   Reply // stored for duplicates; Timing is not kept
+}
+
+// Event is one state change in the words of the entity's author.
+type Event struct {
+	Name     string
+	Encoding Encoding
+	Payload  []byte
+}
+
+// Size is what the record counts in limits by bytes.
+func (r *Record) Size() int {
+	n := 64 + len(r.Command) + len(r.Reply.Payload) + len(r.Reply.Message)
+	for i := range r.Events {
+		n += 16 + len(r.Events[i].Name) + len(r.Events[i].Payload)
+	}
+	return n
+}
+
+// PayloadHash tells two commands with the same id apart: xxh64 over command
+// name, a zero byte and the payload.
+func PayloadHash(command string, payload []byte) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	_, _ = d.WriteString(command)
+	_, _ = d.Write([]byte{0})
+	_, _ = d.Write(payload)
+	return d.Sum64()
+}
+
+// Claim takes a shard for an owner at an epoch. It holds if the stored epoch
+// is lower, or equal with the same owner (so that a lost reply is no refusal).
+type Claim struct {
+	Shard ShardID
+	Epoch Epoch
+	Owner NodeUID
+}
+
+// Append adds records to one entity as a unit: all of them or none. It is
+// refused unless Epoch is the stored epoch of the shard, the first record
+// follows the entity's last one, and no record's command is stored already.
+type Append struct {
+	Shard   ShardID
+	Epoch   Epoch
+	Entity  Entity
+	Records []Record // consecutive sequence numbers, at least one
+}
+
+// ReadFence asks whether the shard's stored epoch still is Epoch. It must
+// begin after it was asked for.
+type ReadFence struct {
+	Shard ShardID
+	Epoch Epoch
+}
+
+// Verdict is what the journal says to a claim, an append or a fence read.
+type Verdict uint8
+
+const (
+	// Durable: done, and it survives a power cut.
+	Durable Verdict = iota + 1
+	// RefusedEpoch: the shard belongs to another epoch; nothing was written.
+	RefusedEpoch
+	// RefusedSeq: the sequence number is not the next one; nothing was written.
+	RefusedSeq
+	// RefusedCommand: a command of the unit is stored already, or its key is
+	// older than what the entity remembers; nothing was written.
+	RefusedCommand
+	// RefusedFull: the store cannot take more at the moment (disk full);
+	// nothing was written.
+	RefusedFull
+	// UnknownOutcome: the connection was lost at commit; it may or may not
+	// have happened, or may still happen later.
+	UnknownOutcome
+)
+
+// String is the verdict in words.
+func (v Verdict) String() string {
+	switch v {
+	case Durable:
+		return "durable"
+	case RefusedEpoch:
+		return "refused by epoch"
+	case RefusedSeq:
+		return "refused by sequence"
+	case RefusedCommand:
+		return "refused by command id"
+	case RefusedFull:
+		return "refused, store full"
+	case UnknownOutcome:
+		return "unknown"
+	}
+	return "invalid"
+}
+
+// Fence is the stored epoch of a shard and who claimed it.
+type Fence struct {
+	Epoch Epoch
+	Owner NodeUID
+}
+
+// Stored is what the journal keeps of a command.
+type Stored struct {
+	Hash  uint64
+	Reply Reply
+	// Expired says that the key is older than what the entity remembers:
+	// whether the command ran is not known any more. Reply is empty.
+	Expired bool
+}

@@ -1,0 +1,91 @@
+package sharding
+
+import "cmp"
+
+// Phase is where a shard is within one epoch. Phases only go forward.
+type Phase uint8
+
+const (
+	// Starting: allocated, not yet claimed. Watchers buffer.
+	Starting Phase = iota + 1
+	// Serving: claimed by the owner. Watchers route.
+	Serving
+	// HandingOff: the owner is asked to let go. Watchers buffer.
+	HandingOff
+)
+
+// String is "starting", "serving" or "handing-off".
+func (p Phase) String() string {
+	switch p {
+	case Starting:
+		return "starting"
+	case Serving:
+		return "serving"
+	case HandingOff:
+		return "handing-off"
+	}
+	return "unallocated"
+}
+
+// Row is one line of the route table: who owns a shard, at which epoch, in
+// which phase. The zero Row of a shard says that it is not allocated.
+type Row struct {
+	Shard ShardID
+	Owner NodeID
+	Epoch Epoch
+	Phase Phase
+}
+
+// Newer tells whether r supersedes o: rows are ordered by epoch, then phase,
+// whoever brought them.
+func (r Row) Newer(o Row) bool {
+	return cmp.Or(cmp.Compare(r.Epoch, o.Epoch), cmp.Compare(r.Phase, o.Phase)) > 0
+}
+
+// TypeDesc describes an entity type to the cluster.
+type TypeDesc struct {
+	Type EntityType
+	// Shards is the number of shards, fixed when the type is first declared.
+	Shards uint32
+	// Volatile types keep their state in memory only: best effort.
+	Volatile bool
+	// Commands are the commands the type knows, sorted by name.
+	Commands []CommandDesc
+}
+
+// CommandDesc describes one command of a type.
+type CommandDesc struct {
+	Name     string
+	ReadOnly bool
+}
+
+// Command finds a command by name.
+func (t *TypeDesc) Command(name string) (CommandDesc, bool) {
+	for _, c := range t.Commands {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return CommandDesc{}, false
+}
+
+// Version orders states of the table of one coordinator term: a change counts
+// N up by one, a new term starts again.
+type Version struct {
+	Term Term
+	N    uint64
+}
+
+// Compare orders versions by term, then number.
+func (v Version) Compare(o Version) int {
+	return cmp.Or(cmp.Compare(v.Term, o.Term), cmp.Compare(v.N, o.N))
+}
+
+// TableDelta brings a watcher from one version of the route table to another.
+type TableDelta struct {
+	Version Version
+	// Full says that Rows and Types are the whole table, not only changes.
+	Full  bool
+	Rows  []Row
+	Types []TypeDesc
+}

@@ -1,0 +1,4 @@
+module github.com/roost-cluster/roost/tools
+
+go 1.26.0
+
