@@ -8,6 +8,6 @@ require (
 )
 
 replace (
-	github.com/roost-cluster/roost/libs => ./..
+	github.com/roost-cluster/roost/libs => ../
 	github.com/roost-cluster/roost/proto => ../../proto
 )
