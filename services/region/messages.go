@@ -1,0 +1,159 @@
+package region
+
+import (
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Input is one message to the region core. The set is closed.
+type Input interface{ input() }
+
+// Output is one thing the driver must do, in order.
+type Output interface{ output() }
+
+// Inputs.
+type (
+	// Command came over a link: routed here by a table that may be stale. The
+	// answer is exactly one Answer or one NotMine.
+	Command struct {
+		Request turn.RequestID
+		Epoch   sharding.Epoch
+		Env     sharding.Envelope
+	}
+	// HostShard: the coordinator of Term gives the shard to this region.
+	HostShard struct {
+		Term  sharding.Term
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// HandOff: the coordinator of Term wants the shard back.
+	HandOff struct {
+		Term  sharding.Term
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// Claimed answers Claim.
+	Claimed struct {
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Verdict sharding.Verdict
+		Fence   sharding.Fence
+	}
+	// RegisterAck answers Register. A Refusal is final.
+	RegisterAck struct {
+		Term    sharding.Term
+		Refusal string
+	}
+	// ShutdownAck answers GracefulShutdown.
+	ShutdownAck struct {
+		Term      sharding.Term
+		Remaining int
+	}
+	// TableChanged is the answer to a Watch.
+	TableChanged struct {
+		From  string
+		Delta sharding.TableDelta
+	}
+	// NotActive is the answer of a standby to a Watch.
+	NotActive struct {
+		From   string
+		Active sharding.NodeID
+		Term   sharding.Term
+	}
+	// WatchFailed: no answer to a Watch.
+	WatchFailed struct{ From string }
+	// Coordinators is what membership and discovery say: where coordinators
+	// may be.
+	Coordinators struct{ Addrs []string }
+	// Leave: drain all shards, then be done (SIGTERM). The answer is Left.
+	Leave struct{}
+	// Turn carries an answer of the driver to the entity core.
+	Turn struct{ Input turn.Input }
+	// Tick lets time pass; the driver sends one every 20 ms or so.
+	Tick struct{}
+)
+
+// Outputs. The messages to the coordinator go to the address the core watches
+// (field To). Answer, Load, Run, Append and so on of package turn are wrapped
+// in Entity.
+type (
+	// Register announces this region; repeated until acknowledged.
+	Register struct{ To string }
+	// ShardStarted: the claim of the shard at the epoch holds.
+	ShardStarted struct {
+		To    string
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// HostRefused: the shard cannot be taken at the epoch; Above is in the way.
+	HostRefused struct {
+		To    string
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+		Above sharding.Epoch
+	}
+	// ShardStopped: nothing of the shard at this or a lower epoch is alive.
+	ShardStopped struct {
+		To    string
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// GracefulShutdown asks for all shards to be handed off.
+	GracefulShutdown struct{ To string }
+	// Claim takes the shard in the journal. Answered by Claimed.
+	Claim struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// Watch polls the table at an address.
+	Watch struct {
+		To      string
+		Version sharding.Version
+	}
+	// NotMine refuses a command; it was definitely not applied here.
+	NotMine struct {
+		Request turn.RequestID
+		Refused sharding.Epoch
+		Row     sharding.Row // as known here, possibly zero
+	}
+	// Refuse answers a command that was definitely not delivered.
+	Refuse struct {
+		Request turn.RequestID
+		Reply   sharding.Reply
+	}
+	// Entity is an output of the entity core, NotMine and Fenced excepted.
+	Entity struct{ Output turn.Output }
+	// Left: all shards are handed off or the time is over; the region may
+	// leave the membership.
+	Left struct{}
+	// Fail: the region cannot go on (its registration was refused). The
+	// process stops with the reason.
+	Fail struct{ Reason string }
+)
+
+func (Command) input()      {}
+func (HostShard) input()    {}
+func (HandOff) input()      {}
+func (Claimed) input()      {}
+func (RegisterAck) input()  {}
+func (ShutdownAck) input()  {}
+func (TableChanged) input() {}
+func (NotActive) input()    {}
+func (WatchFailed) input()  {}
+func (Coordinators) input() {}
+func (Leave) input()        {}
+func (Turn) input()         {}
+func (Tick) input()         {}
+
+func (Register) output()         {}
+func (ShardStarted) output()     {}
+func (HostRefused) output()      {}
+func (ShardStopped) output()     {}
+func (GracefulShutdown) output() {}
+func (Claim) output()            {}
+func (Watch) output()            {}
+func (NotMine) output()          {}
+func (Refuse) output()           {}
+func (Entity) output()           {}
+func (Left) output()             {}
+func (Fail) output()             {}
