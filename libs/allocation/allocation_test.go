@@ -1,0 +1,157 @@
+package allocation_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func mustNew(t *testing.T) allocation.Strategy {
+	t.Helper()
+	s, err := allocation.New("", allocation.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for _, name := range []string{allocation.NameLeastShards, allocation.NameThreshold} {
+		t.Run(name, func(t *testing.T) {
+			s, err := allocation.New(name, allocation.DefaultConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			allocationtest.Run(t, s)
+		})
+	}
+}
+
+func TestNewRefusesNonsense(t *testing.T) {
+	if _, err := allocation.New("most-shards", allocation.DefaultConfig()); !errors.Is(err, allocation.ErrConfig) {
+		t.Errorf("an unknown name gives %v", err)
+	}
+	bad := map[string]func(*allocation.Config){
+		"relative 0":   func(c *allocation.Config) { c.RelativeLimit = 0 },
+		"relative 1.1": func(c *allocation.Config) { c.RelativeLimit = 1.1 },
+		"relative NaN": func(c *allocation.Config) { c.RelativeLimit = math.NaN() },
+		"absolute":     func(c *allocation.Config) { c.AbsoluteLimit = 0 },
+		"threshold":    func(c *allocation.Config) { c.Threshold = -1 },
+		"simultaneous": func(c *allocation.Config) { c.MaxSimultaneous = 0 },
+	}
+	for name, f := range bad {
+		c := allocation.DefaultConfig()
+		f(&c)
+		if _, err := allocation.New("", c); !errors.Is(err, allocation.ErrConfig) {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+}
+
+// Ties keep the order of the view, whatever the nodes are called.
+func TestTiesKeepInputOrder(t *testing.T) {
+	s := mustNew(t)
+	v := allocationtest.Counts(1, 1, 1)
+	slices.Reverse(v.Regions)
+	if got := s.Allocate(v, sharding.ShardID{Type: "T", Index: 9}); got != allocationtest.Node(2) {
+		t.Errorf("allocated to %v, want the first of the view %v", got, allocationtest.Node(2))
+	}
+}
+
+func TestNewerAppVersionFirst(t *testing.T) {
+	s := mustNew(t)
+	v := allocationtest.Counts(0, 9)
+	newer, err := allocation.ParseVersion("0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Regions[1].Version = newer
+	if got := s.Allocate(v, sharding.ShardID{Type: "T", Index: 99}); got != allocationtest.Node(1) {
+		t.Errorf("allocated to %v, want the newer %v", got, allocationtest.Node(1))
+	}
+}
+
+// Without limits any spread is even after few rounds.
+func TestUnlimitedBecomesEvenInFewRounds(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	s := allocation.LeastShards{RelativeLimit: 1, AbsoluteLimit: math.MaxInt}
+	for range 300 {
+		drawn := make([]int, 1+rng.IntN(30))
+		for i := range drawn {
+			drawn[i] = rng.IntN(1 + rng.IntN(100))
+		}
+		rounds, final := balance(t, s, drawn)
+		if rounds > 5 || slices.Max(final)-slices.Min(final) > 1 || sum(final) != sum(drawn) {
+			t.Fatalf("seed %d: %v took %d rounds to %v", seed, drawn, rounds, final)
+		}
+	}
+}
+
+// With the default limits a fourth region is filled without a round that
+// moves more than a tenth, and the others lose no more than they must.
+func TestJoinUnderLimits(t *testing.T) {
+	s := mustNew(t)
+	v := allocationtest.Counts(342, 341, 341, 0)
+	moved := 0
+	for moves := s.Rebalance(v, nil); len(moves) > 0; moves = s.Rebalance(v, nil) {
+		if len(moves) > 100 {
+			t.Fatalf("a round moves %d shards, at most 100 are allowed", len(moves))
+		}
+		moved += len(moves)
+		v = allocationtest.Move(t, s, v, moves)
+	}
+	if got := counts(v); !slices.Equal(got, []int{256, 256, 256, 256}) || moved != 256 {
+		t.Errorf("%d moves lead to %v, want 256 moves to 256 each", moved, got)
+	}
+}
+
+func balance(t *testing.T, s allocation.Strategy, start []int) (rounds int, final []int) {
+	v := allocationtest.Counts(start...)
+	for moves := s.Rebalance(v, nil); len(moves) > 0 && rounds <= 100; moves = s.Rebalance(v, nil) {
+		rounds++
+		v = moveFast(s, v, moves)
+	}
+	return rounds, counts(v)
+}
+
+// moveFast is allocationtest.Move for large views: one pass per region.
+func moveFast(s allocation.Strategy, v allocation.View, moves []sharding.ShardID) allocation.View {
+	moving := make(map[sharding.ShardID]bool)
+	for _, m := range moves {
+		moving[m] = true
+	}
+	index := make(map[sharding.NodeID]int)
+	for i := range v.Regions {
+		r := &v.Regions[i]
+		index[r.Node] = i
+		r.Shards = slices.DeleteFunc(r.Shards, func(x sharding.ShardID) bool { return moving[x] })
+	}
+	for _, m := range moves {
+		r := &v.Regions[index[s.Allocate(v, m)]]
+		r.Shards = append(r.Shards, m)
+	}
+	return v
+}
+
+func counts(v allocation.View) []int {
+	c := make([]int, len(v.Regions))
+	for i := range v.Regions {
+		c[i] = len(v.Regions[i].Shards)
+	}
+	return c
+}
+
+func sum(c []int) int {
+	n := 0
+	for _, x := range c {
+		n += x
+	}
+	return n
+}

@@ -1,0 +1,229 @@
+// Package allocationtest holds what every allocation strategy has to keep,
+// whatever it optimises. A strategy's own test calls [Run].
+//
+// # What this does not do
+//
+// It does not judge how good a placement is; only that it is lawful, that it
+// is a pure function, and that rebalancing comes to an end.
+package allocationtest
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// rounds is enough for any strategy that moves at least one shard per round.
+const rounds = 1000
+
+// Run runs the conformance suite on a strategy.
+func Run(t *testing.T, s allocation.Strategy) {
+	t.Run("nobody", func(t *testing.T) { nobody(t, s) })
+	t.Run("candidates", func(t *testing.T) { candidates(t, s) })
+	t.Run("unsettled", func(t *testing.T) { unsettled(t, s) })
+	t.Run("lawful", func(t *testing.T) { lawful(t, s) })
+	t.Run("ends", func(t *testing.T) { ends(t, s) })
+}
+
+// Node is a node whose address tells its number.
+func Node(i int) sharding.NodeID {
+	return sharding.NodeID{Addr: "region:" + string(rune('a'+i%26)), UID: sharding.NodeUID(i + 1)}
+}
+
+// Counts makes a settled view whose regions have the given numbers of shards.
+func Counts(counts ...int) allocation.View {
+	var v allocation.View
+	var index uint32
+	for i, n := range counts {
+		r := allocation.Region{Node: Node(i)}
+		for range n {
+			r.Shards = append(r.Shards, sharding.ShardID{Type: "T", Index: index})
+			index++
+		}
+		v.Regions = append(v.Regions, r)
+	}
+	return v
+}
+
+// Move takes shards from their regions and allocates them anew, in order.
+func Move(t *testing.T, s allocation.Strategy, v allocation.View, moves []sharding.ShardID) allocation.View {
+	t.Helper()
+	v = Clone(v)
+	for _, sh := range moves {
+		for i := range v.Regions {
+			r := &v.Regions[i]
+			r.Shards = slices.DeleteFunc(r.Shards, func(x sharding.ShardID) bool { return x == sh })
+		}
+	}
+	for _, sh := range moves {
+		node := s.Allocate(v, sh)
+		i := slices.IndexFunc(v.Regions, func(r allocation.Region) bool { return r.Node == node })
+		if i < 0 {
+			t.Fatalf("shard %v was allocated to %v, which is not in the view", sh, node)
+		}
+		v.Regions[i].Shards = append(v.Regions[i].Shards, sh)
+	}
+	return v
+}
+
+// Clone copies a view deeply.
+func Clone(v allocation.View) allocation.View {
+	v.Regions = slices.Clone(v.Regions)
+	for i := range v.Regions {
+		v.Regions[i].Shards = slices.Clone(v.Regions[i].Shards)
+	}
+	return v
+}
+
+// random draws a view with 1 to 12 regions of 0 to 29 shards, and prints the
+// seed if the test fails.
+func random(t *testing.T) func() allocation.View {
+	t.Helper()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	return func() allocation.View {
+		counts := make([]int, 1+rng.IntN(12))
+		for i := range counts {
+			counts[i] = rng.IntN(30)
+		}
+		v := Counts(counts...)
+		rng.Shuffle(len(v.Regions), func(i, j int) { v.Regions[i], v.Regions[j] = v.Regions[j], v.Regions[i] })
+		return v
+	}
+}
+
+func nobody(t *testing.T, s allocation.Strategy) {
+	shard := sharding.ShardID{Type: "T"}
+	if got := s.Allocate(allocation.View{}, shard); !got.IsZero() {
+		t.Errorf("an empty view allocates to %v, want nobody", got)
+	}
+	if got := s.Rebalance(allocation.View{}, nil); len(got) != 0 {
+		t.Errorf("an empty view moves %v, want nothing", got)
+	}
+	if got := s.Rebalance(Counts(0, 0, 0), nil); len(got) != 0 {
+		t.Errorf("without shards %v moves, want nothing", got)
+	}
+	if got := s.Rebalance(Counts(7), nil); len(got) != 0 {
+		t.Errorf("a single region moves %v, want nothing", got)
+	}
+}
+
+func candidates(t *testing.T, s allocation.Strategy) {
+	shard := sharding.ShardID{Type: "T", Index: 99}
+	spoil := map[string]func(*allocation.Region){
+		"leaving":     func(r *allocation.Region) { r.Status = allocation.Leaving },
+		"exiting":     func(r *allocation.Region) { r.Status = allocation.Exiting },
+		"down":        func(r *allocation.Region) { r.Status = allocation.Down },
+		"unreachable": func(r *allocation.Region) { r.Unreachable = true },
+	}
+	for name, f := range spoil {
+		v := Counts(0, 5, 0)
+		f(&v.Regions[0])
+		f(&v.Regions[2])
+		if got := s.Allocate(v, shard); got != Node(1) {
+			t.Errorf("%s: allocated to %v, want the only candidate %v", name, got, Node(1))
+		}
+		f(&v.Regions[1])
+		if got := s.Allocate(v, shard); !got.IsZero() {
+			t.Errorf("%s: allocated to %v, want nobody", name, got)
+		}
+	}
+}
+
+func unsettled(t *testing.T, s allocation.Strategy) {
+	newer, err := allocation.ParseVersion("1.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calm := Counts(0, 40, 40)
+	if len(s.Rebalance(calm, nil)) == 0 {
+		t.Fatal("a settled view of 0, 40 and 40 shards moves nothing")
+	}
+	spoil := map[string]func(*allocation.View){
+		"app versions":  func(v *allocation.View) { v.Regions[1].Version = newer },
+		"unreachable":   func(v *allocation.View) { v.Regions[2].Unreachable = true },
+		"joining":       func(v *allocation.View) { v.Regions[0].Status = allocation.Joining },
+		"weakly up":     func(v *allocation.View) { v.Regions[0].Status = allocation.WeaklyUp },
+		"caller's flag": func(v *allocation.View) { v.Unsettled = true },
+	}
+	for name, f := range spoil {
+		v := Clone(calm)
+		f(&v)
+		if got := s.Rebalance(v, nil); len(got) != 0 {
+			t.Errorf("%s: moves %v, want nothing", name, got)
+		}
+	}
+}
+
+func lawful(t *testing.T, s allocation.Strategy) {
+	draw := random(t)
+	for range 200 {
+		v := draw()
+		before := Clone(v)
+		var all, inFlight []sharding.ShardID
+		for _, r := range v.Regions {
+			all = append(all, r.Shards...)
+			if len(r.Shards) > 20 {
+				inFlight = append(inFlight, r.Shards[0])
+			}
+		}
+		inFlight = append(inFlight, sharding.ShardID{Type: "T", Index: 1 << 15}) // nobody's
+		for _, busy := range [][]sharding.ShardID{nil, inFlight} {
+			moves := s.Rebalance(v, busy)
+			for i, m := range moves {
+				if !slices.Contains(all, m) {
+					t.Fatalf("moves %v, which no region has", m)
+				}
+				if slices.Contains(busy, m) || slices.Contains(moves[:i], m) {
+					t.Fatalf("moves %v, which is on the move already", m)
+				}
+			}
+			if again := s.Rebalance(v, busy); !slices.Equal(again, moves) {
+				t.Fatalf("asked twice: %v, then %v", moves, again)
+			}
+		}
+		shard := sharding.ShardID{Type: "T", Index: 1 << 14}
+		node := s.Allocate(v, shard)
+		if node.IsZero() || s.Allocate(v, shard) != node {
+			t.Fatalf("allocated to %v, then to %v", node, s.Allocate(v, shard))
+		}
+		if !reflect.DeepEqual(v, before) {
+			t.Fatal("the strategy changed its view")
+		}
+	}
+}
+
+func ends(t *testing.T, s allocation.Strategy) {
+	draw := random(t)
+	for range 50 {
+		v := draw()
+		total := count(v)
+		n := 0
+		for moves := s.Rebalance(v, nil); len(moves) > 0; moves = s.Rebalance(v, nil) {
+			if n++; n > rounds {
+				t.Fatalf("still moving after %d rounds", rounds)
+			}
+			v = Move(t, s, v, moves)
+		}
+		if count(v) != total {
+			t.Fatalf("%d shards became %d", total, count(v))
+		}
+	}
+}
+
+func count(v allocation.View) int {
+	n := 0
+	for _, r := range v.Regions {
+		n += len(r.Shards)
+	}
+	return n
+}

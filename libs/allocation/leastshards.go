@@ -1,0 +1,68 @@
+package allocation
+
+import "github.com/roost-cluster/roost/libs/sharding"
+
+// LeastShards gives a shard to the region with the fewest and moves up to a
+// limit of shards per round until no two regions differ by more than one.
+// Source: the least-shard strategy of Akka 2.6.10. Without limits a handful of
+// rounds is enough. The next round starts only when nothing is in flight.
+type LeastShards struct {
+	RelativeLimit float64 // part of the type's shards per round, see Config
+	AbsoluteLimit int     // shards per round, see Config
+}
+
+// Allocate picks the most suitable region.
+func (s LeastShards) Allocate(v View, _ sharding.ShardID) sharding.NodeID { return mostSuitable(v) }
+
+// Rebalance first takes what regions have above the rounded-up average, oldest
+// allocation first; if nobody has, it takes one shard each from full regions,
+// as many as the others lack.
+func (s LeastShards) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
+	if len(inFlight) > 0 || !v.Settled() {
+		return nil
+	}
+	shards := 0
+	for i := range v.Regions {
+		shards += len(v.Regions[i].Shards)
+	}
+	if shards == 0 {
+		return nil
+	}
+	optimal := (shards + len(v.Regions) - 1) / len(v.Regions)
+	limit := max(1, min(int(s.RelativeLimit*float64(shards)), s.AbsoluteLimit))
+	sorted := bySuitability(v.Regions)
+	if moves := surplus(sorted, optimal, limit); len(moves) > 0 {
+		return moves
+	}
+	return evenOut(sorted, optimal, limit)
+}
+
+func surplus(sorted []*Region, optimal, limit int) []sharding.ShardID {
+	var moves []sharding.ShardID
+	for _, r := range sorted {
+		if n := min(len(r.Shards)-optimal, limit-len(moves)); n > 0 {
+			moves = append(moves, r.Shards[:n]...)
+		}
+	}
+	return moves
+}
+
+// evenOut handles the case in which every region has at most the rounded-up
+// average, but some have two less: they could each get one more.
+func evenOut(sorted []*Region, optimal, limit int) []sharding.ShardID {
+	below := 0
+	for _, r := range sorted {
+		below += max(0, optimal-1-len(r.Shards))
+	}
+	n := min(below, limit)
+	var moves []sharding.ShardID
+	for _, r := range sorted {
+		if len(moves) >= n {
+			break
+		}
+		if len(r.Shards) >= optimal {
+			moves = append(moves, r.Shards[0])
+		}
+	}
+	return moves
+}

@@ -1,0 +1,304 @@
+package allocation_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+type vectorRegion struct {
+	Region  string   `json:"region"`
+	Shards  []string `json:"shards"`
+	Status  string   `json:"status"`
+	Version string   `json:"version"`
+}
+
+type vectorSide struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
+	Shards  int    `json:"shards"`
+}
+
+type vector struct {
+	ID              string          `json:"id"`
+	Kind            string          `json:"kind"`
+	Name            string          `json:"name"`
+	Regions         []vectorRegion  `json:"regions"`
+	AbsoluteLimit   int             `json:"absolute_limit"`
+	RelativeLimit   float64         `json:"relative_limit"`
+	Threshold       int             `json:"rebalance_threshold"`
+	MaxSimultaneous int             `json:"max_simultaneous_rebalance"`
+	InProgress      []string        `json:"rebalance_in_progress"`
+	ExpectRebalance []string        `json:"expect_rebalance"`
+	ExpectCounts    []int           `json:"expect_counts_after"`
+	CountsSorted    bool            `json:"counts_sorted"`
+	Condition       string          `json:"cluster_condition"`
+	Shard           string          `json:"shard"`
+	Expect          json.RawMessage `json:"expect"`
+	A               vectorSide      `json:"a"`
+	B               vectorSide      `json:"b"`
+	MaxRegions      int             `json:"max_regions"`
+	MaxShards       int             `json:"max_shards_per_region_exclusive"`
+	MaxRounds       int             `json:"max_rounds"`
+	Left            string          `json:"left"`
+	Op              string          `json:"op"`
+	Right           string          `json:"right"`
+	Version         string          `json:"version"`
+}
+
+func TestVectors(t *testing.T) {
+	files := []string{filepath.Join("testdata", "allocation.json")}
+	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
+		// Such a folder need not hold every file.
+		if more := filepath.Join(dir, "allocation.json"); exists(more) {
+			files = append(files, more)
+		}
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct{ Cases []json.RawMessage }
+		if err := json.Unmarshal(data, &doc); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if len(doc.Cases) == 0 {
+			t.Fatalf("%s holds no cases", file)
+		}
+		for _, raw := range doc.Cases {
+			var head struct{ ID, Kind string }
+			if err := json.Unmarshal(raw, &head); err != nil {
+				t.Fatal(err)
+			}
+			t.Run(head.ID, func(t *testing.T) {
+				if strings.HasPrefix(head.Kind, "consistent_hash_") || strings.HasPrefix(head.Kind, "external_") {
+					t.Skip("see testdata/deviations.md")
+				}
+				var v vector
+				if err := json.Unmarshal(raw, &v); err != nil {
+					t.Fatal(err)
+				}
+				check(t, &v)
+			})
+		}
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func check(t *testing.T, v *vector) {
+	switch v.Kind {
+	case "rebalance_new":
+		checkRebalance(t, v, allocation.LeastShards{RelativeLimit: v.RelativeLimit, AbsoluteLimit: v.AbsoluteLimit})
+	case "rebalance_old":
+		checkRebalance(t, v, allocation.Threshold{Threshold: v.Threshold, MaxSimultaneous: v.MaxSimultaneous})
+	case "allocate":
+		w := newWorld(t, v)
+		if got := w.name(mustNew(t).Allocate(w.view, w.shard(v.Shard))); got != text(t, v.Expect) {
+			t.Errorf("allocated to %s, want %s", got, v.Expect)
+		}
+	case "suitability_order":
+		checkOrder(t, v)
+	case "suitability_compare":
+		a, b := v.A.region(t), v.B.region(t)
+		var want int
+		if err := json.Unmarshal(v.Expect, &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := allocation.Compare(&a, &b); sign(got) != want || sign(allocation.Compare(&b, &a)) != -want {
+			t.Errorf("compares as %d, want %d, and the other way round", got, want)
+		}
+	case "property_new":
+		checkProperty(t, v)
+	case "app_version_compare":
+		checkVersions(t, v)
+	case "app_version_invalid":
+		if got, err := allocation.ParseVersion(v.Version); err == nil {
+			t.Errorf("%q was understood as %v", v.Version, got)
+		}
+	default:
+		t.Errorf("unknown kind %q", v.Kind)
+	}
+}
+
+func checkRebalance(t *testing.T, v *vector, s allocation.Strategy) {
+	w := newWorld(t, v)
+	var inFlight []sharding.ShardID
+	for _, id := range v.InProgress {
+		inFlight = append(inFlight, w.shard(id))
+	}
+	moves := s.Rebalance(w.view, inFlight)
+	got := make([]string, 0, len(moves))
+	for _, m := range moves {
+		got = append(got, w.ids[m.Index])
+	}
+	slices.Sort(got)
+	want := slices.Sorted(slices.Values(v.ExpectRebalance))
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s: moves %v, want %v", v.Name, got, want)
+	}
+	if v.ExpectCounts == nil {
+		return
+	}
+	slices.SortFunc(moves, func(a, b sharding.ShardID) int { return strings.Compare(w.ids[a.Index], w.ids[b.Index]) })
+	counts := counts(allocationtest.Move(t, s, w.view, moves))
+	if v.CountsSorted {
+		slices.Sort(counts)
+	}
+	if !slices.Equal(counts, v.ExpectCounts) {
+		t.Errorf("%s: counts are %v, want %v", v.Name, counts, v.ExpectCounts)
+	}
+}
+
+// checkOrder finds the order of suitability by comparing all pairs.
+func checkOrder(t *testing.T, v *vector) {
+	w := newWorld(t, v)
+	regions := slices.Clone(w.view.Regions)
+	slices.SortStableFunc(regions, func(a, b allocation.Region) int { return allocation.Compare(&a, &b) })
+	var got, want []string
+	for _, r := range regions {
+		got = append(got, w.name(r.Node))
+	}
+	if err := json.Unmarshal(v.Expect, &want); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("order is %v, want %v", got, want)
+	}
+}
+
+func checkProperty(t *testing.T, v *vector) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	s := allocation.LeastShards{RelativeLimit: 1, AbsoluteLimit: 100_000}
+	for range 10 {
+		drawn := make([]int, 1+rng.IntN(v.MaxRegions))
+		total := 0
+		for i := range drawn {
+			drawn[i] = rng.IntN(v.MaxShards)
+			total += drawn[i]
+		}
+		if rounds, final := balance(t, s, drawn); rounds > v.MaxRounds || slices.Max(final)-slices.Min(final) > 1 {
+			t.Fatalf("seed %d: %v took %d rounds to %v, want at most %d", seed, drawn, rounds, final, v.MaxRounds)
+		} else if sum(final) != total {
+			t.Fatalf("seed %d: %d shards became %d", seed, total, sum(final))
+		}
+	}
+}
+
+func checkVersions(t *testing.T, v *vector) {
+	l, err := allocation.ParseVersion(v.Left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := allocation.ParseVersion(v.Right)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := l.Compare(r)
+	if back := r.Compare(l); sign(back) != -sign(c) {
+		t.Errorf("%s against %s is %d, the other way round %d", v.Left, v.Right, c, back)
+	}
+	ok := map[string]bool{"==": c == 0, "!=": c != 0, "<": c < 0, ">": c > 0, "<=": c <= 0, ">=": c >= 0}
+	if holds, known := ok[v.Op]; !known || !holds {
+		t.Errorf("%s %s %s does not hold, compare gives %d", v.Left, v.Op, v.Right, c)
+	}
+}
+
+// world maps the names of a vector to nodes and shards.
+type world struct {
+	view  allocation.View
+	names []string
+	ids   []string
+}
+
+var condition = regexp.MustCompile(`member of (\w+) is (\w+)`)
+
+func newWorld(t *testing.T, v *vector) *world {
+	w := &world{}
+	for i, vr := range v.Regions {
+		r := vectorSide{Status: vr.Status, Version: vr.Version}.region(t)
+		r.Node = allocationtest.Node(i)
+		for _, id := range vr.Shards {
+			r.Shards = append(r.Shards, w.shard(id))
+		}
+		w.names = append(w.names, vr.Region)
+		w.view.Regions = append(w.view.Regions, r)
+	}
+	if m := condition.FindStringSubmatch(v.Condition); m != nil {
+		i := slices.Index(w.names, m[1])
+		if i < 0 {
+			w.view.Unsettled = true
+		} else if m[2] == "unreachable" {
+			w.view.Regions[i].Unreachable = true
+		} else {
+			w.view.Regions[i].Status = status(t, m[2])
+		}
+	} else if v.Condition != "" && !strings.Contains(v.Condition, "app versions") {
+		w.view.Unsettled = true
+	}
+	return w
+}
+
+func (w *world) shard(id string) sharding.ShardID {
+	i := slices.Index(w.ids, id)
+	if i < 0 {
+		i = len(w.ids)
+		w.ids = append(w.ids, id)
+	}
+	return sharding.ShardID{Type: "T", Index: uint32(i)}
+}
+
+func (w *world) name(n sharding.NodeID) string {
+	if n.IsZero() {
+		return "nobody"
+	}
+	return w.names[n.UID-1]
+}
+
+func (s vectorSide) region(t *testing.T) allocation.Region {
+	version := s.Version
+	if version == "" {
+		version = "1.0.0"
+	}
+	parsed, err := allocation.ParseVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return allocation.Region{Status: status(t, s.Status), Version: parsed, Shards: make([]sharding.ShardID, s.Shards)}
+}
+
+func status(t *testing.T, s string) allocation.Status {
+	all := map[string]allocation.Status{"": allocation.Up, "Up": allocation.Up, "Joining": allocation.Joining,
+		"WeaklyUp": allocation.WeaklyUp, "Leaving": allocation.Leaving, "Exiting": allocation.Exiting, "Down": allocation.Down}
+	got, ok := all[s]
+	if !ok {
+		t.Fatalf("unknown status %q", s)
+	}
+	return got
+}
+
+func text(t *testing.T, raw json.RawMessage) string {
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func sign(i int) int {
+	return min(1, max(-1, i))
+}
