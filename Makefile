@@ -1,0 +1,124 @@
+# Everything a developer does here, one target each. `make help` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One set of build flags for everything, tests included: the compiled
+# dependencies are then shared by builds, tests and checks.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath)
+export CGO_ENABLED ?= 0
+
+BIN := $(CURDIR)/bin
+PROTOC_VERSION := 3.21.12
+TEST_TIMEOUT ?= 9m
+SEEDS ?= 2000
+
+binaries := coordinator region gateway roost flights-region flights
+tools := protoc-gen-go protoc-gen-twirp staticcheck
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: $(addprefix $(BIN)/,$(binaries)) ## Build every binary into bin/
+
+$(BIN)/coordinator: pkg := ./services/coordinator/cmd/coordinator
+$(BIN)/region: pkg := ./services/region/cmd/region
+$(BIN)/gateway: pkg := ./services/gateway/cmd/gateway
+$(BIN)/roost: pkg := ./cli/cmd/roost
+$(BIN)/flights-region: pkg := ./examples/flights/cmd/flights-region
+$(BIN)/flights: pkg := ./examples/flights/cmd/flights
+
+# The go command knows better than make what is out of date.
+.PHONY: $(addprefix $(BIN)/,$(binaries))
+$(addprefix $(BIN)/,$(binaries)):
+	go build -o $@ $(pkg)
+
+.PHONY: demo
+demo: build ## Carry the flights through a cluster under faults (FLIGHTS= TOTALS= ROUTES= REPORT= FAULTS=none)
+	@exec $(BIN)/flights $(if $(FLIGHTS),-flights "$(FLIGHTS)") $(if $(TOTALS),-totals "$(TOTALS)") \
+		$(if $(ROUTES),-routes "$(ROUTES)") $(if $(REPORT),-report "$(REPORT)") $(if $(FAULTS),-faults "$(FAULTS)")
+
+.PHONY: dev
+dev: build ## Start a cluster on this machine and keep it up (ARGS="--regions 3")
+	@exec $(BIN)/roost dev $(ARGS)
+
+.PHONY: test
+test: ## Run all tests of all modules
+	go test -timeout $(TEST_TIMEOUT) work
+
+.PHONY: race
+race: ## Run all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -timeout 30m work
+
+.PHONY: sim
+sim: ## Simulate whole clusters in virtual time (SEEDS=n)
+	SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -v ./e2e/sim
+
+.PHONY: mutants
+mutants: ## Remove one guard after the other and show which seed notices
+	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem work
+
+# ---- checks ----------------------------------------------------------------
+
+.PHONY: check
+check: check-format check-vet check-modules check-generated ## Check format, vet, staticcheck, modules, generated code
+
+.PHONY: check-format
+check-format:
+	@echo "== gofmt"
+	@bad=$$(go list -m -f '{{.Dir}}' | xargs gofmt -l | sort -u); \
+		if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
+
+.PHONY: check-vet
+check-vet: $(BIN)/staticcheck
+	@echo "== go vet"
+	@go vet work
+	@go vet -tags mutants ./e2e/...
+	@echo "== staticcheck"
+	@$(BIN)/staticcheck work
+
+# What ships is what a module's own go.mod says, so the workspace is off.
+.PHONY: check-modules
+check-modules: export GOWORK = off
+check-modules:
+	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}'); do \
+		echo "== go.mod of $${dir#$(CURDIR)/}"; (cd "$$dir" && go mod tidy -diff); done
+	@for dir in services/*/; do echo "== build of $$dir alone"; (cd "$$dir" && go build ./...); done
+
+.PHONY: check-generated
+check-generated:
+	@echo "== generated code"
+	@if [ "$$(protoc --version 2>/dev/null)" != "libprotoc $(PROTOC_VERSION)" ]; then \
+		echo "skipped: no protoc $(PROTOC_VERSION) here (Debian 12: apt-get install protobuf-compiler)"; exit 0; fi; \
+	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	$(MAKE) --no-print-directory generate OUT="$$out"; \
+	diff <(cd proto && find . -name '*.pb.go' -o -name '*.twirp.go' | sort) <(cd "$$out" && find . -name '*.go' | sort) \
+		|| { echo "other files than the .proto files generate: run make generate"; exit 1; }; \
+	cd "$$out"; for f in $$(find . -name '*.go'); do diff -u "$(CURDIR)/proto/$$f" "$$f" \
+		|| { echo "out of date: run make generate"; exit 1; }; done
+
+# ---- generated code --------------------------------------------------------
+
+OUT ?= $(CURDIR)/proto
+
+.PHONY: generate
+generate: $(BIN)/protoc-gen-go $(BIN)/protoc-gen-twirp ## Generate Go from the .proto files (needs Debian's protobuf-compiler)
+	@cd proto && files=$$(find roost -name '*.proto' | sort) && [ -n "$$files" ] && \
+		PATH="$(BIN):$$PATH" protoc -I . --go_out="$(OUT)" --go_opt=paths=source_relative \
+			--twirp_out="$(OUT)" --twirp_opt=paths=source_relative $$files
+
+# Development tools at the versions of tools/go.mod.
+$(addprefix $(BIN)/,$(tools)): tools/go.mod tools/go.sum
+	@mkdir -p $(BIN)
+	@cd tools && GOWORK=off go build -o $(BIN)/ tool && touch $(addprefix $(BIN)/,$(tools))
+
+.PHONY: clean
+clean: ## Remove bin/
+	rm -rf $(BIN)
