@@ -1,0 +1,278 @@
+package phi
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+type op struct {
+	Op       string
+	At       int64 `json:"at_ms"`
+	Resource string
+	Expect   json.RawMessage
+	Tol      float64
+	Gt, Lt   *float64
+	EqualsOp *int  `json:"equals_op"`
+	From     int64 `json:"from_ms"`
+	Every    int64 `json:"every_ms"`
+	Count    int
+}
+
+type params struct {
+	Threshold *float64
+	MaxSample *int   `json:"max_sample"`
+	MinStd    *int64 `json:"min_std"`
+	Pause     *int64
+	First     *int64
+}
+
+type vector struct {
+	ID, Kind, Name   string
+	Diff             float64 `json:"time_diff_ms"`
+	Mean             float64 `json:"mean_ms"`
+	Std              float64 `json:"std_ms"`
+	CDF, Phi, Tol    float64
+	TolRel           float64   `json:"tol_rel"`
+	TolAbs           float64   `json:"tol_abs"`
+	Diffs            []float64 `json:"time_diffs_ms"`
+	Less, Greater    *float64
+	Params           params
+	Ops              []op
+	Samples          []int64 `json:"samples_ms"`
+	MaxSampleSize    int     `json:"max_sample_size"`
+	MeanWant         float64 `json:"mean"`
+	Variance         float64
+	Heartbeats       int
+	Every            int64 `json:"every_ms"`
+	UnavailableAfter int64 `json:"unavailable_after_ms"`
+}
+
+func TestVectors(t *testing.T) {
+	files := []string{"testdata/phi.json"}
+	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
+		files = append(files, filepath.Join(dir, "phi.json"))
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct{ Cases []vector }
+		if err := json.Unmarshal(raw, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if len(doc.Cases) == 0 {
+			t.Fatalf("%s has no cases", file)
+		}
+		for _, v := range doc.Cases {
+			t.Run(v.ID, func(t *testing.T) { runVector(t, v) })
+		}
+	}
+}
+
+func runVector(t *testing.T, v vector) {
+	near := func(what string, got, want, tol float64) {
+		if !(math.Abs(got-want) <= tol) {
+			t.Errorf("%s %s: got %v, want %v within %v", v.Name, what, got, want, tol)
+		}
+	}
+	switch v.Kind {
+	case "cdf":
+		near("cdf", 1-math.Pow(10, -Of(v.Diff, v.Mean, v.Std)), v.CDF, v.Tol)
+	case "phi":
+		near("phi", Of(v.Diff, v.Mean, v.Std), v.Phi, v.Tol)
+	case "phi_exact":
+		near("phi", Of(v.Diff, v.Mean, v.Std), v.Phi, v.TolAbs+v.TolRel*v.Phi)
+	case "monotone":
+		last := -1.0
+		for _, d := range v.Diffs {
+			phi := Of(d, v.Mean, v.Std)
+			if phi <= last {
+				t.Errorf("phi(%v) = %v is not above %v", d, phi, last)
+			}
+			last = phi
+		}
+		if v.Less != nil && v.Greater != nil && Of(*v.Less, v.Mean, v.Std) >= Of(*v.Greater, v.Mean, v.Std) {
+			t.Errorf("phi(%v) is not below phi(%v)", *v.Less, *v.Greater)
+		}
+	case "history":
+		var h history
+		for _, s := range v.Samples {
+			h.add(s, v.MaxSampleSize)
+		}
+		mean, variance := h.moments()
+		near("mean", mean, v.MeanWant, v.Tol)
+		near("variance", variance, v.Variance, v.Tol)
+	case "sequence":
+		runSequence(t, v)
+	case "detection_time":
+		d := New(v.Params.config())
+		for i := range v.Heartbeats {
+			d.Heartbeat(at(int64(i) * v.Every))
+		}
+		last := int64(v.Heartbeats-1) * v.Every
+		after := int64(0)
+		for d.Available(at(last + after)) {
+			after++
+		}
+		near("detection", float64(after), float64(v.UnavailableAfter), 0)
+	case "deadline_sequence":
+		t.Skip("the deadline detector watches other data centres, which this package does not know")
+	default:
+		t.Fatalf("unknown kind %q", v.Kind)
+	}
+}
+
+func at(ms int64) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+
+func (p params) config() Config {
+	c := DefaultConfig()
+	c.Pause = 0
+	if p.Threshold != nil {
+		c.Threshold = *p.Threshold
+	}
+	if p.MaxSample != nil {
+		c.MaxSamples = *p.MaxSample
+	}
+	for _, f := range []struct {
+		from *int64
+		to   *time.Duration
+	}{{p.MinStd, &c.MinStdDev}, {p.Pause, &c.Pause}, {p.First, &c.FirstInterval}} {
+		if f.from != nil {
+			*f.to = time.Duration(*f.from) * time.Millisecond
+		}
+	}
+	return c
+}
+
+func runSequence(t *testing.T, v vector) {
+	peers := map[string]*Detector{}
+	results := make([]float64, len(v.Ops))
+	peer := func(name string) *Detector {
+		if peers[name] == nil {
+			d := New(v.Params.config())
+			peers[name] = &d
+		}
+		return peers[name]
+	}
+	for i, o := range v.Ops {
+		d := peer(o.Resource)
+		switch o.Op {
+		case "heartbeat":
+			d.Heartbeat(at(o.At))
+		case "heartbeats_every":
+			for n := range o.Count {
+				d.Heartbeat(at(o.From + int64(n)*o.Every))
+			}
+		case "remove":
+			delete(peers, o.Resource)
+		case "phi":
+			results[i] = d.Phi(at(o.At))
+			checkPhi(t, i, o, results)
+		case "is_available", "is_monitoring":
+			got := d.Monitoring()
+			if o.Op == "is_available" {
+				got = d.Available(at(o.At))
+			}
+			if want := string(o.Expect) == "true"; got != want {
+				t.Errorf("op %d %s at %d: got %v", i, o.Op, o.At, got)
+			}
+		default:
+			t.Fatalf("unknown op %q", o.Op)
+		}
+	}
+}
+
+func checkPhi(t *testing.T, i int, o op, results []float64) {
+	got := results[i]
+	if o.Expect != nil {
+		var want float64
+		if err := json.Unmarshal(o.Expect, &want); err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(got-want) > o.Tol {
+			t.Errorf("op %d: phi is %v, want %v", i, got, want)
+		}
+	}
+	if o.Gt != nil && got <= *o.Gt || o.Lt != nil && got >= *o.Lt {
+		t.Errorf("op %d: phi is %v", i, got)
+	}
+	if o.EqualsOp != nil && math.Abs(got-results[*o.EqualsOp]) > o.Tol {
+		t.Errorf("op %d: phi is %v, want that of op %d: %v", i, got, *o.EqualsOp, results[*o.EqualsOp])
+	}
+}
+
+// A pause of the watcher itself is nobody's death, and is not remembered as
+// an interval either.
+func TestRestart(t *testing.T) {
+	d := New(DefaultConfig())
+	for i := range int64(10) {
+		d.Heartbeat(at(i * 1000))
+	}
+	if d.Available(at(60_000)) {
+		t.Fatal("a silence of 51 s goes unnoticed")
+	}
+	before := d.Clone()
+	d.Restart(at(60_000))
+	if !d.Available(at(61_000)) {
+		t.Error("suspected one second after the restart")
+	}
+	if before.Available(at(61_000)) {
+		t.Error("clone restarted too")
+	}
+	m1, v1 := before.history.moments()
+	if m2, v2 := d.history.moments(); m1 != m2 || v1 != v2 {
+		t.Errorf("restart changed the history: %v %v, was %v %v", m2, v2, m1, v1)
+	}
+}
+
+func FuzzPhi(f *testing.F) {
+	f.Add([]byte{10, 10, 200, 0, 0, 255})
+	f.Fuzz(func(t *testing.T, gaps []byte) {
+		cfg := DefaultConfig()
+		cfg.MaxSamples = 7
+		d := New(cfg)
+		now := int64(0)
+		for _, g := range gaps {
+			now += int64(g) * int64(g)
+			d.Heartbeat(at(now))
+			if len(d.history.ring) > cfg.MaxSamples {
+				t.Fatalf("history grew to %d", len(d.history.ring))
+			}
+		}
+		last := 0.0
+		for _, silence := range []int64{0, 1, 10, 100, 1000, 5000, 20_000, 1_000_000, 1 << 40} {
+			phi := d.Phi(at(now + silence))
+			if math.IsNaN(phi) || phi < last || phi > Max {
+				t.Fatalf("phi after %d ms of silence is %v, was %v", silence, phi, last)
+			}
+			last = phi
+		}
+	})
+}
+
+func TestValidate(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (Config{Pause: -1}).Validate(); err == nil {
+		t.Error("nonsense accepted")
+	}
+}
+
+func TestStateIsCanonical(t *testing.T) {
+	mk := func(shift time.Duration) []byte {
+		d := New(DefaultConfig())
+		for i := range int64(5) {
+			d.Heartbeat(at(i * 900).Add(shift))
+		}
+		return d.AppendState(nil, at(5000).Add(shift))
+	}
+	if string(mk(0)) != string(mk(time.Hour)) {
+		t.Error("the same history an hour later has another state")
+	}
+}

@@ -1,0 +1,155 @@
+// Package vclock is a vector clock: one counter per node, counted up by that
+// node for every change it makes. Comparing two clocks tells whether one state
+// includes everything the other one knows, or whether they changed apart from
+// each other.
+//
+// A [Clock] is a value: every method returns a new one and leaves its operands
+// alone, so clocks may be shared freely.
+//
+// The algorithm is Fidge's and Mattern's (1988); pruning entries of departed
+// nodes is as in Dynamo.
+//
+// # What this does not do
+//
+// A clock does not know which nodes exist. Whoever keeps one prunes the
+// entries of nodes that left, and after pruning two clocks may look more alike
+// than their states are.
+package vclock
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Entry is the counter of one node.
+type Entry[K cmp.Ordered] struct {
+	Node  K
+	Count uint64
+}
+
+// Clock is a vector clock, sorted by node, at most one entry per node. The nil
+// Clock is the clock of a state that nobody changed yet.
+type Clock[K cmp.Ordered] []Entry[K]
+
+// Relation is how one clock stands to another.
+type Relation uint8
+
+const (
+	// Same: equal entry by entry.
+	Same Relation = iota + 1
+	// Before: the other clock includes this one and more.
+	Before
+	// After: this clock includes the other one and more.
+	After
+	// Concurrent: each has counted something that the other has not.
+	Concurrent
+)
+
+// String is "same", "before", "after" or "concurrent".
+func (r Relation) String() string {
+	switch r {
+	case Same:
+		return "same"
+	case Before:
+		return "before"
+	case After:
+		return "after"
+	case Concurrent:
+		return "concurrent"
+	}
+	return "invalid"
+}
+
+func (c Clock[K]) find(node K) (int, bool) {
+	return slices.BinarySearchFunc(c, node, func(e Entry[K], k K) int { return cmp.Compare(e.Node, k) })
+}
+
+// Count is the counter of a node, 0 if it has none.
+func (c Clock[K]) Count(node K) uint64 {
+	if i, ok := c.find(node); ok {
+		return c[i].Count
+	}
+	return 0
+}
+
+// Tick counts the entry of node up by one, from 0 if it has none.
+func (c Clock[K]) Tick(node K) Clock[K] {
+	i, ok := c.find(node)
+	if !ok {
+		return slices.Insert(slices.Clone(c), i, Entry[K]{Node: node, Count: 1})
+	}
+	out := slices.Clone(c)
+	out[i].Count++
+	return out
+}
+
+// Prune drops the entry of a node.
+func (c Clock[K]) Prune(node K) Clock[K] {
+	i, ok := c.find(node)
+	if !ok {
+		return c
+	}
+	return slices.Delete(slices.Clone(c), i, i+1)
+}
+
+// Keep drops every entry whose node keep refuses.
+func (c Clock[K]) Keep(keep func(K) bool) Clock[K] {
+	return slices.DeleteFunc(slices.Clone(c), func(e Entry[K]) bool { return !keep(e.Node) })
+}
+
+// Merge takes the higher counter of every node: the clock of a state that
+// includes both.
+func (c Clock[K]) Merge(o Clock[K]) Clock[K] {
+	out := make(Clock[K], 0, max(len(c), len(o)))
+	walk(c, o, func(node K, a, b uint64, _, _ bool) {
+		out = append(out, Entry[K]{Node: node, Count: max(a, b)})
+	})
+	return out
+}
+
+// Compare tells how c stands to o. An entry that one side lacks is older than
+// any entry of the other side, even one that counts 0.
+func (c Clock[K]) Compare(o Clock[K]) Relation {
+	var less, more bool
+	walk(c, o, func(_ K, a, b uint64, inA, inB bool) {
+		less = less || !inA || inB && a < b
+		more = more || !inB || inA && a > b
+	})
+	switch {
+	case less && more:
+		return Concurrent
+	case less:
+		return Before
+	case more:
+		return After
+	}
+	return Same
+}
+
+// walk visits the nodes of both clocks in order.
+func walk[K cmp.Ordered](a, b Clock[K], visit func(node K, a, b uint64, inA, inB bool)) {
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Node < b[0].Node:
+			visit(a[0].Node, a[0].Count, 0, true, false)
+			a = a[1:]
+		case len(a) == 0 || b[0].Node < a[0].Node:
+			visit(b[0].Node, 0, b[0].Count, false, true)
+			b = b[1:]
+		default:
+			visit(a[0].Node, a[0].Count, b[0].Count, true, true)
+			a, b = a[1:], b[1:]
+		}
+	}
+}
+
+// Valid tells whether the entries are sorted by node without repeats, as those
+// of a clock from outside may not be.
+func (c Clock[K]) Valid() bool {
+	for i := 1; i < len(c); i++ {
+		if c[i-1].Node >= c[i].Node {
+			return false
+		}
+	}
+	return true
+}

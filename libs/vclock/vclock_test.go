@@ -1,0 +1,154 @@
+package vclock
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func fromMap(m map[string]uint64) Clock[string] {
+	var c Clock[string]
+	for k, v := range m {
+		c = append(c, Entry[string]{k, v})
+	}
+	slices.SortFunc(c, func(a, b Entry[string]) int {
+		if a.Node < b.Node {
+			return -1
+		}
+		return 1
+	})
+	return c
+}
+
+type vector struct {
+	ID, Kind, Name        string
+	Left, Right, Merged   map[string]uint64
+	Relation              string
+	RelationLeftToMerged  string `json:"relation_left_to_merged"`
+	RelationRightToMerged string `json:"relation_right_to_merged"`
+	Steps, Expect         [][]string
+}
+
+func TestVectors(t *testing.T) {
+	files := []string{"testdata/vclock.json"}
+	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
+		files = append(files, filepath.Join(dir, "vclock.json"))
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct{ Cases []vector }
+		if err := json.Unmarshal(raw, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if len(doc.Cases) == 0 {
+			t.Fatalf("%s has no cases", file)
+		}
+		for _, v := range doc.Cases {
+			t.Run(v.ID, func(t *testing.T) { runVector(t, v) })
+		}
+	}
+}
+
+func runVector(t *testing.T, v vector) {
+	l, r := fromMap(v.Left), fromMap(v.Right)
+	switch v.Kind {
+	case "compare":
+		if got := l.Compare(r).String(); got != v.Relation {
+			t.Errorf("%s: got %s, want %s", v.Name, got, v.Relation)
+		}
+	case "merge":
+		want := fromMap(v.Merged)
+		if got := l.Merge(r); got.Compare(want) != Same {
+			t.Errorf("%s: got %v, want %v", v.Name, got, want)
+		}
+		if got := r.Merge(l); got.Compare(want) != Same {
+			t.Errorf("%s: other way round: got %v, want %v", v.Name, got, want)
+		}
+		if got := l.Compare(want).String(); got != v.RelationLeftToMerged {
+			t.Errorf("%s: left to merged is %s", v.Name, got)
+		}
+		if got := r.Compare(want).String(); got != v.RelationRightToMerged {
+			t.Errorf("%s: right to merged is %s", v.Name, got)
+		}
+	case "program":
+		runProgram(t, v)
+	default:
+		t.Fatalf("unknown kind %q", v.Kind)
+	}
+}
+
+func runProgram(t *testing.T, v vector) {
+	reg := map[string]Clock[string]{}
+	for _, s := range v.Steps {
+		switch s[0] {
+		case "inc":
+			reg[s[1]] = reg[s[1]].Tick(s[2])
+		case "merge":
+			reg[s[1]] = reg[s[2]].Merge(reg[s[3]])
+		case "prune":
+			reg[s[1]] = reg[s[2]].Prune(s[3])
+		case "copy":
+			reg[s[1]] = reg[s[2]]
+		default:
+			t.Fatalf("unknown step %v", s)
+		}
+	}
+	for _, e := range v.Expect {
+		if e[0] != "relation" {
+			t.Fatalf("unknown expectation %v", e)
+		}
+		if got := reg[e[1]].Compare(reg[e[2]]).String(); got != e[3] {
+			t.Errorf("%v: got %s", e, got)
+		}
+	}
+}
+
+func random(r *rand.Rand) Clock[string] {
+	var c Clock[string]
+	for range r.IntN(8) {
+		c = c.Tick(string(rune('a' + r.IntN(5))))
+	}
+	return c
+}
+
+func TestMergeIsALattice(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 5000 {
+		a, b, c := random(r), random(r), random(r)
+		if a.Merge(b).Compare(b.Merge(a)) != Same {
+			t.Fatalf("merge not commutative: %v %v", a, b)
+		}
+		if a.Merge(b).Merge(c).Compare(a.Merge(b.Merge(c))) != Same {
+			t.Fatalf("merge not associative: %v %v %v", a, b, c)
+		}
+		if a.Merge(a).Compare(a) != Same {
+			t.Fatalf("merge not idempotent: %v", a)
+		}
+		if rel := a.Compare(a.Merge(b)); rel != Same && rel != Before {
+			t.Fatalf("%v is %v its merge with %v", a, rel, b)
+		}
+		back := map[Relation]Relation{Same: Same, Before: After, After: Before, Concurrent: Concurrent}
+		if back[a.Compare(b)] != b.Compare(a) {
+			t.Fatalf("compare is not antisymmetric: %v %v", a, b)
+		}
+		if !a.Merge(b).Valid() {
+			t.Fatalf("merge not sorted: %v", a.Merge(b))
+		}
+	}
+}
+
+func TestOperandsStayAlone(t *testing.T) {
+	a := Clock[string]{}.Tick("a").Tick("b")
+	b := a.Tick("a")
+	if c := b.Prune("b"); a.Count("a") != 1 || b.Count("b") != 1 || c.Count("b") != 0 {
+		t.Errorf("clocks share memory: %v %v %v", a, b, c)
+	}
+}
