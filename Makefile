@@ -104,6 +104,11 @@ check-generated:
 	cd "$$out"; for f in $$(find . -name '*.go'); do diff -u "$(CURDIR)/proto/$$f" "$$f" \
 		|| { echo "out of date: run make generate"; exit 1; }; done
 
+.PHONY: tidy
+tidy: export GOWORK = off
+tidy: ## Tidy the go.mod of every module
+	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}'); do (cd "$$dir" && go mod tidy); done
+
 # ---- generated code --------------------------------------------------------
 
 OUT ?= $(CURDIR)/proto

@@ -1,0 +1,21 @@
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	house.Check(t, house.Rules{
+		May: map[string][]string{
+			// The real cores, and nothing that owns a goroutine or a socket.
+			"sim/...": {
+				"libs/...", "sdk/entity/...", "e2e/sim/...",
+				"services/coordinator", "services/region", "services/gateway",
+			},
+			// Real processes are spoken to as any user would.
+			"...": {"proto/...", "sdk/client/...", "e2e/..."},
+		},
+	})
+}

@@ -1,0 +1,15 @@
+package discovery_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	floor := []string{"libs/sharding", "libs/mutant", "libs/discovery/...", "proto/..."}
+	house.Check(t, house.Rules{
+		May:   map[string][]string{"...": floor},
+		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+	})
+}

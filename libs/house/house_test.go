@@ -1,0 +1,90 @@
+package house
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestImpurities(t *testing.T) {
+	source, err := os.ReadFile("testdata/impure/impure.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for number, line := range strings.Split(string(source), "\n") {
+		if _, what, ok := strings.Cut(line, "// want "); ok {
+			want = append(want, fmt.Sprintf("%d: %s", number+1, what))
+		}
+	}
+	var got []string
+	for _, finding := range impurities("testdata/impure") {
+		parts := strings.SplitN(finding, ":", 4)
+		if len(parts) < 4 {
+			t.Fatalf("finding without a position: %s", finding)
+		}
+		what, _, _ := strings.Cut(strings.TrimPrefix(parts[3], " a pure core "), ":")
+		got = append(got, parts[1]+": "+what)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if others := impurities("testdata/impure/other*.go"); len(others) != 0 {
+		t.Errorf("a pattern that matches nothing finds %q", others)
+	}
+	if len(impurities("testdata/absent")) == 0 {
+		t.Error("a missing package passes")
+	}
+}
+
+func TestFloors(t *testing.T) {
+	// The package itself is the specimen: it imports only the standard
+	// library, testdata included.
+	for _, test := range []struct {
+		name, path string
+		test       bool
+		rules      Rules
+		want       bool
+	}{
+		{"standard library", "net/http", false, Rules{Outside: []string{}}, true},
+		{"a floor below", Prefix + "libs/sharding", false, Rules{}, true},
+		{"a tree below", Prefix + "libs/gossip/agent", false, Rules{}, true},
+		{"a name that only starts alike", Prefix + "libs/gossiptest", false, Rules{}, false},
+		{"beside", Prefix + "libs/turn", false, Rules{}, false},
+		{"beside, in a test", Prefix + "libs/turn", true, Rules{}, true},
+		{"never, in a test", Prefix + "services/region", true, Rules{Never: []string{"services/..."}}, false},
+		{"outside, any", "example.com/x", false, Rules{}, true},
+		{"outside, listed", "example.com/x/y", false, Rules{Outside: []string{"example.com/x"}}, true},
+		{"outside, not listed", "example.com/xx", false, Rules{Outside: []string{"example.com/x"}}, false},
+		{"outside, in a test", "example.com/xx", true, Rules{Outside: []string{}}, true},
+	} {
+		may := []string{"libs/sharding", "libs/gossip/..."}
+		if why := forbidden(test.path, may, test.test, test.rules); (why == "") != test.want {
+			t.Errorf("%s: forbidden(%s) = %q", test.name, test.path, why)
+		}
+	}
+	if findings := floors([]string{"."}, Rules{}); len(findings) != 1 || !strings.Contains(findings[0], "no floor") {
+		t.Errorf("a package without a floor: %q", findings)
+	}
+}
+
+func TestLookup(t *testing.T) {
+	may := map[string][]string{"a/...": {"tree"}, "a/b": {"exact"}, "a/b/c/...": {"deeper"}, ".": {"root"}}
+	for dir, want := range map[string]string{"a": "tree", "a/x": "tree", "a/b": "exact", "a/b/d": "tree", "a/b/c/d": "deeper", ".": "root", "z": ""} {
+		got, ok := lookup(may, dir)
+		if ok != (want != "") || ok && got[0] != want {
+			t.Errorf("lookup(%s) = %v, %v; want %q", dir, got, ok, want)
+		}
+	}
+}
+
+func TestUndocumented(t *testing.T) {
+	findings := undocumented([]string{".", "testdata/impure"})
+	if len(findings) != 1 || !strings.Contains(findings[0], "impure") {
+		t.Errorf("got %q, want only testdata/impure", findings)
+	}
+}

@@ -1,0 +1,263 @@
+package house
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What a pure core may not import, each with everything below it.
+var impureImports = []string{
+	"context", "crypto/rand", "log", "net", "os", "runtime", "sync", "syscall", "unsafe",
+}
+
+// What a pure core may not call of packages that it may import.
+var impureCalls = map[string][]string{
+	"time": {"Now", "After", "AfterFunc", "NewTicker", "NewTimer", "Since", "Sleep", "Tick", "Until"},
+}
+
+// The package-level functions of math/rand that do not draw from the global
+// source.
+var seededRand = []string{"New", "NewChaCha8", "NewPCG", "NewSource", "NewZipf"}
+
+// What of maps has an order, and what takes that order away again.
+var (
+	mapOrder = []string{"All", "Keys", "Values"}
+	sorters  = []string{"Sorted", "SortedFunc", "SortedStableFunc"}
+)
+
+// impurities reports what the package in a directory, or the files that match
+// a pattern ending in ".go", do that a pure core may not. A line is accepted as
+// it is if it ends in the comment "pure: reason" or follows a line that is that
+// comment; iteration over a map also with "sorted below" or "order-free:
+// reason".
+func impurities(pattern string) []string {
+	dir, only := pattern, ""
+	if strings.HasSuffix(pattern, ".go") {
+		dir, only = filepath.Split(pattern)
+	}
+	pkg, err := build.ImportDir(filepath.Clean(dir), 0)
+	if noGo := new(build.NoGoError); errors.As(err, &noGo) {
+		return nil
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %v", pattern, err)}
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	sources := map[*ast.File][]byte{}
+	for _, name := range pkg.GoFiles {
+		path := filepath.Join(dir, name)
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		file, err := parser.ParseFile(fset, path, source, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		files = append(files, file)
+		sources[file] = source
+	}
+	imports, err := exportData(fset, filepath.Clean(dir))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: imports}
+	if _, err := config.Check(pkg.Name, fset, files, info); err != nil {
+		return []string{err.Error()}
+	}
+	var findings []string
+	for _, file := range files {
+		name := filepath.Base(fset.File(file.FileStart).Name())
+		if match, err := filepath.Match(only, name); only != "" && (err != nil || !match) {
+			continue
+		}
+		inspector := inspector{fset: fset, info: info, excused: excuses(fset, file, sources[file])}
+		findings = append(findings, inspector.inspect(file)...)
+	}
+	return findings
+}
+
+// exportData returns an importer for the dependencies of the package in dir,
+// from the compiler's own export data.
+func exportData(fset *token.FileSet, dir string) (types.Importer, error) {
+	if !filepath.IsAbs(dir) {
+		dir = "./" + dir
+	}
+	list := exec.Command("go", "list", "-deps", "-export", "-f", "{{.ImportPath}}\t{{.Export}}", dir)
+	var problems bytes.Buffer
+	list.Stderr = &problems
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w\n%s", dir, err, problems.String())
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, file, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			exports[path] = file
+		}
+	}
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	}), nil
+}
+
+// An excuse is the comment that explains a line.
+type excuse struct{ pure, order bool }
+
+// excuses finds the lines that explain themselves, by line number.
+func excuses(fset *token.FileSet, file *ast.File, source []byte) map[int]excuse {
+	excused := map[int]excuse{}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			text := strings.TrimSpace(strings.TrimPrefix(comment.Text, "//"))
+			var e excuse
+			switch {
+			case reasoned(text, "pure:"):
+				e = excuse{pure: true, order: true}
+			case reasoned(text, "order-free:"), strings.HasPrefix(text, "sorted below"):
+				e = excuse{order: true}
+			default:
+				continue
+			}
+			position := fset.Position(comment.Pos())
+			excused[position.Line] = e
+			if alone(source[:position.Offset]) {
+				excused[position.Line+1] = e
+			}
+		}
+	}
+	return excused
+}
+
+// alone tells whether nothing but space stands on the line that before ends in.
+func alone(before []byte) bool {
+	line := before[bytes.LastIndexByte(before, '\n')+1:]
+	return len(bytes.TrimSpace(line)) == 0
+}
+
+func reasoned(text, word string) bool {
+	reason, ok := strings.CutPrefix(text, word)
+	return ok && strings.TrimSpace(reason) != ""
+}
+
+type inspector struct {
+	fset    *token.FileSet
+	info    *types.Info
+	excused map[int]excuse
+
+	findings []string
+	sorted   map[ast.Expr]bool // Map iterators handed straight to a sorter.
+}
+
+func (i *inspector) inspect(file *ast.File) []string {
+	i.sorted = map[ast.Expr]bool{}
+	for _, spec := range file.Imports {
+		path, _ := strconv.Unquote(spec.Path.Value)
+		if hasPrefix(impureImports, path) {
+			i.found(spec, "imports "+path)
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		i.node(node)
+		return true
+	})
+	return i.findings
+}
+
+func (i *inspector) node(node ast.Node) {
+	switch n := node.(type) {
+	case *ast.GoStmt:
+		i.found(n, "starts a goroutine")
+	case *ast.SelectStmt:
+		i.found(n, "selects")
+	case *ast.ChanType:
+		i.found(n, "uses a channel")
+	case *ast.SendStmt:
+		i.found(n, "sends on a channel")
+	case *ast.UnaryExpr:
+		if n.Op == token.ARROW {
+			i.found(n, "receives from a channel")
+		}
+	case *ast.RangeStmt:
+		i.ranged(n)
+	case *ast.CallExpr:
+		i.call(n)
+	case *ast.SelectorExpr:
+		i.use(n)
+	}
+}
+
+func (i *inspector) ranged(n *ast.RangeStmt) {
+	typ := i.info.TypeOf(n.X)
+	if typ == nil {
+		return
+	}
+	if _, isMap := typ.Underlying().(*types.Map); isMap {
+		i.foundOrder(n, "ranges over a map")
+	}
+}
+
+// call excuses the map iterators that a sorter takes in.
+func (i *inspector) call(n *ast.CallExpr) {
+	if i.isFunc(n.Fun, "slices", sorters) && len(n.Args) > 0 {
+		if inner, ok := n.Args[0].(*ast.CallExpr); ok {
+			i.sorted[inner.Fun] = true
+		}
+	}
+	if i.isFunc(n.Fun, "maps", mapOrder) && !i.sorted[n.Fun] {
+		i.foundOrder(n, "iterates over a map")
+	}
+}
+
+// use reports a mention, called or not, of an impure function.
+func (i *inspector) use(n *ast.SelectorExpr) {
+	function, ok := i.info.Uses[n.Sel].(*types.Func)
+	if !ok || function.Pkg() == nil || function.Signature().Recv() != nil {
+		return
+	}
+	path, name := function.Pkg().Path(), function.Name()
+	global := (path == "math/rand" || path == "math/rand/v2") && !slices.Contains(seededRand, name)
+	if global || slices.Contains(impureCalls[path], name) {
+		i.found(n, "uses "+path+"."+name)
+	}
+}
+
+func (i *inspector) isFunc(expr ast.Expr, pkg string, names []string) bool {
+	selector, ok := expr.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	function, ok := i.info.Uses[selector.Sel].(*types.Func)
+	return ok && function.Pkg() != nil && function.Pkg().Path() == pkg && slices.Contains(names, function.Name())
+}
+
+func (i *inspector) found(node ast.Node, what string) {
+	position := i.fset.Position(node.Pos())
+	if !i.excused[position.Line].pure {
+		i.findings = append(i.findings, fmt.Sprintf("%s: a pure core %s", position, what))
+	}
+}
+
+func (i *inspector) foundOrder(node ast.Node, what string) {
+	position := i.fset.Position(node.Pos())
+	if !i.excused[position.Line].order {
+		i.findings = append(i.findings,
+			fmt.Sprintf("%s: a pure core %s: its order is random; sort and say \"sorted below\", or say \"order-free: reason\"", position, what))
+	}
+}

@@ -1,0 +1,40 @@
+package libs_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	nouns := []string{"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant"}
+	with := func(more ...string) []string { return append(more, nouns...) }
+	house.Check(t, house.Rules{
+		May: map[string][]string{
+			"house":          {},
+			"mutant":         {},
+			"sharding":       {},
+			"vclock":         {"libs/mutant"},
+			"phi":            {"libs/mutant"},
+			"gossip":         nouns,
+			"gossip/agent":   with("libs/gossip", "libs/splitbrain", "proto/..."),
+			"gossip/...":     with("libs/gossip"),
+			"splitbrain/...": with("libs/gossip"),
+			"allocation":     nouns,
+			"allocation/...": with("libs/allocation"),
+			"table":          nouns,
+			"turn":           nouns,
+			"passivation":    nouns,
+			"link/...":       with("proto/...", "libs/link"),
+		},
+		Outside: []string{
+			"github.com/cespare/xxhash/v2",
+			"github.com/twitchtv/twirp",
+			"google.golang.org/protobuf",
+		},
+		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+		Pure: []string{
+			"sharding", "vclock", "phi", "gossip", "splitbrain", "allocation", "table", "turn", "passivation",
+		},
+	})
+}

@@ -1,0 +1,16 @@
+package lease_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	floor := []string{"libs/sharding", "libs/mutant", "libs/lease/...", "proto/..."}
+	house.Check(t, house.Rules{
+		May:   map[string][]string{"...": floor},
+		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+		Pure:  []string{"./holder.go"},
+	})
+}

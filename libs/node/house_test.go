@@ -1,0 +1,14 @@
+package node_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	house.Check(t, house.Rules{
+		May:   map[string][]string{".": {}},
+		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
+	})
+}

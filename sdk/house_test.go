@@ -1,0 +1,21 @@
+package sdk_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	// The same entity core runs in the region, in entitytest and in the
+	// simulator; a user of the sdk inherits nothing heavier than these.
+	house.Check(t, house.Rules{
+		May: map[string][]string{"...": {"libs/sharding", "libs/turn", "libs/mutant", "proto/...", "sdk/..."}},
+		Outside: []string{
+			"github.com/twitchtv/twirp",
+			"go.opentelemetry.io/otel",
+			"google.golang.org/protobuf",
+		},
+		Never: []string{"services/...", "cli/...", "examples/...", "e2e/..."},
+	})
+}

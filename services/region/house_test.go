@@ -1,0 +1,22 @@
+package region_test
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
+)
+
+func TestHouse(t *testing.T) {
+	house.Check(t, house.Rules{
+		May: map[string][]string{
+			".": {
+				"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/table",
+				"libs/gossip", "libs/splitbrain", "libs/allocation", "libs/lease", "libs/passivation", "libs/turn",
+			},
+			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
+			"cmd/...":    {"libs/node", "sdk/...", "services/region/server/..."},
+		},
+		Never: []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},
+		Pure:  []string{"."},
+	})
+}
