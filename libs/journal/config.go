@@ -1,0 +1,87 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config holds the limits of a journal.
+type Config struct {
+	// DedupeAge is how long the id of a command is kept at least.
+	// Default 24 h: longer than a client that retries over night.
+	DedupeAge time.Duration
+	// DedupeCount is how many of an entity's newest command ids are kept,
+	// however old. Default 100,000: a busy entity's day.
+	DedupeCount int
+	// BatchOps is the largest number of operations in one transaction.
+	// Default 1024: beyond that the price of the commit no longer matters.
+	BatchOps int
+	// BatchBytes is about the largest size of one transaction; one operation
+	// that is larger goes alone. Default 4 MiB: some ten milliseconds of disk.
+	BatchBytes int
+	// QueueOps is how many operations may wait for the next batch; what comes
+	// on top is refused as full. Default 65,536.
+	QueueOps int
+	// QueueBytes is how large what waits may be, in bytes. Default 64 MiB.
+	QueueBytes int
+	// OpBytes is the largest single operation; a larger one is refused as
+	// full. Default 16 MiB: more than any snapshot should have.
+	OpBytes int
+	// Loads is how many entities are loaded at a time. Default 4: enough to
+	// keep a disk busy beside the writer.
+	Loads int
+	// CommitTimeout is how long one attempt to commit may take; after that its
+	// outcome is unknown. Default 10 s: longer than a disk that stutters.
+	CommitTimeout time.Duration
+	// RetryFor is how long a batch that was definitely not committed is tried
+	// again before its operations are refused as full. Default 5 s.
+	RetryFor time.Duration
+	// RetryDelay is the wait before the first repetition; it doubles up to
+	// 64 times of it. Default 2 ms.
+	RetryDelay time.Duration
+}
+
+// DefaultConfig is what the fields' comments say.
+func DefaultConfig() Config {
+	return Config{
+		DedupeAge:     24 * time.Hour,
+		DedupeCount:   100_000,
+		BatchOps:      1024,
+		BatchBytes:    4 << 20,
+		QueueOps:      65_536,
+		QueueBytes:    64 << 20,
+		OpBytes:       16 << 20,
+		Loads:         4,
+		CommitTimeout: 10 * time.Second,
+		RetryFor:      5 * time.Second,
+		RetryDelay:    2 * time.Millisecond,
+	}
+}
+
+// Validate names every field that cannot be, and what would do.
+func (c *Config) Validate() error {
+	var errs []error
+	atLeast := func(field string, value, least int) {
+		if value < least {
+			errs = append(errs, fmt.Errorf("journal: %s is %d, must be at least %d", field, value, least))
+		}
+	}
+	positive := func(field string, value time.Duration) {
+		if value <= 0 {
+			errs = append(errs, fmt.Errorf("journal: %s is %v, must be positive", field, value))
+		}
+	}
+	positive("DedupeAge", c.DedupeAge)
+	atLeast("DedupeCount", c.DedupeCount, 0)
+	atLeast("BatchOps", c.BatchOps, 1)
+	atLeast("BatchBytes", c.BatchBytes, 1)
+	atLeast("QueueOps", c.QueueOps, 1)
+	atLeast("QueueBytes", c.QueueBytes, 1)
+	atLeast("OpBytes", c.OpBytes, 1)
+	atLeast("Loads", c.Loads, 1)
+	positive("CommitTimeout", c.CommitTimeout)
+	positive("RetryFor", c.RetryFor)
+	positive("RetryDelay", c.RetryDelay)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,189 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Head is what decides about an append to an entity, or a snapshot of it.
+type Head struct {
+	LastSeq     uint64 // 0: no record is stored
+	SnapshotSeq uint64 // 0: no snapshot is stored
+	// Dropped is the newest time of a key whose dedupe entry was dropped; the
+	// zero time if there is none.
+	Dropped time.Time
+	// Duplicate says that a command of the records asked about is stored.
+	Duplicate bool
+}
+
+// Tx is a backend inside its transaction. What it reads must include what was
+// written through it before.
+type Tx interface {
+	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
+	Fence(shard sharding.ShardID) (sharding.Fence, error)
+	// Head reads the head of an entity, and whether a command of the records
+	// (which may be none) is stored.
+	Head(entity sharding.Entity, records []sharding.Record) (Head, error)
+	// Write does an operation that holds; never a fence read.
+	Write(op *Op) error
+}
+
+// Decide runs a batch inside a transaction: it is the law, the same for every
+// backend. Each operation is checked before anything of it is written, so one
+// refusal does not hurt the others. An error is one of tx; the transaction must
+// then be rolled back.
+func Decide(ops []Op, tx Tx) ([]Result, error) {
+	results := make([]Result, len(ops))
+	var appended map[sharding.Entity]struct{}
+	if len(ops) > 1 {
+		appended = make(map[sharding.Entity]struct{}, len(ops))
+	}
+	for i := range ops {
+		op := &ops[i]
+		r, err := decide(op, tx, appended)
+		if err != nil {
+			return nil, err
+		}
+		results[i] = r
+		if r.Verdict != sharding.Durable || op.Fence != nil {
+			continue
+		}
+		if err := tx.Write(op); err != nil {
+			return nil, err
+		}
+		if op.Append != nil && appended != nil {
+			appended[op.Append.Entity] = struct{}{}
+		}
+	}
+	return results, nil
+}
+
+func decide(op *Op, tx Tx, appended map[sharding.Entity]struct{}) (Result, error) {
+	switch {
+	case op.Claim != nil:
+		return decideClaim(op.Claim, tx)
+	case op.Fence != nil:
+		f, err := tx.Fence(op.Fence.Shard)
+		return fenced(f, op.Fence.Epoch), err
+	case op.Append != nil:
+		if _, again := appended[op.Append.Entity]; again {
+			return Result{Verdict: sharding.RefusedSeq}, nil
+		}
+		return decideAppend(op.Append, tx)
+	case op.Snapshot != nil:
+		return decideSnapshot(op.Snapshot, tx)
+	}
+	return Result{Verdict: sharding.RefusedSeq}, nil
+}
+
+func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
+	f, err := tx.Fence(c.Shard)
+	if err != nil {
+		return Result{}, err
+	}
+	// The same claim again, by the same incarnation, is a lost reply.
+	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0
+	if c.Epoch <= f.Epoch && !repeated {
+		return Result{Verdict: sharding.RefusedEpoch, Fence: f}, nil
+	}
+	return Result{Verdict: sharding.Durable, Fence: sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}}, nil
+}
+
+// fenced says whether what comes at epoch e passes the fence f.
+func fenced(f sharding.Fence, e sharding.Epoch) Result {
+	if (f.Epoch == 0 || f.Epoch != e) && !mutant.On("epoch-check") {
+		return Result{Verdict: sharding.RefusedEpoch, Fence: f}
+	}
+	return Result{Verdict: sharding.Durable, Fence: f}
+}
+
+func decideAppend(a *sharding.Append, tx Tx) (Result, error) {
+	f, err := tx.Fence(a.Shard)
+	if err != nil {
+		return Result{}, err
+	}
+	r := fenced(f, a.Epoch)
+	if r.Verdict != sharding.Durable {
+		return r, nil
+	}
+	if len(a.Records) == 0 {
+		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	head, err := tx.Head(a.Entity, a.Records)
+	if err != nil {
+		return Result{}, err
+	}
+	if !follows(head.LastSeq, a.Records) && !mutant.On("seq-check") {
+		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	if (head.Duplicate || expired(head.Dropped, a.Records) || repeats(a.Records)) && !mutant.On("dedupe") {
+		return Result{Verdict: sharding.RefusedCommand}, nil
+	}
+	return Result{Verdict: sharding.Durable}, nil
+}
+
+func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
+	f, err := tx.Fence(s.Shard)
+	if err != nil {
+		return Result{}, err
+	}
+	r := fenced(f, s.Epoch)
+	if r.Verdict != sharding.Durable {
+		return r, nil
+	}
+	head, err := tx.Head(s.Entity, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	seq := s.Snapshot.Seq
+	if seq == 0 || seq > head.LastSeq || seq < head.SnapshotSeq {
+		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	return Result{Verdict: sharding.Durable}, nil
+}
+
+// follows says whether the records continue the sequence after last.
+func follows(last uint64, records []sharding.Record) bool {
+	for i := range records {
+		last++
+		if records[i].Seq != last {
+			return false
+		}
+	}
+	return true
+}
+
+// expired says whether a record carries a key that the entity may have
+// forgotten.
+func expired(dropped time.Time, records []sharding.Record) bool {
+	if dropped.IsZero() {
+		return false
+	}
+	for i := range records {
+		if Expired(dropped, records[i].Command) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeats says whether a unit holds one command twice.
+func repeats(records []sharding.Record) bool {
+	if len(records) < 2 {
+		return false
+	}
+	seen := make(map[sharding.CommandID]struct{}, len(records))
+	for i := range records {
+		c := records[i].Command
+		if c == "" {
+			continue
+		}
+		if _, again := seen[c]; again {
+			return true
+		}
+		seen[c] = struct{}{}
+	}
+	return false
+}

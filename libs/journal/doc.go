@@ -1,0 +1,54 @@
+// Package journal keeps what entities did, durably, and decides who may add to
+// it: the fence. It is the one place where ownership is law and not advice.
+//
+// An entity's journal is a sequence of records without gaps. A shard has a
+// fence: the epoch at which it was claimed, and by whom. A backend ([Backend])
+// decides a batch of operations ([Op]) in one transaction, by [Decide]:
+//
+//   - [sharding.Claim] holds if the stored epoch is lower, or equal with the
+//     same owner.
+//   - [sharding.Append] holds if its epoch is the stored one, its first record
+//     follows the entity's last one, and no command of it is stored. All
+//     records of it are written, or none.
+//   - [sharding.ReadFence] holds if its epoch is the stored one.
+//   - [WriteSnapshot] holds if its epoch is the stored one, at a sequence
+//     number that is stored and not below the snapshot there is.
+//
+// Checking epoch and sequence is not redundant: with the epoch alone two
+// incarnations under one epoch double an effect, with the sequence alone two
+// epochs interleave. (Fencing by a number checked inside the write is the
+// pattern of Temporal's range ids; the sequence as primary key is that of
+// event stores.)
+//
+// One operation that is refused does not hurt the others of its batch.
+//
+// # Outcomes
+//
+// A [Result] says what happened. Durable means that it survives a power cut.
+// A refusal means that nothing was written. UnknownOutcome means that nobody
+// knows, and that it may still happen later: it is settled by a write, never
+// by a read. The settling write is an append of one empty record at the same
+// sequence number, repeated until it is durable (then the doubtful one did not
+// happen and never will) or refused by sequence (then something is stored
+// there: load and look).
+//
+// # Group commit
+//
+// [Journal] is the portable type around a backend. It gathers what all
+// entities of the process submit while one batch is being committed into the
+// next one, so that a slow disk makes larger batches, not a longer queue of
+// small ones.
+//
+// # Dedupe
+//
+// The id of every command in a record is kept, with its payload hash and its
+// reply, so that a repeat is recognised. See [Config.DedupeAge] for how long,
+// and [KeyTime] for what happens to older keys.
+//
+// # What this does not do
+//
+// Records are never deleted or rewritten: a snapshot makes loading faster, the
+// store does not get smaller. There are no transactions over several entities.
+// Payloads are not looked into. A damaged record is found and named, not
+// repaired. Nothing here decides who should own a shard.
+package journal

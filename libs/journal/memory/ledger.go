@@ -1,0 +1,220 @@
+package memory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// trimBatch bounds how many dedupe entries one append looks at, to drop them.
+const trimBatch = 16
+
+// Committed is an append that holds.
+type Committed struct {
+	Epoch  sharding.Epoch
+	Append sharding.Append
+}
+
+// Ledger is a journal as a value: no mutex, no clock, no I/O. The same calls
+// give the same results. Payloads are kept as they are given and must not be
+// changed afterwards.
+type Ledger struct {
+	cfg      journal.Config
+	facts    journal.Facts
+	fences   map[sharding.ShardID]sharding.Fence
+	entities map[sharding.Entity]*entity
+	log      []Committed
+	now      time.Time // of the running Apply
+}
+
+type entity struct {
+	// entries is append-only, so that clones may share it.
+	entries  []entry
+	snapshot journal.Snapshot
+	// commands finds the entry of a command by its index. It is shared with
+	// clones until one of them writes.
+	commands map[sharding.CommandID]int
+	// kept is the index of the first entry that may have a dedupe entry.
+	kept    int
+	dropped time.Time
+	damaged []uint64 // sequence numbers, of records; see Damage
+}
+
+type entry struct {
+	record sharding.Record
+	epoch  sharding.Epoch
+	at     time.Time
+}
+
+// NewLedger is an empty journal. Only the dedupe limits of cfg matter.
+func NewLedger(cfg journal.Config) *Ledger {
+	return &Ledger{
+		cfg:      cfg,
+		fences:   map[sharding.ShardID]sharding.Fence{},
+		entities: map[sharding.Entity]*entity{},
+	}
+}
+
+// Apply decides the operations in order, as one transaction that cannot fail.
+func (l *Ledger) Apply(now time.Time, ops []journal.Op) []journal.Result {
+	l.now = now
+	results, err := journal.Decide(ops, (*tx)(l))
+	if err != nil {
+		panic(err) // no method of tx returns one
+	}
+	return results
+}
+
+// Declare checks and stores what the journal is.
+func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
+	facts, err := l.facts.Merge(d)
+	if err != nil {
+		return journal.Facts{}, err
+	}
+	l.facts = facts
+	facts.Types = slices.Clone(facts.Types)
+	facts.MaxEpoch = l.MaxEpoch()
+	return facts, nil
+}
+
+// MaxEpoch is the highest epoch of all fences.
+func (l *Ledger) MaxEpoch() sharding.Epoch {
+	var highest sharding.Epoch
+	for _, f := range l.fences {
+		highest = max(highest, f.Epoch)
+	}
+	return highest
+}
+
+// Fence is the stored fence of a shard.
+func (l *Ledger) Fence(shard sharding.ShardID) sharding.Fence { return l.fences[shard] }
+
+// Log holds the appends that hold, in the order in which they were committed.
+// It must not be changed.
+func (l *Ledger) Log() []Committed { return l.log }
+
+// Load reads one entity.
+func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
+	e := l.entities[req.Entity]
+	if e == nil {
+		return journal.Loaded{}, nil
+	}
+	out := journal.Loaded{LastSeq: e.last(), Snapshot: e.snapshot}
+	for i := range e.entries {
+		if seq := e.entries[i].record.Seq; seq > e.snapshot.Seq {
+			if slices.Contains(e.damaged, seq) {
+				return journal.Loaded{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, req.Entity, seq)
+			}
+			out.Records = append(out.Records, e.entries[i].record)
+		}
+	}
+	for _, id := range req.Lookup {
+		s, ok := e.lookup(id)
+		if !ok {
+			continue
+		}
+		if out.Stored == nil {
+			out.Stored = make(map[sharding.CommandID]sharding.Stored, len(req.Lookup))
+		}
+		out.Stored[id] = s
+	}
+	return out, nil
+}
+
+// Damage makes a stored record unreadable, as a flipped bit on a disk would.
+func (l *Ledger) Damage(id sharding.Entity, seq uint64) {
+	if e := l.entities[id]; e != nil {
+		e.damaged = append(slices.Clip(e.damaged), seq)
+	}
+}
+
+// Clone is a copy that shares no changing memory with l.
+func (l *Ledger) Clone() *Ledger {
+	c := *l
+	c.facts.Types = slices.Clone(l.facts.Types)
+	c.fences = maps.Clone(l.fences)
+	c.entities = make(map[sharding.Entity]*entity, len(l.entities))
+	for id, e := range l.entities {
+		d := *e
+		d.entries = slices.Clip(e.entries)
+		d.commands = maps.Clone(e.commands)
+		d.damaged = slices.Clip(e.damaged)
+		c.entities[id] = &d
+	}
+	c.log = slices.Clip(l.log)
+	// What is shared must not be appended to in place by either side.
+	for _, e := range l.entities {
+		e.entries = slices.Clip(e.entries)
+	}
+	l.log = slices.Clip(l.log)
+	return &c
+}
+
+// Check verifies that every entity's records are in sequence, that dedupe
+// entries and records agree, and that epochs never go back.
+func (l *Ledger) Check() error {
+	for _, id := range l.ids() {
+		e := l.entities[id]
+		var epoch sharding.Epoch
+		for i := range e.entries {
+			x := &e.entries[i]
+			if x.record.Seq != uint64(i)+1 {
+				return fmt.Errorf("%s: record %d has sequence number %d", id, i+1, x.record.Seq)
+			}
+			if x.epoch < epoch {
+				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, i+1, x.epoch, epoch)
+			}
+			epoch = x.epoch
+			if c := x.record.Command; c != "" && i >= e.kept {
+				if at, ok := e.commands[c]; !ok || at != i {
+					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, i+1, c, at+1)
+				}
+			}
+		}
+		if e.snapshot.Seq > e.last() {
+			return fmt.Errorf("%s: snapshot at %d, last record %d", id, e.snapshot.Seq, e.last())
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) ids() []sharding.Entity {
+	return slices.SortedFunc(maps.Keys(l.entities), sharding.Entity.Compare)
+}
+
+func (e *entity) last() uint64 {
+	if len(e.entries) == 0 {
+		return 0
+	}
+	return e.entries[len(e.entries)-1].record.Seq
+}
+
+func (e *entity) lookup(id sharding.CommandID) (sharding.Stored, bool) {
+	if i, ok := e.commands[id]; ok {
+		r := &e.entries[i].record
+		return sharding.Stored{Hash: r.Hash, Reply: r.Reply}, true
+	}
+	return sharding.Stored{Expired: true}, journal.Expired(e.dropped, id)
+}
+
+// trim drops dedupe entries, oldest first.
+func (e *entity) trim(cfg *journal.Config, now time.Time) {
+	for n := 0; n < trimBatch && len(e.commands) > cfg.DedupeCount && e.kept < len(e.entries); n++ {
+		x := &e.entries[e.kept]
+		if id := x.record.Command; id != "" {
+			t, ok := cfg.Drop(now, x.at, id)
+			if !ok {
+				return
+			}
+			delete(e.commands, id)
+			if t.After(e.dropped) {
+				e.dropped = t
+			}
+		}
+		e.kept++
+	}
+}

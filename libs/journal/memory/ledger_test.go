@@ -1,0 +1,95 @@
+package memory
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var start = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// randomOps draws a small batch that is often refused.
+func randomOps(rng *rand.Rand, l *Ledger) []journal.Op {
+	ops := make([]journal.Op, 1+rng.IntN(4))
+	for i := range ops {
+		shard := sharding.ShardID{Type: "T", Index: uint32(rng.IntN(2))}
+		epoch := sharding.Epoch(1 + rng.IntN(4))
+		if f := l.Fence(shard); rng.IntN(3) > 0 && f.Epoch > 0 {
+			epoch = f.Epoch
+		}
+		id := sharding.Entity{Type: "T", ID: sharding.EntityID(fmt.Sprint(shard.Index, "-", rng.IntN(3)))}
+		var last uint64
+		if e := l.entities[id]; e != nil {
+			last = e.last()
+		}
+		switch rng.IntN(8) {
+		case 0:
+			ops[i].Claim = &sharding.Claim{Shard: shard, Epoch: epoch + sharding.Epoch(rng.IntN(2)), Owner: sharding.NodeUID(1 + rng.IntN(2))}
+		case 1:
+			ops[i].Fence = &sharding.ReadFence{Shard: shard, Epoch: epoch}
+		case 2:
+			ops[i].Snapshot = &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: id,
+				Snapshot: journal.Snapshot{Seq: uint64(rng.IntN(int(last) + 2)), Payload: []byte("s")}}
+		default:
+			a := &sharding.Append{Shard: shard, Epoch: epoch, Entity: id}
+			for n := range 1 + rng.IntN(3) {
+				a.Records = append(a.Records, sharding.Record{
+					Seq:     last + uint64(n) + 1 + uint64(rng.IntN(8)/7),
+					Command: sharding.CommandID(fmt.Sprint(rng.IntN(40))),
+				})
+			}
+			ops[i].Append = a
+		}
+	}
+	return ops
+}
+
+func TestCloneAndReplay(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	cfg.DedupeAge, cfg.DedupeCount = 30*time.Second, 3
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		now, l := start, NewLedger(cfg)
+		for range 60 {
+			now = now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
+			ops, before := randomOps(rng, l), l.AppendState(nil, now)
+			c := l.Clone()
+			got := fmt.Sprint(l.Apply(now, ops))
+			if after := c.AppendState(nil, now); !bytes.Equal(before, after) {
+				t.Fatalf("seed %d: a clone changed with its original", seed)
+			}
+			if again := fmt.Sprint(c.Apply(now, ops)); again != got {
+				t.Fatalf("seed %d: the clone answers %s, the original %s", seed, again, got)
+			}
+			if !bytes.Equal(c.AppendState(nil, now), l.AppendState(nil, now)) {
+				t.Fatalf("seed %d: same operations, other states", seed)
+			}
+			if err := l.Check(); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+	}
+}
+
+func TestLogIsWhatHolds(t *testing.T) {
+	l := NewLedger(journal.DefaultConfig())
+	shard, id := sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"}
+	unit := func(epoch sharding.Epoch, seq uint64) journal.Op {
+		return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: id, Records: []sharding.Record{{Seq: seq}}}}
+	}
+	l.Apply(start, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 7, Owner: 1}}, unit(6, 1), unit(7, 2)})
+	l.Apply(start, []journal.Op{unit(7, 1)})
+	l.Apply(start, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 8, Owner: 1}}, unit(7, 2), unit(8, 2)})
+	var got string
+	for _, c := range l.Log() {
+		got += fmt.Sprint(c.Epoch.Counter(), ":", c.Append.Records[0].Seq, " ")
+	}
+	if got != "7:1 8:2 " {
+		t.Fatalf("log is %q", got)
+	}
+}

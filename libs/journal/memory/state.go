@@ -1,0 +1,80 @@
+package memory
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// AppendState appends a canonical description of everything that decides about
+// the ledger's future answers, with times relative to now: two ledgers with the
+// same description behave the same.
+func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
+	b = appendString(b, l.facts.Cluster)
+	for _, t := range l.facts.Types {
+		b = appendString(b, string(t.Type))
+		b = binary.AppendUvarint(b, uint64(t.Shards))
+	}
+	b = append(b, 0xff)
+	for _, s := range slices.SortedFunc(maps.Keys(l.fences), sharding.ShardID.Compare) {
+		b = appendString(b, string(s.Type))
+		b = binary.AppendUvarint(b, uint64(s.Index))
+		b = binary.AppendUvarint(b, uint64(l.fences[s].Epoch))
+		b = binary.AppendUvarint(b, uint64(l.fences[s].Owner))
+	}
+	b = append(b, 0xff)
+	for _, id := range l.ids() {
+		b = l.entities[id].appendState(appendString(appendString(b, string(id.Type)), string(id.ID)), now)
+	}
+	return b
+}
+
+func (e *entity) appendState(b []byte, now time.Time) []byte {
+	b = binary.AppendUvarint(b, e.snapshot.Seq)
+	b = append(b, byte(e.snapshot.Encoding))
+	b = appendString(b, string(e.snapshot.Payload))
+	b = binary.AppendUvarint(b, uint64(e.kept))
+	b = appendTime(b, e.dropped, now)
+	b = binary.AppendUvarint(b, uint64(len(e.damaged)))
+	for _, seq := range e.damaged {
+		b = binary.AppendUvarint(b, seq)
+	}
+	b = binary.AppendUvarint(b, uint64(len(e.entries)))
+	for i := range e.entries {
+		x := &e.entries[i]
+		b = binary.AppendUvarint(b, uint64(x.epoch))
+		b = appendTime(b, x.at, now)
+		b = appendRecord(b, &x.record)
+	}
+	return b
+}
+
+func appendRecord(b []byte, r *sharding.Record) []byte {
+	b = binary.AppendUvarint(b, r.Seq)
+	b = appendString(b, string(r.Command))
+	b = binary.BigEndian.AppendUint64(b, r.Hash)
+	b = append(b, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
+	b = appendString(b, string(r.Reply.Code))
+	b = appendString(b, r.Reply.Message)
+	b = appendString(b, string(r.Reply.Payload))
+	b = binary.AppendUvarint(b, uint64(len(r.Events)))
+	for i := range r.Events {
+		b = append(appendString(b, r.Events[i].Name), byte(r.Events[i].Encoding))
+		b = appendString(b, string(r.Events[i].Payload))
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendTime(b []byte, t, now time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	return binary.AppendVarint(append(b, 1), int64(now.Sub(t)))
+}

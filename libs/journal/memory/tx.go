@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// tx is the ledger as the law of the journal sees it.
+type tx Ledger
+
+func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) { return t.fences[shard], nil }
+
+func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, error) {
+	e := t.entities[id]
+	if e == nil {
+		return journal.Head{}, nil
+	}
+	h := journal.Head{LastSeq: e.last(), SnapshotSeq: e.snapshot.Seq, Dropped: e.dropped}
+	for i := range records {
+		if c := records[i].Command; c != "" {
+			if _, ok := e.commands[c]; ok {
+				h.Duplicate = true
+			}
+		}
+	}
+	return h, nil
+}
+
+func (t *tx) Write(op *journal.Op) error {
+	switch {
+	case op.Claim != nil:
+		t.fences[op.Claim.Shard] = sharding.Fence{Epoch: op.Claim.Epoch, Owner: op.Claim.Owner}
+	case op.Append != nil:
+		t.append(op.Append)
+	case op.Snapshot != nil:
+		// The law asked for a stored record, so the entity exists.
+		t.entities[op.Snapshot.Entity].snapshot = op.Snapshot.Snapshot
+	}
+	return nil
+}
+
+func (t *tx) append(a *sharding.Append) {
+	e := t.entities[a.Entity]
+	if e == nil {
+		e = &entity{commands: map[sharding.CommandID]int{}}
+		t.entities[a.Entity] = e
+	}
+	for i := range a.Records {
+		r := a.Records[i]
+		r.Reply.Timing = sharding.Timing{}
+		if r.Command != "" {
+			e.commands[r.Command] = len(e.entries)
+		}
+		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, at: t.now})
+	}
+	e.trim(&t.cfg, t.now)
+	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})
+}

@@ -1,0 +1,185 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Errors that callers tell apart. Backends wrap the first three to say what is
+// known about a batch; any other error of Commit means that nothing is known.
+var (
+	// ErrNotCommitted: nothing of the batch was written, and it may be tried
+	// again at once.
+	ErrNotCommitted = errors.New("not committed")
+	// ErrFull: nothing of the batch was written because the store has no room.
+	ErrFull = errors.New("store is full")
+	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
+	// failed fsync, an I/O error at commit). The process must stop.
+	ErrBroken = errors.New("store is broken, this process must stop")
+	// ErrCorrupt: what is stored of one entity does not match its checksum.
+	// The entity is out of order; others are not affected.
+	ErrCorrupt = errors.New("stored data is damaged")
+	// ErrIdentity: the store belongs to another cluster, or has a format that
+	// this version does not know.
+	ErrIdentity = errors.New("not the journal of this cluster")
+	// ErrShardCount: a type is declared with another number of shards than it
+	// has.
+	ErrShardCount = errors.New("another number of shards")
+	// ErrClosed: the journal was closed.
+	ErrClosed = errors.New("journal is closed")
+)
+
+// Snapshot is the state of an entity after the record Seq.
+type Snapshot struct {
+	Seq      uint64 // 0: there is none
+	Encoding sharding.Encoding
+	Payload  []byte
+}
+
+// WriteSnapshot stores a snapshot. It is refused by epoch unless Epoch is the
+// stored epoch of the shard, and by sequence unless the record Snapshot.Seq is
+// stored and no newer snapshot is.
+type WriteSnapshot struct {
+	Shard    sharding.ShardID
+	Epoch    sharding.Epoch
+	Entity   sharding.Entity
+	Snapshot Snapshot
+}
+
+// Op is one operation: exactly one field is set. What it points to must not be
+// changed until the result is known.
+type Op struct {
+	Claim    *sharding.Claim
+	Append   *sharding.Append
+	Fence    *sharding.ReadFence
+	Snapshot *WriteSnapshot
+}
+
+// Kind is "claim", "append", "fence" or "snapshot".
+func (o *Op) Kind() string {
+	switch {
+	case o.Claim != nil:
+		return "claim"
+	case o.Append != nil:
+		return "append"
+	case o.Fence != nil:
+		return "fence"
+	case o.Snapshot != nil:
+		return "snapshot"
+	}
+	return "none"
+}
+
+// Size is what the operation counts in limits by bytes.
+func (o *Op) Size() int {
+	n := 64
+	switch {
+	case o.Append != nil:
+		n += len(o.Append.Entity.ID)
+		for i := range o.Append.Records {
+			n += o.Append.Records[i].Size()
+		}
+	case o.Snapshot != nil:
+		n += len(o.Snapshot.Entity.ID) + len(o.Snapshot.Snapshot.Payload)
+	}
+	return n
+}
+
+// Check refuses an operation that no caller in its right mind submits.
+func (o *Op) Check() error {
+	var set int
+	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil} {
+		if is {
+			set++
+		}
+	}
+	switch {
+	case set != 1:
+		return fmt.Errorf("an operation must be exactly one of claim, append, fence and snapshot, this one is %d of them", set)
+	case o.Append != nil && len(o.Append.Records) == 0:
+		return fmt.Errorf("append to %s holds no record", o.Append.Entity)
+	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
+		return fmt.Errorf("append to %s names shard %s", o.Append.Entity, o.Append.Shard)
+	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
+		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
+	}
+	return nil
+}
+
+// Result is what happened to one operation.
+type Result struct {
+	Verdict sharding.Verdict
+	// Fence is what is stored after the operation; with a claim, a fence read
+	// or a refusal by epoch.
+	Fence sharding.Fence
+	// Err is the reason in words, with RefusedFull and UnknownOutcome.
+	Err error
+}
+
+// LoadRequest asks for everything that is needed to bring an entity to life.
+type LoadRequest struct {
+	Entity sharding.Entity
+	// Lookup are the commands that wait for the entity: were they stored?
+	Lookup []sharding.CommandID
+}
+
+// Loaded is an entity as it was at one moment after the load was asked for.
+type Loaded struct {
+	// LastSeq is the sequence number of the last record; 0: there is none.
+	LastSeq  uint64
+	Snapshot Snapshot
+	// Records are those after the snapshot, in order and without gaps, those
+	// without events included. Without a snapshot they are all records.
+	Records []sharding.Record
+	// Stored holds the looked-up commands that are stored or expired; the
+	// others are absent.
+	Stored map[sharding.CommandID]sharding.Stored
+}
+
+// Declaration is what a process believes the journal to be.
+type Declaration struct {
+	// Cluster is the cluster's name. The first declaration sets it. Empty
+	// asks for the facts without declaring anything.
+	Cluster string
+	// Types are declared: their numbers of shards are set by the first
+	// declaration. Only Type and Shards are looked at.
+	Types []sharding.TypeDesc
+}
+
+// Facts is what the journal knows about itself.
+type Facts struct {
+	Cluster string // empty: nobody has declared anything yet
+	Format  int
+	Types   []TypeFact // sorted by type
+	// MaxEpoch is the highest epoch of all fences.
+	MaxEpoch sharding.Epoch
+}
+
+// TypeFact is the number of shards of a type.
+type TypeFact struct {
+	Type   sharding.EntityType
+	Shards uint32
+}
+
+// Backend is a store. Its methods may be called at the same time, Commit and
+// Declare by one caller at a time per Backend value. Several values, in several
+// processes, may share one store.
+type Backend interface {
+	// Commit decides all ops, in order, in one transaction, by [Decide], and
+	// makes them durable before it returns one result per op. An error says
+	// about all of them: ErrNotCommitted and ErrFull that nothing was written,
+	// ErrBroken that the process must stop, any other that nothing is known.
+	// What is read begins after Commit was called.
+	Commit(ctx context.Context, ops []Op) ([]Result, error)
+	// Load reads one entity at one moment not before the call. An error that
+	// wraps ErrCorrupt names entity and sequence number.
+	Load(ctx context.Context, req LoadRequest) (Loaded, error)
+	// Declare checks d against the stored facts with [Facts.Merge], stores
+	// what is new, and returns all facts, in one transaction.
+	Declare(ctx context.Context, d Declaration) (Facts, error)
+	// Close gives resources back. Nothing may be called any more.
+	Close() error
+}
