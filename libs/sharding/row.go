@@ -57,6 +57,9 @@ type TypeDesc struct {
 type CommandDesc struct {
 	Name     string
 	ReadOnly bool
+	// Stale lets a read-only command answer from memory without asking the
+	// fence: a deposed owner may still answer it for a while.
+	Stale bool
 }
 
 // Command finds a command by name.

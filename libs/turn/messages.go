@@ -146,6 +146,9 @@ type (
 		Lookup      []sharding.CommandID
 		// Volatile: nothing is stored; make a new instance.
 		Volatile bool
+		// LookupOnly: the shard is not ours any more; no instance is made, only
+		// the commands are looked up, whose outcome is in doubt.
+		LookupOnly bool
 	}
 	// Run executes one turn on the instance.
 	Run struct {

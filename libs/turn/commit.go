@@ -1,0 +1,226 @@
+package turn
+
+import (
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// turnDone stages what a turn produced and lets the entity go on.
+func (m *Machine) turnDone(in TurnDone) {
+	e := m.find(in.Entity, in.Incarnation)
+	if e == nil || e.state != live || e.running == nil || e.running.requestID() != in.Request {
+		return // a late result of an ended incarnation stages nothing
+	}
+	c := e.running
+	e.running = nil
+	mailbox := c.reply.Timing.Mailbox
+	c.done, c.finished, c.reply = true, m.now, in.Reply
+	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
+	spoiled := in.Spoiled || c.desc.ReadOnly && len(in.Events) > 0
+	events := in.Events
+	if spoiled {
+		m.stats.Spoiled++
+		events = nil
+	}
+	switch {
+	case e.volatile(), c.desc.Stale:
+		m.answer(e, c, c.reply)
+	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events) > 0 || c.recordable()):
+		m.stage(e, c, events)
+	default:
+		c.seq = e.staged
+		if !mutant.On("read-fence") {
+			c.fence = m.wantFence(e)
+		}
+	}
+	if spoiled {
+		m.end(e)
+	} else {
+		for _, t := range in.Timers {
+			m.setTimer(e, t)
+		}
+		e.passivate = e.passivate || in.Passivate
+	}
+	m.handOver(e)
+	m.flush(e)
+	m.advance(e)
+}
+
+// stage gives the turn's events, or only its reply, the next sequence number.
+func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
+	e.staged++
+	c.record, c.seq = e.staged, e.staged
+	reply := c.reply
+	reply.Timing = sharding.Timing{}
+	e.pending = append(e.pending, sharding.Record{
+		Seq: e.staged, Command: c.env.ID, Hash: c.hash, Events: events, Reply: reply,
+	})
+	e.sinceSnapshot += len(events)
+}
+
+// handOver gives what is pending to the journal as one unit, unless a unit is
+// in flight: two units of an entity are never under way at a time, because a
+// delayed one could land after the other's outcome was settled.
+func (m *Machine) handOver(e *entity) {
+	if len(e.inflight) > 0 || len(e.pending) == 0 {
+		return
+	}
+	n, size := 0, 0
+	for n < len(e.pending) && n < m.cfg.UnitRecords {
+		size += e.pending[n].Size()
+		if n > 0 && size > m.cfg.UnitBytes {
+			break
+		}
+		n++
+	}
+	e.inflight, e.pending = e.pending[:n:n], e.pending[n:]
+	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
+		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
+	}})
+}
+
+// flush answers the commands whose gate has opened.
+func (m *Machine) flush(e *entity) {
+	for _, c := range e.cmds[:e.next] {
+		if c.answered || !c.done {
+			continue
+		}
+		if c.seq > e.durable && !mutant.On("output-gate") {
+			break // so are all behind it
+		}
+		if c.fence <= e.shard.fence.done {
+			c.reply.Timing.Journal = m.now.Sub(c.finished)
+			m.answer(e, c, c.reply)
+		}
+	}
+	m.leave(e)
+	if e.state == ending && len(e.inflight) == 0 && len(e.pending) == 0 && !e.gated() {
+		m.revive(e)
+	}
+}
+
+// gated tells whether a finished turn still waits for its gate.
+func (e *entity) gated() bool {
+	for _, c := range e.cmds[:e.next] {
+		if c.done && !c.answered {
+			return true
+		}
+	}
+	return false
+}
+
+// appended takes the journal's verdict on the unit in flight.
+func (m *Machine) appended(in Appended) {
+	ts := m.types[in.Entity.Type]
+	if ts == nil {
+		return
+	}
+	s := m.shards[sharding.ShardID{Type: in.Entity.Type, Index: sharding.ShardOf(in.Entity.ID, ts.Desc.Shards)}]
+	if s == nil {
+		return
+	}
+	e := s.entities[in.Entity.ID]
+	if e == nil || len(e.inflight) == 0 || e.inflight[0].Seq != in.Seq {
+		return
+	}
+	if e.state == settling {
+		m.settled(e, in)
+		return
+	}
+	switch in.Verdict {
+	case sharding.Durable:
+		e.durable = e.inflight[len(e.inflight)-1].Seq
+		e.inflight = nil
+		m.handOver(e)
+		m.flush(e)
+		m.advance(e)
+	case sharding.UnknownOutcome:
+		m.stats.Unknown++
+		m.doubt(e)
+		m.end(e)
+		e.state = settling
+		e.pending = nil
+		e.inflight = []sharding.Record{{Seq: in.Seq}}
+		m.emitSettle(e)
+	case sharding.RefusedEpoch:
+		e.inflight = nil
+		m.fenced(s, in.Fence.Epoch)
+	case sharding.RefusedFull:
+		m.answerFull(e)
+		e.inflight = nil
+		m.end(e)
+		m.revive(e)
+	default: // sequence or command id: somebody else's record is in the way
+		m.doubt(e)
+		e.inflight = nil
+		m.end(e)
+		if s.phase == aborting {
+			m.lookup(e)
+		} else {
+			m.revive(e)
+		}
+	}
+}
+
+// doubt marks the commands of the unit in flight, so that they are looked up
+// before they run again.
+func (m *Machine) doubt(e *entity) {
+	first, last := e.inflight[0].Seq, e.inflight[len(e.inflight)-1].Seq
+	for _, c := range e.cmds {
+		if !c.answered && c.record >= first && c.record <= last {
+			c.doubt = true
+		}
+	}
+}
+
+// answerFull refuses the commands of a unit that the store had no room for.
+func (m *Machine) answerFull(e *entity) {
+	last := e.inflight[len(e.inflight)-1].Seq
+	for _, c := range e.cmds[:e.next] {
+		if !c.answered && c.record > 0 && c.record <= last {
+			m.answer(e, c, sharding.Reject(sharding.ResourceExhausted, "the journal is full; free disk space"))
+		}
+	}
+}
+
+// emitSettle writes an empty record where the outcome is unknown.
+func (m *Machine) emitSettle(e *entity) {
+	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
+		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
+	}})
+}
+
+// settled takes the verdict on the empty record: durable or refused, the
+// outcome of the unit before it cannot change any more.
+func (m *Machine) settled(e *entity, in Appended) {
+	switch in.Verdict {
+	case sharding.UnknownOutcome, sharding.RefusedFull:
+		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, ent: e, inc: e.inc})
+		return
+	case sharding.RefusedEpoch:
+		e.inflight = nil
+		e.state = ending
+		m.fenced(e.shard, in.Fence.Epoch)
+		return
+	}
+	e.inflight = nil
+	if e.shard.phase == aborting {
+		m.lookup(e)
+		return
+	}
+	m.revive(e)
+}
+
+// lookup asks the journal for the commands in doubt of a shard that is not
+// ours any more. Nothing of ours can be written to it now, so that a read is
+// enough.
+func (m *Machine) lookup(e *entity) {
+	m.leave(e)
+	if len(e.cmds) == 0 {
+		m.gone(e)
+		return
+	}
+	m.lastID++
+	e.inc, e.state = m.lastID, lookup
+	m.emitLoad(e)
+}

@@ -1,0 +1,102 @@
+package turn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Type is an entity type as the execution core sees it.
+type Type struct {
+	Desc sharding.TypeDesc
+	// PassivateAfter is how long an entity may have nothing to do before it is
+	// stopped. 0: never. Default 2 minutes.
+	PassivateAfter time.Duration
+	// SnapshotEvery is the number of events after which a snapshot is cut.
+	// 0: never (the type has none).
+	SnapshotEvery int
+}
+
+// DefaultPassivateAfter is the idle time of types that name none: long enough
+// that a conversation finds its entity alive, short enough to free memory.
+const DefaultPassivateAfter = 2 * time.Minute
+
+// Config bounds what the core keeps.
+type Config struct {
+	Types []Type
+	// MailboxCommands and MailboxBytes bound what waits for one entity, from
+	// delivery to answer: one slow entity must not fill the region.
+	// Defaults 1,000 and 8 MiB.
+	MailboxCommands int
+	MailboxBytes    int
+	// TotalCommands and TotalBytes bound what waits for all entities.
+	// Defaults 100,000 and 256 MiB.
+	TotalCommands int
+	TotalBytes    int
+	// UnitRecords and UnitBytes bound one append: what a hot entity may put
+	// into one transaction. Defaults 512 and 4 MiB.
+	UnitRecords int
+	UnitBytes   int
+	// TimersPerEntity bounds the volatile timers of one entity. Default 32.
+	TimersPerEntity int
+	// DrainTimeout is how long a handed-off shard may finish what it accepted.
+	// Then running turns are cancelled and abandoned. Default 10 s.
+	DrainTimeout time.Duration
+	// Retry is the pause before an unanswered question to the journal (load,
+	// settlement) is asked again. Default 50 ms.
+	Retry time.Duration
+}
+
+// DefaultConfig is the configuration for the given types.
+func DefaultConfig(types ...Type) Config {
+	return Config{
+		Types:           types,
+		MailboxCommands: 1000,
+		MailboxBytes:    8 << 20,
+		TotalCommands:   100_000,
+		TotalBytes:      256 << 20,
+		UnitRecords:     512,
+		UnitBytes:       4 << 20,
+		TimersPerEntity: 32,
+		DrainTimeout:    10 * time.Second,
+		Retry:           50 * time.Millisecond,
+	}
+}
+
+// Validate refuses a configuration that cannot work, naming every field.
+func (c *Config) Validate() error {
+	var errs []error
+	positive := func(name string, v int) {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("turn: %s is %d, must be above 0", name, v))
+		}
+	}
+	positive("MailboxCommands", c.MailboxCommands)
+	positive("MailboxBytes", c.MailboxBytes)
+	positive("TotalCommands", c.TotalCommands)
+	positive("TotalBytes", c.TotalBytes)
+	positive("UnitRecords", c.UnitRecords)
+	positive("UnitBytes", c.UnitBytes)
+	positive("TimersPerEntity", c.TimersPerEntity)
+	positive("DrainTimeout", int(c.DrainTimeout))
+	positive("Retry", int(c.Retry))
+	seen := map[sharding.EntityType]bool{}
+	for _, t := range c.Types {
+		if err := sharding.CheckType("entity type", string(t.Desc.Type)); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[t.Desc.Type] {
+			errs = append(errs, fmt.Errorf("turn: type %s is given twice", t.Desc.Type))
+		}
+		seen[t.Desc.Type] = true
+		if t.Desc.Shards == 0 || t.Desc.Shards > sharding.MaxShards {
+			errs = append(errs, fmt.Errorf("turn: type %s has %d shards, must be 1 to %d", t.Desc.Type, t.Desc.Shards, sharding.MaxShards))
+		}
+		if t.PassivateAfter < 0 || t.SnapshotEvery < 0 {
+			errs = append(errs, fmt.Errorf("turn: type %s: PassivateAfter and SnapshotEvery must not be negative", t.Desc.Type))
+		}
+	}
+	return errors.Join(errs...)
+}

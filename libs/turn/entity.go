@@ -1,0 +1,244 @@
+package turn
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// entity is one entity that is alive, on the way, or still has something to
+// settle.
+type entity struct {
+	id      sharding.Entity
+	shard   *shard
+	inc     Incarnation // 0: gone
+	state   entityState
+	touched time.Time
+
+	// cmds are the commands that are not answered, in order of arrival; the
+	// first next of them have had their turn (the last of those may be running).
+	cmds    []*command
+	next    int
+	running *command
+	byID    map[sharding.CommandID]*command
+	bytes   int // of cmds
+
+	// staged is the newest sequence number given to a record, durable the
+	// newest one known to be durable. Between them are the unit in flight and
+	// what is pending behind it.
+	staged, durable uint64
+	inflight        []sharding.Record
+	pending         []sharding.Record
+
+	// sinceSnapshot counts events after the newest snapshot.
+	sinceSnapshot int
+	passivate     bool // by its own wish, as soon as it has nothing to do
+	timers        []*timer
+	prev, after   *entity // in its type's idle list
+	listed        bool
+}
+
+type entityState uint8
+
+const (
+	loading  entityState = iota + 1 // Load is under way
+	live                            // has an instance
+	stopping                        // Stop is under way
+	ending                          // no instance; what was staged must become durable or refused
+	settling                        // no instance; an append's outcome is unknown
+	lookup                          // no instance, fenced; commands in doubt are looked up
+)
+
+// command is one delivered command until its answer.
+type command struct {
+	env     sharding.Envelope
+	desc    sharding.CommandDesc
+	hash    uint64
+	arrived time.Time
+	// requests wait for the answer: several when duplicates joined, none for
+	// an accepted tell or a timer.
+	requests []RequestID
+	timer    *timer
+
+	// doubt: an append that held it had an unknown outcome.
+	doubt bool
+	// done: the turn is over, reply is known and gated.
+	done  bool
+	reply sharding.Reply
+	// record is the sequence number of the record that the turn staged, or 0.
+	record uint64
+	// seq must be durable and fence must be read before the reply leaves.
+	seq      uint64
+	fence    uint64
+	finished time.Time // when the turn was over
+	answered bool      // out of order; only its place is left
+}
+
+// recordable tells whether a turn of the command that staged nothing leaves a
+// record all the same: its reply is kept for duplicates.
+func (c *command) recordable() bool { return c.env.Keyed && !c.desc.ReadOnly }
+
+func (e *entity) volatile() bool { return e.shard.typ.Desc.Volatile }
+
+// busy tells whether the entity has anything to do.
+func (e *entity) busy() bool {
+	return len(e.cmds) > 0 || len(e.inflight) > 0 || len(e.pending) > 0
+}
+
+// list is the idle list of a type.
+type list struct{ front, back *entity }
+
+func (l *list) push(e *entity) {
+	e.listed, e.prev, e.after = true, l.back, nil
+	if l.back != nil {
+		l.back.after = e
+	} else {
+		l.front = e
+	}
+	l.back = e
+}
+
+func (l *list) remove(e *entity) {
+	if !e.listed {
+		return
+	}
+	if e.prev != nil {
+		e.prev.after = e.after
+	} else {
+		l.front = e.after
+	}
+	if e.after != nil {
+		e.after.prev = e.prev
+	} else {
+		l.back = e.prev
+	}
+	e.listed, e.prev, e.after = false, nil, nil
+}
+
+// deliver admits a command or refuses it.
+func (m *Machine) deliver(in Deliver) {
+	s := m.shards[in.Shard]
+	if s == nil || s.phase != open {
+		m.emit(NotMine{Request: in.Request, Shard: in.Shard})
+		return
+	}
+	desc, ok := s.typ.Desc.Command(in.Env.Command)
+	if !ok {
+		m.refuse(in.Request, sharding.Unimplemented, "type "+string(s.id.Type)+" has no command "+in.Env.Command)
+		return
+	}
+	if !in.Env.Deadline.IsZero() && !m.now.Before(in.Env.Deadline) {
+		m.refuse(in.Request, sharding.DeadlineExceeded, "the deadline passed before the command was delivered")
+		return
+	}
+	e := s.entities[in.Env.Entity.ID]
+	hash := sharding.PayloadHash(in.Env.Command, in.Env.Payload)
+	if e != nil {
+		if c := e.byID[in.Env.ID]; c != nil {
+			m.join(c, in.Request, hash)
+			return
+		}
+	}
+	size := in.Env.Size()
+	if e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes) {
+		m.refuse(in.Request, sharding.ResourceExhausted, "the mailbox of the entity is full")
+		return
+	}
+	if m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes {
+		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
+		return
+	}
+	c := &command{env: in.Env, desc: desc, hash: hash, arrived: m.now}
+	if in.Env.Tell && !in.Env.Keyed {
+		m.emit(Answer{Request: in.Request, Reply: sharding.Reply{Outcome: sharding.OK}})
+	} else {
+		c.requests = []RequestID{in.Request}
+	}
+	if e == nil {
+		e = &entity{id: in.Env.Entity, shard: s}
+		s.entities[e.id.ID] = e
+		m.stats.Entities++
+		m.enqueue(e, c)
+		m.load(e)
+		return
+	}
+	m.enqueue(e, c)
+	m.advance(e)
+}
+
+func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
+	m.emit(Answer{Request: r, Reply: sharding.Reject(code, msg)})
+}
+
+// join lets a duplicate of a waiting command share its answer.
+func (m *Machine) join(c *command, r RequestID, hash uint64) {
+	if c.hash != hash {
+		m.refuse(r, sharding.AlreadyExists, conflictMessage)
+		return
+	}
+	m.stats.Duplicates++
+	c.requests = append(c.requests, r)
+}
+
+const conflictMessage = "the idempotency key was used for another command or payload"
+
+func (m *Machine) enqueue(e *entity, c *command) {
+	if e.byID == nil {
+		e.byID = make(map[sharding.CommandID]*command)
+	}
+	e.byID[c.env.ID] = c
+	e.cmds = append(e.cmds, c)
+	size := c.env.Size()
+	e.bytes += size
+	m.stats.Commands++
+	m.stats.Bytes += size
+	e.shard.typ.idle.remove(e)
+}
+
+// leave takes the answered commands at the head out of the mailbox.
+func (m *Machine) leave(e *entity) {
+	n := 0
+	for n < len(e.cmds) && e.cmds[n].answered {
+		e.cmds[n] = nil
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	e.cmds = e.cmds[n:]
+	e.next = max(0, e.next-n)
+	if len(e.cmds) == 0 {
+		e.cmds, e.byID = nil, nil
+	}
+}
+
+// answer ends a command; its place in the mailbox is freed by leave.
+func (m *Machine) answer(e *entity, c *command, reply sharding.Reply) {
+	for _, r := range c.requests {
+		m.emit(Answer{Request: r, Reply: reply})
+	}
+	m.forget(e, c)
+}
+
+// turnAway ends a command that was definitely not applied here.
+func (m *Machine) turnAway(e *entity, c *command, stored sharding.Epoch) {
+	if len(c.requests) == 0 {
+		m.stats.LostTells++
+	}
+	for _, r := range c.requests {
+		m.emit(NotMine{Request: r, Shard: e.shard.id, Stored: stored})
+	}
+	m.forget(e, c)
+}
+
+func (m *Machine) forget(e *entity, c *command) {
+	c.answered = true
+	delete(e.byID, c.env.ID)
+	size := c.env.Size()
+	e.bytes -= size
+	m.stats.Commands--
+	m.stats.Bytes -= size
+	if c.timer != nil {
+		c.timer.busy = false
+	}
+}

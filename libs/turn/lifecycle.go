@@ -1,0 +1,241 @@
+package turn
+
+import (
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// load begins a new incarnation. Nothing of the entity is unsettled.
+func (m *Machine) load(e *entity) {
+	m.lastID++
+	e.inc, e.state = m.lastID, loading
+	e.touched = m.now
+	m.emitLoad(e)
+}
+
+func (m *Machine) emitLoad(e *entity) {
+	o := Load{
+		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
+		Volatile: e.volatile(), LookupOnly: e.state == lookup,
+	}
+	if !o.Volatile {
+		for _, c := range e.cmds {
+			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.doubt) {
+				o.Lookup = append(o.Lookup, c.env.ID)
+			}
+		}
+	}
+	m.emit(o)
+}
+
+func (m *Machine) loaded(in Loaded) {
+	e := m.find(in.Entity, in.Incarnation)
+	if e == nil || e.state != loading && e.state != lookup {
+		if e == nil && in.Err == "" {
+			m.emit(Drop{Entity: in.Entity, Incarnation: in.Incarnation})
+		}
+		return
+	}
+	if in.Err != "" && in.Retry {
+		// A fresh incarnation, so that a late answer of this one is known.
+		m.lastID++
+		e.inc = m.lastID
+		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
+		return
+	}
+	if in.Err != "" {
+		m.outOfOrder(e, in)
+		return
+	}
+	for _, c := range e.cmds {
+		m.lookedUp(e, c, in.Stored)
+	}
+	m.leave(e)
+	if e.state == lookup {
+		for _, c := range e.cmds {
+			if !c.answered {
+				m.turnAway(e, c, 0)
+			}
+		}
+		m.leave(e)
+		m.gone(e)
+		return
+	}
+	m.stats.Activations++
+	e.state = live
+	e.staged, e.durable = in.LastSeq, in.LastSeq
+	e.sinceSnapshot = in.Events
+	m.advance(e)
+}
+
+// lookedUp ends a command that the journal has already; otherwise it did not
+// happen.
+func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]sharding.Stored) {
+	c.doubt = false
+	s, ok := stored[c.env.ID]
+	switch {
+	case !ok || c.answered:
+	case s.Expired:
+		m.answer(e, c, sharding.Doubt(sharding.Aborted,
+			"the idempotency key is older than what the entity remembers; whether it ran is not known any more"))
+	case s.Hash != c.hash:
+		m.answer(e, c, sharding.Reject(sharding.AlreadyExists, conflictMessage))
+	default:
+		m.stats.Duplicates++
+		m.answer(e, c, s.Reply)
+	}
+}
+
+// outOfOrder ends the commands of an entity that cannot be brought to life.
+func (m *Machine) outOfOrder(e *entity, in Loaded) {
+	for _, c := range e.cmds {
+		switch {
+		case c.answered:
+		case c.doubt:
+			m.answer(e, c, sharding.Doubt(in.Code, in.Err))
+		default:
+			m.answer(e, c, sharding.Reject(in.Code, in.Err))
+		}
+	}
+	m.leave(e)
+	m.gone(e)
+}
+
+// gone forgets an entity without commands and without an instance.
+func (m *Machine) gone(e *entity) {
+	e.shard.typ.idle.remove(e)
+	e.inc, e.state = 0, 0
+	delete(e.shard.entities, e.id.ID)
+	m.stats.Entities--
+	m.checkDrained(e.shard)
+}
+
+// advance gives the entity its next turn, or lets it rest.
+func (m *Machine) advance(e *entity) {
+	if e.state != live || e.running != nil {
+		return
+	}
+	if m.snapshotDue(e) {
+		if e.durable < e.staged {
+			return // the cut waits for the journal, and the next turn for the cut
+		}
+		e.sinceSnapshot = 0
+		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable})
+	}
+	for e.next < len(e.cmds) {
+		c := e.cmds[e.next]
+		if c.answered {
+			e.next++
+			continue
+		}
+		if !c.env.Deadline.IsZero() && !m.now.Before(c.env.Deadline) {
+			m.answer(e, c, sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox"))
+			e.next++
+			continue
+		}
+		e.next++
+		e.running = c
+		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
+		m.emit(Run{
+			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
+			Request: c.requestID(), Env: c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
+		})
+		return
+	}
+	m.leave(e)
+	m.rest(e)
+}
+
+// requestID names the command's turn; accepted tells and timers have none.
+func (c *command) requestID() RequestID {
+	if len(c.requests) == 0 {
+		return 0
+	}
+	return c.requests[0]
+}
+
+func (m *Machine) snapshotDue(e *entity) bool {
+	n := e.shard.typ.SnapshotEvery
+	return n > 0 && e.sinceSnapshot >= n && !e.volatile()
+}
+
+// rest puts a live entity without work to the idle ones, or stops it.
+func (m *Machine) rest(e *entity) {
+	if e.busy() {
+		return
+	}
+	switch {
+	case e.shard.phase == draining:
+		m.stop(e, HandedOff)
+	case e.passivate:
+		m.stop(e, Passivated)
+	default:
+		e.touched = m.now
+		e.shard.typ.idle.remove(e)
+		e.shard.typ.idle.push(e)
+	}
+}
+
+// stop runs the stop hook of a live entity that has nothing to do. What
+// arrives meanwhile waits and brings it to life again.
+func (m *Machine) stop(e *entity, why StopReason) {
+	e.shard.typ.idle.remove(e)
+	e.state, e.passivate = stopping, false
+	m.clearTimers(e)
+	if why == Passivated {
+		m.stats.Passivations++
+	}
+	m.emit(Stop{Entity: e.id, Incarnation: e.inc, Reason: why})
+}
+
+func (m *Machine) stopped(in Stopped) {
+	e := m.find(in.Entity, in.Incarnation)
+	if e == nil || e.state != stopping {
+		return
+	}
+	if len(e.cmds) > 0 && e.shard.phase != aborting {
+		m.load(e)
+		return
+	}
+	m.gone(e)
+}
+
+func (m *Machine) clearTimers(e *entity) {
+	for _, t := range e.timers {
+		t.live = false
+	}
+	e.timers = nil
+}
+
+// end ends the incarnation: its instance is dropped, a late result of its turn
+// is ignored, and every command that is not answered will have its turn again.
+// What was handed to the journal goes on.
+func (m *Machine) end(e *entity) {
+	e.shard.typ.idle.remove(e)
+	if e.state == live || e.state == stopping {
+		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
+	}
+	m.clearTimers(e)
+	m.lastID++
+	e.inc, e.state = m.lastID, ending
+	e.running, e.passivate = nil, false
+}
+
+// again lets all unanswered commands have their turn again, in order.
+func (m *Machine) again(e *entity) {
+	e.pending = nil
+	e.next = 0
+	for _, c := range e.cmds {
+		c.done, c.record, c.seq, c.fence = false, 0, 0, 0
+	}
+}
+
+// revive loads an ended entity whose appends are settled, or lets it go.
+func (m *Machine) revive(e *entity) {
+	m.again(e)
+	m.leave(e)
+	if len(e.cmds) == 0 {
+		m.gone(e)
+		return
+	}
+	m.load(e)
+}

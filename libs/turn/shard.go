@@ -1,0 +1,174 @@
+package turn
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// fence is the reading of a shard's fence row: one question at a time, each for
+// all commands whose turn was over before it was asked.
+type fence struct {
+	asked, done uint64
+	waiting     []*entity // for the question that is asked
+	next        []*entity // for the one after it
+}
+
+// wantFence gives the number of the first question asked from now on.
+func (m *Machine) wantFence(e *entity) uint64 {
+	s := e.shard
+	f := &s.fence
+	if f.asked > f.done {
+		if n := len(f.next); n == 0 || f.next[n-1] != e {
+			f.next = append(f.next, e)
+		}
+		return f.asked + 1
+	}
+	f.asked++
+	f.waiting = append(f.waiting, e)
+	m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+	return f.asked
+}
+
+func (m *Machine) fenceRead(in FenceRead) {
+	s := m.shards[in.Shard]
+	if s == nil || s.epoch != in.Epoch || s.fence.asked != in.Number || s.fence.done >= in.Number {
+		return
+	}
+	f := &s.fence
+	switch in.Verdict {
+	case sharding.Durable:
+		ready := f.waiting
+		f.done = f.asked
+		f.waiting, f.next = f.next, nil
+		if len(f.waiting) > 0 {
+			f.asked++
+			m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+		}
+		for _, e := range ready {
+			if e.inc == 0 {
+				continue
+			}
+			m.flush(e)
+			m.advance(e)
+		}
+	case sharding.RefusedEpoch:
+		m.fenced(s, in.Fence.Epoch)
+	default: // a read whose outcome is unknown is repeated
+		m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+	}
+}
+
+func (m *Machine) open(in Open) {
+	ts := m.types[in.Shard.Type]
+	if ts == nil || in.Shard.Index >= ts.Desc.Shards || m.shards[in.Shard] != nil {
+		return
+	}
+	m.shards[in.Shard] = &shard{
+		id: in.Shard, epoch: in.Epoch, phase: open, typ: ts,
+		entities: make(map[sharding.EntityID]*entity),
+	}
+}
+
+// drain lets the shard finish what it accepted.
+func (m *Machine) drain(id sharding.ShardID) {
+	s := m.shards[id]
+	if s == nil || s.phase != open {
+		return
+	}
+	s.phase = draining
+	m.plan(wake{at: m.now.Add(m.cfg.DrainTimeout), kind: wakeDrain, shard: s})
+	for _, e := range s.sorted() {
+		if e.state == live && !e.busy() && e.running == nil {
+			m.stop(e, HandedOff)
+		}
+	}
+	m.checkDrained(s)
+}
+
+// giveUp ends a drain that took too long: running turns are cancelled and
+// abandoned.
+func (m *Machine) giveUp(s *shard) {
+	for _, e := range s.sorted() {
+		if e.running != nil {
+			m.stats.Abandoned++
+		}
+	}
+	m.abort(s.id)
+}
+
+// fenced ends a shard that the journal gives to another epoch.
+func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
+	if s.phase != aborting {
+		m.emit(Fenced{Shard: s.id, Epoch: s.epoch, Stored: stored})
+	}
+	m.abortShard(s, stored)
+}
+
+func (m *Machine) abort(id sharding.ShardID) {
+	if s := m.shards[id]; s != nil {
+		m.abortShard(s, 0)
+	}
+}
+
+// abortShard ends all incarnations of the shard. Commands in an append that is
+// under way wait for its outcome; all others are turned away.
+func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
+	s.phase = aborting
+	for _, e := range s.sorted() {
+		m.abortEntity(e, stored)
+	}
+	m.checkDrained(s)
+}
+
+func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
+	if c := e.running; c != nil {
+		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.requestID()})
+	}
+	if e.state != settling && e.state != lookup {
+		m.end(e)
+	}
+	e.pending = nil
+	var last uint64
+	if len(e.inflight) > 0 {
+		last = e.inflight[len(e.inflight)-1].Seq
+	}
+	doubt := false
+	for _, c := range e.cmds {
+		switch {
+		case c.answered:
+		case c.doubt:
+			doubt = true
+		case c.record > 0 && c.record <= last:
+		default:
+			m.turnAway(e, c, stored)
+		}
+	}
+	m.leave(e)
+	switch {
+	case e.state == lookup || len(e.inflight) > 0:
+	case doubt:
+		m.lookup(e)
+	default:
+		m.gone(e)
+	}
+}
+
+// checkDrained reports a closed shard of which nothing is left.
+func (m *Machine) checkDrained(s *shard) {
+	if s.phase == open || len(s.entities) > 0 || m.shards[s.id] != s {
+		return
+	}
+	delete(m.shards, s.id)
+	m.emit(Drained{Shard: s.id, Epoch: s.epoch})
+}
+
+// sorted are the entities of the shard in a fixed order.
+func (s *shard) sorted() []*entity {
+	es := make([]*entity, 0, len(s.entities))
+	for _, e := range s.entities { // sorted below
+		es = append(es, e)
+	}
+	slices.SortFunc(es, func(a, b *entity) int { return a.id.Compare(b.id) })
+	return es
+}

@@ -1,0 +1,191 @@
+package turn
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Check verifies the invariants of the machine. An error is a bug.
+func (m *Machine) Check() error {
+	var commands, bytes, entities int
+	for _, s := range m.shards { // order-free: any violation will do
+		for _, e := range s.entities { // order-free: any violation will do
+			entities++
+			if err := e.check(&m.cfg); err != nil {
+				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
+			}
+			for _, c := range e.cmds {
+				if !c.answered {
+					commands++
+					bytes += c.env.Size()
+				}
+			}
+		}
+	}
+	if commands != m.stats.Commands || bytes != m.stats.Bytes || entities != m.stats.Entities {
+		return fmt.Errorf("turn: counted %d commands, %d bytes, %d entities; there are %d, %d, %d",
+			m.stats.Commands, m.stats.Bytes, m.stats.Entities, commands, bytes, entities)
+	}
+	if commands > m.cfg.TotalCommands || bytes > m.cfg.TotalBytes {
+		return fmt.Errorf("turn: %d commands with %d bytes are above the limits", commands, bytes)
+	}
+	return nil
+}
+
+func (e *entity) check(cfg *Config) error {
+	switch {
+	case e.inc == 0:
+		return fmt.Errorf("is listed but gone")
+	case e.next < 0 || e.next > len(e.cmds):
+		return fmt.Errorf("next turn %d of %d", e.next, len(e.cmds))
+	case e.running != nil && e.state != live:
+		return fmt.Errorf("runs a turn in state %d", e.state)
+	case e.listed && (e.state != live || e.busy()):
+		return fmt.Errorf("is idle and busy")
+	case len(e.inflight) == 0 && len(e.pending) > 0:
+		return fmt.Errorf("has %d records that nobody hands over", len(e.pending))
+	case e.state == settling && len(e.inflight) != 1:
+		return fmt.Errorf("settles %d records", len(e.inflight))
+	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
+		return fmt.Errorf("mailbox of %d commands, %d bytes is above its limit", len(e.cmds), e.bytes)
+	}
+	var seq uint64
+	for _, c := range e.cmds[:e.next] {
+		if c.seq < seq && !c.answered && c.done {
+			return fmt.Errorf("gate of %s goes back from %d to %d", c.env.ID, seq, c.seq)
+		}
+		if c.done && !c.answered {
+			seq = c.seq
+		}
+	}
+	return nil
+}
+
+// Clone copies the machine; both go on independently.
+func (m *Machine) Clone() *Machine {
+	n := New(m.cfg)
+	n.lastID, n.timers, n.ord, n.stats = m.lastID, m.timers, m.ord, m.stats
+	ents := map[*entity]*entity{}
+	shards := map[*shard]*shard{}
+	timers := map[*timer]*timer{}
+	for id, s := range m.shards { // order-free: fills maps
+		c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: n.types[id.Type], entities: map[sharding.EntityID]*entity{}}
+		shards[s], n.shards[id] = c, c
+		for eid, e := range s.entities { // order-free: fills maps
+			c.entities[eid] = e.clone(c, timers)
+			ents[e] = c.entities[eid]
+		}
+		c.fence = fence{asked: s.fence.asked, done: s.fence.done}
+		c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)
+	}
+	for _, t := range m.cfg.Types {
+		for e := m.types[t.Desc.Type].idle.front; e != nil; e = e.after {
+			n.types[t.Desc.Type].idle.push(ents[e])
+		}
+	}
+	for _, w := range m.wakes {
+		if w.ent != nil && ents[w.ent] == nil || w.shard != nil && shards[w.shard] == nil || w.timer != nil && timers[w.timer] == nil {
+			continue // about something that is gone
+		}
+		w.ent, w.shard, w.timer = ents[w.ent], shards[w.shard], timers[w.timer]
+		n.wakes.push(w)
+	}
+	return n
+}
+
+func cloneWaiting(es []*entity, ents map[*entity]*entity) []*entity {
+	var out []*entity
+	for _, e := range es {
+		if c := ents[e]; c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (e *entity) clone(s *shard, timers map[*timer]*timer) *entity {
+	c := *e
+	c.shard, c.prev, c.after, c.listed = s, nil, nil, false
+	c.inflight, c.pending = slices.Clone(e.inflight), slices.Clone(e.pending)
+	c.timers = nil
+	for _, t := range e.timers {
+		tc := *t
+		timers[t] = &tc
+		c.timers = append(c.timers, &tc)
+	}
+	c.cmds, c.byID, c.running = nil, nil, nil
+	for _, cmd := range e.cmds {
+		cc := *cmd
+		cc.requests = slices.Clone(cmd.requests)
+		if cmd.timer != nil {
+			if timers[cmd.timer] == nil {
+				tc := *cmd.timer
+				timers[cmd.timer] = &tc
+			}
+			cc.timer = timers[cmd.timer]
+		}
+		c.cmds = append(c.cmds, &cc)
+		if cmd == e.running {
+			c.running = &cc
+		}
+		if e.byID[cmd.env.ID] == cmd {
+			if c.byID == nil {
+				c.byID = make(map[sharding.CommandID]*command)
+			}
+			c.byID[cmd.env.ID] = &cc
+		}
+	}
+	return &c
+}
+
+// AppendState appends a canonical description of the state, with times
+// relative to now: equal states give equal bytes.
+func (m *Machine) AppendState(now time.Time, b []byte) []byte {
+	ids := slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare)
+	for _, id := range ids {
+		s := m.shards[id]
+		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
+			s.fence.asked, s.fence.done, len(s.fence.waiting), len(s.fence.next))
+		for _, e := range s.sorted() {
+			b = e.appendState(now, b)
+		}
+	}
+	w := m.wakes.sorted()
+	for _, x := range w {
+		b = fmt.Appendf(b, "wake %d in %d\n", x.kind, x.at.Sub(now))
+	}
+	return b
+}
+
+func (e *entity) appendState(now time.Time, b []byte) []byte {
+	b = fmt.Appendf(b, " entity %s %d next %d running %t staged %d durable %d snap %d passivate %t idle %d\n",
+		e.id, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, now.Sub(e.touched))
+	for _, r := range e.inflight {
+		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
+	}
+	for _, r := range e.pending {
+		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
+	}
+	for _, c := range e.cmds {
+		b = fmt.Appendf(b, "  %s %x req %v doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
+			c.env.ID, c.hash, c.requests, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
+			c.reply.Outcome, c.reply.Code, c.reply.Payload)
+	}
+	return b
+}
+
+func (h wakeHeap) sorted() wakeHeap {
+	c := slices.Clone(h)
+	slices.SortFunc(c, func(a, b wake) int {
+		if n := a.at.Compare(b.at); n != 0 {
+			return n
+		}
+		return int(a.kind) - int(b.kind)
+	})
+	return c
+}

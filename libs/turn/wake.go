@@ -1,0 +1,184 @@
+package turn
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// wake is something to do at a later time. What it is about may be gone by
+// then; the incarnation tells.
+type wake struct {
+	at    time.Time
+	ord   uint64 // keeps equal times in their order
+	kind  wakeKind
+	shard *shard
+	ent   *entity
+	inc   Incarnation
+	timer *timer
+}
+
+type wakeKind uint8
+
+const (
+	wakeLoad   wakeKind = iota + 1 // load again
+	wakeSettle                     // settle again
+	wakeDrain                      // drain time-out
+	wakeTimer                      // timer fires
+)
+
+func (m *Machine) plan(w wake) {
+	m.ord++
+	w.ord = m.ord
+	m.wakes.push(w)
+}
+
+func (m *Machine) wake(w wake) {
+	switch w.kind {
+	case wakeDrain:
+		if m.shards[w.shard.id] == w.shard && w.shard.phase == draining {
+			m.giveUp(w.shard)
+		}
+	case wakeLoad:
+		if w.ent.inc == w.inc && w.ent.state == loading {
+			m.emitLoad(w.ent)
+		}
+	case wakeSettle:
+		if w.ent.inc == w.inc && w.ent.state == settling {
+			m.emitSettle(w.ent)
+		}
+	case wakeTimer:
+		if w.ent.inc == w.inc && w.ent.state == live && w.timer.live {
+			m.fire(w.ent, w.timer)
+		}
+	}
+}
+
+// A timer of a live incarnation.
+type timer struct {
+	Timer
+	live bool // not cancelled, not replaced
+	busy bool // its last firing is not done yet
+}
+
+// setTimer sets, replaces or cancels a timer of the entity.
+func (m *Machine) setTimer(e *entity, t Timer) {
+	for i, old := range e.timers {
+		if old.Name == t.Name {
+			old.live = false
+			e.timers = append(e.timers[:i:i], e.timers[i+1:]...)
+			break
+		}
+	}
+	if t.After <= 0 || len(e.timers) >= m.cfg.TimersPerEntity {
+		return
+	}
+	tm := &timer{Timer: t, live: true}
+	e.timers = append(e.timers, tm)
+	m.plan(wake{at: m.now.Add(t.After), kind: wakeTimer, ent: e, inc: e.inc, timer: tm})
+}
+
+// fire puts the timer's command into the mailbox. A repeating timer whose last
+// firing still waits skips one: a slow entity must not be buried by its own
+// clock.
+func (m *Machine) fire(e *entity, t *timer) {
+	if t.Every > 0 {
+		m.plan(wake{at: m.now.Add(t.Every), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
+	} else {
+		t.live = false
+		for i, old := range e.timers {
+			if old == t {
+				e.timers = append(e.timers[:i:i], e.timers[i+1:]...)
+				break
+			}
+		}
+	}
+	if t.busy || e.shard.phase != open {
+		return
+	}
+	desc, ok := e.shard.typ.Desc.Command(t.Command)
+	if !ok {
+		return
+	}
+	t.busy = true
+	m.timers++
+	c := &command{
+		env: sharding.Envelope{
+			Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers), Tell: true,
+			Encoding: t.Encoding, Payload: t.Payload,
+		},
+		desc: desc, arrived: m.now, timer: t,
+	}
+	c.hash = sharding.PayloadHash(c.env.Command, c.env.Payload)
+	m.enqueue(e, c)
+	m.advance(e)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// timerID names a firing: the epoch belongs to this claim of the shard alone,
+// so the name is never used twice for an entity.
+func timerID(epoch sharding.Epoch, n uint64) sharding.CommandID {
+	b := make([]byte, 0, 40)
+	b = append(b, "timer:"...)
+	b = appendHex(b, uint64(epoch))
+	b = append(b, ':')
+	b = appendHex(b, n)
+	return sharding.CommandID(b)
+}
+
+func appendHex(b []byte, v uint64) []byte {
+	for shift := 60; shift >= 0; shift -= 4 {
+		if d := v >> shift & 15; d != 0 || shift == 0 || b[len(b)-1] != ':' {
+			b = append(b, hexDigits[d])
+		}
+	}
+	return b
+}
+
+// wakeHeap is a binary heap by time, then order of planning.
+type wakeHeap []wake
+
+func (h wakeHeap) less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].ord < h[j].ord
+}
+
+func (h *wakeHeap) push(w wake) {
+	*h = append(*h, w)
+	s := *h
+	for i := len(s) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !s.less(i, p) {
+			break
+		}
+		s[i], s[p] = s[p], s[i]
+		i = p
+	}
+}
+
+func (h *wakeHeap) pop() wake {
+	s := *h
+	top := s[0]
+	n := len(s) - 1
+	s[0] = s[n]
+	s[n] = wake{}
+	*h = s[:n]
+	s = s[:n]
+	for i := 0; ; {
+		l := 2*i + 1
+		if l >= n {
+			return top
+		}
+		if r := l + 1; r < n && s.less(r, l) {
+			l = r
+		}
+		if !s.less(l, i) {
+			return top
+		}
+		s[i], s[l] = s[l], s[i]
+		i = l
+	}
+}
