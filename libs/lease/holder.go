@@ -1,0 +1,338 @@
+package lease
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// maxAttempts bounds the unsettled Swaps that are remembered. A forgotten one
+// that happens after all looks like a stranger's and costs one TTL, no more.
+const maxAttempts = 8
+
+// Holder is one candidate for a lease: a state machine that is told the time
+// and the answers of the store, and says what to ask next and what the lease
+// allows. It starts by reading the record.
+type Holder struct {
+	cfg   Config
+	rank  int
+	above sharding.Term // terms up to here are spent, by RaiseTerm
+	top   sharding.Term // highest term ever seen in a record
+
+	known  bool   // a record has been read
+	rec    Record // the latest version known to have been stored
+	mine   bool   // this Holder wrote rec
+	seenAt time.Time
+
+	held     bool
+	term     sharding.Term // of the tenure
+	until    time.Time
+	attempts []attempt // unsettled Swaps of version rec.Version
+
+	request  uint64 // the last one sent
+	busy     bool   // it is not answered yet
+	swapping bool   // it is a Swap
+	sentAt   time.Time
+	nextAt   time.Time // when the next request is due; zero: now
+
+	stopping bool
+	stopAt   time.Time // when waiting for the release makes no sense any more
+	stopped  bool
+	draws    uint64 // random numbers drawn so far
+}
+
+// attempt is a Swap that may have happened.
+type attempt struct {
+	next  Record
+	start time.Time
+}
+
+// NewHolder makes a Holder, or refuses the config.
+func NewHolder(c Config) (*Holder, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return &Holder{cfg: c, rank: min(c.Rank, MaxRank)}, nil
+}
+
+// Step applies in at now and appends to out what the driver must do, in that
+// order. A lease whose time is over is lost before anything else happens.
+func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
+	if h.stopped {
+		return out
+	}
+	if h.held && !now.Before(h.until) {
+		out = h.lose(now, out)
+	}
+	switch in := in.(type) {
+	case Got:
+		if h.busy && !h.swapping && in.Request == h.request {
+			out = h.got(now, in, out)
+		}
+	case Swapped:
+		if h.busy && h.swapping && in.Request == h.request {
+			out = h.swapped(now, in.Outcome, out)
+		}
+	case SetRank:
+		h.rank = min(in.Rank, MaxRank)
+	case RaiseTerm:
+		h.above = max(h.above, in.Above)
+	case Release:
+		if !h.stopping {
+			h.stopping, h.stopAt = true, now.Add(h.cfg.TTL)
+			if h.held {
+				out = h.lose(now, out)
+			}
+		}
+	case Tick:
+	}
+	return h.next(now, out)
+}
+
+// Valid tells whether the lease may be used at now, and in which term.
+func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
+	return h.term, h.held && now.Before(h.until)
+}
+
+// next sends the request that is due, if none is under way.
+func (h *Holder) next(now time.Time, out []Output) []Output {
+	if h.busy {
+		if now.Sub(h.sentAt) < h.cfg.OpTimeout {
+			return out
+		}
+		h.busy, h.nextAt = false, time.Time{}
+	}
+	if h.stopping {
+		return h.nextRelease(now, out)
+	}
+	due := !now.Before(h.nextAt)
+	if !h.known || len(h.attempts) > 0 {
+		if due { // learn what is true before anything is decided
+			out = h.get(now, out)
+		}
+		return out
+	}
+	if h.held {
+		if h.rec.Term <= h.above {
+			return h.raise(now, out)
+		}
+		if due {
+			out = h.swap(now, h.cfg.Self, h.rec.Term, out)
+		}
+		return out
+	}
+	if term, ok := h.nextTerm(); ok && h.rank >= 0 && !now.Before(h.freeAt().Add(time.Duration(h.rank)*h.cfg.RankDelay)) {
+		return h.swap(now, h.cfg.Self, term, out)
+	}
+	if due {
+		out = h.get(now, out)
+	}
+	return out
+}
+
+// raise lifts the held term above what is spent.
+func (h *Holder) raise(now time.Time, out []Output) []Output {
+	term, ok := h.nextTerm()
+	if !ok {
+		return h.lose(now, out)
+	}
+	return h.swap(now, h.cfg.Self, term, out)
+}
+
+// nextRelease writes the record without a holder, once it is known whether it
+// is ours, and gives up when others may take over anyway.
+func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
+	due := !now.Before(h.nextAt)
+	switch {
+	case !now.Before(h.stopAt), len(h.attempts) == 0 && !h.mine:
+		h.stopped = true
+		return append(out, Released{})
+	case len(h.attempts) > 0 && due:
+		return h.get(now, out)
+	case len(h.attempts) == 0:
+		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
+	}
+	return out
+}
+
+// freeAt is when the record may be replaced by an acquisition: at once if
+// nobody holds it or if it is our own from a tenure that is over, else when it
+// has been seen unchanged for its time to live.
+func (h *Holder) freeAt() time.Time {
+	if h.mine || h.rec.Holder.IsZero() {
+		return h.seenAt
+	}
+	ttl := h.rec.TTL
+	if ttl <= 0 {
+		ttl = h.cfg.TTL
+	}
+	return h.seenAt.Add(ttl)
+}
+
+// nextTerm is the term of the next acquisition: above every term that was ever
+// seen or named. Terms that are spent up to the last one cannot be acquired.
+func (h *Holder) nextTerm() (sharding.Term, bool) {
+	if mutant.On("term-per-incarnation") && h.rec.Holder.Addr == h.cfg.Self.Addr && h.rec.Term > h.above {
+		return h.rec.Term, true
+	}
+	highest := max(h.top, h.above)
+	return highest + 1, highest < math.MaxUint32
+}
+
+func (h *Holder) get(now time.Time, out []Output) []Output {
+	h.send(now, false)
+	return append(out, Get{Request: h.request})
+}
+
+func (h *Holder) swap(now time.Time, holder sharding.NodeID, term sharding.Term, out []Output) []Output {
+	next := Record{Version: h.rec.Version + 1, Term: term, Holder: holder, TTL: h.cfg.TTL, Nonce: h.draw()}
+	if len(h.attempts) == maxAttempts {
+		h.attempts = slices.Delete(h.attempts, 0, 1)
+	}
+	h.attempts = append(h.attempts, attempt{next: next, start: now})
+	h.send(now, true)
+	return append(out, Swap{Request: h.request, Old: h.rec.Version, New: next})
+}
+
+func (h *Holder) send(now time.Time, swapping bool) {
+	h.request++
+	h.busy, h.swapping, h.sentAt = true, swapping, now
+}
+
+// swapped takes the answer to the latest attempt. A conflict settles nothing
+// by itself: an earlier attempt of ours may be what it collided with.
+func (h *Holder) swapped(now time.Time, o Outcome, out []Output) []Output {
+	h.busy = false
+	if o == Done {
+		return h.confirmed(now, h.attempts[len(h.attempts)-1], out)
+	}
+	h.nextAt = now.Add(h.cfg.RetryEvery) // then read what is true
+	return out
+}
+
+// got compares the stored record with what was known and attempted.
+func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
+	h.busy = false
+	if in.Failed {
+		h.nextAt = now.Add(h.retryAfter())
+		return out
+	}
+	r := in.Record
+	h.top = max(h.top, r.Term)
+	for _, a := range h.attempts {
+		if r.Nonce == a.next.Nonce && r.Version == a.next.Version {
+			return h.confirmed(now, a, out)
+		}
+	}
+	h.nextAt = now.Add(h.interval())
+	if h.known && r.Version == h.rec.Version && r.Nonce == h.rec.Nonce {
+		return h.unchanged(now, out)
+	}
+	if h.held {
+		out = h.lose(now, out)
+	}
+	h.attempts = h.attempts[:0]
+	return h.learn(now, r, false, out)
+}
+
+// unchanged: none of the attempts has happened yet. They may still, so they
+// stay listed while a new one is made.
+func (h *Holder) unchanged(now time.Time, out []Output) []Output {
+	if len(h.attempts) == 0 {
+		return out
+	}
+	switch {
+	case h.stopping:
+		if !h.mine { // an acquisition that has not happened is not waited for
+			h.attempts = h.attempts[:0]
+			return out
+		}
+		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
+	case h.held && h.rec.Term > h.above:
+		return h.swap(now, h.cfg.Self, h.rec.Term, out)
+	case h.held:
+		return h.raise(now, out)
+	}
+	if term, ok := h.nextTerm(); ok && h.rank >= 0 {
+		return h.swap(now, h.cfg.Self, term, out)
+	}
+	h.attempts = h.attempts[:0]
+	return out
+}
+
+// confirmed: the attempt has happened. The tenure counts from its start.
+func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
+	raised := a.next.Term != h.rec.Term
+	h.attempts = h.attempts[:0]
+	out = h.learn(now, a.next, true, out)
+	if h.stopping {
+		if a.next.Holder.IsZero() {
+			h.mine = false
+		}
+		return out
+	}
+	h.nextAt = a.start.Add(h.interval())
+	until := a.start.Add(h.cfg.TTL - h.cfg.Margin)
+	if !now.Before(until) {
+		// The answer came too late to act on. The record is ours, so the next
+		// acquisition need not wait.
+		if h.held {
+			out = h.lose(now, out)
+		}
+		return out
+	}
+	switch {
+	case h.held && !raised:
+		h.until = until
+		return append(out, Renewed{Term: a.next.Term, Until: until})
+	case !h.held && !raised && !mutant.On("term-per-incarnation"):
+		// A renewal of a tenure that ended while it was under way.
+		return out
+	}
+	h.held, h.term, h.until = true, a.next.Term, until
+	return append(out, Acquired{Term: a.next.Term, Until: until})
+}
+
+// learn makes r the known record.
+func (h *Holder) learn(now time.Time, r Record, mine bool, out []Output) []Output {
+	news := !h.known || r.Holder != h.rec.Holder || r.Term != h.rec.Term
+	h.known, h.rec, h.mine, h.seenAt = true, r, mine, now
+	h.top = max(h.top, r.Term)
+	if news {
+		out = append(out, Observed{Holder: r.Holder, Term: r.Term})
+	}
+	return out
+}
+
+// lose ends the tenure. What is known of the record stays.
+func (h *Holder) lose(now time.Time, out []Output) []Output {
+	h.held, h.until, h.nextAt = false, time.Time{}, now
+	return append(out, Lost{Term: h.term})
+}
+
+// interval is RenewEvery, shortened at random.
+func (h *Holder) interval() time.Duration {
+	part := float64(h.draw()>>11) / (1 << 53)
+	return h.cfg.RenewEvery - time.Duration(part*h.cfg.Jitter*float64(h.cfg.RenewEvery))
+}
+
+// retryAfter is short while something depends on the answer.
+func (h *Holder) retryAfter() time.Duration {
+	if h.held || h.stopping || len(h.attempts) > 0 {
+		return h.cfg.RetryEvery
+	}
+	return h.interval()
+}
+
+// draw is splitmix64 (Steele, Lea, Flood 2014) over seed, uid and a counter: a
+// generator whose state can be copied and hashed with the rest.
+func (h *Holder) draw() uint64 {
+	h.draws++
+	z := (h.cfg.Seed ^ uint64(h.cfg.Self.UID)*0xd1342543de82ef95) + h.draws*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

@@ -1,0 +1,104 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Input is one message to the Holder. The set is closed.
+type Input interface{ input() }
+
+// Output is one thing the driver must do, in order. The set is closed.
+type Output interface{ output() }
+
+// Inputs.
+type (
+	// Tick lets time pass. Send one every RenewEvery/10 or more often: what is
+	// due is done at the next tick.
+	Tick struct{}
+	// Got answers a Get. Failed: the store could not be read.
+	Got struct {
+		Request uint64
+		Record  Record
+		Failed  bool
+	}
+	// Swapped answers a Swap.
+	Swapped struct {
+		Request uint64
+		Outcome Outcome
+	}
+	// SetRank tells the place in line: 0 is first (the oldest member),
+	// negative is no candidate. Holding is not affected.
+	SetRank struct{ Rank int }
+	// RaiseTerm: terms up to Above are spent (an epoch of the journal has it).
+	// A term that is held and not above it is raised: Acquired comes again.
+	RaiseTerm struct{ Above sharding.Term }
+	// Release gives the lease up for good, held or not; answered by Released.
+	Release struct{}
+)
+
+// Outcome says what became of a Swap.
+type Outcome uint8
+
+const (
+	// Unknown: no answer, or an error. It may have happened, or still happen.
+	Unknown Outcome = iota
+	// Done: the record is the new one.
+	Done
+	// Conflict: the stored version was another one.
+	Conflict
+)
+
+// Outputs to the store. At most one request is under way; a request that is
+// not answered within Config.OpTimeout is given up, and a late answer ignored.
+type (
+	// Get reads the record; answered by Got.
+	Get struct{ Request uint64 }
+	// Swap replaces version Old of the record; answered by Swapped.
+	Swap struct {
+		Request uint64
+		Old     uint64
+		New     Record
+	}
+)
+
+// Outputs to the user of the lease.
+type (
+	// Acquired: Term is ours and may be used before Until. It comes again, with
+	// a higher term, after RaiseTerm.
+	Acquired struct {
+		Term  sharding.Term
+		Until time.Time
+	}
+	// Renewed: the term held may be used before Until.
+	Renewed struct {
+		Term  sharding.Term
+		Until time.Time
+	}
+	// Lost: the term must not be used any more; it never comes back.
+	Lost struct{ Term sharding.Term }
+	// Observed: the record names another holder or term than before. A zero
+	// Holder: nobody. It is news, not proof: the holder may have died.
+	Observed struct {
+		Holder sharding.NodeID
+		Term   sharding.Term
+	}
+	// Released is the end: nothing comes after it.
+	Released struct{}
+)
+
+func (Tick) input()      {}
+func (Got) input()       {}
+func (Swapped) input()   {}
+func (SetRank) input()   {}
+func (RaiseTerm) input() {}
+func (Release) input()   {}
+
+func (Get) output()      {}
+func (Swap) output()     {}
+func (Acquired) output() {}
+func (Renewed) output()  {}
+func (Lost) output()     {}
+func (Observed) output() {}
+func (Released) output() {}
