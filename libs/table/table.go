@@ -1,0 +1,233 @@
+// Package table holds a watcher's copy of the route table and the protocol
+// that keeps it fresh. Regions and gateways embed both in their cores.
+//
+// [Table] is the copy: for every shard the row that is newest by (epoch,
+// phase), whoever brought it, a watch, a refusal or a region. Merging is
+// idempotent, commutative and associative, so answers may come late, twice or
+// in any order. [Watcher] decides which coordinator is polled when.
+//
+// # What this does not do
+//
+// Nothing here decides who owns a shard, talks to a network or reads a clock.
+// A copy may be stale at any time: routing is advice, the fence is law.
+package table
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// MaxTypes is the largest number of entity types a table takes; further ones
+// are ignored. It bounds what a broken peer can make a watcher store.
+const MaxTypes = 4096
+
+// Table is one copy of the route table. Make one with [New].
+type Table struct {
+	version sharding.Version
+	names   []sharding.EntityType // sorted
+	types   map[sharding.EntityType]*rowsOf
+}
+
+// rowsOf are the rows of one type, by shard index; as long as the highest
+// index seen needs. Missing rows are zero.
+type rowsOf struct {
+	desc *sharding.TypeDesc // never changed in place, so that clones share it
+	rows []sharding.Row
+}
+
+// New is an empty table at version zero.
+func New() *Table { return &Table{types: map[sharding.EntityType]*rowsOf{}} }
+
+// Version is the newest version that was applied. Zero: nothing is known yet.
+func (t *Table) Version() sharding.Version { return t.version }
+
+// Row is the newest row of a shard that is known, if any.
+func (t *Table) Row(id sharding.ShardID) (sharding.Row, bool) {
+	of := t.types[id.Type]
+	if of == nil || uint64(id.Index) >= uint64(len(of.rows)) || of.rows[id.Index].Epoch == 0 {
+		return sharding.Row{}, false
+	}
+	return of.rows[id.Index], true
+}
+
+// Type is the descriptor of a declared type. The caller must not change it.
+func (t *Table) Type(name sharding.EntityType) (*sharding.TypeDesc, bool) {
+	of := t.types[name]
+	if of == nil {
+		return nil, false
+	}
+	return of.desc, true
+}
+
+// Merge keeps the newer of row and the row that is stored, and tells whether
+// that changed the table. Ignored are rows of undeclared types, with an index
+// beyond the type's shards, without epoch, with an unknown phase, or serving
+// without an owner.
+func (t *Table) Merge(row sharding.Row) bool {
+	of := t.types[row.Shard.Type]
+	switch {
+	case of == nil || row.Shard.Index >= of.desc.Shards:
+		return false
+	case row.Epoch == 0 || row.Phase < sharding.Starting || row.Phase > sharding.HandingOff:
+		return false
+	case row.Phase == sharding.Serving && row.Owner.IsZero():
+		return false
+	}
+	i := int(row.Shard.Index)
+	if i >= len(of.rows) {
+		of.rows = append(of.rows, make([]sharding.Row, i+1-len(of.rows))...)
+	}
+	if !row.Newer(of.rows[i]) {
+		return false
+	}
+	of.rows[i] = row
+	return true
+}
+
+// Apply merges what a watch brought, types first, and returns the rows that
+// changed the table, in the order of the delta. The version advances only if
+// the delta's is newer; the descriptor of a known type is replaced only by a
+// delta that is not older, and never with another number of shards.
+func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
+	older := d.Version.Compare(t.version) < 0
+	for i := range d.Types {
+		t.declare(&d.Types[i], older)
+	}
+	var changed []sharding.Row
+	for _, row := range d.Rows {
+		if t.Merge(row) {
+			changed = append(changed, row)
+		}
+	}
+	if !older {
+		t.version = d.Version
+	}
+	return changed
+}
+
+// declare adds a type or replaces its descriptor.
+func (t *Table) declare(d *sharding.TypeDesc, older bool) {
+	if sharding.CheckType("type", string(d.Type)) != nil || d.Shards == 0 || d.Shards > sharding.MaxShards {
+		return
+	}
+	desc := *d
+	desc.Commands = slices.Clone(d.Commands)
+	of := t.types[d.Type]
+	if of == nil {
+		if len(t.names) >= MaxTypes {
+			return
+		}
+		at, _ := slices.BinarySearch(t.names, d.Type)
+		t.names = slices.Insert(t.names, at, d.Type)
+		t.types[d.Type] = &rowsOf{desc: &desc}
+		return
+	}
+	if !older && of.desc.Shards == d.Shards && of.desc.Volatile == d.Volatile {
+		of.desc = &desc
+	}
+}
+
+// Delta answers a watcher at version since from this copy: empty if it has
+// the same version, the full table if it has any other.
+func (t *Table) Delta(since sharding.Version) sharding.TableDelta {
+	d := sharding.TableDelta{Version: t.version}
+	if since == t.version {
+		return d
+	}
+	d.Full, d.Rows, d.Types = true, t.Rows(), t.Types()
+	return d
+}
+
+// Rows are all known rows, sorted by shard.
+func (t *Table) Rows() []sharding.Row {
+	var all []sharding.Row
+	for _, name := range t.names {
+		for _, row := range t.types[name].rows {
+			if row.Epoch != 0 {
+				all = append(all, row)
+			}
+		}
+	}
+	return all
+}
+
+// Types are all declared types, sorted by name. The caller must not change
+// their commands.
+func (t *Table) Types() []sharding.TypeDesc {
+	all := make([]sharding.TypeDesc, 0, len(t.names))
+	for _, name := range t.names {
+		all = append(all, *t.types[name].desc)
+	}
+	return all
+}
+
+// Check verifies the invariants of the copy.
+func (t *Table) Check() error {
+	if !slices.IsSorted(t.names) || len(t.names) != len(t.types) || len(t.names) > MaxTypes {
+		return fmt.Errorf("table: %d names for %d types, or not sorted", len(t.names), len(t.types))
+	}
+	for _, name := range t.names {
+		of := t.types[name]
+		if of == nil || of.desc.Type != name || len(of.rows) > int(of.desc.Shards) {
+			return fmt.Errorf("table: type %s: bad descriptor or too many rows", name)
+		}
+		for i, row := range of.rows {
+			if row.Epoch != 0 && row.Shard != (sharding.ShardID{Type: name, Index: uint32(i)}) {
+				return fmt.Errorf("table: row of %v at index %d of %s", row.Shard, i, name)
+			}
+		}
+	}
+	return nil
+}
+
+// Clone is an independent copy.
+func (t *Table) Clone() *Table {
+	c := &Table{version: t.version, names: slices.Clone(t.names), types: maps.Clone(t.types)}
+	for _, name := range c.names {
+		of := *c.types[name]
+		of.rows = slices.Clone(of.rows)
+		c.types[name] = &of
+	}
+	return c
+}
+
+// AppendState appends a canonical encoding: equal tables give equal bytes.
+func (t *Table) AppendState(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(t.version.Term))
+	b = binary.AppendUvarint(b, t.version.N)
+	b = binary.AppendUvarint(b, uint64(len(t.names)))
+	for _, name := range t.names {
+		d := t.types[name].desc
+		b = appendString(b, string(name))
+		b = binary.AppendUvarint(b, uint64(d.Shards))
+		b = appendBool(b, d.Volatile)
+		b = binary.AppendUvarint(b, uint64(len(d.Commands)))
+		for _, c := range d.Commands {
+			b = appendBool(appendString(b, c.Name), c.ReadOnly)
+		}
+	}
+	for _, row := range t.Rows() {
+		b = appendString(b, string(row.Shard.Type))
+		b = binary.AppendUvarint(b, uint64(row.Shard.Index))
+		b = appendString(b, row.Owner.Addr)
+		b = binary.AppendUvarint(b, uint64(row.Owner.UID))
+		b = binary.AppendUvarint(b, uint64(row.Epoch))
+		b = append(b, byte(row.Phase))
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
