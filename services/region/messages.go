@@ -20,14 +20,17 @@ type (
 		Epoch   sharding.Epoch
 		Env     sharding.Envelope
 	}
-	// HostShard: the coordinator of Term gives the shard to this region.
+	// HostShard: the coordinator of Term gives the shard to this region. From
+	// is its address; empty: answer to the one that is watched.
 	HostShard struct {
+		From  string
 		Term  sharding.Term
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
 	// HandOff: the coordinator of Term wants the shard back.
 	HandOff struct {
+		From  string
 		Term  sharding.Term
 		Shard sharding.ShardID
 		Epoch sharding.Epoch

@@ -1,0 +1,305 @@
+package region
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/table"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Machine is the region core. It is not safe for concurrent use.
+type Machine struct {
+	cfg     Config
+	types   map[sharding.EntityType]*turn.Type
+	turn    *turn.Machine
+	table   *table.Table
+	watcher *table.Watcher
+
+	shards map[sharding.ShardID]*held
+	// floors: HostShard is accepted from this epoch on.
+	floors map[sharding.ShardID]sharding.Epoch
+
+	term       sharding.Term // highest seen
+	registered sharding.Term // the term that acknowledged us
+	askedAt    time.Time     // last Register or GracefulShutdown
+	leaving    bool
+	leftBy     time.Time
+	left       bool
+	released   bool // the coordinator says that nothing is ours any more
+	failed     bool
+
+	now   time.Time
+	out   []Output
+	spare []turn.Output
+}
+
+// held is one shard that this region claims, serves or lets go.
+type held struct {
+	id    sharding.ShardID
+	epoch sharding.Epoch
+	phase heldPhase
+	// buffer waits for the claim.
+	buffer  []Command
+	bytes   int
+	claimAt time.Time // when the claim is repeated; zero: one is under way
+	// from is the coordinator's address that asked last.
+	from string
+	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
+	handOff sharding.Epoch
+	// next is a higher epoch to claim when this one is gone; 0: none.
+	next sharding.Epoch
+}
+
+type heldPhase uint8
+
+const (
+	claiming heldPhase = iota + 1
+	serving
+	stopping
+)
+
+// New makes a region core. The configuration must be valid.
+func New(cfg Config) *Machine {
+	m := &Machine{
+		cfg:     cfg,
+		types:   make(map[sharding.EntityType]*turn.Type, len(cfg.Turn.Types)),
+		turn:    turn.New(cfg.Turn),
+		table:   table.New(),
+		watcher: table.NewWatcher(cfg.Watch),
+		shards:  make(map[sharding.ShardID]*held),
+		floors:  make(map[sharding.ShardID]sharding.Epoch),
+	}
+	for i := range cfg.Turn.Types {
+		m.types[cfg.Turn.Types[i].Desc.Type] = &cfg.Turn.Types[i]
+	}
+	return m
+}
+
+// Table is the region's copy of the route table, which it serves read-only.
+func (m *Machine) Table() *table.Table { return m.table }
+
+// Coordinator is the address and term of the active coordinator as far as
+// known, and whether it knows this region.
+func (m *Machine) Coordinator() (addr string, term sharding.Term, registered bool) {
+	addr, term = m.watcher.Active()
+	return addr, term, addr != "" && m.registered >= term
+}
+
+// Stats are the counts of the entity core.
+func (m *Machine) Stats() turn.Stats { return m.turn.Stats() }
+
+// Held counts the shards that this region has not let go.
+func (m *Machine) Held() int { return len(m.shards) }
+
+// Step applies in at now and appends to out what the driver must do, in that
+// order.
+func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
+	m.now, m.out = now, out
+	switch in := in.(type) {
+	case Command:
+		m.command(in)
+	case Turn:
+		m.step(in.Input)
+	case Claimed:
+		m.claimed(in)
+	case HostShard:
+		if m.current(in.Term) {
+			m.hostShard(in)
+		}
+	case HandOff:
+		if m.current(in.Term) {
+			m.handOff(in)
+		}
+	case TableChanged:
+		m.tableChanged(in)
+	case NotActive:
+		m.watcher.NotActive(now, in.From, in.Active, in.Term)
+		m.poll()
+	case WatchFailed:
+		m.watcher.Failed(now, in.From)
+		m.poll()
+	case Coordinators:
+		m.watcher.SetCandidates(in.Addrs, nil)
+		m.poll()
+	case RegisterAck:
+		m.registerAck(in)
+	case ShutdownAck:
+		m.shutdownAck(in)
+	case Leave:
+		m.leave()
+	case Tick:
+		m.tick()
+	}
+	out = m.out
+	m.out = nil
+	return out
+}
+
+func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
+
+// current tells whether a coordinator's message is of the newest known term.
+func (m *Machine) current(t sharding.Term) bool {
+	if t < m.term {
+		return false
+	}
+	m.term = t
+	return true
+}
+
+// coordinator is where an answer to a coordinator goes: to the one that asked,
+// else to the one that is watched.
+func (m *Machine) coordinator(from string) string {
+	if from != "" {
+		return from
+	}
+	addr, _ := m.watcher.Active()
+	return addr
+}
+
+// command is the door: a command passes if its shard is served here at exactly
+// the epoch it was routed at.
+func (m *Machine) command(in Command) {
+	t := m.types[in.Env.Entity.Type]
+	if t == nil {
+		m.emit(NotMine{Request: in.Request, Refused: in.Epoch})
+		return
+	}
+	id := sharding.ShardID{Type: in.Env.Entity.Type, Index: sharding.ShardOf(in.Env.Entity.ID, t.Desc.Shards)}
+	h := m.shards[id]
+	switch {
+	case h == nil || h.phase == stopping || in.Epoch < h.epoch:
+		m.notMine(in.Request, id, in.Epoch)
+	case in.Epoch > h.epoch:
+		m.notMine(in.Request, id, in.Epoch)
+		m.supersede(h)
+	case h.phase == claiming:
+		m.buffer(h, in)
+	default:
+		m.step(turn.Deliver{Request: in.Request, Shard: id, Env: in.Env})
+	}
+}
+
+func (m *Machine) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
+	row, _ := m.table.Row(id)
+	if h := m.shards[id]; h != nil && h.phase == serving {
+		if own := (sharding.Row{Shard: id, Owner: m.cfg.Self, Epoch: h.epoch, Phase: sharding.Serving}); own.Newer(row) {
+			row = own
+		}
+	}
+	m.emit(NotMine{Request: r, Refused: refused, Row: row})
+}
+
+func (m *Machine) buffer(h *held, in Command) {
+	size := in.Env.Size()
+	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes {
+		m.emit(Refuse{Request: in.Request, Reply: sharding.Reject(sharding.ResourceExhausted,
+			"too many commands wait for shard "+h.id.String()+" to start")})
+		return
+	}
+	h.buffer = append(h.buffer, in)
+	h.bytes += size
+}
+
+// step runs the entity core and takes up what concerns the shards.
+func (m *Machine) step(in turn.Input) {
+	outs := m.spare
+	m.spare = nil // a nested step must not write into this one's outputs
+	outs = m.turn.Step(m.now, in, outs[:0])
+	for _, o := range outs {
+		switch o := o.(type) {
+		case turn.NotMine:
+			var refused sharding.Epoch
+			if h := m.shards[o.Shard]; h != nil {
+				refused = h.epoch
+			}
+			m.notMine(o.Request, o.Shard, refused)
+		case turn.Fenced:
+			if h := m.shards[o.Shard]; h != nil && h.epoch == o.Epoch {
+				h.phase = stopping
+				m.raiseFloor(o.Shard, o.Stored)
+			}
+		case turn.Drained:
+			m.drained(o)
+		default:
+			m.emit(Entity{Output: o})
+		}
+	}
+	clear(outs)
+	m.spare = outs
+}
+
+func (m *Machine) tableChanged(in TableChanged) {
+	if !m.watcher.Changed(m.now, in.From, in.Delta) {
+		m.poll()
+		return
+	}
+	m.current(in.Delta.Version.Term)
+	for _, row := range m.table.Apply(in.Delta) {
+		if h := m.shards[row.Shard]; h != nil && row.Epoch > h.epoch {
+			m.supersede(h)
+		}
+	}
+	m.poll()
+	m.register()
+}
+
+func (m *Machine) poll() {
+	if to, v, ask := m.watcher.Poll(m.now); ask {
+		m.emit(Watch{To: to, Version: v})
+	}
+}
+
+// register announces this region to the coordinator of a new term.
+func (m *Machine) register() {
+	addr, term := m.watcher.Active()
+	if addr == "" || term <= m.registered || m.failed || m.left {
+		return
+	}
+	if m.now.Sub(m.askedAt) < m.cfg.Resend && !m.askedAt.IsZero() {
+		return
+	}
+	m.askedAt = m.now
+	m.emit(Register{To: addr})
+}
+
+func (m *Machine) registerAck(in RegisterAck) {
+	if !m.current(in.Term) {
+		return
+	}
+	if in.Refusal != "" {
+		if !m.failed {
+			m.failed = true
+			m.emit(Fail{Reason: "the coordinator refused this region: " + in.Refusal})
+		}
+		return
+	}
+	m.registered = max(m.registered, in.Term)
+	m.askedAt = time.Time{}
+}
+
+func (m *Machine) tick() {
+	m.poll()
+	m.register()
+	for _, h := range m.sorted() {
+		if h.phase == claiming && !h.claimAt.IsZero() && !m.now.Before(h.claimAt) {
+			h.claimAt = time.Time{}
+			m.emit(Claim{Shard: h.id, Epoch: h.epoch})
+		}
+	}
+	m.tickLeave()
+	m.step(turn.Tick{})
+}
+
+// sorted are the shards that wait for something, in a fixed order.
+func (m *Machine) sorted() []*held {
+	var hs []*held
+	for _, h := range m.shards { // sorted below
+		if h.phase != serving {
+			hs = append(hs, h)
+		}
+	}
+	slices.SortFunc(hs, func(a, b *held) int { return a.id.Compare(b.id) })
+	return hs
+}
