@@ -251,10 +251,8 @@ func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 			return out
 		}
 		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
-	case h.held && h.rec.Term > h.above:
+	case h.held: // if it was a raise, it is due again after this renewal
 		return h.swap(now, h.cfg.Self, h.rec.Term, out)
-	case h.held:
-		return h.raise(now, out)
 	}
 	if term, ok := h.nextTerm(); ok && h.rank >= 0 {
 		return h.swap(now, h.cfg.Self, term, out)

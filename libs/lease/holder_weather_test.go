@@ -88,7 +88,7 @@ func (w *world) delay() time.Duration {
 func newWorld(seed uint64, nodes int) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 1)), losses: map[string]int{}}
 	for i := range nodes {
-		n := &node{id: i + 1, rate: 0.99 + 0.02*w.rng.Float64()}
+		n := &node{id: i + 1, rate: 0.96 + 0.08*w.rng.Float64()}
 		w.nodes = append(w.nodes, n)
 		w.start(n)
 	}

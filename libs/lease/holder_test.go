@@ -1,0 +1,447 @@
+package lease
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var start = time.Unix(1_000_000, 0)
+
+// bench drives one Holder by hand against a record in memory.
+type bench struct {
+	t   *testing.T
+	h   *Holder
+	now time.Time
+	rec Record
+	// mute drops the answers of the store, deaf drops the requests too.
+	mute, deaf bool
+	swaps      []Swap
+	log        []Output // everything but requests
+}
+
+func config(uid sharding.NodeUID) Config {
+	c := DefaultConfig()
+	c.Self = sharding.NodeID{Addr: "a:1", UID: uid}
+	c.Jitter = 0
+	return c
+}
+
+func newBench(t *testing.T, c Config) *bench {
+	t.Helper()
+	h, err := NewHolder(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t: t, h: h, now: start}
+}
+
+func (b *bench) step(in Input) {
+	b.t.Helper()
+	for _, o := range b.h.Step(b.now, in, nil) {
+		switch o := o.(type) {
+		case Get:
+			if !b.mute && !b.deaf {
+				b.step(Got{Request: o.Request, Record: b.rec})
+			}
+		case Swap:
+			b.swaps = append(b.swaps, o)
+			outcome := Conflict
+			if !b.deaf && o.Old == b.rec.Version {
+				b.rec, outcome = o.New, Done
+			}
+			if !b.mute && !b.deaf {
+				b.step(Swapped{Request: o.Request, Outcome: outcome})
+			}
+		default:
+			b.log = append(b.log, o)
+		}
+	}
+	if err := b.h.Check(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// run ticks every 10 ms.
+func (b *bench) run(d time.Duration) {
+	b.t.Helper()
+	for end := b.now.Add(d); b.now.Before(end); {
+		b.step(Tick{})
+		b.now = b.now.Add(10 * time.Millisecond)
+	}
+}
+
+// take returns the outputs since the last call.
+func (b *bench) take() []Output {
+	got := b.log
+	b.log = nil
+	return got
+}
+
+func (b *bench) want(outs ...Output) {
+	b.t.Helper()
+	if got := b.take(); !reflect.DeepEqual(got, outs) {
+		b.t.Fatalf("at %v:\n got %+v\nwant %+v", b.now.Sub(start), got, outs)
+	}
+}
+
+func find[T Output](outs []Output) (T, bool) {
+	for _, o := range outs {
+		if x, ok := o.(T); ok {
+			return x, true
+		}
+	}
+	var zero T
+	return zero, false
+}
+
+func foreign(version uint64, term sharding.Term) Record {
+	return Record{Version: version, Term: term, Holder: sharding.NodeID{Addr: "b:1", UID: 99}, TTL: 2 * time.Second, Nonce: 1000 + version}
+}
+
+func TestAcquiresFreeLeaseAndRenews(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	until := start.Add(1800 * time.Millisecond)
+	b.want(Observed{}, Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: until})
+	b.run(490 * time.Millisecond)
+	b.want()
+	b.run(20 * time.Millisecond)
+	b.want(Renewed{Term: 1, Until: until.Add(500 * time.Millisecond)})
+	if term, ok := b.h.Valid(b.now); term != 1 || !ok {
+		t.Errorf("Valid is %d, %v", term, ok)
+	}
+}
+
+// The tenure ends TTL minus margin after the start of the last renewal that
+// succeeded, however late its answer came.
+func TestLostWithoutAnswers(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.deaf = true
+	b.run(1800 * time.Millisecond)
+	b.want()
+	if _, ok := b.h.Valid(start.Add(1800 * time.Millisecond)); ok {
+		t.Error("valid at its end")
+	}
+	b.step(Tick{})
+	b.want(Lost{Term: 1})
+	if _, ok := b.h.Valid(b.now); ok {
+		t.Error("valid after Lost")
+	}
+	b.deaf = false
+	b.run(time.Second)
+	got, ok := find[Acquired](b.take())
+	if !ok || got.Term != 2 {
+		t.Errorf("after its own lost tenure it got %+v, want a new term", got)
+	}
+}
+
+func TestLateAnswerCountsFromStart(t *testing.T) {
+	b := newBench(t, config(1))
+	b.mute = true
+	b.step(Tick{}) // Get 1 goes out
+	b.now = b.now.Add(100 * time.Millisecond)
+	b.step(Got{Request: 1}) // Swap 2 goes out and is done
+	b.now = b.now.Add(400 * time.Millisecond)
+	b.take()
+	b.step(Swapped{Request: 2, Outcome: Done})
+	b.want(Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: start.Add(1900 * time.Millisecond)})
+}
+
+// An acquisition that becomes known after its time is over is not used; the
+// next one, in a new term, need not wait for our own record to expire.
+func TestAcquisitionKnownTooLate(t *testing.T) {
+	b := newBench(t, config(1))
+	b.mute = true
+	b.step(Tick{})
+	b.step(Got{Request: 1}) // Swap 2 is done, its answer is lost
+	b.take()
+	b.deaf = true
+	b.run(3 * time.Second)
+	b.want()
+	b.mute, b.deaf = false, false
+	b.run(600 * time.Millisecond)
+	got := b.take()
+	if a, ok := find[Acquired](got); !ok || a.Term != 2 || a.Until.Sub(b.now) < time.Second {
+		t.Errorf("got %+v, want term 2 at once", got)
+	}
+}
+
+func TestWaitsForTTLObservedByItself(t *testing.T) {
+	b := newBench(t, config(1))
+	b.rec = foreign(7, 3)
+	b.run(1990 * time.Millisecond)
+	b.want(Observed{Holder: b.rec.Holder, Term: 3})
+	b.rec = foreign(8, 3) // renewed in the last moment
+	b.run(2 * time.Second)
+	b.want()
+	b.run(500 * time.Millisecond) // seen late by up to one look
+	got, ok := find[Acquired](b.take())
+	if !ok || got.Term != 4 || b.rec.Version < 9 {
+		t.Errorf("got %+v of record %+v", got, b.rec)
+	}
+}
+
+func TestRankDelays(t *testing.T) {
+	for rank, after := range map[int]time.Duration{0: 0, 1: 300 * time.Millisecond, 3: 900 * time.Millisecond} {
+		c := config(1)
+		c.Rank = rank
+		b := newBench(t, c)
+		b.step(Tick{})
+		b.take()
+		b.run(after)
+		if rank > 0 {
+			b.want()
+		}
+		b.step(Tick{})
+		if _, ok := b.h.Valid(b.now); !ok {
+			t.Errorf("rank %d has not acquired after %v", rank, after)
+		}
+	}
+	c := config(1)
+	c.Rank = -1
+	b := newBench(t, c)
+	b.run(10 * time.Second)
+	b.want(Observed{})
+	b.step(SetRank{Rank: 0})
+	if _, ok := find[Acquired](b.take()); !ok {
+		t.Error("not acquired after becoming a candidate")
+	}
+	b.step(SetRank{Rank: -1})
+	b.run(5 * time.Second)
+	if _, ok := b.h.Valid(b.now); !ok {
+		t.Error("lost for its place in line")
+	}
+	b.step(SetRank{Rank: math.MaxInt}) // the delay does not overflow
+	b.step(Tick{})
+}
+
+func TestRaiseTerm(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.step(RaiseTerm{Above: 41})
+	b.want(Observed{Holder: b.h.cfg.Self, Term: 42}, Acquired{Term: 42, Until: b.now.Add(1800 * time.Millisecond)})
+	b.step(RaiseTerm{Above: 41})
+	b.step(RaiseTerm{Above: 7})
+	b.want()
+	// Before the acquisition it counts too.
+	b = newBench(t, config(1))
+	b.step(RaiseTerm{Above: 9})
+	if got, _ := find[Acquired](b.take()); got.Term != 10 {
+		t.Errorf("acquired term %d, want 10", got.Term)
+	}
+	// Nothing is above the last term.
+	b.step(RaiseTerm{Above: math.MaxUint32})
+	b.run(5 * time.Second)
+	b.want(Lost{Term: 10})
+}
+
+// A raise whose reply is lost must not go on in the spent term.
+func TestRaiseTermWithLostReply(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.mute = true
+	b.step(RaiseTerm{Above: 5})
+	b.mute = false
+	b.run(600 * time.Millisecond)
+	if got, ok := find[Acquired](b.take()); !ok || got.Term != 6 || !got.Until.Equal(start.Add(1800*time.Millisecond)) {
+		t.Errorf("got %+v, want term 6 counted from the start of the raise", got)
+	}
+}
+
+func TestLostReplyOfRenewalIsFoundByNonce(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.run(490 * time.Millisecond)
+	b.take()
+	b.mute = true
+	b.run(30 * time.Millisecond) // the renewal is done, its answer is lost
+	b.mute = false
+	b.run(600 * time.Millisecond)
+	got := b.take()
+	if len(got) == 0 || got[0] != (Renewed{Term: 1, Until: start.Add(2300 * time.Millisecond)}) {
+		t.Errorf("got %+v, want the renewal credited with its own start", got)
+	}
+}
+
+func TestForeignRecordEndsTenure(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.rec = foreign(5, 8)
+	b.run(700 * time.Millisecond)
+	b.want(Lost{Term: 1}, Observed{Holder: b.rec.Holder, Term: 8})
+}
+
+func TestTermStaysAboveALostRecord(t *testing.T) {
+	b := newBench(t, config(1))
+	b.rec = foreign(9, 30)
+	b.run(time.Second)
+	b.take()
+	b.rec = Record{} // somebody deleted it
+	b.run(time.Second)
+	if got, _ := find[Acquired](b.take()); got.Term != 31 {
+		t.Errorf("acquired term %d, want 31", got.Term)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.step(Release{})
+	b.want(Lost{Term: 1}, Observed{Term: 1}, Released{})
+	if !b.rec.Holder.IsZero() || b.rec.Term != 1 {
+		t.Errorf("released record is %+v", b.rec)
+	}
+	b.step(Tick{})
+	b.step(RaiseTerm{Above: 10})
+	b.want()
+	other := newBench(t, config(2))
+	other.rec = b.rec
+	other.step(Tick{})
+	if got, _ := find[Acquired](other.take()); got.Term != 2 {
+		t.Errorf("the next one acquired term %d at once, want 2", got.Term)
+	}
+}
+
+func TestReleaseOfNothingAndInTrouble(t *testing.T) {
+	b := newBench(t, config(1))
+	b.rec = foreign(3, 3)
+	b.run(100 * time.Millisecond)
+	b.take()
+	b.step(Release{})
+	b.want(Released{})
+	if b.rec != foreign(3, 3) {
+		t.Errorf("the release of nothing wrote %+v", b.rec)
+	}
+	// The answer to the release is lost.
+	b = newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.mute = true
+	b.step(Release{})
+	b.mute = false
+	b.run(time.Second)
+	b.want(Lost{Term: 1}, Observed{Term: 1}, Released{})
+	// The store is gone for good.
+	b = newBench(t, config(1))
+	b.step(Tick{})
+	b.take()
+	b.deaf = true
+	b.step(Release{})
+	b.run(2600 * time.Millisecond)
+	b.want(Lost{Term: 1}, Released{})
+}
+
+// A store that answers every Swap with an error is not hammered.
+func TestFailingSwapsArePaced(t *testing.T) {
+	b := newBench(t, config(1))
+	swaps := 0
+	for range 1000 {
+		ins := []Input{Tick{}}
+		for len(ins) > 0 {
+			outs := b.h.Step(b.now, ins[0], nil)
+			ins = ins[1:]
+			for _, o := range outs {
+				switch o := o.(type) {
+				case Get:
+					ins = append(ins, Got{Request: o.Request})
+				case Swap:
+					swaps++
+					ins = append(ins, Swapped{Request: o.Request, Outcome: Unknown})
+				}
+			}
+		}
+		if err := b.h.Check(); err != nil {
+			t.Fatal(err)
+		}
+		b.now = b.now.Add(10 * time.Millisecond)
+	}
+	if swaps < 50 || swaps > 101 {
+		t.Errorf("%d swaps in 10 s, want about one per 100 ms", swaps)
+	}
+}
+
+func TestAnswersToGivenUpRequestsAreIgnored(t *testing.T) {
+	b := newBench(t, config(1))
+	b.step(Tick{})
+	b.run(1100 * time.Millisecond)
+	b.take()
+	old := b.h.Clone()
+	b.step(Got{Request: 1, Record: foreign(99, 99)})
+	b.step(Swapped{Request: 2, Outcome: Done})
+	b.step(Got{Request: 77, Failed: true})
+	b.want()
+	if !reflect.DeepEqual(old, b.h) {
+		t.Error("a late answer changed the state")
+	}
+	b.deaf = true
+	b.run(time.Second) // a renewal, given up; then a Get
+	b.take()
+	if !b.h.busy || b.h.swapping {
+		t.Fatal("no Get is under way")
+	}
+	b.step(Got{Request: 1, Record: foreign(99, 99)})
+	b.want()
+}
+
+func TestCloneGoesItsOwnWay(t *testing.T) {
+	b := newBench(t, config(1))
+	b.deaf = true
+	b.step(Tick{})
+	b.step(Got{Request: 1})
+	before := string(b.h.AppendState(b.now, nil))
+	c := b.h.Clone()
+	if string(c.AppendState(b.now, nil)) != before {
+		t.Fatal("the copy differs")
+	}
+	c.Step(b.now, Swapped{Request: 2, Outcome: Done}, nil)
+	if string(b.h.AppendState(b.now, nil)) != before {
+		t.Error("the copy changed the original")
+	}
+	// Times are relative to now.
+	shifted := newBench(t, config(1))
+	shifted.now = start.Add(time.Hour)
+	shifted.deaf = true
+	shifted.step(Tick{})
+	shifted.step(Got{Request: 1})
+	if string(shifted.h.AppendState(shifted.now, nil)) != before {
+		t.Error("the same state an hour later looks different")
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	bad := map[string]func(*Config){
+		"no uid":       func(c *Config) { c.Self.UID = 0 },
+		"no address":   func(c *Config) { c.Self.Addr = "" },
+		"ttl":          func(c *Config) { c.TTL = 0 },
+		"renew":        func(c *Config) { c.RenewEvery = -1 },
+		"too slow":     func(c *Config) { c.RenewEvery = 1500 * time.Millisecond },
+		"jitter":       func(c *Config) { c.Jitter = 2 },
+		"jitter NaN":   func(c *Config) { c.Jitter = math.NaN() },
+		"margin":       func(c *Config) { c.Margin = time.Millisecond },
+		"huge":         func(c *Config) { c.TTL = math.MaxInt64 },
+		"no retry":     func(c *Config) { c.RetryEvery = 0 },
+		"no operation": func(c *Config) { c.OpTimeout = 0 },
+		"no delay":     func(c *Config) { c.RankDelay = 0 },
+	}
+	for name, f := range bad {
+		c := config(1)
+		f(&c)
+		if _, err := NewHolder(c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+	if err := config(1).Validate(); err != nil {
+		t.Error(err)
+	}
+}
