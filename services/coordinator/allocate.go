@@ -1,0 +1,123 @@
+package coordinator
+
+import (
+	"math"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// view is what the strategy sees of a type: the candidates, except one.
+func (m *Machine) view(t *typeTable, except sharding.NodeID) allocation.View {
+	v := m.scratch[:0]
+	for i := range m.regions {
+		if r := &m.regions[i]; r.candidate(t.desc.Type) && r.node != except {
+			v = append(v, allocation.Region{Node: r.node, Version: r.parsed, Shards: t.shardsOf(r.node)})
+		}
+	}
+	m.scratch = v
+	return allocation.View{Regions: v}
+}
+
+// choose asks the strategy for an owner other than except; the zero node says
+// that there is none now.
+func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID) sharding.NodeID {
+	if !m.recovered || !m.open {
+		return sharding.NodeID{}
+	}
+	v := m.view(t, except)
+	to := m.cfg.Strategy.Allocate(v, s)
+	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
+		return sharding.NodeID{}
+	}
+	return to
+}
+
+// assign gives the shard to a node, or to nobody, at a new epoch, which is
+// above the row's and above the given one.
+func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
+	counter := m.counter
+	if above.Term() == m.term {
+		counter = max(counter, above.Counter())
+	}
+	if counter == math.MaxUint32 {
+		return // the next term has epochs again
+	}
+	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.term, counter+1), Phase: sharding.Starting}
+	if next.Epoch <= r.Epoch || next.Epoch <= above {
+		return // a newer coordinator has been at it: this term is over
+	}
+	if to.IsZero() {
+		m.commit(RowFact{Row: next})
+		return
+	}
+	m.commit(RowFact{Row: next}, HostShard{To: to, Term: m.term, Shard: next.Shard, Epoch: next.Epoch})
+	r.asked = m.now
+}
+
+// plausible tells whether an epoch can be known in this term: at most one
+// above the last one given out, which is the floor of a region that has let go
+// of it.
+func (m *Machine) plausible(e sharding.Epoch) bool {
+	return e <= sharding.MakeEpoch(m.term, m.counter)+1
+}
+
+// getShardHome allocates a shard that is asked for the first time, and asks
+// the owner of one that was refused what it makes of it.
+func (m *Machine) getShardHome(in GetShardHome) {
+	t, r := m.find(in.Shard)
+	switch {
+	case r == nil || !m.plausible(in.Refused):
+	case r.Epoch == 0:
+		if to := m.choose(t, r.Shard, sharding.NodeID{}); !to.IsZero() {
+			m.assign(r, to, in.Refused)
+		}
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && m.now.Sub(r.asked) >= m.cfg.Resend:
+		r.asked = m.now
+		m.emit(HostShard{To: r.Owner, Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+	}
+}
+
+// lost tells whether the owner of a row of the type is not worth waiting for.
+// A volatile shard waits until its owner is no member any more.
+func (m *Machine) lost(t *typeTable, owner sharding.NodeID) bool {
+	r := m.region(owner)
+	return r == nil || !t.desc.Volatile && !(r.registered && r.reachable)
+}
+
+// sweep looks at every allocated row after the membership or somebody's wish
+// has changed: shards without an owner and shards of lost owners are allocated,
+// those of leaving owners handed off. What cannot be done now stays as it is.
+func (m *Machine) sweep() {
+	m.sweepDue, m.short = false, false
+	for _, t := range m.types {
+		for i := range t.rows {
+			if r := &t.rows[i]; r.Epoch != 0 {
+				m.sweepRow(t, r)
+			}
+		}
+	}
+}
+
+func (m *Machine) sweepRow(t *typeTable, r *row) {
+	if r.Owner.IsZero() || m.lost(t, r.Owner) {
+		if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
+			m.assign(r, to, 0)
+		}
+		return
+	}
+	if r.Phase == sharding.HandingOff {
+		return
+	}
+	owner := m.region(r.Owner)
+	switch {
+	case !owner.leaves():
+	case m.handoffs >= m.cfg.MaxHandoffs:
+		m.short = true
+	case owner.going || owner.leaving || !m.choose(t, r.Shard, r.Owner).IsZero():
+		// Who leaves lets go in any case; who is drained keeps what nobody
+		// else could serve.
+		m.handOff(r)
+	}
+}

@@ -1,0 +1,204 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// typeTable is one declared type with its part of the route table.
+type typeTable struct {
+	desc    sharding.TypeDesc
+	changed uint64 // n of the last change of desc
+	rows    []row  // one per shard, unallocated ones included
+	transit int    // rows that are starting with an owner, or handing off
+	owned   []holding
+}
+
+// row is a line of the table and what the coordinator remembers about it.
+type row struct {
+	sharding.Row
+	changed uint64    // n of the last change
+	since   time.Time // when it came into this phase, in this term
+	asked   time.Time // when its owner was last asked for something
+	tries   uint8     // allocations since it last served
+}
+
+// holding lists the shards of one type that one node owns, oldest allocation
+// first. A table lists its holdings by node; none is empty.
+type holding struct {
+	node   sharding.NodeID
+	shards []sharding.ShardID
+}
+
+// inTransit tells whether the owner has been asked for something and has not
+// done it yet.
+func inTransit(r sharding.Row) bool {
+	return r.Phase == sharding.HandingOff || r.Phase == sharding.Starting && !r.Owner.IsZero()
+}
+
+// commit is the one way in which the table changes while the term lasts: the
+// fact is applied and persisted, then follows what depends on it. The watches
+// are answered at the end of the Step, thus also after it.
+func (m *Machine) commit(f Fact, consequences ...Output) {
+	m.apply(f)
+	if mutant.On("persist-before-send") {
+		m.out = append(m.out, consequences...)
+		m.wake()
+		m.emit(Persist{Fact: f})
+		return
+	}
+	m.emit(Persist{Fact: f})
+	m.out = append(m.out, consequences...)
+}
+
+// apply changes the table, live and in replay. A fact that is not newer than
+// the table, or makes no sense, changes nothing.
+func (m *Machine) apply(f Fact) {
+	switch f := f.(type) {
+	case TypeFact:
+		m.applyType(f.Desc)
+	case RowFact:
+		m.applyRow(f.Row)
+	}
+}
+
+func (m *Machine) applyType(d sharding.TypeDesc) {
+	if d.Shards == 0 || d.Shards > sharding.MaxShards {
+		return
+	}
+	i, found := m.searchType(d.Type)
+	if !found {
+		t := &typeTable{rows: make([]row, d.Shards)}
+		for s := range t.rows {
+			t.rows[s].Shard = sharding.ShardID{Type: d.Type, Index: uint32(s)}
+		}
+		m.types = slices.Insert(m.types, i, t)
+	} else if old := &m.types[i].desc; old.Shards != d.Shards || old.Volatile != d.Volatile {
+		return
+	}
+	t := m.types[i]
+	t.desc = d
+	t.changed = m.count(change{shard: sharding.ShardID{Type: d.Type}, isType: true})
+}
+
+func (m *Machine) applyRow(next sharding.Row) {
+	t, r := m.find(next.Shard)
+	if r == nil || !next.Newer(r.Row) || next.Epoch == 0 ||
+		next.Phase < sharding.Starting || next.Phase > sharding.HandingOff ||
+		next.Owner.IsZero() && next.Phase != sharding.Starting {
+		return
+	}
+	last := r.Row
+	if next.Owner == last.Owner && next.Epoch == last.Epoch {
+		r.Row = next
+	} else {
+		t.release(last)
+		r.Row = next
+		t.hold(next)
+	}
+	t.transit += one(inTransit(next)) - one(inTransit(last))
+	m.handoffs += one(next.Phase == sharding.HandingOff) - one(last.Phase == sharding.HandingOff)
+	if next.Epoch.Term() == m.term {
+		m.counter = max(m.counter, next.Epoch.Counter())
+	}
+	r.since, r.asked = m.now, time.Time{}
+	switch {
+	case next.Phase == sharding.Serving:
+		r.tries = 0
+	case next.Phase == sharding.Starting && last.Phase == sharding.Starting && !last.Owner.IsZero() && r.tries < quickTries:
+		r.tries++
+	}
+	r.changed = m.count(change{shard: next.Shard})
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// release takes a shard off its owner's list.
+func (t *typeTable) release(r sharding.Row) {
+	i, found := t.searchHolding(r.Owner)
+	if !found {
+		return
+	}
+	h := &t.owned[i]
+	for at := t.searchEpoch(h.shards, r.Epoch); at < len(h.shards); at++ {
+		if h.shards[at] == r.Shard {
+			h.shards = slices.Delete(h.shards, at, at+1)
+			break
+		}
+	}
+	if len(h.shards) == 0 {
+		t.owned = slices.Delete(t.owned, i, i+1)
+	}
+}
+
+// hold puts a shard on its owner's list, by epoch: the order of allocation.
+func (t *typeTable) hold(r sharding.Row) {
+	if r.Owner.IsZero() {
+		return
+	}
+	i, found := t.searchHolding(r.Owner)
+	if !found {
+		t.owned = slices.Insert(t.owned, i, holding{node: r.Owner})
+	}
+	h := &t.owned[i]
+	h.shards = slices.Insert(h.shards, t.searchEpoch(h.shards, r.Epoch), r.Shard)
+}
+
+func (t *typeTable) searchHolding(node sharding.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(t.owned, node, func(h holding, n sharding.NodeID) int { return h.node.Compare(n) })
+}
+
+func (t *typeTable) searchEpoch(shards []sharding.ShardID, e sharding.Epoch) int {
+	i, _ := slices.BinarySearchFunc(shards, e, func(s sharding.ShardID, e sharding.Epoch) int {
+		return cmp.Compare(t.rows[s.Index].Epoch, e)
+	})
+	return i
+}
+
+func (t *typeTable) shardsOf(node sharding.NodeID) []sharding.ShardID {
+	if i, found := t.searchHolding(node); found {
+		return t.owned[i].shards
+	}
+	return nil
+}
+
+func (m *Machine) searchType(name sharding.EntityType) (int, bool) {
+	return slices.BinarySearchFunc(m.types, name, func(t *typeTable, n sharding.EntityType) int {
+		return cmp.Compare(t.desc.Type, n)
+	})
+}
+
+// find returns the row of a shard, or nil if there is no such shard.
+func (m *Machine) find(s sharding.ShardID) (*typeTable, *row) {
+	i, found := m.searchType(s.Type)
+	if !found || int64(s.Index) >= int64(len(m.types[i].rows)) {
+		return nil, nil
+	}
+	return m.types[i], &m.types[i].rows[s.Index]
+}
+
+// Snapshot returns the table as facts, types first, each sorted: what the fact
+// stream may be compacted to once everything handed out by Step is durable.
+func (m *Machine) Snapshot() []Fact {
+	var facts []Fact
+	for _, t := range m.types {
+		facts = append(facts, TypeFact{Desc: t.desc})
+	}
+	for _, t := range m.types {
+		for i := range t.rows {
+			if t.rows[i].Epoch != 0 {
+				facts = append(facts, RowFact{Row: t.rows[i].Row})
+			}
+		}
+	}
+	return facts
+}

@@ -1,0 +1,114 @@
+package coordinator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Check verifies what holds between any two steps: the order and the counts of
+// everything kept, epochs that are unique and not ahead of the counter, rows
+// that make sense, and limits.
+func (m *Machine) Check() error {
+	if !slices.IsSortedFunc(m.regions, func(a, b region) int { return a.node.Compare(b.node) }) {
+		return fmt.Errorf("regions are not sorted")
+	}
+	if !m.active {
+		return m.checkStandby()
+	}
+	if len(m.waiting) > m.cfg.MaxWatches {
+		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
+	}
+	if m.told != m.n {
+		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.n)
+	}
+	if len(m.log) > m.cfg.ChangeLog || m.base+uint64(len(m.log)) != m.n {
+		return fmt.Errorf("the log holds %d changes after %d, the table is at %d", len(m.log), m.base, m.n)
+	}
+	if m.recovered && len(m.awaited) > 0 {
+		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
+	}
+	var epochs []sharding.Epoch
+	handoffs := 0
+	for i, t := range m.types {
+		if i > 0 && m.types[i-1].desc.Type >= t.desc.Type {
+			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
+		}
+		if err := t.check(); err != nil {
+			return err
+		}
+		for i := range t.rows {
+			r := &t.rows[i]
+			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
+				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term, m.counter)
+			}
+			if r.Epoch != 0 {
+				epochs = append(epochs, r.Epoch)
+			}
+			handoffs += one(r.Phase == sharding.HandingOff)
+		}
+	}
+	slices.Sort(epochs)
+	for i := 1; i < len(epochs); i++ {
+		if epochs[i] == epochs[i-1] {
+			return fmt.Errorf("epoch %v was given out twice", epochs[i])
+		}
+	}
+	if handoffs != m.handoffs {
+		return fmt.Errorf("%d rows hand off, %d are counted", handoffs, m.handoffs)
+	}
+	return nil
+}
+
+func (m *Machine) checkStandby() error {
+	if len(m.types) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
+		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
+	}
+	for i := range m.regions {
+		if r := &m.regions[i]; r.registered || r.leaving || r.draining {
+			return fmt.Errorf("a standby remembers what %v said to a term", r.node)
+		}
+	}
+	return nil
+}
+
+func (t *typeTable) check() error {
+	if len(t.rows) != int(t.desc.Shards) {
+		return fmt.Errorf("type %q has %d rows for %d shards", t.desc.Type, len(t.rows), t.desc.Shards)
+	}
+	transit, owned, held := 0, 0, 0
+	for i := range t.rows {
+		r := &t.rows[i]
+		if want := (sharding.ShardID{Type: t.desc.Type, Index: uint32(i)}); r.Shard != want {
+			return fmt.Errorf("the row of %v is about %v", want, r.Shard)
+		}
+		nobody := r.Owner.IsZero()
+		switch {
+		case r.Phase > sharding.HandingOff, (r.Phase == 0) != (r.Epoch == 0), r.Phase == 0 && !nobody,
+			r.Phase > sharding.Starting && nobody:
+			return fmt.Errorf("the row %+v makes no sense", r.Row)
+		}
+		transit += one(inTransit(r.Row))
+		owned += one(!nobody)
+		if !nobody && !slices.Contains(t.shardsOf(r.Owner), r.Shard) {
+			return fmt.Errorf("%v is not on the list of its owner %v", r.Shard, r.Owner)
+		}
+	}
+	for i, h := range t.owned {
+		if len(h.shards) == 0 || i > 0 && t.owned[i-1].node.Compare(h.node) >= 0 {
+			return fmt.Errorf("the list of %v is empty or out of place", h.node)
+		}
+		if !slices.IsSortedFunc(h.shards, func(a, b sharding.ShardID) int {
+			return cmp.Compare(t.rows[a.Index].Epoch, t.rows[b.Index].Epoch)
+		}) {
+			return fmt.Errorf("the list of %v is not in order of allocation", h.node)
+		}
+		held += len(h.shards)
+	}
+	if transit != t.transit || owned != held {
+		return fmt.Errorf("type %q: %d rows in transit, %d counted; %d owned, %d listed", t.desc.Type, transit, t.transit, owned, held)
+	}
+	return nil
+}

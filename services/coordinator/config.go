@@ -1,0 +1,131 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// ErrConfig is wrapped by every refusal of a [Config].
+var ErrConfig = errors.New("bad coordinator config")
+
+// Config holds the limits of a [Machine]. Start from [DefaultConfig].
+type Config struct {
+	// Strategy decides who gets a shard and what moves. Default: least shards,
+	// at most a quarter of a type and 256 shards per round, so that a fourth
+	// region has its share of 1024 shards in one round.
+	Strategy allocation.Strategy
+	// MinRegions is how many regions must have registered in this term before
+	// the first shard is allocated. Default 1. It holds back a cluster that
+	// starts, not one that runs: an owner of an earlier term that registers
+	// again opens the gate too.
+	MinRegions int
+
+	// RecoveryWait is how long a new term waits for the owners it found in the
+	// facts before it takes them for lost. Default 2 s: several beats, and
+	// several attempts to register.
+	RecoveryWait time.Duration
+	// Resend is the interval at which HostShard and HandOff are repeated.
+	// Default 200 ms: a lost message costs no more than a fast failover.
+	Resend time.Duration
+	// HostTimeout is how long an owner may take to claim a shard before it is
+	// allocated elsewhere; doubled twice when that does not help either.
+	// Default 2 s.
+	HostTimeout time.Duration
+	// HandoffTimeout is what owners count before they abandon turns that do
+	// not end. Default 10 s; it must be the same at the regions.
+	HandoffTimeout time.Duration
+	// HandoffSlack is how much longer than HandoffTimeout the coordinator
+	// waits before it moves a journaled shard without ShardStopped. Default
+	// 2 s: the owner's clock starts later, and its answer travels.
+	HandoffSlack time.Duration
+	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
+	RebalanceInterval time.Duration
+	// MaxHandoffs bounds the shards that hand off at the same time, in the
+	// whole cluster. Default 256: as many as a rebalance round moves.
+	MaxHandoffs int
+
+	// WatchHold is how long a watch waits for a change. Default 1 s; watchers
+	// look elsewhere after 2 s.
+	WatchHold time.Duration
+	// MaxWatches bounds the waiting watches; the oldest is answered early.
+	// Default 4096.
+	MaxWatches int
+	// ChangeLog is how many changes are remembered for deltas; a watcher that
+	// is further behind gets the full table. Default 65536.
+	ChangeLog int
+
+	// MaxTypes bounds the number of entity types. Default 256.
+	MaxTypes int
+	// MaxShards bounds the shards of all types together. Default 262144: about
+	// 50 MB of table.
+	MaxShards int
+	// MaxCommands bounds the commands of one type. Default 1024.
+	MaxCommands int
+}
+
+// DefaultConfig returns the defaults named at the fields.
+func DefaultConfig() Config {
+	return Config{
+		Strategy:          allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 256},
+		MinRegions:        1,
+		RecoveryWait:      2 * time.Second,
+		Resend:            200 * time.Millisecond,
+		HostTimeout:       2 * time.Second,
+		HandoffTimeout:    10 * time.Second,
+		HandoffSlack:      2 * time.Second,
+		RebalanceInterval: 500 * time.Millisecond,
+		MaxHandoffs:       256,
+		WatchHold:         time.Second,
+		MaxWatches:        4096,
+		ChangeLog:         1 << 16,
+		MaxTypes:          256,
+		MaxShards:         1 << 18,
+		MaxCommands:       1024,
+	}
+}
+
+// Validate names every field that makes no sense, and what would. Errors wrap
+// [ErrConfig].
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...))
+	}
+	if c.Strategy == nil {
+		bad("Strategy is nil; use one of package allocation")
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"RecoveryWait", c.RecoveryWait}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
+		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
+		{"RebalanceInterval", c.RebalanceInterval}, {"WatchHold", c.WatchHold},
+	} {
+		if f.value <= 0 {
+			bad("%s is %v, must be above 0", f.name, f.value)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxWatches", c.MaxWatches},
+		{"ChangeLog", c.ChangeLog}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands},
+	} {
+		if f.value < 1 {
+			bad("%s is %d, must be at least 1", f.name, f.value)
+		}
+	}
+	if c.HostTimeout > 0 && c.Resend >= c.HostTimeout {
+		bad("Resend is %v, must be below HostTimeout (%v): a message is repeated before it is given up", c.Resend, c.HostTimeout)
+	}
+	if c.MaxShards > 0 && c.MaxShards < sharding.DefaultShards {
+		bad("MaxShards is %d, must be at least %d, the shards of one type by default", c.MaxShards, sharding.DefaultShards)
+	}
+	return errors.Join(errs...)
+}

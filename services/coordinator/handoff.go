@@ -1,0 +1,81 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// handOff asks the owner to let go. From here there is no way back to serving
+// at this epoch.
+func (m *Machine) handOff(r *row) {
+	next := r.Row
+	next.Phase = sharding.HandingOff
+	m.commit(RowFact{Row: next}, HandOff{To: next.Owner, Term: m.term, Shard: next.Shard, Epoch: next.Epoch})
+	r.asked = m.now
+}
+
+// shardStopped: the owner has let go, asked or not.
+func (m *Machine) shardStopped(in ShardStopped) {
+	t, r := m.owned(in.Shard, in.Region)
+	if r == nil || in.Epoch < r.Epoch || !m.plausible(in.Epoch) {
+		return
+	}
+	m.assign(r, m.choose(t, r.Shard, sharding.NodeID{}), in.Epoch)
+}
+
+// gracefulShutdown marks the region as leaving; the sweep at the end of the
+// Step begins the handoffs. Every repeat is answered with what is left.
+func (m *Machine) gracefulShutdown(node sharding.NodeID) {
+	if r := m.region(node); r != nil && !r.leaving {
+		r.leaving, m.sweepDue = true, true
+	}
+	m.emit(ShutdownAck{To: node, Term: m.term, Remaining: m.shardsOf(node)})
+}
+
+// shardsOf counts the rows that name the node as owner, in any phase.
+func (m *Machine) shardsOf(node sharding.NodeID) int {
+	n := 0
+	for _, t := range m.types {
+		n += len(t.shardsOf(node))
+	}
+	return n
+}
+
+// rebalance asks the strategy what should move, type by type.
+func (m *Machine) rebalance() {
+	if !m.recovered {
+		return
+	}
+	unsettled := slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
+	for _, t := range m.types {
+		v := m.view(t, sharding.NodeID{})
+		v.Unsettled = unsettled
+		if unsettled || len(v.Regions) < 2 {
+			continue
+		}
+		for _, s := range m.cfg.Strategy.Rebalance(v, t.inFlight()) {
+			_, r := m.find(s)
+			if r == nil || s.Type != t.desc.Type || r.Phase != sharding.Serving || m.handoffs >= m.cfg.MaxHandoffs {
+				continue
+			}
+			if owner := m.region(r.Owner); owner != nil && owner.candidate(s.Type) {
+				m.handOff(r)
+			}
+		}
+	}
+}
+
+// inFlight lists the shards that are on the move.
+func (t *typeTable) inFlight() []sharding.ShardID {
+	if t.transit == 0 {
+		return nil
+	}
+	moving := make([]sharding.ShardID, 0, t.transit)
+	for i := range t.rows {
+		if inTransit(t.rows[i].Row) {
+			moving = append(moving, t.rows[i].Shard)
+		}
+	}
+	return moving
+}

@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Machine is one coordinator, active or standby. It is not safe for concurrent
+// use. The membership is kept by standbys too; everything else belongs to one
+// term.
+type Machine struct {
+	cfg Config
+	now time.Time
+	out []Output // of the Step under way
+
+	active bool
+	term   sharding.Term // the newest term held
+	known  Active        // who a standby believes to be active
+	since  time.Time     // start of the term
+
+	// recovered: the owners found in the facts had their chance to register.
+	recovered bool
+	awaited   []sharding.NodeID // owners that have not, sorted
+	// open: enough regions have registered to begin allocating.
+	open bool
+
+	regions []region     // members, sorted by node
+	types   []*typeTable // sorted by type
+	// counter is the last epoch of this term that was given out.
+	counter  uint32
+	handoffs int // rows handing off
+
+	sweepDue   bool      // membership or wishes have changed
+	short      bool      // a sweep ran out of handoffs
+	rebalanced time.Time // when the strategy was last asked
+
+	// n counts changes of the table; log holds those after base.
+	// told is the n that every waiting watch knows.
+	n, base, told uint64
+	log           []change
+	waiting       []waiter // all at n between steps, oldest first
+
+	scratch []allocation.Region
+}
+
+// New returns a standby. The config must be valid.
+func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
+
+// Step applies in at now and appends to out what the driver must do, in that
+// order. It never fails: what makes no sense is ignored, what must be answered
+// is refused by an output.
+func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
+	m.now, m.out = now, out
+	switch in := in.(type) {
+	case Elected:
+		m.elected(in)
+	case Deposed:
+		m.deposed()
+	case Active:
+		if in.Term >= m.known.Term {
+			m.known = in
+		}
+	case Member:
+		m.member(in)
+	case MemberGone:
+		m.memberGone(in.Node)
+	case WatchTable:
+		m.watchTable(in)
+	default:
+		if m.active {
+			m.stepActive(in)
+		}
+	}
+	if m.sweepDue && m.recovered {
+		m.sweep()
+	}
+	m.wake()
+	out, m.out = m.out, nil
+	return out
+}
+
+func (m *Machine) stepActive(in Input) {
+	switch in := in.(type) {
+	case Register:
+		m.register(in)
+	case GetShardHome:
+		m.getShardHome(in)
+	case ShardStarted:
+		m.shardStarted(in)
+	case HostRefused:
+		m.hostRefused(in)
+	case ShardStopped:
+		m.shardStopped(in)
+	case GracefulShutdown:
+		m.gracefulShutdown(in.Region)
+	case DrainRegion:
+		if r := m.region(in.Region); r != nil {
+			r.draining = !in.Resume
+			m.sweepDue = true
+		}
+	case Tick:
+		m.tick()
+	}
+}
+
+// elected starts a term: fold the facts, repeat what was under way, and wait
+// for the owners.
+func (m *Machine) elected(in Elected) {
+	if in.Term <= m.term {
+		return // every acquisition has a higher one; this is an old message
+	}
+	m.deposed()
+	m.active, m.term, m.since, m.rebalanced = true, in.Term, m.now, m.now
+	m.known = Active{}
+	for _, f := range in.Facts {
+		m.apply(f)
+	}
+	m.log, m.base = nil, m.n // watchers come from another term: full table
+	for _, t := range m.types {
+		for _, h := range t.owned {
+			if i, found := slices.BinarySearchFunc(m.awaited, h.node, sharding.NodeID.Compare); !found {
+				m.awaited = slices.Insert(m.awaited, i, h.node)
+			}
+		}
+		for i := range t.rows {
+			m.ask(&t.rows[i])
+		}
+	}
+	m.recover()
+}
+
+// deposed forgets the term and answers the watches that wait.
+func (m *Machine) deposed() {
+	for _, w := range m.waiting {
+		m.emit(NotActive{Watch: w.id, Active: m.known.Node, Term: m.known.Term})
+	}
+	for i := range m.regions {
+		r := &m.regions[i]
+		*r = region{node: r.node, name: r.name, reachable: r.reachable, going: r.going}
+	}
+	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, scratch: m.scratch}
+}
+
+// recover ends the wait for the owners in the facts when all are settled or
+// the time is over.
+func (m *Machine) recover() {
+	if !m.recovered && (len(m.awaited) == 0 || m.now.Sub(m.since) >= m.cfg.RecoveryWait) {
+		m.recovered, m.awaited, m.sweepDue = true, nil, true
+	}
+}
+
+// settle strikes an owner off the list of those that are waited for, and tells
+// whether it was on it.
+func (m *Machine) settle(node sharding.NodeID) bool {
+	i, found := slices.BinarySearchFunc(m.awaited, node, sharding.NodeID.Compare)
+	if found {
+		m.awaited = slices.Delete(m.awaited, i, i+1)
+		m.recover()
+	}
+	return found
+}
+
+func (m *Machine) tick() {
+	m.recover()
+	m.expire()
+	m.repeat()
+	if m.short && m.handoffs < m.cfg.MaxHandoffs {
+		m.sweepDue = true
+	}
+	if m.now.Sub(m.rebalanced) >= m.cfg.RebalanceInterval {
+		m.rebalanced = m.now
+		m.sweepDue = true
+		m.rebalance()
+	}
+}
+
+func (m *Machine) emit(o Output) { m.out = append(m.out, o) }

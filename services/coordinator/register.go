@@ -1,0 +1,185 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// region is a member, and what it and the operator said to this term.
+type region struct {
+	node      sharding.NodeID
+	name      string
+	reachable bool
+	going     bool // leaving, says the membership
+
+	registered bool
+	leaving    bool // leaving, says the region
+	draining   bool // to be emptied, says the operator
+	version    string
+	parsed     allocation.Version
+	types      []sharding.EntityType // sorted
+}
+
+// leaves tells whether the region's shards are to be handed off.
+func (r *region) leaves() bool { return r.going || r.leaving || r.draining }
+
+func (r *region) hosts(t sharding.EntityType) bool {
+	_, found := slices.BinarySearch(r.types, t)
+	return found
+}
+
+// candidate tells whether the region may be given a shard of the type.
+func (r *region) candidate(t sharding.EntityType) bool {
+	return r.registered && r.reachable && !r.leaves() && r.hosts(t)
+}
+
+func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
+}
+
+// region returns the member, or nil. The pointer holds until the membership
+// changes.
+func (m *Machine) region(node sharding.NodeID) *region {
+	if i, found := m.searchRegion(node); found {
+		return &m.regions[i]
+	}
+	return nil
+}
+
+func (m *Machine) member(in Member) {
+	if in.Node.IsZero() {
+		return
+	}
+	i, found := m.searchRegion(in.Node)
+	if !found {
+		m.regions = slices.Insert(m.regions, i, region{node: in.Node})
+	}
+	r := &m.regions[i]
+	r.name, r.reachable, r.going = in.Name, in.Reachable, in.Leaving
+	m.sweepDue = true
+}
+
+func (m *Machine) memberGone(node sharding.NodeID) {
+	if i, found := m.searchRegion(node); found {
+		m.regions = slices.Delete(m.regions, i, i+1)
+	}
+	m.settle(node)
+	m.sweepDue = true
+}
+
+// register takes a region into the term. One that is no member yet is not
+// answered: it asks again, and the membership is about to say so.
+func (m *Machine) register(in Register) {
+	r := m.region(in.Region)
+	if r == nil {
+		return
+	}
+	descs, refusal := m.checkTypes(in.Types)
+	if refusal != "" {
+		m.emit(RegisterAck{To: in.Region, Term: m.term, Refusal: refusal})
+		return
+	}
+	r.registered, r.version, r.types = true, in.Version, nil
+	// A version that says nothing is the lowest; it only orders candidates.
+	r.parsed, _ = allocation.ParseVersion(in.Version)
+	for _, d := range descs {
+		r.types = append(r.types, d.Type)
+		if i, found := m.searchType(d.Type); !found || !slices.Equal(m.types[i].desc.Commands, d.Commands) {
+			m.commit(TypeFact{Desc: d})
+		}
+	}
+	old := m.settle(in.Region)
+	m.open = m.open || old || m.registered() >= m.cfg.MinRegions
+	m.sweepDue = true
+	m.emit(RegisterAck{To: in.Region, Term: m.term})
+}
+
+func (m *Machine) registered() int {
+	n := 0
+	for i := range m.regions {
+		n += one(m.regions[i].registered)
+	}
+	return n
+}
+
+// checkTypes returns the descriptors sorted, as they may be declared, or says
+// why the region cannot join with them.
+func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
+	if len(types) > m.cfg.MaxTypes {
+		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; raise max-types of the coordinators", len(types), m.cfg.MaxTypes)
+	}
+	descs := slices.Clone(types)
+	slices.SortStableFunc(descs, func(a, b sharding.TypeDesc) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	count, shards := len(m.types), 0
+	for _, t := range m.types {
+		shards += len(t.rows)
+	}
+	for i := range descs {
+		d := &descs[i]
+		if i > 0 && d.Type == descs[i-1].Type {
+			return nil, fmt.Sprintf("type %q is registered twice; define it once per region", d.Type)
+		}
+		if refusal := m.checkType(d); refusal != "" {
+			return nil, refusal
+		}
+		if _, found := m.searchType(d.Type); !found {
+			count, shards = count+1, shards+int(d.Shards)
+		}
+	}
+	if count > m.cfg.MaxTypes {
+		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; raise max-types of the coordinators", count, m.cfg.MaxTypes)
+	}
+	if shards > m.cfg.MaxShards {
+		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards or raise max-shards of the coordinators", shards, m.cfg.MaxShards)
+	}
+	return descs, ""
+}
+
+// checkType looks at one descriptor, puts its commands in order and gives it
+// storage of its own.
+func (m *Machine) checkType(d *sharding.TypeDesc) string {
+	if err := sharding.CheckType("entity type", string(d.Type)); err != nil {
+		return err.Error()
+	}
+	if d.Shards < 1 || d.Shards > sharding.MaxShards {
+		return fmt.Sprintf("type %q has %d shards, must be 1 to %d", d.Type, d.Shards, sharding.MaxShards)
+	}
+	if len(d.Commands) > m.cfg.MaxCommands {
+		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), m.cfg.MaxCommands)
+	}
+	d.Commands = slices.Clone(d.Commands)
+	slices.SortStableFunc(d.Commands, func(a, b sharding.CommandDesc) int { return strings.Compare(a.Name, b.Name) })
+	for i, c := range d.Commands {
+		if err := sharding.CheckType("command of type "+string(d.Type), c.Name); err != nil {
+			return err.Error()
+		}
+		if i > 0 && c.Name == d.Commands[i-1].Name {
+			return fmt.Sprintf("type %q has the command %q twice; define it once", d.Type, c.Name)
+		}
+	}
+	i, found := m.searchType(d.Type)
+	if !found {
+		return ""
+	}
+	old := &m.types[i].desc
+	if old.Shards != d.Shards {
+		return fmt.Sprintf("type %q: the region was built with %d shards, the cluster has %d since the type was first declared, and the number never changes; build the region with %d shards, or choose a new type name",
+			d.Type, d.Shards, old.Shards, old.Shards)
+	}
+	if old.Volatile != d.Volatile {
+		return fmt.Sprintf("type %q: the region declares it %s, the cluster has it as %s since it was first declared, and that never changes; declare it %s, or choose a new type name",
+			d.Type, kind(d.Volatile), kind(old.Volatile), kind(old.Volatile))
+	}
+	return ""
+}
+
+func kind(volatile bool) string {
+	if volatile {
+		return "volatile"
+	}
+	return "durable"
+}

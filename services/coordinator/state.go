@@ -1,0 +1,205 @@
+package coordinator
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Clone returns an independent copy. Outputs handed out before stay shared;
+// nobody writes to them.
+func (m *Machine) Clone() *Machine {
+	c := *m
+	c.out, c.scratch = nil, nil
+	c.awaited = slices.Clone(m.awaited)
+	c.regions = slices.Clone(m.regions) // their types are never written to
+	c.log = slices.Clone(m.log)
+	c.waiting = slices.Clone(m.waiting)
+	c.types = make([]*typeTable, len(m.types))
+	for i, t := range m.types {
+		u := *t
+		u.rows = slices.Clone(t.rows)
+		u.owned = slices.Clone(t.owned)
+		for j := range u.owned {
+			u.owned[j].shards = slices.Clone(u.owned[j].shards)
+		}
+		c.types[i] = &u
+	}
+	return &c
+}
+
+// state appends values to a canonical form.
+type state struct {
+	b   []byte
+	now time.Time
+}
+
+func (s *state) uint(v uint64) { s.b = binary.AppendUvarint(s.b, v) }
+
+func (s *state) bool(v bool) { s.uint(uint64(one(v))) }
+
+func (s *state) text(v string) {
+	s.uint(uint64(len(v)))
+	s.b = append(s.b, v...)
+}
+
+func (s *state) node(n sharding.NodeID) {
+	s.text(n.Addr)
+	s.uint(uint64(n.UID))
+}
+
+// time is relative to now: two states that differ by when they are reached
+// behave the same.
+func (s *state) time(t time.Time) {
+	s.bool(t.IsZero())
+	if !t.IsZero() {
+		s.b = binary.AppendVarint(s.b, int64(s.now.Sub(t)))
+	}
+}
+
+func (s *state) desc(d sharding.TypeDesc) {
+	s.text(string(d.Type))
+	s.uint(uint64(d.Shards))
+	s.bool(d.Volatile)
+	s.uint(uint64(len(d.Commands)))
+	for _, c := range d.Commands {
+		s.text(c.Name)
+		s.bool(c.ReadOnly)
+	}
+}
+
+// AppendState appends everything that decides about later outputs, in a
+// canonical form, times relative to the last Step: equal states behave alike.
+func (m *Machine) AppendState(b []byte) []byte {
+	s := &state{b: b, now: m.now}
+	s.bool(m.active)
+	s.uint(uint64(m.term))
+	s.node(m.known.Node)
+	s.uint(uint64(m.known.Term))
+	s.uint(uint64(len(m.regions)))
+	for i := range m.regions {
+		s.region(&m.regions[i])
+	}
+	if !m.active {
+		return s.b
+	}
+	s.time(m.since)
+	s.time(m.rebalanced)
+	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short} {
+		s.bool(v)
+	}
+	s.uint(uint64(m.counter))
+	s.uint(m.n)
+	s.uint(m.base)
+	s.uint(uint64(len(m.awaited)))
+	for _, n := range m.awaited {
+		s.node(n)
+	}
+	s.uint(uint64(len(m.waiting)))
+	for _, w := range m.waiting {
+		s.uint(uint64(w.id))
+		s.time(w.since)
+	}
+	s.uint(uint64(len(m.types)))
+	for _, t := range m.types {
+		s.table(t)
+	}
+	return s.b
+}
+
+func (s *state) region(r *region) {
+	s.node(r.node)
+	s.text(r.name)
+	for _, v := range []bool{r.reachable, r.going, r.registered, r.leaving, r.draining} {
+		s.bool(v)
+	}
+	s.text(r.version)
+	s.uint(uint64(len(r.types)))
+	for _, t := range r.types {
+		s.text(string(t))
+	}
+}
+
+// table leaves out unallocated rows, and what the rows say anyway: holdings by
+// owner and epoch, the log by the numbers of the last changes.
+func (s *state) table(t *typeTable) {
+	s.desc(t.desc)
+	s.uint(t.changed)
+	for i := range t.rows {
+		r := &t.rows[i]
+		if r.Epoch == 0 {
+			continue
+		}
+		s.uint(uint64(i) + 1)
+		s.node(r.Owner)
+		s.uint(uint64(r.Epoch))
+		s.uint(uint64(r.Phase))
+		s.uint(r.changed)
+		s.time(r.since)
+		s.time(r.asked)
+		s.uint(uint64(r.tries))
+	}
+	s.uint(0)
+}
+
+// View is the coordinator as an operator sees it. It shares nothing that is
+// written to later.
+type View struct {
+	Active bool
+	Term   sharding.Term
+	// Known is who a standby believes to be active.
+	Known   Active
+	Version sharding.Version
+	// Recovered says that the wait for the owners of earlier terms is over,
+	// Open that enough regions have registered to begin allocating.
+	Recovered, Open bool
+	Types           []sharding.TypeDesc
+	Rows            []sharding.Row // allocated ones, sorted
+	Regions         []RegionView   // members, sorted by node
+	// Handoffs is the number of rows that hand off now.
+	Handoffs int
+}
+
+// RegionView is one region as the coordinator sees it.
+type RegionView struct {
+	Node    sharding.NodeID
+	Name    string
+	Version string // of the application
+	Types   []sharding.EntityType
+	// Reachable is the verdict of this coordinator's detector, Registered
+	// whether the region has registered in this term.
+	Reachable, Registered bool
+	// Leaving: on its way out. Draining: emptied on an operator's wish.
+	Leaving, Draining bool
+	// Shards counts the rows that name it, HandingOff those that hand off.
+	Shards, HandingOff int
+}
+
+// View returns what an operator may want to see.
+func (m *Machine) View() View {
+	full := m.full()
+	v := View{
+		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
+		Recovered: m.recovered, Open: m.open,
+		Types: full.Types, Rows: full.Rows, Handoffs: m.handoffs,
+	}
+	for i := range m.regions {
+		r := &m.regions[i]
+		rv := RegionView{
+			Node: r.node, Name: r.name, Version: r.version, Types: r.types,
+			Reachable: r.reachable, Registered: r.registered,
+			Leaving: r.going || r.leaving, Draining: r.draining,
+		}
+		for _, t := range m.types {
+			shards := t.shardsOf(r.node)
+			rv.Shards += len(shards)
+			for _, s := range shards {
+				rv.HandingOff += one(t.rows[s.Index].Phase == sharding.HandingOff)
+			}
+		}
+		v.Regions = append(v.Regions, rv)
+	}
+	return v
+}

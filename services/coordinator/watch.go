@@ -1,0 +1,112 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// waiter is a watch that knows the table as it is and waits for a change.
+type waiter struct {
+	id    WatchID
+	since time.Time
+}
+
+// change says what changed at one version; the row or type itself has the
+// current state, and the version of its last change.
+type change struct {
+	shard  sharding.ShardID
+	isType bool
+}
+
+// count gives a change its number and remembers it for deltas.
+func (m *Machine) count(c change) uint64 {
+	if len(m.log) >= m.cfg.ChangeLog {
+		drop := (len(m.log) + 1) / 2 // by halves: each entry is moved once
+		m.log = slices.Delete(m.log, 0, drop)
+		m.base += uint64(drop)
+	}
+	m.log = append(m.log, c)
+	m.n++
+	return m.n
+}
+
+func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.term, N: m.n} }
+
+// watchTable answers at once if the watcher is behind, else when there is
+// something to say. A repeated watch waits once.
+func (m *Machine) watchTable(in WatchTable) {
+	if !m.active {
+		m.emit(NotActive{Watch: in.Watch, Active: m.known.Node, Term: m.known.Term})
+		return
+	}
+	if in.Version != m.version() {
+		m.emit(TableChanged{Watch: in.Watch, Delta: m.delta(in.Version)})
+		return
+	}
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.id == in.Watch })
+	if len(m.waiting) >= m.cfg.MaxWatches {
+		m.answer(1, m.delta(m.version()))
+	}
+	m.waiting = append(m.waiting, waiter{id: in.Watch, since: m.now})
+}
+
+// wake answers the waiting watches if the table has changed in this Step. The
+// delta is shared by all; nobody writes to it.
+func (m *Machine) wake() {
+	if len(m.waiting) > 0 && m.told != m.n {
+		m.answer(len(m.waiting), m.delta(sharding.Version{Term: m.term, N: m.told}))
+	}
+	m.told = m.n
+}
+
+// expire answers the watches that have waited long enough with nothing new.
+func (m *Machine) expire() {
+	old := 0
+	for old < len(m.waiting) && m.now.Sub(m.waiting[old].since) >= m.cfg.WatchHold {
+		old++
+	}
+	if old > 0 {
+		m.answer(old, m.delta(sharding.Version{Term: m.term, N: m.told}))
+	}
+}
+
+// answer gives the delta to the n oldest watches.
+func (m *Machine) answer(n int, d sharding.TableDelta) {
+	for _, w := range m.waiting[:n] {
+		m.emit(TableChanged{Watch: w.id, Delta: d})
+	}
+	m.waiting = slices.Delete(m.waiting, 0, n)
+}
+
+// delta is what changed after a version, or the whole table if the version is
+// of another term or longer ago than remembered.
+func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
+	if from.Term != m.term || from.N < m.base || from.N > m.n {
+		return m.full()
+	}
+	d := sharding.TableDelta{Version: m.version()}
+	for i, c := range m.log[from.N-m.base:] {
+		n := from.N + uint64(i) + 1
+		if at, _ := m.searchType(c.shard.Type); c.isType && m.types[at].changed == n {
+			d.Types = append(d.Types, m.types[at].desc)
+		} else if r := &m.types[at].rows[c.shard.Index]; !c.isType && r.changed == n {
+			d.Rows = append(d.Rows, r.Row)
+		}
+	}
+	return d
+}
+
+func (m *Machine) full() sharding.TableDelta {
+	d := sharding.TableDelta{Version: m.version(), Full: true}
+	for _, t := range m.types {
+		d.Types = append(d.Types, t.desc)
+		for i := range t.rows {
+			if t.rows[i].Epoch != 0 {
+				d.Rows = append(d.Rows, t.rows[i].Row)
+			}
+		}
+	}
+	return d
+}
