@@ -115,9 +115,9 @@ OUT ?= $(CURDIR)/proto
 
 .PHONY: generate
 generate: $(BIN)/protoc-gen-go $(BIN)/protoc-gen-twirp ## Generate Go from the .proto files (needs Debian's protobuf-compiler)
-	@cd proto && files=$$(find roost -name '*.proto' | sort) && [ -n "$$files" ] && \
+	@cd proto && for dir in $$(find roost -name '*.proto' -printf '%h\n' | sort -u); do \
 		PATH="$(BIN):$$PATH" protoc -I . --go_out="$(OUT)" --go_opt=paths=source_relative \
-			--twirp_out="$(OUT)" --twirp_opt=paths=source_relative $$files
+			--twirp_out="$(OUT)" --twirp_opt=paths=source_relative $$dir/*.proto || exit 1; done
 
 # Development tools at the versions of tools/go.mod.
 $(addprefix $(BIN)/,$(tools)): tools/go.mod tools/go.sum
