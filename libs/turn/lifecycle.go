@@ -64,6 +64,9 @@ func (m *Machine) loaded(in Loaded) {
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
 	e.sinceSnapshot = in.Events
+	for _, t := range in.Timers {
+		m.setTimer(e, t)
+	}
 	m.advance(e)
 }
 

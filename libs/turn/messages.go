@@ -46,6 +46,8 @@ type (
 		// Stored holds what the journal keeps of the commands that were looked
 		// up; commands that are not stored are absent.
 		Stored map[sharding.CommandID]sharding.Stored
+		// Timers were set by the start hook.
+		Timers []Timer
 		// Err says why there is no instance: Retry means try again (store not
 		// reachable); otherwise the entity is out of order (a record failed its
 		// checksum, the replay panicked) and its commands are answered with it.

@@ -1,0 +1,110 @@
+package entity
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// encode writes a value: a protobuf message in the wanted encoding, everything
+// else as JSON.
+func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
+	m, ok := v.(proto.Message)
+	switch {
+	case ok && want == sharding.Protobuf:
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		return b, sharding.Protobuf, err
+	case ok:
+		b, err := protojson.Marshal(m)
+		return b, sharding.JSON, err
+	}
+	b, err := json.Marshal(v)
+	return b, sharding.JSON, err
+}
+
+// decode reads a value of type T. An empty payload is the zero value. Unknown
+// fields are refused: a misspelt one must not be taken for zero.
+func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
+	var v T
+	if m, ok := any(v).(proto.Message); ok {
+		m = m.ProtoReflect().New().Interface()
+		var err error
+		if enc == sharding.Protobuf {
+			err = proto.Unmarshal(payload, m)
+		} else if len(payload) > 0 {
+			err = protojson.Unmarshal(payload, m)
+		}
+		return m.(T), err
+	}
+	if len(payload) == 0 {
+		return v, nil
+	}
+	if enc == sharding.Protobuf {
+		return v, fmt.Errorf("the payload is protobuf, but %T is not a protobuf message; send JSON", v)
+	}
+	return v, decodeJSON(payload, &v)
+}
+
+func decodeJSON(payload []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the JSON value")
+	}
+	return nil
+}
+
+// preferred is the encoding in which a Go caller sends and stores a value.
+func preferred(v any) sharding.Encoding {
+	if _, ok := v.(proto.Message); ok {
+		return sharding.Protobuf
+	}
+	return sharding.JSON
+}
+
+// Named lets an event choose the name under which it is stored. Without it the
+// name is that of its Go type. The name must never change.
+type Named interface{ EventName() string }
+
+func eventName(v any) string {
+	if n, ok := v.(Named); ok {
+		return n.EventName()
+	}
+	t := reflect.TypeOf(v)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}
+
+// eventType knows how to read one kind of event.
+type eventType struct {
+	sample any
+	typ    reflect.Type
+}
+
+func (t eventType) decode(ev sharding.Event) (any, error) {
+	if m, ok := t.sample.(proto.Message); ok {
+		m = m.ProtoReflect().New().Interface()
+		if ev.Encoding == sharding.Protobuf {
+			return m, proto.Unmarshal(ev.Payload, m)
+		}
+		return m, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(ev.Payload, m)
+	}
+	p := reflect.New(t.typ)
+	if err := json.Unmarshal(ev.Payload, p.Interface()); err != nil {
+		return nil, err
+	}
+	return p.Elem().Interface(), nil
+}

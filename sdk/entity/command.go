@@ -1,0 +1,138 @@
+package entity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Call is one command on its way to an entity, as a Caller sends it.
+type Call struct {
+	Entity  sharding.Entity
+	Command string
+	// Key is the idempotency key, or empty.
+	Key string
+	// NoKey: the caller must not make a key of its own.
+	NoKey    bool
+	Tell     bool
+	ReadOnly bool
+	Encoding sharding.Encoding
+	Payload  []byte
+}
+
+// Caller sends calls: package client over a gateway, package entitytest in
+// memory. The error is for failures of the way; the reply carries the rest.
+type Caller interface {
+	Call(ctx context.Context, c Call) (sharding.Reply, error)
+}
+
+// Handle is the typed name of a command: bound to a method by [On], called by
+// Ask and Tell.
+type Handle[In, Out any] struct {
+	typ  string
+	desc sharding.CommandDesc
+}
+
+// Command declares a command of an entity type. A value that holds handles
+// must not be changed after it was bound.
+func Command[In, Out any](typ, name string) *Handle[In, Out] {
+	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}}
+}
+
+// ReadOnly says that the command changes nothing: it is never stored, may be
+// sent with GET, and still reads the newest state.
+func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
+	h.desc.ReadOnly = true
+	return h
+}
+
+// Stale lets a read-only command answer from memory without asking the
+// journal: faster, but a deposed owner may answer for a while.
+func (h *Handle[In, Out]) Stale() *Handle[In, Out] {
+	h.desc.ReadOnly, h.desc.Stale = true, true
+	return h
+}
+
+// Name is the command's name.
+func (h *Handle[In, Out]) Name() string { return h.desc.Name }
+
+// Option changes one call.
+type Option func(*Call)
+
+// Key gives the call an idempotency key: the command takes effect at most once
+// for this key and entity, and a repeat gets the first reply.
+func Key(key string) Option { return func(c *Call) { c.Key = key } }
+
+// NoKey sends the call without any key: it is not repeated when its answer is
+// lost.
+func NoKey() Option { return func(c *Call) { c.NoKey = true } }
+
+// Ask sends the command and waits for its reply. Errors are of type *[Error].
+func (h *Handle[In, Out]) Ask(ctx context.Context, via Caller, id string, in In, opts ...Option) (Out, error) {
+	var zero Out
+	reply, err := h.send(ctx, via, id, in, false, opts)
+	if err != nil {
+		return zero, err
+	}
+	out, err := decode[Out](reply.Payload, reply.Encoding)
+	if err != nil {
+		return zero, &Error{Code: Internal, Outcome: sharding.OK,
+			Message: fmt.Sprintf("the reply of %s.%s is not what its handle says: %v", h.typ, h.desc.Name, err)}
+	}
+	return out, nil
+}
+
+// Tell sends the command without waiting for its reply: it returns when the
+// owner has accepted it, or, with a key, when it is durable.
+func (h *Handle[In, Out]) Tell(ctx context.Context, via Caller, id string, in In, opts ...Option) error {
+	_, err := h.send(ctx, via, id, in, true, opts)
+	return err
+}
+
+func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In, tell bool, opts []Option) (sharding.Reply, error) {
+	payload, enc, err := encode(in, preferred(in))
+	if err != nil {
+		return sharding.Reply{}, &Error{Code: InvalidArgument, Outcome: sharding.Rejected,
+			Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.typ, h.desc.Name, err)}
+	}
+	c := Call{
+		Entity:  sharding.Entity{Type: sharding.EntityType(h.typ), ID: sharding.EntityID(id)},
+		Command: h.desc.Name, Tell: tell, ReadOnly: h.desc.ReadOnly, Encoding: enc, Payload: payload,
+	}
+	for _, o := range opts {
+		o(&c)
+	}
+	reply, err := via.Call(ctx, c)
+	if err != nil {
+		return reply, err
+	}
+	return reply, ReplyError(reply)
+}
+
+// After sends the command to the entity itself when d has passed. A timer is
+// known by its name: setting it again replaces it. Timers are volatile: they
+// die with the incarnation. Like events, timers count only if the handler
+// succeeds. If the input cannot be encoded the turn fails.
+func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
+	h.timer(ctx, turn.Timer{Name: name, After: max(d, 1)}, in)
+}
+
+// Every sends the command to the entity itself again and again, each time d
+// has passed. A firing is skipped while the last one still waits.
+func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
+	d = max(d, time.Millisecond)
+	h.timer(ctx, turn.Timer{Name: name, After: d, Every: d}, in)
+}
+
+func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
+	payload, enc, err := encode(in, preferred(in))
+	if err != nil {
+		ctx.broken = fmt.Errorf("timer %s: the input of %s cannot be encoded: %w", t.Name, h.desc.Name, err)
+		return
+	}
+	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc
+	ctx.timers = append(ctx.timers, t)
+}

@@ -1,0 +1,79 @@
+package entity
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Ctx is what a turn of an entity has at hand. It is a context.Context that
+// ends at the command's deadline, or when nobody waits for the turn any more.
+// It must not be used after the handler has returned.
+type Ctx struct {
+	context.Context
+	inst     *Instance
+	readOnly bool
+	command  string
+	staged   []sharding.Event
+	timers   []turn.Timer
+	quit     bool
+	broken   error
+}
+
+// Entity is the address of the entity.
+func (c *Ctx) Entity() sharding.Entity { return c.inst.id }
+
+// ID is the id of the entity.
+func (c *Ctx) ID() string { return string(c.inst.id.ID) }
+
+// Command is the name of the command that runs.
+func (c *Ctx) Command() string { return c.command }
+
+// Log is a logger that names the entity and the command.
+func (c *Ctx) Log() *slog.Logger {
+	return slog.Default().With("entity.type", c.inst.id.Type, "entity.id", c.inst.id.ID, "command", c.command)
+}
+
+// Persist stages events and applies them at once. They become durable together
+// when the handler returns nil; its reply is held until then. If the handler
+// fails after Persist, the events are discarded and the entity is loaded again.
+//
+// An error means that nothing was staged by this call: ErrReadOnly,
+// ErrVolatile, ErrUnknownEvent, or an event that cannot be encoded.
+func (c *Ctx) Persist(events ...any) error {
+	if c.inst.def.volatile {
+		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.id.Type)
+	}
+	if c.readOnly {
+		return fmt.Errorf("%w: %s", ErrReadOnly, c.command)
+	}
+	encoded := make([]sharding.Event, 0, len(events))
+	for _, ev := range events {
+		name := eventName(ev)
+		if t, ok := c.inst.def.events[name]; !ok || !t.matches(ev) {
+			return fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, c.inst.id.Type)
+		}
+		payload, enc, err := encode(ev, preferred(ev))
+		if err != nil {
+			return fmt.Errorf("event %s cannot be encoded: %w", name, err)
+		}
+		encoded = append(encoded, sharding.Event{Name: name, Encoding: enc, Payload: payload})
+	}
+	c.staged = append(c.staged, encoded...)
+	for _, ev := range events {
+		c.inst.state.(Sourced).Apply(ev)
+	}
+	return nil
+}
+
+// Passivate stops the entity as soon as it has nothing to do. The next command
+// brings it to life again.
+func (c *Ctx) Passivate() { c.quit = true }
+
+// CancelTimer cancels the timer of that name, if there is one.
+func (c *Ctx) CancelTimer(name string) {
+	c.timers = append(c.timers, turn.Timer{Name: name})
+}

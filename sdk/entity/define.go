@@ -1,0 +1,175 @@
+package entity
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Sourced is implemented by event-sourced entities: Apply is the only place
+// where state changes, live and in replay. It must not fail, and must depend on
+// nothing but the state and the event.
+type Sourced interface{ Apply(event any) }
+
+// Starter is implemented by entities that want to act when they come to life,
+// after their state is loaded. An error fails the activation.
+type Starter interface{ OnStart(ctx *Ctx) error }
+
+// Stopper is implemented by entities that want to act before they go: an
+// entity that is passivated or handed off. It is not called when the process
+// dies.
+type Stopper interface {
+	OnStop(ctx *Ctx, why turn.StopReason)
+}
+
+// Snapshotter is implemented by entities whose snapshot is not simply their
+// exported fields as JSON.
+type Snapshotter interface {
+	Snapshot() ([]byte, error)
+	Restore([]byte) error
+}
+
+// Definition is an entity type as a region hosts it; made by [Define] and
+// [DefineVolatile].
+type Definition interface{ definition() *definition }
+
+// Type is an entity type under construction. Its methods must not be called
+// any more when the type is in use.
+type Type[E any] struct{ def *definition }
+
+func (t *Type[E]) definition() *definition { return t.def }
+
+type definition struct {
+	name     string
+	shards   uint32
+	volatile bool
+	idle     time.Duration
+	snapshot int
+	create   func(id string) any
+	commands map[string]*binding
+	events   map[string]eventType
+	errs     []error
+}
+
+// binding is a command bound to a method.
+type binding struct {
+	typ  string
+	desc sharding.CommandDesc
+	// run decodes, calls and encodes. The error is the handler's, or bad input.
+	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
+}
+
+// Binding connects a command with a method of E.
+type Binding[E any] struct{ b *binding }
+
+// On binds a command to a method.
+func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Binding[E] {
+	return Binding[E]{&binding{typ: h.typ, desc: h.desc, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+		in, err := decode[In](env.Payload, env.Encoding)
+		if err != nil {
+			return nil, 0, true, err
+		}
+		out, err := method(state.(*E), ctx, in)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		payload, enc, err := encode(out, env.Encoding)
+		if err != nil {
+			return nil, 0, false, fmt.Errorf("the reply cannot be encoded: %w", err)
+		}
+		return payload, enc, false, nil
+	}}}
+}
+
+// Define makes an event-sourced type. create makes the empty entity of an id;
+// it must not keep anything of the process it runs in. Mistakes (two commands
+// of one name, a command of another type) are reported by [Describe].
+func Define[E any, P interface {
+	*E
+	Sourced
+}](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
+	return define(name, false, create, on)
+}
+
+// DefineVolatile makes a type that keeps its state in memory only: best effort,
+// gone when the entity is passivated, moved or lost.
+func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
+	return define(name, true, create, on)
+}
+
+func define[E any](name string, volatile bool, create func(id string) *E, on []Binding[E]) *Type[E] {
+	d := &definition{
+		name: name, volatile: volatile, shards: sharding.DefaultShards, idle: turn.DefaultPassivateAfter,
+		create:   func(id string) any { return create(id) },
+		commands: map[string]*binding{}, events: map[string]eventType{},
+	}
+	for _, o := range on {
+		switch {
+		case o.b.typ != name:
+			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s belongs to type %s", name, o.b.desc.Name, o.b.typ))
+		case d.commands[o.b.desc.Name] != nil:
+			d.errs = append(d.errs, fmt.Errorf("entity type %s: command %s is bound twice", name, o.b.desc.Name))
+		default:
+			d.errs = append(d.errs, sharding.CheckType("command of entity type "+name, o.b.desc.Name))
+		}
+		d.commands[o.b.desc.Name] = o.b
+	}
+	return &Type[E]{d}
+}
+
+// Events tells the type its events: one sample of each.
+func (t *Type[E]) Events(samples ...any) *Type[E] {
+	for _, s := range samples {
+		name := eventName(s)
+		if _, ok := t.def.events[name]; ok || name == "" {
+			t.def.errs = append(t.def.errs, fmt.Errorf("entity type %s: event %q is given twice or has no name", t.def.name, name))
+		}
+		t.def.events[name] = eventType{sample: s, typ: reflect.TypeOf(s)}
+	}
+	return t
+}
+
+func (t eventType) matches(ev any) bool { return reflect.TypeOf(ev) == t.typ }
+
+// Shards sets the number of shards of the type. It is fixed for ever with the
+// type's first use. Default 1024.
+func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
+
+// PassivateAfter sets how long an entity may have nothing to do before it is
+// stopped to free memory; 0: never. Default 2 minutes.
+func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; return t }
+
+// SnapshotEvery cuts a snapshot after so many events, so that loading stays
+// fast: the entity's exported fields as JSON, or what its Snapshot says.
+// Default 0: never.
+func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
+
+// Describe gives a type to the execution core. An error names every mistake of
+// the definition.
+func Describe(t Definition) (turn.Type, error) {
+	d := t.definition()
+	desc := turn.Type{PassivateAfter: d.idle, SnapshotEvery: d.snapshot, Desc: sharding.TypeDesc{
+		Type: sharding.EntityType(d.name), Shards: d.shards, Volatile: d.volatile,
+	}}
+	for _, b := range d.commands { // sorted below
+		desc.Desc.Commands = append(desc.Desc.Commands, b.desc)
+	}
+	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
+	errs := append(slices.Clone(d.errs), sharding.CheckType("entity type", d.name))
+	if d.shards == 0 || d.shards > sharding.MaxShards {
+		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
+	}
+	if len(d.commands) == 0 {
+		errs = append(errs, fmt.Errorf("entity type %s: has no commands", d.name))
+	}
+	if d.volatile && (len(d.events) > 0 || d.snapshot > 0) {
+		errs = append(errs, fmt.Errorf("entity type %s: a volatile type has no events and no snapshots", d.name))
+	}
+	return desc, errors.Join(errs...)
+}

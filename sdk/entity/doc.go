@@ -1,0 +1,48 @@
+// Package entity is what authors of stateful entities write against: a Go
+// struct, its commands as methods, its state changes as events.
+//
+//	type Counter struct{ N int64 }
+//
+//	type Added struct{ Delta int64 }
+//
+//	func (c *Counter) Apply(event any) {
+//		switch e := event.(type) {
+//		case Added:
+//			c.N += e.Delta
+//		}
+//	}
+//
+//	func (c *Counter) Add(ctx *entity.Ctx, delta int64) (int64, error) {
+//		if err := ctx.Persist(Added{delta}); err != nil {
+//			return 0, err
+//		}
+//		return c.N, nil
+//	}
+//
+//	var (
+//		Add      = entity.Command[int64, int64]("Counter", "Add")
+//		Counters = entity.Define("Counter", func(id string) *Counter { return &Counter{} },
+//			entity.On(Add, (*Counter).Add)).Events(Added{})
+//	)
+//
+// A command handle like Add is also the typed way to call it:
+//
+//	n, err := Add.Ask(ctx, client, "c1", 5)
+//
+// # What holds
+//
+// An entity handles one command at a time, so that its methods need no locks.
+// State changes only in Apply, live and in replay. [Ctx.Persist] stages events
+// and applies them at once; the reply leaves when they are durable. A handler
+// that fails after Persist is undone: the entity is loaded again without it.
+// An error made by [Errorf] is an answer: it is stored with the idempotency key
+// and repeated to duplicates. Any other error, and a panic, says that the
+// command was not applied.
+//
+// # What this does not do
+//
+// Types made by [DefineVolatile] keep their state in memory only: it is gone
+// when the entity is passivated, moved or lost. Timers are volatile for all
+// types: they die with the incarnation that set them. Commands whose key is
+// not given are not repeated after a lost answer.
+package entity

@@ -1,0 +1,96 @@
+package entity
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Code says why a command has no plain reply, in the vocabulary of Twirp and
+// gRPC.
+type Code = sharding.Code
+
+// Codes for business errors; see [Errorf].
+const (
+	InvalidArgument    = sharding.InvalidArgument
+	NotFound           = sharding.NotFound
+	AlreadyExists      = sharding.AlreadyExists
+	Aborted            = sharding.Aborted
+	PermissionDenied   = sharding.PermissionDenied
+	FailedPrecondition = sharding.FailedPrecondition
+	OutOfRange         = sharding.OutOfRange
+	ResourceExhausted  = sharding.ResourceExhausted
+	Unimplemented      = sharding.Unimplemented
+	Unavailable        = sharding.Unavailable
+	DeadlineExceeded   = sharding.DeadlineExceeded
+	Internal           = sharding.Internal
+)
+
+// Errors of [Ctx.Persist].
+var (
+	// ErrReadOnly: a read-only command must not change state.
+	ErrReadOnly = errors.New("a read-only command cannot persist events")
+	// ErrVolatile: the type keeps no events.
+	ErrVolatile = errors.New("a volatile type cannot persist events")
+	// ErrUnknownEvent: the event's type was not given to Events.
+	ErrUnknownEvent = errors.New("unknown event type")
+)
+
+// Error is a command's end without a plain reply.
+type Error struct {
+	Code    Code
+	Message string
+	// Outcome says what is known of the command's effects: OK for an answer of
+	// the entity itself, Rejected if it was definitely not applied, Unknown if
+	// it may have been.
+	Outcome sharding.Outcome
+}
+
+// Error is "code: message".
+func (e *Error) Error() string {
+	if e.Outcome == sharding.Unknown {
+		return string(e.Code) + ": " + e.Message + " (it may have been applied)"
+	}
+	return string(e.Code) + ": " + e.Message
+}
+
+// Errorf is a business error: an answer of the entity that is not success. It
+// is never retried by Roost, and a duplicate gets the same one.
+func Errorf(code Code, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Outcome: sharding.OK}
+}
+
+// CodeOf is the code of an error, "" for nil, Internal for errors that carry
+// none.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return Internal
+}
+
+// OutcomeOf says what an error tells about the command's effects: Unknown for
+// errors that carry nothing.
+func OutcomeOf(err error) sharding.Outcome {
+	var e *Error
+	switch {
+	case err == nil:
+		return sharding.OK
+	case errors.As(err, &e):
+		return e.Outcome
+	}
+	return sharding.Unknown
+}
+
+// ReplyError is the error that a reply carries, or nil.
+func ReplyError(r sharding.Reply) error {
+	if r.Outcome == sharding.OK && r.Code == "" {
+		return nil
+	}
+	return &Error{Code: r.Code, Message: r.Message, Outcome: r.Outcome}
+}

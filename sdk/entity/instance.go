@@ -1,0 +1,142 @@
+package entity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// Instance is one living entity, as a runtime holds it (a region's driver,
+// package entitytest). Authors of entities do not need it. It is not safe for
+// concurrent use.
+type Instance struct {
+	def   *definition
+	id    sharding.Entity
+	state any
+}
+
+// NewInstance makes the empty entity of an id.
+func NewInstance(t Definition, id sharding.EntityID) (inst *Instance, err error) {
+	d := t.definition()
+	defer recovered(d.name, "create", &err)
+	return &Instance{def: d, id: sharding.Entity{Type: sharding.EntityType(d.name), ID: id}, state: d.create(string(id))}, nil
+}
+
+// State is the author's value, for tests.
+func (i *Instance) State() any { return i.state }
+
+// Restore brings the state to that of a snapshot.
+func (i *Instance) Restore(snapshot []byte) (err error) {
+	defer recovered(i.def.name, "Restore", &err)
+	if s, ok := i.state.(Snapshotter); ok {
+		return s.Restore(snapshot)
+	}
+	return json.Unmarshal(snapshot, i.state)
+}
+
+// Snapshot is the state, to be given to Restore.
+func (i *Instance) Snapshot() (b []byte, err error) {
+	defer recovered(i.def.name, "Snapshot", &err)
+	if s, ok := i.state.(Snapshotter); ok {
+		return s.Snapshot()
+	}
+	return json.Marshal(i.state)
+}
+
+// Replay applies stored events, in order.
+func (i *Instance) Replay(events []sharding.Event) (err error) {
+	defer recovered(i.def.name, "Apply", &err)
+	for _, ev := range events {
+		t, ok := i.def.events[ev.Name]
+		if !ok {
+			return fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.id)
+		}
+		v, err := t.decode(ev)
+		if err != nil {
+			return fmt.Errorf("event %s of %s: %w", ev.Name, i.id, err)
+		}
+		i.state.(Sourced).Apply(v)
+	}
+	return nil
+}
+
+// Start runs the start hook.
+func (i *Instance) Start(ctx context.Context) (timers []turn.Timer, err error) {
+	s, ok := i.state.(Starter)
+	if !ok {
+		return nil, nil
+	}
+	defer recovered(i.def.name, "OnStart", &err)
+	c := &Ctx{Context: ctx, inst: i, readOnly: true, command: "OnStart"}
+	err = s.OnStart(c)
+	return c.timers, err
+}
+
+// Stop runs the stop hook.
+func (i *Instance) Stop(ctx context.Context, why turn.StopReason) (err error) {
+	s, ok := i.state.(Stopper)
+	if !ok {
+		return nil
+	}
+	defer recovered(i.def.name, "OnStop", &err)
+	s.OnStop(&Ctx{Context: ctx, inst: i, readOnly: true, command: "OnStop"}, why)
+	return nil
+}
+
+// Run executes one turn. Entity, incarnation and request of the result are the
+// caller's to fill in.
+func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly bool) (done turn.TurnDone) {
+	b := i.def.commands[env.Command]
+	if b == nil {
+		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}
+	}
+	c := &Ctx{Context: ctx, inst: i, readOnly: readOnly, command: env.Command}
+	defer func() {
+		if r := recover(); r != nil {
+			slog.Error("an entity panicked", "entity.type", i.id.Type, "entity.id", i.id.ID,
+				"command", env.Command, "panic", r, "stack", string(debug.Stack()))
+			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal,
+				fmt.Sprintf("%s panicked in %s; the turn was undone", i.id, env.Command))}
+		}
+	}()
+	payload, enc, bad, err := b.run(i.state, c, env)
+	if err == nil {
+		err = c.broken
+	}
+	if err != nil {
+		return turn.TurnDone{Reply: failure(ctx, env, bad, err), Spoiled: len(c.staged) > 0}
+	}
+	return turn.TurnDone{
+		Events: c.staged, Timers: c.timers, Passivate: c.quit,
+		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
+	}
+}
+
+// failure is the reply of a turn that ended with an error. Only a business
+// error is an answer; after all others the command was not applied.
+func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) sharding.Reply {
+	var e *Error
+	switch {
+	case bad:
+		return sharding.Reject(InvalidArgument, fmt.Sprintf("the input of %s: %v", env.Command, err))
+	case errors.As(err, &e) && e.Outcome == sharding.OK:
+		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}
+	case ctx.Err() != nil:
+		return sharding.Reject(DeadlineExceeded, fmt.Sprintf("%s was undone: %v", env.Command, err))
+	}
+	return sharding.Reject(Internal, fmt.Sprintf("%s failed and was undone: %v", env.Command, err))
+}
+
+// recovered turns a panic of user code into an error.
+func recovered(typ, where string, err *error) {
+	if r := recover(); r != nil {
+		slog.Error("an entity panicked", "entity.type", typ, "in", where, "panic", r, "stack", string(debug.Stack()))
+		*err = fmt.Errorf("%s of type %s panicked: %v", where, typ, r)
+	}
+}
