@@ -1,0 +1,447 @@
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Kinds of frames. Below 16: the connection's own business.
+const (
+	kindHello   = 1 // client to server, first
+	kindWelcome = 2 // server to client, first
+	kindRefuse  = 3 // server to client, first and last
+	kindBeat    = 4 // I am alive; no body
+	kindBye     = 5 // body: why the sender cuts the link; empty: closing in order, see Server.Close
+	kindCommand = 16
+	kindAnswer  = 17
+	kindNotMine = 18
+)
+
+// Flags of a command.
+const (
+	flagKeyed    = 1 << 0
+	flagTell     = 1 << 1
+	flagDeadline = 1 << 2
+	flagTrace    = 1 << 3
+	flagProto    = 1 << 4
+	commandFlags = 1<<5 - 1
+)
+
+// Flags of an answer; the lowest two bits are the outcome.
+const (
+	maskOutcome  = 3
+	flagCode     = 1 << 2
+	flagMessage  = 1 << 3
+	flagTiming   = 1 << 4
+	flagAnsProto = 1 << 5
+	answerFlags  = 1<<6 - 1
+)
+
+// Flags of a refusal.
+const (
+	flagShard    = 1 << 0
+	flagOwner    = 1 << 1
+	notMineFlags = 1<<2 - 1
+)
+
+const frameHeader = 5 // length and kind
+
+// begin appends the header of a frame whose length end fills in.
+func begin(b []byte, kind byte) []byte { return append(b, 0, 0, 0, 0, kind) }
+
+// end fills in the length of the frame that starts at start.
+func end(b []byte, start int) []byte {
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// names is one direction's table of names known by number. Both ends build the
+// same one: a reference one above the last defines a name, 0 carries a name
+// that finds the table full.
+type names struct {
+	list []string
+	ids  map[string]uint64 // number, from 1
+}
+
+func (n *names) add(s string) {
+	if n.ids == nil {
+		n.ids = make(map[string]uint64)
+	}
+	n.list = append(n.list, s)
+	n.ids[s] = uint64(len(n.list))
+}
+
+// append writes a reference to a good name.
+func (n *names) append(b []byte, s string) []byte {
+	if id, ok := n.ids[s]; ok {
+		return binary.AppendUvarint(b, id)
+	}
+	if len(n.list) == maxNames {
+		return appendString(append(b, 0), s)
+	}
+	n.add(s)
+	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
+}
+
+// known tells whether s was found good before.
+func (n *names) known(s string) bool {
+	_, ok := n.ids[s]
+	return ok
+}
+
+// read is the name that a reference stands for.
+func (n *names) read(d *decoder, field string) string {
+	ref := d.uvarint(field)
+	switch {
+	case d.bad != nil:
+		return ""
+	case ref >= 1 && ref <= uint64(len(n.list)):
+		return n.list[ref-1]
+	case ref == 0 && len(n.list) < maxNames, ref > uint64(len(n.list)+1), ref > maxNames:
+		d.fail("%s: no name has number %d", field, ref)
+		return ""
+	}
+	s := d.string(field, sharding.MaxTypeLen)
+	if d.bad != nil {
+		return ""
+	}
+	if err := sharding.CheckType(field, s); err != nil {
+		d.fail("%v", err)
+		return ""
+	}
+	if n.known(s) {
+		d.fail("%s: %q is defined twice", field, s)
+		return ""
+	}
+	if ref != 0 {
+		n.add(s)
+	}
+	return s
+}
+
+// appendCommand appends the frame of a command that passed check.
+func (n *names) appendCommand(b []byte, c *Command, now time.Time) []byte {
+	e := &c.Envelope
+	start := len(b)
+	b = begin(b, kindCommand)
+	var flags byte
+	if e.Keyed {
+		flags |= flagKeyed
+	}
+	if e.Tell {
+		flags |= flagTell
+	}
+	if !e.Deadline.IsZero() {
+		flags |= flagDeadline
+	}
+	trace := plain(e.Trace, MaxTraceLen)
+	if trace {
+		flags |= flagTrace
+	}
+	if e.Encoding == sharding.Protobuf {
+		flags |= flagProto
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, c.Corr)
+	b = binary.AppendUvarint(b, uint64(c.Epoch))
+	if flags&flagDeadline != 0 {
+		left := min(max(e.Deadline.Sub(now), 0), MaxTimeLeft)
+		b = binary.AppendUvarint(b, uint64(left/time.Microsecond))
+	}
+	b = n.append(b, string(e.Entity.Type))
+	b = n.append(b, e.Command)
+	b = appendString(b, string(e.Entity.ID))
+	b = appendString(b, string(e.ID))
+	if trace {
+		b = appendString(b, e.Trace)
+	}
+	return end(append(b, e.Payload...), start)
+}
+
+// readCommand decodes the body of a command frame.
+func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Command) error {
+	d := decoder{b: body}
+	e := &c.Envelope
+	flags := d.byte("flags")
+	if flags&^commandFlags != 0 {
+		d.fail("flags %#x are not known", flags)
+	}
+	e.Keyed = flags&flagKeyed != 0
+	e.Tell = flags&flagTell != 0
+	if flags&flagProto != 0 {
+		e.Encoding = sharding.Protobuf
+	}
+	c.Corr = d.uvarint("number")
+	c.Epoch = sharding.Epoch(d.uvarint("epoch"))
+	if flags&flagDeadline != 0 {
+		left := d.uvarint("time left")
+		if left > uint64(MaxTimeLeft/time.Microsecond) {
+			d.fail("time left of %d µs is too long", left)
+		} else {
+			e.Deadline = now.Add(time.Duration(left) * time.Microsecond)
+		}
+	}
+	e.Entity.Type = sharding.EntityType(n.read(&d, "type"))
+	e.Command = n.read(&d, "command")
+	e.Entity.ID = sharding.EntityID(d.id("entity id", sharding.MaxIDLen))
+	e.ID = sharding.CommandID(d.id("command id", sharding.MaxCommandIDLen))
+	if flags&flagTrace != 0 {
+		if e.Trace = d.string("trace", MaxTraceLen); !plain(e.Trace, MaxTraceLen) {
+			d.fail("trace is not printable")
+		}
+	}
+	e.Payload = d.rest("payload", maxPayload)
+	return d.bad
+}
+
+// appendAnswer appends the frame of an answer that went through fit.
+func (n *names) appendAnswer(b []byte, a *Answer) []byte {
+	if a.NotMine != nil {
+		return n.appendNotMine(b, a.Corr, a.NotMine)
+	}
+	r := &a.Reply
+	start := len(b)
+	b = begin(b, kindAnswer)
+	flags := byte(r.Outcome)
+	if r.Code != "" {
+		flags |= flagCode
+	}
+	if r.Message != "" {
+		flags |= flagMessage
+	}
+	if r.Timing != (sharding.Timing{}) {
+		flags |= flagTiming
+	}
+	if r.Encoding == sharding.Protobuf {
+		flags |= flagAnsProto
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, a.Corr)
+	if flags&flagCode != 0 {
+		b = n.append(b, string(r.Code))
+	}
+	if flags&flagMessage != 0 {
+		b = appendString(b, r.Message)
+	}
+	if flags&flagTiming != 0 {
+		b = binary.AppendUvarint(b, uint64(r.Timing.Mailbox))
+		b = binary.AppendUvarint(b, uint64(r.Timing.Handler))
+		b = binary.AppendUvarint(b, uint64(r.Timing.Journal))
+	}
+	return end(append(b, r.Payload...), start)
+}
+
+// readAnswer decodes the body of an answer frame.
+func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
+	d := decoder{b: body}
+	r := &a.Reply
+	flags := d.byte("flags")
+	if flags&^answerFlags != 0 {
+		d.fail("flags %#x are not known", flags)
+	}
+	if r.Outcome = sharding.Outcome(flags & maskOutcome); r.Outcome == 0 {
+		d.fail("no outcome")
+	}
+	if flags&flagAnsProto != 0 {
+		r.Encoding = sharding.Protobuf
+	}
+	a.Corr = d.uvarint("number")
+	if flags&flagCode != 0 {
+		r.Code = sharding.Code(n.read(&d, "code"))
+	}
+	if flags&flagMessage != 0 {
+		if r.Message = d.string("message", MaxMessageLen); r.Message == "" || !utf8.ValidString(r.Message) {
+			d.fail("message is empty or not valid UTF-8")
+		}
+	}
+	if flags&flagTiming != 0 {
+		r.Timing.Mailbox = d.duration("mailbox time")
+		r.Timing.Handler = d.duration("handler time")
+		r.Timing.Journal = d.duration("journal time")
+		if r.Timing == (sharding.Timing{}) {
+			d.fail("timing is empty")
+		}
+	}
+	r.Payload = d.rest("payload", maxPayload)
+	return d.bad
+}
+
+func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
+	start := len(b)
+	b = begin(b, kindNotMine)
+	var flags byte
+	if m.Row.Shard != (sharding.ShardID{}) {
+		flags |= flagShard
+	}
+	if !m.Row.Owner.IsZero() {
+		flags |= flagOwner
+	}
+	b = append(b, flags)
+	b = binary.AppendUvarint(b, corr)
+	b = binary.AppendUvarint(b, uint64(m.Refused))
+	if flags&flagShard != 0 {
+		b = n.append(b, string(m.Row.Shard.Type))
+		b = binary.AppendUvarint(b, uint64(m.Row.Shard.Index))
+	}
+	if flags&flagOwner != 0 {
+		b = appendString(b, m.Row.Owner.Addr)
+		b = binary.BigEndian.AppendUint64(b, uint64(m.Row.Owner.UID))
+	}
+	b = binary.AppendUvarint(b, uint64(m.Row.Epoch))
+	return end(append(b, byte(m.Row.Phase)), start)
+}
+
+// readNotMine decodes the body of a refusal.
+func (n *names) readNotMine(body []byte, a *Answer) error {
+	d := decoder{b: body}
+	m := &NotMine{}
+	flags := d.byte("flags")
+	if flags&^notMineFlags != 0 {
+		d.fail("flags %#x are not known", flags)
+	}
+	a.Corr = d.uvarint("number")
+	m.Refused = sharding.Epoch(d.uvarint("refused epoch"))
+	if flags&flagShard != 0 {
+		m.Row.Shard.Type = sharding.EntityType(n.read(&d, "type"))
+		index := d.uvarint("shard")
+		if index >= sharding.MaxShards {
+			d.fail("shard %d is too high", index)
+		}
+		m.Row.Shard.Index = uint32(index)
+	}
+	if flags&flagOwner != 0 {
+		m.Row.Owner.Addr = d.string("owner", MaxAddrLen)
+		m.Row.Owner.UID = sharding.NodeUID(d.uint64("owner uid"))
+		if m.Row.Owner.IsZero() || !utf8.ValidString(m.Row.Owner.Addr) {
+			d.fail("owner is empty or not valid UTF-8")
+		}
+	}
+	m.Row.Epoch = sharding.Epoch(d.uvarint("epoch"))
+	if m.Row.Phase = sharding.Phase(d.byte("phase")); m.Row.Phase > sharding.HandingOff {
+		d.fail("phase %d is not known", m.Row.Phase)
+	}
+	d.rest("refusal", 0)
+	a.NotMine = m
+	return d.bad
+}
+
+// appendBye appends the last frame of a side.
+func appendBye(b []byte, reason string) []byte {
+	start := len(b)
+	return end(append(begin(b, kindBye), clipMessage(reason)...), start)
+}
+
+// appendBeat appends a frame that only says that its sender lives.
+func appendBeat(b []byte) []byte { return end(begin(b, kindBeat), len(b)) }
+
+// unsent adds the numbers of the commands in a buffer of whole frames.
+func unsent(frames []byte, corrs []uint64) []uint64 {
+	for len(frames) > frameHeader {
+		next := 4 + int(binary.BigEndian.Uint32(frames))
+		if frames[4] == kindCommand {
+			corr, _ := binary.Uvarint(frames[frameHeader+1 : next])
+			corrs = append(corrs, corr)
+		}
+		frames = frames[next:]
+	}
+	return corrs
+}
+
+// decoder reads a body front to back. After the first error everything reads
+// as zero.
+type decoder struct {
+	b   []byte
+	bad error
+}
+
+func (d *decoder) fail(format string, args ...any) {
+	if d.bad == nil {
+		d.bad = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+	}
+	d.b = nil
+}
+
+func (d *decoder) byte(field string) byte {
+	if len(d.b) == 0 {
+		d.fail("%s is missing", field)
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) uvarint(field string) uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 || n > 1 && d.b[n-1] == 0 {
+		d.fail("%s is no minimal number", field)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) uint64(field string) uint64 {
+	if len(d.b) < 8 {
+		d.fail("%s is missing", field)
+		return 0
+	}
+	v := binary.BigEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	return v
+}
+
+func (d *decoder) duration(field string) time.Duration {
+	v := d.uvarint(field)
+	if v > math.MaxInt64 {
+		d.fail("%s is too long", field)
+		return 0
+	}
+	return time.Duration(v)
+}
+
+// string is a copy of at most max bytes.
+func (d *decoder) string(field string, max int) string {
+	n := d.uvarint(field)
+	if n > uint64(max) || n > uint64(len(d.b)) {
+		d.fail("%s of %d bytes: at most %d are allowed, %d have come", field, n, max, len(d.b))
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) id(field string, max int) string {
+	s := d.string(field, max)
+	if d.bad == nil && !plain(s, max) {
+		if err := sharding.CheckID(field, s, max); err != nil {
+			d.fail("%v", err)
+		}
+	}
+	return s
+}
+
+// rest is a copy of what remains; nil if that is nothing.
+func (d *decoder) rest(field string, max int) []byte {
+	switch {
+	case len(d.b) > max:
+		d.fail("%s has %d bytes, at most %d are allowed", field, len(d.b), max)
+		return nil
+	case len(d.b) == 0:
+		return nil
+	}
+	p := make([]byte, len(d.b))
+	copy(p, d.b)
+	return p
+}

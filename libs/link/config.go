@@ -1,0 +1,186 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Facts of the protocol.
+const (
+	// Path is where servers are mounted on the service port.
+	Path = "/link"
+	// Protocol is the token of the HTTP Upgrade header.
+	Protocol = "roost-link/1"
+	// MinVersion and MaxVersion are the versions of frames spoken here.
+	MinVersion, MaxVersion = 1, 1
+	// MaxLanes is the largest number of lanes of one link.
+	MaxLanes = 64
+	// MaxClusterLen is the longest cluster name, in bytes.
+	MaxClusterLen = 128
+	// MaxAddrLen is the longest host:port, in bytes.
+	MaxAddrLen = 262
+	// MaxTraceLen is the longest trace context, in bytes; longer ones are left
+	// out. A traceparent of version 00 has 55.
+	MaxTraceLen = 128
+	// MaxMessageLen is the longest error message of a reply, in bytes; longer
+	// ones are cut.
+	MaxMessageLen = 1024
+	// MaxTimeLeft is the longest time left of a deadline; longer ones are cut.
+	MaxTimeLeft = 365 * 24 * time.Hour
+	// headerRoom is more than a frame needs beside its payload.
+	headerRoom = 4 << 10
+	// maxNames is how many names a connection knows by number per direction.
+	maxNames = 1024
+	// maxHandshake is the longest handshake frame and the longest HTTP response
+	// header, in bytes: what a stranger can make us read.
+	maxHandshake = 4 << 10
+	// maxBatch is the largest number of messages in one callback.
+	maxBatch = 1024
+	// lingerTime is how long a connection that is being cut still listens, so
+	// that the last words of either side are heard.
+	lingerTime = time.Second
+)
+
+// Errors of this package. ErrDown, ErrBackpressure and ErrTooLarge from a Send
+// mean that no byte of the frame left this process.
+var (
+	// ErrRefused: the other side answered and does not want this link; the
+	// text says why.
+	ErrRefused = errors.New("link refused")
+	// ErrOtherNode: another incarnation answers at this address. Comes wrapped
+	// together with ErrRefused.
+	ErrOtherNode = errors.New("another node answers")
+	// ErrDown: the link is closed or closing.
+	ErrDown = errors.New("link down")
+	// ErrBackpressure: the buffer of the lane is full.
+	ErrBackpressure = errors.New("link full")
+	// ErrTooLarge: the payload is larger than one of the two sides allows.
+	ErrTooLarge = errors.New("payload too large")
+	// ErrMalformed: the other side sent what is no frame of this protocol.
+	ErrMalformed = errors.New("malformed frame")
+	// ErrSilent: nothing was heard for Config.Timeout.
+	ErrSilent = errors.New("peer silent")
+	// ErrSlowReader: the client does not read its answers.
+	ErrSlowReader = errors.New("answers not read")
+	// ErrSuperseded: the same client opened this lane anew.
+	ErrSuperseded = errors.New("superseded by a newer link")
+)
+
+// Config is shared by both sides. Start from [DefaultConfig].
+type Config struct {
+	// Cluster is the name of the cluster; both sides must agree. No default.
+	Cluster string
+	// Self is this process. UID must be set; Addr may be empty on a gateway.
+	Self sharding.NodeID
+	// Lanes is the number of connections per link, client side. Default 2: one
+	// lane's large payload does not hold up the others, and two cores can work.
+	Lanes int
+	// MaxPayload is the largest payload of a command or reply in bytes. Default
+	// 1 MiB. The smaller one of both sides counts.
+	MaxPayload int
+	// MaxPendingBytes and MaxPendingMessages bound what waits per connection
+	// for the write in flight to end. Defaults 16 MiB and 65,536: some hundred
+	// milliseconds of full load. A client's Send is refused beyond them, a
+	// server cuts the connection.
+	MaxPendingBytes    int
+	MaxPendingMessages int
+	// ReadBuffer is the size of the read buffer per connection in bytes.
+	// Default 64 KiB. It grows while a larger frame arrives.
+	ReadBuffer int
+	// MaxLinks bounds the connections of a server. Default 4,096.
+	MaxLinks int
+	// Beat is how often a connection that has nothing to say sends a beat.
+	// Default 5 s.
+	Beat time.Duration
+	// Timeout is how long a peer may be silent, or a client may take none of
+	// its answers, before the connection is cut; it may take one Beat more.
+	// Default 15 s: three beats.
+	Timeout time.Duration
+	// HandshakeTimeout bounds opening one connection, dialling included.
+	// Default 3 s.
+	HandshakeTimeout time.Duration
+	// RetryMin and RetryMax are the first and the longest pause between
+	// attempts to open a link. Defaults 50 ms and 2 s; each pause is up to a
+	// quarter shorter by chance.
+	RetryMin, RetryMax time.Duration
+	// Dial opens a connection, client side; it must end when ctx does. The
+	// default dials TCP. With TLS it returns a tls.Conn that offers HTTP/1.1
+	// only.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// DefaultConfig is the configuration with every default set; Cluster and Self
+// remain to be filled in.
+func DefaultConfig() Config {
+	return Config{
+		Lanes:              2,
+		MaxPayload:         1 << 20,
+		MaxPendingBytes:    16 << 20,
+		MaxPendingMessages: 1 << 16,
+		ReadBuffer:         64 << 10,
+		MaxLinks:           4096,
+		Beat:               5 * time.Second,
+		Timeout:            15 * time.Second,
+		HandshakeTimeout:   3 * time.Second,
+		RetryMin:           50 * time.Millisecond,
+		RetryMax:           2 * time.Second,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		},
+	}
+}
+
+// Validate names every field that cannot be and how to mend it.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("link: "+format, args...)) }
+	if err := sharding.CheckID("Cluster", c.Cluster, MaxClusterLen); err != nil {
+		bad("%w", err)
+	}
+	if c.Self.UID == 0 {
+		bad("Self.UID is 0, set the uid of this process")
+	}
+	if len(c.Self.Addr) > MaxAddrLen {
+		bad("Self.Addr has %d bytes, at most %d are allowed", len(c.Self.Addr), MaxAddrLen)
+	}
+	if c.Lanes < 1 || c.Lanes > MaxLanes {
+		bad("Lanes is %d, set 1 to %d", c.Lanes, MaxLanes)
+	}
+	if c.MaxPayload < 1 || c.MaxPayload > 1<<30 {
+		bad("MaxPayload is %d, set 1 byte to 1 GiB", c.MaxPayload)
+	}
+	if c.MaxPendingBytes < c.MaxPayload+headerRoom {
+		bad("MaxPendingBytes is %d, set at least MaxPayload + %d", c.MaxPendingBytes, headerRoom)
+	}
+	if c.MaxPendingMessages < 1 {
+		bad("MaxPendingMessages is %d, set at least 1", c.MaxPendingMessages)
+	}
+	if c.ReadBuffer < 4<<10 {
+		bad("ReadBuffer is %d, set at least 4096", c.ReadBuffer)
+	}
+	if c.MaxLinks < 1 {
+		bad("MaxLinks is %d, set at least 1", c.MaxLinks)
+	}
+	if c.Beat <= 0 {
+		bad("Beat is %v, set more than 0", c.Beat)
+	}
+	if c.Timeout < 2*c.Beat {
+		bad("Timeout is %v, set at least twice Beat (%v), or one lost beat cuts the link", c.Timeout, c.Beat)
+	}
+	if c.HandshakeTimeout <= 0 {
+		bad("HandshakeTimeout is %v, set more than 0", c.HandshakeTimeout)
+	}
+	if c.RetryMin <= 0 || c.RetryMax < c.RetryMin {
+		bad("RetryMin is %v and RetryMax %v, set 0 < RetryMin <= RetryMax", c.RetryMin, c.RetryMax)
+	}
+	if c.Dial == nil {
+		bad("Dial is nil, start from DefaultConfig")
+	}
+	return errors.Join(errs...)
+}

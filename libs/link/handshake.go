@@ -1,0 +1,166 @@
+package link
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// hello is the client's handshake.
+type hello struct {
+	minVersion, maxVersion uint64
+	cluster                string
+	self                   sharding.NodeID
+	peer                   sharding.NodeUID // whom the client wants to talk to
+	lane, lanes            uint64
+	session                uint64 // orders the links of one client process
+	maxPayload             uint64
+}
+
+// welcome is the server's handshake.
+type welcome struct {
+	version    uint64
+	cluster    string
+	self       sharding.NodeID
+	maxPayload uint64
+}
+
+// Why a server refuses, as a number for programs; the reason is for people.
+const (
+	refusedOther     = 1
+	refusedOtherNode = 2
+)
+
+// Handshake frames may grow at the end: readers ignore what follows the fields
+// they know.
+
+func (h *hello) append(b []byte) []byte {
+	start := len(b)
+	b = begin(b, kindHello)
+	b = binary.AppendUvarint(b, h.minVersion)
+	b = binary.AppendUvarint(b, h.maxVersion)
+	b = appendString(b, h.cluster)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.self.UID))
+	b = appendString(b, h.self.Addr)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.peer))
+	b = binary.AppendUvarint(b, h.lane)
+	b = binary.AppendUvarint(b, h.lanes)
+	b = binary.AppendUvarint(b, h.session)
+	return end(binary.AppendUvarint(b, h.maxPayload), start)
+}
+
+func readHello(body []byte) (h hello, err error) {
+	d := decoder{b: body}
+	h.minVersion = d.uvarint("lowest version")
+	h.maxVersion = d.uvarint("highest version")
+	h.cluster = d.id("cluster", MaxClusterLen)
+	h.self.UID = sharding.NodeUID(d.uint64("uid"))
+	h.self.Addr = d.string("address", MaxAddrLen)
+	h.peer = sharding.NodeUID(d.uint64("peer uid"))
+	h.lane = d.uvarint("lane")
+	h.lanes = d.uvarint("lanes")
+	h.session = d.uvarint("session")
+	h.maxPayload = d.uvarint("payload limit")
+	if h.minVersion > h.maxVersion || h.self.UID == 0 || h.lane >= h.lanes || h.lanes > MaxLanes || h.maxPayload == 0 {
+		d.fail("versions %d to %d, uid %x, lane %d of %d, payloads up to %d bytes",
+			h.minVersion, h.maxVersion, uint64(h.self.UID), h.lane, h.lanes, h.maxPayload)
+	}
+	return h, d.bad
+}
+
+// refuse is why a server does not want this client; reason is empty if it does.
+func (h *hello) refuse(cfg *Config) (code byte, reason string) {
+	switch {
+	case h.cluster != cfg.Cluster:
+		return refusedOther, fmt.Sprintf("this is cluster %q, not %q", cfg.Cluster, h.cluster)
+	case h.peer != cfg.Self.UID:
+		return refusedOtherNode, fmt.Sprintf("this is node %v, not #%x", cfg.Self, uint64(h.peer))
+	case h.minVersion > MaxVersion || h.maxVersion < MinVersion:
+		return refusedOther, fmt.Sprintf("protocol versions %d to %d are spoken here, not %d to %d",
+			MinVersion, MaxVersion, h.minVersion, h.maxVersion)
+	}
+	return 0, ""
+}
+
+func (w *welcome) append(b []byte) []byte {
+	start := len(b)
+	b = begin(b, kindWelcome)
+	b = binary.AppendUvarint(b, w.version)
+	b = appendString(b, w.cluster)
+	b = binary.BigEndian.AppendUint64(b, uint64(w.self.UID))
+	b = appendString(b, w.self.Addr)
+	return end(binary.AppendUvarint(b, w.maxPayload), start)
+}
+
+func appendRefuse(b []byte, code byte, reason string) []byte {
+	start := len(b)
+	b = append(begin(b, kindRefuse), code)
+	return end(append(b, clipMessage(reason)...), start)
+}
+
+// readWelcome reads the server's handshake, whichever it is.
+func readWelcome(kind byte, body []byte) (w welcome, err error) {
+	d := decoder{b: body}
+	switch kind {
+	case kindRefuse:
+		code := d.byte("refusal")
+		reason := clipMessage(string(d.b))
+		switch {
+		case d.bad != nil:
+			return w, d.bad
+		case code == refusedOtherNode:
+			return w, fmt.Errorf("%w: %w: %s", ErrRefused, ErrOtherNode, reason)
+		}
+		return w, fmt.Errorf("%w: %s", ErrRefused, reason)
+	case kindWelcome:
+	default:
+		return w, fmt.Errorf("%w: kind %d is no handshake", ErrMalformed, kind)
+	}
+	w.version = d.uvarint("version")
+	w.cluster = d.id("cluster", MaxClusterLen)
+	w.self.UID = sharding.NodeUID(d.uint64("uid"))
+	w.self.Addr = d.string("address", MaxAddrLen)
+	if w.maxPayload = d.uvarint("payload limit"); w.maxPayload == 0 {
+		d.fail("payload limit is 0")
+	}
+	return w, d.bad
+}
+
+// accept checks a welcome against what was asked for.
+func (w *welcome) accept(h *hello) error {
+	switch {
+	case w.cluster != h.cluster:
+		return fmt.Errorf("%w: cluster %q answers, not %q", ErrRefused, w.cluster, h.cluster)
+	case w.self.UID != h.peer:
+		return fmt.Errorf("%w: %w: %v", ErrRefused, ErrOtherNode, w.self)
+	case w.version < h.minVersion || w.version > h.maxVersion:
+		return fmt.Errorf("%w: it speaks version %d, not %d to %d", ErrRefused, w.version, h.minVersion, h.maxVersion)
+	}
+	return nil
+}
+
+// readHandshake reads one frame that a stranger sent.
+func readHandshake(r *bufio.Reader) (kind byte, body []byte, err error) {
+	var header [frameHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return 0, nil, fmt.Errorf("handshake: %w", err)
+	}
+	n := binary.BigEndian.Uint32(header[:])
+	if n == 0 || n > maxHandshake {
+		return 0, nil, fmt.Errorf("%w: handshake of %d bytes, 1 to %d are allowed", ErrMalformed, n, maxHandshake)
+	}
+	body = make([]byte, n-1)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return 0, nil, fmt.Errorf("handshake: %w", err)
+	}
+	return header[4], body, nil
+}
+
+// buffered is what a reader has read too far.
+func buffered(r *bufio.Reader) []byte {
+	b, _ := r.Peek(r.Buffered())
+	return b
+}

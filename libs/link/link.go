@@ -1,0 +1,159 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Link is one incarnation of the connections to a region, from Up to Down.
+type Link struct {
+	node  sharding.NodeID
+	lanes []lane
+}
+
+// lane is the client's end of one connection.
+type lane struct {
+	stream stream
+	first  []byte   // read too far by the handshake
+	batch  []Answer // the reader's
+}
+
+// Node is the region that the link leads to.
+func (l *Link) Node() sharding.NodeID { return l.node }
+
+// Send sends a command on the lane of its shard, without waiting for the
+// network; the command is copied. An error means that no byte of it left this
+// process and none will: ErrBackpressure (wait for answers), ErrDown (wait for
+// the next Up), ErrTooLarge or sharding.ErrBadName (do not send it again). Nil
+// means that it is on its way: an Answer or Down will tell. A trace that is
+// too long or not printable is left out. Any goroutine may send.
+func (l *Link) Send(shard uint32, c *Command) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	var now time.Time
+	if !c.Envelope.Deadline.IsZero() {
+		now = time.Now()
+	}
+	s := &l.lanes[shard%uint32(len(l.lanes))].stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.closing {
+		return fmt.Errorf("%w: %v", ErrDown, s.why())
+	}
+	if n := len(c.Envelope.Payload); n > s.maxPayload {
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)
+	}
+	if s.full(len(c.Envelope.Payload)) {
+		return ErrBackpressure
+	}
+	if t := string(c.Envelope.Entity.Type); !s.out.known(t) {
+		if err := sharding.CheckType("type", t); err != nil {
+			return err
+		}
+	}
+	if !s.out.known(c.Envelope.Command) {
+		if err := sharding.CheckType("command", c.Envelope.Command); err != nil {
+			return err
+		}
+	}
+	s.pend = s.out.appendCommand(s.pend, c, now)
+	s.added(1)
+	return nil
+}
+
+// fail ends all lanes at once.
+func (l *Link) fail(err error) {
+	for i := range l.lanes {
+		l.lanes[i].stream.fail(err)
+	}
+}
+
+// serve reads the lanes until the link has ended.
+func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Answer)) Down {
+	ended := make(chan error, len(l.lanes))
+	for i := range l.lanes {
+		go func() { ended <- l.lanes[i].run(func(as []Answer) { answers(l, as) }) }()
+	}
+	var reason error
+	grace := (<-chan time.Time)(nil) // for lanes that close in order, after the first
+	for left := len(l.lanes); left > 0; {
+		select {
+		case err := <-ended:
+			left--
+			if reason == nil {
+				reason = err
+			}
+			if !errors.Is(err, errBye) {
+				l.fail(err)
+			} else if grace == nil {
+				l.close()
+				t := time.NewTimer(cfg.Timeout)
+				defer t.Stop()
+				grace = t.C
+			}
+		case <-grace:
+			l.fail(fmt.Errorf("%w: the other lanes did not close", ErrDown))
+		case <-ctx.Done():
+			reason = fmt.Errorf("%w: closed here", ErrDown)
+			l.fail(reason)
+			ctx = context.Background()
+		}
+	}
+	d := Down{Reason: reason}
+	for i := range l.lanes {
+		d.Unsent = unsent(l.lanes[i].stream.pend, d.Unsent)
+	}
+	return d
+}
+
+// close makes all lanes accept no more.
+func (l *Link) close() {
+	for i := range l.lanes {
+		l.lanes[i].stream.bye("")
+	}
+}
+
+// run reads answers until the lane ends.
+func (ln *lane) run(answers func([]Answer)) error {
+	s := &ln.stream
+	flush := func() {
+		if len(ln.batch) > 0 {
+			answers(ln.batch)
+			clear(ln.batch)
+			ln.batch = ln.batch[:0]
+		}
+	}
+	err := s.readLoop(func(kind byte, body []byte) error {
+		ln.batch = append(ln.batch, Answer{})
+		a := &ln.batch[len(ln.batch)-1]
+		var err error
+		switch kind {
+		case kindAnswer:
+			err = s.in.readAnswer(body, s.maxPayload, a)
+		case kindNotMine:
+			err = s.in.readNotMine(body, a)
+		default:
+			err = fmt.Errorf("%w: a server does not send kind %d", ErrMalformed, kind)
+		}
+		if err != nil {
+			ln.batch = ln.batch[:len(ln.batch)-1]
+		} else if len(ln.batch) == maxBatch {
+			flush()
+		}
+		return err
+	}, flush)
+	if errors.Is(err, io.EOF) && s.leaving() {
+		err = errBye
+	}
+	if errors.Is(err, ErrMalformed) {
+		s.linger(err)
+	}
+	s.fail(err)
+	return s.reason()
+}

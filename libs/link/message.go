@@ -1,0 +1,134 @@
+package link
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Command is one command on its way to a region. Every command gets exactly
+// one [Answer], unless the link goes down first.
+type Command struct {
+	// Corr is the client's own number; the answer carries it back.
+	Corr uint64
+	// Epoch is the epoch of the shard by the client's route table.
+	Epoch sharding.Epoch
+	// Envelope is the command. The deadline travels as time left in
+	// microseconds. On the receiving side all its strings and the payload are
+	// copies of their own: keep them as long as you like.
+	Envelope sharding.Envelope
+}
+
+// Answer is the end of a command on this link: a reply, or NotMine.
+type Answer struct {
+	// Corr is the number of the command.
+	Corr uint64
+	// Reply is meaningless when NotMine is set. The receiver owns the payload.
+	Reply sharding.Reply
+	// NotMine says that the region does not serve the shard at the command's
+	// epoch: the command was definitely not applied. Nil otherwise.
+	NotMine *NotMine
+}
+
+// NotMine is the refusal of a region that is not the owner.
+type NotMine struct {
+	// Row is the shard's row as the region knows it; zero if it knows none.
+	Row sharding.Row
+	// Refused is the epoch that was refused.
+	Refused sharding.Epoch
+}
+
+// check refuses a command that the other side would call malformed.
+func (c *Command) check() error {
+	e := &c.Envelope
+	if !plain(string(e.Entity.ID), sharding.MaxIDLen) {
+		if err := sharding.CheckID("entity id", string(e.Entity.ID), sharding.MaxIDLen); err != nil {
+			return err
+		}
+	}
+	if !plain(string(e.ID), sharding.MaxCommandIDLen) {
+		if err := sharding.CheckID("command id", string(e.ID), sharding.MaxCommandIDLen); err != nil {
+			return err
+		}
+	}
+	if e.Encoding > sharding.Protobuf {
+		return fmt.Errorf("%w: encoding %d is not known", sharding.ErrBadName, e.Encoding)
+	}
+	return nil
+}
+
+// plain tells whether s is a good id without a look at Unicode: 1 to max bytes
+// of printable ASCII. It only saves time over sharding.CheckID.
+func plain(s string, max int) bool {
+	if len(s) == 0 || len(s) > max {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i]-0x20 >= 0x5f {
+			return false
+		}
+	}
+	return true
+}
+
+// fit is the answer as it can be sent: a reply that breaks a limit of the
+// protocol keeps its outcome, which is the truth about the effects, and says
+// what was wrong instead of its content.
+func fit(a Answer, maxPayload int) Answer {
+	if a.NotMine != nil {
+		a.Reply = sharding.Reply{}
+		if s := a.NotMine.Row; !rowFits(s) {
+			a.NotMine = &NotMine{Refused: a.NotMine.Refused}
+		}
+		return a
+	}
+	r := &a.Reply
+	if r.Outcome < sharding.OK || r.Outcome > sharding.Unknown {
+		*r = sharding.Doubt(sharding.Internal, "reply without an outcome")
+	}
+	switch {
+	case len(r.Payload) > maxPayload:
+		unfit(r, fmt.Sprintf("reply payload has %d bytes, at most %d are allowed", len(r.Payload), maxPayload))
+	case r.Encoding > sharding.Protobuf:
+		unfit(r, fmt.Sprintf("reply encoding %d is not known", r.Encoding))
+	case r.Code != "" && !goodCode(r.Code):
+		unfit(r, fmt.Sprintf("reply code %.40q is no name", string(r.Code)))
+	}
+	if r.Message != "" {
+		r.Message = clipMessage(r.Message)
+	}
+	r.Timing.Mailbox = max(r.Timing.Mailbox, 0)
+	r.Timing.Handler = max(r.Timing.Handler, 0)
+	r.Timing.Journal = max(r.Timing.Journal, 0)
+	return a
+}
+
+func unfit(r *sharding.Reply, why string) {
+	r.Code, r.Message, r.Payload, r.Encoding = sharding.Internal, why, nil, sharding.JSON
+}
+
+func goodCode(c sharding.Code) bool { return sharding.CheckType("code", string(c)) == nil }
+
+func rowFits(r sharding.Row) bool {
+	typeOK := r.Shard == sharding.ShardID{} || sharding.CheckType("type", string(r.Shard.Type)) == nil
+	return typeOK && r.Shard.Index < sharding.MaxShards && r.Phase <= sharding.HandingOff &&
+		len(r.Owner.Addr) <= MaxAddrLen && utf8.ValidString(r.Owner.Addr)
+}
+
+// clipMessage makes valid UTF-8 of at most MaxMessageLen bytes.
+func clipMessage(s string) string {
+	if len(s) <= MaxMessageLen && utf8.ValidString(s) {
+		return s
+	}
+	s = strings.ToValidUTF8(s[:min(len(s), 2*MaxMessageLen)], "?")
+	if len(s) > MaxMessageLen {
+		cut := MaxMessageLen
+		for !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut]
+	}
+	return s
+}

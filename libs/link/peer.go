@@ -1,0 +1,199 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Events is what a Peer reports. All four must be set, must return soon, and
+// must not call Peer.Close. Up, Down and Failed are called one at a time, in
+// order; Answers is called for each lane on its own, one call at a time per
+// lane, only between Up and Down of its Link.
+type Events struct {
+	// Up: the link is open; commands may be sent on it.
+	Up func(*Link)
+	// Down: the link has ended. Whatever was sent on it and not answered is in
+	// doubt, except what Down names as unsent.
+	Down func(*Link, Down)
+	// Failed: an attempt to open a link failed. gone is evidence that this
+	// incarnation of the region is no more: its port refuses connections, or
+	// somebody else answers there. The Peer goes on trying until it is closed.
+	Failed func(err error, gone bool)
+	// Answers: the slice is only valid during the call, everything in it
+	// belongs to the callee.
+	Answers func(*Link, []Answer)
+}
+
+// Down says how a link ended.
+type Down struct {
+	// Reason is what ended it first.
+	Reason error
+	// Unsent are the numbers of commands of which no byte was sent: they are
+	// definitely not applied. By lane, in order.
+	Unsent []uint64
+}
+
+// sessions numbers the links that this process opens, so that a server can
+// tell the newer from the older.
+var sessions atomic.Uint64
+
+// Peer keeps a link to one incarnation of one region: it opens it in the
+// background, and again whenever it is lost.
+type Peer struct {
+	cfg    Config
+	peer   sharding.NodeID
+	events Events
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewPeer begins to open a link to a region.
+func NewPeer(cfg Config, peer sharding.NodeID, events Events) (*Peer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if events.Up == nil || events.Down == nil || events.Failed == nil || events.Answers == nil {
+		return nil, errors.New("link: set all four of Events")
+	}
+	if peer.UID == 0 || peer.Addr == "" {
+		return nil, fmt.Errorf("link: peer %v needs an address and a uid", peer)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Peer{cfg: cfg, peer: peer, events: events, cancel: cancel, done: make(chan struct{})}
+	go p.run(ctx)
+	return p, nil
+}
+
+// Node is the incarnation that the peer belongs to.
+func (p *Peer) Node() sharding.NodeID { return p.peer }
+
+// Close ends the link at once and stops opening it. When it returns, no event
+// will come any more; an open link has got its Down.
+func (p *Peer) Close() {
+	p.cancel()
+	<-p.done
+}
+
+func (p *Peer) run(ctx context.Context) {
+	defer close(p.done)
+	pause := p.cfg.RetryMin
+	for ctx.Err() == nil {
+		l, err := p.open(ctx)
+		switch {
+		case ctx.Err() != nil:
+			if l != nil {
+				l.fail(ErrDown)
+			}
+			return
+		case err != nil:
+			p.events.Failed(err, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ErrOtherNode))
+		default:
+			opened := time.Now()
+			p.events.Up(l)
+			p.events.Down(l, l.serve(ctx, &p.cfg, p.events.Answers))
+			// A link that lasted is opened again at once: if that is refused,
+			// the process is gone. One that did not must not be hammered.
+			if time.Since(opened) >= p.cfg.RetryMax {
+				pause = p.cfg.RetryMin
+				continue
+			}
+		}
+		sleep(ctx, pause-time.Duration(rand.Int64N(int64(pause)/4+1)))
+		pause = min(2*pause, p.cfg.RetryMax)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// open opens all lanes of a new link.
+func (p *Peer) open(ctx context.Context) (*Link, error) {
+	l := &Link{node: p.peer, lanes: make([]lane, p.cfg.Lanes)}
+	session := sessions.Add(1)
+	for i := range l.lanes {
+		h := hello{
+			minVersion: MinVersion, maxVersion: MaxVersion, cluster: p.cfg.Cluster, self: p.cfg.Self, peer: p.peer.UID,
+			lane: uint64(i), lanes: uint64(len(l.lanes)), session: session, maxPayload: uint64(p.cfg.MaxPayload),
+		}
+		if err := p.openLane(ctx, &l.lanes[i], &h); err != nil {
+			l.lanes = l.lanes[:i]
+			l.fail(ErrDown)
+			return nil, fmt.Errorf("link to %v, lane %d: %w", p.peer, i, err)
+		}
+	}
+	for i := range l.lanes {
+		l.lanes[i].stream.start(&p.cfg, l.lanes[i].first)
+		l.lanes[i].first = nil
+	}
+	return l, nil
+}
+
+func (p *Peer) openLane(ctx context.Context, ln *lane, h *hello) error {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	nc, err := p.cfg.Dial(ctx, p.peer.Addr)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { cut(nc) })
+	w, first, err := shake(nc, p.peer.Addr, h)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cut(nc)
+		return err
+	}
+	ln.first = first
+	ln.stream.open(nc, &p.cfg, int(min(w.maxPayload, uint64(p.cfg.MaxPayload))), false)
+	return nil
+}
+
+// shake asks for the upgrade and exchanges handshakes. It returns what was
+// read too far.
+func shake(nc net.Conn, addr string, h *hello) (w welcome, first []byte, err error) {
+	request := "GET " + Path + " HTTP/1.1\r\nHost: " + addr + "\r\nConnection: Upgrade\r\nUpgrade: " + Protocol + "\r\n\r\n"
+	if _, err := nc.Write([]byte(request)); err != nil {
+		return w, nil, err
+	}
+	limited := &io.LimitedReader{R: nc, N: maxHandshake}
+	br := bufio.NewReader(limited)
+	res, err := http.ReadResponse(br, nil)
+	if err != nil {
+		return w, nil, fmt.Errorf("no HTTP response: %w", err)
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != Protocol {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, MaxMessageLen))
+		return w, nil, fmt.Errorf("%w: HTTP status %s: %.200q", ErrRefused, res.Status, text)
+	}
+	limited.N = math.MaxInt64
+	if _, err := nc.Write(h.append(nil)); err != nil {
+		return w, nil, err
+	}
+	kind, body, err := readHandshake(br)
+	if err != nil {
+		return w, nil, err
+	}
+	if w, err = readWelcome(kind, body); err != nil {
+		return w, nil, err
+	}
+	return w, buffered(br), w.accept(h)
+}

@@ -1,0 +1,300 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Server is the region's side: an http.Handler, to be mounted at [Path] of the
+// service port, that takes links and hands their commands to its user. All
+// methods may be called from any goroutine.
+type Server struct {
+	cfg        Config
+	onCommands func(*Conn, []Command)
+	onClose    func(*Conn, error)
+
+	mu      sync.Mutex
+	slots   map[slotKey]*slot
+	links   int // connections being opened, waiting or read
+	closing bool
+	empty   chan struct{} // closed when closing and no links are left
+
+	commands, answers, refused, malformed, slow, superseded atomic.Uint64
+}
+
+// slotKey names what only one connection at a time is read for.
+type slotKey struct {
+	uid  sharding.NodeUID
+	lane uint64
+}
+
+// slot holds the connection of a lane that is being read, and the newest one
+// that waits for it to end.
+type slot struct{ reading, waiting *Conn }
+
+// Stats is what a server counted since its start; Links is the current number.
+type Stats struct {
+	Links       int    // connections, those being opened included
+	Commands    uint64 // read and handed over
+	Answers     uint64 // accepted for sending
+	Refused     uint64 // connections refused before or by the handshake
+	Malformed   uint64 // connections cut for a frame that is none
+	SlowReaders uint64 // connections cut because answers were not read
+	Superseded  uint64 // connections cut because the lane was opened anew
+}
+
+// NewServer makes a server. onCommands gets the commands of one connection in
+// the order of its lane, one call at a time per connection. The slice is only
+// valid during the call, everything in it belongs to the callee. While the
+// call does not return nothing is read from the connection, and its client
+// will feel it: that is how a region holds back. It must not wait for answers
+// to be written. onClose, if not nil, is called once when a connection has
+// ended; its answers go nowhere any more.
+func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn, error)) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if onCommands == nil {
+		return nil, errors.New("link: onCommands is nil, nobody would get the commands")
+	}
+	if onClose == nil {
+		onClose = func(*Conn, error) {}
+	}
+	return &Server{
+		cfg: cfg, onCommands: onCommands, onClose: onClose,
+		slots: make(map[slotKey]*slot), empty: make(chan struct{}),
+	}, nil
+}
+
+// Stats is a snapshot of the counters.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	links := s.links
+	s.mu.Unlock()
+	return Stats{
+		Links: links, Commands: s.commands.Load(), Answers: s.answers.Load(), Refused: s.refused.Load(),
+		Malformed: s.malformed.Load(), SlowReaders: s.slow.Load(), Superseded: s.superseded.Load(),
+	}
+}
+
+// ServeHTTP opens a link and serves it until it ends.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !wantsLink(r) {
+		s.refused.Add(1)
+		w.Header().Set("Upgrade", Protocol)
+		w.Header().Set("Connection", "Upgrade")
+		http.Error(w, "this is a link between gateways and regions: GET with Upgrade: "+Protocol, http.StatusUpgradeRequired)
+		return
+	}
+	if why := s.admit(); why != "" {
+		s.refused.Add(1)
+		http.Error(w, why, http.StatusServiceUnavailable)
+		return
+	}
+	defer s.release()
+	nc, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.refused.Add(1)
+		http.Error(w, "links need HTTP/1.1", http.StatusHTTPVersionNotSupported)
+		return
+	}
+	defer cut(nc)
+	if err := s.serve(nc, rw.Reader); err != nil {
+		s.refused.Add(1)
+	}
+}
+
+func wantsLink(r *http.Request) bool {
+	upgrade := false
+	for _, v := range strings.Split(r.Header.Get("Connection"), ",") {
+		upgrade = upgrade || strings.EqualFold(strings.TrimSpace(v), "upgrade")
+	}
+	return r.Method == http.MethodGet && upgrade && r.Header.Get("Upgrade") == Protocol
+}
+
+func (s *Server) admit() (why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing:
+		return "this node is closing"
+	case s.links >= s.cfg.MaxLinks:
+		return fmt.Sprintf("there are %d links already", s.links)
+	}
+	s.links++
+	return ""
+}
+
+func (s *Server) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.links--
+	if s.closing && s.links == 0 {
+		close(s.empty)
+	}
+}
+
+// serve runs one connection. An error says that it was never opened.
+func (s *Server) serve(nc net.Conn, br *bufio.Reader) error {
+	_ = nc.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
+	if _, err := nc.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Protocol + "\r\n\r\n")); err != nil {
+		return err
+	}
+	kind, body, err := readHandshake(br)
+	if err == nil && kind != kindHello {
+		err = fmt.Errorf("%w: kind %d is no handshake", ErrMalformed, kind)
+	}
+	var h hello
+	if err == nil {
+		h, err = readHello(body)
+	}
+	if err != nil {
+		return refuse(nc, refusedOther, err.Error())
+	}
+	if code, why := h.refuse(&s.cfg); why != "" {
+		return refuse(nc, code, why)
+	}
+	c := &Conn{server: s, peer: h.self, lane: int(h.lane), session: h.session, turn: make(chan struct{})}
+	c.stream.open(nc, &s.cfg, int(min(h.maxPayload, uint64(s.cfg.MaxPayload))), true)
+	if why := s.enter(c); why != "" {
+		return refuse(nc, refusedOther, why)
+	}
+	defer s.leave(c)
+	wel := welcome{
+		version: min(h.maxVersion, MaxVersion), cluster: s.cfg.Cluster,
+		self: s.cfg.Self, maxPayload: uint64(s.cfg.MaxPayload),
+	}
+	if _, err := nc.Write(wel.append(nil)); err != nil {
+		return err
+	}
+	_ = nc.SetDeadline(time.Time{})
+	c.run(buffered(br))
+	return nil
+}
+
+func refuse(nc net.Conn, code byte, why string) error {
+	_, _ = nc.Write(appendRefuse(nil, code, why))
+	return fmt.Errorf("%w: %s", ErrRefused, why)
+}
+
+// enter waits until the connection may be read: no other one of the same
+// client and lane is. The older one is cut, which ends its reader as soon as
+// the callback it is in returns.
+func (s *Server) enter(c *Conn) (why string) {
+	if why := s.queue(c); why != "" {
+		return why
+	}
+	timer := time.NewTimer(s.cfg.HandshakeTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.turn:
+		return ""
+	case <-c.stream.down:
+		why = c.stream.reason().Error()
+	case <-timer.C:
+		why = "an older link of this lane is still being read"
+	}
+	s.leave(c)
+	return why
+}
+
+func (s *Server) queue(c *Conn) (why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return "this node is closing"
+	}
+	sl := s.slots[c.key()]
+	if sl == nil {
+		sl = &slot{}
+		s.slots[c.key()] = sl
+	}
+	for _, older := range []*Conn{sl.waiting, sl.reading} {
+		if older != nil && older.session >= c.session {
+			return "a newer link of this lane is open"
+		}
+	}
+	for _, older := range []*Conn{sl.waiting, sl.reading} {
+		if older != nil {
+			older.stream.fail(ErrSuperseded)
+		}
+	}
+	sl.waiting = c
+	sl.promote()
+	return ""
+}
+
+// promote lets the waiting connection be read if no other one is.
+func (sl *slot) promote() {
+	if sl.reading == nil && sl.waiting != nil {
+		sl.reading, sl.waiting = sl.waiting, nil
+		close(sl.reading.turn)
+	}
+}
+
+// leave gives the place of a connection that will not be read any more to the
+// next one. A second call does nothing.
+func (s *Server) leave(c *Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl := s.slots[c.key()]
+	switch {
+	case sl == nil:
+		return
+	case sl.reading == c:
+		sl.reading = nil
+	case sl.waiting == c:
+		sl.waiting = nil
+	}
+	sl.promote()
+	if sl.reading == nil {
+		delete(s.slots, c.key())
+	}
+}
+
+// Close ends all links in order: new ones are refused, clients are asked to
+// send no more, what they have sent is handed over and answered, and each
+// connection closes when its last answer is written. When ctx is done before,
+// the rest is cut and ctx's error returned.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closing
+	s.closing = true
+	if first && s.links == 0 {
+		close(s.empty)
+	}
+	s.mu.Unlock()
+	if first {
+		s.each(func(c *Conn) { c.stream.bye("") })
+	}
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+		s.each(func(c *Conn) { c.stream.fail(ErrDown) })
+		return ctx.Err()
+	}
+}
+
+// each calls f for every connection, also those that wait to be read.
+func (s *Server) each(f func(*Conn)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sl := range s.slots {
+		for _, c := range []*Conn{sl.reading, sl.waiting} {
+			if c != nil {
+				f(c)
+			}
+		}
+	}
+}
