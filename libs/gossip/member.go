@@ -1,0 +1,157 @@
+package gossip
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Status is where a member is in its life. A higher status is a later one:
+// when two nodes hold different ones, the higher is right.
+type Status uint8
+
+const (
+	// Joining: let in by some member, not yet known to all.
+	Joining Status = iota + 1
+	// Up: full member.
+	Up
+	// Leaving: asked to leave, still working.
+	Leaving
+	// Exiting: everybody knows that it leaves; it will be gone soon.
+	Exiting
+	// Down: declared gone for good; it stops when it hears of it.
+	Down
+	// Removed: no member any more, and never again with this incarnation.
+	Removed
+)
+
+// String is the status in lower case.
+func (s Status) String() string {
+	switch s {
+	case Joining:
+		return "joining"
+	case Up:
+		return "up"
+	case Leaving:
+		return "leaving"
+	case Exiting:
+		return "exiting"
+	case Down:
+		return "down"
+	case Removed:
+		return "removed"
+	}
+	return "invalid"
+}
+
+// CanBecome tells whether a member may go from s to next in one step.
+func (s Status) CanBecome(next Status) bool {
+	switch next {
+	case Up:
+		return s == Joining
+	case Leaving:
+		return s == Joining || s == Up
+	case Exiting:
+		return s == Leaving
+	case Down, Removed:
+		return s >= Joining && s < next
+	}
+	return false
+}
+
+// Limits of what a member may say about itself.
+const (
+	maxAddrLen = 261 // a DNS name, a colon and a port
+	maxNameLen = 128
+	maxRoles   = 16
+	maxRoleLen = 64
+)
+
+// Member is one node of the cluster.
+type Member struct {
+	Node sharding.NodeID
+	// Name is what people call the node: "region-2". It stays the same when
+	// the process is started again.
+	Name string
+	// Roles say what the node is for: "coordinator", "region". Sorted.
+	Roles  []string
+	Status Status
+	// UpNumber counts members in the order in which they came up: a lower one
+	// is older. 0 until the member is up. Numbers may be used again after
+	// removals.
+	UpNumber uint32
+}
+
+// HasRole tells whether the member has a role. Every member has the role "".
+func (m *Member) HasRole(role string) bool { return role == "" || slices.Contains(m.Roles, role) }
+
+// OlderThan tells whether m came up before o. Members that never came up are
+// younger than all others.
+func (m *Member) OlderThan(o *Member) bool { return m.byAge(o) < 0 }
+
+func (m *Member) byAge(o *Member) int {
+	// Subtracting one turns "none" into the highest number.
+	return cmp.Or(cmp.Compare(m.UpNumber-1, o.UpNumber-1), m.Node.Compare(o.Node))
+}
+
+func (m *Member) equal(o *Member) bool {
+	return m.Node == o.Node && m.Name == o.Name && m.Status == o.Status && m.UpNumber == o.UpNumber &&
+		slices.Equal(m.Roles, o.Roles)
+}
+
+// later picks the record of a member to believe: the higher status, then the
+// older up number. The rest only makes it a total order, so that everybody
+// picks the same whatever is fed to them.
+func later(a, b *Member) *Member {
+	c := cmp.Or(
+		cmp.Compare(a.Status, b.Status),
+		cmp.Compare(b.UpNumber-1, a.UpNumber-1),
+		cmp.Compare(b.Name, a.Name),
+		slices.Compare(b.Roles, a.Roles),
+	)
+	if c >= 0 {
+		return a
+	}
+	return b
+}
+
+// leaderRank orders members for the choice of a leader when none is up:
+// joining before exiting before down.
+func (s Status) leaderRank() int {
+	switch s {
+	case Joining:
+		return 1
+	case Exiting:
+		return 2
+	case Down, Removed:
+		return 3
+	}
+	return 0
+}
+
+func byLeaderRank(a, b *Member) int {
+	return cmp.Or(cmp.Compare(a.Status.leaderRank(), b.Status.leaderRank()), a.Node.Compare(b.Node))
+}
+
+func (m *Member) check() string {
+	switch {
+	case m.Node.UID == 0:
+		return "uid is 0"
+	case m.Node.Addr == "" || len(m.Node.Addr) > maxAddrLen:
+		return "address is empty or too long"
+	case len(m.Name) > maxNameLen:
+		return "name is too long"
+	case len(m.Roles) > maxRoles:
+		return "too many roles"
+	case !slices.IsSorted(m.Roles):
+		return "roles are not sorted"
+	case slices.ContainsFunc(m.Roles, func(r string) bool { return r == "" || len(r) > maxRoleLen }):
+		return "a role is empty or too long"
+	case m.Status < Joining || m.Status > Down:
+		return "status is none"
+	case m.Status == Joining && m.UpNumber != 0 || m.Status == Up && m.UpNumber == 0:
+		return "up number does not fit the status"
+	}
+	return ""
+}
