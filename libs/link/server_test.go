@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -337,4 +336,3 @@ func TestMaxLinks(t *testing.T) {
 		t.Error(err)
 	}
 }
-
