@@ -1,0 +1,238 @@
+// Package leasetest is the conformance suite of lease backends. A backend's
+// own test calls [Run].
+//
+// One half asks the store itself: versions, terms, races, reopening. The
+// other half lets real Holders compete over the store in virtual time, with
+// pauses, crashes and lost replies, and checks what the lease promises.
+//
+// # What this does not do
+//
+// It does not pull plugs: that an acknowledged write survives a power cut is
+// for the backend to see to.
+package leasetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Harness is one fresh, empty store. Clean up with t.Cleanup.
+type Harness struct {
+	Store lease.Store
+	// Second opens another handle on the same records, as another process
+	// would. Nil if there is no such thing.
+	Second func(t *testing.T) lease.Store
+	// Reopen closes Store and opens its records again. Nil if they are gone
+	// with it.
+	Reopen func(t *testing.T) lease.Store
+}
+
+// Run runs the suite; fresh makes a store per test.
+func Run(t *testing.T, fresh func(t *testing.T) Harness) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, h Harness)
+	}{
+		{"absent", absent},
+		{"swap", swap},
+		{"conflict", conflict},
+		{"term never falls", termNeverFalls},
+		{"names", names},
+		{"cancelled", cancelled},
+		{"race", race},
+		{"second handle", secondHandle},
+		{"reopen", reopen},
+		{"one winner", oneWinner},
+		{"next in line", nextInLine},
+		{"terms rise", termsRise},
+		{"expiry", expiry},
+		{"pause", pause},
+		{"lost replies", lostReplies},
+		{"release", release},
+		{"raise", raise},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, fresh(t)) })
+	}
+}
+
+// full uses every bit that a record has.
+var full = lease.Record{
+	Version: 1,
+	Term:    math.MaxUint32,
+	Holder:  sharding.NodeID{Addr: "[2001:db8::1]:65535", UID: math.MaxUint64},
+	TTL:     1500 * time.Microsecond,
+	Nonce:   1<<63 + 5,
+}
+
+func get(t *testing.T, s lease.Store, name string) lease.Record {
+	t.Helper()
+	r, err := s.Get(context.Background(), name)
+	if err != nil {
+		t.Fatalf("get %q: %v", name, err)
+	}
+	return r
+}
+
+func put(t *testing.T, s lease.Store, name string, old uint64, next lease.Record, want bool) {
+	t.Helper()
+	ok, err := s.Swap(context.Background(), name, old, next)
+	if err != nil {
+		t.Fatalf("swap %q at version %d: %v", name, old, err)
+	}
+	if ok != want {
+		t.Fatalf("swap %q at version %d to %+v is %v, want %v", name, old, next, ok, want)
+	}
+}
+
+func absent(t *testing.T, h Harness) {
+	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
+		t.Errorf("an absent record is %+v, want the zero Record", r)
+	}
+	put(t, h.Store, "nobody", 1, full, false)
+	put(t, h.Store, "nobody", math.MaxUint64, full, false)
+	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
+		t.Errorf("a refused swap left %+v", r)
+	}
+}
+
+func swap(t *testing.T, h Harness) {
+	first := full
+	first.Version, first.Term = 77, 1 // the store counts versions itself
+	put(t, h.Store, "x", 0, first, true)
+	first.Version = 1
+	if r := get(t, h.Store, "x"); r != first {
+		t.Errorf("stored %+v, want %+v", r, first)
+	}
+	second := full
+	second.Version = 2
+	put(t, h.Store, "x", 1, second, true)
+	if r := get(t, h.Store, "x"); r != second {
+		t.Errorf("stored %+v, want %+v", r, second)
+	}
+	released := lease.Record{Version: 3, Term: math.MaxUint32}
+	put(t, h.Store, "x", 2, released, true)
+	if r := get(t, h.Store, "x"); r != released {
+		t.Errorf("stored %+v, want %+v", r, released)
+	}
+}
+
+func conflict(t *testing.T, h Harness) {
+	put(t, h.Store, "x", 0, full, true)
+	put(t, h.Store, "x", 1, full, true)
+	other := full
+	other.Nonce++
+	for _, old := range []uint64{0, 1, 3, math.MaxUint64} {
+		put(t, h.Store, "x", old, other, false)
+	}
+	want := full
+	want.Version = 2
+	if r := get(t, h.Store, "x"); r != want {
+		t.Errorf("refused swaps left %+v, want %+v", r, want)
+	}
+}
+
+func termNeverFalls(t *testing.T, h Harness) {
+	put(t, h.Store, "x", 0, lease.Record{Term: 5}, true)
+	put(t, h.Store, "x", 1, lease.Record{Term: 4}, false)
+	put(t, h.Store, "x", 1, lease.Record{Term: 5}, true)
+	put(t, h.Store, "x", 2, lease.Record{Term: 6}, true)
+	if r := get(t, h.Store, "x"); r.Term != 6 || r.Version != 3 {
+		t.Errorf("stored %+v, want term 6 at version 3", r)
+	}
+}
+
+func names(t *testing.T, h Harness) {
+	put(t, h.Store, "a", 0, lease.Record{Term: 5}, true)
+	put(t, h.Store, "A", 0, lease.Record{Term: 1}, true)
+	put(t, h.Store, "a", 1, lease.Record{Term: 6}, true)
+	if a, b := get(t, h.Store, "a"), get(t, h.Store, "A"); a.Version != 2 || b.Version != 1 || b.Term != 1 {
+		t.Errorf("two names got mixed: %+v and %+v", a, b)
+	}
+}
+
+func cancelled(t *testing.T, h Harness) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := h.Store.Get(ctx, "x"); err == nil {
+		t.Error("a cancelled get has no error")
+	}
+	if ok, err := h.Store.Swap(ctx, "x", 0, full); err == nil {
+		t.Errorf("a cancelled swap says %v", ok)
+	}
+	// The store is as good as before.
+	put(t, h.Store, "y", 0, full, true)
+}
+
+// race: of concurrent swaps of one version exactly one wins, and it is what
+// the record says.
+func race(t *testing.T, h Harness) {
+	stores := []lease.Store{h.Store}
+	if h.Second != nil {
+		stores = append(stores, h.Second(t))
+	}
+	for round := range uint64(10) {
+		var wg sync.WaitGroup
+		won := make([]bool, 8)
+		for i := range won {
+			wg.Go(func() {
+				ok, err := stores[i%len(stores)].Swap(context.Background(), "x", round,
+					lease.Record{Term: sharding.Term(round + 1), Nonce: uint64(i)})
+				if err != nil {
+					t.Errorf("swap: %v", err)
+				}
+				won[i] = ok
+			})
+		}
+		wg.Wait()
+		winner := -1
+		for i, ok := range won {
+			if ok && winner >= 0 {
+				t.Fatalf("round %d: %d and %d both won", round, winner, i)
+			} else if ok {
+				winner = i
+			}
+		}
+		if r := get(t, h.Store, "x"); winner < 0 || r.Nonce != uint64(winner) || r.Version != round+1 {
+			t.Fatalf("round %d: winner is %d, the record %+v", round, winner, r)
+		}
+	}
+}
+
+func secondHandle(t *testing.T, h Harness) {
+	if h.Second == nil {
+		t.Skip("records cannot be reached twice")
+	}
+	other := h.Second(t)
+	put(t, h.Store, "x", 0, lease.Record{Term: 1, Nonce: 1}, true)
+	put(t, other, "x", 0, lease.Record{Term: 1, Nonce: 2}, false)
+	put(t, other, "x", 1, lease.Record{Term: 2, Nonce: 2}, true)
+	if a, b := get(t, h.Store, "x"), get(t, other, "x"); a != b || a.Nonce != 2 {
+		t.Errorf("the handles see %+v and %+v", a, b)
+	}
+}
+
+func reopen(t *testing.T, h Harness) {
+	if h.Reopen == nil {
+		t.Skip("records do not outlive their store")
+	}
+	put(t, h.Store, "x", 0, lease.Record{Term: 1}, true)
+	put(t, h.Store, "x", 1, full, true)
+	want := full
+	want.Version = 2
+	s := h.Reopen(t)
+	if r := get(t, s, "x"); r != want {
+		t.Errorf("reopened, the record is %+v, want %+v", r, want)
+	}
+	put(t, s, "x", 0, full, false)
+	put(t, s, "x", 2, full, true)
+}
+
+// addr is the address of a candidate.
+func addr(i int) string { return fmt.Sprintf("10.0.0.%d:7000", i+1) }

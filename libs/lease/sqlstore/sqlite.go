@@ -1,0 +1,160 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	sqlite "modernc.org/sqlite" // the database/sql driver "sqlite"
+
+	"github.com/roost-cluster/roost/libs/lease"
+)
+
+const (
+	// applicationID marks our files: "rlse".
+	applicationID = 0x726c7365
+	// format is the version of the table; another one is refused.
+	format = 1
+	// busyTimeout is how long a statement waits for another process's write,
+	// which is one fsync long.
+	busyTimeout = 2 * time.Second
+	// openTimeout bounds the attempts to open a file that others open at the
+	// same moment.
+	openTimeout = 5 * time.Second
+	// openRetry is the pause between those attempts.
+	openRetry = 20 * time.Millisecond
+	// sqliteBusy is SQLITE_BUSY, https://sqlite.org/rescode.html.
+	sqliteBusy = 5
+)
+
+// OpenSQLite opens or makes the lease file at path, its folder included. A
+// file that holds anything else is refused and left alone. Every write is on
+// disk before it is acknowledged (WAL, synchronous=FULL).
+func OpenSQLite(ctx context.Context, path string) (*Store, error) {
+	s, err := openSQLite(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: open %s: %w", lease.ErrStore, path, err)
+	}
+	return s, nil
+}
+
+func openSQLite(ctx context.Context, path string) (*Store, error) {
+	if path == "" {
+		return nil, errors.New("the path is empty")
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if err := create(path); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return nil, err
+	}
+	// One connection: statements of one process take turns without locks.
+	db.SetMaxOpenConns(1)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	for {
+		err = prepare(ctx, db)
+		if !busy(err) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, db.Close())
+		case <-time.After(openRetry):
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{db: db}, nil
+}
+
+// create makes an empty file that only its owner may read. One that is there
+// is not touched: closing it would drop SQLite's locks of this process.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func dsn(path string) string {
+	q := url.Values{
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "synchronous(full)"},
+		"_txlock": {"immediate"},
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+}
+
+// prepare checks whose file it is before anything is written to it.
+func prepare(ctx context.Context, db *sql.DB) error {
+	if err := claimFile(ctx, db); err != nil {
+		return err
+	}
+	var mode string
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode = wal").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
+	}
+	return nil
+}
+
+func claimFile(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+	var app, version, tables int
+	for query, dest := range map[string]*int{
+		"PRAGMA application_id": &app,
+		"PRAGMA user_version":   &version,
+		"SELECT count(*) FROM sqlite_schema WHERE type = 'table'": &tables,
+	} {
+		if err := tx.QueryRowContext(ctx, query).Scan(dest); err != nil {
+			return err
+		}
+	}
+	switch {
+	case app == applicationID && version == format:
+		return nil
+	case app == applicationID:
+		return fmt.Errorf("the file has format %d, this program knows %d", version, format)
+	case app != 0 || tables != 0:
+		return errors.New("the file holds something else; leases need a file of their own")
+	}
+	for _, stmt := range []string{
+		createTable,
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		fmt.Sprintf("PRAGMA user_version = %d", format),
+	} {
+		if _, err := tx.ExecContext(ctx, stmt); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func busy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqliteBusy
+}
