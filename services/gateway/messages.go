@@ -26,11 +26,19 @@ type (
 	// Cancel: the client has gone. The core forgets the request; there is no
 	// Finish for it any more. Its effects, if sent, are not undone.
 	Cancel struct{ Request RequestID }
-	// LinkUp: a link to the region incarnation is usable.
-	LinkUp struct{ Region sharding.NodeID }
+	// LinkUp: a link to the region incarnation is usable. Link names this link
+	// among those of the region, chosen by the driver; a later link of the same
+	// region has another number.
+	LinkUp struct {
+		Region sharding.NodeID
+		Link   uint64
+	}
 	// LinkDown: the link was lost; what was written to it and not answered is
-	// in doubt. It comes after the last Answer of that link.
-	LinkDown struct{ Region sharding.NodeID }
+	// in doubt. It comes after the last Answer and SendFailed of that link.
+	LinkDown struct {
+		Region sharding.NodeID
+		Link   uint64
+	}
 	// Answer ends an attempt with the region's reply.
 	Answer struct {
 		Attempt Attempt
@@ -45,7 +53,9 @@ type (
 		Row     sharding.Row
 	}
 	// SendFailed: the attempt was definitely never written to a link (no link,
-	// or its buffer is full).
+	// another link by now, its buffer is full, or it ended with the attempt in
+	// its buffer). A command that no link would ever take is not SendFailed: the
+	// driver gives it a rejecting Answer.
 	SendFailed struct{ Attempt Attempt }
 	// TableChanged is the answer to a Watch.
 	TableChanged struct {
@@ -60,8 +70,13 @@ type (
 	}
 	// WatchFailed: no answer to a Watch (connection refused, time-out).
 	WatchFailed struct{ From string }
-	// Coordinators is what discovery says: where coordinators may be.
-	Coordinators struct{ Addrs []string }
+	// Coordinators is what discovery says: where coordinators may be, and
+	// regions that serve their copy of the table, for a start while no
+	// coordinator is alive. Regions named by rows need not be listed.
+	Coordinators struct {
+		Addrs   []string
+		Regions []string
+	}
 	// Tick lets time pass; the driver sends one every 20 ms or so.
 	Tick struct{}
 )
@@ -69,9 +84,13 @@ type (
 // Outputs.
 type (
 	// Send writes a command to the region's link, on the lane of its shard.
-	// The driver answers SendFailed if it could not be written.
+	// The driver answers SendFailed if it could not be written, or if the open
+	// link is not the one that Link names. To keep the order of a shard, once a
+	// Send of a shard has failed the driver also fails those after it, without
+	// trying, until the core has stepped the SendFailed.
 	Send struct {
 		Region  sharding.NodeID
+		Link    uint64
 		Attempt Attempt
 		Epoch   sharding.Epoch
 		Shard   sharding.ShardID

@@ -1,0 +1,222 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// submit admits a command or refuses it.
+func (m *Machine) submit(in Submit) {
+	if m.requests[in.Request] != nil {
+		return
+	}
+	env := in.Env
+	if err := checkNames(&env); err != nil {
+		m.refuse(in.Request, sharding.InvalidArgument, err.Error())
+		return
+	}
+	switch {
+	case env.Deadline.IsZero():
+		env.Deadline = m.now.Add(m.cfg.DefaultTimeout)
+	case !m.now.Before(env.Deadline):
+		m.refuse(in.Request, sharding.DeadlineExceeded, "not applied: the deadline had passed on arrival")
+		return
+	case env.Deadline.After(m.now.Add(m.cfg.MaxTimeout)):
+		env.Deadline = m.now.Add(m.cfg.MaxTimeout)
+	}
+	size := env.Size()
+	switch {
+	case size > m.cfg.MaxWaitingBytes:
+		m.refuse(in.Request, sharding.InvalidArgument,
+			fmt.Sprintf("the command counts %d bytes, at most %d are allowed", size, m.cfg.MaxWaitingBytes))
+		return
+	case len(m.requests) >= m.cfg.MaxTotal || m.bytes+size > m.cfg.MaxTotalBytes:
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are under way in this gateway")
+		return
+	}
+	r := &request{id: in.Request, env: env, size: size}
+	s := m.unplaced
+	if m.known() {
+		var refusal *sharding.Reply
+		if s, refusal = m.place(r); refusal != nil {
+			m.refuse(in.Request, refusal.Code, refusal.Message)
+			return
+		}
+	}
+	m.order++
+	r.order = m.order
+	m.requests[r.id] = r
+	m.bytes += size
+	m.waiting++
+	s.push(r)
+	r.timer = timer{request: r}
+	m.timers.set(&r.timer, env.Deadline)
+	m.touch(s)
+}
+
+func checkNames(env *sharding.Envelope) error {
+	if err := sharding.CheckType("type", string(env.Entity.Type)); err != nil {
+		return err
+	}
+	if err := sharding.CheckID("id", string(env.Entity.ID), sharding.MaxIDLen); err != nil {
+		return err
+	}
+	if err := sharding.CheckType("command", env.Command); err != nil {
+		return err
+	}
+	return sharding.CheckID("idempotency key", string(env.ID), sharding.MaxCommandIDLen)
+}
+
+// known tells whether there is a table to route by.
+func (m *Machine) known() bool { return m.table.Version() != sharding.Version{} }
+
+// place finds the shard of a command, or why it cannot be taken. It sets what
+// the table says of the command.
+func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
+	env := &r.env
+	desc, ok := m.table.Type(env.Entity.Type)
+	if !ok {
+		refusal := sharding.Reject(sharding.NotFound, fmt.Sprintf("no region hosts the type %s", env.Entity.Type))
+		return nil, &refusal
+	}
+	command, ok := desc.Command(env.Command)
+	if !ok {
+		refusal := sharding.Reject(sharding.Unimplemented, unknownCommand(desc, env.Command))
+		return nil, &refusal
+	}
+	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
+	s := m.shards[id]
+	if s == nil {
+		s = &shard{id: id}
+		s.timer.shard = s
+		m.shards[id] = s
+	}
+	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
+		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are under way to the shard of this entity")
+		return nil, &refusal
+	}
+	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
+	r.silence = m.cfg.RetryAfter
+	return s, nil
+}
+
+// unknownCommand names the commands that there are; at most ten.
+func unknownCommand(desc *sharding.TypeDesc, name string) string {
+	var names []string
+	for i, c := range desc.Commands {
+		if i == 10 {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, c.Name)
+	}
+	return fmt.Sprintf("%s has no command %s; it has %s", desc.Type, name, strings.Join(names, ", "))
+}
+
+// placeAll places what waited for the first table, in order of admission.
+func (m *Machine) placeAll() {
+	if !m.known() {
+		return
+	}
+	for r := m.unplaced.first; r != nil; r = m.unplaced.first {
+		s, refusal := m.place(r)
+		if refusal != nil {
+			m.finish(r, *refusal, sharding.NodeID{})
+			continue
+		}
+		m.unplaced.remove(r)
+		s.push(r)
+		m.touch(s)
+	}
+}
+
+// refuse ends a command that was not admitted.
+func (m *Machine) refuse(id RequestID, code sharding.Code, message string) {
+	m.emit(Finish{Request: id, Reply: sharding.Reject(code, message), RetryAfter: m.hint(code)})
+}
+
+func (m *Machine) hint(code sharding.Code) int {
+	if code == sharding.ResourceExhausted || code == sharding.Unavailable {
+		return int(m.cfg.RetryHint / time.Millisecond)
+	}
+	return 0
+}
+
+// finish ends a request. What the reply rejects is Rejected for the client
+// only if no other attempt is in doubt.
+func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
+	if reply.Outcome == sharding.Rejected && r.inDoubt() {
+		reply.Outcome = sharding.Unknown
+	}
+	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts}
+	if reply.Outcome == sharding.Rejected {
+		f.RetryAfter = m.hint(reply.Code)
+	}
+	m.forget(r)
+	m.emit(f)
+}
+
+// expire ends a request whose deadline has passed.
+func (m *Machine) expire(r *request) {
+	if r.inDoubt() {
+		m.finish(r, sharding.Doubt(sharding.DeadlineExceeded,
+			"no answer within the deadline; the command may or may not have been applied"), r.region)
+		return
+	}
+	m.finish(r, sharding.Reject(sharding.DeadlineExceeded,
+		"not applied: no region took the command within the deadline"), sharding.NodeID{})
+}
+
+// forget removes every trace of a request.
+func (m *Machine) forget(r *request) {
+	m.touch(r.shard)
+	for len(r.live) > 0 {
+		m.drop(m.attempts[r.live[0]])
+	}
+	m.unhold(r)
+	if !r.sent {
+		m.waiting--
+	}
+	r.shard.remove(r)
+	m.timers.stop(&r.timer)
+	m.bytes -= r.size
+	delete(m.requests, r.id)
+}
+
+// push adds a waiting or sent request behind all others of the shard.
+func (s *shard) push(r *request) {
+	r.shard, r.prev, r.next = s, s.last, nil
+	if s.last != nil {
+		s.last.next = r
+	} else {
+		s.first = r
+	}
+	s.last = r
+	s.count++
+	s.bytes += r.size
+	if !r.sent {
+		s.waiting++
+	}
+}
+
+func (s *shard) remove(r *request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		s.first = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		s.last = r.prev
+	}
+	r.prev, r.next = nil, nil
+	s.count--
+	s.bytes -= r.size
+	if !r.sent {
+		s.waiting--
+	}
+}

@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// answer takes the reply to an attempt. The first answer that settles the
+// command wins, whichever attempt it belongs to.
+func (m *Machine) answer(in Answer) {
+	a := m.attempts[in.Attempt]
+	if a == nil {
+		return
+	}
+	r, reply := a.r, in.Reply
+	if reply.Outcome == sharding.OK {
+		m.finish(r, reply, a.region)
+		return
+	}
+	m.drop(a)
+	if reply.Outcome != sharding.Rejected {
+		reply.Outcome = sharding.Unknown
+		r.lost = true
+	}
+	if !m.newest(a) {
+		return
+	}
+	again := reply.Code == sharding.Unavailable
+	if reply.Outcome == sharding.Unknown {
+		again = r.resend
+	}
+	if !again || overtaken(r) {
+		m.finish(r, reply, a.region)
+		return
+	}
+	r.shard.pausedTo = m.now.Add(m.cfg.Backoff)
+	m.wait(r)
+}
+
+// newest tells whether the request hangs on a dropped attempt: no other one of
+// its epoch is unanswered.
+func (m *Machine) newest(a *attempt) bool {
+	r := a.r
+	if !r.sent || r.epoch != a.epoch {
+		return false
+	}
+	for _, id := range r.live {
+		if m.attempts[id].epoch == r.epoch {
+			return false
+		}
+	}
+	return true
+}
+
+// overtaken tells whether a later command for the same entity is under way:
+// it may take effect first, so that sending r again would turn their order.
+func overtaken(r *request) bool {
+	for q := r.next; q != nil; q = q.next {
+		if q.sent && q.env.Entity == r.env.Entity {
+			return true
+		}
+	}
+	return false
+}
+
+// notMine takes the definite refusal of an attempt by its region.
+func (m *Machine) notMine(in NotMine) {
+	a := m.attempts[in.Attempt]
+	if a == nil {
+		return
+	}
+	s := a.r.shard
+	m.drop(a)
+	if a.epoch > s.refused {
+		s.refused = a.epoch
+		s.askAt = m.now
+	}
+	// Another copy at that epoch may still be answered, but it goes on anyway:
+	// if it is the one that took effect, the next region knows.
+	if a.r.sent && a.r.epoch == a.epoch {
+		m.wait(a.r)
+	}
+	m.touch(s)
+	if in.Row.Shard == s.id {
+		m.merge(in.Row)
+	}
+}
+
+// sendFailed takes back an attempt that was never made.
+func (m *Machine) sendFailed(in SendFailed) {
+	a := m.attempts[in.Attempt]
+	if a == nil {
+		return
+	}
+	m.drop(a)
+	a.r.attempts--
+	a.r.shard.pausedTo = m.now.Add(m.cfg.SendRetry)
+	m.touch(a.r.shard)
+	if m.newest(a) {
+		m.wait(a.r)
+	}
+}
+
+func (m *Machine) linkUp(in LinkUp) {
+	l := m.links[in.Region]
+	if l == nil || l.up && l.number == in.Link {
+		return
+	}
+	if l.up {
+		m.linkDown(LinkDown{Region: l.region, Link: l.number})
+		if m.links[in.Region] != l {
+			return
+		}
+	}
+	l.up, l.number = true, in.Link
+	for _, s := range m.sortedShards() {
+		if row, ok := m.served(s); ok && s.waiting > 0 && row.Owner == in.Region {
+			m.touch(s)
+		}
+	}
+}
+
+func (m *Machine) linkDown(in LinkDown) {
+	if l := m.links[in.Region]; l != nil && l.up && l.number == in.Link {
+		l.up = false
+		m.broken(l)
+	}
+}
+
+// broken puts everything unanswered on a lost link in doubt, in order of
+// admission: what may be repeated waits again, the rest is over.
+func (m *Machine) broken(l *link) {
+	var lost []*attempt
+	for _, a := range m.attempts { // sorted below
+		if a.region == l.region && a.link == l.number {
+			lost = append(lost, a)
+		}
+	}
+	slices.SortFunc(lost, func(a, b *attempt) int {
+		return cmp.Or(cmp.Compare(a.r.order, b.r.order), cmp.Compare(a.id, b.id))
+	})
+	for _, a := range lost {
+		r := a.r
+		m.drop(a)
+		r.lost = true
+		switch {
+		case !m.newest(a):
+		case r.resend:
+			m.wait(r)
+		default:
+			m.finish(r, sharding.Doubt(sharding.Unavailable,
+				"the link to the region was lost; the command may or may not have been applied"), a.region)
+		}
+	}
+}

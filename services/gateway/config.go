@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/table"
+)
+
+// Config bounds and times the gateway core.
+type Config struct {
+	// DefaultTimeout is the time a command without deadline gets. Default 5 s:
+	// longer than a failover.
+	DefaultTimeout time.Duration
+	// MaxTimeout caps deadlines, so that a client cannot occupy a place for
+	// ever. Default 60 s.
+	MaxTimeout time.Duration
+	// MaxWaiting and MaxWaitingBytes bound what one shard may hold from
+	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
+	// shard cannot use up the gateway.
+	MaxWaiting      int
+	MaxWaitingBytes int
+	// MaxTotal and MaxTotalBytes bound the same for the whole gateway. Defaults
+	// 100,000 commands and 64 MiB.
+	MaxTotal      int
+	MaxTotalBytes int
+	// HomeInterval is the pause before GetShardHome is sent again. Default
+	// 200 ms.
+	HomeInterval time.Duration
+	// RetryAfter is how long an attempt may stay unanswered before a command
+	// that may be repeated is sent again; it doubles each time. Default 1 s.
+	RetryAfter time.Duration
+	// UnkeyedWait is how long a moved shard waits for the answers to commands
+	// that must not be repeated. Default 200 ms: a few round trips.
+	UnkeyedWait time.Duration
+	// Backoff is the pause of a shard after a region could not execute a
+	// command for the moment. Default 100 ms.
+	Backoff time.Duration
+	// SendRetry is the pause of a shard after its link took no more. Default
+	// 10 ms: a link drains in less.
+	SendRetry time.Duration
+	// RetryHint is what clients are told to wait before they repeat what was
+	// rejected for lack of room. Default 200 ms.
+	RetryHint time.Duration
+	// Watch times the watch of the route table.
+	Watch table.WatchConfig
+}
+
+// DefaultConfig is the configuration that suits most gateways.
+func DefaultConfig() Config {
+	return Config{
+		DefaultTimeout:  5 * time.Second,
+		MaxTimeout:      60 * time.Second,
+		MaxWaiting:      1000,
+		MaxWaitingBytes: 8 << 20,
+		MaxTotal:        100_000,
+		MaxTotalBytes:   64 << 20,
+		HomeInterval:    200 * time.Millisecond,
+		RetryAfter:      time.Second,
+		UnkeyedWait:     200 * time.Millisecond,
+		Backoff:         100 * time.Millisecond,
+		SendRetry:       10 * time.Millisecond,
+		RetryHint:       200 * time.Millisecond,
+		Watch:           table.DefaultWatchConfig(),
+	}
+}
+
+// Validate refuses a configuration that cannot work, naming every field.
+func (c *Config) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"DefaultTimeout", c.DefaultTimeout}, {"HomeInterval", c.HomeInterval}, {"RetryAfter", c.RetryAfter},
+		{"UnkeyedWait", c.UnkeyedWait}, {"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
+	} {
+		if f.value < time.Millisecond {
+			errs = append(errs, fmt.Errorf("gateway: %s is %v, must be at least 1ms", f.name, f.value))
+		}
+	}
+	if c.MaxTimeout < c.DefaultTimeout {
+		errs = append(errs, fmt.Errorf("gateway: MaxTimeout %v must not be below DefaultTimeout %v", c.MaxTimeout, c.DefaultTimeout))
+	}
+	if c.MaxWaiting <= 0 || c.MaxWaitingBytes <= 0 {
+		errs = append(errs, errors.New("gateway: MaxWaiting and MaxWaitingBytes must be above 0"))
+	}
+	if c.MaxTotal < c.MaxWaiting || c.MaxTotalBytes < c.MaxWaitingBytes {
+		errs = append(errs, errors.New("gateway: MaxTotal and MaxTotalBytes must not be below MaxWaiting and MaxWaitingBytes, the limits per shard"))
+	}
+	return errors.Join(append(errs, c.Watch.Validate())...)
+}

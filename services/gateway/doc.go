@@ -1,0 +1,44 @@
+// Package gateway is the pure core of the gateway: it admits commands, finds
+// the region that serves their shard, sends them over a link, and ends each
+// with exactly one [Finish]. The driver in package server owns links, HTTP and
+// the clock.
+//
+// # Life of a command
+//
+// [Submit] is checked and admitted within the limits; a command keeps its
+// place in them until it is finished, so that going back into the queue never
+// overflows. Every shard has one list of commands in the order of admission.
+// A command is waiting (to be sent) or sent (its newest attempt is
+// unanswered). If the shard's row is serving and the link to its owner is up,
+// what waits is sent, in order: nothing overtakes an earlier command of its
+// shard that waits. Else the gateway asks for a home and waits for the row.
+//
+// # Outcomes
+//
+// Rejected is said only if no attempt was ever written to a link or each was
+// definitely refused; in any other case a command that does not end well ends
+// as Unknown. A command may be sent again after doubt only if that is
+// harmless: if it is read-only, or has a key and its type is journaled. Others
+// are sent again only after a definite refusal.
+//
+// # Moves
+//
+// A region refuses with [NotMine]; nothing is sent at that epoch again. A row
+// that serves at a newer epoch is an implicit NotMine for everything sent at
+// older ones: the epoch is claimed, so nothing older can take effect any more.
+// Those commands go back to their places, ahead of what came later. One that
+// may not be repeated holds up what came after it until it is answered, for
+// [Config].UnkeyedWait at most; then it ends as Unknown. An answer to an older
+// attempt is as good as any: the first answer wins.
+//
+// That order is kept rests on the driver and the regions: a link hands over
+// commands of one shard in order and without gaps until it breaks; a region
+// that refused a shard at an epoch never takes it at that epoch again, and
+// reads a new link only after it has stopped reading the old one.
+//
+// # What this does not do
+//
+// The core stores nothing, knows no client and decodes no payload. It cannot
+// tell whether a command whose answer was lost took effect, and does not
+// guess. Nothing orders commands that come through different gateways.
+package gateway
