@@ -13,10 +13,11 @@ import (
 type Backend struct {
 	mu     sync.Mutex
 	ledger *Ledger
+	now    func() time.Time
 }
 
 // New is an empty journal for one process.
-func New(cfg journal.Config) *Backend { return &Backend{ledger: NewLedger(cfg)} }
+func New(cfg journal.Config) *Backend { return &Backend{ledger: NewLedger(cfg), now: time.Now} }
 
 // Commit implements [journal.Backend].
 func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
@@ -25,7 +26,7 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.Apply(time.Now(), ops), nil
+	return b.ledger.Apply(b.now(), ops), nil
 }
 
 // Load implements [journal.Backend].
@@ -58,3 +59,6 @@ func (b *Backend) Inspect(f func(*Ledger)) {
 	defer b.mu.Unlock()
 	f(b.ledger)
 }
+
+// SetClock replaces the clock that dates records, for tests.
+func (b *Backend) SetClock(now func() time.Time) { b.now = now }

@@ -34,7 +34,9 @@ func (t *tx) Write(op *journal.Op) error {
 		t.append(op.Append)
 	case op.Snapshot != nil:
 		// The law asked for a stored record, so the entity exists.
-		t.entities[op.Snapshot.Entity].snapshot = op.Snapshot.Snapshot
+		e := t.entities[op.Snapshot.Entity]
+		e.snapshot = op.Snapshot.Snapshot
+		e.trim(&t.cfg, t.now)
 	}
 	return nil
 }

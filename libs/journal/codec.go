@@ -1,0 +1,181 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Stored form, format 1. Numbers are unsigned varints unless a width is given,
+// strings and bytes are preceded by their length, fixed widths are big endian.
+//
+//	record:   crc(4) epoch stored-at-ms hash(8) command
+//	          outcome(1) encoding(1) code message payload
+//	          count { name encoding(1) payload }
+//	snapshot: crc(4) epoch encoding(1) payload
+//
+// crc is CRC-32C (Castagnoli) over type, id, sequence number and the rest of
+// the form, so that a record in the wrong place is found as well.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Entry is a stored record with what the store knows about it.
+type Entry struct {
+	Record sharding.Record
+	Epoch  sharding.Epoch
+	At     time.Time // when it was stored, in whole milliseconds
+}
+
+// AppendRecord appends the stored form of a record to b.
+func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at time.Time, r *sharding.Record) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.AppendUvarint(b, uint64(epoch))
+	b = binary.AppendUvarint(b, uint64(at.UnixMilli()))
+	b = binary.BigEndian.AppendUint64(b, r.Hash)
+	b = appendBytes(b, r.Command)
+	b = append(b, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
+	b = appendBytes(b, r.Reply.Code)
+	b = appendBytes(b, r.Reply.Message)
+	b = appendBytes(b, r.Reply.Payload)
+	b = binary.AppendUvarint(b, uint64(len(r.Events)))
+	for i := range r.Events {
+		e := &r.Events[i]
+		b = appendBytes(b, e.Name)
+		b = append(b, byte(e.Encoding))
+		b = appendBytes(b, e.Payload)
+	}
+	seal(b[start:], entity, r.Seq)
+	return b
+}
+
+// DecodeRecord reads the stored form of the record seq of an entity. An error
+// wraps ErrCorrupt and names both. The record shares no memory with b.
+func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
+	if !sealed(b, entity, seq) {
+		return Entry{}, fmt.Errorf("%w: %s, record %d does not match its checksum", ErrCorrupt, entity, seq)
+	}
+	d := decoder{b: b[4:]}
+	e := Entry{Epoch: sharding.Epoch(d.uint()), At: time.UnixMilli(int64(d.uint())).UTC()}
+	r := &e.Record
+	r.Seq = seq
+	r.Hash = d.uint64()
+	r.Command = sharding.CommandID(d.bytes())
+	r.Reply.Outcome = sharding.Outcome(d.byte())
+	r.Reply.Encoding = sharding.Encoding(d.byte())
+	r.Reply.Code = sharding.Code(d.bytes())
+	r.Reply.Message = string(d.bytes())
+	r.Reply.Payload = d.payload()
+	// An event takes three bytes at least: a wrong count allocates nothing.
+	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 {
+		r.Events = make([]sharding.Event, n)
+	} else if n > 0 {
+		d.bad = true
+	}
+	for i := range r.Events {
+		r.Events[i] = sharding.Event{Name: string(d.bytes()), Encoding: sharding.Encoding(d.byte()), Payload: d.payload()}
+	}
+	if d.bad || len(d.b) > 0 {
+		return Entry{}, fmt.Errorf("%w: %s, record %d cannot be read", ErrCorrupt, entity, seq)
+	}
+	return e, nil
+}
+
+// AppendSnapshot appends the stored form of a snapshot to b.
+func AppendSnapshot(b []byte, s *WriteSnapshot) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.AppendUvarint(b, uint64(s.Epoch))
+	b = append(b, byte(s.Snapshot.Encoding))
+	b = appendBytes(b, s.Snapshot.Payload)
+	seal(b[start:], s.Entity, s.Snapshot.Seq)
+	return b
+}
+
+// DecodeSnapshot reads the stored form of an entity's snapshot at seq. An
+// error wraps ErrCorrupt. The snapshot shares no memory with b.
+func DecodeSnapshot(entity sharding.Entity, seq uint64, b []byte) (Snapshot, error) {
+	if !sealed(b, entity, seq) {
+		return Snapshot{}, fmt.Errorf("%w: %s, snapshot at %d does not match its checksum", ErrCorrupt, entity, seq)
+	}
+	d := decoder{b: b[4:]}
+	d.uint()
+	s := Snapshot{Seq: seq, Encoding: sharding.Encoding(d.byte()), Payload: d.payload()}
+	if d.bad || len(d.b) > 0 {
+		return Snapshot{}, fmt.Errorf("%w: %s, snapshot at %d cannot be read", ErrCorrupt, entity, seq)
+	}
+	return s, nil
+}
+
+func appendBytes[T ~string | ~[]byte](b []byte, s T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// seal writes the checksum of a stored form into its first four bytes.
+func seal(b []byte, entity sharding.Entity, seq uint64) {
+	binary.BigEndian.PutUint32(b, checksum(b[4:], entity, seq))
+}
+
+func sealed(b []byte, entity sharding.Entity, seq uint64) bool {
+	return len(b) >= 4 && binary.BigEndian.Uint32(b) == checksum(b[4:], entity, seq)
+}
+
+func checksum(b []byte, entity sharding.Entity, seq uint64) uint32 {
+	var space [128]byte
+	where := appendBytes(appendBytes(space[:0], entity.Type), entity.ID)
+	where = binary.AppendUvarint(where, seq)
+	return crc32.Update(crc32.Checksum(where, castagnoli), castagnoli, b)
+}
+
+// decoder reads a stored form; what is not there sets bad and reads as zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
+		d.b, d.bad = nil, true
+		return nil
+	}
+	head := d.b[:n]
+	d.b = d.b[n:]
+	return head
+}
+
+func (d *decoder) uint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.b, d.bad = nil, true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) uint64() uint64 {
+	if b := d.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.uint()) }
+
+func (d *decoder) payload() []byte {
+	b := d.bytes()
+	if len(b) == 0 {
+		return nil
+	}
+	return append([]byte(nil), b...)
+}

@@ -1,0 +1,146 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// run commits one batch after the other until the journal is closed and
+// nothing waits any more.
+func (j *Journal) run() {
+	defer close(j.ended)
+	for {
+		batch := j.next()
+		if batch == nil {
+			return
+		}
+		ops := make([]Op, len(batch))
+		for i := range batch {
+			ops[i] = batch[i].op
+		}
+		started := time.Now()
+		j.writing.Lock()
+		results := j.commit(ops)
+		j.writing.Unlock()
+		for i := range batch {
+			j.finish(&batch[i], started, results[i])
+		}
+	}
+}
+
+// next waits for operations and takes as many as one batch may hold, nil when
+// the journal is closed and empty.
+func (j *Journal) next() []pending {
+	for {
+		j.mu.Lock()
+		if len(j.queue) > 0 {
+			defer j.mu.Unlock()
+			return j.take()
+		}
+		closed := j.closed
+		j.mu.Unlock()
+		if closed {
+			return nil
+		}
+		<-j.wake
+	}
+}
+
+func (j *Journal) take() []pending {
+	n, bytes := 0, 0
+	for n < len(j.queue) && n < j.cfg.BatchOps {
+		if n > 0 && bytes+j.queue[n].size > j.cfg.BatchBytes {
+			break
+		}
+		bytes += j.queue[n].size
+		n++
+	}
+	batch := j.queue[:n:n]
+	j.queue, j.bytes = j.queue[n:], j.bytes-bytes
+	if len(j.queue) == 0 {
+		j.queue = nil
+	}
+	return batch
+}
+
+// commit brings ops to an end: it repeats what was definitely not committed,
+// and turns every other error into results.
+func (j *Journal) commit(ops []Op) []Result {
+	if err := j.Err(); err != nil {
+		return all(ops, sharding.RefusedFull, err)
+	}
+	deadline := time.Now().Add(j.cfg.RetryFor)
+	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
+		results, err := j.attempt(ops)
+		switch {
+		case err == nil:
+			return results
+		case errors.Is(err, ErrBroken):
+			j.breakDown(err)
+			return all(ops, sharding.UnknownOutcome, err)
+		case errors.Is(err, ErrFull):
+			return j.withoutRoom(ops, err)
+		case !errors.Is(err, ErrNotCommitted):
+			return all(ops, sharding.UnknownOutcome, err)
+		case time.Now().After(deadline):
+			return all(ops, sharding.RefusedFull, err)
+		}
+		time.Sleep(delay)
+	}
+}
+
+func (j *Journal) attempt(ops []Op) ([]Result, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
+	defer cancel()
+	start := time.Now()
+	results, err := j.backend.Commit(ctx, ops)
+	if err == nil && len(results) != len(ops) {
+		err = fmt.Errorf("the backend gave %d results for %d operations", len(results), len(ops))
+	}
+	if j.obs.Batch != nil {
+		s := BatchStats{Ops: len(ops), Took: time.Since(start), Err: err}
+		for i := range ops {
+			s.Bytes += ops[i].Size()
+		}
+		j.obs.Batch(s)
+	}
+	return results, err
+}
+
+// withoutRoom refuses what writes, and answers the fence reads: a full disk
+// must not stop those who only read.
+func (j *Journal) withoutRoom(ops []Op, full error) []Result {
+	results := all(ops, sharding.RefusedFull, full)
+	var reads []Op
+	for i := range ops {
+		if ops[i].Fence != nil {
+			reads = append(reads, ops[i])
+		}
+	}
+	if len(reads) == 0 || len(reads) == len(ops) {
+		return results
+	}
+	answers := j.commit(reads)
+	for i := range ops {
+		if ops[i].Fence != nil {
+			results[i], answers = answers[0], answers[1:]
+		}
+	}
+	return results
+}
+
+func (j *Journal) longer(delay time.Duration) time.Duration {
+	return min(2*delay, 64*j.cfg.RetryDelay)
+}
+
+func all(ops []Op, v sharding.Verdict, err error) []Result {
+	results := make([]Result, len(ops))
+	for i := range results {
+		results[i] = Result{Verdict: v, Err: err}
+	}
+	return results
+}

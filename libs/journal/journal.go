@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Journal is the portable type around a [Backend]: group commit, repetition,
+// limits and the reading of errors are written here once. Its methods may be
+// called from any goroutine.
+type Journal struct {
+	backend Backend
+	cfg     Config
+	obs     Observer
+
+	mu     sync.Mutex
+	queue  []pending
+	bytes  int // of the queue
+	closed bool
+	fault  error // set once, when broken is closed
+
+	wake   chan struct{} // holds one: something was submitted, or closed
+	broken chan struct{}
+	ended  chan struct{} // the committing goroutine is gone
+	loads  chan struct{} // one token per load that runs
+	// writing is held by whoever commits or declares.
+	writing sync.Mutex
+}
+
+// pending is an operation that waits for its batch.
+type pending struct {
+	op        Op
+	size      int
+	submitted time.Time
+	done      func(Result)
+}
+
+// Open checks that the backend holds the journal of this cluster, declares the
+// types, if any, and starts to commit. The journal owns the backend from then
+// on; on an error it is still the caller's. Errors wrap ErrIdentity and
+// ErrShardCount.
+func Open(ctx context.Context, b Backend, d Declaration, cfg Config, obs Observer) (*Journal, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if d.Cluster == "" {
+		return nil, fmt.Errorf("%w: the name of the cluster is missing", ErrIdentity)
+	}
+	j := &Journal{
+		backend: b,
+		cfg:     cfg,
+		obs:     obs,
+		wake:    make(chan struct{}, 1),
+		broken:  make(chan struct{}),
+		ended:   make(chan struct{}),
+		loads:   make(chan struct{}, cfg.Loads),
+	}
+	if _, err := j.Declare(ctx, d); err != nil {
+		return nil, err
+	}
+	go j.run()
+	return j, nil
+}
+
+// Submit hands over an operation. It never waits. done is called exactly once,
+// with the result, from the committing goroutine or, if the operation is
+// refused at once, before Submit returns; it must not block. Results come in
+// the order in which operations were submitted, those refused at once aside.
+// What op points to must not be changed before that.
+//
+// At most one append of an entity may be under way: a second one in the same
+// batch is refused by sequence.
+func (j *Journal) Submit(op Op, done func(Result)) {
+	p := pending{op: op, size: op.Size(), submitted: time.Now(), done: done}
+	if err := j.enqueue(p); err != nil {
+		r := Result{Verdict: sharding.RefusedFull, Err: err}
+		j.finish(&p, p.submitted, r)
+	}
+}
+
+func (j *Journal) enqueue(p pending) error {
+	if err := p.op.Check(); err != nil {
+		return err
+	}
+	if p.size > j.cfg.OpBytes {
+		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrFull, p.op.Kind(), p.size, j.cfg.OpBytes)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.fault != nil:
+		return j.fault
+	case j.closed:
+		return ErrClosed
+	case len(j.queue) >= j.cfg.QueueOps || j.bytes+p.size > j.cfg.QueueBytes && len(j.queue) > 0:
+		return fmt.Errorf("%w: %d operations of %d bytes wait already", ErrFull, len(j.queue), j.bytes)
+	}
+	j.queue = append(j.queue, p)
+	j.bytes += p.size
+	j.signal()
+	return nil
+}
+
+func (j *Journal) signal() {
+	select {
+	case j.wake <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Load reads one entity, at a moment after the call. At most Config.Loads run
+// at a time; the others wait. An error that wraps ErrCorrupt says that this
+// entity is out of order; any other may go away.
+func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
+	select {
+	case j.loads <- struct{}{}:
+	case <-ctx.Done():
+		return Loaded{}, ctx.Err()
+	case <-j.ended:
+		return Loaded{}, ErrClosed
+	}
+	defer func() { <-j.loads }()
+	start := time.Now()
+	l, err := j.backend.Load(ctx, req)
+	if j.obs.Load != nil {
+		j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
+	}
+	return l, err
+}
+
+// Declare checks and stores what the journal is, and returns what it knows. An
+// empty declaration only asks.
+func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	deadline := time.Now().Add(j.cfg.RetryFor)
+	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
+		f, err := j.backend.Declare(ctx, d)
+		if errors.Is(err, ErrBroken) {
+			j.breakDown(err)
+		}
+		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(deadline) {
+			return f, err
+		}
+		time.Sleep(delay)
+	}
+}
+
+// MaxEpoch is the highest epoch of all fences. A coordinator's term must be
+// above it.
+func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
+	f, err := j.Declare(ctx, Declaration{})
+	return f.MaxEpoch, err
+}
+
+// Broken is closed when the store must not be used any more: the process must
+// stop. Err says why.
+func (j *Journal) Broken() <-chan struct{} { return j.broken }
+
+// Err is the reason why the journal is broken, nil if it is not.
+func (j *Journal) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fault
+}
+
+// Close commits what was submitted, gives the resources of the backend back,
+// and refuses what comes later.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	again := j.closed
+	j.closed = true
+	j.signal()
+	j.mu.Unlock()
+	<-j.ended
+	if again {
+		return nil
+	}
+	// A load that runs holds a token until it is done with the backend.
+	for range j.cfg.Loads {
+		j.loads <- struct{}{}
+	}
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	return j.backend.Close()
+}
+
+// breakDown records the first fault.
+func (j *Journal) breakDown(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fault == nil {
+		j.fault = err
+		close(j.broken)
+	}
+}
+
+func (j *Journal) finish(p *pending, started time.Time, r Result) {
+	if j.obs.Op != nil {
+		j.obs.Op(OpStats{Op: p.op, Submitted: p.submitted, Started: started, Ended: time.Now(), Result: r})
+	}
+	p.done(r)
+}

@@ -1,0 +1,214 @@
+package journaltest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func testLookup(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	failed := record(2, "failed")
+	failed.Events = nil
+	failed.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no such thing"}
+	e.one(durable, add(alice, record(1, "ok"), failed, blank(3)))
+	e.one(durable, add(bob, record(1, "bob's")))
+	want := map[sharding.CommandID]sharding.Stored{
+		"ok":     {Hash: record(1, "ok").Hash, Reply: record(1, "ok").Reply},
+		"failed": {Hash: failed.Hash, Reply: failed.Reply},
+	}
+	e.equal("stored commands", e.load(alice, "bob's", "ok", "none", "failed", key7(e.now, 1)).Stored, want)
+	e.equal("stored commands of an unknown entity", len(e.load(carol, "ok").Stored), 0)
+	e.equal("no lookup", len(e.load(alice).Stored), 0)
+	// A snapshot hides records from the replay, not from the lookup.
+	e.one(durable, snapshot(epoch, alice, 3, "s"))
+	e.equal("stored commands after a snapshot", e.load(alice, "ok", "failed").Stored, want)
+}
+
+// trim gives the store occasions to drop what it may drop, with blank records,
+// and says whether the command is gone.
+func (e *env) trim(id sharding.CommandID) (gone bool) {
+	e.Helper()
+	for range 50 {
+		last := e.load(alice).LastSeq
+		e.one(durable, add(alice, blank(last+1)))
+		e.one(durable, snapshot(epoch, alice, last+1, "s"))
+		s, ok := e.load(alice, id).Stored[id]
+		if !ok || s.Expired {
+			return true
+		}
+	}
+	return false
+}
+
+func testDedupeKeeps(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	// Many more than the count, all young.
+	for seq := uint64(1); seq <= 20; seq++ {
+		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
+	}
+	e.now = e.now.Add(e.cfg.DedupeAge)
+	if e.trim("c1") {
+		e.Fatal("an entry that is not older than the age was dropped")
+	}
+	// Old, and only those that are not among the newest may go.
+	e.now = e.now.Add(time.Minute)
+	if !e.trim("c1") {
+		e.Fatal("an old entry is kept for ever")
+	}
+	for seq := uint64(16); seq <= 20; seq++ {
+		id := sharding.CommandID(fmt.Sprint("c", seq))
+		if e.trim(id) {
+			e.Fatalf("%s was dropped, it is among the newest %d", id, e.cfg.DedupeCount)
+		}
+		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, id)))
+	}
+}
+
+func testDedupeExpires(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	keys := make([]sharding.CommandID, 12)
+	for i := range keys {
+		e.now = e.now.Add(time.Second)
+		keys[i] = key7(e.now, byte(i))
+		e.one(durable, add(alice, record(uint64(i)+1, keys[i])))
+	}
+	unused := key7(e.now.Add(-10*time.Second), 99) // made early, never sent
+	e.now = e.now.Add(2 * e.cfg.DedupeAge)
+	for _, k := range keys[:7] {
+		if !e.trim(k) {
+			e.Fatalf("key %s is kept for ever", k)
+		}
+	}
+	for i, k := range append(keys[:7:7], unused) {
+		s, ok := e.load(alice, k).Stored[k]
+		if !ok || !s.Expired || s.Reply.Outcome != 0 {
+			e.Fatalf("dropped key %d is %+v (%v), want expired", i, s, ok)
+		}
+		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, k)))
+	}
+	for i, k := range keys[7:] {
+		s := e.load(alice, k).Stored[k]
+		e.equal("kept key", s, sharding.Stored{Hash: record(0, k).Hash, Reply: record(uint64(i)+8, k).Reply})
+	}
+	// A key that is made now passes, and so do keys without a time. Another
+	// entity has forgotten nothing.
+	last := e.load(alice).LastSeq
+	e.one(durable, add(alice, record(last+1, key7(e.now, 50)), record(last+2, "plain")))
+	e.one(durable, add(bob, record(1, unused)))
+}
+
+func testFutureKeys(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	ahead := key7(e.now.Add(e.cfg.DedupeAge/2), 1)       // a clock that is ahead
+	nonsense := key7(e.now.Add(1000*e.cfg.DedupeAge), 2) // no clock at all
+	e.one(durable, add(alice, record(1, nonsense), record(2, ahead)))
+	for seq := uint64(3); seq <= 10; seq++ {
+		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
+	}
+	e.now = e.now.Add(e.cfg.DedupeAge + time.Minute)
+	if e.trim(ahead) {
+		e.Fatal("a key was dropped before its own time is old")
+	}
+	e.now = e.now.Add(e.cfg.DedupeAge)
+	if !e.trim(ahead) {
+		e.Fatal("a key of a clock that was ahead is kept for ever")
+	}
+	last := e.load(alice).LastSeq
+	e.one(byID, add(alice, record(last+1, ahead)))
+	// The nonsense must not make today's keys look expired.
+	e.one(durable, add(alice, record(last+1, key7(e.now, 3))))
+}
+
+func testSnapshots(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(bySeq, snapshot(epoch, alice, 0, "nothing"))
+	e.one(bySeq, snapshot(epoch, alice, 1, "too early"))
+	e.one(durable, add(alice, records(1, "a", "b", "c", "d")...))
+	e.one(bySeq, snapshot(epoch, alice, 5, "too early"))
+	e.one(durable, snapshot(epoch, alice, 2, "at 2"))
+	l := e.load(alice, "a")
+	e.equal("snapshot", l.Snapshot, journal.Snapshot{Seq: 2, Encoding: sharding.Protobuf, Payload: []byte("at 2")})
+	e.equal("records after it", l.Records, records(3, "c", "d"))
+	e.equal("last sequence number", l.LastSeq, uint64(4))
+	e.one(bySeq, snapshot(epoch, alice, 1, "older"))
+	e.one(durable, snapshot(epoch, alice, 2, "at 2")) // its reply was lost
+	e.one(durable, snapshot(epoch, alice, 4, ""))
+	l = e.load(alice)
+	e.equal("an empty snapshot", l.Snapshot, journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf})
+	e.equal("records after the last one", len(l.Records), 0)
+	e.equal("last sequence number", l.LastSeq, uint64(4))
+	// In one batch with what it contains.
+	e.want(verdicts{durable, durable}, add(alice, record(5, "e")), snapshot(epoch, alice, 5, "at 5"))
+	e.equal("snapshot", e.load(alice).Snapshot.Seq, uint64(5))
+	e.one(bySeq, add(alice, record(5, "f")))
+	e.one(byID, add(alice, record(6, "a")))
+	e.one(durable, add(alice, record(6, "f")))
+}
+
+func testSnapshotsFenced(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "a")))
+	for _, other := range []sharding.Epoch{0, epoch - 1, epoch + 1} {
+		r := e.one(byEpoch, snapshot(other, alice, 1, "s"))
+		e.equal("fence of the refusal", r.Fence, sharding.Fence{Epoch: epoch, Owner: 1})
+	}
+	e.one(durable, claim(shard, epoch+1, 2))
+	e.one(byEpoch, snapshot(epoch, alice, 1, "s"))
+	e.equal("snapshot", e.load(alice).Snapshot, journal.Snapshot{})
+	e.one(durable, snapshot(epoch+1, alice, 1, "s"))
+}
+
+func testReopen(e *env) {
+	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Account", Shards: 8}}}
+	if _, err := e.b.Declare(e.Context(), d); err != nil {
+		e.Fatal(err)
+	}
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, records(1, "a", "b", "c")...))
+	e.one(durable, snapshot(epoch, alice, 2, "s"))
+	before := e.load(alice, "a", "b", "c", "d")
+	for range 3 {
+		if err := e.b.Close(); err != nil {
+			e.Fatal(err)
+		}
+		e.b = e.open()
+		e.equal("after reopening", e.load(alice, "a", "b", "c", "d"), before)
+		f, err := e.b.Declare(e.Context(), d)
+		if err != nil {
+			e.Fatal(err)
+		}
+		e.equal("facts", f, journal.Facts{Cluster: "blue", Format: journal.Format, Types: []journal.TypeFact{{Type: "Account", Shards: 8}}, MaxEpoch: epoch})
+		e.one(byEpoch, claim(shard, epoch, 2))
+		e.one(byID, add(alice, record(4, "a")))
+		e.one(bySeq, add(alice, record(3, "d")))
+	}
+	e.one(durable, add(alice, record(4, "d")))
+}
+
+func testDamage(e *env) {
+	if e.store.Damage == nil {
+		e.Skip("this store cannot be damaged")
+	}
+	e.one(durable, claim(shard, epoch, 1))
+	for _, id := range []sharding.Entity{alice, bob, carol} {
+		e.one(durable, add(id, records(1, "a", "b", "c")...))
+	}
+	e.one(durable, snapshot(epoch, carol, 2, "s"))
+	for _, id := range []sharding.Entity{alice, carol} {
+		if err := e.store.Damage(id, 2); err != nil {
+			e.Fatal(err)
+		}
+	}
+	for range 2 {
+		_, err := e.b.Load(e.Context(), journal.LoadRequest{Entity: alice})
+		e.wantErr(err, journal.ErrCorrupt, alice.String(), "record 2")
+	}
+	// The others go on, and so does one whose snapshot makes the damaged record
+	// superfluous.
+	e.one(durable, add(bob, record(4, "d")))
+	e.equal("bob", e.load(bob).Records, records(1, "a", "b", "c", "d"))
+	e.equal("carol", e.load(carol).Records, records(3, "c"))
+}

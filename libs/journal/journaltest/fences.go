@@ -1,0 +1,137 @@
+package journaltest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func testClaims(e *env) {
+	for _, step := range []struct {
+		epoch sharding.Epoch
+		owner sharding.NodeUID
+		want  sharding.Verdict
+		left  sharding.Fence
+	}{
+		{0, 0, byEpoch, sharding.Fence{}},                               // no epoch at all
+		{epoch, 1, durable, sharding.Fence{Epoch: epoch, Owner: 1}},     // first
+		{epoch, 1, durable, sharding.Fence{Epoch: epoch, Owner: 1}},     // again: its reply was lost
+		{epoch, 2, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}},     // another owner at the same epoch
+		{epoch - 1, 1, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}}, // lower, same owner
+		{epoch - 1, 2, byEpoch, sharding.Fence{Epoch: epoch, Owner: 1}}, // lower
+		{epoch + 1, 1, durable, sharding.Fence{Epoch: epoch + 1, Owner: 1}},
+		{epoch + 2, 2, durable, sharding.Fence{Epoch: epoch + 2, Owner: 2}},
+		{1<<64 - 1, 1<<64 - 1, durable, sharding.Fence{Epoch: 1<<64 - 1, Owner: 1<<64 - 1}}, // all bits
+		{1<<63 - 1, 2, byEpoch, sharding.Fence{Epoch: 1<<64 - 1, Owner: 1<<64 - 1}},
+	} {
+		r := e.one(step.want, claim(shard, step.epoch, step.owner))
+		e.equal("fence after the claim", r.Fence, step.left)
+	}
+	// Other shards are not concerned, not even those with the same index.
+	e.one(durable, claim(sharding.ShardID{Type: "Cart", Index: shard.Index}, 1, 1))
+	e.one(durable, claim(sharding.ShardID{Type: shard.Type, Index: shard.Index + 1}, 1, 1))
+}
+
+func testClaimIsAFence(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "a")))
+	e.one(durable, claim(shard, epoch+1, 2))
+	r := e.one(byEpoch, add(alice, record(2, "b")))
+	e.equal("fence of the refusal", r.Fence, sharding.Fence{Epoch: epoch + 1, Owner: 2})
+	e.one(byEpoch, snapshot(epoch, alice, 1, "s"))
+	e.one(byEpoch, fence(shard, epoch))
+	e.one(durable, appendAt(epoch+1, alice, record(2, "b")))
+	e.equal("last sequence number", e.load(alice).LastSeq, uint64(2))
+	// A claim counts for what comes after it in its batch, not before.
+	e.want(verdicts{durable, durable, byEpoch, durable},
+		appendAt(epoch+1, alice, record(3, "c")), claim(shard, epoch+2, 3), appendAt(epoch+1, bob, record(1, "d")), appendAt(epoch+2, carol, record(1, "e")))
+}
+
+func testFenceReads(e *env) {
+	e.equal("fence of a shard that nobody claimed", e.one(byEpoch, fence(shard, epoch)).Fence, sharding.Fence{})
+	e.one(byEpoch, fence(shard, 0))
+	e.one(durable, claim(shard, epoch, 9))
+	for _, f := range []sharding.Epoch{0, epoch - 1, epoch + 1} {
+		r := e.one(byEpoch, fence(shard, f))
+		e.equal("fence", r.Fence, sharding.Fence{Epoch: epoch, Owner: 9})
+	}
+	e.equal("fence", e.one(durable, fence(shard, epoch)).Fence, sharding.Fence{Epoch: epoch, Owner: 9})
+	// What another handle wrote is seen by a read that begins afterwards.
+	other := e.open()
+	for i := range sharding.Epoch(5) {
+		if r, err := other.Commit(e.Context(), []journal.Op{claim(shard, epoch+i+1, 1)}); err != nil || r[0].Verdict != durable {
+			e.Fatalf("claim through the other handle: %v, %v", r, err)
+		}
+		e.want(verdicts{byEpoch, durable}, fence(shard, epoch+i), fence(shard, epoch+i+1))
+	}
+}
+
+func testIdentity(e *env) {
+	ctx := e.Context()
+	f, err := e.b.Declare(ctx, journal.Declaration{})
+	if err != nil || f.Cluster != "" {
+		e.Fatalf("asking an empty store: %v, %v", f, err)
+	}
+	if f, err = e.b.Declare(ctx, journal.Declaration{Cluster: "blue"}); err != nil || f.Cluster != "blue" || f.Format != journal.Format {
+		e.Fatalf("first declaration: %v, %v", f, err)
+	}
+	other := e.open()
+	_, err = other.Declare(ctx, journal.Declaration{Cluster: "green"})
+	e.wantErr(err, journal.ErrIdentity, "blue", "green")
+	if f, err = other.Declare(ctx, journal.Declaration{Cluster: "blue"}); err != nil || f.Cluster != "blue" {
+		e.Fatalf("same declaration again: %v, %v", f, err)
+	}
+	if _, err = other.Declare(ctx, journal.Declaration{Cluster: "bl\x00ue"}); err == nil {
+		e.Fatalf("a name with a control character is accepted")
+	}
+	if f.MaxEpoch != 0 {
+		e.Fatalf("highest epoch without a claim is %v", f.MaxEpoch)
+	}
+	for i, claimed := range []sharding.Epoch{5, 1 << 63, 3, 1<<63 - 1} {
+		e.one(durable, claim(sharding.ShardID{Type: "Account", Index: uint32(i)}, claimed, 1))
+	}
+	if f, err = other.Declare(ctx, journal.Declaration{}); err != nil || f.MaxEpoch != 1<<63 {
+		e.Fatalf("highest epoch is %v, want %v; %v", f.MaxEpoch, sharding.Epoch(1<<63), err)
+	}
+}
+
+func testShardCounts(e *env) {
+	ctx := e.Context()
+	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 16}, {Type: "Account", Shards: 1024}}}
+	f, err := e.b.Declare(ctx, d)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.equal("types", f.Types, []journal.TypeFact{{Type: "Account", Shards: 1024}, {Type: "Cart", Shards: 16}})
+	other := e.open()
+	_, err = other.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "New", Shards: 8}, {Type: "Cart", Shards: 17}}})
+	e.wantErr(err, journal.ErrShardCount, "Cart", "16", "17")
+	for _, bad := range []sharding.TypeDesc{{Type: "None"}, {Type: "Many", Shards: sharding.MaxShards + 1}, {Type: "no name", Shards: 1}} {
+		if _, err := other.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{bad}}); err == nil {
+			e.Fatalf("%v is accepted", bad)
+		}
+	}
+	if _, err := other.Declare(ctx, journal.Declaration{Types: d.Types}); err == nil {
+		e.Fatalf("types are accepted without the cluster's name")
+	}
+	// A refused declaration declares nothing.
+	f, err = other.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Bus", Shards: 2}}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.equal("types", f.Types, []journal.TypeFact{{Type: "Account", Shards: 1024}, {Type: "Bus", Shards: 2}, {Type: "Cart", Shards: 16}})
+}
+
+// wantErr checks that an error wraps a sentinel and names things.
+func (e *env) wantErr(err, sentinel error, names ...string) {
+	e.Helper()
+	if !is(err, sentinel) {
+		e.Fatalf("error is %v, want one that wraps %q", err, sentinel)
+	}
+	if i := slices.IndexFunc(names, func(n string) bool { return !strings.Contains(fmt.Sprint(err), n) }); i >= 0 {
+		e.Fatalf("error %q does not name %q", err, names[i])
+	}
+}

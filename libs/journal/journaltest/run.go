@@ -1,0 +1,168 @@
+package journaltest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Store is one empty store under test.
+type Store struct {
+	// Open gives one more handle on the store. The suite closes it.
+	Open func() (journal.Backend, error)
+	// Damage changes a stored record behind the backend's back. It may be nil.
+	Damage func(entity sharding.Entity, seq uint64) error
+	// Fill takes all room away from the store, or gives it back. It may be nil.
+	Fill func(full bool) error
+}
+
+// Harness makes an empty store for one test. The store's handles must honour
+// the dedupe limits of cfg and date records by now.
+type Harness func(t *testing.T, cfg journal.Config, now func() time.Time) Store
+
+// Run tests a backend.
+func Run(t *testing.T, h Harness) {
+	for _, test := range []struct {
+		name string
+		run  func(*env)
+	}{
+		{"Claims", testClaims},
+		{"ClaimIsAFence", testClaimIsAFence},
+		{"FenceReads", testFenceReads},
+		{"AppendByEpoch", testAppendByEpoch},
+		{"AppendBySequence", testAppendBySequence},
+		{"AppendByCommand", testAppendByCommand},
+		{"UnitIsAtomic", testUnitIsAtomic},
+		{"NeighboursInABatch", testNeighbours},
+		{"MalformedOperations", testMalformed},
+		{"ReplayInOrder", testReplay},
+		{"NamesAreApart", testNames},
+		{"BigValues", testBigValues},
+		{"Lookup", testLookup},
+		{"DedupeKeeps", testDedupeKeeps},
+		{"DedupeExpires", testDedupeExpires},
+		{"KeysFromTheFuture", testFutureKeys},
+		{"Snapshots", testSnapshots},
+		{"SnapshotsAreFenced", testSnapshotsFenced},
+		{"Identity", testIdentity},
+		{"ShardCounts", testShardCounts},
+		{"Reopen", testReopen},
+		{"Damage", testDamage},
+		{"Full", testFull},
+		{"CancelledContext", testCancelled},
+		{"RacingClaims", testRacingClaims},
+		{"RacingAppends", testRacingAppends},
+		{"UnknownOutcomes", testUnknown},
+		{"AgainstTheLedger", testAgainstLedger},
+		{"ThroughTheJournal", testThroughJournal},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.run(newEnv(t, h))
+		})
+	}
+}
+
+// env is one test with its store.
+type env struct {
+	*testing.T
+	now   time.Time
+	cfg   journal.Config
+	make  Harness
+	store Store
+	b     journal.Backend // one open handle
+}
+
+func newEnv(t *testing.T, h Harness) *env {
+	e := &env{T: t, make: h, now: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), cfg: journal.DefaultConfig()}
+	e.cfg.DedupeAge, e.cfg.DedupeCount = time.Hour, 5
+	e.store = h(t, e.cfg, func() time.Time { return e.now })
+	e.b = e.open()
+	return e
+}
+
+// open gives a handle that is closed at the end of the test.
+func (e *env) open() journal.Backend {
+	e.Helper()
+	b, err := e.store.Open()
+	if err != nil {
+		e.Fatalf("open: %v", err)
+	}
+	e.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func (e *env) commit(ops ...journal.Op) []journal.Result {
+	e.Helper()
+	r, err := e.b.Commit(context.Background(), ops)
+	if err != nil {
+		e.Fatalf("commit: %v", err)
+	}
+	if len(r) != len(ops) {
+		e.Fatalf("%d results for %d operations", len(r), len(ops))
+	}
+	return r
+}
+
+// want commits ops as one batch and compares the verdicts.
+func (e *env) want(verdicts []sharding.Verdict, ops ...journal.Op) []journal.Result {
+	e.Helper()
+	results := e.commit(ops...)
+	for i, r := range results {
+		if r.Verdict != verdicts[i] {
+			e.Fatalf("operation %d (%s) is %v, want %v", i, describe(ops[i]), r.Verdict, verdicts[i])
+		}
+	}
+	return results
+}
+
+// one commits one operation and compares its verdict.
+func (e *env) one(v sharding.Verdict, op journal.Op) journal.Result {
+	e.Helper()
+	return e.want([]sharding.Verdict{v}, op)[0]
+}
+
+func (e *env) load(entity sharding.Entity, lookup ...sharding.CommandID) journal.Loaded {
+	e.Helper()
+	l, err := e.b.Load(context.Background(), journal.LoadRequest{Entity: entity, Lookup: lookup})
+	if err != nil {
+		e.Fatalf("load %s: %v", entity, err)
+	}
+	return l
+}
+
+// equal compares values of the journal, for which nil and empty are the same.
+func (e *env) equal(what string, got, want any) {
+	e.Helper()
+	if g, w := plain(got), plain(want); g != w {
+		e.Fatalf("%s:\n got %s\nwant %s", what, clip(g), clip(w))
+	}
+}
+
+func plain(v any) string {
+	if l, ok := v.(journal.Loaded); ok {
+		// maps are printed sorted by key
+		return fmt.Sprintf("last %d snapshot %v records %v stored %v", l.LastSeq, l.Snapshot, plain(l.Records), l.Stored)
+	}
+	return fmt.Sprintf("%v", v)
+}
+
+func clip(s string) string {
+	if len(s) > 2000 {
+		return s[:2000] + "…"
+	}
+	return s
+}
+
+func describe(op journal.Op) string {
+	for _, p := range []any{op.Claim, op.Append, op.Fence, op.Snapshot} {
+		if v := reflect.ValueOf(p); !v.IsNil() {
+			return clip(fmt.Sprintf("%T%+v", p, v.Elem()))
+		}
+	}
+	return "nothing"
+}

@@ -1,0 +1,32 @@
+package memory_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/journaltest"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func TestConformance(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+		b := memory.New(cfg)
+		b.SetClock(now)
+		t.Cleanup(func() {
+			b.Inspect(func(l *memory.Ledger) {
+				if err := l.Check(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		return journaltest.Store{
+			Open: func() (journal.Backend, error) { return b, nil },
+			Damage: func(entity sharding.Entity, seq uint64) error {
+				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
+				return nil
+			},
+		}
+	})
+}

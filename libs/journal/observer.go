@@ -1,0 +1,40 @@
+package journal
+
+import "time"
+
+// Observer looks at a [Journal] at work, for metrics and traces. Every field
+// may be nil. The functions are called from the journal's goroutines and must
+// not block.
+type Observer struct {
+	// Batch is called after every attempt to commit.
+	Batch func(BatchStats)
+	// Op is called for every operation before its result is given.
+	Op func(OpStats)
+	// Load is called after every load.
+	Load func(LoadStats)
+}
+
+// BatchStats describes one attempt to commit.
+type BatchStats struct {
+	Ops   int
+	Bytes int
+	Took  time.Duration
+	Err   error // nil: committed; refusals of single operations are no error
+}
+
+// OpStats describes one operation from beginning to end.
+type OpStats struct {
+	Op        Op
+	Submitted time.Time
+	Started   time.Time // of its batch; until then it waited
+	Ended     time.Time
+	Result    Result
+}
+
+// LoadStats describes one load, without the wait for its turn.
+type LoadStats struct {
+	Request LoadRequest
+	Records int // replayed after the snapshot
+	Took    time.Duration
+	Err     error
+}

@@ -1,0 +1,190 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	// turnPoll is the wait between two looks at a lock that another process
+	// holds: short beside an fsync, long beside a system call.
+	turnPoll = 300 * time.Microsecond
+	// readBusy is how long a reader waits for a lock. Readers wait only while
+	// another process opens, closes or recovers the file.
+	readBusy = 5 * time.Second
+	// checkpointPages is the size of the write-ahead log from which a commit
+	// copies it into the main file: 32 MiB. Pages that change often are
+	// copied once per checkpoint, so a larger log writes less in total.
+	checkpointPages = 8192
+	// cacheKiB is the page cache of a connection. Another process's commit
+	// empties it, so more would not help much.
+	cacheKiB = 8192
+	// idCache is how many entity numbers a writer remembers.
+	idCache = 1 << 17
+)
+
+// Backend is one process's handle on a journal file.
+type Backend struct {
+	path    string
+	cfg     journal.Config
+	turn    *turn
+	writeDB *sql.DB
+	conn    *sql.Conn // the only one that writes
+	write   writeStmts
+	readDB  *sql.DB
+	read    readStmts
+	// ids caches the numbers of entities, which never change.
+	ids map[sharding.Entity]int64
+	now func() time.Time
+	// lost is set once the store cannot be trusted any more.
+	lost error
+}
+
+// Open opens or makes the journal file at path, its folder included. The files
+// are readable by their owner only. Of cfg, the dedupe limits and Loads matter.
+func Open(path string, cfg journal.Config) (*Backend, error) {
+	b, err := open(path, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return b, nil
+}
+
+func open(path string, cfg journal.Config) (*Backend, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, now: time.Now}
+	if b.turn, err = openTurn(path + "-turn"); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
+	defer cancel()
+	if err := b.turn.take(ctx); err != nil {
+		return nil, errors.Join(err, b.turn.close())
+	}
+	defer b.turn.give()
+	if err := b.connect(ctx); err != nil {
+		return nil, errors.Join(err, b.closeAll())
+	}
+	return b, nil
+}
+
+// connect opens the connections. The turn is held: no other process makes the
+// file at the same time.
+func (b *Backend) connect(ctx context.Context) error {
+	if err := create(b.path); err != nil {
+		return err
+	}
+	var err error
+	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "page_size(4096)", "journal_mode(wal)", "synchronous(full)",
+		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages))); err != nil {
+		return err
+	}
+	b.writeDB.SetMaxOpenConns(1)
+	if b.conn, err = b.writeDB.Conn(ctx); err != nil {
+		return err
+	}
+	if err := b.makeSchema(ctx); err != nil {
+		return err
+	}
+	// From here on waiting for the lock is our own affair: see lock.
+	if _, err := b.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
+		return err
+	}
+	if err := b.write.prepare(ctx, b.conn); err != nil {
+		return err
+	}
+	if b.readDB, err = sql.Open("sqlite", b.dsn(fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
+		return err
+	}
+	b.readDB.SetMaxOpenConns(b.cfg.Loads)
+	b.readDB.SetMaxIdleConns(b.cfg.Loads)
+	return b.read.prepare(ctx, b.readDB)
+}
+
+// create makes an empty file that only its owner may read. It must not touch a
+// file that is there: closing one drops the locks that this process has on it.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func (b *Backend) dsn(pragmas ...string) string {
+	q := url.Values{"_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
+	return (&url.URL{Scheme: "file", Path: b.path, RawQuery: q.Encode()}).String()
+}
+
+func (b *Backend) makeSchema(ctx context.Context) error {
+	var mode string
+	if err := b.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
+	}
+	// A file of another format must not get tables of this one.
+	var tables int
+	if err := b.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'").Scan(&tables); err != nil {
+		return err
+	}
+	if tables > 0 {
+		var ours int
+		err := b.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')").Scan(&ours)
+		if err != nil {
+			return err
+		}
+		if ours != 3 {
+			return fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
+		}
+		facts, err := readFacts(ctx, b.conn)
+		if err != nil {
+			return err
+		}
+		_, err = facts.Merge(journal.Declaration{})
+		return err
+	}
+	_, err := b.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
+	return err
+}
+
+// SetClock replaces the clock that dates records, for tests.
+func (b *Backend) SetClock(now func() time.Time) { b.now = now }
+
+// Close implements [journal.Backend].
+func (b *Backend) Close() error { return b.closeAll() }
+
+func (b *Backend) closeAll() error {
+	var errs []error
+	if b.readDB != nil {
+		errs = append(errs, b.readDB.Close())
+	}
+	if b.conn != nil {
+		errs = append(errs, b.conn.Close())
+	}
+	if b.writeDB != nil {
+		errs = append(errs, b.writeDB.Close())
+	}
+	return errors.Join(append(errs, b.turn.close())...)
+}

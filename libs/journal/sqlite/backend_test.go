@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/journaltest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func TestConformance(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+		path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
+		var handles []*Backend
+		return journaltest.Store{
+			Open: func() (journal.Backend, error) {
+				b, err := Open(path, cfg)
+				if err != nil {
+					return nil, err
+				}
+				b.SetClock(now)
+				handles = append(handles, b)
+				return b, nil
+			},
+			Damage: func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
+			Fill:   func(full bool) error { return fill(handles, full) },
+		}
+	})
+}
+
+// damage flips one bit of a stored record.
+func damage(path string, entity sharding.Entity, seq uint64) error {
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var id int64
+	var body []byte
+	err = db.QueryRow(`SELECT r.entity, r.body FROM record r JOIN entity e ON e.id = r.entity WHERE e.type = ? AND e.name = ? AND r.seq = ?`,
+		string(entity.Type), string(entity.ID), seq).Scan(&id, &body)
+	if err != nil {
+		return err
+	}
+	body[len(body)-3] ^= 0x10
+	_, err = db.Exec("UPDATE record SET body = ? WHERE entity = ? AND seq = ?", body, id, seq)
+	return err
+}
+
+// fill sets the size of the file as its limit, or takes the limit away.
+func fill(handles []*Backend, full bool) error {
+	pragma := "PRAGMA max_page_count = 1" // not below what there is
+	if !full {
+		pragma = "PRAGMA max_page_count = 1073741823"
+	}
+	for _, b := range handles {
+		if _, err := b.conn.ExecContext(context.Background(), pragma); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
+
+// Commit implements [journal.Backend].
+func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	t := newTx(b)
+	var results []journal.Result
+	err := b.transact(ctx, func() (err error) {
+		results, err = journal.Decide(ops, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.keepIDs()
+	return results, nil
+}
+
+// Declare implements [journal.Backend].
+func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
+	var facts journal.Facts
+	var refused error
+	err := b.transact(ctx, func() error {
+		stored, err := readFacts(ctx, b.conn)
+		if err != nil {
+			return err
+		}
+		if facts, refused = stored.Merge(d); refused != nil {
+			return nil
+		}
+		return writeFacts(ctx, b.conn, stored, facts)
+	})
+	if err = errors.Join(err, refused); err != nil {
+		return journal.Facts{}, err
+	}
+	return facts, nil
+}
+
+// transact runs f in a transaction and commits it. The context ends waiting
+// for the lock, never the transaction itself: what would it be worth?
+func (b *Backend) transact(ctx context.Context, f func() error) error {
+	if b.lost != nil {
+		return b.lost
+	}
+	if err := b.lock(ctx); err != nil {
+		return b.failed(err)
+	}
+	err := f()
+	if err == nil {
+		_, err = b.write.commit.Exec()
+	}
+	if err == nil {
+		return nil
+	}
+	err = b.failed(err)
+	// SQLite has rolled back already after some errors; then this one is
+	// refused, and that is fine.
+	_, rollback := b.write.rollback.Exec()
+	if code(rollback) != lib.SQLITE_OK && code(rollback) != lib.SQLITE_ERROR {
+		b.lost = fmt.Errorf("%w: rollback: %w", journal.ErrBroken, rollback)
+		return b.lost
+	}
+	return err
+}
+
+// lock begins a write transaction. Waiting is in two steps, so that a writer
+// that comes again and again does not overtake the one that waits: the turn
+// first, then SQLite's lock, for which only its holder tries.
+func (b *Backend) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := b.turn.take(ctx); err != nil {
+		return err
+	}
+	defer b.turn.give()
+	for {
+		_, err := b.write.begin.Exec()
+		if !busy(err) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for the next look at a lock.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(turnPoll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// failed says what an error of a transaction means for its batch.
+//
+// A full disk is certain: the last thing that a commit writes is the frame that
+// makes it one, and that frame was not written completely. A failed fsync comes
+// after that frame: in this process the transaction did not happen, after a
+// crash it may have, and what the kernel dropped is unknown. So every I/O error
+// ends the process.
+func (b *Backend) failed(err error) error {
+	switch code(err) {
+	case lib.SQLITE_OK: // not an error of SQLite: the context ended
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
+		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+	case lib.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", journal.ErrFull, err)
+	}
+	b.lost = fmt.Errorf("%w: %w", journal.ErrBroken, err)
+	return b.lost
+}
+
+// code is the primary result code of SQLite in an error, SQLITE_OK if none.
+func code(err error) int {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return lib.SQLITE_OK
+}
+
+func busy(err error) bool {
+	c := code(err)
+	return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED
+}

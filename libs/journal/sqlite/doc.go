@@ -1,0 +1,35 @@
+// Package sqlite is a journal in one SQLite file, shared by the processes of
+// one machine.
+//
+// The file is in WAL mode with synchronous=FULL: every commit is on the disk
+// before it is reported. Each [Backend] has one connection that writes and a
+// few that read beside it.
+//
+// Writers of several processes take turns: who wants to write first takes an
+// advisory lock on a second file (path + "-turn"), waits with it for SQLite's
+// own write lock, and lets go of the first one as soon as it has the second.
+// So one writer at most competes with the one that writes, and none starves,
+// which SQLite's own waiting does not promise.
+//
+// # Layout
+//
+//	meta     the cluster's name and the format
+//	type     number of shards per entity type
+//	fence    epoch and owner per shard
+//	entity   a small number per entity, and what its dedupe has dropped
+//	record   (entity number, sequence number) → record, checksummed
+//	command  (entity number, hash of the command id, sequence number)
+//	snapshot the newest snapshot per entity, checksummed
+//
+// The tables are clustered by entity number, so that what is loaded together
+// lies together. The command id itself is in the record only; the hash finds
+// the record, the record decides.
+//
+// # What this does not do
+//
+// It is for one machine and a local file system: never put the file on a
+// network share. A process that is paused inside a transaction stops the other
+// writers until it goes on or dies; nothing wrong is written meanwhile. The
+// file never shrinks. Command ids that are made to collide in xxh64 make the
+// appends of the entity they are sent to slower, not wrong.
+package sqlite

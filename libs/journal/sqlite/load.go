@@ -1,0 +1,149 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+type readStmts struct {
+	entity, last, snapshot, records, stored *sql.Stmt
+}
+
+func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
+	return prepareAll(ctx, db, []statement{
+		{&s.entity, "SELECT id, snapshot, dropped FROM entity WHERE type = ? AND name = ?"},
+		{&s.last, "SELECT seq FROM record WHERE entity = ? ORDER BY seq DESC LIMIT 1"},
+		{&s.snapshot, "SELECT body FROM snapshot WHERE entity = ?"},
+		{&s.records, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq"},
+		{&s.stored, `SELECT r.seq, r.body FROM command c JOIN record r ON r.entity = c.entity AND r.seq = c.seq
+			WHERE c.entity = ? AND c.hash = ?`},
+	})
+}
+
+// Load implements [journal.Backend].
+func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	var out journal.Loaded
+	// One transaction, so that all statements see one moment.
+	t, err := b.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err == nil {
+		out, err = b.load(ctx, t, req)
+		_ = t.Rollback() // nothing to lose
+	}
+	if err != nil {
+		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)
+	}
+	return out, nil
+}
+
+func (b *Backend) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
+	var out journal.Loaded
+	var id, snapshot, dropped, last int64
+	err := t.StmtContext(ctx, b.read.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
+	if errors.Is(err, sql.ErrNoRows) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	err = t.StmtContext(ctx, b.read.last).QueryRowContext(ctx, id).Scan(&last)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return out, err
+	}
+	out.LastSeq = uint64(last)
+	if snapshot > 0 {
+		var body []byte
+		if err := t.StmtContext(ctx, b.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
+			return out, err
+		}
+		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, uint64(snapshot), body); err != nil {
+			return out, err
+		}
+	}
+	if out.Records, err = b.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
+		return out, err
+	}
+	out.Stored, err = b.lookup(ctx, t, req, id, dropped)
+	return out, err
+}
+
+// loadRecords reads the records after the snapshot. A missing one is damage
+// like a changed one.
+func (b *Backend) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
+	if after >= last {
+		if after > last {
+			return nil, fmt.Errorf("%w: %s, record %d is missing, the snapshot is at %d", journal.ErrCorrupt, entity, last+1, after)
+		}
+		return nil, nil
+	}
+	rows, err := t.StmtContext(ctx, b.read.records).QueryContext(ctx, id, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	records := make([]sharding.Record, 0, last-after)
+	for next := uint64(after) + 1; rows.Next(); next++ {
+		var seq int64
+		var body sql.RawBytes
+		if err := rows.Scan(&seq, &body); err != nil {
+			return nil, err
+		}
+		if uint64(seq) != next {
+			return nil, fmt.Errorf("%w: %s, record %d is missing", journal.ErrCorrupt, entity, next)
+		}
+		e, err := journal.DecodeRecord(entity, next, body)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, e.Record)
+	}
+	return records, rows.Err()
+}
+
+func (b *Backend) lookup(ctx context.Context, t *sql.Tx, req journal.LoadRequest, id, dropped int64) (map[sharding.CommandID]sharding.Stored, error) {
+	if len(req.Lookup) == 0 {
+		return nil, nil
+	}
+	found := make(map[sharding.CommandID]sharding.Stored, len(req.Lookup))
+	find := t.StmtContext(ctx, b.read.stored)
+	for _, c := range req.Lookup {
+		s, ok, err := lookupOne(ctx, find, req.Entity, id, c)
+		if err != nil {
+			return nil, err
+		}
+		if !ok && journal.Expired(fromMillis(dropped), c) {
+			s, ok = sharding.Stored{Expired: true}, true
+		}
+		if ok {
+			found[c] = s
+		}
+	}
+	return found, nil
+}
+
+func lookupOne(ctx context.Context, find *sql.Stmt, entity sharding.Entity, id int64, c sharding.CommandID) (sharding.Stored, bool, error) {
+	rows, err := find.QueryContext(ctx, id, commandHash(c))
+	if err != nil {
+		return sharding.Stored{}, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq int64
+		var body []byte
+		if err := rows.Scan(&seq, &body); err != nil {
+			return sharding.Stored{}, false, err
+		}
+		e, err := journal.DecodeRecord(entity, uint64(seq), body)
+		if err != nil {
+			return sharding.Stored{}, false, err
+		}
+		if e.Record.Command == c {
+			return sharding.Stored{Hash: e.Record.Hash, Reply: e.Record.Reply}, true, nil
+		}
+	}
+	return sharding.Stored{}, false, rows.Err()
+}

@@ -1,0 +1,45 @@
+package sqlite
+
+// schema makes an empty file a journal of format 1.
+const schema = `
+CREATE TABLE IF NOT EXISTS meta (
+	key   TEXT NOT NULL PRIMARY KEY,
+	value TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS type (
+	name   TEXT NOT NULL PRIMARY KEY,
+	shards INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS fence (
+	type  TEXT NOT NULL,
+	shard INTEGER NOT NULL,
+	epoch INTEGER NOT NULL, -- the bits of an unsigned number
+	owner INTEGER NOT NULL, -- the bits of an unsigned number
+	PRIMARY KEY (type, shard)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entity (
+	id       INTEGER PRIMARY KEY,
+	type     TEXT NOT NULL,
+	name     TEXT NOT NULL,
+	kept     INTEGER NOT NULL DEFAULT 0, -- no record up to this one has a row in command
+	dropped  INTEGER NOT NULL DEFAULT 0, -- newest time of a dropped key, Unix ms; 0: none
+	snapshot INTEGER NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
+	UNIQUE (type, name)
+);
+CREATE TABLE IF NOT EXISTS record (
+	entity INTEGER NOT NULL,
+	seq    INTEGER NOT NULL,
+	body   BLOB NOT NULL,
+	PRIMARY KEY (entity, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS command (
+	entity INTEGER NOT NULL,
+	hash   INTEGER NOT NULL, -- xxh64 of the command id, the bits of an unsigned number
+	seq    INTEGER NOT NULL,
+	PRIMARY KEY (entity, hash, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS snapshot (
+	entity INTEGER PRIMARY KEY,
+	body   BLOB NOT NULL
+);
+`

@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	// trimEvery is how many records of an entity lie between two looks at what
+	// its dedupe may drop; a snapshot is such a moment too.
+	trimEvery = 1024
+	// trimBatch bounds how many entries one look drops: more than come in.
+	trimBatch = 2 * trimEvery
+)
+
+type writeStmts struct {
+	begin, commit, rollback                    *sql.Stmt
+	fence, setFence                            *sql.Stmt
+	entity, addEntity                          *sql.Stmt
+	head, find, body                           *sql.Stmt
+	addRecord, addCommand, snapshot, snapshotN *sql.Stmt
+	trimHead, trimRows, dropCommand, setKept   *sql.Stmt
+	countCommands                              *sql.Stmt
+}
+
+func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
+	return prepareAll(ctx, c, []statement{
+		{&s.begin, "BEGIN IMMEDIATE"},
+		{&s.commit, "COMMIT"},
+		{&s.rollback, "ROLLBACK"},
+		{&s.fence, "SELECT epoch, owner FROM fence WHERE type = ? AND shard = ?"},
+		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
+		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
+		{&s.addEntity, "INSERT INTO entity (type, name) VALUES (?, ?)"},
+		{&s.head, `SELECT snapshot, dropped,
+			ifnull((SELECT seq FROM record WHERE entity = ?1 ORDER BY seq DESC LIMIT 1), 0),
+			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
+			FROM entity WHERE id = ?1`},
+		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
+		{&s.body, "SELECT body FROM record WHERE entity = ? AND seq = ?"},
+		{&s.addRecord, "INSERT INTO record (entity, seq, body) VALUES (?, ?, ?)"},
+		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
+		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
+		{&s.snapshotN, "UPDATE entity SET snapshot = ? WHERE id = ?"},
+		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
+		{&s.trimRows, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
+		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
+		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ?"},
+		{&s.setKept, "UPDATE entity SET kept = ?, dropped = ? WHERE id = ?"},
+	})
+}
+
+type statement struct {
+	to    **sql.Stmt
+	query string
+}
+
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func prepareAll(ctx context.Context, p preparer, all []statement) error {
+	for _, s := range all {
+		var err error
+		if *s.to, err = p.PrepareContext(ctx, s.query); err != nil {
+			return fmt.Errorf("prepare %q: %w", s.query, err)
+		}
+	}
+	return nil
+}
+
+// tx is one transaction, as the law of the journal sees it.
+type tx struct {
+	b      *Backend
+	s      *writeStmts
+	now    time.Time
+	fences map[sharding.ShardID]sharding.Fence
+	// added are the numbers of entities made by this transaction: they are
+	// cached only when it is committed.
+	added map[sharding.Entity]int64
+	body  []byte
+}
+
+func newTx(b *Backend) *tx {
+	return &tx{b: b, s: &b.write, now: b.now(), fences: map[sharding.ShardID]sharding.Fence{}}
+}
+
+// keepIDs is called after the commit.
+func (t *tx) keepIDs() {
+	if len(t.b.ids)+len(t.added) > idCache {
+		clear(t.b.ids)
+	}
+	for e, id := range t.added {
+		t.b.ids[e] = id
+	}
+}
+
+// Fence implements [journal.Tx].
+func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
+	f, ok := t.fences[shard]
+	if ok {
+		return f, nil
+	}
+	var epoch, owner int64
+	err := t.s.fence.QueryRow(string(shard.Type), shard.Index).Scan(&epoch, &owner)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return f, err
+	}
+	f = sharding.Fence{Epoch: sharding.Epoch(epoch), Owner: sharding.NodeUID(owner)}
+	t.fences[shard] = f
+	return f, nil
+}
+
+// Head implements [journal.Tx].
+func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.Head, error) {
+	id, err := t.id(entity)
+	if err != nil || id == 0 {
+		return journal.Head{}, err
+	}
+	var h journal.Head
+	var first int64
+	if len(records) > 0 {
+		first = commandHash(records[0].Command)
+	}
+	var snapshot, dropped, last int64
+	var maybe bool
+	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &dropped, &last, &maybe); err != nil {
+		return h, err
+	}
+	h.LastSeq, h.SnapshotSeq, h.Dropped = uint64(last), uint64(snapshot), fromMillis(dropped)
+	for i := range records {
+		if h.Duplicate || i == 0 && !maybe || records[i].Command == "" {
+			continue
+		}
+		if h.Duplicate, err = t.stored(id, entity, records[i].Command); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// stored says whether a command is: the hash finds candidates, their records
+// decide.
+func (t *tx) stored(id int64, entity sharding.Entity, c sharding.CommandID) (bool, error) {
+	seqs, err := t.candidates(id, c)
+	if err != nil {
+		return false, err
+	}
+	for _, seq := range seqs {
+		var body []byte
+		if err := t.s.body.QueryRow(id, seq).Scan(&body); err != nil {
+			return false, err
+		}
+		e, err := journal.DecodeRecord(entity, uint64(seq), body)
+		if err != nil || e.Record.Command == c {
+			// A damaged record may be the one: better refused than doubled.
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (t *tx) candidates(id int64, c sharding.CommandID) ([]int64, error) {
+	rows, err := t.s.find.Query(id, commandHash(c))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var seqs []int64
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return nil, err
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, rows.Err()
+}
+
+// id is the number of an entity, 0 if it has none yet.
+func (t *tx) id(e sharding.Entity) (int64, error) {
+	if id, ok := t.b.ids[e]; ok {
+		return id, nil
+	}
+	if id, ok := t.added[e]; ok {
+		return id, nil
+	}
+	var id int64
+	err := t.s.entity.QueryRow(string(e.Type), string(e.ID)).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err == nil {
+		t.add(e, id)
+	}
+	return id, err
+}
+
+func (t *tx) add(e sharding.Entity, id int64) {
+	if t.added == nil {
+		t.added = map[sharding.Entity]int64{}
+	}
+	t.added[e] = id
+}
+
+func commandHash(c sharding.CommandID) int64 { return int64(xxhash.Sum64String(string(c))) }
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Write implements [journal.Tx].
+func (t *tx) Write(op *journal.Op) error {
+	switch {
+	case op.Claim != nil:
+		c := op.Claim
+		t.fences[c.Shard] = sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}
+		_, err := t.s.setFence.Exec(string(c.Shard.Type), c.Shard.Index, int64(c.Epoch), int64(c.Owner))
+		return err
+	case op.Append != nil:
+		return t.append(op.Append)
+	case op.Snapshot != nil:
+		return t.writeSnapshot(op.Snapshot)
+	}
+	return nil
+}
+
+func (t *tx) append(a *sharding.Append) error {
+	id, err := t.id(a.Entity)
+	if err != nil {
+		return err
+	}
+	if id == 0 {
+		r, err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID))
+		if err != nil {
+			return err
+		}
+		if id, err = r.LastInsertId(); err != nil {
+			return err
+		}
+		t.add(a.Entity, id)
+	}
+	trim := false
+	for i := range a.Records {
+		r := &a.Records[i]
+		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now, r)
+		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), t.body); err != nil {
+			return err
+		}
+		if r.Command != "" {
+			if _, err := t.s.addCommand.Exec(id, commandHash(r.Command), int64(r.Seq)); err != nil {
+				return err
+			}
+		}
+		trim = trim || r.Seq%trimEvery == 0
+	}
+	if !trim {
+		return nil
+	}
+	return t.trim(id, a.Entity, a.Records[len(a.Records)-1].Seq)
+}
+
+func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
+	id, err := t.id(s.Entity)
+	if err != nil {
+		return err
+	}
+	if _, err := t.s.snapshot.Exec(id, journal.AppendSnapshot(nil, s)); err != nil {
+		return err
+	}
+	if _, err := t.s.snapshotN.Exec(int64(s.Snapshot.Seq), id); err != nil {
+		return err
+	}
+	return t.trim(id, s.Entity, s.Snapshot.Seq)
+}
+
+// trim drops dedupe entries of the entity's records, oldest first, as long as
+// they are old enough and not among its newest. last is a sequence number not
+// above the entity's last one.
+func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
+	var kept, dropped int64
+	if err := t.s.trimHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
+		return err
+	}
+	// Entries are not more than records: mostly this is the end of it.
+	if int64(last)-kept <= int64(t.b.cfg.DedupeCount) {
+		return nil
+	}
+	old, err := t.oldest(id, entity, kept)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	var entries int
+	if err := t.s.countCommands.QueryRow(id).Scan(&entries); err != nil {
+		return err
+	}
+	before := kept
+	for _, e := range old {
+		if entries <= t.b.cfg.DedupeCount {
+			break
+		}
+		kept = int64(e.seq)
+		if e.command == "" {
+			continue
+		}
+		if _, err := t.s.dropCommand.Exec(id, commandHash(e.command), int64(e.seq)); err != nil {
+			return err
+		}
+		entries--
+		if !e.remember.IsZero() {
+			dropped = max(dropped, e.remember.UnixMilli())
+		}
+	}
+	if kept == before {
+		return nil
+	}
+	_, err = t.s.setKept.Exec(kept, dropped, id)
+	return err
+}
+
+// oldEntry is a record whose dedupe entry, if it has one, is old enough.
+type oldEntry struct {
+	seq      uint64
+	command  sharding.CommandID
+	remember time.Time
+}
+
+// oldest reads records after kept up to the first one that is not old enough.
+func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, error) {
+	rows, err := t.s.trimRows.Query(id, kept, trimBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var old []oldEntry
+	for rows.Next() {
+		var seq int64
+		var body []byte
+		if err := rows.Scan(&seq, &body); err != nil {
+			return nil, err
+		}
+		e, err := journal.DecodeRecord(entity, uint64(seq), body)
+		if err != nil {
+			return old, nil // damaged: nothing behind it is dropped any more
+		}
+		o := oldEntry{seq: uint64(seq), command: e.Record.Command}
+		if o.command != "" {
+			ok := false
+			if o.remember, ok = t.b.cfg.Drop(t.now, e.At, o.command); !ok {
+				return old, nil
+			}
+		}
+		old = append(old, o)
+	}
+	return old, rows.Err()
+}
