@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The checkers know nothing of the cores: they read the log of commits and the
+// history of the clients.
+
+// element is one number in the list of an entity, as committed.
+type element struct {
+	x     uint64
+	at    int64
+	epoch sharding.Epoch
+}
+
+// past is everything that was committed to one entity.
+type past struct {
+	elements []element
+	hashes   []list // state after that many elements
+}
+
+type checker struct {
+	w     *World
+	pasts map[sharding.Entity]*past
+	// where are the positions of a number in its entity's list.
+	where map[uint64][]int
+}
+
+// violation is a broken promise.
+type violation struct {
+	property string
+	text     string
+}
+
+func (w *World) violate(property, format string, args ...any) {
+	if w.broken == nil {
+		w.broken = &violation{property, fmt.Sprintf(format, args...)}
+		w.trace(nil, "BROKEN", w.broken.property+": "+w.broken.text)
+	}
+}
+
+// checkHistory compares what clients were told with what was committed.
+func (w *World) checkHistory() {
+	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}}
+	c.readLog()
+	for _, o := range w.ops {
+		if w.volatile(o.entity) {
+			continue
+		}
+		c.effects(o)
+		for _, t := range o.tries {
+			if t.returned > 0 && t.reply.Outcome == sharding.OK {
+				c.answer(o, t)
+			}
+		}
+		c.sameReplies(o)
+	}
+	c.batches()
+}
+
+// readLog checks that epochs never go back per shard and sequence numbers have
+// no gaps per entity, and builds the lists.
+func (c *checker) readLog() {
+	w := c.w
+	epochs := map[sharding.ShardID]sharding.Epoch{}
+	seqs := map[sharding.Entity]uint64{}
+	for i, commit := range w.journal.ledger.Log() {
+		a := commit.Append
+		if commit.Epoch < epochs[a.Shard] {
+			w.violate("epochs grow", "%v: an effect of epoch %v after one of %v, at %s", a.Entity, commit.Epoch, epochs[a.Shard], at(w.journal.times[i]))
+		}
+		epochs[a.Shard] = max(epochs[a.Shard], commit.Epoch)
+		p := c.pasts[a.Entity]
+		if p == nil {
+			p = &past{hashes: []list{{}}}
+			c.pasts[a.Entity] = p
+		}
+		for _, r := range a.Records {
+			if r.Seq != seqs[a.Entity]+1 {
+				w.violate("sequence without gaps", "%v: record %d after %d, at %s", a.Entity, r.Seq, seqs[a.Entity], at(w.journal.times[i]))
+			}
+			seqs[a.Entity] = r.Seq
+			if a.Entity == factEntity {
+				continue
+			}
+			for _, e := range r.Events {
+				l := p.hashes[len(p.hashes)-1]
+				x := decodeNumber(e.Payload)
+				l.add(x)
+				p.elements = append(p.elements, element{x: x, at: w.journal.times[i], epoch: commit.Epoch})
+				p.hashes = append(p.hashes, l)
+				c.where[x] = append(c.where[x], len(p.elements))
+			}
+		}
+	}
+}
+
+// effects checks how often a command took effect.
+func (c *checker) effects(o *op) {
+	w := c.w
+	n := len(c.where[o.x])
+	if n > 1 {
+		w.violate("one effect", "%v took effect %d times, at positions %v", o, n, c.where[o.x])
+	}
+	if n > 0 && o.cmd != cmdAdd && o.cmd != cmdAdd2 {
+		w.violate("no effect of a failed turn", "%v took effect", o)
+	}
+	if n == 0 {
+		return
+	}
+	rejected := len(o.tries) > 0
+	for _, t := range o.tries {
+		rejected = rejected && t.returned > 0 && t.reply.Outcome == sharding.Rejected
+	}
+	if rejected {
+		last := o.tries[len(o.tries)-1].reply
+		w.violate("rejected is not applied", "%v was rejected (%s: %s) and took effect at position %v", o, last.Code, last.Message, c.where[o.x])
+	}
+	if p := c.pasts[o.entity]; p.elements[c.where[o.x][0]-1].at < o.called {
+		w.violate("linearizable", "%v took effect before it was called", o)
+	}
+}
+
+// answer checks one answer: it must show the state of the entity at a moment
+// between call and return, with the command's own effect in it.
+func (c *checker) answer(o *op, t *try) {
+	w := c.w
+	adds := o.cmd == cmdAdd || o.cmd == cmdAdd2
+	if o.tell {
+		if o.keyed && t.reply.Code == "" && len(c.where[o.x]) != 1 {
+			w.violate("acknowledged is durable", "%v was acknowledged and took effect %d times", o, len(c.where[o.x]))
+		}
+		return
+	}
+	if t.reply.Code != "" && o.cmd != cmdFail {
+		return // panic or cancelled: no effect, no state
+	}
+	if !t.told {
+		w.violate("linearizable", "%v was answered without a state: %+v", o, t.reply)
+		return
+	}
+	p := c.pasts[o.entity]
+	if p == nil {
+		p = &past{hashes: []list{{}}}
+	}
+	n := int(t.list.n)
+	if n > len(p.elements) {
+		w.violate("acknowledged is durable", "%v was answered with %d elements, %d were ever committed", o, n, len(p.elements))
+		return
+	}
+	if p.hashes[n] != t.list {
+		w.violate("linearizable", "%v was answered with a state of %d elements that never was", o, n)
+		return
+	}
+	if n > 0 && p.elements[n-1].at > t.returned {
+		w.violate("acknowledged is durable", "%v was answered at %s with %d elements, the last of which was committed at %s",
+			o, at(t.returned), n, at(p.elements[n-1].at))
+	}
+	if adds {
+		first := n
+		if o.cmd == cmdAdd2 {
+			first--
+		}
+		if !slices.Contains(c.where[o.x], first) {
+			w.violate("acknowledged is durable", "%v was answered with position %d, it is at %v", o, first, c.where[o.x])
+		}
+		return
+	}
+	called := o.called
+	if o.cmd == cmdGet {
+		called = t.called // not stored: every attempt reads for itself
+	}
+	if n < len(p.elements) && p.elements[n].at < called {
+		w.violate("linearizable", "%v, called at %s, was answered with %d elements; the next was committed at %s before",
+			o, at(called), n, at(p.elements[n].at))
+	}
+}
+
+// sameReplies checks that a key has one reply.
+func (c *checker) sameReplies(o *op) {
+	if !o.keyed || o.cmd == cmdGet || o.tell {
+		return
+	}
+	var first *try
+	for _, t := range o.tries {
+		if t.returned == 0 || t.reply.Outcome != sharding.OK {
+			continue
+		}
+		if first == nil {
+			first = t
+			continue
+		}
+		if t.reply.Code != first.reply.Code || t.list != first.list {
+			c.w.violate("one reply", "%v was answered with %q %v and with %q %v", o, first.reply.Code, first.list, t.reply.Code, t.list)
+		}
+	}
+}
+
+// batches checks that items of a batch took effect in their order, per entity.
+func (c *checker) batches() {
+	type key struct {
+		batch  int
+		entity sharding.Entity
+	}
+	last := map[key]*op{}
+	for _, o := range c.w.ops {
+		if o.batch == 0 || len(c.where[o.x]) != 1 || c.w.volatile(o.entity) {
+			continue
+		}
+		k := key{o.batch, o.entity}
+		if p := last[k]; p != nil && !p.retried && len(p.tries) == 1 && c.where[o.x][0] < c.where[p.x][0] {
+			c.w.violate("order", "%v took effect at %v, before %v of the same batch at %v", o, c.where[o.x], p, c.where[p.x])
+		}
+		last[k] = o
+	}
+}
+
+func at(t int64) string { return fmt.Sprintf("%.6f", float64(t)/1e9) }

@@ -1,0 +1,211 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// op is one command as its client knows it, over all its attempts.
+type op struct {
+	id      int
+	client  int
+	entity  sharding.Entity
+	cmd     string
+	x       uint64 // the number in the payload, unique in the run
+	key     sharding.CommandID
+	keyed   bool
+	tell    bool
+	batch   int // items of one batch have the same number; 0: none
+	called  int64
+	tries   []*try
+	pending int
+	retried bool // sent again by the client after an answer
+}
+
+// try is one attempt of the client: from call to return.
+type try struct {
+	called, returned int64 // returned 0: not yet
+	gateway          int
+	reply            sharding.Reply
+	list             list
+	told             bool // list was in the reply
+}
+
+func (o *op) String() string {
+	return fmt.Sprintf("op %d: %s %v %x key %q", o.id, o.cmd, o.entity, o.x, o.key)
+}
+
+// client sends one command or batch at a time and waits for all answers.
+type client struct {
+	w       *World
+	id      int
+	gateway int
+	open    int // commands of the current round without an end
+	stopped bool
+}
+
+// entities are few, so that they are hot.
+func entities() []sharding.Entity {
+	var list []sharding.Entity
+	for i, t := range types {
+		for k := range []int{4, 5, 2}[i] {
+			list = append(list, sharding.Entity{Type: t.Type, ID: sharding.EntityID(fmt.Sprintf("e%d", k))})
+		}
+	}
+	return list
+}
+
+// think waits a while and then calls.
+func (c *client) think() {
+	d := c.w.dice("client")
+	pause := d.exp(c.w.weather.Think)
+	if d.chance(0.01) {
+		pause += d.between(0, 3*sec) // long enough for entities to be passivated
+	}
+	c.w.after(pause, c.call)
+}
+
+func (c *client) call() {
+	w, d := c.w, c.w.dice("client")
+	if w.calm {
+		c.stopped = true
+		return
+	}
+	if d.chance(0.1) {
+		c.gateway = d.IntN(gateways)
+	}
+	n, batch := 1, 0
+	if d.chance(0.12) {
+		n = 2 + d.IntN(5)
+		w.batches++
+		batch = w.batches
+	}
+	all := w.entities
+	entity := all[min(d.IntN(len(all)), d.IntN(len(all)))]
+	keyed := d.chance(0.7)
+	c.open = n
+	for range n {
+		o := c.draw(entity, keyed, batch)
+		o.called = w.now
+		if batch != 0 && d.chance(0.3) {
+			entity = all[d.IntN(len(all))]
+		}
+		c.send(o, c.gateway)
+	}
+}
+
+// draw makes up a command.
+func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
+	w, d := c.w, c.w.dice("client")
+	o := &op{id: len(w.ops) + 1, client: c.id, entity: entity, batch: batch, keyed: keyed}
+	o.x = uint64(o.id)
+	switch r := d.Float64(); {
+	case r < 0.60:
+		o.cmd = cmdAdd
+	case r < 0.82:
+		o.cmd = cmdGet
+	case r < 0.88:
+		o.cmd = cmdAdd2
+	case r < 0.92:
+		o.cmd = cmdFail
+	case r < 0.94:
+		o.cmd = cmdPanic
+	case r < 0.97:
+		o.cmd = cmdQuit
+	default:
+		o.cmd = cmdTimer
+	}
+	o.tell = o.cmd == cmdAdd && d.chance(0.04)
+	if keyed {
+		o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id))
+	} else {
+		o.key = sharding.CommandID(fmt.Sprintf("~%d", o.id)) // the gateway's name for it
+	}
+	w.ops = append(w.ops, o)
+	w.byID[o.x] = o
+	return o
+}
+
+// send makes one attempt through a gateway.
+func (c *client) send(o *op, gw int) {
+	w, d := c.w, c.w.dice("client")
+	t := &try{called: w.now, gateway: gw}
+	o.tries = append(o.tries, t)
+	o.pending++
+	p := w.gatewayProcess(gw)
+	env := sharding.Envelope{
+		Entity: o.entity, Command: o.cmd, ID: o.key, Keyed: o.keyed, Tell: o.tell, Payload: number(o.x),
+	}
+	left := nanos(100*ms + d.exp(w.weather.Patience))
+	attempt := &call{op: o}
+	attempt.reply = func(f gateway.Finish) {
+		t.reply = f.Reply
+		t.list, t.told = decodeList(f.Reply.Payload)
+		w.after(50_000, func() { c.returned(o, t) })
+	}
+	refused := func() {
+		attempt.reply(gateway.Finish{Reply: sharding.Reject(sharding.Unavailable, "connection refused")})
+	}
+	w.after(50_000, func() {
+		if !p.up {
+			refused()
+			return
+		}
+		gen := p.gen
+		p.unread = append(p.unread, refused)
+		p.post(func() {
+			if p.gen == gen {
+				p.unread = p.unread[1:]
+				p.body.(*gatewayNode).submit(env, left, attempt)
+			}
+		})
+	})
+	if o.keyed && !o.tell && d.chance(0.03) && len(o.tries) < 4 {
+		w.mark("client: same key through another gateway at the same time")
+		o.pending++
+		w.after(d.exp(50*ms), func() {
+			o.pending--
+			c.send(o, (gw+1)%gateways)
+		})
+	}
+}
+
+// returned is the end of one attempt.
+func (c *client) returned(o *op, t *try) {
+	w, d := c.w, c.w.dice("client")
+	t.returned = w.now
+	o.pending--
+	w.mark("client: " + t.reply.Outcome.String())
+	w.mix(uint64(o.id)<<8 | uint64(t.reply.Outcome))
+	if w.traceTo != nil {
+		w.trace(nil, "CLIENT", fmt.Sprintf("%v: %v %s %q n=%d", o, t.reply.Outcome, t.reply.Code, t.reply.Message, t.list.n))
+	}
+	if o.pending > 0 {
+		return
+	}
+	again := 0.0
+	switch t.reply.Outcome {
+	case sharding.Rejected:
+		again = 0.6
+	case sharding.Unknown:
+		again = 0.8
+	case sharding.OK:
+		again = 0.04
+	}
+	if o.keyed && len(o.tries) < 6 && !w.calm && d.chance(again) {
+		w.mark("client: same key again after " + t.reply.Outcome.String())
+		o.retried = true
+		gw := c.gateway
+		if d.chance(0.3) {
+			gw = d.IntN(gateways)
+		}
+		o.pending++
+		w.after(d.exp(100*ms), func() { o.pending--; c.send(o, gw) })
+		return
+	}
+	if c.open--; c.open == 0 {
+		c.think()
+	}
+}

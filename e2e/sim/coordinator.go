@@ -1,0 +1,383 @@
+package sim
+
+import (
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// factShard is the stream of the coordinator's facts in the journal.
+var (
+	factShard  = sharding.ShardID{Type: "roost.coordinator"}
+	factEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+)
+
+// coordNode is the driver of a coordinator: lease, fact stream, membership,
+// and the gate that holds back what must not be said before it is durable.
+type coordNode struct {
+	p      *process
+	w      *World
+	core   *coordinator.Machine
+	member *member
+	holder *lease.Holder
+	lout   []lease.Output
+	out    []coordinator.Output
+
+	// tenure counts acquisitions; what was started in an old one is void.
+	tenure  int
+	term    sharding.Term
+	elected bool
+
+	held     []held // outputs in order, each behind a fact or free
+	facts    []coordinator.Fact
+	seq      uint64 // of the newest fact handed over
+	queued   uint64 // of the newest fact in held
+	durable  uint64
+	inFlight bool
+
+	watches   map[coordinator.WatchID]func(watchAnswer)
+	nextWatch coordinator.WatchID
+	rank      int
+}
+
+// held is an output that may be performed when the fact after is durable.
+type held struct {
+	o     coordinator.Output
+	after uint64
+}
+
+func (w *World) coordinatorProgram(p *process) program {
+	c := &coordNode{p: p, w: w, watches: map[coordinator.WatchID]func(watchAnswer){}}
+	c.core = newCoordinator(w, p)
+	cfg := lease.DefaultConfig()
+	cfg.Self, cfg.Seed, cfg.Rank = p.id(), w.dice("lease").Uint64()|1, -1
+	holder, err := lease.NewHolder(cfg)
+	if err != nil {
+		panic(err)
+	}
+	c.holder, c.rank = holder, -1
+	c.member = newMember(w, p, roleCoordinator, c.memberChanged)
+	return c
+}
+
+func (c *coordNode) step(in coordinator.Input) {
+	c.w.trace(c.p, "in", in)
+	at := len(c.out)
+	c.out = c.core.Step(c.p.now(), in, c.out)
+	c.w.stepped(c.p, c.core, len(c.out)-at)
+}
+
+func (c *coordNode) lease(in lease.Input) {
+	if _, tick := in.(lease.Tick); !tick {
+		c.w.trace(c.p, "lease<", in)
+	}
+	at := len(c.lout)
+	c.lout = c.holder.Step(c.p.now(), in, c.lout)
+	for _, o := range c.lout[at:] {
+		c.w.trace(c.p, "lease>", o)
+		switch o := o.(type) {
+		case lease.Lost:
+			c.depose("lease lost")
+		case lease.Observed:
+			c.step(coordinator.Active{Node: o.Holder, Term: o.Term})
+		case lease.Acquired:
+			c.acquired(o.Term)
+		}
+	}
+}
+
+// acquired makes the facts its own: the term must be above every epoch of the
+// journal, then the stream is claimed with it, then folded.
+func (c *coordNode) acquired(term sharding.Term) {
+	c.depose("new term")
+	c.term = term
+	tenure := c.tenure
+	c.w.mark("lease acquired")
+	var highest sharding.Epoch
+	c.query(tenure, func() { highest = c.w.journal.ledger.MaxEpoch() }, func() {
+		if highest.Term() >= term {
+			c.w.mark("term raised")
+			c.lease(lease.RaiseTerm{Above: highest.Term()})
+			return
+		}
+		c.claim(tenure)
+	})
+}
+
+// query asks the journal until it answers or the tenure is over.
+func (c *coordNode) query(tenure int, q, then func()) {
+	gen := c.p.gen
+	c.w.journal.read(c.p.host, q, func(ok bool) {
+		if c.p.gen != gen {
+			return
+		}
+		c.p.post(func() {
+			switch {
+			case c.tenure != tenure:
+			case ok:
+				then()
+			default:
+				c.query(tenure, q, then)
+			}
+		})
+	})
+}
+
+func (c *coordNode) claim(tenure int) {
+	claim := sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Owner: c.p.uid}
+	c.commit(tenure, []journal.Op{{Claim: &claim}}, func(r []journal.Result) {
+		switch {
+		case r == nil || r[0].Verdict == sharding.RefusedFull:
+			c.claim(tenure)
+		case r[0].Verdict != sharding.Durable:
+			c.w.mark("coordinator: claim refused")
+			c.lease(lease.RaiseTerm{Above: r[0].Fence.Epoch.Term()})
+		default:
+			c.fold(tenure)
+		}
+	})
+}
+
+func (c *coordNode) fold(tenure int) {
+	var got journal.Loaded
+	c.query(tenure, func() { got, _ = c.w.journal.ledger.Load(journal.LoadRequest{Entity: factEntity}) }, func() {
+		var facts []coordinator.Fact
+		for _, r := range got.Records {
+			for _, e := range r.Events {
+				facts = append(facts, c.w.facts[decodeNumber(e.Payload)])
+			}
+		}
+		c.seq, c.queued, c.durable = got.LastSeq, got.LastSeq, got.LastSeq
+		c.held, c.facts, c.inFlight = nil, nil, false
+		if !c.inTerm() {
+			return // Lost follows
+		}
+		c.elected = true
+		c.w.mark("coordinator elected")
+		c.step(coordinator.Elected{Term: c.term, Facts: facts})
+	})
+}
+
+// commit writes a batch and calls back in the loop, if the tenure still lasts.
+func (c *coordNode) commit(tenure int, ops []journal.Op, done func([]journal.Result)) {
+	gen := c.p.gen
+	c.w.journal.commit(c.p.host, ops, func(r []journal.Result) {
+		if c.p.gen != gen {
+			return
+		}
+		c.p.post(func() {
+			if c.tenure == tenure {
+				done(r)
+			}
+		})
+	})
+}
+
+// depose ends the tenure: what is held back is never said, what is not written
+// is forgotten.
+func (c *coordNode) depose(why string) {
+	c.tenure++
+	c.held, c.facts, c.inFlight = nil, nil, false
+	if c.elected {
+		c.elected = false
+		c.out = c.out[:0]
+		c.w.mark("coordinator deposed")
+		c.w.trace(c.p, "DEPOSED", why)
+		c.step(coordinator.Deposed{})
+	}
+}
+
+// inTerm tells whether the lease still holds, by the process's own clock.
+func (c *coordNode) inTerm() bool {
+	t, ok := c.holder.Valid(c.p.now())
+	return ok && t == c.term
+}
+
+func (c *coordNode) tick() {
+	c.lease(lease.Tick{})
+	c.member.tick()
+	if rank := c.member.rank(); rank != c.rank {
+		c.rank = rank
+		c.lease(lease.SetRank{Rank: rank})
+	}
+	c.step(coordinator.Tick{})
+}
+
+func (c *coordNode) memberChanged(m memberChange) {
+	if m.role != roleRegion {
+		return
+	}
+	if m.gone {
+		c.step(coordinator.MemberGone{Node: m.node})
+		return
+	}
+	c.step(coordinator.Member{Node: m.node, Name: m.name, Reachable: m.reachable, Leaving: m.leaving})
+}
+
+// flush performs the outputs whose facts are durable, in order.
+func (c *coordNode) flush() {
+	c.member.flush()
+	if !c.p.up {
+		return
+	}
+	c.lease(lease.Tick{}) // past its time nothing is said any more
+	c.performLease()
+	for _, o := range c.out {
+		c.w.trace(c.p, "out", o)
+		if f, ok := o.(coordinator.Persist); ok {
+			c.queued++
+			c.facts = append(c.facts, f.Fact)
+			continue
+		}
+		c.held = append(c.held, held{o: o, after: c.queued})
+	}
+	c.out = c.out[:0]
+	c.persist()
+	c.release()
+}
+
+// release performs what is due.
+func (c *coordNode) release() {
+	for len(c.held) > 0 && c.held[0].after <= c.durable {
+		o := c.held[0].o
+		c.held = c.held[1:]
+		c.perform(o)
+	}
+}
+
+// persist appends the facts that wait, one batch at a time.
+func (c *coordNode) persist() {
+	if c.inFlight || len(c.facts) == 0 || !c.elected {
+		return
+	}
+	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity}
+	for _, f := range c.facts {
+		c.seq++
+		c.w.facts = append(c.w.facts, f)
+		a.Records = append(a.Records, sharding.Record{
+			Seq: c.seq, Events: []sharding.Event{{Name: "Fact", Payload: number(uint64(len(c.w.facts) - 1))}},
+		})
+	}
+	c.facts = nil
+	c.inFlight = true
+	c.write(a)
+}
+
+// write appends facts to the stream. If nothing is known the process stops: the
+// next coordinator folds what is true.
+func (c *coordNode) write(a sharding.Append) {
+	c.commit(c.tenure, []journal.Op{{Append: &a}}, func(r []journal.Result) {
+		c.inFlight = false
+		switch {
+		case r == nil:
+			c.w.mark("coordinator: unknown outcome, stops")
+			c.p.exit("outcome of a fact is unknown")
+		case r[0].Verdict == sharding.Durable:
+			c.durable = a.Records[len(a.Records)-1].Seq
+		case r[0].Verdict == sharding.RefusedFull:
+			c.inFlight = true
+			c.write(a)
+		default:
+			c.w.mark("coordinator: fact fenced")
+			c.depose("fenced")
+			c.lease(lease.RaiseTerm{Above: r[0].Fence.Epoch.Term()})
+		}
+	})
+}
+
+func (c *coordNode) perform(o coordinator.Output) {
+	w := c.w
+	switch o := o.(type) {
+	case coordinator.HostShard:
+		w.tellRegion(c.p, o.To, func(n *regionNode) { n.hostShard(c.p.addr, o) })
+	case coordinator.HandOff:
+		w.mark("handoff")
+		w.tellRegion(c.p, o.To, func(n *regionNode) { n.handOff(c.p.addr, o) })
+	case coordinator.RegisterAck:
+		w.tellRegion(c.p, o.To, func(n *regionNode) { n.registerAck(o) })
+	case coordinator.ShutdownAck:
+		w.tellRegion(c.p, o.To, func(n *regionNode) { n.shutdownAck(o) })
+	case coordinator.TableChanged:
+		delta := o.Delta
+		c.answerWatch(o.Watch, watchAnswer{delta: &delta})
+	case coordinator.NotActive:
+		c.answerWatch(o.Watch, watchAnswer{active: o.Active, term: o.Term})
+	default:
+		w.violate("driver", "coordinator output %T is not known here", o)
+	}
+}
+
+func (c *coordNode) answerWatch(id coordinator.WatchID, a watchAnswer) {
+	answer := c.watches[id]
+	if answer == nil {
+		c.w.violate("driver", "%s answers watch %d twice, or it never came", c.p.name, id)
+		return
+	}
+	delete(c.watches, id)
+	answer(a)
+}
+
+func (c *coordNode) serveWatch(v sharding.Version, answer func(watchAnswer)) {
+	c.nextWatch++
+	c.watches[c.nextWatch] = answer
+	c.step(coordinator.WatchTable{Watch: c.nextWatch, Version: v})
+}
+
+func (c *coordNode) getShardHome(s sharding.ShardID, refused sharding.Epoch) {
+	c.step(coordinator.GetShardHome{Shard: s, Refused: refused})
+}
+
+func (c *coordNode) stop() { c.member.stop() }
+
+// performLease brings the requests of the lease to its store.
+func (c *coordNode) performLease() {
+	out := c.lout
+	c.lout = nil
+	for _, o := range out {
+		switch o := o.(type) {
+		case lease.Get:
+			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
+				return r, lease.Got{Request: o.Request, Record: r}
+			}, c.lease)
+		case lease.Swap:
+			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
+				if r.Version != o.Old || r.Term > o.New.Term {
+					return r, lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
+				}
+				return o.New, lease.Swapped{Request: o.Request, Outcome: lease.Done}
+			}, c.lease)
+		}
+	}
+}
+
+// leaseStore keeps the one record that says who may act as coordinator. Its
+// replies may get lost, and its requests late.
+type leaseStore struct {
+	w      *World
+	record lease.Record
+}
+
+func (s *leaseStore) ask(p *process, do func(lease.Record) (lease.Record, lease.Input), answer func(lease.Input)) {
+	w := s.w
+	gen := p.gen
+	w.net.send(p.host, leaseHost, func() {
+		record, in := do(s.record)
+		if record.Term != s.record.Term {
+			w.trace(nil, "LEASE", record)
+			if record.Term < s.record.Term {
+				w.violate("terms grow", "the lease record goes from term %d to %d", s.record.Term, record.Term)
+			}
+		}
+		s.record = record
+		if w.dice("lease").chance(w.weather.LeaseLoss) {
+			w.mark("lease store lost a reply")
+			return
+		}
+		w.net.send(leaseHost, p.host, func() {
+			if p.gen == gen {
+				p.post(func() { answer(in) })
+			}
+		})
+	})
+}

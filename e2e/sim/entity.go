@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// The entity of the simulation is an append-only list of numbers, known by its
+// length and a running hash over its elements. Every reply tells both, so that
+// every reply names exactly one moment in the entity's life.
+const (
+	cmdAdd   = "Add"   // appends a number
+	cmdAdd2  = "Add2"  // appends two numbers, as two events of one turn
+	cmdFail  = "Fail"  // business error: nothing is appended
+	cmdPanic = "Panic" // panics after staging
+	cmdGet   = "Get"   // read-only
+	cmdQuit  = "Quit"  // asks for passivation
+	cmdTimer = "Timer" // starts a timer that adds later
+)
+
+// types are the entity types of every run. Few shards, so that they move a lot.
+var types = []sharding.TypeDesc{
+	{Type: "Account", Shards: 4, Commands: commands()},
+	{Type: "Device", Shards: 6, Commands: commands()},
+	{Type: "Session", Shards: 4, Volatile: true, Commands: commands()},
+}
+
+func commands() []sharding.CommandDesc {
+	list := []sharding.CommandDesc{
+		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
+		{Name: cmdGet, ReadOnly: true}, {Name: cmdQuit}, {Name: cmdTimer},
+	}
+	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+// turnTypes are the types as the execution core sees them.
+func turnTypes() []turn.Type {
+	var list []turn.Type
+	for i, t := range types {
+		tt := turn.Type{Desc: t, PassivateAfter: nanos(3 * sec)}
+		if i == 1 {
+			tt.SnapshotEvery = 7
+		}
+		list = append(list, tt)
+	}
+	return list
+}
+
+// list is the state of an entity.
+type list struct {
+	n    uint64
+	hash uint64
+}
+
+func (l *list) add(x uint64) {
+	l.n++
+	l.hash = (l.hash ^ x) * 0x9e3779b97f4a7c15
+	l.hash ^= l.hash >> 29
+}
+
+func (l list) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, l.n)
+	return binary.BigEndian.AppendUint64(b, l.hash)
+}
+
+func decodeList(b []byte) (l list, ok bool) {
+	if len(b) != 16 {
+		return list{}, false
+	}
+	return list{n: binary.BigEndian.Uint64(b), hash: binary.BigEndian.Uint64(b[8:])}, true
+}
+
+func number(x uint64) []byte { return binary.BigEndian.AppendUint64(nil, x) }
+
+func decodeNumber(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// second is the number that Add2 and Timer add besides or instead of x.
+func second(x uint64) uint64 { return x | 1<<62 }
+
+// replay builds the state from what the journal holds.
+func replay(in journal.Loaded) (l list, events int) {
+	if in.Snapshot.Seq > 0 {
+		l, _ = decodeList(in.Snapshot.Payload)
+	}
+	for i := range in.Records {
+		for _, e := range in.Records[i].Events {
+			l.add(decodeNumber(e.Payload))
+			events++
+		}
+	}
+	return l, events
+}
+
+// turnOf runs the handler of a command on the state l and returns what the
+// turn staged and answers. The state changes only if the turn holds.
+func turnOf(l *list, env *sharding.Envelope) (done turn.TurnDone) {
+	x := decodeNumber(env.Payload)
+	after := *l
+	stage := func(x uint64) {
+		after.add(x)
+		done.Events = append(done.Events, sharding.Event{Name: "Added", Payload: number(x)})
+	}
+	done.Reply = sharding.Reply{Outcome: sharding.OK}
+	switch env.Command {
+	case cmdAdd:
+		stage(x)
+	case cmdAdd2:
+		stage(x)
+		stage(second(x))
+	case cmdFail:
+		done.Reply.Code, done.Reply.Message = sharding.FailedPrecondition, "as asked for"
+	case cmdPanic:
+		done.Events = nil
+		done.Spoiled = true
+		done.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.Internal, Message: "panic"}
+		return done
+	case cmdQuit:
+		done.Passivate = true
+	case cmdTimer:
+		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
+	case cmdGet:
+	}
+	*l = after
+	done.Reply.Payload = after.encode()
+	return done
+}

@@ -1,0 +1,254 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// gatewayNode is the driver of a gateway: client connections, links, watches.
+type gatewayNode struct {
+	p       *process
+	w       *World
+	core    *gateway.Machine
+	out     []gateway.Output
+	next    gateway.RequestID
+	waiting map[gateway.RequestID]*call
+	links   map[sharding.NodeID]*link
+	wanted  map[sharding.NodeID]bool
+	dialing map[sharding.NodeID]bool
+}
+
+// call is one attempt of a client, on its way through one gateway.
+type call struct {
+	op     *op
+	reply  func(gateway.Finish)
+	cancel bool
+	due    time.Time
+}
+
+func (w *World) gatewayProgram(p *process) program {
+	g := &gatewayNode{
+		p: p, w: w,
+		waiting: map[gateway.RequestID]*call{},
+		links:   map[sharding.NodeID]*link{},
+		wanted:  map[sharding.NodeID]bool{},
+		dialing: map[sharding.NodeID]bool{},
+	}
+	g.core = newGateway(w, p)
+	p.post(func() { g.step(gateway.Coordinators{Addrs: w.coordinatorAddrs(), Regions: w.regionAddrs()}) })
+	return g
+}
+
+func (g *gatewayNode) step(in gateway.Input) {
+	g.w.trace(g.p, "in", in)
+	at := len(g.out)
+	g.out = g.core.Step(g.p.now(), in, g.out)
+	g.w.stepped(g.p, g.core, len(g.out)-at)
+}
+
+func (g *gatewayNode) tick() {
+	g.step(gateway.Tick{})
+	now := g.p.now()
+	for _, id := range sortedKeys(g.waiting) {
+		if c := g.waiting[id]; !c.cancel && now.Sub(c.due) > overdue {
+			g.w.violate("one outcome", "%s: request %d of %v is not finished %v after its deadline", g.p.name, id, c.op, overdue)
+		}
+	}
+}
+
+// overdue is how long after its deadline a request may be finished at the
+// latest, by a gateway that runs.
+const overdue = 500 * time.Millisecond
+
+func (g *gatewayNode) flush() {
+	for len(g.out) > 0 {
+		out := g.out
+		g.out = nil
+		for _, o := range out {
+			g.w.trace(g.p, "out", o)
+			g.perform(o)
+		}
+	}
+}
+
+func (g *gatewayNode) perform(o gateway.Output) {
+	w := g.w
+	switch o := o.(type) {
+	case gateway.Send:
+		g.send(o)
+	case gateway.Finish:
+		g.finish(o)
+	case gateway.Connect:
+		if !g.wanted[o.Region] {
+			g.wanted[o.Region] = true
+			g.dial(o.Region)
+		}
+	case gateway.Disconnect:
+		delete(g.wanted, o.Region)
+		if l := g.links[o.Region]; l != nil {
+			l.closeGateway()
+		}
+	case gateway.Watch:
+		w.watch(g.p, o.To, o.Version, func(a watchAnswer) {
+			switch {
+			case a.failed:
+				g.step(gateway.WatchFailed{From: o.To})
+			case a.delta != nil:
+				g.step(gateway.TableChanged{From: o.To, Delta: *a.delta})
+			default:
+				g.step(gateway.NotActive{From: o.To, Active: a.active, Term: a.term})
+			}
+		})
+	case gateway.GetShardHome:
+		w.tell(g.p, o.To, func(c *coordNode) { c.getShardHome(o.Shard, o.Refused) })
+	default:
+		w.violate("driver", "gateway output %T is not known here", o)
+	}
+}
+
+func (g *gatewayNode) send(o gateway.Send) {
+	l := g.links[o.Region]
+	if l == nil || !l.gwOpen {
+		g.w.mark("gateway: no link to send on")
+		g.p.post(func() { g.step(gateway.SendFailed{Attempt: o.Attempt}) })
+		return
+	}
+	left := g.p.left(o.Env.Deadline)
+	env := o.Env
+	l.toRegion(func() { l.region.command(l, o.Attempt, o.Epoch, env, left) })
+}
+
+func (g *gatewayNode) finish(o gateway.Finish) {
+	c := g.waiting[o.Request]
+	if c == nil {
+		g.w.violate("one outcome", "%s: request %d is finished twice, or was never submitted", g.p.name, o.Request)
+		return
+	}
+	delete(g.waiting, o.Request)
+	if o.Attempts > 1 {
+		g.w.mark("gateway: command sent again")
+	}
+	if !c.cancel {
+		c.reply(o)
+	} else {
+		g.w.violate("one outcome", "%s: cancelled request %d is finished", g.p.name, o.Request)
+	}
+}
+
+// submit admits a command of a client.
+func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call) {
+	g.next++
+	id := g.next
+	env.Deadline = g.p.deadline(left)
+	c.due = env.Deadline
+	g.waiting[id] = c
+	g.step(gateway.Submit{Request: id, Env: env})
+	if g.w.dice("cancel").chance(0.002) {
+		gen := g.p.gen
+		g.w.after(g.w.dice("cancel").between(0, sec), func() {
+			if g.p.gen != gen {
+				return
+			}
+			g.p.post(func() {
+				if g.waiting[id] == nil {
+					return
+				}
+				g.w.mark("client went away")
+				delete(g.waiting, id)
+				g.step(gateway.Cancel{Request: id})
+				c.reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "cancelled")})
+			})
+		})
+	}
+}
+
+// dial opens a link to a region incarnation, again and again until it is up or
+// not wanted any more.
+func (g *gatewayNode) dial(to sharding.NodeID) {
+	if g.dialing[to] || g.links[to] != nil || !g.wanted[to] {
+		return
+	}
+	g.dialing[to] = true
+	w, d, gen := g.w, g.w.dice("dial"), g.p.gen
+	region := w.process(to.Addr)
+	settled := false
+	settle := func(l *link) {
+		if settled || g.p.gen != gen {
+			if l != nil {
+				l.closeRegion()
+			}
+			return
+		}
+		settled = true
+		delete(g.dialing, to)
+		switch {
+		case l == nil:
+			w.after(d.between(50*ms, 400*ms), func() {
+				if g.p.gen == gen {
+					g.dial(to)
+				}
+			})
+		case !g.wanted[to]:
+			l.closeRegion()
+		default:
+			g.linked(l)
+		}
+	}
+	if w.net.blocked(g.p.host, region.host) || d.chance(w.weather.Loss) {
+		w.after(d.between(200*ms, sec), func() { settle(nil) })
+		return
+	}
+	w.after(w.net.delay(), func() {
+		if !region.up || region.uid != to.UID {
+			w.after(w.net.delay(), func() { settle(nil) }) // refused
+			return
+		}
+		region.post(func() {
+			l := region.body.(*regionNode).accept(g, to)
+			if w.net.blocked(region.host, g.p.host) {
+				w.after(d.between(200*ms, sec), l.closeRegion)
+				return
+			}
+			w.after(w.net.delay(), func() { settle(l) })
+		})
+	})
+	w.after(d.between(sec, 2*sec), func() { settle(nil) })
+}
+
+func (g *gatewayNode) linked(l *link) {
+	l.gwOpen = true
+	g.links[l.to] = l
+	g.p.post(func() { g.step(gateway.LinkUp{Region: l.to}) })
+	if !l.rgOpen { // the region gave up meanwhile
+		g.w.after(g.w.net.delay(), l.closeGateway)
+	}
+}
+
+// linkLost is the end of a link, after everything that was read from it.
+func (g *gatewayNode) linkLost(l *link) {
+	if g.links[l.to] == l {
+		delete(g.links, l.to)
+		g.p.post(func() {
+			g.step(gateway.LinkDown{Region: l.to})
+		})
+		g.w.after(g.w.dice("link").between(10*ms, 300*ms), func() { g.dial(l.to) })
+	}
+}
+
+func (g *gatewayNode) stop() {
+	for _, to := range sortedNodes(g.links) {
+		l := g.links[to]
+		l.gwOpen = false
+		if g.w.dice("link").chance(0.5) {
+			l.up.reset = true
+		}
+		l.afterFar(l.down.to, l.up.to, l.closeRegion)
+	}
+	for _, id := range sortedKeys(g.waiting) {
+		if c := g.waiting[id]; !c.cancel {
+			c.reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "connection reset")})
+		}
+	}
+}

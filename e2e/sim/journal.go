@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"errors"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// store is the journal behind connections that are slow, get lost, and forget
+// to say what happened. What was reported durable is durable; a power cut
+// before the sync is a batch whose outcome is unknown and that never applies.
+type store struct {
+	w      *World
+	ledger *memory.Ledger
+	down   bool
+	// times are the instants at which the appends of ledger.Log() were
+	// committed.
+	times []int64
+	// fenced counts refusals by epoch of appends, per shard.
+}
+
+var errLost = errors.New("connection to the journal lost")
+
+func newStore(w *World) *store {
+	return &store{w: w, ledger: memory.NewLedger(journal.DefaultConfig())}
+}
+
+// apply runs a batch as one transaction, now.
+func (s *store) apply(ops []journal.Op) []journal.Result {
+	results := s.ledger.Apply(clockStart.Add(nanos(s.w.now)), ops)
+	for len(s.times) < len(s.ledger.Log()) {
+		s.times = append(s.times, s.w.now)
+	}
+	for i, r := range results {
+		s.w.mix(uint64(r.Verdict))
+		if s.w.traceTo != nil {
+			s.w.trace(nil, "JOURNAL", traceOp(&ops[i], r))
+		}
+		if r.Verdict != sharding.Durable {
+			s.w.mark("journal: " + ops[i].Kind() + " " + r.Verdict.String())
+		}
+	}
+	return results
+}
+
+// commit sends a batch on behalf of a process and calls back with its results,
+// or with nil when nothing is known. Once sent it may apply whatever becomes of
+// the process; the callback is the caller's to guard.
+func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) {
+	w := s.w
+	d := w.dice("journal")
+	there, back := s.way(), s.way()
+	patience := d.between(100*ms, 2*sec)
+	unknown, late, full := d.chance(w.weather.Unknown), d.chance(w.weather.LateApply), d.chance(w.weather.Full)
+	kind, lateness := d.IntN(3), d.between(0, 5*sec)
+	answered := false
+	answer := func(r []journal.Result) {
+		if !answered {
+			answered = true
+			done(r)
+		}
+	}
+	arrive := func() {
+		if s.down || w.net.blocked(host, journalHost) {
+			return
+		}
+		switch {
+		case full:
+			r := make([]journal.Result, len(ops))
+			for i := range r {
+				r[i] = journal.Result{Verdict: sharding.RefusedFull, Err: journal.ErrFull}
+			}
+			w.mark("journal: full")
+			w.after(back, func() { answer(r) })
+			return
+		case unknown && kind == 0: // rolled back
+			w.mark("journal: unknown, not applied")
+			w.after(back, func() { answer(nil) })
+			return
+		case unknown && late: // the server still works on it
+			w.after(back, func() { answer(nil) })
+			w.after(lateness, func() {
+				w.mark("journal: unknown, applied later")
+				s.apply(ops)
+			})
+			return
+		}
+		results := s.apply(ops)
+		if unknown || w.net.blocked(journalHost, host) || s.down {
+			w.mark("journal: unknown, applied")
+			w.after(back, func() { answer(nil) })
+			return
+		}
+		w.after(back, func() { answer(results) })
+	}
+	w.after(there, arrive)
+	w.after(there+back+patience, func() { answer(nil) })
+}
+
+// read runs a query at the journal and calls back with true, or with false
+// when there was no answer.
+func (s *store) read(host int, query func(), done func(ok bool)) {
+	w := s.w
+	there, back := s.way(), s.way()
+	lost := w.dice("journal").chance(w.weather.Unknown)
+	patience := w.dice("journal").between(100*ms, 2*sec)
+	w.after(there, func() {
+		if lost || s.down || w.net.blocked(host, journalHost) || w.net.blocked(journalHost, host) {
+			w.mark("journal: no answer to a query")
+			w.after(patience, func() { done(false) })
+			return
+		}
+		query()
+		w.after(back, func() { done(true) })
+	})
+}
+
+func (s *store) way() int64 {
+	d := s.w.dice("journal")
+	t := 20_000 + d.exp(s.w.weather.JournalDelay)
+	if d.chance(s.w.weather.Tail / 10) {
+		t += d.between(0, sec)
+	}
+	return t
+}
+
+// group is the group commit of one process: one batch is in flight, and what
+// comes meanwhile is the next one.
+type group struct {
+	s        *store
+	p        *process
+	ops      []journal.Op
+	done     []func(journal.Result)
+	inFlight bool
+}
+
+// add hands over an operation; done runs in the process's loop.
+func (g *group) add(op journal.Op, done func(journal.Result)) {
+	g.ops = append(g.ops, op)
+	g.done = append(g.done, done)
+}
+
+// kick starts the next batch if none is in flight.
+func (g *group) kick() {
+	if g.inFlight || len(g.ops) == 0 {
+		return
+	}
+	ops, done := g.ops, g.done
+	g.ops, g.done, g.inFlight = nil, nil, true
+	gen := g.p.gen
+	g.s.commit(g.p.host, ops, func(results []journal.Result) {
+		if g.p.gen != gen {
+			return // nobody is there to hear it
+		}
+		g.p.post(func() {
+			g.inFlight = false
+			for i := range done {
+				r := journal.Result{Verdict: sharding.UnknownOutcome, Err: errLost}
+				if results != nil {
+					r = results[i]
+				}
+				done[i](r)
+			}
+			g.kick()
+		})
+	})
+}
+
+type opTrace struct {
+	Op      any
+	Verdict sharding.Verdict
+	Fence   sharding.Fence
+}
+
+func traceOp(op *journal.Op, r journal.Result) opTrace {
+	t := opTrace{Verdict: r.Verdict, Fence: r.Fence}
+	switch {
+	case op.Claim != nil:
+		t.Op = *op.Claim
+	case op.Append != nil:
+		t.Op = *op.Append
+	case op.Fence != nil:
+		t.Op = *op.Fence
+	case op.Snapshot != nil:
+		t.Op = *op.Snapshot
+	}
+	return t
+}

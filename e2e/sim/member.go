@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+const (
+	roleCoordinator = "coordinator"
+	roleRegion      = "region"
+)
+
+// member is the driver of the membership core inside a process.
+type member struct {
+	w       *World
+	p       *process
+	core    *gossip.Machine
+	out     []gossip.Output
+	changed func(memberChange)
+	ranked  int
+	stale   bool // the rank has to be looked up again
+	beats   int
+	dead    map[sharding.NodeID]bool // evidence says so
+	over    bool
+}
+
+// memberChange is what a coordinator needs to know about another member.
+type memberChange struct {
+	node               sharding.NodeID
+	name, role         string
+	reachable, leaving bool
+	gone               bool
+}
+
+func newMember(w *World, p *process, role string, changed func(memberChange)) *member {
+	cfg := gossip.DefaultConfig()
+	cfg.Self, cfg.Name, cfg.Roles = p.id(), p.name, []string{role}
+	cfg.Seeds = w.seeds()
+	if role == roleCoordinator {
+		cfg.Watch = gossip.FastProfile()
+	}
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	m := &member{w: w, p: p, changed: changed, ranked: -1, dead: map[sharding.NodeID]bool{}}
+	m.core = gossip.New(cfg)
+	p.post(func() { m.step(gossip.Start{}) })
+	return m
+}
+
+func (m *member) step(in gossip.Input) {
+	if m.over {
+		return
+	}
+	if _, tick := in.(gossip.Tick); !tick {
+		m.w.trace(m.p, "gossip<", in)
+	}
+	at := len(m.out)
+	m.out = m.core.Step(m.p.now(), in, m.out)
+	m.w.stepped(m.p, m.core, len(m.out)-at)
+}
+
+// tick passes every third tick of the process on: every 60 ms or more.
+func (m *member) tick() {
+	if m.beats++; m.beats%3 == 0 {
+		m.step(gossip.Tick{})
+	}
+}
+
+func (m *member) leave() { m.step(gossip.Leave{}) }
+
+func (m *member) stop() { m.over = true }
+
+func (m *member) flush() {
+	for len(m.out) > 0 && !m.over {
+		out := m.out
+		m.out = nil
+		for _, o := range out {
+			m.perform(o)
+			if m.over {
+				return
+			}
+		}
+	}
+}
+
+func (m *member) perform(o gossip.Output) {
+	if s, ok := o.(gossip.Send); ok {
+		m.send(s)
+		return
+	}
+	m.w.trace(m.p, "gossip>", o)
+	m.stale = true
+	switch o := o.(type) {
+	case gossip.MemberJoined:
+		m.tell(o.Member)
+	case gossip.MemberUp:
+		m.tell(o.Member)
+	case gossip.MemberLeaving:
+		m.tell(o.Member)
+	case gossip.MemberExited:
+		m.tell(o.Member)
+	case gossip.MemberDowned:
+		m.gone(o.Member)
+	case gossip.MemberRemoved:
+		m.gone(o.Member)
+	case gossip.NewIncarnation:
+		m.w.mark("gossip: new incarnation")
+		m.changed(memberChange{node: o.Old, role: roleRegion, gone: true})
+	case gossip.NodeGone:
+		m.w.mark("gossip: evidence of a dead process")
+		m.dead[o.Node] = true
+		m.retell(o.Node)
+	case gossip.ReachabilityChanged:
+		if o.ByMe {
+			if !o.Reachable {
+				m.w.mark("gossip: suspected")
+			}
+			m.retell(o.Node)
+		}
+	case gossip.SelfDowned:
+		m.w.mark("gossip: self downed")
+		m.over = true
+		m.p.exit("downed: " + o.Reason)
+	case gossip.Left:
+		m.over = true
+		m.p.exit("left the cluster")
+	case gossip.Refused:
+		m.w.violate("driver", "%s: gossip refuses a message of %v: %s", m.p.name, o.From, o.Reason)
+	}
+}
+
+func (m *member) send(s gossip.Send) {
+	to := m.w.process(s.To.Addr)
+	if to == nil {
+		m.w.violate("driver", "%s: gossip to unknown address %s", m.p.name, s.To.Addr)
+		return
+	}
+	from := m.p.id()
+	m.w.net.send(m.p.host, to.host, func() {
+		to.post(func() {
+			if r := to.body.(interface{ membership() *member }).membership(); r != nil {
+				r.step(gossip.Receive{From: from, To: s.To, Msg: s.Msg})
+			}
+		})
+	})
+}
+
+func (n *regionNode) membership() *member { return n.member }
+func (c *coordNode) membership() *member  { return c.member }
+
+// tell describes a member to whoever decides about it.
+func (m *member) tell(mem gossip.Member) {
+	if mem.Node == m.p.id() || len(mem.Roles) == 0 {
+		return
+	}
+	v := m.core.View()
+	mv, ok := v.Member(mem.Node)
+	if !ok {
+		return
+	}
+	m.changed(memberChange{
+		node: mem.Node, name: mem.Name, role: mem.Roles[0],
+		reachable: mv.ReachableByMe && !m.dead[mem.Node],
+		leaving:   mv.Status == gossip.Leaving || mv.Status == gossip.Exiting,
+	})
+}
+
+// retell describes a member again after its reachability changed.
+func (m *member) retell(node sharding.NodeID) {
+	v := m.core.View()
+	if mv, ok := v.Member(node); ok && mv.Status != gossip.Down {
+		m.tell(mv.Member)
+	}
+}
+
+func (m *member) gone(mem gossip.Member) {
+	if mem.Node != m.p.id() && len(mem.Roles) > 0 {
+		delete(m.dead, mem.Node)
+		m.changed(memberChange{node: mem.Node, role: mem.Roles[0], gone: true})
+	}
+}
+
+// rank is this node's place among the candidates for the lease, oldest first;
+// -1 if it is none.
+func (m *member) rank() int {
+	if m.stale {
+		m.stale = false
+		v := m.core.View()
+		all := v.OldestFirst(roleCoordinator)
+		m.ranked = slices.IndexFunc(all, func(o gossip.MemberView) bool { return o.Node == m.p.id() })
+	}
+	return m.ranked
+}

@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// nemesis schedules the faults of the storm.
+func (w *World) nemesis() {
+	wt := &w.weather
+	w.every("cut", wt.Cut, w.cutPair)
+	w.every("one-way", wt.OneWay, w.cutOneWay)
+	w.every("isolate", wt.Isolate, w.isolate)
+	w.every("bridge", wt.Bridge, w.bridge)
+	w.every("crash", wt.Crash, func() { w.crashOne(w.dice("nemesis").IntN(len(w.processes))) })
+	w.every("crash all", wt.CrashAll, func() {
+		for i := range w.processes {
+			w.crashOne(i)
+		}
+	})
+	w.every("pause", wt.Pause, w.pauseOne)
+	w.every("journal down", wt.JournalDown, func() {
+		w.journal.down = true
+		w.after(w.dice("nemesis").between(100*ms, wt.CutFor), func() { w.journal.down = false })
+	})
+	w.every("journal cut", wt.JournalCut, func() {
+		h := w.dice("nemesis").IntN(firstGateway)
+		if w.dice("nemesis").chance(0.5) {
+			w.cut([][2]int{{h, journalHost}, {journalHost, h}})
+		} else {
+			w.cut([][2]int{{journalHost, h}})
+		}
+	})
+	w.every("operate", wt.Operate, w.operate)
+}
+
+// every repeats a fault at random intervals until the calm.
+func (w *World) every(name string, mean int64, fault func()) {
+	if mean == 0 {
+		return
+	}
+	w.after(w.dice("nemesis").between(mean/4, mean*7/4), func() {
+		if w.calm {
+			return
+		}
+		w.mark("fault: " + name)
+		w.trace(nil, "FAULT", name)
+		fault()
+		w.every(name, mean, fault)
+	})
+}
+
+// cut stops traffic for a while.
+func (w *World) cut(pairs [][2]int) {
+	w.trace(nil, "CUT", pairs)
+	heal := w.net.block(pairs)
+	over := false
+	end := func() {
+		if !over {
+			over = true
+			heal()
+			w.trace(nil, "HEAL", pairs)
+		}
+	}
+	w.heals = append(w.heals, end)
+	w.after(w.dice("nemesis").between(100*ms, w.weather.CutFor), end)
+}
+
+func (w *World) cutPair() {
+	d := w.dice("nemesis")
+	a, b := d.IntN(hosts), d.IntN(hosts)
+	w.cut([][2]int{{a, b}, {b, a}})
+}
+
+func (w *World) cutOneWay() {
+	d := w.dice("nemesis")
+	a, in := d.IntN(firstGateway+gateways), d.chance(0.5)
+	var pairs [][2]int
+	for b := range hosts {
+		if d.chance(0.6) {
+			if in {
+				pairs = append(pairs, [2]int{b, a})
+			} else {
+				pairs = append(pairs, [2]int{a, b})
+			}
+		}
+	}
+	w.cut(pairs)
+}
+
+func (w *World) isolate() {
+	d := w.dice("nemesis")
+	a, journal := d.IntN(firstGateway+gateways), d.chance(0.5)
+	var pairs [][2]int
+	for b := range hosts {
+		if b != a && (b != journalHost || journal) {
+			pairs = append(pairs, [2]int{a, b}, [2]int{b, a})
+		}
+	}
+	w.cut(pairs)
+}
+
+// bridge splits the processes in two halves that only one of them sees.
+func (w *World) bridge() {
+	d := w.dice("nemesis")
+	var side [hosts]bool
+	for i := range side {
+		side[i] = d.chance(0.5)
+	}
+	middle := d.IntN(journalHost)
+	var pairs [][2]int
+	for a := range journalHost {
+		for b := range journalHost {
+			if side[a] != side[b] && a != middle && b != middle {
+				pairs = append(pairs, [2]int{a, b})
+			}
+		}
+	}
+	w.cut(pairs)
+}
+
+func (w *World) crashOne(i int) {
+	p := w.processes[i]
+	if !p.up {
+		return
+	}
+	p.crash("killed")
+	w.after(w.dice("nemesis").between(50*ms, w.weather.DownFor), p.start)
+}
+
+func (w *World) pauseOne() {
+	d := w.dice("nemesis")
+	p := w.processes[d.IntN(len(w.processes))]
+	p.pause()
+	gen := p.gen
+	w.after(d.between(50*ms, w.weather.PauseFor), func() {
+		if p.gen == gen {
+			p.resume()
+		}
+	})
+}
+
+// operate does what operators do: drain, resume, stop and start again.
+func (w *World) operate() {
+	d := w.dice("nemesis")
+	p := w.processes[firstRegion+d.IntN(regions)]
+	if !p.up || p.paused {
+		return
+	}
+	what := d.IntN(4)
+	if what == 0 {
+		w.mark("operator: region is stopped gracefully")
+		n := p.body.(*regionNode)
+		if !n.leaving {
+			n.leaving = true
+			p.post(func() { n.step(region.Leave{}) })
+		}
+		return
+	}
+	id := p.id()
+	for _, c := range w.activeCoordinators() {
+		w.mark("operator: region is drained")
+		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
+	}
+	w.after(d.between(100*ms, 4*sec), func() { w.resumeRegions() })
+}
+
+// resumeRegions ends all drains.
+func (w *World) resumeRegions() {
+	for _, c := range w.activeCoordinators() {
+		for i := firstRegion; i < firstRegion+regions; i++ {
+			id := w.processes[i].id()
+			c.p.post(func() { c.step(coordinator.DrainRegion{Region: id, Resume: true}) })
+		}
+	}
+}
+
+func (w *World) activeCoordinators() []*coordNode {
+	var list []*coordNode
+	for _, p := range w.processes[:coordinators] {
+		if c, ok := p.body.(*coordNode); ok && c.elected {
+			list = append(list, c)
+		}
+	}
+	return list
+}

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/gateway"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// regionNode is the driver of a region: links, group commit, entity code.
+type regionNode struct {
+	p       *process
+	w       *World
+	core    *region.Machine
+	member  *member
+	out     []region.Output
+	group   group
+	links   []*link // accepted and still read
+	next    turn.RequestID
+	tickets map[turn.RequestID]ticket
+	bodies  map[turn.Incarnation]*body
+	leaving bool
+	left    bool
+}
+
+// ticket remembers where the answer to a command goes.
+type ticket struct {
+	link    *link
+	attempt gateway.Attempt
+}
+
+// body is the instance of an entity.
+type body struct {
+	entity  sharding.Entity
+	list    list
+	running bool
+	request turn.RequestID
+	cancel  func()
+}
+
+func (w *World) regionProgram(p *process) program {
+	n := &regionNode{
+		p: p, w: w,
+		tickets: map[turn.RequestID]ticket{},
+		bodies:  map[turn.Incarnation]*body{},
+	}
+	n.group = group{s: w.journal, p: p}
+	n.core = newRegion(w, p)
+	n.member = newMember(w, p, roleRegion, func(memberChange) {})
+	p.post(func() { n.step(region.Coordinators{Addrs: w.coordinatorAddrs()}) })
+	return n
+}
+
+func (n *regionNode) step(in region.Input) {
+	n.w.trace(n.p, "in", in)
+	at := len(n.out)
+	n.out = n.core.Step(n.p.now(), in, n.out)
+	n.w.stepped(n.p, n.core, len(n.out)-at)
+}
+
+func (n *regionNode) entity(in turn.Input) { n.step(region.Turn{Input: in}) }
+
+func (n *regionNode) tick() {
+	n.member.tick()
+	n.step(region.Tick{})
+}
+
+func (n *regionNode) flush() {
+	for len(n.out) > 0 {
+		out := n.out
+		n.out = nil
+		for _, o := range out {
+			n.w.trace(n.p, "out", o)
+			n.perform(o)
+		}
+	}
+	n.group.kick()
+	n.member.flush()
+}
+
+func (n *regionNode) perform(o region.Output) {
+	w, me := n.w, n.p.id()
+	switch o := o.(type) {
+	case region.Register:
+		w.tell(n.p, o.To, func(c *coordNode) {
+			c.step(coordinator.Register{Region: me, Name: n.p.name, Types: types})
+		})
+	case region.ShardStarted:
+		w.tell(n.p, o.To, func(c *coordNode) {
+			c.step(coordinator.ShardStarted{Region: me, Shard: o.Shard, Epoch: o.Epoch})
+		})
+	case region.HostRefused:
+		w.mark("region: host refused")
+		w.tell(n.p, o.To, func(c *coordNode) {
+			c.step(coordinator.HostRefused{Region: me, Shard: o.Shard, Epoch: o.Epoch, Above: o.Above})
+		})
+	case region.ShardStopped:
+		w.mark("region: shard stopped")
+		w.tell(n.p, o.To, func(c *coordNode) {
+			c.step(coordinator.ShardStopped{Region: me, Shard: o.Shard, Epoch: o.Epoch})
+		})
+	case region.GracefulShutdown:
+		w.tell(n.p, o.To, func(c *coordNode) { c.step(coordinator.GracefulShutdown{Region: me}) })
+	case region.Claim:
+		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
+		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
+			n.step(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
+		})
+	case region.Watch:
+		w.watch(n.p, o.To, o.Version, func(a watchAnswer) {
+			switch {
+			case a.failed:
+				n.step(region.WatchFailed{From: o.To})
+			case a.delta != nil:
+				n.step(region.TableChanged{From: o.To, Delta: *a.delta})
+			default:
+				n.step(region.NotActive{From: o.To, Active: a.active, Term: a.term})
+			}
+		})
+	case region.NotMine:
+		w.mark("region: not mine")
+		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
+			return gateway.NotMine{Attempt: a, Refused: o.Refused, Row: o.Row}
+		})
+	case region.Refuse:
+		if o.Reply.Outcome != sharding.Rejected {
+			w.violate("one outcome", "%s refuses a command with outcome %v", n.p.name, o.Reply.Outcome)
+		}
+		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
+			return gateway.Answer{Attempt: a, Reply: o.Reply}
+		})
+	case region.Left:
+		w.mark("region left in good order")
+		n.left = true
+		n.member.leave()
+	case region.Fail:
+		w.violate("driver", "%s fails: %s", n.p.name, o.Reason)
+	case region.Entity:
+		n.performEntity(o.Output)
+	default:
+		w.violate("driver", "region output %T is not known here", o)
+	}
+}
+
+// command reads one command from a link.
+func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
+	n.next++
+	n.tickets[n.next] = ticket{link: l, attempt: attempt}
+	env.Deadline = n.p.deadline(left)
+	n.step(region.Command{Request: n.next, Epoch: epoch, Env: env})
+}
+
+func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.Input) {
+	t, ok := n.tickets[id]
+	if !ok {
+		n.w.violate("one outcome", "%s: command %d is answered twice, or never came", n.p.name, id)
+		return
+	}
+	delete(n.tickets, id)
+	frame := in(t.attempt)
+	t.link.toGateway(func() { t.link.gateway.step(frame) })
+}
+
+// accept is the region's end of a new link. The old one of the same gateway is
+// not read any more from here on.
+func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID) *link {
+	for _, old := range n.links {
+		if old.gateway == g {
+			old.closeRegion()
+		}
+	}
+	l := &link{w: n.w, gateway: g, region: n, to: to, rgOpen: true}
+	l.up = lane{from: g.p.host, to: n.p.host}
+	l.down = lane{from: n.p.host, to: g.p.host}
+	open := n.links[:0]
+	for _, old := range n.links {
+		if old.rgOpen {
+			open = append(open, old)
+		}
+	}
+	n.links = append(open, l)
+	return l
+}
+
+func (n *regionNode) stop() {
+	for _, l := range n.links {
+		if l.rgOpen {
+			l.rgOpen = false
+			if n.w.dice("link").chance(0.5) {
+				l.down.reset = true
+			}
+			l.afterFar(l.up.to, l.down.to, l.closeGateway)
+		}
+	}
+	n.member.stop()
+}

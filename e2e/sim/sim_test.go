@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestSameSeedSameTrace comes first: without it no failure can be repeated.
+func TestSameSeedSameTrace(t *testing.T) {
+	for seed := uint64(1); seed <= 3; seed++ {
+		var lines []string
+		first := newWorld(seed, func(line string) { lines = append(lines, line) })
+		first.Run()
+		n := 0
+		second := newWorld(seed, func(line string) {
+			if n < len(lines) && lines[n] != line {
+				t.Fatalf("seed %d: line %d differs:\n%s\n%s", seed, n, lines[n], line)
+			}
+			n++
+		})
+		second.Run()
+		if n != len(lines) || first.hash != second.hash {
+			t.Fatalf("seed %d: %d and %d lines, hashes %x and %x", seed, len(lines), n, first.hash, second.hash)
+		}
+		plain := newWorld(seed, nil)
+		plain.Run()
+		if plain.hash != first.hash {
+			t.Fatalf("seed %d: tracing changes what happens", seed)
+		}
+	}
+}
+
+// TestSeed runs the seed that SIM_SEED names.
+func TestSeed(t *testing.T) {
+	text := os.Getenv("SIM_SEED")
+	if text == "" {
+		t.Skip("SIM_SEED names no seed")
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace func(string)
+	if os.Getenv("SIM_TRACE") != "" {
+		trace = func(line string) { fmt.Println(line) }
+	}
+	w := newWorld(seed, trace)
+	w.Run()
+	t.Logf("seed %d: %d steps, %d commands, hash %x", seed, w.steps, len(w.ops), w.hash)
+	if w.broken != nil {
+		t.Errorf("%s", w.failure())
+	}
+}
+
+// TestSeeds runs many seeds and looks for coverage over all of them.
+func TestSeeds(t *testing.T) {
+	if os.Getenv("SIM_SEED") != "" {
+		t.Skip("SIM_SEED names one seed")
+	}
+	n, first := number64(t, "SIM_SEEDS", 500), number64(t, "SIM_FIRST", 1)
+	if testing.Short() && os.Getenv("SIM_SEEDS") == "" {
+		n = 50
+	}
+	began := time.Now()
+	total := runSeeds(t, first, n)
+	t.Logf("%d seeds from %d in %v: %.1f virtual hours, %d steps, %d commands", n, first,
+		time.Since(began).Round(time.Millisecond), float64(total.virtual)/float64(3600*sec), total.steps, total.commands)
+	for _, name := range slices.Sorted(maps.Keys(total.marks)) {
+		t.Logf("%9d  in %5.1f%% of the seeds  %s", total.marks[name], 100*float64(total.seeds[name])/float64(n), name)
+	}
+	if n < 200 {
+		return
+	}
+	for _, name := range mustHappen {
+		if total.marks[name] == 0 {
+			t.Errorf("it never happened: %s", name)
+		}
+	}
+}
+
+// mustHappen are the events without which the weather is too mild.
+var mustHappen = []string{
+	"journal: append refused by epoch",
+	"journal: append refused by sequence",
+	"journal: append refused by command id",
+	"journal: claim refused by epoch",
+	"journal: fence refused by epoch",
+	"journal: unknown, applied",
+	"journal: unknown, applied later",
+	"journal: unknown, not applied",
+	"journal: full",
+	"coordinator deposed",
+	"coordinator: unknown outcome, stops",
+	"gateway: command sent again",
+	"gateway: no link to send on",
+	"frame dropped unread",
+	"link broken",
+	"link timed out",
+	"handoff",
+	"region: shard stopped",
+	"region: host refused",
+	"region: not mine",
+	"region left in good order",
+	"snapshot",
+	"entity loaded from a snapshot",
+	"turn spoiled",
+	"turn hangs",
+	"turn cancelled",
+	"turn of an ended incarnation",
+	"gossip: self downed",
+	"gossip: new incarnation",
+	"gossip: evidence of a dead process",
+	"gossip: suspected",
+	"message to a former incarnation",
+	"client: unknown",
+	"client: rejected",
+	"client: ok",
+	"client: same key again after unknown",
+	"client: same key again after ok",
+	"client: same key through another gateway at the same time",
+	"client went away",
+	"lease store lost a reply",
+}
+
+// totals sums up many runs.
+type totals struct {
+	mu              sync.Mutex
+	marks, seeds    map[string]int
+	virtual         int64
+	steps, commands int
+}
+
+func (s *totals) add(w *World) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.virtual += w.now
+	s.steps += w.steps
+	s.commands += len(w.ops)
+	for name, n := range w.marks {
+		s.marks[name] += n
+		s.seeds[name]++
+	}
+}
+
+// runSeeds runs seeds on two goroutines; every world stays on one.
+func runSeeds(t *testing.T, first, n uint64) *totals {
+	total := &totals{marks: map[string]int{}, seeds: map[string]int{}}
+	var next atomic.Uint64
+	var failures atomic.Int32
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for failures.Load() < 5 {
+				i := next.Add(1) - 1
+				if i >= n {
+					return
+				}
+				w := newWorld(first+i, nil)
+				w.Run()
+				total.add(w)
+				if w.broken != nil {
+					failures.Add(1)
+					t.Errorf("%s", w.failure())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return total
+}
+
+// failure is one line that says what broke and how to see it again.
+func (w *World) failure() string {
+	return fmt.Sprintf("seed %d breaks %q: %s\n\tSIM_SEED=%d SIM_TRACE=1 go test -count=1 -run 'TestSeed$' -v ./e2e/sim",
+		w.seed, w.broken.property, w.broken.text, w.seed)
+}
+
+func number64(t *testing.T, env string, otherwise uint64) uint64 {
+	text := os.Getenv(env)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", env, err)
+	}
+	return n
+}

@@ -1,0 +1,169 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+func nanos(n int64) time.Duration { return time.Duration(n) }
+
+// performEntity does what the entity core asks of its driver.
+func (n *regionNode) performEntity(o turn.Output) {
+	switch o := o.(type) {
+	case turn.Load:
+		n.load(o)
+	case turn.Run:
+		n.run(o)
+	case turn.Cancel:
+		if b := n.bodies[o.Incarnation]; b != nil && b.running && b.request == o.Request && b.cancel != nil {
+			n.w.mark("turn cancelled")
+			b.cancel()
+		}
+	case turn.Append:
+		a := o.Append
+		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
+			n.entity(turn.Appended{
+				Entity: a.Entity, Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
+				Verdict: r.Verdict, Fence: r.Fence,
+			})
+		})
+	case turn.ReadFence:
+		f := sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}
+		n.group.add(journal.Op{Fence: &f}, func(r journal.Result) {
+			n.entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence})
+		})
+	case turn.Snapshot:
+		n.snapshot(o)
+	case turn.Stop:
+		if b := n.bodies[o.Incarnation]; b == nil || b.running {
+			n.w.violate("one turn at a time", "%s: %v is stopped while it runs, or before it lives", n.p.name, o.Entity)
+		}
+		delete(n.bodies, o.Incarnation)
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
+			n.entity(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+		}))
+	case turn.Drop:
+		delete(n.bodies, o.Incarnation)
+	case turn.Answer:
+		n.reply(o)
+	default:
+		n.w.violate("driver", "entity output %T is not known here", o)
+	}
+}
+
+// load makes an instance from what the journal holds.
+func (n *regionNode) load(o turn.Load) {
+	b := &body{entity: o.Entity}
+	if !o.LookupOnly {
+		n.bodies[o.Incarnation] = b
+	}
+	if o.Volatile {
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
+			n.entity(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
+		}))
+		return
+	}
+	var got journal.Loaded
+	var err error
+	gen := n.p.gen
+	n.w.journal.read(n.p.host, func() {
+		got, err = n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
+	}, func(ok bool) {
+		if n.p.gen != gen {
+			return
+		}
+		n.p.post(func() {
+			in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
+			switch {
+			case !ok:
+				delete(n.bodies, o.Incarnation)
+				in.Err, in.Code, in.Retry = errLost.Error(), sharding.Unavailable, true
+			case err != nil:
+				in.Err, in.Code = err.Error(), sharding.DataLoss
+			default:
+				b.list, in.Events = replay(got)
+				in.LastSeq, in.Stored = got.LastSeq, got.Stored
+				if got.Snapshot.Seq > 0 {
+					n.w.mark("entity loaded from a snapshot")
+				}
+			}
+			n.entity(in)
+		})
+	})
+}
+
+// run executes one turn: a while after now, which may be long.
+func (n *regionNode) run(o turn.Run) {
+	w, d := n.w, n.w.dice("turn")
+	b := n.bodies[o.Incarnation]
+	if b == nil || b.running {
+		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)
+		return
+	}
+	b.running, b.request, b.cancel = true, o.Request, nil
+	took := d.exp(ms / 4)
+	over := false
+	end := func(cancelled bool) func() {
+		return n.p.back(func() {
+			if over {
+				return
+			}
+			over = true
+			n.turnDone(o, b, took, cancelled)
+		})
+	}
+	switch {
+	case d.chance(w.weather.Hang):
+		w.mark("turn hangs")
+		took = d.between(sec, 20*sec)
+		if d.chance(0.6) { // it listens to its context
+			b.cancel = func() { w.after(d.exp(5*ms), end(true)) }
+		}
+	case d.chance(w.weather.Slow):
+		took = d.between(10*ms, 600*ms)
+	}
+	w.after(took, end(false))
+}
+
+func (n *regionNode) turnDone(o turn.Run, b *body, took int64, cancelled bool) {
+	state := b.list
+	done := turnOf(&state, &o.Env)
+	if cancelled {
+		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
+		state = b.list
+	}
+	b.list, b.running, b.cancel = state, false, nil
+	done.Entity, done.Incarnation, done.Request, done.Handler = o.Entity, o.Incarnation, o.Request, nanos(took)
+	if done.Spoiled {
+		n.w.mark("turn spoiled")
+	}
+	if n.bodies[o.Incarnation] != b {
+		n.w.mark("turn of an ended incarnation")
+	}
+	n.entity(done)
+}
+
+func (n *regionNode) snapshot(o turn.Snapshot) {
+	b := n.bodies[o.Incarnation]
+	if b == nil {
+		n.w.violate("driver", "%s: snapshot of %v, which is not alive", n.p.name, o.Entity)
+		return
+	}
+	n.w.mark("snapshot")
+	s := journal.WriteSnapshot{
+		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
+		Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b.list.encode()},
+	}
+	n.group.add(journal.Op{Snapshot: &s}, func(journal.Result) {})
+}
+
+// reply sends the end of a command back along its link.
+func (n *regionNode) reply(o turn.Answer) {
+	n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
+		return gateway.Answer{Attempt: a, Reply: o.Reply}
+	})
+}

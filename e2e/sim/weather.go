@@ -1,0 +1,91 @@
+package sim
+
+// weather is what a run has to bear. Every feature is on or off, often or
+// rare, long or short, as drawn from the seed: leaving features out at random
+// finds more than having all of them always.
+type weather struct {
+	Storm int64 // length of the faulty phase
+
+	Loss, Dup float64 // of datagrams
+	Delay     int64   // mean one-way delay
+	Tail      float64 // share of packets that take up to TailMax
+	TailMax   int64
+	LinkBreak float64 // breaks of a link, per frame
+	Loop      int64   // mean time until a process gets to its inbox
+
+	// Mean times between faults of a kind; 0: never.
+	Cut, OneWay, Isolate, Bridge int64
+	Crash, CrashAll, Pause       int64
+	JournalDown, JournalCut      int64
+	Operate                      int64 // drain, resume, leave, move
+	CutFor, PauseFor, DownFor    int64 // longest durations
+
+	JournalDelay int64   // mean time of one way to the journal
+	Unknown      float64 // outcomes that are reported as unknown
+	LateApply    float64 // unknown transactions that are applied later still
+	Full         float64 // refused: store full
+	LeaseLoss    float64 // lost replies of the lease store
+	DriftPPM     int64   // error of the clocks' rate
+	Evidence     bool    // dead processes are noticed by refused dials
+
+	Hang, Slow float64 // turns that hang, or take long
+	Think      int64   // mean think time of a client
+	Patience   int64   // mean deadline of a command
+	Join       bool    // another region joins during the storm
+	LateSecond bool    // the standby starts late
+}
+
+func drawWeather(seed uint64) weather {
+	d := newDice(seed, "weather")
+	maybe := func(p float64, lo, hi int64) int64 {
+		v := d.between(lo, hi)
+		if d.chance(p) {
+			return v
+		}
+		return 0
+	}
+	rate := func(p, hi float64) float64 {
+		v := d.Float64() * hi
+		if d.chance(p) {
+			return v
+		}
+		return 0
+	}
+	w := weather{
+		Storm: d.between(10*sec, 24*sec),
+
+		Loss: rate(0.5, 0.15), Dup: rate(0.5, 0.2),
+		Delay: d.between(ms/2, 15*ms), Tail: rate(0.6, 0.2), TailMax: d.between(200*ms, 5*sec),
+		LinkBreak: rate(0.5, 0.01), Loop: d.between(50_000, 2*ms),
+
+		Cut: maybe(0.4, 2*sec, 10*sec), OneWay: maybe(0.4, 2*sec, 10*sec),
+		Isolate: maybe(0.4, 2*sec, 10*sec), Bridge: maybe(0.4, 2*sec, 10*sec),
+		Crash: maybe(0.6, 2*sec, 10*sec), CrashAll: maybe(0.1, 6*sec, 20*sec), Pause: maybe(0.6, 2*sec, 8*sec),
+		JournalDown: maybe(0.3, 4*sec, 15*sec), JournalCut: maybe(0.4, 2*sec, 10*sec),
+		Operate: maybe(0.8, sec, 6*sec),
+		CutFor:  d.between(sec, 6*sec), PauseFor: d.between(sec, 8*sec), DownFor: d.between(200*ms, 5*sec),
+
+		JournalDelay: d.between(ms/5, 20*ms), Unknown: rate(0.7, 0.05), LateApply: d.Float64(),
+		Full: rate(0.2, 0.02), LeaseLoss: rate(0.5, 0.2),
+		DriftPPM: d.between(0, 5000), Evidence: d.chance(0.7),
+
+		Hang: rate(0.4, 0.005), Slow: rate(0.5, 0.05),
+		Think: d.between(2*ms, 60*ms), Patience: d.between(sec, 8*sec),
+		Join: d.chance(0.5), LateSecond: d.chance(0.3),
+	}
+	if d.chance(0.05) { // now and then a fine day: what is only slow must show
+		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak = 0, 0, 0, 0, 0
+	}
+	return w
+}
+
+// calm is the weather of the last phase: nothing fails any more.
+func (w weather) calm() weather {
+	w.Loss, w.Dup, w.Tail, w.LinkBreak = 0, 0, 0, 0
+	w.Delay, w.Loop = min(w.Delay, 5*ms), min(w.Loop, ms)
+	w.Cut, w.OneWay, w.Isolate, w.Bridge = 0, 0, 0, 0
+	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
+	w.JournalDelay, w.Unknown, w.Full, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0
+	w.Hang, w.Slow = 0, 0
+	return w
+}

@@ -1,0 +1,396 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/table"
+	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/gateway"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// World is one run: a whole cluster, its clients and its weather, drawn from
+// one seed, on one goroutine.
+type World struct {
+	scheduler
+	seed    uint64
+	weather weather
+	calm    bool
+	dices   map[string]dice
+
+	net       network
+	processes []*process // coordinators, regions, gateways; the index is the host
+	journal   *store
+	lease     *leaseStore
+	facts     []coordinator.Fact // of the fact stream, by number
+	heals     []func()
+
+	entities []sharding.Entity
+	clients  []*client
+	ops      []*op
+	byID     map[uint64]*op
+	batches  int
+
+	broken  *violation
+	marks   map[string]int
+	checks  int
+	traceTo func(string)
+}
+
+// checkEvery is how many steps of a machine go by between two looks at its
+// invariants.
+const checkEvery = 16
+
+// settleTime is how long everything may take to finish and converge once the
+// weather is calm: a drain with a hung turn, twelve seconds of handoff, and
+// the removal of a member that did not come back, one after the other.
+const settleTime = 60 * sec
+
+func newWorld(seed uint64, traceTo func(string)) *World {
+	w := &World{
+		seed: seed, traceTo: traceTo,
+		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{},
+	}
+	w.hash = 14695981039346656037
+	w.weather = drawWeather(seed)
+	w.net.w = w
+	w.journal = newStore(w)
+	w.lease = &leaseStore{w: w}
+	w.entities = entities()
+	add := func(n int, kind string, tick int64, program func(*process) program) {
+		for i := range n {
+			p := &process{w: w, host: len(w.processes), name: fmt.Sprintf("%s-%d", kind, i+1), program: program, tickEvery: tick}
+			p.addr = fmt.Sprintf("%s:%d", kind, 7001+i)
+			w.processes = append(w.processes, p)
+		}
+	}
+	add(coordinators, roleCoordinator, 30*ms, w.coordinatorProgram)
+	add(regions, roleRegion, 20*ms, w.regionProgram)
+	add(gateways, "gateway", 20*ms, w.gatewayProgram)
+	w.trace(nil, "WEATHER", w.weather)
+	return w
+}
+
+func newGateway(w *World, p *process) *gateway.Machine {
+	cfg := gateway.DefaultConfig()
+	if w.dice("limits").chance(0.2) {
+		cfg.MaxWaiting, cfg.MaxTotal = 4, 16
+	}
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	return gateway.New(cfg)
+}
+
+func newRegion(w *World, p *process) *region.Machine {
+	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
+	d := w.dice("limits")
+	if d.chance(0.2) {
+		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.BufferCommands = 3, 12, 3
+	}
+	if d.chance(0.5) {
+		cfg.Turn.UnitRecords = 1 + d.IntN(4)
+	}
+	cfg.Turn.DrainTimeout = nanos(3 * sec)
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	return region.New(cfg)
+}
+
+func newCoordinator(w *World, p *process) *coordinator.Machine {
+	cfg := coordinator.DefaultConfig()
+	cfg.HandoffTimeout = nanos(3 * sec)
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	return coordinator.New(cfg)
+}
+
+// dice is the stream of randomness of one purpose.
+func (w *World) dice(purpose string) dice {
+	d, ok := w.dices[purpose]
+	if !ok {
+		d = newDice(w.seed, purpose)
+		w.dices[purpose] = d
+	}
+	return d
+}
+
+// mark counts something interesting.
+func (w *World) mark(name string) { w.marks[name]++ }
+
+// machine is what every core can do.
+type machine interface{ Check() error }
+
+// stepped follows every step of every machine.
+func (w *World) stepped(p *process, m machine, outs int) {
+	w.mix(uint64(p.host)<<32 | uint64(outs))
+	if w.checks++; w.checks%checkEvery == 0 || w.traceTo != nil {
+		if err := m.Check(); err != nil {
+			w.violate("invariants", "%s: %v", p.name, err)
+		}
+	}
+}
+
+// process finds the process at an address.
+func (w *World) process(addr string) *process {
+	for _, p := range w.processes {
+		if p.addr == addr {
+			return p
+		}
+	}
+	return nil
+}
+
+func (w *World) gatewayProcess(i int) *process { return w.processes[firstGateway+i] }
+
+func (w *World) coordinatorAddrs() []string {
+	return []string{w.processes[0].addr, w.processes[1].addr}
+}
+
+func (w *World) regionAddrs() []string {
+	var list []string
+	for _, p := range w.processes[firstRegion:firstGateway] {
+		list = append(list, p.addr)
+	}
+	return list
+}
+
+// seeds are the addresses through which nodes join.
+func (w *World) seeds() []string {
+	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
+}
+
+func (w *World) volatile(e sharding.Entity) bool {
+	for i := range types {
+		if types[i].Type == e.Type {
+			return types[i].Volatile
+		}
+	}
+	return false
+}
+
+// crashed spreads the evidence of a dead process: whoever was connected sees a
+// reset, and the next dial refused.
+func (w *World) crashed(dead *process) {
+	w.mark("crash")
+	if !w.weather.Evidence {
+		return
+	}
+	id := dead.id()
+	for _, p := range w.processes[:firstGateway] {
+		if p == dead || w.net.blocked(dead.host, p.host) || w.net.blocked(p.host, dead.host) {
+			continue
+		}
+		w.after(w.dice("evidence").between(ms, 200*ms), func() {
+			if dead.up || !p.up {
+				return // the dial succeeds: heartbeats tell who is there now
+			}
+			p.post(func() {
+				if b, ok := p.body.(interface{ membership() *member }); ok {
+					b.membership().step(gossip.Evidence{Node: id})
+				}
+			})
+		})
+	}
+}
+
+// Run lets one seed happen: a storm, then calm in which all must finish.
+func (w *World) Run() {
+	d := w.dice("start")
+	for i, p := range w.processes {
+		late := d.between(0, 300*ms)
+		switch {
+		case i == 1 && w.weather.LateSecond:
+			late = d.between(sec, w.weather.Storm)
+		case i == firstGateway-1 && !w.weather.Join:
+			continue
+		case i == firstGateway-1:
+			late = d.between(sec, w.weather.Storm)
+		}
+		w.after(late, p.start)
+	}
+	for i := range 4 + d.IntN(5) {
+		c := &client{w: w, id: i, gateway: i % gateways}
+		w.clients = append(w.clients, c)
+		w.after(d.between(0, sec), c.think)
+	}
+	w.after(d.between(0, 2*sec), w.nemesis)
+	stop := func() bool { return w.broken != nil }
+	w.run(w.weather.Storm, stop)
+	if w.broken == nil {
+		w.settle(stop)
+	}
+	if w.broken == nil {
+		w.checkHistory()
+	}
+	if w.broken == nil {
+		if err := w.journal.ledger.Check(); err != nil {
+			w.violate("invariants", "journal: %v", err)
+		}
+	}
+}
+
+// settle is the second phase: everything works again, and all must finish.
+func (w *World) settle(stop func() bool) {
+	w.trace(nil, "CALM", nil)
+	w.calm = true
+	w.weather = w.weather.calm()
+	w.journal.down = false
+	for _, heal := range w.heals {
+		heal()
+	}
+	for i, p := range w.processes {
+		p.resume()
+		if i != firstGateway-1 || w.weather.Join {
+			p.start()
+		}
+	}
+	limit := w.now + settleTime
+	why := "nothing was looked at"
+	for why != "" && w.now < limit && !stop() {
+		w.run(w.now+200*ms, stop)
+		if why = w.unfinished(); why == "" {
+			why = w.divided()
+		}
+	}
+	if stop() {
+		return
+	}
+	if why != "" {
+		w.violate("all finish and converge", "%v after the storm: %s", nanos(settleTime), why)
+		return
+	}
+	w.probe(stop)
+}
+
+// unfinished names something that has not come to its end.
+func (w *World) unfinished() string {
+	for _, o := range w.ops {
+		if o.pending > 0 {
+			return o.String() + " has no outcome"
+		}
+	}
+	for i, c := range w.clients {
+		if !c.stopped {
+			return fmt.Sprintf("client %d has not stopped", i)
+		}
+	}
+	for _, p := range w.processes {
+		if n, ok := p.body.(*regionNode); ok && len(n.tickets) > 0 {
+			return fmt.Sprintf("%s has not answered command %d", p.name, sortedKeys(n.tickets)[0])
+		}
+	}
+	return ""
+}
+
+// divided names something about which the processes do not agree.
+func (w *World) divided() string {
+	active := w.activeCoordinators()
+	if len(active) != 1 {
+		return fmt.Sprintf("%d coordinators are active", len(active))
+	}
+	w.resumeRegions()
+	var want []sharding.NodeID
+	for _, p := range w.processes[:firstGateway] {
+		switch {
+		case p.up:
+			want = append(want, p.id())
+		case p.gen > 0:
+			return p.name + " is not up"
+		}
+	}
+	slices.SortFunc(want, sharding.NodeID.Compare)
+	for _, p := range w.processes[:firstGateway] {
+		if !p.up {
+			continue
+		}
+		v := p.body.(interface{ membership() *member }).membership().core.View()
+		var have []sharding.NodeID
+		for _, m := range v.Members {
+			if m.Status == gossip.Up && m.Reachable {
+				have = append(have, m.Node)
+			}
+		}
+		if !slices.Equal(have, want) || len(v.Members) != len(want) || !v.Converged {
+			return fmt.Sprintf("%s sees members %v", p.name, v.Members)
+		}
+	}
+	return w.tables(want)
+}
+
+// tables compares all copies of the route table, and looks for shards that
+// nobody serves.
+func (w *World) tables(alive []sharding.NodeID) string {
+	var first *table.Table
+	for _, p := range w.processes[firstRegion:] {
+		var t *table.Table
+		switch b := p.body.(type) {
+		case *regionNode:
+			t = b.core.Table()
+		case *gatewayNode:
+			t = b.core.Table()
+		default:
+			continue
+		}
+		if first == nil {
+			first = t
+			continue
+		}
+		if string(first.AppendState(nil)) != string(t.AppendState(nil)) {
+			return fmt.Sprintf("%s has another table: %v, not %v", p.name, t.Rows(), first.Rows())
+		}
+	}
+	for _, row := range first.Rows() {
+		if row.Phase != sharding.Serving || !slices.Contains(alive, row.Owner) {
+			return fmt.Sprintf("%v is not served: %+v", row.Shard, row)
+		}
+		if !w.volatile(sharding.Entity{Type: row.Shard.Type}) && w.journal.ledger.Fence(row.Shard) != (sharding.Fence{Epoch: row.Epoch, Owner: row.Owner.UID}) {
+			return fmt.Sprintf("%v is served without a claim: %+v, stored %+v", row.Shard, row, w.journal.ledger.Fence(row.Shard))
+		}
+	}
+	return ""
+}
+
+// probe reads every entity through every gateway: all must answer.
+func (w *World) probe(stop func() bool) {
+	w.weather.Patience = 20 * sec
+	prober := &client{w: w, id: len(w.clients), open: 1 << 30}
+	first := len(w.ops)
+	for gw := range gateways {
+		for _, e := range w.entities {
+			o := prober.draw(e, true, 0)
+			o.cmd, o.tell, o.called = cmdGet, false, w.now
+			prober.send(o, gw)
+		}
+	}
+	w.run(w.now+10*sec, func() bool { return stop() || w.answered(first) })
+	for _, o := range w.ops[first:] {
+		t := o.tries[0]
+		if t.returned == 0 || t.reply.Outcome != sharding.OK {
+			w.violate("all finish and converge", "%v of the last round: %v %s", o, t.reply.Outcome, t.reply.Message)
+		}
+	}
+}
+
+func (w *World) answered(from int) bool {
+	for _, o := range w.ops[from:] {
+		if o.pending > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func sortedKeys[K interface{ ~uint64 | ~int }, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
+
+func sortedNodes[V any](m map[sharding.NodeID]V) []sharding.NodeID {
+	return slices.SortedFunc(maps.Keys(m), sharding.NodeID.Compare)
+}
