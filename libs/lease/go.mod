@@ -2,11 +2,13 @@ module github.com/roost-cluster/roost/libs/lease
 
 go 1.26.0
 
-require github.com/roost-cluster/roost/libs v0.0.0
-
-require github.com/cespare/xxhash/v2 v2.3.0 // indirect
+require (
+	github.com/roost-cluster/roost/libs v0.0.0
+	modernc.org/sqlite v1.61.1
+)
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
 	github.com/google/uuid v1.6.0 // indirect
@@ -17,7 +19,6 @@ require (
 	modernc.org/libc v1.79.0 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
-	modernc.org/sqlite v1.61.1
 )
 
 replace (

@@ -301,7 +301,7 @@ func TestExclusiveInBadWeather(t *testing.T) {
 		}
 		seeds = append(seeds, seed)
 	}
-	for i := uint64(0); len(seeds) < 300 && os.Getenv("LEASE_SEED") == ""; i++ {
+	for i := uint64(0); len(seeds) < 150 && os.Getenv("LEASE_SEED") == ""; i++ {
 		seeds = append(seeds, i)
 	}
 	acquired, lost, replies := 0, 0, 0

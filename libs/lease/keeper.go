@@ -1,0 +1,222 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// maxOps bounds the requests to a store that are given up but have not come
+// back. More are answered with "unknown" without asking.
+const maxOps = 8
+
+// ticksPerRenewal says how often a Holder is told the time.
+const ticksPerRenewal = 10
+
+// Keeper gives a Holder a clock and a store: one loop, started by Run.
+type Keeper struct {
+	store  Store
+	name   string
+	cfg    Config
+	holder *Holder
+	log    *slog.Logger
+
+	answers chan answer
+	ops     int  // requests that have not come back
+	failing bool // the last request failed
+
+	wake   chan struct{}
+	mu     sync.Mutex
+	orders []Input // SetRank and RaiseTerm, not stepped yet
+
+	tenure atomic.Pointer[Acquired] // nil: none
+}
+
+// NewKeeper makes a Keeper for the lease of that name. A zero Config.Seed is
+// drawn at random, a nil log is silent. Errors wrap ErrConfig.
+func NewKeeper(store Store, name string, c Config, log *slog.Logger) (*Keeper, error) {
+	if err := sharding.CheckType("lease name", name); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64()
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	h, err := NewHolder(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{
+		store: store, name: name, cfg: c, holder: h, log: log,
+		answers: make(chan answer, maxOps),
+		wake:    make(chan struct{}, 1),
+	}, nil
+}
+
+// Valid tells whether the lease is held at this very moment, by the monotonic
+// clock, and in which term. It is cheap, may be called at any time from
+// anywhere, and does not depend on the loop having noticed that time is over.
+func (k *Keeper) Valid() (sharding.Term, bool) {
+	t := k.tenure.Load()
+	if t == nil || !time.Now().Before(t.Until) {
+		return 0, false
+	}
+	return t.Term, true
+}
+
+// SetRank tells the place in line: 0 is first, negative is no candidate.
+func (k *Keeper) SetRank(rank int) { k.order(SetRank{Rank: rank}) }
+
+// RaiseTerm says that terms up to above are spent. If the term held is not
+// above it, Acquired comes again with a higher one.
+func (k *Keeper) RaiseTerm(above sharding.Term) { k.order(RaiseTerm{Above: above}) }
+
+func (k *Keeper) order(in Input) {
+	k.mu.Lock()
+	k.orders = append(k.orders, in)
+	k.mu.Unlock()
+	select {
+	case k.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+func (k *Keeper) takeOrders() []Input {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ins := k.orders
+	k.orders = nil
+	return ins
+}
+
+// Run competes for the lease and keeps it until ctx ends; then it releases
+// the lease, for at most a TTL, and returns. What happens is told to notify, in
+// order, from this goroutine: Acquired, Renewed, Lost, Observed, Released. It
+// must not block; while it does, nothing is renewed. Stop acting before ctx is
+// ended: the next holder may follow at once. Run may be called once.
+func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
+	ops, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer k.tenure.Store(nil)
+	ticker := time.NewTicker(k.cfg.RenewEvery / ticksPerRenewal)
+	defer ticker.Stop()
+	done := ctx.Done()
+	ins := []Input{Tick{}}
+	for !k.step(ops, ins, notify) {
+		ins = ins[:0]
+		select { // answers are stepped before the tick that may be due as well
+		case a := <-k.answers:
+			ins = append(ins, k.receive(a))
+			continue
+		default:
+		}
+		select {
+		case a := <-k.answers:
+			ins = append(ins, k.receive(a))
+		case <-k.wake:
+			ins = append(ins, k.takeOrders()...)
+		case <-ticker.C:
+			ins = append(ins, Tick{})
+		case <-done:
+			done = nil
+			ins = append(ins, Release{})
+		}
+	}
+}
+
+// step steps inputs and performs the outputs; true is the end.
+func (k *Keeper) step(ctx context.Context, ins []Input, notify func(Output)) bool {
+	var out []Output
+	for len(ins) > 0 {
+		out = k.holder.Step(time.Now(), ins[0], out[:0])
+		ins = ins[1:]
+		for _, o := range out {
+			switch o := o.(type) {
+			case Get:
+				if !k.start(func() answer { return k.get(ctx, o) }) {
+					ins = append(ins, Got{Request: o.Request, Failed: true})
+				}
+				continue
+			case Swap:
+				if !k.start(func() answer { return k.swap(ctx, o) }) {
+					ins = append(ins, Swapped{Request: o.Request, Outcome: Unknown})
+				}
+				continue
+			case Acquired:
+				k.tenure.Store(&o)
+			case Renewed:
+				k.tenure.Store(&Acquired{Term: o.Term, Until: o.Until})
+			case Lost:
+				k.tenure.Store(nil)
+			}
+			notify(o)
+			if _, end := o.(Released); end {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// start runs a request elsewhere; false if too many hang already. The answer
+// always finds room, also when nobody waits for it any more.
+func (k *Keeper) start(op func() answer) bool {
+	if k.ops == maxOps {
+		return false
+	}
+	k.ops++
+	go func() { k.answers <- op() }()
+	return true
+}
+
+// answer is what came of a request, and why it failed.
+type answer struct {
+	in  Input
+	err error
+}
+
+// receive counts an answer, and logs the first of several failures and the
+// recovery.
+func (k *Keeper) receive(a answer) Input {
+	k.ops--
+	if failing := a.err != nil; failing != k.failing {
+		k.failing = failing
+		if failing {
+			k.log.Warn("lease store fails", "lease", k.name, "error", a.err)
+		} else {
+			k.log.Info("lease store answers again", "lease", k.name)
+		}
+	}
+	return a.in
+}
+
+// A request is given up by the Holder after OpTimeout. It may go on for a TTL:
+// a write that is late is better than one that is cut off half-way.
+func (k *Keeper) get(ctx context.Context, o Get) answer {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.TTL)
+	defer cancel()
+	r, err := k.store.Get(ctx, k.name)
+	return answer{Got{Request: o.Request, Record: r, Failed: err != nil}, err}
+}
+
+func (k *Keeper) swap(ctx context.Context, o Swap) answer {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.TTL)
+	defer cancel()
+	ok, err := k.store.Swap(ctx, k.name, o.Old, o.New)
+	s := Swapped{Request: o.Request, Outcome: Conflict}
+	switch {
+	case err != nil:
+		s.Outcome = Unknown
+	case ok:
+		s.Outcome = Done
+	}
+	return answer{s, err}
+}
