@@ -30,7 +30,7 @@ func testAgainstLedger(e *env) {
 			handles = append(handles, b)
 			e.Cleanup(func() { _ = b.Close() })
 		}
-		for round := range 60 {
+		for round := range 80 {
 			e.now = e.now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
 			ops := randomBatch(rng, ledger)
 			b := handles[rng.IntN(len(handles))]
@@ -51,7 +51,7 @@ func testAgainstLedger(e *env) {
 			}
 			e.equal(fmt.Sprintf("seed %d round %d: load of %s", seed, round, who), e.load(who, lookup...), want)
 		}
-		if len(ledger.Log()) < 60 {
+		if len(ledger.Log()) < 40 {
 			e.Fatalf("seed %d: only %d appends held, the batches prove little", seed, len(ledger.Log()))
 		}
 	}
@@ -62,7 +62,7 @@ func randomEntity(rng *rand.Rand) sharding.Entity {
 }
 
 func randomCommand(rng *rand.Rand) sharding.CommandID {
-	return sharding.CommandID(fmt.Sprint("c", rng.IntN(300)))
+	return sharding.CommandID(fmt.Sprint("c", rng.IntN(900)))
 }
 
 func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
