@@ -68,7 +68,6 @@ func storm(t *testing.T, seed uint64) {
 		node.RestartAfter = time.Second
 	}
 	startAll(net)
-	up := map[string]bool{} // incarnations that were seen removed never come back
 	for range 40 {
 		a, b := net.Nodes[rng.IntN(5)], net.Nodes[rng.IntN(5)]
 		switch rng.IntN(8) {
@@ -97,7 +96,6 @@ func storm(t *testing.T, seed uint64) {
 		}
 		net.Run(time.Duration(rng.IntN(3000)) * time.Millisecond)
 	}
-	_ = up
 	net.Weather = gossiptest.Calm()
 	net.Heal()
 	for _, node := range net.Nodes {

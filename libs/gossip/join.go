@@ -112,7 +112,9 @@ func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 		m.contend(from, theirs, false)
 		return
 	}
-	m.disown(from)
+	if _, ok := m.state.Member(from); !ok && !m.disown(from) {
+		m.sendStatus(from) // a member that came in elsewhere: get to know it
+	}
 }
 
 // letIn adds a joiner, or welcomes it once more.

@@ -133,7 +133,8 @@ func (s *State) leader(self sharding.NodeID) sharding.NodeID {
 
 // converged tells whether the leader may act: every member that is up or
 // leaving has seen this state, and nobody is unreachable who is not down or
-// exiting anyway. As long as nobody is up yet, all members must have seen it.
+// exiting anyway. While nobody is up, all members that are not down must have
+// seen it.
 // Members that confirmed their exit do not matter any more.
 func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID) bool {
 	anybodyUp := slices.ContainsFunc(s.Members, func(m Member) bool { return m.Status == Up || m.Status == Leaving })
@@ -142,7 +143,8 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID) boo
 		if slices.Contains(confirmed, m.Node) {
 			continue
 		}
-		if (!anybodyUp || m.Status == Up || m.Status == Leaving) && !s.HasSeen(m.Node) {
+		matters := m.Status == Up || m.Status == Leaving || !anybodyUp && m.Status != Down
+		if matters && !s.HasSeen(m.Node) {
 			return false
 		}
 		if m.Node != self && m.Status != Down && m.Status != Exiting && s.verdict(m.Node) != Reachable {
