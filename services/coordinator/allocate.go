@@ -8,11 +8,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// view is what the strategy sees of a type: the candidates, except one.
-func (m *Machine) view(t *typeTable, except sharding.NodeID) allocation.View {
+// view is what the strategy sees of a type: the candidates, except one. The
+// view holds until the next call.
+func (m *Machine) view(t *typeTable, except sharding.NodeID, candidate func(*region) bool) allocation.View {
 	v := m.scratch[:0]
 	for i := range m.regions {
-		if r := &m.regions[i]; r.candidate(t.desc.Type) && r.node != except {
+		if r := &m.regions[i]; r.node != except && r.hosts(t.desc.Type) && candidate(r) {
 			v = append(v, allocation.Region{Node: r.node, Version: r.parsed, Shards: t.shardsOf(r.node)})
 		}
 	}
@@ -21,12 +22,16 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID) allocation.View {
 }
 
 // choose asks the strategy for an owner other than except; the zero node says
-// that there is none now.
+// that there is none now. Regions being drained are the last resort: better
+// served there than not at all.
 func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID) sharding.NodeID {
 	if !m.recovered || !m.open {
 		return sharding.NodeID{}
 	}
-	v := m.view(t, except)
+	v := m.view(t, except, (*region).candidate)
+	if len(v.Regions) == 0 {
+		v = m.view(t, except, (*region).lastResort)
+	}
 	to := m.cfg.Strategy.Allocate(v, s)
 	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
 		return sharding.NodeID{}
@@ -74,6 +79,11 @@ func (m *Machine) getShardHome(in GetShardHome) {
 			m.assign(r, to, in.Refused)
 		}
 	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && m.now.Sub(r.asked) >= m.cfg.Resend:
+		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
+			m.handOff(r)
+			return
+		}
+		r.tries = min(r.tries+1, maxDoubts)
 		r.asked = m.now
 		m.emit(HostShard{To: r.Owner, Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
 	}
@@ -115,7 +125,7 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	case !owner.leaves():
 	case m.handoffs >= m.cfg.MaxHandoffs:
 		m.short = true
-	case owner.going || owner.leaving || !m.choose(t, r.Shard, r.Owner).IsZero():
+	case owner.going || owner.leaving || len(m.view(t, r.Owner, (*region).candidate).Regions) > 0:
 		// Who leaves lets go in any case; who is drained keeps what nobody
 		// else could serve.
 		m.handOff(r)

@@ -24,7 +24,9 @@ type row struct {
 	changed uint64    // n of the last change
 	since   time.Time // when it came into this phase, in this term
 	asked   time.Time // when its owner was last asked for something
-	tries   uint8     // allocations since it last served
+	// tries counts failed allocations while it is starting, and questions to
+	// the owner about refused commands while it is serving.
+	tries uint8
 }
 
 // holding lists the shards of one type that one node owns, oldest allocation
@@ -107,9 +109,9 @@ func (m *Machine) applyRow(next sharding.Row) {
 	}
 	r.since, r.asked = m.now, time.Time{}
 	switch {
-	case next.Phase == sharding.Serving:
+	case next.Phase != sharding.Starting || last.Phase != sharding.Starting:
 		r.tries = 0
-	case next.Phase == sharding.Starting && last.Phase == sharding.Starting && !last.Owner.IsZero() && r.tries < quickTries:
+	case !last.Owner.IsZero() && r.tries < quickTries:
 		r.tries++
 	}
 	r.changed = m.count(change{shard: next.Shard})

@@ -49,7 +49,7 @@ func (m *Machine) rebalance() {
 	}
 	unsettled := slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
 	for _, t := range m.types {
-		v := m.view(t, sharding.NodeID{})
+		v := m.view(t, sharding.NodeID{}, (*region).candidate)
 		v.Unsettled = unsettled
 		if unsettled || len(v.Regions) < 2 {
 			continue
@@ -59,7 +59,7 @@ func (m *Machine) rebalance() {
 			if r == nil || s.Type != t.desc.Type || r.Phase != sharding.Serving || m.handoffs >= m.cfg.MaxHandoffs {
 				continue
 			}
-			if owner := m.region(r.Owner); owner != nil && owner.candidate(s.Type) {
+			if owner := m.region(r.Owner); owner != nil && owner.candidate() {
 				m.handOff(r)
 			}
 		}

@@ -129,7 +129,7 @@ func (m *Machine) elected(in Elected) {
 			m.ask(&t.rows[i])
 		}
 	}
-	m.recover()
+	m.endRecovery()
 }
 
 // deposed forgets the term and answers the watches that wait.
@@ -144,9 +144,9 @@ func (m *Machine) deposed() {
 	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, scratch: m.scratch}
 }
 
-// recover ends the wait for the owners in the facts when all are settled or
+// endRecovery ends the wait for the owners in the facts when all are settled or
 // the time is over.
-func (m *Machine) recover() {
+func (m *Machine) endRecovery() {
 	if !m.recovered && (len(m.awaited) == 0 || m.now.Sub(m.since) >= m.cfg.RecoveryWait) {
 		m.recovered, m.awaited, m.sweepDue = true, nil, true
 	}
@@ -158,13 +158,13 @@ func (m *Machine) settle(node sharding.NodeID) bool {
 	i, found := slices.BinarySearchFunc(m.awaited, node, sharding.NodeID.Compare)
 	if found {
 		m.awaited = slices.Delete(m.awaited, i, i+1)
-		m.recover()
+		m.endRecovery()
 	}
 	return found
 }
 
 func (m *Machine) tick() {
-	m.recover()
+	m.endRecovery()
 	m.expire()
 	m.repeat()
 	if m.short && m.handoffs < m.cfg.MaxHandoffs {

@@ -32,10 +32,11 @@ func (r *region) hosts(t sharding.EntityType) bool {
 	return found
 }
 
-// candidate tells whether the region may be given a shard of the type.
-func (r *region) candidate(t sharding.EntityType) bool {
-	return r.registered && r.reachable && !r.leaves() && r.hosts(t)
-}
+// candidate tells whether the region may be given shards of its types.
+func (r *region) candidate() bool { return r.lastResort() && !r.draining }
+
+// lastResort tells whether it could serve if it must.
+func (r *region) lastResort() bool { return r.registered && r.reachable && !r.going && !r.leaving }
 
 func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })

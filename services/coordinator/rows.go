@@ -11,6 +11,11 @@ import (
 // often gets the time of a HostShard that is not answered.
 const quickTries = 3
 
+// maxDoubts is how often the owner of a serving row is asked about refused
+// commands before the shard is handed off: whoever was refused at an epoch
+// never uses it again, so an owner that insists would never be heard.
+const maxDoubts = 5
+
 // owned returns the row if the node owns it.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
@@ -41,7 +46,11 @@ func (m *Machine) hostRefused(in HostRefused) {
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
 		return // another epoch would not help: leave it to the time-out
 	}
-	m.assign(r, m.choose(t, r.Shard, sharding.NodeID{}), in.Above)
+	to := m.choose(t, r.Shard, r.Owner)
+	if to.IsZero() {
+		to = m.choose(t, r.Shard, sharding.NodeID{})
+	}
+	m.assign(r, to, in.Above)
 }
 
 // ask sends what the row's phase wants of its owner.
@@ -74,7 +83,7 @@ func (m *Machine) repeat() {
 					continue
 				}
 			}
-			if m.now.Sub(r.asked) >= m.cfg.Resend {
+			if m.now.Sub(r.asked) >= m.cfg.Resend && m.region(r.Owner) != nil {
 				m.ask(r)
 			}
 		}

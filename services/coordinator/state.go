@@ -67,6 +67,7 @@ func (s *state) desc(d sharding.TypeDesc) {
 	for _, c := range d.Commands {
 		s.text(c.Name)
 		s.bool(c.ReadOnly)
+		s.bool(c.Stale)
 	}
 }
 

@@ -1,0 +1,455 @@
+package coordinator
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "run the random test with this seed alone")
+	seedCount = flag.Int("seeds", 60, "how many random clusters to run")
+)
+
+// TestRandomClusters runs one coordinator after the other with regions that do
+// what regions do, through loss, repetition, delay, crashes and false alarms.
+// Facts become durable late, and a crash loses those that are not. After every
+// step the machine is checked; claims never meet another owner's epoch. Then it
+// gets calm: all shards must be served, evenly, and the watcher knows.
+func TestRandomClusters(t *testing.T) {
+	seeds := []uint64{*seedFlag}
+	if *seedFlag == 0 {
+		seeds = nil
+		for range *seedCount {
+			seeds = append(seeds, rand.Uint64())
+		}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			defer func() {
+				if t.Failed() {
+					t.Logf("again: go test ./services/coordinator -run TestRandomClusters -seed %d", seed)
+				}
+			}()
+			newCluster(t, seed).run()
+		})
+	}
+}
+
+// peer is a region: what it holds and what it refuses.
+type peer struct {
+	node    sharding.NodeID
+	types   []sharding.TypeDesc
+	member  bool
+	alive   bool
+	leaving bool
+	// suspected is when a false alarm ends.
+	suspected time.Time
+	held      map[sharding.ShardID]sharding.Epoch
+	floors    map[sharding.ShardID]sharding.Epoch
+}
+
+// letter is an input on its way to the coordinator, or an output from it.
+type letter struct {
+	at  time.Time
+	in  Input
+	out Output
+}
+
+type cluster struct {
+	*world
+	rng   *rand.Rand
+	loss  float64
+	calm  bool
+	peers []*peer
+	mail  []letter
+	// held back outputs wait for their facts to be durable.
+	pending []Output
+	durable []Fact
+	term    sharding.Term
+	fence   map[sharding.ShardID]sharding.Row
+	asked   map[sharding.ShardID]bool
+	uid     sharding.NodeUID
+	// the watcher's table
+	watch   WatchID
+	version sharding.Version
+	table   map[sharding.ShardID]sharding.Row
+	polled  time.Time
+}
+
+func newCluster(t *testing.T, seed uint64) *cluster {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	cfg := DefaultConfig()
+	cfg.MaxHandoffs = 1 + rng.IntN(8)
+	cfg.MinRegions = 1 + rng.IntN(2)
+	cfg.ChangeLog = 1 + rng.IntN(40)
+	cfg.MaxWatches = 1 + rng.IntN(2)
+	c := &cluster{
+		world: newWorld(t, cfg), rng: rng, loss: 0.3 * rng.Float64(),
+		fence: map[sharding.ShardID]sharding.Row{}, asked: map[sharding.ShardID]bool{},
+		table: map[sharding.ShardID]sharding.Row{},
+	}
+	for range 2 + rng.IntN(3) {
+		c.addPeer("")
+	}
+	return c
+}
+
+func (c *cluster) run() {
+	c.elect()
+	for range 600 {
+		c.round()
+	}
+	c.calm, c.loss = true, 0
+	for _, p := range c.peers {
+		p.suspected = time.Time{}
+	}
+	if !slices.ContainsFunc(c.peers, func(p *peer) bool { return p.alive && !p.leaving }) {
+		c.addPeer("")
+	}
+	for c.living() < c.cfg.MinRegions {
+		c.addPeer("")
+	}
+	for range 30 * 20 {
+		c.round()
+	}
+	c.checkReplay()
+	c.checkCalm()
+}
+
+func (c *cluster) living() int {
+	n := 0
+	for _, p := range c.peers {
+		n += one(p.alive && !p.leaving)
+	}
+	return n
+}
+
+// addPeer starts a region, at an address of its own or at that of a dead one.
+func (c *cluster) addPeer(addr string) {
+	c.uid++
+	if addr == "" {
+		addr = fmt.Sprintf("r%d:1", c.uid)
+	}
+	c.peers = append(c.peers, &peer{
+		node: sharding.NodeID{Addr: addr, UID: c.uid}, alive: true,
+		types: []sharding.TypeDesc{{Type: "T", Shards: 16}, {Type: "V", Shards: 6, Volatile: true}},
+		held:  map[sharding.ShardID]sharding.Epoch{}, floors: map[sharding.ShardID]sharding.Epoch{},
+	})
+}
+
+// elect starts a new coordinator process with what is durable.
+func (c *cluster) elect() {
+	c.m, c.pending = New(c.cfg), nil
+	c.term += sharding.Term(1 + c.rng.IntN(3))
+	c.facts = slices.Clone(c.durable)
+	c.stored = map[sharding.ShardID]sharding.Row{}
+	for _, f := range c.facts {
+		if f, ok := f.(RowFact); ok {
+			c.stored[f.Row.Shard] = f.Row
+		}
+	}
+	for _, p := range c.peers {
+		if p.member {
+			c.input(Member{Node: p.node, Reachable: p.alive && c.now.After(p.suspected)})
+		}
+	}
+	c.input(Elected{Term: c.term, Facts: c.facts})
+}
+
+func (c *cluster) input(in Input) {
+	if c.rng.IntN(30) > 0 {
+		c.pending = append(c.pending, c.step(in)...)
+		return
+	}
+	before := c.m.AppendState(nil)
+	twin := c.m.Clone()
+	now := c.now
+	out := c.step(in)
+	if !bytes.Equal(before, twin.AppendState(nil)) {
+		c.t.Fatal("a clone is not independent")
+	}
+	again := twin.Step(now, in, nil)
+	if fmt.Sprint(again) != fmt.Sprint(out) || !bytes.Equal(twin.AppendState(nil), c.m.AppendState(nil)) {
+		c.t.Fatalf("a clone does something else after %T%+v", in, in)
+	}
+	c.pending = append(c.pending, out...)
+}
+
+// flush makes facts durable and lets the outputs go that depend on them.
+func (c *cluster) flush() {
+	for _, o := range c.pending {
+		if p, ok := o.(Persist); ok {
+			c.durable = append(c.durable, p.Fact)
+			continue
+		}
+		c.post(letter{out: o})
+	}
+	c.pending = nil
+	if c.rng.IntN(100) == 0 {
+		c.durable = c.m.Snapshot()
+	}
+}
+
+func (c *cluster) post(l letter) {
+	for n := 1; n > 0; n-- {
+		if c.rng.Float64() < c.loss {
+			continue
+		}
+		l.at = c.now.Add(time.Duration(c.rng.IntN(20)) * time.Millisecond)
+		if !c.calm && c.rng.IntN(20) == 0 {
+			l.at = l.at.Add(time.Duration(c.rng.IntN(3000)) * time.Millisecond)
+			n += c.rng.IntN(2)
+		}
+		c.mail = append(c.mail, l)
+	}
+}
+
+func (c *cluster) tell(in Input) { c.post(letter{in: in}) }
+
+// round lets 50 ms pass.
+func (c *cluster) round() {
+	c.now = c.now.Add(50 * time.Millisecond)
+	if !c.calm {
+		c.weather()
+	}
+	for _, p := range c.peers {
+		c.beat(p)
+	}
+	c.peers = slices.DeleteFunc(c.peers, func(p *peer) bool { return !p.alive && !p.member })
+	if c.rng.IntN(4) > 0 || c.calm {
+		s := sharding.ShardID{Type: "T", Index: uint32(c.rng.IntN(16))}
+		if c.rng.IntN(4) == 0 {
+			s = sharding.ShardID{Type: "V", Index: uint32(c.rng.IntN(6))}
+		}
+		c.asked[s] = true
+		in := GetShardHome{Shard: s}
+		if row := c.table[s]; row.Phase == sharding.Serving && !c.holds(row) {
+			in.Refused = row.Epoch
+		}
+		c.tell(in)
+	}
+	if c.now.Sub(c.polled) > 1500*time.Millisecond {
+		c.poll()
+	}
+	due := c.mail
+	c.mail = nil
+	for _, l := range due {
+		switch {
+		case l.at.After(c.now):
+			c.mail = append(c.mail, l)
+		case l.in != nil:
+			c.input(l.in)
+		default:
+			c.deliver(l.out)
+		}
+	}
+	c.input(Tick{})
+	if c.calm || c.rng.IntN(3) > 0 {
+		c.flush()
+	}
+}
+
+func (c *cluster) holds(row sharding.Row) bool {
+	i := slices.IndexFunc(c.peers, func(p *peer) bool { return p.node == row.Owner })
+	return i >= 0 && c.peers[i].held[row.Shard] == row.Epoch
+}
+
+// weather is what happens to a cluster on a bad day.
+func (c *cluster) weather() {
+	p := c.peers[c.rng.IntN(len(c.peers))]
+	switch c.rng.IntN(60) {
+	case 0:
+		c.elect()
+	case 1:
+		if p.alive {
+			p.alive = false
+			if c.rng.IntN(2) == 0 {
+				c.addPeer(p.node.Addr)
+			}
+		}
+	case 2:
+		if len(c.peers) < 6 {
+			c.addPeer("")
+		}
+	case 3:
+		p.suspected = c.now.Add(time.Duration(c.rng.IntN(4000)) * time.Millisecond)
+	case 4:
+		p.leaving = p.alive && c.living() > 1
+	case 5:
+		c.input(DrainRegion{Region: p.node})
+	case 6, 7:
+		c.input(DrainRegion{Region: p.node, Resume: true})
+	case 8:
+		c.tell(c.nonsense(p))
+	}
+	if len(c.peers) == 0 || c.living() == 0 {
+		c.addPeer("")
+	}
+}
+
+func (c *cluster) nonsense(p *peer) Input {
+	s := sharding.ShardID{Type: sharding.EntityType([]string{"T", "V", "X", ""}[c.rng.IntN(4)]), Index: uint32(c.rng.IntN(20))}
+	e := sharding.MakeEpoch(sharding.Term(c.rng.IntN(int(c.term)+3)), uint32(c.rng.IntN(30)))
+	above := sharding.MakeEpoch(sharding.Term(c.rng.IntN(int(c.term)+3)), c.rng.Uint32())
+	return []Input{
+		ShardStarted{p.node, s, above}, HostRefused{p.node, s, e, above}, ShardStopped{sharding.NodeID{}, s, e},
+		GetShardHome{Shard: s, Refused: above}, Register{Region: p.node, Types: []sharding.TypeDesc{{Type: s.Type, Shards: s.Index}}},
+		WatchTable{Watch: 7, Version: sharding.Version{Term: e.Term(), N: uint64(e.Counter())}}, Member{}, MemberGone{},
+		Active{}, GracefulShutdown{}, Elected{Term: c.term}, Register{Region: sharding.NodeID{Addr: "x", UID: 9}},
+	}[c.rng.IntN(12)]
+}
+
+// beat is what a region does by itself, and what the membership makes of it.
+func (c *cluster) beat(p *peer) {
+	switch {
+	case !p.alive:
+		c.input(Member{Node: p.node})
+		if p.member = c.rng.IntN(40) > 0; !p.member {
+			c.input(MemberGone{Node: p.node})
+		}
+		return
+	case p.leaving && p.member && c.holdsNothing(p) && c.rng.IntN(4) == 0:
+		p.alive = false // it has been told that nothing is left
+		return
+	}
+	if !p.member || c.rng.IntN(4) == 0 {
+		p.member = true
+		c.input(Member{Node: p.node, Reachable: c.now.After(p.suspected)})
+	}
+	if c.rng.IntN(6) == 0 {
+		c.tell(Register{Region: p.node, Types: p.types})
+	}
+	if p.leaving && c.rng.IntN(4) == 0 {
+		c.tell(GracefulShutdown{Region: p.node})
+	}
+}
+
+// holdsNothing: no row that anybody could know names the region.
+func (c *cluster) holdsNothing(p *peer) bool {
+	return len(p.held) == 0 && c.m.shardsOf(p.node) == 0
+}
+
+func (c *cluster) poll() {
+	c.watch++
+	c.polled = c.now
+	c.tell(WatchTable{Watch: c.watch, Version: c.version})
+}
+
+func (c *cluster) deliver(o Output) {
+	switch o := o.(type) {
+	case HostShard:
+		if p := c.peer(o.To); p != nil {
+			c.host(p, o)
+		}
+	case HandOff:
+		if p := c.peer(o.To); p != nil {
+			c.letGo(p, o)
+		}
+	case RegisterAck:
+		if o.Refusal != "" && c.peer(o.To) != nil && o.To.Addr != "x" && c.calm {
+			c.t.Fatalf("refused: %s", o.Refusal)
+		}
+	case TableChanged:
+		if o.Watch != c.watch || o.Delta.Version.Term < c.version.Term {
+			return
+		}
+		for _, row := range o.Delta.Rows {
+			if row.Newer(c.table[row.Shard]) {
+				c.table[row.Shard] = row
+			}
+		}
+		c.version = o.Delta.Version
+		c.poll()
+	}
+}
+
+func (c *cluster) peer(n sharding.NodeID) *peer {
+	if i := slices.IndexFunc(c.peers, func(p *peer) bool { return p.node == n && p.alive }); i >= 0 {
+		return c.peers[i]
+	}
+	return nil
+}
+
+func (c *cluster) host(p *peer, o HostShard) {
+	refuse := func(above sharding.Epoch) { c.tell(HostRefused{p.node, o.Shard, o.Epoch, above}) }
+	fence := c.fence[o.Shard]
+	switch held := p.held[o.Shard]; {
+	case p.leaving:
+		refuse(o.Epoch)
+	case o.Epoch < p.floors[o.Shard]:
+		refuse(p.floors[o.Shard])
+	case o.Epoch < held:
+		refuse(held)
+	case o.Epoch < fence.Epoch:
+		p.floors[o.Shard] = fence.Epoch
+		delete(p.held, o.Shard)
+		refuse(fence.Epoch)
+	case o.Epoch == fence.Epoch && fence.Owner != p.node:
+		c.t.Fatalf("%v: %v claims %v, which %v holds", o.Shard, p.node, o.Epoch, fence.Owner)
+	case !c.calm && c.rng.IntN(20) == 0: // a claim that takes its time
+	default:
+		c.fence[o.Shard] = sharding.Row{Owner: p.node, Epoch: o.Epoch}
+		p.held[o.Shard] = o.Epoch
+		c.tell(ShardStarted{p.node, o.Shard, o.Epoch})
+	}
+}
+
+func (c *cluster) letGo(p *peer, o HandOff) {
+	if held, ok := p.held[o.Shard]; ok && o.Epoch >= held {
+		if !c.calm && c.rng.IntN(3) == 0 {
+			return // still busy
+		}
+		delete(p.held, o.Shard)
+	}
+	p.floors[o.Shard] = max(p.floors[o.Shard], o.Epoch+1)
+	c.tell(ShardStopped{p.node, o.Shard, o.Epoch})
+}
+
+// checkCalm: every shard ever asked for is served by a region that is there
+// and knows, evenly, and the watcher knows too.
+func (c *cluster) checkCalm() {
+	v := c.m.View()
+	counts := map[sharding.EntityType]map[sharding.NodeID]int{}
+	served := map[sharding.ShardID]bool{}
+	for _, r := range v.Rows {
+		if p := c.peer(r.Owner); r.Phase != sharding.Serving || p == nil || p.held[r.Shard] != r.Epoch || p.leaving {
+			c.t.Errorf("not served: %s", rowText(r))
+			continue
+		}
+		served[r.Shard] = true
+		if c.table[r.Shard] != r {
+			c.t.Errorf("the watcher has %s for %s", rowText(c.table[r.Shard]), rowText(r))
+		}
+		if counts[r.Shard.Type] == nil {
+			counts[r.Shard.Type] = map[sharding.NodeID]int{}
+		}
+		counts[r.Shard.Type][r.Owner]++
+	}
+	for s := range c.asked {
+		if !served[s] {
+			c.t.Errorf("%v was asked for and is not served", s)
+		}
+	}
+	drained := slices.ContainsFunc(v.Regions, func(r RegionView) bool { return r.Draining || r.Leaving })
+	for name, byNode := range counts {
+		low, high := 1<<30, 0
+		for _, p := range c.peers {
+			if p.alive && !p.leaving {
+				low, high = min(low, byNode[p.node]), max(high, byNode[p.node])
+			}
+		}
+		if high-low > 1 && !drained {
+			c.t.Errorf("%s is spread from %d to %d", name, low, high)
+		}
+	}
+	if c.t.Failed() {
+		c.t.Logf("%+v", v.Regions)
+	}
+}

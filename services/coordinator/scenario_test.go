@@ -1,0 +1,405 @@
+package coordinator
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata give as what they expect")
+
+// TestScenarios runs testdata/*.txt: blocks of commands, a line of dashes, and
+// the trace they give. The commands are the cases of world.do.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runScenario(t, string(raw))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(raw) {
+				t.Errorf("%s differs; it now gives:\n%s", file, firstDifference(string(raw), got))
+			}
+		})
+	}
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range g {
+		if i >= len(w) || w[i] != g[i] {
+			old := "(end)"
+			if i < len(w) {
+				old = w[i]
+			}
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, old, strings.Join(g[i:min(len(g), i+10)], "\n     "))
+		}
+	}
+	return "(shorter)"
+}
+
+func runScenario(t *testing.T, text string) string {
+	var b strings.Builder
+	w := newWorld(t, DefaultConfig())
+	for i, block := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		commands, _, run := strings.Cut(block, "\n----")
+		b.WriteString(commands + "\n")
+		if !run {
+			continue // a remark
+		}
+		b.WriteString("----\n")
+		w.trace = nil
+		for line := range strings.Lines(commands) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				w.do(line)
+			}
+		}
+		for _, line := range w.trace {
+			b.WriteString(line.String() + "\n")
+		}
+	}
+	return b.String()
+}
+
+// world drives one machine and watches over what it says: facts are stored
+// before anything depends on them, and folding them gives the same table.
+type world struct {
+	t     *testing.T
+	cfg   Config
+	m     *Machine
+	start time.Time
+	now   time.Time
+	facts []Fact
+	// stored are the rows of facts.
+	stored map[sharding.ShardID]sharding.Row
+	trace  []traceLine
+}
+
+func newWorld(t *testing.T, cfg Config) *world {
+	now := time.Unix(1_000_000, 0)
+	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}}
+}
+
+// step runs one input, checks everything, and returns the outputs.
+func (w *world) step(in Input) []Output {
+	w.t.Helper()
+	out := w.m.Step(w.now, in, nil)
+	if err := w.m.Check(); err != nil {
+		w.t.Fatalf("after %T%+v: %v", in, in, err)
+	}
+	for _, o := range out {
+		if err := w.observe(o); err != nil {
+			w.t.Fatalf("after %T%+v: %T%+v: %v", in, in, o, o, err)
+		}
+	}
+	return out
+}
+
+func (w *world) observe(o Output) error {
+	switch o := o.(type) {
+	case Persist:
+		w.facts = append(w.facts, o.Fact)
+		if f, ok := o.Fact.(RowFact); ok {
+			if last := w.stored[f.Row.Shard]; !f.Row.Newer(last) {
+				return fmt.Errorf("not newer than %+v", last)
+			}
+			w.stored[f.Row.Shard] = f.Row
+		}
+	case HostShard:
+		if r := w.stored[o.Shard]; r.Epoch != o.Epoch || r.Owner != o.To || r.Phase == sharding.HandingOff {
+			return fmt.Errorf("stored is %+v", r)
+		}
+	case HandOff:
+		if r := w.stored[o.Shard]; r.Epoch != o.Epoch || r.Owner != o.To || r.Phase != sharding.HandingOff {
+			return fmt.Errorf("stored is %+v", r)
+		}
+	case TableChanged:
+		for _, row := range o.Delta.Rows {
+			if r := w.stored[row.Shard]; row.Newer(r) {
+				return fmt.Errorf("stored is %+v", r)
+			}
+		}
+	}
+	return nil
+}
+
+// checkReplay folds the facts into another machine and compares the tables.
+func (w *world) checkReplay() {
+	w.t.Helper()
+	if !w.m.active {
+		return
+	}
+	other := New(w.cfg)
+	other.Step(w.now, Elected{Term: w.m.term + 1, Facts: w.facts}, nil)
+	got, want := fmt.Sprintf("%+v", other.Snapshot()), fmt.Sprintf("%+v", w.m.Snapshot())
+	if got != want {
+		w.t.Fatalf("folding the facts gives\n%s\nthe machine has\n%s", got, want)
+	}
+}
+
+// do runs one line of a scenario.
+func (w *world) do(line string) {
+	w.t.Helper()
+	word, args := strings.Fields(line)[0], strings.Fields(line)[1:]
+	switch word {
+	case "config": // config min-regions=2 max-handoffs=1 …: a fresh standby
+		w.configure(args)
+	case "elect": // elect 2: with all facts so far
+		w.run(Elected{Term: sharding.Term(number(w.t, args[0])), Facts: w.facts})
+	case "compact": // the facts become a snapshot
+		w.facts = w.m.Snapshot()
+	case "depose":
+		w.run(Deposed{})
+	case "active": // active c2 3: a standby hears who is active
+		w.run(Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))})
+	case "member": // member r1 [unreachable] [leaving]
+		w.run(Member{Node: node(w.t, args[0]), Name: args[0],
+			Reachable: !slices.Contains(args, "unreachable"), Leaving: slices.Contains(args, "leaving")})
+	case "gone":
+		w.run(MemberGone{Node: node(w.t, args[0])})
+	case "register": // register r1 T:4 V:2:volatile
+		in := Register{Region: node(w.t, args[0]), Name: args[0]}
+		for _, a := range args[1:] {
+			in.Types = append(in.Types, desc(w.t, a))
+		}
+		w.run(in)
+	case "home": // home T/0 [refused 1.1]
+		in := GetShardHome{Shard: shard(w.t, args[0])}
+		if len(args) > 1 {
+			in.Refused = epoch(w.t, args[2])
+		}
+		w.run(in)
+	case "watch": // watch 7 [1.3]
+		in := WatchTable{Watch: WatchID(number(w.t, args[0]))}
+		if len(args) > 1 {
+			e := epoch(w.t, args[1])
+			in.Version = sharding.Version{Term: e.Term(), N: uint64(e.Counter())}
+		}
+		w.run(in)
+	case "started": // started r1 T/0 1.1
+		w.run(ShardStarted{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2])})
+	case "refused": // refused r1 T/0 1.1 above 1.2
+		w.run(HostRefused{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2]), epoch(w.t, args[4])})
+	case "stopped": // stopped r1 T/0 1.1
+		w.run(ShardStopped{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2])})
+	case "shutdown":
+		w.run(GracefulShutdown{Region: node(w.t, args[0])})
+	case "drain", "resume":
+		w.run(DrainRegion{Region: node(w.t, args[0]), Resume: word == "resume"})
+	case "wait": // wait 300ms: with a Tick every 50 ms
+		w.wait(args[0])
+	case "table":
+		for _, r := range w.m.View().Rows {
+			w.trace = append(w.trace, traceLine{text: "  " + rowText(r)})
+		}
+	default:
+		w.t.Fatalf("unknown command %q", line)
+	}
+	w.checkReplay()
+}
+
+func (w *world) wait(d string) {
+	left, err := time.ParseDuration(d)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for ; left > 0; left -= 50 * time.Millisecond {
+		w.now = w.now.Add(50 * time.Millisecond)
+		w.run(Tick{})
+	}
+}
+
+func (w *world) configure(args []string) {
+	cfg := DefaultConfig()
+	for _, a := range args {
+		name, value, _ := strings.Cut(a, "=")
+		n := int(number(w.t, value))
+		switch name {
+		case "min-regions":
+			cfg.MinRegions = n
+		case "max-handoffs":
+			cfg.MaxHandoffs = n
+		case "max-watches":
+			cfg.MaxWatches = n
+		case "change-log":
+			cfg.ChangeLog = n
+		case "max-types":
+			cfg.MaxTypes = n
+		case "max-shards":
+			cfg.MaxShards = n
+		default:
+			w.t.Fatalf("unknown setting %q", a)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.cfg, w.m = cfg, New(cfg)
+	w.facts, w.stored = nil, map[sharding.ShardID]sharding.Row{}
+}
+
+func (w *world) run(in Input) {
+	w.t.Helper()
+	for _, o := range w.step(in) {
+		l := traceLine{text: outputText(o), times: 1}
+		if _, tick := in.(Tick); tick {
+			l.from = w.now.Sub(w.start)
+			l.to = l.from
+		}
+		if n := len(w.trace); n > 0 && l.from > 0 && w.trace[n-1].from > 0 && w.trace[n-1].text == l.text {
+			w.trace[n-1].to, w.trace[n-1].times = l.to, w.trace[n-1].times+1
+			continue
+		}
+		w.trace = append(w.trace, l)
+	}
+}
+
+// traceLine is an output; one that comes again with every few ticks is one
+// line.
+type traceLine struct {
+	text     string
+	from, to time.Duration // 0: not by a Tick
+	times    int
+}
+
+func (l traceLine) String() string {
+	switch {
+	case l.from == 0:
+		return l.text
+	case l.times == 1:
+		return fmt.Sprintf("@%v %s", l.from, l.text)
+	}
+	return fmt.Sprintf("@%v to %v, %d times: %s", l.from, l.to, l.times, l.text)
+}
+
+func outputText(o Output) string {
+	switch o := o.(type) {
+	case Persist:
+		switch f := o.Fact.(type) {
+		case RowFact:
+			return "persist " + rowText(f.Row)
+		case TypeFact:
+			return "persist " + descText(f.Desc)
+		}
+	case HostShard:
+		return fmt.Sprintf("host %s %v %v", nodeText(o.To), o.Shard, o.Epoch)
+	case HandOff:
+		return fmt.Sprintf("handoff %s %v %v", nodeText(o.To), o.Shard, o.Epoch)
+	case TableChanged:
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "table %d v%d.%d", o.Watch, o.Delta.Version.Term, o.Delta.Version.N)
+		if o.Delta.Full {
+			b.WriteString(" full")
+		}
+		for _, d := range o.Delta.Types {
+			b.WriteString(", " + descText(d))
+		}
+		for _, r := range o.Delta.Rows {
+			b.WriteString(", " + rowText(r))
+		}
+		return b.String()
+	case NotActive:
+		return fmt.Sprintf("not-active %d, but %s in term %d", o.Watch, nodeText(o.Active), o.Term)
+	case RegisterAck:
+		if o.Refusal != "" {
+			return fmt.Sprintf("refuse %s: %s", nodeText(o.To), o.Refusal)
+		}
+		return fmt.Sprintf("ack %s term %d", nodeText(o.To), o.Term)
+	case ShutdownAck:
+		return fmt.Sprintf("ack-shutdown %s term %d remaining %d", nodeText(o.To), o.Term, o.Remaining)
+	}
+	return fmt.Sprintf("%T%+v", o, o)
+}
+
+func rowText(r sharding.Row) string {
+	return fmt.Sprintf("%v %v %v %s", r.Shard, r.Epoch, r.Phase, nodeText(r.Owner))
+}
+
+func descText(d sharding.TypeDesc) string {
+	s := fmt.Sprintf("%s:%d", d.Type, d.Shards)
+	if d.Volatile {
+		s += ":volatile"
+	}
+	for _, c := range d.Commands {
+		s += ":" + c.Name
+	}
+	return s
+}
+
+// node reads "r1" or "r1#2": the second incarnation at that address.
+func node(t *testing.T, s string) sharding.NodeID {
+	if s == "nobody" {
+		return sharding.NodeID{}
+	}
+	name, uid, again := strings.Cut(s, "#")
+	n := sharding.NodeID{Addr: name + ":1", UID: 1}
+	if again {
+		n.UID = sharding.NodeUID(number(t, uid))
+	}
+	return n
+}
+
+func nodeText(n sharding.NodeID) string {
+	if n.IsZero() {
+		return "nobody"
+	}
+	name := strings.TrimSuffix(n.Addr, ":1")
+	if n.UID != 1 {
+		name += fmt.Sprintf("#%d", n.UID)
+	}
+	return name
+}
+
+// desc reads "T:4", "T:4:volatile" or "T:4:Get:Set" with commands.
+func desc(t *testing.T, s string) sharding.TypeDesc {
+	parts := strings.Split(s, ":")
+	d := sharding.TypeDesc{Type: sharding.EntityType(parts[0]), Shards: uint32(number(t, parts[1]))}
+	for _, p := range parts[2:] {
+		if p == "volatile" {
+			d.Volatile = true
+		} else {
+			d.Commands = append(d.Commands, sharding.CommandDesc{Name: p})
+		}
+	}
+	return d
+}
+
+func shard(t *testing.T, s string) sharding.ShardID {
+	name, index, _ := strings.Cut(s, "/")
+	return sharding.ShardID{Type: sharding.EntityType(name), Index: uint32(number(t, index))}
+}
+
+func epoch(t *testing.T, s string) sharding.Epoch {
+	term, counter, _ := strings.Cut(s, ".")
+	return sharding.MakeEpoch(sharding.Term(number(t, term)), uint32(number(t, counter)))
+}
+
+func number(t *testing.T, s string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
