@@ -20,9 +20,13 @@ func (m *Machine) answer(in Answer) {
 		return
 	}
 	m.drop(a)
-	if reply.Outcome != sharding.Rejected {
-		reply.Outcome = sharding.Unknown
+	switch reply.Outcome {
+	case sharding.Rejected:
+	case sharding.Unknown:
 		r.lost = true
+	default:
+		r.lost = true
+		reply = sharding.Doubt(sharding.Internal, "the region said neither success nor failure")
 	}
 	if !m.newest(a) {
 		return

@@ -249,7 +249,9 @@ func (m *Machine) merge(row sharding.Row) {
 	if s == nil {
 		return
 	}
-	s.askAt = time.Time{}
+	if row.Epoch > s.refused {
+		s.askAt = time.Time{}
+	}
 	if row.Phase == sharding.Serving {
 		m.supersede(s, row.Epoch)
 	}

@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata give as what they expect; commit only a difference you understand")
+
+// TestScenarios runs testdata/*.txt: blocks of commands, a line of dashes, and
+// the trace they give. The commands are the cases of scenario.do. Types are T
+// (one shard, journaled), V (one shard, volatile) and W (four shards), with
+// the commands Do and Get (read-only).
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runScenario(t, string(raw))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(raw) {
+				t.Errorf("%s differs; it now gives:\n%s", file, got)
+			}
+		})
+	}
+}
+
+func runScenario(t *testing.T, text string) string {
+	var b strings.Builder
+	s := &scenario{t: t, cfg: DefaultConfig(), now: time.Unix(1_000_000, 0)}
+	for i, block := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		commands, _, run := strings.Cut(block, "\n----")
+		b.WriteString(commands + "\n")
+		if !run {
+			continue // a remark
+		}
+		b.WriteString("----\n")
+		s.trace = nil
+		for line := range strings.Lines(commands) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				s.do(line)
+			}
+		}
+		for _, line := range s.trace {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// scenario drives one machine by commands.
+type scenario struct {
+	t        *testing.T
+	cfg      Config
+	m        *Machine
+	now      time.Time
+	waited   time.Duration
+	watching bool   // polls are part of the trace, and answered by commands only
+	polled   string // who is asked, if polls are not part of the trace
+	trace    []string
+}
+
+// do runs one command. Arguments in brackets may be left out.
+func (s *scenario) do(line string) {
+	word := strings.Fields(line)
+	arg := func(i int) string {
+		if i < len(word) {
+			return word[i]
+		}
+		return ""
+	}
+	switch word[0] {
+	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits
+		s.config(word[1:])
+	case "show-watch": // polls are part of the trace from here on
+		s.watching = true
+	case "coordinators": // c1 c2 [regions r1 r2]
+		addrs, regions, _ := strings.Cut(strings.TrimPrefix(line, "coordinators"), "regions")
+		s.step(Coordinators{Addrs: strings.Fields(addrs), Regions: strings.Fields(regions)})
+	case "table": // c1 1.2 [T/0 1.1 serving r1, …]: from, version, rows
+		_, rows, _ := strings.Cut(line, arg(2))
+		v := s.version(arg(2))
+		s.step(TableChanged{From: arg(1), Delta: sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}})
+	case "standby": // c1 3 [c2]: c1 is not active, in term 3 c2 is
+		s.step(NotActive{From: arg(1), Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))})
+	case "unwatched": // c1: a poll failed
+		s.step(WatchFailed{From: arg(1)})
+	case "up": // r1 [2]: a link is open, its number
+		s.step(LinkUp{Region: node(arg(1)), Link: s.number(arg(2))})
+	case "down": // r1 [2]
+		s.step(LinkDown{Region: node(arg(1)), Link: s.number(arg(2))})
+	case "submit": // 1 T/x Do [key=k] [timeout=1s] [size=200]
+		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: s.envelope(word)})
+	case "answer": // 1 ok | 1 rejected unavailable | 1 unknown internal
+		s.step(Answer{Attempt: Attempt(s.number(arg(1))), Reply: s.reply(arg(2), arg(3))})
+	case "notmine": // 1 1.1 [T/0 1.2 serving r2]: attempt, refused epoch, row
+		in := NotMine{Attempt: Attempt(s.number(arg(1))), Refused: s.epoch(arg(2))}
+		if len(word) > 3 {
+			in.Row = s.rows(strings.Join(word[3:], " "))[0]
+		}
+		s.step(in)
+	case "sendfailed": // 1
+		s.step(SendFailed{Attempt: Attempt(s.number(arg(1)))})
+	case "cancel": // 1
+		s.step(Cancel{Request: RequestID(s.number(arg(1)))})
+	case "wait": // 300ms: with a tick every 20 ms
+		s.wait(arg(1))
+	case "stats":
+		s.trace = append(s.trace, fmt.Sprintf("%+v", s.machine().Stats()))
+	default:
+		s.t.Fatalf("unknown command %q", line)
+	}
+}
+
+func (s *scenario) machine() *Machine {
+	if s.m == nil {
+		if err := s.cfg.Validate(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.m = New(s.cfg)
+	}
+	return s.m
+}
+
+func (s *scenario) step(in Input) {
+	s.t.Helper()
+	prefix := ""
+	if s.waited > 0 {
+		prefix = fmt.Sprintf("@%v ", s.waited)
+	}
+	for _, o := range s.machine().Step(s.now, in, nil) {
+		if w, ok := o.(Watch); ok && !s.watching {
+			s.polled = w.To
+			continue
+		}
+		s.trace = append(s.trace, prefix+describe(o))
+	}
+	if err := s.m.Check(); err != nil {
+		s.t.Fatalf("after %T%+v: %v", in, in, err)
+	}
+}
+
+func (s *scenario) wait(d string) {
+	total, err := time.ParseDuration(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for s.waited = 20 * time.Millisecond; s.waited <= total; s.waited += 20 * time.Millisecond {
+		s.now = s.now.Add(20 * time.Millisecond)
+		if to, _ := s.m.watch.Active(); !s.watching && to == s.polled && s.waited%time.Second == 0 {
+			s.step(TableChanged{From: to, Delta: sharding.TableDelta{Version: s.m.Table().Version()}})
+		}
+		s.step(Tick{})
+	}
+	s.waited = 0
+}
+
+// describe is an output in the words of the scenarios.
+func describe(o Output) string {
+	switch o := o.(type) {
+	case Send:
+		s := fmt.Sprintf("send %d: %s %s to %s %s %s", o.Attempt, o.Env.ID, o.Env.Command, o.Region.Addr, o.Shard, o.Epoch)
+		if o.Link != 0 {
+			s += fmt.Sprintf(" link %d", o.Link)
+		}
+		return s
+	case Finish:
+		s := fmt.Sprintf("finish %d: %s", o.Request, o.Reply.Outcome)
+		if o.Reply.Code != "" {
+			s += fmt.Sprintf(" %s %q", o.Reply.Code, o.Reply.Message)
+		}
+		if o.Attempts > 0 {
+			s += fmt.Sprintf(", attempts %d", o.Attempts)
+		}
+		if !o.Region.IsZero() {
+			s += ", by " + o.Region.Addr
+		}
+		if o.RetryAfter > 0 {
+			s += fmt.Sprintf(", retry after %d", o.RetryAfter)
+		}
+		return s
+	case Connect:
+		return "connect " + o.Region.Addr
+	case Disconnect:
+		return "disconnect " + o.Region.Addr
+	case Watch:
+		return fmt.Sprintf("watch %s %d.%d", o.To, o.Version.Term, o.Version.N)
+	case GetShardHome:
+		s := fmt.Sprintf("home %s %s", o.To, o.Shard)
+		if o.Refused != 0 {
+			s += " refused " + o.Refused.String()
+		}
+		return s
+	}
+	return fmt.Sprintf("%T%+v", o, o)
+}
+
+func testTypes() []sharding.TypeDesc {
+	commands := []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}}
+	return []sharding.TypeDesc{
+		{Type: "T", Shards: 1, Commands: commands},
+		{Type: "V", Shards: 1, Volatile: true, Commands: commands},
+		{Type: "W", Shards: 4, Commands: commands},
+	}
+}
+
+// node is the region or coordinator of an address: "" is nobody.
+func node(addr string) sharding.NodeID {
+	if addr == "" {
+		return sharding.NodeID{}
+	}
+	return sharding.NodeID{Addr: addr, UID: 1}
+}
+
+func (s *scenario) config(settings []string) {
+	for _, setting := range settings {
+		name, value, _ := strings.Cut(setting, "=")
+		field := map[string]*int{
+			"waiting": &s.cfg.MaxWaiting, "bytes": &s.cfg.MaxWaitingBytes,
+			"total": &s.cfg.MaxTotal, "total-bytes": &s.cfg.MaxTotalBytes,
+		}[name]
+		*field = int(s.number(value))
+	}
+}
+
+func (s *scenario) envelope(word []string) sharding.Envelope {
+	typ, id, _ := strings.Cut(word[2], "/")
+	env := sharding.Envelope{
+		Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
+		Command: word[3],
+		ID:      sharding.CommandID("#" + word[1]),
+	}
+	for _, option := range word[4:] {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "key":
+			env.Keyed, env.ID = true, sharding.CommandID(value)
+		case "timeout":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			env.Deadline = s.now.Add(d)
+		case "size":
+			env.Payload = make([]byte, int(s.number(value))-env.Size())
+		default:
+			s.t.Fatalf("unknown option %q", option)
+		}
+	}
+	return env
+}
+
+func (s *scenario) reply(outcome, code string) sharding.Reply {
+	reply := sharding.Reply{Code: sharding.Code(code)}
+	if code != "" {
+		reply.Message = "as the region says"
+	}
+	for _, o := range []sharding.Outcome{sharding.OK, sharding.Rejected, sharding.Unknown} {
+		if o.String() == outcome {
+			reply.Outcome = o
+		}
+	}
+	return reply
+}
+
+func (s *scenario) rows(text string) []sharding.Row {
+	var rows []sharding.Row
+	for _, one := range strings.Split(text, ",") {
+		f := strings.Fields(one)
+		if len(f) == 0 {
+			continue
+		}
+		typ, index, _ := strings.Cut(f[0], "/")
+		row := sharding.Row{
+			Shard: sharding.ShardID{Type: sharding.EntityType(typ), Index: uint32(s.number(index))},
+			Epoch: s.epoch(f[1]),
+			Owner: node(f[3]),
+		}
+		for p := sharding.Starting; p <= sharding.HandingOff; p++ {
+			if p.String() == f[2] {
+				row.Phase = p
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (s *scenario) number(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *scenario) version(text string) sharding.Version {
+	term, n, _ := strings.Cut(text, ".")
+	return sharding.Version{Term: sharding.Term(s.number(term)), N: s.number(n)}
+}
+
+func (s *scenario) epoch(text string) sharding.Epoch {
+	v := s.version(text)
+	return sharding.MakeEpoch(v.Term, uint32(v.N))
+}
