@@ -80,8 +80,16 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 
 // fire puts the timer's command into the mailbox. A repeating timer whose last
 // firing still waits skips one: a slow entity must not be buried by its own
-// clock.
+// clock. When the mailbox is full, the timer waits for room like everybody.
 func (m *Machine) fire(e *entity, t *timer) {
+	env := sharding.Envelope{
+		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers+1), Tell: true,
+		Encoding: t.Encoding, Payload: t.Payload,
+	}
+	if len(e.cmds) > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+env.Size() > m.cfg.MailboxBytes) {
+		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
+		return
+	}
 	if t.Every > 0 {
 		m.plan(wake{at: m.now.Add(t.Every), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
 	} else {
@@ -102,13 +110,7 @@ func (m *Machine) fire(e *entity, t *timer) {
 	}
 	t.busy = true
 	m.timers++
-	c := &command{
-		env: sharding.Envelope{
-			Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers), Tell: true,
-			Encoding: t.Encoding, Payload: t.Payload,
-		},
-		desc: desc, arrived: m.now, timer: t,
-	}
+	c := &command{env: env, desc: desc, arrived: m.now, timer: t}
 	c.hash = sharding.PayloadHash(c.env.Command, c.env.Payload)
 	m.enqueue(e, c)
 	m.advance(e)

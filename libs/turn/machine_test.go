@@ -1,0 +1,246 @@
+package turn_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only a change that you understand")
+
+// TestScenarios runs testdata/*.txt. A scenario is blocks of one command line,
+// a line of dashes, and the trace of outputs. The commands:
+//
+//	open                              open shard 0 at epoch 1.1
+//	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
+//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry)
+//	done R [events=N] [reply=TEXT] [error=CODE] [reject] [spoiled] [passivate] [timer=NAME:CMD:MS]
+//	appended VERDICT                  answer the oldest Append (durable epoch seq command full unknown)
+//	fence VERDICT                     answer the oldest ReadFence
+//	stopped                           answer the newest Stop
+//	drain | abort | tick MS           tick lets MS pass first
+//	stats
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newScenario().run(string(raw))
+			if *rewrite {
+				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(raw) {
+				t.Errorf("the trace differs; got:\n%s", got)
+			}
+		})
+	}
+}
+
+type scenario struct {
+	m       *turn.Machine
+	now     time.Time
+	load    turn.Load
+	runs    map[turn.RequestID]turn.Run
+	appends []turn.Append
+	fences  []turn.ReadFence
+	stop    turn.Stop
+}
+
+func newScenario() *scenario {
+	cfg := turn.DefaultConfig(turn.Type{
+		Desc: sharding.TypeDesc{Type: "T", Shards: 1, Commands: []sharding.CommandDesc{
+			{Name: "Add"}, {Name: "Get", ReadOnly: true}, {Name: "Peek", ReadOnly: true, Stale: true},
+		}},
+		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
+	})
+	cfg.MailboxCommands = 4
+	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]turn.Run{}}
+}
+
+var shard0 = sharding.ShardID{Type: "T"}
+
+func (s *scenario) run(text string) string {
+	var b strings.Builder
+	inTrace := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "----":
+			inTrace = true
+		case line == "":
+			inTrace = false
+			b.WriteString("\n")
+		case strings.HasPrefix(line, "#"):
+			b.WriteString(line + "\n")
+		case !inTrace:
+			b.WriteString(line + "\n----\n")
+			for _, o := range s.command(strings.Fields(line)) {
+				b.WriteString(o + "\n")
+			}
+			if err := s.m.Check(); err != nil {
+				b.WriteString("CHECK " + err.Error() + "\n")
+			}
+			if err := s.m.Clone().Check(); err != nil {
+				b.WriteString("CLONE " + err.Error() + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+func (s *scenario) command(f []string) []string {
+	opt := map[string]string{}
+	for _, x := range f[1:] {
+		k, v, _ := strings.Cut(x, "=")
+		opt[k] = v
+	}
+	has := func(k string) bool { _, ok := opt[k]; return ok }
+	switch f[0] {
+	case "open":
+		return s.step(turn.Open{Shard: shard0, Epoch: sharding.MakeEpoch(1, 1)})
+	case "deliver":
+		r, _ := strconv.Atoi(f[1])
+		env := sharding.Envelope{
+			Entity: sharding.Entity{Type: "T", ID: "a"}, ID: sharding.CommandID(f[2]), Command: f[3],
+			Keyed: has("keyed"), Tell: has("tell"), Payload: []byte(opt["payload"]),
+		}
+		if e := opt["entity"]; e != "" {
+			env.Entity.ID = sharding.EntityID(e)
+		}
+		if d := opt["deadline"]; d != "" {
+			env.Deadline = s.now.Add(ms(d))
+		}
+		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: env})
+	case "loaded":
+		return s.step(s.loaded(f[1:], opt))
+	case "done":
+		return s.step(s.done(f, opt, has))
+	case "appended":
+		a := s.appends[0]
+		s.appends = s.appends[1:]
+		return s.step(turn.Appended{Entity: a.Append.Entity, Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}})
+	case "fence":
+		q := s.fences[0]
+		s.fences = s.fences[1:]
+		return s.step(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number,
+			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}})
+	case "stopped":
+		return s.step(turn.Stopped{Entity: s.stop.Entity, Incarnation: s.stop.Incarnation})
+	case "drain":
+		return s.step(turn.Drain{Shard: shard0})
+	case "abort":
+		return s.step(turn.Abort{Shard: shard0})
+	case "tick":
+		s.now = s.now.Add(ms(f[1]))
+		return s.step(turn.Tick{})
+	case "stats":
+		return []string{fmt.Sprintf("%+v", s.m.Stats())}
+	}
+	return []string{"unknown command " + f[0]}
+}
+
+func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
+	in := turn.Loaded{Entity: s.load.Entity, Incarnation: s.load.Incarnation, Stored: map[sharding.CommandID]sharding.Stored{}}
+	for _, a := range args {
+		k, v, found := strings.Cut(a, "=")
+		switch {
+		case k == "err":
+			in.Err, in.Code = v, sharding.DataLoss
+		case k == "retry":
+			in.Retry = true
+		case k == "conflict":
+			in.Stored[sharding.CommandID(v)] = sharding.Stored{Hash: 1}
+		case k == "expired":
+			in.Stored[sharding.CommandID(v)] = sharding.Stored{Expired: true}
+		case found:
+			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.PayloadHash("Add", nil),
+				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(v)}}
+		default:
+			n, _ := strconv.Atoi(a)
+			in.LastSeq = uint64(n)
+		}
+	}
+	return in
+}
+
+func (s *scenario) done(f []string, opt map[string]string, has func(string) bool) turn.TurnDone {
+	r, _ := strconv.Atoi(f[1])
+	run := s.runs[turn.RequestID(r)]
+	in := turn.TurnDone{Entity: run.Entity, Incarnation: run.Incarnation, Request: run.Request,
+		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
+		Spoiled: has("spoiled"), Passivate: has("passivate")}
+	if has("reject") {
+		in.Reply = sharding.Reject(sharding.Internal, "undone")
+	}
+	n, _ := strconv.Atoi(opt["events"])
+	for range n {
+		in.Events = append(in.Events, sharding.Event{Name: "E"})
+	}
+	if t := opt["timer"]; t != "" {
+		p := strings.Split(t, ":")
+		in.Timers = []turn.Timer{{Name: p[0], Command: p[1], After: ms(p[2])}}
+	}
+	return in
+}
+
+func (s *scenario) step(in turn.Input) []string {
+	var lines []string
+	for _, o := range s.m.Step(s.now, in, nil) {
+		switch o := o.(type) {
+		case turn.Load:
+			s.load = o
+			lines = append(lines, fmt.Sprintf("Load %s inc %d lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
+		case turn.Run:
+			s.runs[o.Request] = o
+			lines = append(lines, fmt.Sprintf("Run %s inc %d request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID))
+		case turn.Append:
+			s.appends = append(s.appends, o)
+			line := fmt.Sprintf("Append %s at %s", o.Append.Entity, o.Append.Epoch)
+			for _, r := range o.Append.Records {
+				line += fmt.Sprintf(" [%d %q %d events]", r.Seq, r.Command, len(r.Events))
+			}
+			lines = append(lines, line)
+		case turn.ReadFence:
+			s.fences = append(s.fences, o)
+			lines = append(lines, fmt.Sprintf("ReadFence %s number %d", o.Shard, o.Number))
+		case turn.Answer:
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
+		case turn.Stop:
+			s.stop = o
+			lines = append(lines, fmt.Sprintf("Stop %s inc %d %s", o.Entity, o.Incarnation, o.Reason))
+		default:
+			lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", o, o), "turn."))
+		}
+	}
+	return lines
+}
+
+func ms(s string) time.Duration {
+	n, _ := strconv.Atoi(s)
+	return time.Duration(n) * time.Millisecond
+}
+
+func verdict(s string) sharding.Verdict {
+	return map[string]sharding.Verdict{
+		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
+		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "unknown": sharding.UnknownOutcome,
+	}[s]
+}

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// Everything durable goes through the group commit of the process's journal;
+// its results come back as inputs.
+
+func (s *Server) append(o turn.Append) {
+	entity, inc, seq := o.Append.Entity, o.Incarnation, o.Append.Records[0].Seq
+	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
+		s.inbox.put(item{in: region.Turn{Input: turn.Appended{
+			Entity: entity, Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence,
+		}}})
+	})
+}
+
+func (s *Server) readFence(o turn.ReadFence) {
+	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
+		s.inbox.put(item{in: region.Turn{Input: turn.FenceRead{
+			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence,
+		}}})
+	})
+}
+
+func (s *Server) claim(o region.Claim) {
+	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
+		s.inbox.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
+	})
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node"
+)
+
+// Config is the configuration of a region process.
+type Config struct {
+	node.Config
+	Discovery    string        `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt"`
+	Journal      string        `key:"journal.url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db; all regions and coordinators use the same"`
+	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's loop before links are held back"`
+	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
+	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
+	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands"`
+	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
+	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
+	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
+	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
+	DownAfter    time.Duration `key:"gossip.down_after" help:"an unreachable member is declared down after this"`
+}
+
+// DefaultConfig is the configuration before file, environment and flags.
+func DefaultConfig() Config {
+	return Config{
+		Config:       node.DefaultConfig(":25520"),
+		Discovery:    "static://127.0.0.1:25521",
+		Inbox:        65536,
+		Mailbox:      1000,
+		Commands:     100_000,
+		CommandBytes: 256 << 20,
+		DrainTimeout: 10 * time.Second,
+		LeaveTimeout: 20 * time.Second,
+		StopTimeout:  5 * time.Second,
+		FastWatch:    true,
+		DownAfter:    10 * time.Second,
+	}
+}
+
+// Validate refuses what cannot work; it names every key.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Journal == "" {
+		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db"))
+	}
+	if c.Discovery == "" {
+		errs = append(errs, errors.New("discovery.url is empty; give the coordinators, such as static://127.0.0.1:25521"))
+	}
+	for key, v := range map[string]int{
+		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
+		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
+		"region.stop_timeout": int(c.StopTimeout), "gossip.down_after": int(c.DownAfter),
+	} {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be above 0", key))
+		}
+	}
+	if c.LeaveTimeout <= c.DrainTimeout {
+		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))
+	}
+	return errors.Join(errs...)
+}

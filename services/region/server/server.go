@@ -1,0 +1,271 @@
+// Package server is the driver of the region service: it gives the pure core
+// its clock, sockets, disk and entities. Users build their own region binary:
+//
+//	func main() { server.Main(Counters, Accounts) }
+//
+// # What this does not do
+//
+// No decision is made here: the loop hands inputs to the core and performs its
+// outputs. Slow work (disk, calls, entity code) runs beside the loop and comes
+// back as an input.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/roost-cluster/roost/libs/discovery"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// Main runs a region that hosts the given entity types, until it is told to
+// stop: flags, environment, signals, health, draining and telemetry are taken
+// care of. It does not return.
+func Main(types ...entity.Definition) {
+	cfg := DefaultConfig()
+	os.Exit(node.Main("region", &cfg, func(n *node.Node) error {
+		_, err := New(n, &cfg, types...)
+		return err
+	}))
+}
+
+// Server is one running region.
+type Server struct {
+	cfg     *Config
+	log     *slog.Logger
+	self    sharding.NodeID
+	name    string
+	version string
+	descs   []turn.Type
+	types   map[sharding.EntityType]entity.Definition
+	// commands are the known ones per type, for metrics.
+	commands  map[sharding.EntityType]map[string]struct{}
+	telemetry telemetry
+	peers     *node.Peers
+	fail      func(reason string)
+
+	ctx    context.Context // ends when the loop and its jobs do
+	cancel context.CancelFunc
+
+	journal *journal.Journal
+	agent   *agent.Agent
+	links   *link.Server
+	reports *reports
+	inbox   *inbox
+	left    chan struct{}
+
+	// Of the loop only.
+	core        *region.Machine
+	outs        []region.Output
+	lastRequest turn.RequestID
+	callers     map[turn.RequestID]*caller
+	answers     map[*link.Conn][]link.Answer
+	conns       []*link.Conn
+	slots       map[turn.Incarnation]*slot
+	attributes  map[attributeKey]metric.MeasurementOption
+	draining    bool
+}
+
+// New sets a region up on a node: handlers, checks and stages.
+func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
+	s := &Server{
+		cfg: cfg, log: n.Log(), name: n.Name(), version: n.Version().Version, peers: n.Peers(),
+		self:       sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
+		types:      map[sharding.EntityType]entity.Definition{},
+		commands:   map[sharding.EntityType]map[string]struct{}{},
+		inbox:      newInbox(cfg.Inbox),
+		left:       make(chan struct{}),
+		callers:    map[turn.RequestID]*caller{},
+		answers:    map[*link.Conn][]link.Answer{},
+		slots:      map[turn.Incarnation]*slot{},
+		attributes: map[attributeKey]metric.MeasurementOption{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.fail = func(reason string) { n.Fail(errors.New(reason)) }
+	s.reports = newReports(s.self, s.sendReport)
+	if err := s.describe(types); err != nil {
+		return nil, err
+	}
+	if err := s.instrument(n.TracerProvider(), n.MeterProvider()); err != nil {
+		return nil, err
+	}
+	core := region.DefaultConfig(s.self, s.name, s.descs...)
+	core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
+	core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
+	core.LeaveTimeout = cfg.LeaveTimeout
+	if err := core.Validate(); err != nil {
+		return nil, err
+	}
+	s.core = region.New(core)
+
+	lc := link.DefaultConfig()
+	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	var err error
+	if s.links, err = link.NewServer(lc, s.onCommands, nil); err != nil {
+		return nil, err
+	}
+	if err := s.join(n); err != nil {
+		return nil, err
+	}
+	n.Handle(link.Path, s.links)
+	n.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(service{s}))
+	n.Ready("region", s.ready)
+	s.stages(n)
+	return s, nil
+}
+
+func (s *Server) describe(types []entity.Definition) error {
+	if len(types) == 0 {
+		return errors.New("a region needs at least one entity type: server.Main(types…)")
+	}
+	var errs []error
+	for _, t := range types {
+		d, err := entity.Describe(t)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.descs = append(s.descs, d)
+		s.types[d.Desc.Type] = t
+		known := map[string]struct{}{}
+		for _, c := range d.Desc.Commands {
+			known[c.Name] = struct{}{}
+		}
+		s.commands[d.Desc.Type] = known
+	}
+	return errors.Join(errs...)
+}
+
+// join prepares the membership of this region.
+func (s *Server) join(n *node.Node) error {
+	g := gossip.DefaultConfig()
+	g.Self, g.Name, g.Roles = s.self, s.name, []string{"region"}
+	if s.cfg.FastWatch {
+		g.Watch = gossip.FastProfile()
+	}
+	g.Downing = gossip.AutoDown{After: s.cfg.DownAfter}
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	peers, err := discovery.Lookup(ctx, s.cfg.Discovery)
+	if err != nil {
+		return fmt.Errorf("discovery.url %s: %w", s.cfg.Discovery, err)
+	}
+	var coordinators []string
+	for _, p := range peers {
+		coordinators = append(coordinators, p.Addr)
+	}
+	g.Seeds = coordinators
+	s.inbox.put(item{in: region.Coordinators{Addrs: coordinators}})
+	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log})
+	if err != nil {
+		return err
+	}
+	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
+	return nil
+}
+
+// stages start in this order and stop in reverse: a leaving region drains
+// before it leaves the membership, and closes its journal last.
+func (s *Server) stages(n *node.Node) {
+	n.Stage(node.Stage{
+		Name:  "journal",
+		Start: s.openJournal,
+		Run: func(ctx context.Context) error {
+			select {
+			case <-s.journal.Broken():
+				return s.journal.Err()
+			case <-ctx.Done():
+				return nil
+			}
+		},
+		Stop: func(context.Context) error { return s.journal.Close() },
+	})
+	var loop sync.WaitGroup
+	n.Stage(node.Stage{
+		Name: "loop",
+		Start: func(context.Context) error {
+			loop.Go(func() { _ = s.loop(s.ctx) })
+			return nil
+		},
+		Stop: func(ctx context.Context) error {
+			err := s.links.Close(ctx)
+			s.cancel()
+			loop.Wait()
+			return err
+		},
+		StopTimeout: 5 * time.Second,
+	})
+	n.Stage(node.Stage{Name: "membership", Run: s.agent.Run, Stop: s.leave})
+}
+
+func (s *Server) openJournal(ctx context.Context) error {
+	b, err := journalopen.Backend(ctx, s.cfg.Journal)
+	if err != nil {
+		return err
+	}
+	d := journal.Declaration{Cluster: s.cfg.ClusterName}
+	for i := range s.descs {
+		d.Types = append(d.Types, s.descs[i].Desc)
+	}
+	if s.journal, err = journal.Open(ctx, b, d, journal.DefaultConfig(), s.journalObserver()); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return nil
+}
+
+// leave hands all shards off, then leaves the membership.
+func (s *Server) leave(ctx context.Context) error {
+	s.inbox.put(item{do: func() {
+		s.draining = true
+		s.log.Info("leaving: handing shards off", "shards", s.core.Held())
+		s.step(region.Leave{})
+	}})
+	select {
+	case <-s.left:
+		s.log.Info("all shards are handed off")
+	case <-ctx.Done():
+		return errors.New("the shards were not handed off in time")
+	}
+	return s.agent.Leave(ctx)
+}
+
+// readiness is asked inside the loop.
+func (s *Server) readiness() error {
+	addr, term, registered := s.core.Coordinator()
+	switch {
+	case s.draining:
+		return errors.New("draining")
+	case addr == "":
+		return errors.New("no active coordinator is known")
+	case !registered:
+		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
+	}
+	return nil
+}
+
+// newUID names this incarnation of the process.
+func newUID() sharding.NodeUID {
+	for {
+		if u := rand.Uint64(); u != 0 {
+			return sharding.NodeUID(u)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"context"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// service is the region's Twirp side.
+type service struct{ s *Server }
+
+// Shards takes the wishes of a coordinator into the loop.
+func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
+	if sharding.NodeUID(req.RegionUid) != v.s.self.UID {
+		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "another incarnation of this region was meant: %x, this is %x", req.RegionUid, uint64(v.s.self.UID))
+	}
+	items := make([]item, 0, len(req.Host)+len(req.HandOff))
+	for _, e := range req.HandOff {
+		shard, epoch := fromShardEpoch(e)
+		items = append(items, item{in: region.HandOff{From: req.From, Term: sharding.Term(req.Term), Shard: shard, Epoch: epoch}})
+	}
+	for _, e := range req.Host {
+		shard, epoch := fromShardEpoch(e)
+		items = append(items, item{in: region.HostShard{From: req.From, Term: sharding.Term(req.Term), Shard: shard, Epoch: epoch}})
+	}
+	v.s.inbox.put(items...)
+	return &regionv1.ShardsResponse{}, nil
+}
+
+// WatchTable serves the region's copy of the table, at once.
+func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	if req.Cluster != v.s.cfg.ClusterName {
+		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q", v.s.cfg.ClusterName, req.Cluster)
+	}
+	got := make(chan sharding.TableDelta, 1)
+	v.s.inbox.put(item{do: func() { got <- v.s.core.Table().Delta(fromVersion(req.Version)) }})
+	select {
+	case d := <-got:
+		return toDelta(d), nil
+	case <-ctx.Done():
+		return nil, twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
+	}
+}

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+
+// telemetry is what the region tells about itself. No attribute ever is an
+// entity id: there are too many of them.
+type telemetry struct {
+	tracer  trace.Tracer
+	command metric.Float64Histogram
+	mailbox metric.Float64Histogram
+	commit  metric.Float64Histogram
+	batch   metric.Int64Histogram
+}
+
+func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
+	meter := mp.Meter(scope)
+	s.telemetry.tracer = tp.Tracer(scope)
+	seconds := metric.WithExplicitBucketBoundaries(.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+	var err error
+	if s.telemetry.command, err = meter.Float64Histogram("roost.entity.command.duration", metric.WithUnit("s"), seconds,
+		metric.WithDescription("time from a command's arrival in its region to its answer")); err != nil {
+		return err
+	}
+	if s.telemetry.mailbox, err = meter.Float64Histogram("roost.entity.mailbox.wait", metric.WithUnit("s"), seconds,
+		metric.WithDescription("time from a command's arrival to the start of its turn")); err != nil {
+		return err
+	}
+	if s.telemetry.commit, err = meter.Float64Histogram("roost.journal.append.duration", metric.WithUnit("s"), seconds,
+		metric.WithDescription("time of one group commit")); err != nil {
+		return err
+	}
+	if s.telemetry.batch, err = meter.Int64Histogram("roost.journal.batch.size", metric.WithUnit("{operation}"),
+		metric.WithDescription("operations in one group commit")); err != nil {
+		return err
+	}
+	return s.gauges(meter)
+}
+
+// gauges are read from the loop's last published counts.
+func (s *Server) gauges(meter metric.Meter) error {
+	var errs error
+	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+		if err != nil {
+			errs = err
+		}
+		return g
+	}
+	counter := func(name, unit, help string) metric.Int64ObservableCounter {
+		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help))
+		if err != nil {
+			errs = err
+		}
+		return c
+	}
+	shards := gauge("roost.region.shards", "{shard}", "shards that this region holds")
+	active := gauge("roost.entity.active", "{entity}", "entities alive or on the way")
+	waiting := gauge("roost.region.commands", "{command}", "commands delivered and not answered")
+	activations := counter("roost.entity.activations", "{activation}", "entities brought to life")
+	passivations := counter("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
+	unknown := counter("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
+	duplicates := counter("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
+	abandoned := counter("roost.entity.abandoned", "{turn}", "turns given up at a handoff time-out")
+	lost := counter("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done")
+	if errs != nil {
+		return errs
+	}
+	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		st, held, err := s.counts(ctx)
+		if err != nil {
+			return err
+		}
+		o.ObserveInt64(shards, int64(held))
+		o.ObserveInt64(active, int64(st.Entities))
+		o.ObserveInt64(waiting, int64(st.Commands))
+		o.ObserveInt64(activations, int64(st.Activations))
+		o.ObserveInt64(passivations, int64(st.Passivations))
+		o.ObserveInt64(unknown, int64(st.Unknown))
+		o.ObserveInt64(duplicates, int64(st.Duplicates))
+		o.ObserveInt64(abandoned, int64(st.Abandoned))
+		o.ObserveInt64(lost, int64(st.LostTells))
+		return nil
+	}, shards, active, waiting, activations, passivations, unknown, duplicates, abandoned, lost)
+	return err
+}
+
+// counts asks the loop for its counts.
+func (s *Server) counts(ctx context.Context) (turn.Stats, int, error) {
+	type counts struct {
+		st   turn.Stats
+		held int
+	}
+	got := make(chan counts, 1)
+	s.inbox.put(item{do: func() { got <- counts{s.core.Stats(), s.core.Held()} }})
+	select {
+	case c := <-got:
+		return c.st, c.held, nil
+	case <-ctx.Done():
+		return turn.Stats{}, 0, ctx.Err()
+	case <-s.ctx.Done():
+		return turn.Stats{}, 0, s.ctx.Err()
+	}
+}
+
+func (s *Server) journalObserver() journal.Observer {
+	return journal.Observer{Batch: func(b journal.BatchStats) {
+		s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
+		s.telemetry.batch.Record(s.ctx, int64(b.Ops))
+	}}
+}
+
+// traceContext is a context that continues the trace of a command's sender.
+func (s *Server) traceContext(traceparent string) context.Context {
+	if traceparent == "" {
+		return s.ctx
+	}
+	return propagation.TraceContext{}.Extract(s.ctx, propagation.MapCarrier{"traceparent": traceparent})
+}
+
+// observe measures an answered command, and draws its spans if its trace is
+// sampled: mailbox, handler and journal, from the times that the core took.
+func (s *Server) observe(c *caller, r *sharding.Reply) {
+	now := time.Now()
+	outcome := string(r.Code)
+	if outcome == "" {
+		outcome = r.Outcome.String()
+	}
+	s.telemetry.command.Record(s.ctx, now.Sub(c.arrived).Seconds(), s.commandAttributes(c, outcome))
+	s.telemetry.mailbox.Record(s.ctx, r.Timing.Mailbox.Seconds(), s.typeAttributes(c.entity.Type))
+	if c.trace == "" {
+		return
+	}
+	ctx := s.traceContext(c.trace)
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return
+	}
+	ctx, span := s.telemetry.tracer.Start(ctx, string(c.entity.Type)+"/"+c.command,
+		trace.WithTimestamp(c.arrived), trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("roost.entity.type", string(c.entity.Type)), attribute.String("roost.entity.id", string(c.entity.ID)),
+			attribute.String("roost.region", s.name), attribute.String("roost.outcome", r.Outcome.String())))
+	if r.Outcome != sharding.OK {
+		span.SetStatus(codes.Error, r.Message)
+	}
+	at := c.arrived
+	part := func(name string, d time.Duration) {
+		if d <= 0 {
+			return
+		}
+		_, sp := s.telemetry.tracer.Start(ctx, name, trace.WithTimestamp(at))
+		at = at.Add(d)
+		sp.End(trace.WithTimestamp(at))
+	}
+	part("mailbox", r.Timing.Mailbox)
+	part("handler", r.Timing.Handler)
+	part("journal.append", r.Timing.Journal)
+	span.End(trace.WithTimestamp(now))
+}
+
+// attributeKey names one set of attributes; they are made once.
+type attributeKey struct {
+	typ              sharding.EntityType
+	command, outcome string
+}
+
+func (s *Server) commandAttributes(c *caller, outcome string) metric.MeasurementOption {
+	k := attributeKey{c.entity.Type, c.command, outcome}
+	if _, known := s.types[k.typ]; !known {
+		k = attributeKey{outcome: outcome} // a name from outside must not become an attribute
+	} else if _, known := s.commands[k.typ][k.command]; !known {
+		k.command = ""
+	}
+	o, ok := s.attributes[k]
+	if !ok {
+		o = metric.WithAttributeSet(attribute.NewSet(attribute.String("roost.entity.type", string(k.typ)),
+			attribute.String("roost.command", k.command), attribute.String("roost.outcome", k.outcome)))
+		s.attributes[k] = o
+	}
+	return o
+}
+
+func (s *Server) typeAttributes(t sharding.EntityType) metric.MeasurementOption {
+	if _, known := s.types[t]; !known {
+		t = ""
+	}
+	k := attributeKey{typ: t}
+	o, ok := s.attributes[k]
+	if !ok {
+		o = metric.WithAttributeSet(attribute.NewSet(attribute.String("roost.entity.type", string(t))))
+		s.attributes[k] = o
+	}
+	return o
+}
+
+// ready tells whether commands would be served here.
+func (s *Server) ready(ctx context.Context) error {
+	got := make(chan error, 1)
+	s.inbox.put(item{do: func() { got <- s.readiness() }})
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
