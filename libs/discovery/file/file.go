@@ -1,0 +1,85 @@
+// Package file is discovery by a text file: one "host:port" or
+// "role@host:port" per line; blank lines and what follows a # are ignored. The
+// file is read anew at every lookup, so a change counts at the next one. Replace
+// it by renaming another file over it: then nobody reads half of it.
+//
+// # What this does not do
+//
+// It does not guess: a line that makes no sense fails the whole lookup, and so
+// does a file that is missing. An empty file says that there are no peers.
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+// maxBytes is the largest file that is read: some ten thousand peers.
+const maxBytes = 1 << 20
+
+// Backend is a file with peers.
+type Backend struct{ path string }
+
+// New makes a Backend of the file at path, which need not exist yet. Errors
+// wrap discovery.ErrConfig.
+func New(path string) (*Backend, error) {
+	if path == "" {
+		return nil, fmt.Errorf("%w: the path of the file is empty", discovery.ErrConfig)
+	}
+	return &Backend{path: path}, nil
+}
+
+// Peers reads the file.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	text, err := read(b.path)
+	if err != nil {
+		return nil, err
+	}
+	var peers []discovery.Peer
+	line := 0
+	for s := range strings.Lines(text) {
+		line++
+		s, _, _ = strings.Cut(s, "#")
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		p, err := discovery.ParsePeer(s)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", b.path, line, err)
+		}
+		peers = append(peers, p)
+	}
+	return peers, nil
+}
+
+func read(path string) (_ string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", path) // a pipe would block
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxBytes {
+		return "", fmt.Errorf("%s has more than %d bytes", path, maxBytes)
+	}
+	return string(text), nil
+}

@@ -1,0 +1,45 @@
+// Package static is discovery by configuration: a list of peers that never
+// changes.
+//
+// # What this does not do
+//
+// It does not read anything again: a new list needs a new start.
+package static
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+// Backend is a fixed list of peers.
+type Backend struct{ peers []discovery.Peer }
+
+// New makes a Backend of a comma-separated list of "host:port" or
+// "role@host:port". An empty list is allowed: nobody but me. Errors wrap
+// discovery.ErrConfig.
+func New(list string) (*Backend, error) {
+	b := &Backend{}
+	if strings.TrimSpace(list) == "" {
+		return b, nil
+	}
+	for i, s := range strings.Split(list, ",") {
+		p, err := discovery.ParsePeer(strings.TrimSpace(s))
+		if err != nil {
+			return nil, fmt.Errorf("%w: static peer %d: %w", discovery.ErrConfig, i+1, err)
+		}
+		b.peers = append(b.peers, p)
+	}
+	return b, nil
+}
+
+// Peers is the list.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return slices.Clone(b.peers), nil
+}

@@ -1,0 +1,217 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config is the timing and the limits of a Watch.
+type Config struct {
+	// Interval is the time between two lookups. Default 1 s.
+	Interval time.Duration
+	// MaxBackoff is what the interval grows to, doubling with every failure in
+	// a row. Default 15 s: a backend that is down is not hammered, and its
+	// return is noticed soon.
+	MaxBackoff time.Duration
+	// Jitter is the part by which every interval is lengthened at random, in
+	// [0, 1]. Default 0.2, so that processes do not ask in step.
+	Jitter float64
+	// Timeout bounds one lookup. Default 3 s.
+	Timeout time.Duration
+	// MaxPeers is the largest answer that is believed. Default 1000.
+	MaxPeers int
+}
+
+// DefaultConfig returns the defaults named at the fields.
+func DefaultConfig() Config {
+	return Config{
+		Interval:   time.Second,
+		MaxBackoff: 15 * time.Second,
+		Jitter:     0.2,
+		Timeout:    3 * time.Second,
+		MaxPeers:   1000,
+	}
+}
+
+// Validate names every field that makes no sense, and what would. Errors wrap
+// ErrConfig.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...)))
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"Interval", c.Interval}, {"Timeout", c.Timeout}} {
+		if f.value <= 0 || f.value > time.Hour {
+			bad("%s is %v; it must be above 0 and at most 1h", f.name, f.value)
+		}
+	}
+	if c.MaxBackoff < c.Interval || c.MaxBackoff > 24*time.Hour {
+		bad("MaxBackoff is %v; it must be at least Interval %v and at most 24h", c.MaxBackoff, c.Interval)
+	}
+	if !(c.Jitter >= 0 && c.Jitter <= 1) {
+		bad("Jitter is %v; it must be between 0 and 1", c.Jitter)
+	}
+	if c.MaxPeers < 1 {
+		bad("MaxPeers is %d; it must be at least 1", c.MaxPeers)
+	}
+	return errors.Join(errs...)
+}
+
+// delay is the time to the next lookup after so many failures in a row, for a
+// random number in [0, 1): the growing interval is capped first, then
+// lengthened. Source: the discovery back-off of Akka Management's bootstrap.
+func (c Config) delay(failures int, random float64) time.Duration {
+	d := c.Interval
+	for ; failures > 0 && d < c.MaxBackoff; failures-- {
+		d = min(2*d, c.MaxBackoff)
+	}
+	return d + time.Duration(random*c.Jitter*float64(d))
+}
+
+// Answer is what is known about the peers.
+type Answer struct {
+	// Peers are those of the last lookup that succeeded, sorted, each once.
+	Peers []Peer
+	// Known says that a lookup has succeeded at all.
+	Known bool
+	// Age is the time since that lookup.
+	Age time.Duration
+	// Err is why the latest lookup failed; nil if it did not, or there was
+	// none. It wraps ErrLookup.
+	Err error
+}
+
+// Watch keeps the answer of a Backend up to date. Its methods may be called
+// from anywhere.
+type Watch struct {
+	backend Backend
+	cfg     Config
+	log     *slog.Logger
+	turn    chan struct{} // holds a token while a lookup is under way
+
+	mu       sync.Mutex
+	peers    []Peer
+	known    bool
+	at       time.Time
+	err      error
+	failures int // in a row
+}
+
+// NewWatch makes a Watch. A nil log is silent. Errors wrap ErrConfig.
+func NewWatch(b Backend, c Config, log *slog.Logger) (*Watch, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Watch{backend: b, cfg: c, log: log, turn: make(chan struct{}, 1)}, nil
+}
+
+// Run looks up at once and then at every interval until ctx ends. The first
+// answer that succeeds and every one that differs from the one before is told
+// to notify, from this goroutine; nil for nobody.
+func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
+	var told []Peer
+	first := true
+	for {
+		a := w.Lookup(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if a.Known && (first || !slices.Equal(a.Peers, told)) {
+			first, told = false, slices.Clone(a.Peers)
+			w.log.Info("peers changed", "peers", len(told))
+			if notify != nil {
+				notify(a)
+			}
+		}
+		timer := time.NewTimer(w.cfg.delay(w.failed(), rand.Float64()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// Peers is what is known now, without a lookup. The caller owns the slice.
+func (w *Watch) Peers() Answer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := Answer{Peers: slices.Clone(w.peers), Known: w.known, Err: w.err}
+	if w.known {
+		a.Age = time.Since(w.at)
+	}
+	return a
+}
+
+// Lookup asks the backend now and returns what is known then: after a failure
+// the last good answer, with its age and the error. Lookups take turns.
+func (w *Watch) Lookup(ctx context.Context) Answer {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return w.Peers()
+	}
+	began := time.Now() // the answer is at least as old as the question
+	bounded, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	peers, err := w.ask(bounded)
+	if ctx.Err() == nil { // a caller that goes away says nothing about the backend
+		w.keep(began, peers, err)
+	}
+	return w.Peers()
+}
+
+func (w *Watch) ask(ctx context.Context) ([]Peer, error) {
+	peers, err := w.backend.Peers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLookup, err)
+	}
+	for _, p := range peers {
+		if parsed, err := ParsePeer(p.String()); err != nil || parsed != p {
+			return nil, fmt.Errorf("%w: the backend names a peer %.80q: %w", ErrLookup, p.String(), err)
+		}
+	}
+	peers = Normalize(slices.Clone(peers))
+	if len(peers) > w.cfg.MaxPeers {
+		return nil, fmt.Errorf("%w: %d peers, at most %d are allowed; raise MaxPeers", ErrLookup, len(peers), w.cfg.MaxPeers)
+	}
+	return peers, nil
+}
+
+func (w *Watch) keep(began time.Time, peers []Peer, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if was := w.err; (was == nil) != (err == nil) {
+		if err != nil {
+			w.log.Warn("discovery fails, the last answer stays", "peers", len(w.peers), "error", err)
+		} else {
+			w.log.Info("discovery answers again", "failures", w.failures)
+		}
+	}
+	w.err = err
+	if err != nil {
+		w.failures++
+		return
+	}
+	w.peers, w.known, w.at, w.failures = peers, true, began, 0
+}
+
+func (w *Watch) failed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failures
+}
