@@ -40,7 +40,7 @@ func (m *Machine) wake(w wake) {
 			m.giveUp(w.shard)
 		}
 	case wakeLoad:
-		if w.ent.inc == w.inc && w.ent.state == loading {
+		if w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup) {
 			m.emitLoad(w.ent)
 		}
 	case wakeSettle:
