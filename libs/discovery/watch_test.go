@@ -24,13 +24,18 @@ type fake struct {
 	err   error
 	delay time.Duration
 	calls int
+	under int // lookups under way
+	most  int
 }
 
 func (f *fake) Peers(ctx context.Context) ([]Peer, error) {
 	f.mu.Lock()
 	f.calls++
+	f.under++
+	f.most = max(f.most, f.under)
 	peers, err, delay := f.peers, f.err, f.delay
 	f.mu.Unlock()
+	defer f.set(func() { f.under-- })
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -179,6 +184,9 @@ func TestCancelledLookupIsNoFailure(t *testing.T) {
 		defer cancel()
 		if a := w.Lookup(ctx); a.Err != nil || !a.Known {
 			t.Errorf("waiting for the backend: %+v", a)
+		}
+		if f.most != 1 {
+			t.Errorf("%d lookups at once", f.most)
 		}
 	})
 }

@@ -98,6 +98,9 @@ func launch(t *testing.T, s lease.Store, uid sharding.NodeUID, rank int, log *sl
 	go func() {
 		defer close(r.done)
 		k.Run(ctx, func(o lease.Output) {
+			if _, ok := k.Valid(); ok && isLost(o) {
+				t.Error("valid while it is told that the lease is lost")
+			}
 			r.mu.Lock()
 			r.said = append(r.said, o)
 			slow := r.slow
@@ -106,6 +109,11 @@ func launch(t *testing.T, s lease.Store, uid sharding.NodeUID, rank int, log *sl
 		})
 	}()
 	return r
+}
+
+func isLost(o lease.Output) bool {
+	_, lost := o.(lease.Lost)
+	return lost
 }
 
 // count counts what was said of a kind.
