@@ -99,7 +99,7 @@ func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In
 			Message: fmt.Sprintf("the input of %s.%s cannot be encoded: %v", h.typ, h.desc.Name, err)}
 	}
 	c := Call{
-		Entity:  sharding.Entity{Type: sharding.EntityType(h.typ), ID: sharding.EntityID(id)},
+		Entity:  h.Entity(id),
 		Command: h.desc.Name, Tell: tell, ReadOnly: h.desc.ReadOnly, Encoding: enc, Payload: payload,
 	}
 	for _, o := range opts {
@@ -135,4 +135,9 @@ func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 	}
 	t.Command, t.Payload, t.Encoding = h.desc.Name, payload, enc
 	ctx.timers = append(ctx.timers, t)
+}
+
+// Entity is the address of the entity of that id.
+func (h *Handle[In, Out]) Entity(id string) sharding.Entity {
+	return sharding.Entity{Type: sharding.EntityType(h.typ), ID: sharding.EntityID(id)}
 }

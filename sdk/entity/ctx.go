@@ -50,17 +50,9 @@ func (c *Ctx) Persist(events ...any) error {
 	if c.readOnly {
 		return fmt.Errorf("%w: %s", ErrReadOnly, c.command)
 	}
-	encoded := make([]sharding.Event, 0, len(events))
-	for _, ev := range events {
-		name := eventName(ev)
-		if t, ok := c.inst.def.events[name]; !ok || !t.matches(ev) {
-			return fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, c.inst.id.Type)
-		}
-		payload, enc, err := encode(ev, preferred(ev))
-		if err != nil {
-			return fmt.Errorf("event %s cannot be encoded: %w", name, err)
-		}
-		encoded = append(encoded, sharding.Event{Name: name, Encoding: enc, Payload: payload})
+	encoded, err := c.inst.Encode(events...)
+	if err != nil {
+		return err
 	}
 	c.staged = append(c.staged, encoded...)
 	for _, ev := range events {

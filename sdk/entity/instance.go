@@ -53,17 +53,56 @@ func (i *Instance) Snapshot() (b []byte, err error) {
 func (i *Instance) Replay(events []sharding.Event) (err error) {
 	defer recovered(i.def.name, "Apply", &err)
 	for _, ev := range events {
-		t, ok := i.def.events[ev.Name]
-		if !ok {
-			return fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.id)
-		}
-		v, err := t.decode(ev)
+		v, err := i.decode(ev)
 		if err != nil {
-			return fmt.Errorf("event %s of %s: %w", ev.Name, i.id, err)
+			return err
 		}
 		i.state.(Sourced).Apply(v)
 	}
 	return nil
+}
+
+func (i *Instance) decode(ev sharding.Event) (any, error) {
+	t, ok := i.def.events[ev.Name]
+	if !ok {
+		return nil, fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.id)
+	}
+	v, err := t.decode(ev)
+	if err != nil {
+		return nil, fmt.Errorf("event %s of %s: %w", ev.Name, i.id, err)
+	}
+	return v, nil
+}
+
+// Decode reads stored events back, for tests.
+func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
+	out := make([]any, 0, len(events))
+	for _, ev := range events {
+		v, err := i.decode(ev)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// Encode writes events as they are stored. An error names the event that is
+// unknown or cannot be written.
+func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
+	out := make([]sharding.Event, 0, len(events))
+	for _, ev := range events {
+		name := eventName(ev)
+		if t, ok := i.def.events[name]; !ok || !t.matches(ev) {
+			return nil, fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, i.id.Type)
+		}
+		payload, enc, err := encode(ev, preferred(ev))
+		if err != nil {
+			return nil, fmt.Errorf("event %s cannot be encoded: %w", name, err)
+		}
+		out = append(out, sharding.Event{Name: name, Encoding: enc, Payload: payload})
+	}
+	return out, nil
 }
 
 // Start runs the start hook.

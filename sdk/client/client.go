@@ -1,0 +1,248 @@
+// Package client calls entities through gateways.
+//
+//	c, err := client.Dial("http://localhost:8080", "http://localhost:8081")
+//	n, err := Add.Ask(ctx, c, "c1", AddRequest{Delta: 5})
+//
+// Commands that change state get an idempotency key, made here unless the
+// caller gives one, so that a lost answer is no reason to give up: the client
+// sends the same key again, to another gateway if there is one, until the
+// context ends. Give the context a deadline; without one [Config.Timeout]
+// applies.
+//
+// # What this does not do
+//
+// Business errors of the entity are never retried. A call made with
+// [entity.NoKey] is sent again only if it was definitely not applied. The
+// client does not find gateways by itself.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Config is how a client behaves.
+type Config struct {
+	// Gateways are base URLs, used in turn.
+	Gateways []string
+	// Timeout bounds a call whose context has no deadline. Default 5 s.
+	Timeout time.Duration
+	// RetryMin and RetryMax are the first and the longest pause before a call
+	// is sent again; each is shortened by chance. Defaults 20 ms and 500 ms.
+	RetryMin, RetryMax time.Duration
+	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
+	MaxReply int64
+	// HTTP sends the requests. Default: a client that keeps 256 connections per
+	// gateway.
+	HTTP *http.Client
+}
+
+// DefaultConfig has every default; Gateways remain to be filled in.
+func DefaultConfig(gateways ...string) Config {
+	return Config{
+		Gateways: gateways, Timeout: 5 * time.Second,
+		RetryMin: 20 * time.Millisecond, RetryMax: 500 * time.Millisecond, MaxReply: 8 << 20,
+		HTTP: &http.Client{Transport: &http.Transport{
+			MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+		}},
+	}
+}
+
+// Client implements [entity.Caller]. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	next atomic.Uint64
+}
+
+// Dial makes a client with the default configuration. Nothing is sent yet.
+func Dial(gateways ...string) (*Client, error) { return New(DefaultConfig(gateways...)) }
+
+// New makes a client. An error names the field that cannot be.
+func New(cfg Config) (*Client, error) {
+	if len(cfg.Gateways) == 0 {
+		return nil, errors.New("client: Gateways is empty; give at least one base URL such as http://localhost:8080")
+	}
+	for i, g := range cfg.Gateways {
+		u, err := url.Parse(g)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("client: gateway %q is no base URL such as http://localhost:8080", g)
+		}
+		cfg.Gateways[i] = strings.TrimRight(g, "/")
+	}
+	if cfg.Timeout <= 0 || cfg.RetryMin <= 0 || cfg.RetryMax < cfg.RetryMin || cfg.MaxReply <= 0 || cfg.HTTP == nil {
+		return nil, errors.New("client: Timeout, RetryMin, RetryMax (at least RetryMin) and MaxReply must be above 0 and HTTP set; start from DefaultConfig")
+	}
+	return &Client{cfg: cfg}, nil
+}
+
+// Retries tells a test or a tool how often calls were sent again.
+type Retries struct {
+	// Failed is the error that caused the retry.
+	Failed error
+	// Attempt counts from 1.
+	Attempt int
+}
+
+type observerKey struct{}
+
+// WithObserver lets a tool see every retry of the calls made with the context.
+func WithObserver(ctx context.Context, f func(Retries)) context.Context {
+	return context.WithValue(ctx, observerKey{}, f)
+}
+
+// Call implements entity.Caller: it sends the call until it is answered, or
+// its time is over. The error tells by its Outcome what is known then.
+func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
+	if call.Key == "" && !call.NoKey && !call.ReadOnly {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return sharding.Reply{}, fmt.Errorf("client: no idempotency key: %w", err)
+		}
+		call.Key = id.String()
+	}
+	observe, _ := ctx.Value(observerKey{}).(func(Retries))
+	doubt := false
+	pause := c.cfg.RetryMin
+	for attempt := 1; ; attempt++ {
+		reply, wait, err := c.send(ctx, &call)
+		if err == nil {
+			return reply, nil
+		}
+		again := err.Outcome == sharding.Rejected && retryable(err.Code) ||
+			err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly)
+		doubt = doubt || err.Outcome == sharding.Unknown
+		if !again {
+			return sharding.Reply{}, settled(err, doubt)
+		}
+		if observe != nil {
+			observe(Retries{Failed: err, Attempt: attempt})
+		}
+		wait = max(wait, pause/2+rand.N(pause/2+1))
+		pause = min(2*pause, c.cfg.RetryMax)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return sharding.Reply{}, settled(err, doubt)
+		}
+	}
+}
+
+// settled makes the last error say what is known over all attempts.
+func settled(err *entity.Error, doubt bool) error {
+	if doubt && err.Outcome == sharding.Rejected {
+		err.Outcome = sharding.Unknown
+	}
+	return err
+}
+
+// retryable are the refusals that another moment may change.
+func retryable(c entity.Code) bool {
+	return c == entity.Unavailable || c == entity.ResourceExhausted || c == entity.DeadlineExceeded
+}
+
+// send makes one attempt.
+func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, time.Duration, *entity.Error) {
+	base := c.cfg.Gateways[c.next.Add(1)%uint64(len(c.cfg.Gateways))]
+	target := base + "/v1/" + url.PathEscape(string(call.Entity.Type)) + "/" + url.PathEscape(string(call.Entity.ID)) + "/" + url.PathEscape(call.Command)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.Payload))
+	if err != nil {
+		return sharding.Reply{}, 0, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if call.Encoding == sharding.Protobuf {
+		req.Header.Set("Content-Type", "application/protobuf")
+	}
+	if call.Key != "" {
+		req.Header.Set("Idempotency-Key", call.Key)
+	}
+	if call.Tell {
+		req.Header.Set("Roost-Tell", "true")
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		req.Header.Set("Roost-Timeout", max(time.Until(deadline), time.Millisecond).Round(time.Millisecond).String())
+	}
+	res, err := c.cfg.HTTP.Do(req)
+	if err != nil {
+		return sharding.Reply{}, 0, unreachable(base, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
+	if err != nil {
+		return sharding.Reply{}, 0, &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
+	}
+	if int64(len(body)) > c.cfg.MaxReply {
+		return sharding.Reply{}, 0, &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}
+	}
+	if res.StatusCode/100 != 2 {
+		wait, e := failure(res, body)
+		return sharding.Reply{}, wait, e
+	}
+	reply := sharding.Reply{Outcome: sharding.OK, Payload: body}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/protobuf") {
+		reply.Encoding = sharding.Protobuf
+	}
+	return reply, 0, nil
+}
+
+// unreachable says what a failed request tells: a refused connection carried
+// nothing, everything else may have been applied.
+func unreachable(base string, err error) *entity.Error {
+	e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "no answer from " + base + ": " + err.Error()}
+	var op *net.OpError
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial" {
+		e.Outcome = sharding.Rejected
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.Code = entity.DeadlineExceeded
+	}
+	return e
+}
+
+// failure reads the error of a gateway: Twirp's JSON, with what is known of
+// the command's effects in meta.executed.
+func failure(res *http.Response, body []byte) (time.Duration, *entity.Error) {
+	var e struct {
+		Code string            `json:"code"`
+		Msg  string            `json:"msg"`
+		Meta map[string]string `json:"meta"`
+	}
+	if json.Unmarshal(body, &e) != nil || e.Code == "" {
+		// Not a gateway's word: a proxy's, or somebody else's port.
+		return 0, &entity.Error{Code: entity.Internal, Outcome: sharding.Unknown, Message: fmt.Sprintf("HTTP %s from %s", res.Status, res.Request.URL.Host)}
+	}
+	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg, Outcome: sharding.Unknown}
+	switch e.Meta["executed"] {
+	case "true":
+		out.Outcome = sharding.OK
+	case "false":
+		out.Outcome = sharding.Rejected
+	}
+	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
+	return time.Duration(ms) * time.Millisecond, out
+}

@@ -1,0 +1,153 @@
+package entitytest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// step runs the core and does what it asks for until nothing is left to do.
+func (k *Kit) step(in turn.Input) {
+	k.queue = k.m.Step(k.now, in, k.queue)
+	for len(k.queue) > 0 {
+		o := k.queue[0]
+		k.queue = k.queue[1:]
+		if next := k.perform(o); next != nil {
+			k.queue = k.m.Step(k.now, next, k.queue)
+		}
+	}
+	if err := k.m.Check(); err != nil {
+		k.t.Fatalf("entitytest: the execution core is broken: %v", err)
+	}
+}
+
+func (k *Kit) perform(o turn.Output) turn.Input {
+	switch o := o.(type) {
+	case turn.Load:
+		return k.load(o)
+	case turn.Run:
+		done := k.insts[o.Entity].Run(context.Background(), &o.Env, o.ReadOnly)
+		done.Entity, done.Incarnation, done.Request = o.Entity, o.Incarnation, o.Request
+		return done
+	case turn.Append:
+		return k.append(o)
+	case turn.ReadFence:
+		return turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: sharding.Durable}
+	case turn.Snapshot:
+		b, err := k.insts[o.Entity].Snapshot()
+		if err != nil {
+			k.t.Fatalf("entitytest: snapshot of %s: %v", o.Entity, err)
+		}
+		s := k.journal(o.Entity)
+		s.snapSeq, s.snap = o.Seq, b
+	case turn.Stop:
+		if err := k.insts[o.Entity].Stop(context.Background(), o.Reason); err != nil {
+			k.t.Errorf("entitytest: %v", err)
+		}
+		k.checkOne(o.Entity)
+		delete(k.insts, o.Entity)
+		return turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation}
+	case turn.Drop:
+		delete(k.insts, o.Entity)
+	case turn.Answer:
+		k.answers[o.Request] = o.Reply
+	}
+	return nil
+}
+
+func (k *Kit) append(o turn.Append) turn.Input {
+	s := k.journal(o.Append.Entity)
+	verdict := sharding.Durable
+	for _, r := range o.Append.Records {
+		if r.Command != "" && s.find(r.Command) != nil {
+			verdict = sharding.RefusedCommand
+		}
+	}
+	if verdict == sharding.Durable {
+		s.records = append(s.records, o.Append.Records...)
+	}
+	return turn.Appended{Entity: o.Append.Entity, Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: verdict}
+}
+
+func (s *stored) find(id sharding.CommandID) *sharding.Record {
+	for i := range s.records {
+		if s.records[i].Command == id {
+			return &s.records[i]
+		}
+	}
+	return nil
+}
+
+func (k *Kit) load(o turn.Load) turn.Input {
+	out := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, Stored: map[sharding.CommandID]sharding.Stored{}}
+	s := k.journal(o.Entity)
+	for _, id := range o.Lookup {
+		if r := s.find(id); r != nil {
+			out.Stored[id] = sharding.Stored{Hash: r.Hash, Reply: r.Reply}
+		}
+	}
+	inst, events, err := k.replay(o.Entity, true)
+	if err == nil {
+		out.Timers, err = inst.Start(context.Background())
+	}
+	if err != nil {
+		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
+		return out
+	}
+	k.insts[o.Entity] = inst
+	out.LastSeq, out.Events = uint64(len(s.records)), events
+	return out
+}
+
+// replay builds an entity from what it stored.
+func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, int, error) {
+	inst, err := entity.NewInstance(k.types[ent.Type], ent.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	s := k.journal(ent)
+	from, events := uint64(0), 0
+	if snapshot && s.snapSeq > 0 {
+		if err := inst.Restore(s.snap); err != nil {
+			return nil, 0, err
+		}
+		from = s.snapSeq
+	}
+	for _, r := range s.records[from:] {
+		events += len(r.Events)
+		err = errors.Join(err, inst.Replay(r.Events))
+	}
+	return inst, events, err
+}
+
+// checkReplay compares every living entity with what replay makes of it.
+func (k *Kit) checkReplay() {
+	k.t.Helper()
+	for ent := range k.insts { // order-free: reports only
+		k.checkOne(ent)
+	}
+}
+
+func (k *Kit) checkOne(ent sharding.Entity) {
+	k.t.Helper()
+	d := k.descs[ent.Type]
+	if d.Desc.Volatile {
+		return
+	}
+	live := k.insts[ent].State()
+	for _, snapshot := range []bool{false, true} {
+		inst, _, err := k.replay(ent, snapshot)
+		if err != nil {
+			k.t.Errorf("entitytest: replay of %s: %v", ent, err)
+			return
+		}
+		if !reflect.DeepEqual(inst.State(), live) {
+			k.t.Errorf("entitytest: replay of %s (with snapshot: %t) differs from live: state changes only in Apply\n  live %+v\nreplay %+v",
+				ent, snapshot, live, inst.State())
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package entitytest runs entity types in memory, with the execution core that
+// regions use, under virtual time: no network, no disk, no waiting.
+//
+//	k := entitytest.New(t, Accounts)
+//	k.Given("Account", "alice", Deposited{100})
+//	_, err := Withdraw.Ask(ctx, k, "alice", Money{150})
+//	// … is FailedPrecondition
+//	k.Advance(time.Minute) // timers fire, idle entities are passivated
+//	k.WantEvents("Account", "alice", Deposited{100}, Frozen{})
+//
+// After every test, and at every [Kit.Restart], each living entity is built
+// anew from what it stored and compared with the one that lives: replay equals
+// live, or the test fails.
+//
+// # What this does not do
+//
+// There is one process and it never fails: handoffs, lost answers and fences
+// are the simulation's and the region's business. Calls run one after another.
+package entitytest
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Kit runs entities. It implements [entity.Caller]. It is not safe for
+// concurrent use.
+type Kit struct {
+	t       testing.TB
+	now     time.Time
+	m       *turn.Machine
+	types   map[sharding.EntityType]entity.Definition
+	descs   map[sharding.EntityType]turn.Type
+	insts   map[sharding.Entity]*entity.Instance
+	store   map[sharding.Entity]*stored
+	queue   []turn.Output
+	answers map[turn.RequestID]sharding.Reply
+	last    turn.RequestID
+}
+
+// stored is the journal of one entity.
+type stored struct {
+	records []sharding.Record
+	snapSeq uint64
+	snap    []byte
+}
+
+// New makes a kit for the types. Mistakes in their definitions fail the test.
+func New(t testing.TB, types ...entity.Definition) *Kit {
+	t.Helper()
+	k := &Kit{
+		t: t, now: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC),
+		types: map[sharding.EntityType]entity.Definition{}, descs: map[sharding.EntityType]turn.Type{},
+		insts: map[sharding.Entity]*entity.Instance{}, store: map[sharding.Entity]*stored{},
+		answers: map[turn.RequestID]sharding.Reply{},
+	}
+	var descs []turn.Type
+	for _, def := range types {
+		d, err := entity.Describe(def)
+		if err != nil {
+			t.Fatal(err)
+		}
+		descs = append(descs, d)
+		k.types[d.Desc.Type], k.descs[d.Desc.Type] = def, d
+	}
+	cfg := turn.DefaultConfig(descs...)
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	k.m = turn.New(cfg)
+	t.Cleanup(k.checkReplay)
+	return k
+}
+
+// Now is the virtual time.
+func (k *Kit) Now() time.Time { return k.now }
+
+// Call implements entity.Caller.
+func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
+	d, ok := k.descs[c.Entity.Type]
+	if !ok {
+		return sharding.Reject(entity.NotFound, "no type "+string(c.Entity.Type)+" in this kit"), nil
+	}
+	if err := sharding.CheckID("entity id", string(c.Entity.ID), sharding.MaxIDLen); err != nil {
+		return sharding.Reject(entity.InvalidArgument, err.Error()), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return sharding.Reply{}, err
+	}
+	k.last++
+	env := sharding.Envelope{
+		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
+		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,
+	}
+	if env.ID == "" {
+		env.ID = sharding.CommandID(fmt.Sprintf("unkeyed:%d", k.last))
+	}
+	shard := sharding.ShardID{Type: c.Entity.Type, Index: sharding.ShardOf(c.Entity.ID, d.Desc.Shards)}
+	if k.m.Epoch(shard) == 0 {
+		k.step(turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1)})
+	}
+	req := k.last
+	k.step(turn.Deliver{Request: req, Shard: shard, Env: env})
+	reply, ok := k.answers[req]
+	if !ok {
+		k.t.Fatalf("entitytest: %s of %s got no answer", c.Command, c.Entity)
+	}
+	delete(k.answers, req)
+	return reply, nil
+}
+
+// Advance lets virtual time pass: timers fire and idle entities are passivated
+// at their times.
+func (k *Kit) Advance(d time.Duration) {
+	end := k.now.Add(d)
+	for {
+		next := k.m.NextWake()
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		if next.After(k.now) {
+			k.now = next
+		}
+		k.step(turn.Tick{})
+	}
+	k.now = end
+	k.step(turn.Tick{})
+}
+
+// Given stores events of an entity that is not alive yet, as if commands had
+// caused them.
+func (k *Kit) Given(typ, id string, events ...any) {
+	k.t.Helper()
+	ent := address(typ, id)
+	if k.insts[ent] != nil {
+		k.t.Fatalf("entitytest: Given: %s is alive already; give its events before the first command", ent)
+	}
+	inst, err := entity.NewInstance(k.types[ent.Type], ent.ID)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	encoded, err := inst.Encode(events...)
+	if err != nil {
+		k.t.Fatalf("entitytest: Given: %v", err)
+	}
+	s := k.journal(ent)
+	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: encoded})
+}
+
+// Events are the stored events of an entity, in order.
+func (k *Kit) Events(typ, id string) []any {
+	k.t.Helper()
+	ent := address(typ, id)
+	inst, err := entity.NewInstance(k.types[ent.Type], ent.ID)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var out []any
+	for _, r := range k.journal(ent).records {
+		evs, err := inst.Decode(r.Events)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		out = append(out, evs...)
+	}
+	return out
+}
+
+// WantEvents fails the test unless the stored events of the entity are these.
+func (k *Kit) WantEvents(typ, id string, want ...any) {
+	k.t.Helper()
+	got := k.Events(typ, id)
+	if len(got) == 0 && len(want) == 0 {
+		return
+	}
+	if !reflect.DeepEqual(got, want) {
+		k.t.Errorf("events of %s/%s:\n got %s\nwant %s", typ, id, list(got), list(want))
+	}
+}
+
+// Active tells whether the entity is alive.
+func (k *Kit) Active(typ, id string) bool { return k.insts[address(typ, id)] != nil }
+
+// State is the author's value of a living entity, nil if it is not alive.
+func (k *Kit) State(typ, id string) any {
+	if inst := k.insts[address(typ, id)]; inst != nil {
+		return inst.State()
+	}
+	return nil
+}
+
+// Restart ends all living entities as a crash does, without their stop hooks,
+// after checking that replay equals live. The next command brings an entity
+// back from what it stored.
+func (k *Kit) Restart() {
+	k.t.Helper()
+	k.checkReplay()
+	k.step(turn.Tick{})
+	cfg := make([]turn.Type, 0, len(k.descs))
+	for _, d := range k.descs { // sorted below
+		cfg = append(cfg, d)
+	}
+	slices.SortFunc(cfg, func(a, b turn.Type) int { return strings.Compare(string(a.Desc.Type), string(b.Desc.Type)) })
+	k.m = turn.New(turn.DefaultConfig(cfg...))
+	clear(k.insts)
+}
+
+func address(typ, id string) sharding.Entity {
+	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
+}
+
+func (k *Kit) journal(ent sharding.Entity) *stored {
+	s := k.store[ent]
+	if s == nil {
+		if k.types[ent.Type] == nil {
+			k.t.Fatalf("entitytest: no type %s in this kit", ent.Type)
+		}
+		s = &stored{}
+		k.store[ent] = s
+	}
+	return s
+}
+
+func list(events []any) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, " %T%+v", e, e)
+	}
+	return "[" + strings.TrimSpace(b.String()) + "]"
+}

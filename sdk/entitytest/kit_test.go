@@ -1,0 +1,235 @@
+package entitytest_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/sdk/entitytest"
+)
+
+type account struct {
+	Balance int64
+	Frozen  bool
+	hidden  int // not rebuilt by replay; set by the test's bad command
+}
+
+type (
+	deposited struct{ Amount int64 }
+	withdrawn struct{ Amount int64 }
+	frozen    struct{ Reason string }
+	money     struct {
+		Amount int64 `json:"amount"`
+	}
+)
+
+func (a *account) Apply(event any) {
+	switch e := event.(type) {
+	case deposited:
+		a.Balance += e.Amount
+	case withdrawn:
+		a.Balance -= e.Amount
+	case frozen:
+		a.Frozen = true
+	}
+}
+
+func (a *account) Deposit(ctx *entity.Ctx, in money) (money, error) {
+	if err := ctx.Persist(deposited(in)); err != nil {
+		return money{}, err
+	}
+	if in.Amount == 13 {
+		return money{}, errors.New("bad luck after staging")
+	}
+	if in.Amount == 666 {
+		panic("evil")
+	}
+	return money{a.Balance}, nil
+}
+
+func (a *account) Withdraw(ctx *entity.Ctx, in money) (money, error) {
+	switch {
+	case a.Frozen:
+		return money{}, entity.Errorf(entity.FailedPrecondition, "account is frozen")
+	case in.Amount > a.Balance:
+		freeze.After(ctx, time.Minute, "overdraft", "overdraft attempt")
+		return money{}, entity.Errorf(entity.FailedPrecondition, "have %d, want %d", a.Balance, in.Amount)
+	}
+	if err := ctx.Persist(withdrawn(in)); err != nil {
+		return money{}, err
+	}
+	return money{a.Balance}, nil
+}
+
+func (a *account) Try(ctx *entity.Ctx, in money) (money, error) {
+	watch.After(ctx, time.Minute, "watch", "tried")
+	return money{a.Balance}, nil
+}
+
+func (a *account) Freeze(ctx *entity.Ctx, reason string) (struct{}, error) {
+	return struct{}{}, ctx.Persist(frozen{reason})
+}
+
+func (a *account) Balanced(ctx *entity.Ctx, _ struct{}) (money, error) {
+	if a.Balance == -1 {
+		return money{}, ctx.Persist(deposited{1})
+	}
+	return money{a.Balance}, nil
+}
+
+func (a *account) Cheat(*entity.Ctx, struct{}) (struct{}, error) {
+	a.hidden++
+	return struct{}{}, nil
+}
+
+func (a *account) Close(ctx *entity.Ctx, _ struct{}) (struct{}, error) {
+	ctx.Passivate()
+	return struct{}{}, nil
+}
+
+var stops []turn.StopReason
+
+func (a *account) OnStop(_ *entity.Ctx, why turn.StopReason) { stops = append(stops, why) }
+
+var (
+	deposit  = entity.Command[money, money]("Account", "Deposit")
+	withdraw = entity.Command[money, money]("Account", "Withdraw")
+	try      = entity.Command[money, money]("Account", "Try")
+	freeze   = entity.Command[string, struct{}]("Account", "Freeze")
+	watch    = freeze
+	balance  = entity.Command[struct{}, money]("Account", "Balance").ReadOnly()
+	cheat    = entity.Command[struct{}, struct{}]("Account", "Cheat")
+	closeIt  = entity.Command[struct{}, struct{}]("Account", "Close")
+	accounts = entity.Define("Account", func(string) *account { return &account{} },
+		entity.On(deposit, (*account).Deposit), entity.On(withdraw, (*account).Withdraw),
+		entity.On(try, (*account).Try), entity.On(freeze, (*account).Freeze),
+		entity.On(balance, (*account).Balanced), entity.On(cheat, (*account).Cheat), entity.On(closeIt, (*account).Close),
+	).Events(deposited{}, withdrawn{}, frozen{}).SnapshotEvery(2)
+)
+
+func TestGivenWhenThen(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	ctx := t.Context()
+	k.Given("Account", "alice", deposited{100})
+	if _, err := withdraw.Ask(ctx, k, "alice", money{150}); entity.CodeOf(err) != entity.FailedPrecondition {
+		t.Fatalf("overdraft: %v", err)
+	}
+	if got, err := withdraw.Ask(ctx, k, "alice", money{30}); err != nil || got.Amount != 70 {
+		t.Fatalf("withdraw: %v %v", got, err)
+	}
+	k.WantEvents("Account", "alice", deposited{100}, withdrawn{30})
+	k.Restart()
+	if got, err := balance.Ask(ctx, k, "alice", struct{}{}); err != nil || got.Amount != 70 {
+		t.Fatalf("after restart: %v %v", got, err)
+	}
+}
+
+func TestTimersCountOnlyIfTheHandlerSucceeds(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	ctx := t.Context()
+	// Withdraw answers with an error, so that its timer is not set.
+	_, _ = withdraw.Ask(ctx, k, "a", money{1})
+	k.Advance(61 * time.Second)
+	k.WantEvents("Account", "a")
+	if _, err := try.Ask(ctx, k, "a", money{}); err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(59 * time.Second)
+	k.WantEvents("Account", "a")
+	k.Advance(2 * time.Second)
+	k.WantEvents("Account", "a", frozen{"tried"})
+}
+
+func TestPassivation(t *testing.T) {
+	stops = nil
+	k := entitytest.New(t, accounts)
+	ctx := t.Context()
+	_, _ = deposit.Ask(ctx, k, "a", money{5})
+	k.Advance(119 * time.Second)
+	if !k.Active("Account", "a") {
+		t.Fatal("passivated too early")
+	}
+	k.Advance(time.Second)
+	if k.Active("Account", "a") || len(stops) != 1 || stops[0] != turn.Passivated {
+		t.Fatalf("active %t, stop hook %v", k.Active("Account", "a"), stops)
+	}
+	if got, err := balance.Ask(ctx, k, "a", struct{}{}); err != nil || got.Amount != 5 {
+		t.Fatalf("after passivation: %v %v", got, err)
+	}
+	_, _ = closeIt.Ask(ctx, k, "a", struct{}{})
+	if k.Active("Account", "a") {
+		t.Fatal("alive after its own wish to go")
+	}
+}
+
+func TestFailedTurnsAreUndone(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	ctx := t.Context()
+	_, _ = deposit.Ask(ctx, k, "a", money{5})
+	for _, amount := range []int64{13, 666} {
+		_, err := deposit.Ask(ctx, k, "a", money{amount}, entity.Key("k"))
+		if entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err).String() != "rejected" {
+			t.Fatalf("deposit of %d: %v", amount, err)
+		}
+	}
+	if got, err := balance.Ask(ctx, k, "a", struct{}{}); err != nil || got.Amount != 5 {
+		t.Fatalf("balance: %v %v", got, err)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	ctx := t.Context()
+	for range 3 {
+		got, err := deposit.Ask(ctx, k, "a", money{5}, entity.Key("k1"))
+		if err != nil || got.Amount != 5 {
+			t.Fatalf("deposit: %v %v", got, err)
+		}
+		k.Restart()
+	}
+	if _, err := deposit.Ask(ctx, k, "a", money{6}, entity.Key("k1")); entity.CodeOf(err) != entity.AlreadyExists {
+		t.Fatalf("another payload under the same key: %v", err)
+	}
+	for range 2 { // a business error is an answer like any other
+		if _, err := withdraw.Ask(ctx, k, "a", money{7}, entity.Key("k2")); entity.CodeOf(err) != entity.FailedPrecondition {
+			t.Fatalf("withdraw: %v", err)
+		}
+		_, _ = deposit.Ask(ctx, k, "a", money{50}, entity.Key("k3"))
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	reply, err := k.Call(t.Context(), entity.Call{Entity: deposit.Entity("a"), Command: "Deposit", Payload: []byte(`{"amout":5}`)})
+	if err != nil || reply.Code != entity.InvalidArgument || !strings.Contains(reply.Message, "amout") {
+		t.Fatalf("misspelt field: %+v %v", reply, err)
+	}
+	k.Given("Account", "b", deposited{-1})
+	if _, err := balance.Ask(t.Context(), k, "b", struct{}{}); entity.CodeOf(err) != entity.Internal || !strings.Contains(err.Error(), "read-only") {
+		t.Fatalf("a read-only command that persists: %v", err)
+	}
+}
+
+// broken records what a test under test reports.
+type broken struct {
+	testing.TB
+	errs []string
+}
+
+func (b *broken) Errorf(format string, args ...any) { b.errs = append(b.errs, format) }
+func (b *broken) Helper()                           {}
+func (b *broken) Cleanup(func())                    {}
+
+func TestReplayMustEqualLive(t *testing.T) {
+	b := &broken{TB: t}
+	k := entitytest.New(b, accounts)
+	_, _ = cheat.Ask(context.Background(), k, "a", struct{}{})
+	k.Restart()
+	if len(b.errs) == 0 || !strings.Contains(b.errs[0], "differs from live") {
+		t.Fatalf("a state change outside Apply was not noticed: %v", b.errs)
+	}
+}
