@@ -170,13 +170,11 @@ func (c *checker) answer(o *op, t *try) {
 		}
 		return
 	}
-	called := o.called
-	if o.cmd == cmdGet {
-		called = t.called // not stored: every attempt reads for itself
-	}
-	if n < len(p.elements) && p.elements[n].at < called {
+	// All attempts with one key are one command: the answer may be as old as the
+	// first of them.
+	if n < len(p.elements) && p.elements[n].at < o.called {
 		w.violate("linearizable", "%v, called at %s, was answered with %d elements; the next was committed at %s before",
-			o, at(called), n, at(p.elements[n].at))
+			o, at(o.called), n, at(p.elements[n].at))
 	}
 }
 
@@ -212,7 +210,10 @@ func (c *checker) batches() {
 			continue
 		}
 		k := key{o.batch, o.entity}
-		if p := last[k]; p != nil && !p.retried && len(p.tries) == 1 && c.where[o.x][0] < c.where[p.x][0] {
+		if len(o.tries) > 1 {
+			continue // another attempt, maybe through another gateway, may have been first
+		}
+		if p := last[k]; p != nil && c.where[o.x][0] < c.where[p.x][0] {
 			c.w.violate("order", "%v took effect at %v, before %v of the same batch at %v", o, c.where[o.x], p, c.where[p.x])
 		}
 		last[k] = o

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -21,7 +22,6 @@ type op struct {
 	called  int64
 	tries   []*try
 	pending int
-	retried bool // sent again by the client after an answer
 }
 
 // try is one attempt of the client: from call to return.
@@ -85,6 +85,7 @@ func (c *client) call() {
 	all := w.entities
 	entity := all[min(d.IntN(len(all)), d.IntN(len(all)))]
 	keyed := d.chance(0.7)
+	patience := nanos(100*ms + d.exp(w.weather.Patience))
 	c.open = n
 	for range n {
 		o := c.draw(entity, keyed, batch)
@@ -92,7 +93,7 @@ func (c *client) call() {
 		if batch != 0 && d.chance(0.3) {
 			entity = all[d.IntN(len(all))]
 		}
-		c.send(o, c.gateway)
+		c.send(o, c.gateway, patience)
 	}
 }
 
@@ -129,7 +130,7 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 }
 
 // send makes one attempt through a gateway.
-func (c *client) send(o *op, gw int) {
+func (c *client) send(o *op, gw int, patience time.Duration) {
 	w, d := c.w, c.w.dice("client")
 	t := &try{called: w.now, gateway: gw}
 	o.tries = append(o.tries, t)
@@ -138,7 +139,6 @@ func (c *client) send(o *op, gw int) {
 	env := sharding.Envelope{
 		Entity: o.entity, Command: o.cmd, ID: o.key, Keyed: o.keyed, Tell: o.tell, Payload: number(o.x),
 	}
-	left := nanos(100*ms + d.exp(w.weather.Patience))
 	attempt := &call{op: o}
 	attempt.reply = func(f gateway.Finish) {
 		t.reply = f.Reply
@@ -158,7 +158,7 @@ func (c *client) send(o *op, gw int) {
 		p.post(func() {
 			if p.gen == gen {
 				p.unread = p.unread[1:]
-				p.body.(*gatewayNode).submit(env, left, attempt)
+				p.body.(*gatewayNode).submit(env, patience, attempt)
 			}
 		})
 	})
@@ -167,7 +167,7 @@ func (c *client) send(o *op, gw int) {
 		o.pending++
 		w.after(d.exp(50*ms), func() {
 			o.pending--
-			c.send(o, (gw+1)%gateways)
+			c.send(o, (gw+1)%gateways, patience)
 		})
 	}
 }
@@ -196,13 +196,16 @@ func (c *client) returned(o *op, t *try) {
 	}
 	if o.keyed && len(o.tries) < 6 && !w.calm && d.chance(again) {
 		w.mark("client: same key again after " + t.reply.Outcome.String())
-		o.retried = true
 		gw := c.gateway
 		if d.chance(0.3) {
 			gw = d.IntN(gateways)
 		}
 		o.pending++
-		w.after(d.exp(100*ms), func() { o.pending--; c.send(o, gw) })
+		patience := nanos(100*ms + d.exp(w.weather.Patience))
+		w.after(d.exp(100*ms), func() {
+			o.pending--
+			c.send(o, gw, patience)
+		})
 		return
 	}
 	if c.open--; c.open == 0 {

@@ -18,14 +18,14 @@ type gatewayNode struct {
 	links   map[sharding.NodeID]*link
 	wanted  map[sharding.NodeID]bool
 	dialing map[sharding.NodeID]bool
+	ticked  bool
 }
 
 // call is one attempt of a client, on its way through one gateway.
 type call struct {
-	op     *op
-	reply  func(gateway.Finish)
-	cancel bool
-	due    time.Time
+	op    *op
+	reply func(gateway.Finish)
+	due   time.Time
 }
 
 func (w *World) gatewayProgram(p *process) program {
@@ -50,12 +50,7 @@ func (g *gatewayNode) step(in gateway.Input) {
 
 func (g *gatewayNode) tick() {
 	g.step(gateway.Tick{})
-	now := g.p.now()
-	for _, id := range sortedKeys(g.waiting) {
-		if c := g.waiting[id]; !c.cancel && now.Sub(c.due) > overdue {
-			g.w.violate("one outcome", "%s: request %d of %v is not finished %v after its deadline", g.p.name, id, c.op, overdue)
-		}
-	}
+	g.ticked = true
 }
 
 // overdue is how long after its deadline a request may be finished at the
@@ -69,6 +64,20 @@ func (g *gatewayNode) flush() {
 		for _, o := range out {
 			g.w.trace(g.p, "out", o)
 			g.perform(o)
+		}
+	}
+	if g.ticked {
+		g.ticked = false
+		g.punctual()
+	}
+}
+
+// punctual looks for requests that should have been finished by now.
+func (g *gatewayNode) punctual() {
+	now := g.p.now()
+	for _, id := range sortedKeys(g.waiting) {
+		if c := g.waiting[id]; now.Sub(c.due) > overdue {
+			g.w.violate("one outcome", "%s: request %d of %v is not finished %v after its deadline", g.p.name, id, c.op, overdue)
 		}
 	}
 }
@@ -130,11 +139,7 @@ func (g *gatewayNode) finish(o gateway.Finish) {
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
 	}
-	if !c.cancel {
-		c.reply(o)
-	} else {
-		g.w.violate("one outcome", "%s: cancelled request %d is finished", g.p.name, o.Request)
-	}
+	c.reply(o)
 }
 
 // submit admits a command of a client.
@@ -145,7 +150,7 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 	c.due = env.Deadline
 	g.waiting[id] = c
 	g.step(gateway.Submit{Request: id, Env: env})
-	if g.w.dice("cancel").chance(0.002) {
+	if !g.w.calm && g.w.dice("cancel").chance(0.002) {
 		gen := g.p.gen
 		g.w.after(g.w.dice("cancel").between(0, sec), func() {
 			if g.p.gen != gen {
@@ -247,8 +252,6 @@ func (g *gatewayNode) stop() {
 		l.afterFar(l.down.to, l.up.to, l.closeRegion)
 	}
 	for _, id := range sortedKeys(g.waiting) {
-		if c := g.waiting[id]; !c.cancel {
-			c.reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "connection reset")})
-		}
+		g.waiting[id].reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "connection reset")})
 	}
 }

@@ -63,7 +63,7 @@ func (l *link) pump(n *lane) {
 	}
 	n.progress = max(n.progress, -n.progress-1) + 1
 	for _, frame := range n.frames {
-		delay := w.net.delay()
+		delay := w.net.frameDelay()
 		for w.dice("link").chance(w.weather.Loss) {
 			delay += 200 * ms // sent again
 		}

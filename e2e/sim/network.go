@@ -24,11 +24,17 @@ const (
 func (n *network) blocked(from, to int) bool { return n.cut[from][to] > 0 }
 
 // delay draws how long a packet is on its way.
-func (n *network) delay() int64 {
+func (n *network) delay() int64 { return n.drawDelay(n.w.weather.Tail) }
+
+// frameDelay is the same for a frame of a stream: one that is late holds up all
+// behind it, so that few may be.
+func (n *network) frameDelay() int64 { return n.drawDelay(n.w.weather.Tail / 40) }
+
+func (n *network) drawDelay(tail float64) int64 {
 	w := n.w
 	d := w.dice("delay")
 	t := 50_000 + d.exp(w.weather.Delay)
-	if d.chance(w.weather.Tail) {
+	if d.chance(tail) {
 		w.mark("packet delayed for long")
 		t += d.between(0, w.weather.TailMax)
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -203,21 +202,4 @@ func (p *process) loop() {
 	if p.gen == gen && len(p.inbox) > 0 {
 		p.wake()
 	}
-}
-
-// trace adds a line to the trace, if somebody reads it. The values are printed
-// with their field names.
-func (w *World) trace(p *process, what string, v any) {
-	if w.traceTo == nil {
-		return
-	}
-	name := "-"
-	if p != nil {
-		name = p.name
-	}
-	body := ""
-	if v != nil {
-		body = fmt.Sprintf(" %T%+v", v, v)
-	}
-	w.traceTo(fmt.Sprintf("%11.6f %-10s %-7s%s", float64(w.now)/1e9, name, what, body))
 }

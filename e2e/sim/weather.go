@@ -4,7 +4,8 @@ package sim
 // rare, long or short, as drawn from the seed: leaving features out at random
 // finds more than having all of them always.
 type weather struct {
-	Storm int64 // length of the faulty phase
+	Warm  int64 // calm at the beginning, for the cluster to form
+	Storm int64 // length of the faulty phase after that
 
 	Loss, Dup float64 // of datagrams
 	Delay     int64   // mean one-way delay
@@ -52,7 +53,7 @@ func drawWeather(seed uint64) weather {
 		return 0
 	}
 	w := weather{
-		Storm: d.between(10*sec, 24*sec),
+		Warm: 4 * sec, Storm: d.between(8*sec, 20*sec),
 
 		Loss: rate(0.5, 0.15), Dup: rate(0.5, 0.2),
 		Delay: d.between(ms/2, 15*ms), Tail: rate(0.6, 0.2), TailMax: d.between(200*ms, 5*sec),
@@ -70,8 +71,11 @@ func drawWeather(seed uint64) weather {
 		DriftPPM: d.between(0, 5000), Evidence: d.chance(0.7),
 
 		Hang: rate(0.4, 0.005), Slow: rate(0.5, 0.05),
-		Think: d.between(2*ms, 60*ms), Patience: d.between(sec, 8*sec),
+		Think: d.between(ms, 30*ms), Patience: d.between(500*ms, 6*sec),
 		Join: d.chance(0.5), LateSecond: d.chance(0.3),
+	}
+	if d.chance(0.2) { // the storm begins before there is a cluster
+		w.Warm = d.between(0, 2*sec)
 	}
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak = 0, 0, 0, 0, 0

@@ -207,22 +207,26 @@ func (w *World) Run() {
 		late := d.between(0, 300*ms)
 		switch {
 		case i == 1 && w.weather.LateSecond:
-			late = d.between(sec, w.weather.Storm)
+			late = w.weather.Warm + d.between(0, w.weather.Storm)
 		case i == firstGateway-1 && !w.weather.Join:
 			continue
 		case i == firstGateway-1:
-			late = d.between(sec, w.weather.Storm)
+			late = w.weather.Warm + d.between(0, w.weather.Storm)
 		}
 		w.after(late, p.start)
 	}
-	for i := range 4 + d.IntN(5) {
+	for i := range 6 + d.IntN(7) {
 		c := &client{w: w, id: i, gateway: i % gateways}
 		w.clients = append(w.clients, c)
-		w.after(d.between(0, sec), c.think)
+		w.after(w.weather.Warm*3/4+d.between(0, sec), c.think)
 	}
-	w.after(d.between(0, 2*sec), w.nemesis)
 	stop := func() bool { return w.broken != nil }
-	w.run(w.weather.Storm, stop)
+	storm := w.weather
+	w.weather = storm.calm()
+	w.run(storm.Warm, stop)
+	w.weather = storm
+	w.nemesis()
+	w.run(storm.Warm+storm.Storm, stop)
 	if w.broken == nil {
 		w.settle(stop)
 	}
@@ -359,21 +363,24 @@ func (w *World) tables(alive []sharding.NodeID) string {
 
 // probe reads every entity through every gateway: all must answer.
 func (w *World) probe(stop func() bool) {
-	w.weather.Patience = 20 * sec
 	prober := &client{w: w, id: len(w.clients), open: 1 << 30}
 	first := len(w.ops)
 	for gw := range gateways {
 		for _, e := range w.entities {
 			o := prober.draw(e, true, 0)
-			o.cmd, o.tell, o.called = cmdGet, false, w.now
-			prober.send(o, gw)
+			o.cmd, o.tell, o.pending = cmdGet, false, 1
+			w.after(int64(len(w.ops)-first)*60*ms, func() { // not more than the smallest buffers take
+				o.pending, o.called = 0, w.now
+				prober.send(o, gw, nanos(20*sec))
+			})
 		}
 	}
 	w.run(w.now+10*sec, func() bool { return stop() || w.answered(first) })
 	for _, o := range w.ops[first:] {
-		t := o.tries[0]
-		if t.returned == 0 || t.reply.Outcome != sharding.OK {
-			w.violate("all finish and converge", "%v of the last round: %v %s", o, t.reply.Outcome, t.reply.Message)
+		if len(o.tries) == 0 || o.tries[0].returned == 0 {
+			w.violate("all finish and converge", "%v of the last round is not answered", o)
+		} else if r := o.tries[0].reply; r.Outcome != sharding.OK {
+			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}
 }
