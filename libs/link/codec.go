@@ -382,6 +382,11 @@ func (d *decoder) byte(field string) byte {
 }
 
 func (d *decoder) uvarint(field string) uint64 {
+	if len(d.b) > 0 && d.b[0] < 0x80 {
+		v := d.b[0]
+		d.b = d.b[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 || n > 1 && d.b[n-1] == 0 {
 		d.fail("%s is no minimal number", field)

@@ -85,8 +85,9 @@ type Config struct {
 	MaxPayload int
 	// MaxPendingBytes and MaxPendingMessages bound what waits per connection
 	// for the write in flight to end. Defaults 16 MiB and 65,536: some hundred
-	// milliseconds of full load. A client's Send is refused beyond them, a
-	// server cuts the connection.
+	// milliseconds of full load. A client's Send is refused beyond them. A
+	// server reads no more from a client of which more than half is used, and
+	// cuts the connection beyond them.
 	MaxPendingBytes    int
 	MaxPendingMessages int
 	// ReadBuffer is the size of the read buffer per connection in bytes.

@@ -18,6 +18,7 @@ type Conn struct {
 	turn    chan struct{} // closed when it may be read
 	stream  stream
 	batch   []Command // the reader's
+	now     time.Time // when the batch began
 }
 
 func (c *Conn) key() slotKey { return slotKey{c.peer.UID, uint64(c.lane)} }
@@ -48,16 +49,20 @@ func (c *Conn) SendBatch(as []Answer) error {
 	sent, err := 0, error(nil)
 	st.mu.Lock()
 	for i := range as {
+		a := &as[i]
 		if st.err != nil || st.closing {
 			err = fmt.Errorf("%w: %v", ErrDown, st.why())
 			break
 		}
-		a := fit(as[i], st.maxPayload)
+		if !a.fits(st.maxPayload, &st.out) {
+			fitted := fit(*a, st.maxPayload)
+			a = &fitted
+		}
 		if st.full(len(a.Reply.Payload)) {
 			err = fmt.Errorf("%w: %d answers of %d bytes wait", ErrSlowReader, st.msgs, len(st.pend))
 			break
 		}
-		st.pend = st.out.appendAnswer(st.pend, &a)
+		st.pend = st.out.appendAnswer(st.pend, a)
 		st.added(1)
 		sent++
 	}
@@ -107,8 +112,11 @@ func (c *Conn) handle(kind byte, body []byte) error {
 	if kind != kindCommand {
 		return fmt.Errorf("%w: a client does not send kind %d", ErrMalformed, kind)
 	}
+	if len(c.batch) == 0 {
+		c.now = time.Now()
+	}
 	c.batch = append(c.batch, Command{})
-	err := c.stream.in.readCommand(body, time.Now(), c.stream.maxPayload, &c.batch[len(c.batch)-1])
+	err := c.stream.in.readCommand(body, c.now, c.stream.maxPayload, &c.batch[len(c.batch)-1])
 	if err != nil {
 		c.batch = c.batch[:len(c.batch)-1]
 		return err
@@ -121,12 +129,16 @@ func (c *Conn) handle(kind byte, body []byte) error {
 
 // flush hands the batch over, unless the connection has ended meanwhile: then
 // the client has counted these commands as lost and may have sent them again.
+// A client whose answers pile up has to wait with its commands.
 func (c *Conn) flush() {
 	if len(c.batch) == 0 {
 		return
 	}
 	st := &c.stream
 	st.mu.Lock()
+	for st.err == nil && st.halfFull() {
+		st.settled.Wait()
+	}
 	alive := st.err == nil
 	st.owed += len(c.batch)
 	st.mu.Unlock()

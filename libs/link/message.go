@@ -73,6 +73,19 @@ func plain(s string, max int) bool {
 	return true
 }
 
+// fits tells whether an answer can be sent as it is. known are names that were
+// found good before.
+func (a *Answer) fits(maxPayload int, known *names) bool {
+	if a.NotMine != nil {
+		return false // rare enough to be looked at closely by fit
+	}
+	r := &a.Reply
+	return r.Outcome >= sharding.OK && r.Outcome <= sharding.Unknown &&
+		len(r.Payload) <= maxPayload && r.Encoding <= sharding.Protobuf && r.Message == "" &&
+		(r.Code == "" || known.known(string(r.Code))) &&
+		r.Timing.Mailbox >= 0 && r.Timing.Handler >= 0 && r.Timing.Journal >= 0
+}
+
 // fit is the answer as it can be sent: a reply that breaks a limit of the
 // protocol keeps its outcome, which is the truth about the effects, and says
 // what was wrong instead of its content.

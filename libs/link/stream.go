@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// keepBuffer is the largest write buffer that an idle connection keeps, in
+// bytes: a burst must not hold its memory for ever.
+const keepBuffer = 256 << 10
+
 // errBye ends a connection in order: everything was answered.
 var errBye = errors.New("closed in order")
 
@@ -71,6 +75,11 @@ func (s *stream) full(n int) bool {
 	return s.msgs >= s.maxMsgs || len(s.pend)+n+headerRoom > s.maxBytes
 }
 
+// halfFull tells whether the other side should catch up first.
+func (s *stream) halfFull() bool {
+	return s.msgs > s.maxMsgs/2 || len(s.pend) > s.maxBytes/2
+}
+
 // added wakes the writer for one more message in pend.
 func (s *stream) added(messages int) {
 	s.msgs += messages
@@ -95,9 +104,6 @@ func (s *stream) writeLoop() {
 			return
 		}
 		spare = buf[:0]
-		if cap(spare) > 1<<20 { // a burst must not keep its memory for ever
-			spare = nil
-		}
 	}
 }
 
@@ -106,8 +112,14 @@ func (s *stream) take(spare []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.writing = false
+	s.settled.Broadcast()
 	if len(s.pend) == 0 {
-		s.settled.Broadcast()
+		if cap(spare) > keepBuffer {
+			spare = nil
+		}
+		if cap(s.pend) > keepBuffer {
+			s.pend = nil
+		}
 		for len(s.pend) == 0 && s.err == nil {
 			s.work.Wait()
 		}
@@ -122,6 +134,7 @@ func (s *stream) take(spare []byte) []byte {
 	s.writing = true
 	buf := s.pend
 	s.pend, s.msgs = spare, 0
+	s.settled.Broadcast()
 	return buf
 }
 
