@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
@@ -17,16 +19,14 @@ import (
 )
 
 const (
+	// turnSuffix makes the name of the file that orders the writers.
+	turnSuffix = "-turn"
 	// turnPoll is the wait between two looks at a lock that another process
 	// holds: short beside an fsync, long beside a system call.
 	turnPoll = 300 * time.Microsecond
 	// readBusy is how long a reader waits for a lock. Readers wait only while
 	// another process opens, closes or recovers the file.
 	readBusy = 5 * time.Second
-	// checkpointPages is the size of the write-ahead log from which a commit
-	// copies it into the main file: 32 MiB. Pages that change often are
-	// copied once per checkpoint, so a larger log writes less in total.
-	checkpointPages = 8192
 	// cacheKiB is the page cache of a connection. Another process's commit
 	// empties it, so more would not help much.
 	cacheKiB = 8192
@@ -48,7 +48,10 @@ type Backend struct {
 	ids map[sharding.Entity]int64
 	now func() time.Time
 	// lost is set once the store cannot be trusted any more.
-	lost error
+	lost        atomic.Pointer[error]
+	checkpoints checkpointer
+	commits     int // of this handle
+	closing     sync.Once
 }
 
 // Open opens or makes the journal file at path, its folder included. The files
@@ -70,7 +73,7 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, now: time.Now}
-	if b.turn, err = openTurn(path + "-turn"); err != nil {
+	if b.turn, err = openTurn(path + turnSuffix); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
@@ -92,8 +95,7 @@ func (b *Backend) connect(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "page_size(4096)", "journal_mode(wal)", "synchronous(full)",
-		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages))); err != nil {
+	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "page_size(4096)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)")); err != nil {
 		return err
 	}
 	b.writeDB.SetMaxOpenConns(1)
@@ -115,7 +117,10 @@ func (b *Backend) connect(ctx context.Context) error {
 	}
 	b.readDB.SetMaxOpenConns(b.cfg.Loads)
 	b.readDB.SetMaxIdleConns(b.cfg.Loads)
-	return b.read.prepare(ctx, b.readDB)
+	if err := b.read.prepare(ctx, b.readDB); err != nil {
+		return err
+	}
+	return b.checkpoints.start(ctx, b)
 }
 
 // create makes an empty file that only its owner may read. It must not touch a
@@ -172,11 +177,15 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 // SetClock replaces the clock that dates records, for tests.
 func (b *Backend) SetClock(now func() time.Time) { b.now = now }
 
-// Close implements [journal.Backend].
-func (b *Backend) Close() error { return b.closeAll() }
+// Close implements [journal.Backend]. Closing again does nothing.
+func (b *Backend) Close() error {
+	var err error
+	b.closing.Do(func() { err = b.closeAll() })
+	return err
+}
 
 func (b *Backend) closeAll() error {
-	var errs []error
+	errs := b.checkpoints.stop()
 	if b.readDB != nil {
 		errs = append(errs, b.readDB.Close())
 	}

@@ -50,8 +50,8 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 // transact runs f in a transaction and commits it. The context ends waiting
 // for the lock, never the transaction itself: what would it be worth?
 func (b *Backend) transact(ctx context.Context, f func() error) error {
-	if b.lost != nil {
-		return b.lost
+	if lost := b.lost.Load(); lost != nil {
+		return *lost
 	}
 	if err := b.lock(ctx); err != nil {
 		return b.failed(err)
@@ -61,6 +61,9 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 		_, err = b.write.commit.Exec()
 	}
 	if err == nil {
+		if b.commits++; b.commits%checkpointEvery == 0 {
+			b.checkpoints.nudge()
+		}
 		return nil
 	}
 	err = b.failed(err)
@@ -68,8 +71,7 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 	// refused, and that is fine.
 	_, rollback := b.write.rollback.Exec()
 	if code(rollback) != lib.SQLITE_OK && code(rollback) != lib.SQLITE_ERROR {
-		b.lost = fmt.Errorf("%w: rollback: %w", journal.ErrBroken, rollback)
-		return b.lost
+		return b.breakDown(fmt.Errorf("rollback: %w", rollback))
 	}
 	return err
 }
@@ -124,8 +126,7 @@ func (b *Backend) failed(err error) error {
 	case lib.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
-	b.lost = fmt.Errorf("%w: %w", journal.ErrBroken, err)
-	return b.lost
+	return b.breakDown(err)
 }
 
 // code is the primary result code of SQLite in an error, SQLITE_OK if none.
