@@ -1,0 +1,171 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is the part of the configuration that every service has. A service
+// embeds it in a struct of its own and adds fields with the tags
+//
+//	key:"region.passivate_after"  the name; see [Load] for how it is spelled where
+//	help:"…"                      one line for --help
+//	unit:"messages"               optional, for --help; durations and sizes name theirs
+//	secret:"true"                 optional: never printed, and can be read from a file
+//
+// A struct field with a key prefixes the keys of its own fields; one without is
+// flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],
+// []string, map[string]string, and whatever reads itself from text.
+type Config struct {
+	ClusterName    string `key:"cluster.name" help:"nodes of clusters with another name are refused"`
+	Name           string `key:"node.name" help:"stable name shown everywhere; empty: the host's name"`
+	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node; empty: from service.listen"`
+	AddressFile    string `key:"node.address_file" help:"file to write pid and addresses into, as JSON, once both listeners are bound"`
+	ExitWithParent bool   `key:"node.exit_with_parent" help:"die at once when the parent process does, however that dies"`
+
+	Listen        string        `key:"service.listen" help:"host:port of the service listener; port 0 takes a free one"`
+	MaxBody       Bytes         `key:"service.max_body" help:"longest request body; a longer one is answered 413"`
+	MaxHeader     Bytes         `key:"service.max_header" help:"longest request header; a longer one is answered 431"`
+	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time a client has to send its request header"`
+	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time a request has from its first byte to its answer"`
+	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"a connection without requests is closed after this"`
+	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time to connect to a peer, TLS included"`
+
+	Management string `key:"management.listen" help:"host:port of the management listener: health, metrics, administration; nobody is authenticated there"`
+	Pprof      bool   `key:"management.pprof" help:"serve /debug/pprof on the management listener"`
+
+	TLS TLS `key:"tls"`
+
+	LogLevel  slog.Level `key:"log.level" help:"debug, info, warn or error"`
+	LogFormat string     `key:"log.format" help:"text or json"`
+
+	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between /readyz turning 503 and the first stage stopping, for load balancers to notice"`
+	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time for all stages to stop; keep the supervisor's own limit 5 s above"`
+}
+
+// TLS names the files that secure the service listener and the connections to
+// peers. All are PEM. They are read again when they change.
+type TLS struct {
+	Cert       string `key:"cert" help:"certificate chain of this node; empty: plain TCP"`
+	Key        string `key:"key" help:"private key of the certificate"`
+	CA         string `key:"ca" help:"authorities that peers' certificates must be signed by; empty: the system's"`
+	ClientAuth string `key:"client_auth" help:"require: with a CA given, clients must show a certificate of it; none: they need not"`
+}
+
+// DefaultConfig returns the defaults, with a service listener at listen, such
+// as ":25520": which port is the service's own choice.
+func DefaultConfig(listen string) Config {
+	return Config{
+		ClusterName: "dev",
+		Listen:      listen,
+		// Twirp reads a body whole, so this bounds the memory of one request.
+		MaxBody:   4 << 20,
+		MaxHeader: 64 << 10,
+		// Long enough for any honest client, short enough that silent
+		// connections do not pile up.
+		HeaderTimeout: 5 * time.Second,
+		ReadTimeout:   time.Minute,
+		IdleTimeout:   2 * time.Minute,
+		// A peer in the same network that needs longer is as good as gone.
+		DialTimeout: 2 * time.Second,
+		// Nobody is authenticated there, hence loopback.
+		Management:      "127.0.0.1:8558",
+		TLS:             TLS{ClientAuth: "require"},
+		LogFormat:       "text",
+		ShutdownTimeout: 90 * time.Second,
+	}
+}
+
+// Common returns the configuration that every service has; embedding a Config
+// is how a service's own struct becomes a [Configured].
+func (c *Config) Common() *Config { return c }
+
+// check reports everything wrong with the common part.
+func (c *Config) check() error {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if c.ClusterName == "" {
+		bad("cluster.name is empty: give the cluster a name")
+	}
+	for _, listener := range []struct{ key, addr string }{{"service.listen", c.Listen}, {"management.listen", c.Management}} {
+		if _, _, err := net.SplitHostPort(listener.addr); err != nil {
+			bad("%s %q is no address: write host:port or :port", listener.key, listener.addr)
+		}
+	}
+	for _, limit := range []struct {
+		key   string
+		value int64
+	}{
+		{"service.max_body", int64(c.MaxBody)}, {"service.max_header", int64(c.MaxHeader)},
+		{"service.header_timeout", int64(c.HeaderTimeout)}, {"service.read_timeout", int64(c.ReadTimeout)},
+		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)},
+		{"shutdown.timeout", int64(c.ShutdownTimeout)},
+	} {
+		if limit.value <= 0 {
+			bad("%s must be above 0", limit.key)
+		}
+	}
+	if c.ShutdownDelay < 0 {
+		bad("shutdown.delay must not be negative")
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		bad("tls.cert and tls.key come together: set both or neither")
+	}
+	if c.TLS.CA != "" && c.TLS.Cert == "" {
+		bad("tls.ca without tls.cert: peers could not trust this node; set tls.cert and tls.key too")
+	}
+	if c.TLS.ClientAuth != "require" && c.TLS.ClientAuth != "none" {
+		bad("tls.client_auth %q: write require or none", c.TLS.ClientAuth)
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		bad("log.format %q: write text or json", c.LogFormat)
+	}
+	return errors.Join(problems...)
+}
+
+// Bytes is a size in bytes, written 512, 64KiB, 16MiB or 2GiB (powers of 1024),
+// or 64kB, 16MB, 2GB (powers of 1000).
+type Bytes int64
+
+var byteUnits = []struct {
+	suffix string
+	size   int64
+}{
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
+}
+
+// UnmarshalText reads a size.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	for _, unit := range byteUnits {
+		digits, ok := strings.CutSuffix(string(text), unit.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err != nil || n < 0 || n > (1<<63-1)/unit.size {
+			break
+		}
+		*b = Bytes(n * unit.size)
+		return nil
+	}
+	return errors.New("no size: write it like 512, 64KiB or 16MiB")
+}
+
+// MarshalText writes the size in the largest unit of 1024 that fits evenly.
+func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// String writes the size in the largest unit of 1024 that fits evenly.
+func (b Bytes) String() string {
+	for _, unit := range byteUnits[:3] {
+		if b != 0 && int64(b)%unit.size == 0 {
+			return strconv.FormatInt(int64(b)/unit.size, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}

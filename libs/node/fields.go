@@ -1,0 +1,225 @@
+package node
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A field is one key of the configuration.
+type field struct {
+	key    string
+	help   string
+	unit   string
+	secret bool
+	value  reflect.Value // The field of the service's struct itself.
+	preset string        // The default, in text.
+	source string        // Where the value is from, such as "default" or "roost.yaml:12".
+}
+
+// env is the name in the environment: ROOST_REGION_PASSIVATE_AFTER.
+func (f *field) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
+}
+
+// flag is the name on the command line: --region.passivate-after.
+func (f *field) flag() string { return "--" + strings.ReplaceAll(f.key, "_", "-") }
+
+// fieldsOf lists the keys of the struct that config points to, in its order.
+func fieldsOf(config any) ([]*field, error) {
+	pointer := reflect.ValueOf(config)
+	if pointer.Kind() != reflect.Pointer || pointer.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("configuration of type %T: want a pointer to a struct", config)
+	}
+	fields, err := appendFields(nil, "", pointer.Elem())
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]string{}
+	for _, f := range fields {
+		if other, taken := seen[f.env()]; taken {
+			return nil, fmt.Errorf("keys %s and %s have the same name in the environment", other, f.key)
+		}
+		seen[f.env()] = f.key
+	}
+	return fields, nil
+}
+
+func appendFields(fields []*field, prefix string, structure reflect.Value) ([]*field, error) {
+	for i := range structure.NumField() {
+		declared, value := structure.Type().Field(i), structure.Field(i)
+		key, tagged := declared.Tag.Lookup("key")
+		if !declared.IsExported() && !(declared.Anonymous && value.Kind() == reflect.Struct) {
+			if tagged {
+				return nil, fmt.Errorf("key %s: field %s is not exported", prefix+key, declared.Name)
+			}
+			continue
+		}
+		if value.Kind() == reflect.Struct && !readsText(value) {
+			below := prefix
+			if tagged {
+				below += key + "."
+			}
+			var err error
+			if fields, err = appendFields(fields, below, value); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !tagged {
+			continue
+		}
+		f := &field{
+			key: prefix + key, help: declared.Tag.Get("help"), unit: declared.Tag.Get("unit"),
+			secret: declared.Tag.Get("secret") == "true", value: value, source: "default",
+		}
+		f.preset = f.text()
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// readsText tells whether a value reads itself from text.
+func readsText(value reflect.Value) bool {
+	return value.CanInterface() && value.Addr().Type().Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// set reads the value from text.
+func (f *field) set(text, source string) error {
+	if err := f.parse(text); err != nil {
+		shown := strconv.Quote(text)
+		if f.secret {
+			shown = "the value"
+		}
+		return fmt.Errorf("%s: %s from %s is %w", f.key, shown, source, err)
+	}
+	f.source = source
+	return nil
+}
+
+func (f *field) parse(text string) error {
+	if reader, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return reader.UnmarshalText([]byte(text))
+	}
+	if f.value.Type() == reflect.TypeFor[time.Duration]() {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return errors.New("no duration: write it like 250ms, 90s or 2m")
+		}
+		f.value.SetInt(int64(d))
+		return nil
+	}
+	switch f.value.Kind() {
+	case reflect.String:
+		f.value.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("no truth value: write true or false")
+		}
+		f.value.SetBool(b)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(text, 10, f.value.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("no whole number of %d bits: write it like 512", f.value.Type().Bits())
+		}
+		f.value.SetInt(n)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		n, err := strconv.ParseUint(text, 10, f.value.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("no whole number from 0 of %d bits: write it like 512", f.value.Type().Bits())
+		}
+		f.value.SetUint(n)
+	case reflect.Float32, reflect.Float64:
+		x, err := strconv.ParseFloat(text, f.value.Type().Bits())
+		if err != nil {
+			return errors.New("no number: write it like 0.1")
+		}
+		f.value.SetFloat(x)
+	case reflect.Slice, reflect.Map:
+		return f.parseList(splitList(text))
+	default:
+		return fmt.Errorf("of a type, %s, that no text is read into", f.value.Type())
+	}
+	return nil
+}
+
+// parseList reads a []string from its items, or a map[string]string from items
+// of the form key=value.
+func (f *field) parseList(items []string) error {
+	switch f.value.Interface().(type) {
+	case []string:
+		f.value.Set(reflect.ValueOf(items))
+	case map[string]string:
+		pairs := map[string]string{}
+		for _, item := range items {
+			key, value, ok := strings.Cut(item, "=")
+			if !ok || key == "" {
+				return fmt.Errorf("wrong at %q: write it like key=value,key=value", item)
+			}
+			pairs[key] = value
+		}
+		f.value.Set(reflect.ValueOf(pairs))
+	default:
+		return errors.New("a list where one value belongs")
+	}
+	return nil
+}
+
+func splitList(text string) []string {
+	var items []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// text writes the value as it would be read.
+func (f *field) text() string {
+	switch v := f.value.Interface().(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]string:
+		var items []string
+		for key, value := range v {
+			items = append(items, key+"="+value)
+		}
+		slices.Sort(items)
+		return strings.Join(items, ",")
+	case encoding.TextMarshaler:
+		text, err := v.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// unitText names the unit for a reader.
+func (f *field) unitText() string {
+	if f.unit != "" {
+		return f.unit
+	}
+	switch f.value.Interface().(type) {
+	case time.Duration:
+		return "duration"
+	case Bytes:
+		return "bytes"
+	case bool:
+		return "true or false"
+	case []string:
+		return "list"
+	case map[string]string:
+		return "key=value list"
+	}
+	return ""
+}

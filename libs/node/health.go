@@ -1,0 +1,123 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// checkTimeout bounds one health check: a prober waits about that long.
+const checkTimeout = time.Second
+
+// A health is a set of named checks behind one URL.
+type health struct {
+	mu     sync.Mutex
+	names  []string
+	checks map[string]func(context.Context) error
+}
+
+func (h *health) add(name string, check func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.checks == nil {
+		h.checks = map[string]func(context.Context) error{}
+	}
+	if _, known := h.checks[name]; !known {
+		h.names = append(h.names, name)
+	}
+	h.checks[name] = check
+}
+
+type result struct {
+	name string
+	err  error
+}
+
+// run asks all checks at once, but for the excluded ones, and returns their
+// results in the order of registration. A check that does not answer in time
+// has failed.
+func (h *health) run(ctx context.Context, exclude []string) []result {
+	h.mu.Lock()
+	var results []result
+	var checks []func(context.Context) error
+	for _, name := range h.names {
+		if !slices.Contains(exclude, name) {
+			results = append(results, result{name: name})
+			checks = append(checks, h.checks[name])
+		}
+	}
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	done := make([]chan error, len(checks))
+	for i, check := range checks {
+		done[i] = make(chan error, 1)
+		go func() { done[i] <- safely(func() error { return check(ctx) }) }()
+	}
+	for i := range results {
+		select {
+		case results[i].err = <-done[i]:
+		case <-ctx.Done():
+			results[i].err = fmt.Errorf("no answer within %v", checkTimeout)
+		}
+	}
+	return results
+}
+
+// safely turns a panic into an error.
+func safely(f func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return f()
+}
+
+// ServeHTTP answers 200 if all checks pass, else 503. With ?verbose it lists
+// them; ?exclude=name leaves one out.
+func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	results := h.run(r.Context(), query["exclude"])
+	status, word := http.StatusOK, "ok"
+	if slices.ContainsFunc(results, func(r result) bool { return r.err != nil }) {
+		status, word = http.StatusServiceUnavailable, "failed"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	for _, r := range results {
+		switch {
+		case r.err != nil:
+			fmt.Fprintf(w, "[-] %s: %v\n", r.name, r.err)
+		case query.Has("verbose"):
+			fmt.Fprintf(w, "[+] %s\n", r.name)
+		}
+	}
+	fmt.Fprintln(w, word)
+}
+
+// A phase is where the node is in its life; it is the readiness check "node".
+type phase struct {
+	mu   sync.Mutex
+	name string
+}
+
+func (p *phase) set(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.name = name
+}
+
+func (p *phase) check(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.name == "" {
+		return nil
+	}
+	return errors.New(p.name)
+}

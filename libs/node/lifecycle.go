@@ -1,0 +1,194 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// A Stage is a part of a service with a beginning and an end. Stages start in
+// the order in which they are added and stop in reverse. Every function may be
+// nil; a panic in one is a failure of the stage.
+type Stage struct {
+	Name string
+
+	// Start makes the stage ready for the next one. Its context ends when Start
+	// returns, and early when the node is to stop: it is for starting only. An
+	// error stops the node.
+	Start func(ctx context.Context) error
+
+	// Run runs beside the others once Start has returned, until its context
+	// ends, which is after Stop. Returning earlier, with an error or without,
+	// stops the node.
+	Run func(ctx context.Context) error
+
+	// Stop ends the stage, finishing what it has begun. It is called iff Start
+	// has succeeded; for a stage without Start and Run always.
+	Stop func(ctx context.Context) error
+
+	// StopTimeout bounds Stop and the end of Run together; 0 means what is left
+	// of the node's shutdown.timeout, which also bounds all stages together.
+	StopTimeout time.Duration
+}
+
+// lifecycle runs stages.
+type lifecycle struct {
+	log     *slog.Logger
+	timeout time.Duration
+	stages  []*Stage
+	running []*running
+
+	mu     sync.Mutex
+	cause  error // The first failure.
+	cancel context.CancelFunc
+}
+
+type running struct {
+	*Stage
+	cancel context.CancelFunc
+	done   chan struct{} // Closed when Run has returned.
+}
+
+// fail records the first failure and begins the stop.
+func (l *lifecycle) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cause == nil {
+		l.cause = err
+	}
+	if l.cancel != nil {
+		l.cancel()
+	}
+}
+
+func (l *lifecycle) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cause
+}
+
+// run starts the stages, waits until ctx ends or a stage fails, and stops what
+// it has started. started and stopping are called on the way; the context of
+// stopping bounds the whole stop. It returns the first failure together with
+// what went wrong on the way down.
+func (l *lifecycle) run(ctx context.Context, started func(), stopping func(context.Context)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.cancel = cancel
+	if l.cause != nil {
+		cancel()
+	}
+	l.mu.Unlock()
+
+	for _, stage := range l.stages {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := l.start(ctx, stage); err != nil {
+			// A start interrupted because the node is to stop is no failure.
+			if ctx.Err() == nil {
+				l.fail(fmt.Errorf("stage %s: %w", stage.Name, err))
+			}
+			break
+		}
+	}
+	if ctx.Err() == nil {
+		started()
+	}
+	<-ctx.Done()
+
+	down, cancelDown := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	defer cancelDown()
+	stopping(down)
+	return errors.Join(l.failure(), l.stop(down))
+}
+
+func (l *lifecycle) start(ctx context.Context, stage *Stage) error {
+	begin := time.Now()
+	if stage.Start != nil {
+		starting, cancel := context.WithCancel(ctx)
+		err := safely(func() error { return stage.Start(starting) })
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	r := &running{Stage: stage, done: make(chan struct{})}
+	l.running = append(l.running, r)
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r.cancel = cancel
+	if stage.Run == nil {
+		close(r.done)
+	} else {
+		go func() {
+			defer close(r.done)
+			err := safely(func() error { return stage.Run(life) })
+			if life.Err() == nil {
+				if err == nil {
+					err = errors.New("ended by itself")
+				}
+				l.fail(fmt.Errorf("stage %s: %w", stage.Name, err))
+			}
+		}()
+	}
+	l.log.Debug("stage started", "stage", stage.Name, "took", time.Since(begin))
+	return nil
+}
+
+// stop stops the stages in reverse order, those never started but with nothing
+// but a Stop included.
+func (l *lifecycle) stop(ctx context.Context) error {
+	byStage := map[*Stage]*running{}
+	for _, r := range l.running {
+		byStage[r.Stage] = r
+	}
+	var problems []error
+	for i := len(l.stages) - 1; i >= 0; i-- {
+		stage := l.stages[i]
+		r, isRunning := byStage[stage]
+		if !isRunning {
+			if stage.Start != nil || stage.Run != nil {
+				continue
+			}
+			r = &running{Stage: stage, cancel: func() {}, done: make(chan struct{})}
+			close(r.done)
+		}
+		begin := time.Now()
+		if err := r.stop(ctx); err != nil {
+			l.log.Error("stage did not stop well", "stage", stage.Name, "error", err)
+			problems = append(problems, fmt.Errorf("stop of stage %s: %w", stage.Name, err))
+			continue
+		}
+		l.log.Debug("stage stopped", "stage", stage.Name, "took", time.Since(begin))
+	}
+	return errors.Join(problems...)
+}
+
+func (r *running) stop(ctx context.Context) error {
+	defer r.cancel()
+	if r.StopTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.StopTimeout)
+		defer cancel()
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		var err error
+		if r.Stop != nil {
+			err = safely(func() error { return r.Stop(ctx) })
+		}
+		r.cancel()
+		<-r.done
+		stopped <- err
+	}()
+	select {
+	case err := <-stopped:
+		return err
+	case <-ctx.Done():
+		return errors.New("out of time")
+	}
+}

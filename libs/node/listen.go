@@ -1,0 +1,104 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// closeTimeout bounds what is left when all stages have stopped: answers on
+// their way, and the last telemetry.
+const closeTimeout = 3 * time.Second
+
+// A listener is a bound address and the server behind it.
+type listener struct {
+	net.Listener
+	server *http.Server
+	mux    *http.ServeMux
+}
+
+func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logger) (*listener, error) {
+	var settings net.ListenConfig
+	bound, err := settings.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	mux := http.NewServeMux()
+	server := &http.Server{
+		Handler:           http.MaxBytesHandler(mux, int64(config.MaxBody)),
+		MaxHeaderBytes:    int(config.MaxHeader),
+		ReadHeaderTimeout: config.HeaderTimeout,
+		ReadTimeout:       config.ReadTimeout,
+		IdleTimeout:       config.IdleTimeout,
+		// A broken client is a daily matter.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return &listener{Listener: bound, server: server, mux: mux}, nil
+}
+
+// secure puts TLS on the listener.
+func (l *listener) secure(files *tlsFiles) { l.Listener = tls.NewListener(l.Listener, files.server()) }
+
+// serve serves until the listener is closed; another end is reported.
+func (l *listener) serve(failed func(error)) {
+	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+		failed(fmt.Errorf("listener %s: %w", l.Addr(), err))
+	}
+}
+
+// close lets the requests at work finish for a while, then cuts them.
+func (l *listener) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if l.server.Shutdown(ctx) != nil {
+		l.server.Close()
+	}
+	l.Listener.Close() // For a server that never began.
+}
+
+// advertised derives the address that peers use from what is configured and
+// where the listener is bound.
+func advertised(configured string, bound net.Addr) (string, error) {
+	host, port, err := net.SplitHostPort(bound.String())
+	if err != nil {
+		return "", err
+	}
+	if configured != "" {
+		if _, p, err := net.SplitHostPort(configured); err == nil && p != "" && p != "0" {
+			return configured, nil
+		} else if err == nil {
+			configured, _, _ = net.SplitHostPort(configured)
+		}
+		return net.JoinHostPort(configured, port), nil
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = ownAddress()
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// ownAddress is this host's address on the way to other networks, or loopback
+// without such a way. Connecting UDP chooses a route and sends nothing.
+func ownAddress() string {
+	conn, err := net.Dial("udp", "192.0.2.1:9") // Reserved for documentation (RFC 5737).
+	if err != nil {
+		return "127.0.0.1"
+	}
+	defer conn.Close()
+	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+// loopback tells whether only this machine reaches the address.
+func loopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

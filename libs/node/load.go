@@ -1,0 +1,363 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	envPrefix = "ROOST_"
+
+	// maxFile bounds a configuration file and a secret: both are written by
+	// hand, so a longer one is a mistake.
+	maxFile = 1 << 20
+)
+
+// Sections of the file and the environment that belong to one kind of service.
+// A service without a single key in such a section ignores it, so that all
+// services of a cluster can share one file.
+var sections = []string{"coordinator", "gateway", "journal", "lease", "region", "types"}
+
+// A Configured is a service's configuration: a struct that embeds [Config] and
+// says what else must hold.
+type Configured interface {
+	Common() *Config
+	// Validate reports everything wrong with the service's own part, all
+	// problems joined, each naming the key and the fix.
+	Validate() error
+}
+
+// Settings tells where every value of a configuration came from.
+type Settings struct {
+	// File is the configuration file that was read, if any.
+	File string
+	// Warnings tell what was left aside, such as unknown names in the
+	// environment, which others may own.
+	Warnings []string
+
+	fields []*field
+	asked  string // help, version or print_config
+}
+
+// Load fills config, which holds the defaults, from the YAML file that --config
+// or ROOST_CONFIG names, then from the environment, then from the arguments,
+// and validates it. The key region.passivate_after is written
+//
+//	region: {passivate_after: 2m}        in the file; or region.passivate_after: 2m
+//	ROOST_REGION_PASSIVATE_AFTER=2m      in the environment; an empty value counts as unset
+//	--region.passivate-after 2m          as a flag; also with = and with underscores
+//
+// A secret can also be the content of a file, named by ROOST_…_FILE. Unknown
+// keys in the file and unknown flags are errors, as are names in the environment
+// that differ little from a known one. An error names key, source and fix.
+func Load(config Configured, args, environ []string) (*Settings, error) {
+	fields, err := fieldsOf(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Settings{fields: fields}
+	flags, err := s.parseArgs(args)
+	if err != nil || s.asked == "help" || s.asked == "version" {
+		return s, err
+	}
+	env := map[string]string{}
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, envPrefix) && value != "" {
+			env[name] = value
+		}
+	}
+	if s.File == "" {
+		s.File = env[envPrefix+"CONFIG"]
+	}
+	var problems []error
+	if s.File != "" {
+		problems = append(problems, s.readFile())
+	}
+	problems = append(problems, s.readEnv(env))
+	for _, given := range flags {
+		problems = append(problems, given.field.set(given.value, given.field.flag()))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return s, err
+	}
+	return s, s.explain(errors.Join(config.Common().check(), config.Validate()))
+}
+
+// explain adds to a validation error the sources of the values it names.
+func (s *Settings) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, f := range s.fields {
+		if f.source != "default" && strings.Contains(err.Error(), f.key) {
+			err = fmt.Errorf("%w\n%s is set by %s", err, f.key, f.source)
+		}
+	}
+	return err
+}
+
+type given struct {
+	field *field
+	value string
+}
+
+// parseArgs splits the command line into flags. Values are read later, since
+// they come last.
+func (s *Settings) parseArgs(args []string) ([]given, error) {
+	var flags []given
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		name, isFlag := strings.CutPrefix(arg, "-")
+		if !isFlag {
+			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", arg)
+		}
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		key := strings.ReplaceAll(name, "-", "_")
+		f := s.field(key)
+		switch {
+		case key == "h" || key == "help":
+			s.asked = "help"
+			continue
+		case key == "version" || key == "print_config":
+			s.asked = key
+			continue
+		case key != "config" && f == nil:
+			return nil, fmt.Errorf("flag %s is unknown%s; see --help", arg, s.suggest(key, (*field).flag))
+		case !hasValue && f != nil && f.unitText() == "true or false":
+			value = "true"
+		case !hasValue && len(args) == 0:
+			return nil, fmt.Errorf("flag %s needs a value", arg)
+		case !hasValue:
+			value, args = args[0], args[1:]
+		}
+		if key == "config" {
+			s.File = value
+		} else {
+			flags = append(flags, given{f, value})
+		}
+	}
+	return flags, nil
+}
+
+func (s *Settings) field(key string) *field {
+	for _, f := range s.fields {
+		if f.key == key {
+			return f
+		}
+	}
+	return nil
+}
+
+// Source tells where the value of a key came from: "default", file and line,
+// the variable, or the flag. It is empty for an unknown key.
+func (s *Settings) Source(key string) string {
+	if f := s.field(key); f != nil {
+		return f.source
+	}
+	return ""
+}
+
+// foreign tells whether a key belongs to a section of other services.
+func (s *Settings) foreign(key string) bool {
+	section, _, _ := strings.Cut(key, ".")
+	return slices.Contains(sections, section) && !slices.ContainsFunc(s.fields, func(f *field) bool {
+		return strings.HasPrefix(f.key, section+".")
+	})
+}
+
+func (s *Settings) readEnv(env map[string]string) error {
+	var problems []error
+	known := map[string]bool{envPrefix + "CONFIG": true}
+	for _, f := range s.fields {
+		name := f.env()
+		known[name] = true
+		if value, ok := env[name]; ok {
+			problems = append(problems, f.set(value, name))
+		}
+		if !f.secret {
+			continue
+		}
+		name += "_FILE"
+		known[name] = true
+		if path, ok := env[name]; ok {
+			content, err := readBounded(path)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %s: %w", f.key, name, err))
+				continue
+			}
+			problems = append(problems, f.set(strings.TrimSpace(string(content)), name))
+		}
+	}
+	var names []string
+	for name := range env {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		key := strings.ToLower(strings.TrimPrefix(name, envPrefix))
+		if known[name] || s.foreign(strings.Replace(key, "_", ".", 1)) {
+			continue
+		}
+		// Others put names of theirs here too, a container platform for one,
+		// so only what looks like a slip of the pen is an error.
+		for _, f := range s.fields {
+			if distance(f.env(), name) <= 2 {
+				problems = append(problems, fmt.Errorf("%s in the environment is unknown: did you mean %s?", name, f.env()))
+			}
+		}
+		s.Warnings = append(s.Warnings, name+" in the environment is unknown and ignored")
+	}
+	return errors.Join(problems...)
+}
+
+func (s *Settings) readFile() error {
+	content, err := readBounded(s.File)
+	if err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(string(content)))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil // An empty file is a file without keys.
+	} else if err != nil {
+		return fmt.Errorf("configuration file %s: %w", s.File, err)
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration file %s: only one document is understood", s.File)
+	}
+	var problems []error
+	s.readNode("", document.Content[0], map[string]int{}, &problems)
+	return errors.Join(problems...)
+}
+
+// readNode sets the values below a node of the file; lines holds where each key
+// was set before.
+func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, problems *[]error) {
+	where := fmt.Sprintf("%s:%d", s.File, node.Line)
+	bad := func(format string, args ...any) {
+		*problems = append(*problems, fmt.Errorf(where+": "+format, args...))
+	}
+	f := s.field(key)
+	if f != nil {
+		if before := lines[key]; before != 0 {
+			bad("%s is set already in line %d", key, before)
+			return
+		}
+		lines[key] = node.Line
+		if err := f.setNode(node, where); err != nil {
+			*problems = append(*problems, err)
+		}
+		return
+	}
+	switch {
+	case s.foreign(key):
+	case node.Kind == yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			below := node.Content[i].Value
+			if key != "" {
+				below = key + "." + below
+			}
+			s.readNode(below, node.Content[i+1], lines, problems)
+		}
+	case key == "":
+		bad("want keys and values, such as log: {level: debug}")
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!null" && s.hasSection(key):
+		// A section with all its lines commented out.
+	default:
+		bad("%s is unknown%s", key, s.suggest(key, func(f *field) string { return f.key }))
+	}
+}
+
+func (s *Settings) hasSection(key string) bool {
+	return slices.ContainsFunc(s.fields, func(f *field) bool { return strings.HasPrefix(f.key, key+".") })
+}
+
+// setNode reads the value from a node of the file.
+func (f *field) setNode(node *yaml.Node, where string) error {
+	var items []string
+	switch node.Kind {
+	case yaml.ScalarNode:
+		if node.Tag == "!!null" {
+			return fmt.Errorf("%s: %s has no value: give one or remove the line", where, f.key)
+		}
+		return f.set(node.Value, where)
+	case yaml.SequenceNode:
+		for _, item := range node.Content {
+			items = append(items, item.Value)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			items = append(items, node.Content[i].Value+"="+node.Content[i+1].Value)
+		}
+	default:
+		return fmt.Errorf("%s: %s: anchors and aliases are not understood", where, f.key)
+	}
+	if err := f.parseList(items); err != nil {
+		return fmt.Errorf("%s: %s is %w", where, f.key, err)
+	}
+	f.source = where
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %v", Bytes(maxFile))}
+	}
+	return content, err
+}
+
+// suggest proposes the known key nearest to an unknown one, in the given
+// spelling.
+func (s *Settings) suggest(key string, spell func(*field) string) string {
+	var best *field
+	nearest := max(2, len(key)/4) + 1
+	for _, f := range s.fields {
+		d := distance(f.key, key)
+		if strings.HasSuffix(f.key, "."+key) {
+			d = 1 // The section was forgotten.
+		}
+		if d < nearest {
+			best, nearest = f, d
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %s?", spell(best))
+}
+
+// distance is the number of letters to insert, drop or change to turn a into b
+// (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,251 @@
+package node
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exampleConfig is a service's configuration with a key of every kind.
+type exampleConfig struct {
+	Config
+	Region struct {
+		PassivateAfter time.Duration     `key:"passivate_after" help:"idle time"`
+		Mailbox        int               `key:"mailbox" help:"commands waiting per entity" unit:"commands"`
+		Small          uint8             `key:"small"`
+		Share          float64           `key:"share"`
+		Buffer         Bytes             `key:"buffer"`
+		Seeds          []string          `key:"seeds"`
+		Labels         map[string]string `key:"labels"`
+	} `key:"region"`
+	URL      string `key:"journal.url" secret:"true"`
+	Untagged string
+}
+
+func (c *exampleConfig) Validate() error {
+	if c.Region.Mailbox <= 0 {
+		return errors.New("region.mailbox must be above 0")
+	}
+	return nil
+}
+
+func newExample() *exampleConfig {
+	c := &exampleConfig{Config: DefaultConfig("127.0.0.1:0")}
+	c.Region.PassivateAfter = 2 * time.Minute
+	c.Region.Mailbox = 1000
+	c.Region.Buffer = 1 << 20
+	return c
+}
+
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPrecedence(t *testing.T) {
+	file := writeFile(t, "roost.yaml", "region:\n  passivate_after: 3m\n  mailbox: 3\n  small: 3\nregion.share: 0.3\n")
+	env := []string{"ROOST_CONFIG=" + file, "ROOST_REGION_MAILBOX=4", "ROOST_REGION_SMALL=4", "ROOST_REGION_BUFFER=", "OTHER=1"}
+	c := newExample()
+	s, err := Load(c, []string{"--region.small=5", "--node.exit-with-parent", "-log.level", "debug"}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.Region
+	if r.PassivateAfter != 3*time.Minute || r.Mailbox != 4 || r.Small != 5 || r.Share != 0.3 || r.Buffer != 1<<20 ||
+		!c.ExitWithParent || c.LogLevel != slog.LevelDebug {
+		t.Errorf("got %+v", c)
+	}
+	for key, want := range map[string]string{
+		"region.passivate_after": file + ":2", "region.mailbox": "ROOST_REGION_MAILBOX", "region.small": "--region.small",
+		"region.share": file + ":5", "region.buffer": "default", "absent": "",
+	} {
+		if got := s.Source(key); got != want {
+			t.Errorf("%s is from %q, want %q", key, got, want)
+		}
+	}
+	if len(s.Warnings) != 0 {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+}
+
+func TestLists(t *testing.T) {
+	file := writeFile(t, "roost.yaml", "region:\n  seeds: ['a:1', 'b:2']\n  labels: {zone: x, disk: ssd}\n")
+	fromFile, fromEnv := newExample(), newExample()
+	if _, err := Load(fromFile, []string{"--config", file}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(fromEnv, nil, []string{"ROOST_REGION_SEEDS=a:1, b:2", "ROOST_REGION_LABELS=zone=x,disk=ssd"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*exampleConfig{fromFile, fromEnv} {
+		if !slices.Equal(c.Region.Seeds, []string{"a:1", "b:2"}) || !maps.Equal(c.Region.Labels, map[string]string{"zone": "x", "disk": "ssd"}) {
+			t.Errorf("got %+v", c.Region)
+		}
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	long := "#" + strings.Repeat("x", maxFile)
+	for _, test := range []struct {
+		name, file string
+		args, env  []string
+		want       []string // Every one in the error.
+	}{
+		{name: "unknown flag", args: []string{"--region.mailbx", "3"}, want: []string{"--region.mailbx is unknown: did you mean --region.mailbox?"}},
+		{name: "flag without section", args: []string{"--passivate-after=3m"}, want: []string{"did you mean --region.passivate-after?"}},
+		{name: "far off", args: []string{"--bananas", "3"}, want: []string{"--bananas is unknown; see --help"}},
+		{name: "argument", args: []string{"start"}, want: []string{`"start"`}},
+		{name: "flag without value", args: []string{"--region.mailbox"}, want: []string{"needs a value"}},
+		{name: "bad duration", env: []string{"ROOST_REGION_PASSIVATE_AFTER=5"}, want: []string{"region.passivate_after", `"5" from ROOST_REGION_PASSIVATE_AFTER`, "2m"}},
+		{name: "bad size", args: []string{"--region.buffer", "5 bananas"}, want: []string{"region.buffer", "64KiB"}},
+		{name: "bad level", args: []string{"--log.level", "loud"}, want: []string{"log.level"}},
+		{name: "bad map", args: []string{"--region.labels", "zone"}, want: []string{"region.labels", "key=value"}},
+		{name: "overflow", args: []string{"--region.small", "256"}, want: []string{"region.small", "8 bits"}},
+		{name: "secret stays secret", env: []string{"ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url", "ROOST_JOURNAL_URL_FILE"}},
+		{name: "slip in the environment", env: []string{"ROOST_REGION_MAILBOXES=3"}, want: []string{"did you mean ROOST_REGION_MAILBOX?"}},
+		{name: "no file", args: []string{"--config", "/nonexistent"}, want: []string{"configuration file", "/nonexistent"}},
+		{name: "unknown key", file: "region:\n  mailbx: 3\n", want: []string{"roost.yaml:2", "region.mailbx is unknown: did you mean region.mailbox?"}},
+		{name: "twice", file: "region: {mailbox: 3}\nregion.mailbox: 4\n", want: []string{"roost.yaml:2", "already in line 1"}},
+		{name: "no value", file: "region:\n  mailbox:\n", want: []string{"roost.yaml:2", "no value"}},
+		{name: "list for a value", file: "region: {mailbox: [3]}\n", want: []string{"region.mailbox", "list"}},
+		{name: "not a mapping", file: "- 3\n", want: []string{"keys and values"}},
+		{name: "not YAML", file: "{", want: []string{"roost.yaml"}},
+		{name: "two documents", file: "region: {mailbox: 3}\n---\na: 1\n", want: []string{"one document"}},
+		{name: "alias", file: "region: {mailbox: &a 3, small: *a}\n", want: []string{"alias"}},
+		{name: "too long", file: long, want: []string{"longer than 1MiB"}},
+		{name: "invalid, own part", file: "region: {mailbox: 0}\n", want: []string{"region.mailbox must be above 0", "region.mailbox is set by", "roost.yaml:1"}},
+		{name: "invalid, common part", args: []string{"--tls.cert", "x", "--service.listen", "nowhere"}, want: []string{"tls.key", "service.listen", "set by --tls.cert"}},
+		{name: "all problems at once", args: []string{"--region.small", "x", "--region.share", "y"}, want: []string{"region.small", "region.share"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			args := test.args
+			if test.file != "" {
+				args = append(args, "--config", writeFile(t, "roost.yaml", test.file))
+			}
+			_, err := Load(newExample(), args, test.env)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestSharedFile(t *testing.T) {
+	file := writeFile(t, "roost.yaml", "# none\nregion:\ngateway:\n  anything: {goes: here}\nlog: {level: warn}\n")
+	c := newExample()
+	if _, err := Load(c, []string{"--config", file}, []string{"ROOST_GATEWAY_SERVICE_HOST=10.0.0.1"}); err != nil {
+		t.Errorf("sections of other services: %v", err)
+	}
+	if c.LogLevel != slog.LevelWarn {
+		t.Error("the own section was not read")
+	}
+	s, err := Load(c, nil, []string{"ROOST_SOMETHING_ELSE=1"})
+	if err != nil || len(s.Warnings) != 1 {
+		t.Errorf("another's variable: %v, warnings %q; want one warning", err, s.Warnings)
+	}
+	empty := writeFile(t, "empty.yaml", "")
+	if _, err := Load(newExample(), []string{"--config", empty}, nil); err != nil {
+		t.Errorf("empty file: %v", err)
+	}
+}
+
+func TestSecret(t *testing.T) {
+	file := writeFile(t, "url", "postgres://u:pw@h/db\n")
+	c := newExample()
+	s, err := Load(c, nil, []string{"ROOST_JOURNAL_URL_FILE=" + file})
+	if err != nil || c.URL != "postgres://u:pw@h/db" {
+		t.Fatalf("got %q, %v", c.URL, err)
+	}
+	var out strings.Builder
+	s.WriteEffective(&out)
+	if strings.Contains(out.String(), "pw") || !strings.Contains(out.String(), "(secret)") {
+		t.Errorf("the secret shows:\n%s", out.String())
+	}
+}
+
+func TestHelpAndPrint(t *testing.T) {
+	s, err := Load(newExample(), []string{"--help"}, nil)
+	if err != nil || s.asked != "help" {
+		t.Fatalf("asked %q, %v", s.asked, err)
+	}
+	var help, print strings.Builder
+	s.WriteHelp(&help, "roost-region")
+	for _, want := range []string{"--region.passivate-after, ROOST_REGION_PASSIVATE_AFTER", "default 2m0s (duration)", "default 1000 (commands)", "default 1MiB (bytes)", "_FILE"} {
+		if !strings.Contains(help.String(), want) {
+			t.Errorf("--help lacks %q:\n%s", want, help.String())
+		}
+	}
+	for _, f := range s.fields {
+		if f.help == "" && !strings.HasPrefix(f.key, "region.") && f.key != "journal.url" {
+			t.Errorf("%s has no help", f.key)
+		}
+	}
+	if s, err = Load(newExample(), []string{"--print-config", "--region.mailbox", "7"}, nil); err != nil || s.asked != "print_config" {
+		t.Fatalf("asked %q, %v", s.asked, err)
+	}
+	s.WriteEffective(&print)
+	if !strings.Contains(strings.Join(strings.Fields(print.String()), " "), "region.mailbox 7 --region.mailbox") {
+		t.Errorf("--print-config:\n%s", print.String())
+	}
+}
+
+func TestDeclarationMistakes(t *testing.T) {
+	for _, config := range []any{
+		struct{}{},
+		&struct {
+			A string `key:"a.b"`
+			B string `key:"a_b"`
+		}{},
+		&struct {
+			a string `key:"a"`
+		}{},
+	} {
+		if _, err := fieldsOf(config); err == nil {
+			t.Errorf("%T is accepted", config)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"0": 0, "512": 512, "512B": 512, "64KiB": 64 << 10, "16 MiB": 16 << 20, "2GiB": 2 << 30, "3kB": 3000, "3MB": 3e6, "9223372036854775807": 1<<63 - 1,
+	} {
+		var got Bytes
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%q = %d, %v; want %d", text, got, err, want)
+		}
+		if err := got.UnmarshalText([]byte(want.String())); err != nil || got != want {
+			t.Errorf("%d is written %s and read as %d, %v", want, want.String(), got, err)
+		}
+	}
+	for _, text := range []string{"", "KiB", "-1", "1.5MiB", "1TiB", "9223372036854775807KiB", "99999999999999999999"} {
+		if err := new(Bytes).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+func FuzzLoadFile(f *testing.F) {
+	f.Add("region:\n  mailbox: 3\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("? {a: b}\n: c\n")
+	f.Add("!!binary x: y")
+	f.Fuzz(func(t *testing.T, content string) {
+		_, _ = Load(newExample(), []string{"--config", writeFile(t, "roost.yaml", content)}, nil)
+	})
+}

@@ -1,0 +1,34 @@
+package node
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// newLogger logs to w in the configured form. A record logged within a span
+// carries its trace_id and span_id.
+func newLogger(w io.Writer, config *Config) *slog.Logger {
+	options := &slog.HandlerOptions{Level: config.LogLevel}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
+	if config.LogFormat == "json" {
+		handler = slog.NewJSONHandler(w, options)
+	}
+	return slog.New(traced{handler})
+}
+
+// traced adds the ids of the current span.
+type traced struct{ slog.Handler }
+
+func (t traced) Handle(ctx context.Context, record slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		record = record.Clone()
+		record.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
+	}
+	return t.Handler.Handle(ctx, record)
+}
+
+func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{t.Handler.WithAttrs(attrs)} }
+func (t traced) WithGroup(name string) slog.Handler       { return traced{t.Handler.WithGroup(name)} }

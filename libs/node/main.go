@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"go.opentelemetry.io/otel"
+)
+
+// Main is all of a service's main: it loads the configuration from the
+// arguments, the environment and the file they name, runs the service, and
+// returns the exit code. SIGTERM and SIGINT stop it in order, with code 0 if all
+// went well; a second one ends the process at once with code 1.
+func Main(service string, config Configured, setup func(*Node) error) int {
+	program := "roost-" + service
+	settings, err := Load(config, os.Args[1:], os.Environ())
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+		return 2
+	}
+	switch settings.asked {
+	case "help":
+		settings.WriteHelp(os.Stdout, program)
+		return 0
+	case "version":
+		fmt.Println(BuildVersion(program))
+		return 0
+	case "print_config":
+		settings.WriteEffective(os.Stdout)
+		return 0
+	}
+	common := config.Common()
+	if common.ExitWithParent {
+		exitWithParent()
+	}
+	log := newLogger(os.Stderr, common)
+	slog.SetDefault(log)
+	for _, warning := range settings.Warnings {
+		log.Warn(warning)
+	}
+	if limit := limitMemory("/"); limit > 0 {
+		log.Debug("memory limit from the control group", "limit", Bytes(limit))
+	}
+	otel.SetTextMapPropagator(Propagator())
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry", "error", err) }))
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		log.Info("signal", "signal", <-signals)
+		stop()
+		log.Error("second signal, leaving at once", "signal", <-signals)
+		os.Exit(1)
+	}()
+	err = Run(ctx, service, config, func(n *Node) error {
+		otel.SetTracerProvider(n.TracerProvider())
+		otel.SetMeterProvider(n.MeterProvider())
+		return setup(n)
+	})
+	if err != nil {
+		return 1
+	}
+	return 0
+}

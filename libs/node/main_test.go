@@ -1,0 +1,186 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary runs itself as a service, or as the parent of one.
+const roleVariable = "TEST_NODE_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "service":
+		os.Exit(Main("region", newExample(), setupSpoken))
+	case "parent":
+		os.Exit(parent())
+	}
+	os.Exit(m.Run())
+}
+
+// setupSpoken tells on stdout what happens.
+func setupSpoken(n *Node) error {
+	hang := os.Getenv("TEST_NODE_HANG") != ""
+	n.Stage(Stage{
+		Name:  "spoken",
+		Start: func(context.Context) error { fmt.Println("up"); return nil },
+		Stop: func(context.Context) error {
+			fmt.Println("draining")
+			if hang {
+				<-make(chan struct{})
+			}
+			fmt.Println("drained")
+			return nil
+		},
+	})
+	return nil
+}
+
+// parent starts a service that shares its stdout, and waits to be killed.
+func parent() int {
+	child := exec.Command(os.Args[0], serviceArgs("--node.exit-with-parent")...)
+	child.Env = append(os.Environ(), roleVariable+"=service")
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	if err := child.Run(); err != nil {
+		fmt.Println(err)
+	}
+	return 1
+}
+
+func serviceArgs(more ...string) []string {
+	return append(more, "--management.listen=127.0.0.1:0")
+}
+
+type process struct {
+	*exec.Cmd
+	lines  *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+func start(t *testing.T, role string, args, env []string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...)}
+	p.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
+	p.Stderr = &p.stderr
+	p.WaitDelay = time.Second // Whoever else holds stderr is not waited for.
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.lines = bufio.NewScanner(out)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Far beyond what any test needs; a hang then shows as a failure.
+	timer := time.AfterFunc(time.Minute, func() { p.Process.Kill() })
+	t.Cleanup(func() {
+		timer.Stop()
+		p.Process.Kill()
+		p.Wait()
+	})
+	return p
+}
+
+func (p *process) expect(t *testing.T, want string) {
+	t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != want {
+		t.Fatalf("got %q, want %q; stderr:\n%s", p.lines.Text(), want, p.stderr.String())
+	}
+}
+
+func (p *process) signal(t *testing.T, signal os.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSignalDrains(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		p := start(t, "service", serviceArgs(), nil)
+		p.expect(t, "up")
+		p.signal(t, signal)
+		p.expect(t, "draining")
+		p.expect(t, "drained")
+		if err := p.Wait(); err != nil {
+			t.Errorf("%v: %v; stderr:\n%s", signal, err, p.stderr.String())
+		}
+	}
+}
+
+func TestSecondSignal(t *testing.T) {
+	p := start(t, "service", serviceArgs(), []string{"TEST_NODE_HANG=1"})
+	p.expect(t, "up")
+	p.signal(t, syscall.SIGTERM)
+	p.expect(t, "draining")
+	p.signal(t, syscall.SIGTERM)
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+func TestStopOutOfTime(t *testing.T) {
+	p := start(t, "service", serviceArgs("--shutdown.timeout=10ms"), []string{"TEST_NODE_HANG=1"})
+	p.expect(t, "up")
+	p.signal(t, syscall.SIGTERM)
+	p.expect(t, "draining")
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
+func TestExitWithParent(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no process there learns of its parent's death")
+	}
+	p := start(t, "parent", nil, nil)
+	p.expect(t, "up")
+	p.signal(t, os.Kill)
+	// The child holds stdout open; it ends when the child does.
+	done := make(chan struct{})
+	go func() {
+		for p.lines.Scan() {
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("the child outlives its killed parent")
+	}
+}
+
+func TestMainPrints(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--help"}, 0, "--region.passivate-after"},
+		{[]string{"--version"}, 0, "roost-region"},
+		{[]string{"--print-config"}, 0, "region.mailbox"},
+		{[]string{"--bananas"}, 2, "roost-region: flag --bananas is unknown"},
+		{[]string{"--management.listen=127.0.0.1:99999"}, 1, "management.listen"},
+	} {
+		cmd := exec.Command(os.Args[0], test.args...)
+		cmd.Env = append(os.Environ(), roleVariable+"=service")
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = io.Writer(&out), io.Writer(&out)
+		cmd.Run()
+		if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%q: code %d, want %d with %q:\n%s", test.args, code, test.code, test.want, out.String())
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Peers connects to other nodes' service listeners, with this node's TLS files
+// if it has any.
+type Peers struct {
+	files   *tlsFiles
+	timeout time.Duration
+	client  *http.Client
+}
+
+// NewPeers returns the connections of a process with the given TLS files and
+// time to connect; a node has one already, see [Node.Peers]. onBad is told when
+// changed files are unusable.
+func NewPeers(config TLS, timeout time.Duration, onBad func(error)) (*Peers, error) {
+	files, err := loadTLS(config, onBad)
+	if err != nil {
+		return nil, err
+	}
+	p := &Peers{files: files, timeout: timeout}
+	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.Dial(ctx, addr) }
+	p.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext:    dial,
+			DialTLSContext: dial,
+			// Peers are few and talk often, so connections are kept.
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+		},
+		// A redirected command could run twice; no peer ever redirects.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return p, nil
+}
+
+// Client returns the HTTP client for requests to peers. It has no time limit of
+// its own: give each request a context with one.
+func (p *Peers) Client() *http.Client { return p.client }
+
+// URL returns the base URL of the peer at addr.
+func (p *Peers) URL(addr string) string {
+	if p.files == nil {
+		return "http://" + addr
+	}
+	return "https://" + addr
+}
+
+// Dial connects to the peer at addr, TLS included, within the time to connect.
+func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	var dialer net.Dialer
+	plain, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil || p.files == nil {
+		return plain, err
+	}
+	config, err := p.files.client(addr)
+	if err != nil {
+		plain.Close()
+		return nil, err
+	}
+	secure := tls.Client(plain, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		plain.Close()
+		return nil, fmt.Errorf("peer %s: %w", addr, err)
+	}
+	return secure, nil
+}
+
+// Close closes the idle connections.
+func (p *Peers) Close() { p.client.CloseIdleConnections() }

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel/attribute"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// secondsBuckets are the bounds of histograms whose unit is seconds: from a
+// command answered from memory to one that waited for a shard to move.
+var secondsBuckets = []float64{
+	0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+}
+
+// telemetry holds the providers of a node. Metrics are always served to
+// Prometheus; traces and metrics are pushed where the standard OTEL_* variables
+// say, and nowhere without them.
+type telemetry struct {
+	tracers   trace.TracerProvider
+	meters    *sdkmetric.MeterProvider
+	metrics   http.Handler
+	shutdowns []func(context.Context) error
+}
+
+// Propagator carries the trace context in the W3C headers traceparent,
+// tracestate and baggage.
+func Propagator() propagation.TextMapPropagator {
+	return propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
+}
+
+// exports tells whether the environment asks for a signal (TRACES or METRICS)
+// to be exported.
+func exports(signal string) bool {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return false
+	}
+	switch exporter := os.Getenv("OTEL_" + signal + "_EXPORTER"); {
+	case exporter == "none", exporter == "prometheus": // The latter is always there.
+		return false
+	case exporter != "":
+		return true
+	}
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+}
+
+func newTelemetry(ctx context.Context, version Version, instance string) (*telemetry, error) {
+	// What the environment says wins over what the node knows of itself.
+	identity, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			attribute.String("service.name", version.Service),
+			attribute.String("service.version", version.Version),
+			attribute.String("service.instance.id", instance)),
+		resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	t := &telemetry{tracers: noop.NewTracerProvider()}
+	if exports("TRACES") {
+		exporter, err := autoexport.NewSpanExporter(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry: traces: %w", err)
+		}
+		provider := sdktrace.NewTracerProvider(sdktrace.WithResource(identity), sdktrace.WithBatcher(exporter))
+		t.tracers = provider
+		t.shutdowns = append(t.shutdowns, provider.Shutdown)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
+	}
+	options := []sdkmetric.Option{
+		sdkmetric.WithResource(identity),
+		sdkmetric.WithReader(pulled),
+		sdkmetric.WithView(sdkmetric.NewView(
+			sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Unit: "s"},
+			sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: secondsBuckets}})),
+	}
+	if exports("METRICS") {
+		pushed, err := autoexport.NewMetricReader(ctx)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
+		}
+		options = append(options, sdkmetric.WithReader(pushed))
+	}
+	t.meters = sdkmetric.NewMeterProvider(options...)
+	t.shutdowns = append(t.shutdowns, t.meters.Shutdown)
+	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	return t, t.registerBuild(version)
+}
+
+// registerBuild publishes roost.build.info: always 1, for its attributes.
+func (t *telemetry) registerBuild(version Version) error {
+	attributes := metric.WithAttributes(
+		attribute.String("version", version.Version),
+		attribute.String("go", version.Go),
+		attribute.String("commit", version.Revision))
+	_, err := t.meters.Meter("github.com/roost-cluster/roost/libs/node").Int64ObservableGauge("roost.build.info",
+		metric.WithDescription("The running binary; always 1."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(1, attributes)
+			return nil
+		}))
+	return err
+}
+
+// shutdown flushes and ends the exporters.
+func (t *telemetry) shutdown(ctx context.Context) error {
+	var problems []error
+	for _, shutdown := range t.shutdowns {
+		problems = append(problems, shutdown(ctx))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,251 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An authority signs certificates for loopback.
+type authority struct {
+	t      *testing.T
+	dir    string
+	cert   *x509.Certificate
+	key    *ecdsa.PrivateKey
+	serial int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	a.key = a.newKey()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	a.must(err)
+	a.cert, err = x509.ParseCertificate(der)
+	a.must(err)
+	a.write("ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func (a *authority) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *authority) newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.must(err)
+	return key
+}
+
+func (a *authority) write(name, kind string, der []byte) {
+	a.t.Helper()
+	a.must(os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+}
+
+// issue writes a certificate with the given serial number and its key.
+func (a *authority) issue(serial int64) TLS {
+	a.t.Helper()
+	key := a.newKey()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	a.must(err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	a.must(err)
+	a.write("cert.pem", "CERTIFICATE", der)
+	a.write("key.pem", "EC PRIVATE KEY", keyDER)
+	// File systems may be too coarse to tell two writes apart.
+	a.serial++
+	stamp := time.Unix(a.serial, 0)
+	a.must(os.Chtimes(filepath.Join(a.dir, "cert.pem"), stamp, stamp))
+	return TLS{
+		Cert: filepath.Join(a.dir, "cert.pem"), Key: filepath.Join(a.dir, "key.pem"),
+		CA: filepath.Join(a.dir, "ca.pem"), ClientAuth: "require",
+	}
+}
+
+// serveTLS runs a node with TLS files until the test ends, and returns the
+// address of its service listener, which answers GET /who and upgrades /link.
+func serveTLS(t *testing.T, files TLS) string {
+	t.Helper()
+	config := testConfig()
+	config.TLS = files
+	ctx, cancel := context.WithCancel(context.Background())
+	addr, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		done <- Run(ctx, "region", config, func(n *Node) error {
+			n.Handle("GET /who", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, len(r.TLS.PeerCertificates))
+			}))
+			n.Handle("GET /link", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: link\r\n\r\nhello")
+			}))
+			n.Stage(Stage{Name: "tell", Start: func(context.Context) error { addr <- n.Advertise(); return nil }})
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return <-addr
+}
+
+func newTestPeers(t *testing.T, files TLS) *Peers {
+	t.Helper()
+	p, err := NewPeers(files, time.Minute, func(err error) { t.Log(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func TestMutualTLS(t *testing.T) {
+	a := newAuthority(t)
+	files := a.issue(2)
+	addr := serveTLS(t, files)
+
+	p := newTestPeers(t, files)
+	if status, body := get(t, p.Client(), p.URL(addr)+"/who"); status != 200 || body != "1" {
+		t.Errorf("a peer gets %d %q, want its one certificate seen", status, body)
+	}
+
+	// A connection leaves HTTP by Upgrade, as links do.
+	conn, err := p.Dial(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: link\r\n\r\n", addr)
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("upgrade: %v, %v", response, err)
+	}
+	if hello, err := io.ReadAll(reader); string(hello) != "hello" {
+		t.Errorf("after the upgrade: %q, %v", hello, err)
+	}
+
+	stranger := newAuthority(t).issue(3)
+	stranger.CA = files.CA
+	for name, peers := range map[string]*Peers{
+		"without TLS":            newTestPeers(t, TLS{}),
+		"of another authority":   newTestPeers(t, stranger),
+		"trusting other servers": newTestPeers(t, newAuthority(t).issue(4)),
+	} {
+		response, err := peers.Client().Get(peers.URL(addr) + "/who")
+		if err == nil && response.StatusCode == 200 {
+			t.Errorf("a client %s is answered", name)
+		}
+	}
+}
+
+func TestServerOnlyTLS(t *testing.T) {
+	a := newAuthority(t)
+	files := a.issue(2)
+	open := files
+	open.ClientAuth = "none"
+	p := newTestPeers(t, files)
+	if status, body := get(t, p.Client(), p.URL(serveTLS(t, open))+"/who"); status != 200 || body != "0" {
+		t.Errorf("client_auth none: %d %q, want no certificate asked for", status, body)
+	}
+}
+
+func TestTLSReload(t *testing.T) {
+	a := newAuthority(t)
+	files := a.issue(2)
+	var complaints []error
+	loaded, err := loadTLS(files, func(err error) { complaints = append(complaints, err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(serial int64) {
+		t.Helper()
+		now, err := loaded.current()
+		if err != nil || now.own.Leaf.SerialNumber.Int64() != serial {
+			t.Fatalf("got serial %v, %v; want %d", now.own.Leaf.SerialNumber, err, serial)
+		}
+	}
+	expect(2)
+	a.issue(3)
+	expect(3)
+	a.must(os.WriteFile(files.Cert, []byte("half writ"), 0o600))
+	expect(3)
+	expect(3)
+	if len(complaints) != 1 {
+		t.Errorf("complaints about a broken file: %v, want one", complaints)
+	}
+	a.issue(4)
+	expect(4)
+	a.must(os.Remove(files.Key))
+	expect(4)
+}
+
+func TestTLSRefuses(t *testing.T) {
+	a := newAuthority(t)
+	good := a.issue(2)
+	absent, wrong, empty := good, good, good
+	absent.Cert = "/nonexistent"
+	wrong.Key = good.Cert
+	empty.CA = writeFile(t, "ca.pem", "nothing")
+	for name, test := range map[string]struct {
+		files TLS
+		want  string
+	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
+		if _, err := NewPeers(test.files, time.Second, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestDialTimeout(t *testing.T) {
+	// A listener that accepts and says nothing: the handshake never ends.
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	p, err := NewPeers(newAuthority(t).issue(2), 20*time.Millisecond, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Dial(t.Context(), mute.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
