@@ -56,10 +56,7 @@ func (m *Machine) rebalance() {
 		}
 		for _, s := range m.cfg.Strategy.Rebalance(v, t.inFlight()) {
 			_, r := m.find(s)
-			if r == nil || s.Type != t.desc.Type || r.Phase != sharding.Serving || m.handoffs >= m.cfg.MaxHandoffs {
-				continue
-			}
-			if owner := m.region(r.Owner); owner != nil && owner.candidate() {
+			if r != nil && r.Phase == sharding.Serving && m.handoffs < m.cfg.MaxHandoffs {
 				m.handOff(r)
 			}
 		}

@@ -1,0 +1,201 @@
+package coordinator
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func rowFact(index uint32, owner string, e sharding.Epoch, p sharding.Phase) Fact {
+	row := sharding.Row{Shard: sharding.ShardID{Type: "T", Index: index}, Epoch: e, Phase: p}
+	if owner != "" {
+		row.Owner = sharding.NodeID{Addr: owner + ":1", UID: 1}
+	}
+	return RowFact{Row: row}
+}
+
+// Facts that are old, repeated, or make no sense change nothing.
+func TestFoldKeepsTheNewest(t *testing.T) {
+	e := func(n uint32) sharding.Epoch { return sharding.MakeEpoch(1, n) }
+	want := []Fact{
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 2}},
+		rowFact(0, "r2", e(3), sharding.Serving),
+		rowFact(1, "", e(4), sharding.Starting),
+	}
+	facts := []Fact{
+		rowFact(0, "r1", e(1), sharding.Starting), // before its type
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 0}},
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: sharding.MaxShards + 1}},
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 2}},
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 3}},
+		TypeFact{Desc: sharding.TypeDesc{Type: "T", Shards: 2, Volatile: true}},
+		rowFact(0, "r1", e(1), sharding.Starting),
+		rowFact(0, "r2", e(3), sharding.Serving),
+		rowFact(0, "r1", e(1), sharding.Serving),
+		rowFact(0, "r1", e(3), sharding.Serving),
+		rowFact(0, "r2", e(3), sharding.Starting),
+		rowFact(1, "", e(4), sharding.Starting),
+		rowFact(1, "", e(4), sharding.Serving),
+		rowFact(1, "", e(5), sharding.HandingOff),
+		rowFact(1, "r1", e(5), 0),
+		rowFact(1, "r1", e(5), 4),
+		rowFact(2, "r1", e(5), sharding.Serving),
+	}
+	m := New(DefaultConfig())
+	m.Step(time.Unix(0, 0), Elected{Term: 2, Facts: facts}, nil)
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	if got := m.Snapshot(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("folded to %+v, want %+v", got, want)
+	}
+}
+
+// member lets a region join and register.
+func member(m *Machine, now time.Time, name string, types ...sharding.TypeDesc) []Output {
+	n := sharding.NodeID{Addr: name + ":1", UID: 1}
+	out := m.Step(now, Member{Node: n, Reachable: true}, nil)
+	return m.Step(now, Register{Region: n, Types: types}, out)
+}
+
+// A coordinator whose term is not above all epochs allocates nothing: a newer
+// one has been there, and its own end is near.
+func TestTermBelowTheFacts(t *testing.T) {
+	now := time.Unix(0, 0)
+	for _, e := range []sharding.Epoch{sharding.MakeEpoch(2, math.MaxUint32), sharding.MakeEpoch(3, 1)} {
+		m := New(DefaultConfig())
+		desc := sharding.TypeDesc{Type: "T", Shards: 2}
+		m.Step(now, Elected{Term: 2, Facts: []Fact{TypeFact{Desc: desc}, rowFact(0, "r1", e, sharding.Serving)}}, nil)
+		out := member(m, now, "r2", desc)
+		out = m.Step(now.Add(3*time.Second), Tick{}, out)
+		if e.Term() == 2 { // all its epochs are used up
+			out = m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}, out)
+		}
+		for _, o := range out {
+			if _, ack := o.(RegisterAck); !ack {
+				t.Errorf("below %v: %T%+v", e, o, o)
+			}
+		}
+	}
+}
+
+// moody is a strategy that says no for a while.
+type moody struct {
+	allocation.LeastShards
+	no *bool
+}
+
+func (s moody) Allocate(v allocation.View, shard sharding.ShardID) sharding.NodeID {
+	if *s.no {
+		return sharding.NodeID{Addr: "elsewhere:1", UID: 9} // nobody it was shown
+	}
+	return s.LeastShards.Allocate(v, shard)
+}
+
+// A strategy that had nobody for a shard is asked again.
+func TestStrategyIsAskedAgain(t *testing.T) {
+	no := true
+	cfg := DefaultConfig()
+	cfg.Strategy = moody{no: &no}
+	now := time.Unix(0, 0)
+	desc := sharding.TypeDesc{Type: "T", Shards: 2}
+	m := New(cfg)
+	m.Step(now, Elected{Term: 2, Facts: []Fact{TypeFact{Desc: desc}, rowFact(0, "", sharding.MakeEpoch(1, 1), sharding.Starting)}}, nil)
+	member(m, now, "r1", desc)
+	out := m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}, nil)
+	if len(out) > 0 {
+		t.Fatalf("gives a shard to somebody unknown: %+v", out)
+	}
+	no = false
+	out = m.Step(now.Add(cfg.RebalanceInterval), Tick{}, nil)
+	if !slices.ContainsFunc(out, func(o Output) bool { _, host := o.(HostShard); return host }) {
+		t.Errorf("not asked again: %+v", out)
+	}
+}
+
+// greedy is a strategy that moves whatever comes to its mind.
+type greedy struct{ allocation.LeastShards }
+
+func (greedy) Rebalance(allocation.View, []sharding.ShardID) []sharding.ShardID {
+	return []sharding.ShardID{{Type: "T"}, {Type: "T"}, {Type: "T", Index: 1}, {Type: "T", Index: 2}, {Type: "X"}}
+}
+
+// Only shards that are served are moved for balance, each once.
+func TestStrategyMovesNonsense(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Strategy = greedy{}
+	w := newWorld(t, cfg)
+	for _, line := range []string{
+		"member r1", "member r2", "elect 1", "register r1 T:2", "register r2 T:2",
+		"home T/0", "home T/1", "started r1 T/0 1.1", "wait 1500ms",
+	} {
+		w.do(line)
+	}
+	if r := w.stored[sharding.ShardID{Type: "T"}]; r.Phase != sharding.HandingOff || w.m.handoffs != 1 {
+		t.Errorf("%d handoffs, %s", w.m.handoffs, rowText(r))
+	}
+}
+
+// A fourth region reaches its share of 1024 shards within 3 s.
+func TestJoinIsQuick(t *testing.T) {
+	now := time.Unix(0, 0)
+	desc := sharding.TypeDesc{Type: "T", Shards: 1024}
+	m := New(DefaultConfig())
+	m.Step(now, Elected{Term: 1}, nil)
+	start := func(out []Output) {
+		for len(out) > 0 {
+			var next []Output
+			for _, o := range out {
+				switch o := o.(type) {
+				case HostShard:
+					next = m.Step(now, ShardStarted{o.To, o.Shard, o.Epoch}, next)
+				case HandOff:
+					next = m.Step(now, ShardStopped{o.To, o.Shard, o.Epoch}, next)
+				}
+			}
+			out = next
+		}
+	}
+	for _, name := range []string{"r1", "r2", "r3"} {
+		start(member(m, now, name, desc))
+	}
+	for i := range desc.Shards {
+		start(m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}, nil))
+	}
+	member(m, now, "r4", desc)
+	for end := now.Add(3 * time.Second); now.Before(end); now = now.Add(50 * time.Millisecond) {
+		start(m.Step(now, Tick{}, nil))
+	}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, r := range m.View().Regions {
+		if r.Shards != 256 {
+			t.Errorf("%s has %d shards, want 256", nodeText(r.Node), r.Shards)
+		}
+	}
+}
+
+// BenchmarkFailover is the failover of half the shards of a big cluster.
+func BenchmarkFailover(b *testing.B) {
+	now := time.Unix(0, 0)
+	desc := sharding.TypeDesc{Type: "T", Shards: 1 << 14}
+	m := New(DefaultConfig())
+	m.Step(now, Elected{Term: 1}, nil)
+	member(m, now, "r1", desc)
+	member(m, now, "r2", desc)
+	for i := range desc.Shards {
+		m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}, nil)
+	}
+	for b.Loop() {
+		c := m.Clone()
+		if out := c.Step(now, MemberGone{Node: node(nil, "r1")}, nil); len(out) != 1<<14 {
+			b.Fatal(len(out))
+		}
+	}
+}
