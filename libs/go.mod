@@ -2,8 +2,12 @@ module github.com/roost-cluster/roost/libs
 
 go 1.26.0
 
-require github.com/roost-cluster/roost/proto v0.0.0
+require (
+	github.com/roost-cluster/roost/proto v0.0.0
+	github.com/twitchtv/twirp v8.1.3+incompatible
+	google.golang.org/protobuf v1.36.12
+)
 
-require github.com/cespare/xxhash/v2 v2.3.0 // indirect
+require github.com/cespare/xxhash/v2 v2.3.0
 
 replace github.com/roost-cluster/roost/proto => ../proto

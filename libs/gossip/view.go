@@ -80,6 +80,26 @@ func (v *View) Rank(role string, n sharding.NodeID) int {
 	return len(all)
 }
 
+// Events describes the view as if all of it had just happened.
+func (v *View) Events() []Event {
+	var out []Event
+	for _, m := range v.Members {
+		out = append(out, memberEvent(m.Member))
+	}
+	for _, m := range v.Members {
+		if !m.ReachableByMe {
+			out = append(out, ReachabilityChanged{Node: m.Node, ByMe: true})
+		}
+		if !m.Reachable {
+			out = append(out, ReachabilityChanged{Node: m.Node})
+		}
+	}
+	if !v.Leader.IsZero() {
+		out = append(out, LeaderChanged{v.Leader})
+	}
+	return out
+}
+
 // View is the membership as this node sees it now.
 func (m *Machine) View() View {
 	v := View{Self: m.self, InCluster: m.phase == member, Cluster: m.state.Cluster}

@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+)
+
+// ErrDowned is returned by [Agent.Run] when the cluster declared this node
+// down. The process should stop; started again it is another incarnation.
+var ErrDowned = errors.New("this node was declared down")
+
+// Agent is the membership of one process. Make one with [New], put its
+// [Agent.Handler] on the service listener, then [Agent.Run] it. All methods
+// are safe for concurrent use.
+type Agent struct {
+	cfg     Config
+	inbox   *inbox
+	senders *senders
+	stats   counters
+	view    atomic.Pointer[gossip.View]
+	left    chan struct{} // closed once this node has left
+	ended   chan struct{} // closed when Run returns
+	running atomic.Bool
+
+	// Of the loop only.
+	core        *gossip.Machine
+	out         []gossip.Output
+	subscribers []func(gossip.Event)
+	viewed      time.Time
+	err         error
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Received uint64 // messages taken from other nodes
+	Refused  uint64 // messages refused: malformed, or the inbox was full
+	Sent     uint64 // messages that arrived at other nodes
+	Dropped  uint64 // messages that fell out of a full queue
+	Failed   uint64 // messages in posts that failed
+}
+
+// New prepares an agent.
+func New(cfg Config) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("membership: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	a := &Agent{
+		cfg:   cfg,
+		inbox: newInbox(cfg.Inbox),
+		core:  gossip.New(cfg.Core),
+		left:  make(chan struct{}),
+		ended: make(chan struct{}),
+	}
+	a.senders = newSenders(cfg, &a.stats, a.Evidence)
+	v := a.core.View()
+	a.view.Store(&v)
+	return a, nil
+}
+
+// PathPrefix is the path below which [Agent.Handler] serves.
+func (a *Agent) PathPrefix() string { return pb.ClusterPathPrefix }
+
+// Handler serves other nodes, at [Agent.PathPrefix].
+func (a *Agent) Handler() http.Handler {
+	return http.MaxBytesHandler(pb.NewClusterServer(service{a}), a.cfg.MaxBody)
+}
+
+// Members is the membership as seen now. It may be up to a second old in what
+// gives no event, such as Converged.
+func (a *Agent) Members() gossip.View { return *a.view.Load() }
+
+// Stats tells what was counted so far.
+func (a *Agent) Stats() Stats {
+	return Stats{
+		Received: a.stats.received.Load(), Refused: a.stats.refused.Load(), Sent: a.stats.sent.Load(),
+		Dropped: a.stats.dropped.Load(), Failed: a.stats.failed.Load(),
+	}
+}
+
+// Subscribe calls f with every event from now on, in their order, beginning
+// with events that describe the membership as it is. f is called in the loop:
+// it must not wait for anything. [Agent.Members] already tells the membership
+// after the events of the same step.
+func (a *Agent) Subscribe(f func(gossip.Event)) {
+	a.inbox.put(false, item{do: func() {
+		v := a.core.View()
+		for _, e := range v.Events() {
+			f(e)
+		}
+		a.subscribers = append(a.subscribers, f)
+	}})
+}
+
+// Evidence reports that a connection to a node ended and the next dial was
+// refused. UID 0 means whoever is a member at that address.
+func (a *Agent) Evidence(n sharding.NodeID) {
+	a.inbox.put(false, item{in: gossip.Evidence{Node: n}})
+}
+
+// Down declares a member gone for good.
+func (a *Agent) Down(n sharding.NodeID) {
+	a.inbox.put(false, item{in: gossip.DownNode{Node: n}})
+}
+
+// Leave leaves the cluster and returns when this node is no member any more.
+// It returns at once if the agent is not running.
+func (a *Agent) Leave(ctx context.Context) error {
+	if !a.running.Load() || !a.inbox.put(false, item{in: gossip.Leave{}}) {
+		return nil
+	}
+	select {
+	case <-a.left:
+		return nil
+	case <-a.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("leaving the cluster: %w", ctx.Err())
+	}
+}
+
+// Run joins the cluster and stays in it until ctx ends; it does not leave it
+// by itself. It returns ErrDowned as soon as this node is down, else nil. It
+// runs once.
+func (a *Agent) Run(ctx context.Context) error {
+	if a.running.Swap(true) {
+		return errors.New("membership: the agent ran already")
+	}
+	defer close(a.ended)
+	defer a.senders.close()
+	defer a.inbox.close()
+	a.step(gossip.Start{})
+	ticker := time.NewTicker(a.cfg.TickEvery)
+	defer ticker.Stop()
+	for a.err == nil {
+		tick := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.inbox.signal:
+		case <-ticker.C:
+			tick = true
+		}
+		for _, it := range a.inbox.take() { // before the tick: what arrived is no silence
+			if it.do != nil {
+				it.do()
+			} else {
+				a.step(it.in)
+			}
+		}
+		if tick {
+			a.step(gossip.Tick{})
+		}
+	}
+	return a.err
+}
+
+// step gives one input to the core and performs what comes out.
+func (a *Agent) step(in gossip.Input) {
+	now := time.Now()
+	a.out = a.core.Step(now, in, a.out[:0])
+	last := a.view.Load()
+	events := false
+	for _, o := range a.out {
+		if _, ok := o.(gossip.Event); ok {
+			events = true
+		}
+	}
+	if events || !last.Converged || now.Sub(a.viewed) >= time.Second {
+		v := a.core.View()
+		a.view.Store(&v)
+		a.viewed = now
+	}
+	for _, o := range a.out {
+		switch o := o.(type) {
+		case gossip.Send:
+			a.senders.send(o)
+		case gossip.Event:
+			a.event(o)
+		}
+	}
+}
+
+func (a *Agent) event(e gossip.Event) {
+	a.log(e)
+	for _, f := range a.subscribers {
+		f(e)
+	}
+	switch e := e.(type) {
+	case gossip.SelfDowned:
+		a.err = fmt.Errorf("%w: %s", ErrDowned, e.Reason)
+	case gossip.Left:
+		close(a.left)
+	case gossip.Refused:
+		a.stats.refused.Add(1)
+	}
+}
+
+func (a *Agent) log(e gossip.Event) {
+	log := a.cfg.Log
+	member := func(m gossip.Member) []any {
+		return []any{"member", m.Node, "name", m.Name, "status", m.Status.String()}
+	}
+	switch e := e.(type) {
+	case gossip.MemberJoined:
+		log.Info("member joined", member(e.Member)...)
+	case gossip.MemberUp:
+		log.Info("member is up", member(e.Member)...)
+	case gossip.MemberLeaving:
+		log.Info("member is leaving", member(e.Member)...)
+	case gossip.MemberExited:
+		log.Info("member is exiting", member(e.Member)...)
+	case gossip.MemberDowned:
+		log.Warn("member is down", member(e.Member)...)
+	case gossip.MemberRemoved:
+		log.Info("member removed", member(e.Member)...)
+	case gossip.ReachabilityChanged:
+		switch {
+		case !e.ByMe:
+			log.Debug("reachability changed", "member", e.Node, "reachable", e.Reachable)
+		case e.Reachable:
+			log.Info("member is reachable again", "member", e.Node)
+		default:
+			log.Warn("member is unreachable", "member", e.Node)
+		}
+	case gossip.NodeGone:
+		log.Warn("member's process is gone: connection refused", "member", e.Node)
+	case gossip.NewIncarnation:
+		log.Warn("member was started again", "member", e.Old, "now", e.New)
+	case gossip.LeaderChanged:
+		log.Info("leader changed", "leader", e.Leader)
+	case gossip.Refused:
+		log.Warn("message refused", "peer", e.From, "reason", e.Reason)
+	case gossip.SelfDowned:
+		log.Error("this node was declared down", "reason", e.Reason)
+	case gossip.Left:
+		log.Info("this node left the cluster")
+	}
+}
+
+// service takes posts of other nodes.
+type service struct{ a *Agent }
+
+func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse, error) {
+	refuse := func(err twirp.Error) (*pb.PostResponse, error) {
+		s.a.stats.refused.Add(uint64(len(req.GetMessages())))
+		return nil, err
+	}
+	if req.GetCluster() != s.a.cfg.Cluster {
+		return refuse(twirp.NewError(twirp.FailedPrecondition, fmt.Sprintf("this is cluster %q", s.a.cfg.Cluster)))
+	}
+	from := fromNode(req.GetFrom())
+	if from.UID == 0 || from.Addr == "" {
+		return refuse(twirp.RequiredArgumentError("from"))
+	}
+	var bad error
+	items := make([]item, 0, len(req.GetMessages()))
+	for _, m := range req.GetMessages() {
+		msg, err := fromMessage(m)
+		if err != nil { // of another version, perhaps: the rest of the post is good
+			bad = err
+			s.a.stats.refused.Add(1)
+			continue
+		}
+		to := sharding.NodeID{Addr: s.a.cfg.Core.Self.Addr, UID: sharding.NodeUID(m.GetToUid())}
+		items = append(items, item{in: gossip.Receive{From: from, To: to, Msg: msg}})
+	}
+	if !s.a.inbox.put(true, items...) {
+		return refuse(twirp.NewError(twirp.Unavailable, "too many messages are waiting, or this node is stopping"))
+	}
+	s.a.stats.received.Add(uint64(len(items)))
+	if bad != nil {
+		return nil, twirp.InvalidArgumentError("messages", bad.Error())
+	}
+	return &pb.PostResponse{}, nil
+}

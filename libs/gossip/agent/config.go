@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+)
+
+// Config is what an agent needs. Zero values of the limits stand for the
+// defaults.
+type Config struct {
+	// Core configures the membership itself.
+	Core gossip.Config
+	// Cluster is the name of the cluster. Nodes of another name are refused.
+	Cluster string
+	// Client sends to other nodes. Default: a client of its own without TLS,
+	// that connects within a second and follows no redirects.
+	Client *http.Client
+	// URL is the base URL of the node at an address. Default: "http://" + addr.
+	URL func(addr string) string
+	// Log gets what happens to the membership. Default: nothing is logged.
+	Log *slog.Logger
+
+	// TickEvery is the time between ticks of the core. It bounds the precision
+	// of everything, and must stay well below Core.LateTick. Default 50 ms.
+	TickEvery time.Duration
+	// SendTimeout bounds one post. Longer than a round trip, short enough that
+	// a hanging peer gets fresh heartbeats when it wakes up. Default 1 s.
+	SendTimeout time.Duration
+	// Queue is how many messages wait for one address. Default 64: about the
+	// messages of ten seconds.
+	Queue int
+	// Inbox is how many messages wait for the loop. Default 4096.
+	Inbox int
+	// MaxBody is the largest request accepted, in bytes. Default 4 MiB: a
+	// state with some ten thousand members.
+	MaxBody int64
+}
+
+// withDefaults fills in what is zero.
+func (c Config) withDefaults() Config {
+	if c.Client == nil {
+		c.Client = defaultClient()
+	}
+	if c.URL == nil {
+		c.URL = func(addr string) string { return "http://" + addr }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.TickEvery == 0 {
+		c.TickEvery = 50 * time.Millisecond
+	}
+	if c.SendTimeout == 0 {
+		c.SendTimeout = time.Second
+	}
+	if c.Queue == 0 {
+		c.Queue = 64
+	}
+	if c.Inbox == 0 {
+		c.Inbox = 4096
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = 4 << 20
+	}
+	return c
+}
+
+// Validate names every field that makes no sense, with the fix.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if err := c.Core.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Cluster == "" {
+		errs = append(errs, errors.New("Cluster is empty: name the cluster"))
+	}
+	if c.TickEvery < 0 || c.TickEvery*2 > c.Core.LateTick {
+		errs = append(errs, fmt.Errorf("TickEvery is %v: choose more than 0 and at most half of LateTick %v", c.TickEvery, c.Core.LateTick))
+	}
+	if c.SendTimeout < 0 {
+		errs = append(errs, fmt.Errorf("SendTimeout is %v: choose more than 0", c.SendTimeout))
+	}
+	if c.Queue < 0 || c.Inbox < 0 || c.MaxBody < 0 {
+		errs = append(errs, fmt.Errorf("Queue %d, Inbox %d, MaxBody %d: choose more than 0", c.Queue, c.Inbox, c.MaxBody))
+	}
+	return errors.Join(errs...)
+}
+
+func defaultClient() *http.Client {
+	dialer := &net.Dialer{Timeout: time.Second}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			MaxIdleConnsPerHost: 2,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}

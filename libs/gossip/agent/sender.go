@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+)
+
+// idleSender is how long a sender without messages stays. Members get
+// heartbeats, so only those of other addresses end.
+const idleSender = 30 * time.Second
+
+// senders post messages, for each address in their order and apart from all
+// other addresses.
+type senders struct {
+	cfg   Config
+	gone  func(sharding.NodeID) // evidence
+	stats *counters
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	byAddr map[string]*sender
+	closed bool
+}
+
+type counters struct{ received, refused, sent, dropped, failed atomic.Uint64 }
+
+type sender struct {
+	addr   string
+	wake   chan struct{}
+	queue  []gossip.Send // guarded by senders.mu
+	client pb.Cluster
+	// proven is the incarnation that took messages here last: only a process
+	// that was there can be gone.
+	proven sharding.NodeUID
+}
+
+func newSenders(cfg Config, stats *counters, gone func(sharding.NodeID)) *senders {
+	s := &senders{cfg: cfg, gone: gone, stats: stats, byAddr: map[string]*sender{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// send queues a message. A full queue loses its oldest one.
+func (s *senders) send(m gossip.Send) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	to := s.byAddr[m.To.Addr]
+	if to == nil {
+		to = &sender{
+			addr:   m.To.Addr,
+			wake:   make(chan struct{}, 1),
+			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), s.cfg.Client),
+		}
+		s.byAddr[m.To.Addr] = to
+		s.wg.Go(func() { s.run(to) })
+	}
+	if len(to.queue) >= s.cfg.Queue {
+		to.queue = to.queue[1:]
+		s.stats.dropped.Add(1)
+	}
+	to.queue = append(to.queue, m)
+	select {
+	case to.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *senders) take(to *sender) []gossip.Send {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue := to.queue
+	to.queue = nil
+	return queue
+}
+
+// run posts what is queued for one address until nothing has come for a while,
+// or until all senders are closed and the queue is empty.
+func (s *senders) run(to *sender) {
+	idle := time.NewTimer(idleSender)
+	defer idle.Stop()
+	for {
+		if batch := s.take(to); len(batch) > 0 {
+			s.post(to, batch)
+			idle.Reset(idleSender)
+			continue
+		}
+		select {
+		case <-to.wake:
+		case <-idle.C:
+			if s.retire(to) {
+				return
+			}
+			idle.Reset(idleSender)
+		case <-s.ctx.Done():
+			return
+		}
+		if s.isClosed() && s.retire(to) {
+			return
+		}
+	}
+}
+
+// retire ends a sender unless something has come meanwhile.
+func (s *senders) retire(to *sender) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(to.queue) > 0 {
+		return false
+	}
+	delete(s.byAddr, to.addr)
+	return true
+}
+
+func (s *senders) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *senders) post(to *sender, batch []gossip.Send) {
+	req := &pb.PostRequest{Cluster: s.cfg.Cluster, From: toNode(s.cfg.Core.Self)}
+	for _, m := range batch {
+		req.Messages = append(req.Messages, toMessage(m.To.UID, m.Msg))
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.SendTimeout)
+	defer cancel()
+	_, err := to.client.Post(ctx, req)
+	if connectionLost(err) {
+		_, err = to.client.Post(ctx, req) // on a new connection; twice does no harm
+	}
+	uid := batch[len(batch)-1].To.UID
+	if err == nil {
+		s.stats.sent.Add(uint64(len(batch)))
+		if uid != 0 {
+			to.proven = uid
+		}
+		return
+	}
+	s.stats.failed.Add(uint64(len(batch)))
+	s.cfg.Log.Debug("post failed", "peer", to.addr, "error", err)
+	// Whoever took messages before had a connection. A dial means that it has
+	// ended, and a refusal that nobody listens there any more.
+	if errors.Is(err, syscall.ECONNREFUSED) && to.proven != 0 {
+		s.gone(sharding.NodeID{Addr: to.addr, UID: to.proven})
+		to.proven = 0
+	}
+}
+
+func connectionLost(err error) bool {
+	for _, e := range []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// close lets every queue run empty, each within the time of one post, and ends
+// the senders.
+func (s *senders) close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, to := range s.byAddr {
+		select {
+		case to.wake <- struct{}{}:
+		default:
+		}
+	}
+	s.mu.Unlock()
+	timeout := time.AfterFunc(s.cfg.SendTimeout, s.cancel)
+	defer timeout.Stop()
+	s.wg.Wait()
+	s.cancel()
+}

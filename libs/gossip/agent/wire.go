@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/vclock"
+	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+)
+
+// This file is the only one that knows both the messages of the core and those
+// of the wire. What comes from the wire is checked for shape here, and for
+// sense by the core.
+
+func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
+	m := &pb.Message{ToUid: uint64(to)}
+	switch msg := msg.(type) {
+	case gossip.InitJoin:
+		m.Kind = &pb.Message_InitJoin{InitJoin: &pb.InitJoin{}}
+	case gossip.InitJoinAck:
+		m.Kind = &pb.Message_InitJoinAck{InitJoinAck: &pb.InitJoinAck{Claim: toClaim(msg.Claim)}}
+	case gossip.InitJoinNack:
+		m.Kind = &pb.Message_InitJoinNack{InitJoinNack: &pb.InitJoinNack{}}
+	case gossip.Join:
+		m.Kind = &pb.Message_Join{Join: &pb.Join{Name: msg.Name, Roles: msg.Roles}}
+	case gossip.Welcome:
+		m.Kind = &pb.Message_Welcome{Welcome: &pb.Welcome{State: toState(&msg.State)}}
+	case gossip.GossipStatus:
+		m.Kind = &pb.Message_GossipStatus{GossipStatus: &pb.GossipStatus{
+			Cluster: toClusterID(msg.Cluster), Version: toClock(msg.Version),
+			Digest: msg.Digest, Seen: toList(msg.Seen, toNode),
+		}}
+	case gossip.Gossip:
+		m.Kind = &pb.Message_Gossip{Gossip: &pb.Gossip{State: toState(&msg.State)}}
+	case gossip.Heartbeat:
+		m.Kind = &pb.Message_Heartbeat{Heartbeat: &pb.Heartbeat{Seq: msg.Seq}}
+	case gossip.HeartbeatReply:
+		m.Kind = &pb.Message_HeartbeatReply{HeartbeatReply: &pb.HeartbeatReply{Seq: msg.Seq}}
+	case gossip.ExitingConfirmed:
+		m.Kind = &pb.Message_ExitingConfirmed{ExitingConfirmed: &pb.ExitingConfirmed{}}
+	case gossip.NotMember:
+		m.Kind = &pb.Message_NotMember{NotMember: &pb.NotMember{Claim: toClaim(msg.Claim), Answer: msg.Answer}}
+	}
+	return m
+}
+
+func fromMessage(m *pb.Message) (gossip.Msg, error) {
+	switch k := m.GetKind().(type) {
+	case *pb.Message_InitJoin:
+		return gossip.InitJoin{}, nil
+	case *pb.Message_InitJoinAck:
+		return gossip.InitJoinAck{Claim: fromClaim(k.InitJoinAck.GetClaim())}, nil
+	case *pb.Message_InitJoinNack:
+		return gossip.InitJoinNack{}, nil
+	case *pb.Message_Join:
+		return gossip.Join{Name: k.Join.GetName(), Roles: k.Join.GetRoles()}, nil
+	case *pb.Message_Welcome:
+		s, err := fromState(k.Welcome.GetState())
+		return gossip.Welcome{State: s}, err
+	case *pb.Message_GossipStatus:
+		s := k.GossipStatus
+		return gossip.GossipStatus{
+			Cluster: fromClusterID(s.GetCluster()), Version: fromClock(s.GetVersion()),
+			Digest: s.GetDigest(), Seen: toList(s.GetSeen(), fromNode),
+		}, nil
+	case *pb.Message_Gossip:
+		s, err := fromState(k.Gossip.GetState())
+		return gossip.Gossip{State: s}, err
+	case *pb.Message_Heartbeat:
+		return gossip.Heartbeat{Seq: k.Heartbeat.GetSeq()}, nil
+	case *pb.Message_HeartbeatReply:
+		return gossip.HeartbeatReply{Seq: k.HeartbeatReply.GetSeq()}, nil
+	case *pb.Message_ExitingConfirmed:
+		return gossip.ExitingConfirmed{}, nil
+	case *pb.Message_NotMember:
+		return gossip.NotMember{Claim: fromClaim(k.NotMember.GetClaim()), Answer: k.NotMember.GetAnswer()}, nil
+	}
+	return nil, errors.New("a message is of no known kind")
+}
+
+// toList converts element by element; an empty list is nil on both sides.
+func toList[A, B any](list []A, convert func(A) B) []B {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]B, len(list))
+	for i := range list {
+		out[i] = convert(list[i])
+	}
+	return out
+}
+
+func toNode(n sharding.NodeID) *pb.Node { return &pb.Node{Addr: n.Addr, Uid: uint64(n.UID)} }
+func fromNode(n *pb.Node) sharding.NodeID {
+	return sharding.NodeID{Addr: n.GetAddr(), UID: sharding.NodeUID(n.GetUid())}
+}
+
+func toClusterID(c gossip.ClusterID) *pb.ClusterID {
+	return &pb.ClusterID{FoundedUnixMs: c.Founded, FounderUid: uint64(c.Founder)}
+}
+
+func fromClusterID(c *pb.ClusterID) gossip.ClusterID {
+	return gossip.ClusterID{Founded: c.GetFoundedUnixMs(), Founder: sharding.NodeUID(c.GetFounderUid())}
+}
+
+func toClaim(c gossip.Claim) *pb.Claim {
+	return &pb.Claim{Cluster: toClusterID(c.Cluster), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
+}
+
+func fromClaim(c *pb.Claim) gossip.Claim {
+	return gossip.Claim{
+		Cluster: fromClusterID(c.GetCluster()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
+	}
+}
+
+func toClock(c gossip.Clock) []*pb.ClockEntry {
+	return toList(c, func(e vclock.Entry[sharding.NodeUID]) *pb.ClockEntry {
+		return &pb.ClockEntry{Uid: uint64(e.Node), Count: e.Count}
+	})
+}
+
+func fromClock(c []*pb.ClockEntry) gossip.Clock {
+	return toList(c, func(e *pb.ClockEntry) vclock.Entry[sharding.NodeUID] {
+		return vclock.Entry[sharding.NodeUID]{Node: sharding.NodeUID(e.GetUid()), Count: e.GetCount()}
+	})
+}
+
+func toState(s *gossip.State) *pb.State {
+	return &pb.State{
+		Cluster: toClusterID(s.Cluster),
+		Members: toList(s.Members, func(m gossip.Member) *pb.Member {
+			return &pb.Member{
+				Node: toNode(m.Node), Name: m.Name, Roles: m.Roles, Status: statuses[m.Status], UpNumber: m.UpNumber,
+			}
+		}),
+		Observers: toList(s.Reach, func(r gossip.Row) *pb.Observer {
+			return &pb.Observer{Node: toNode(r.Observer), Version: r.Version, Observations: toList(r.Records, toObservation)}
+		}),
+		Tombstones: toList(s.Tombstones, func(t gossip.Tombstone) *pb.Tombstone {
+			return &pb.Tombstone{Node: toNode(t.Node), RemovedUnixMs: t.Removed}
+		}),
+		Version: toClock(s.Version),
+		Seen:    toList(s.Seen, toNode),
+	}
+}
+
+func toObservation(r gossip.Record) *pb.Observation {
+	return &pb.Observation{Subject: toNode(r.Subject), Verdict: verdicts[r.Verdict], Version: r.Version}
+}
+
+func fromState(s *pb.State) (gossip.State, error) {
+	var bad error
+	out := gossip.State{
+		Cluster: fromClusterID(s.GetCluster()),
+		Members: toList(s.GetMembers(), func(m *pb.Member) gossip.Member {
+			status, ok := fromStatus(m.GetStatus())
+			if !ok {
+				bad = fmt.Errorf("a member has the unknown status %d", m.GetStatus())
+			}
+			return gossip.Member{
+				Node: fromNode(m.GetNode()), Name: m.GetName(), Roles: m.GetRoles(), Status: status, UpNumber: m.GetUpNumber(),
+			}
+		}),
+		Reach: toList(s.GetObservers(), func(o *pb.Observer) gossip.Row {
+			return gossip.Row{Observer: fromNode(o.GetNode()), Version: o.GetVersion(), Records: toList(o.GetObservations(),
+				func(r *pb.Observation) gossip.Record {
+					verdict, ok := fromVerdict(r.GetVerdict())
+					if !ok {
+						bad = fmt.Errorf("an observation has the unknown verdict %d", r.GetVerdict())
+					}
+					return gossip.Record{Subject: fromNode(r.GetSubject()), Verdict: verdict, Version: r.GetVersion()}
+				})}
+		}),
+		Tombstones: toList(s.GetTombstones(), func(t *pb.Tombstone) gossip.Tombstone {
+			return gossip.Tombstone{Node: fromNode(t.GetNode()), Removed: t.GetRemovedUnixMs()}
+		}),
+		Version: fromClock(s.GetVersion()),
+		Seen:    toList(s.GetSeen(), fromNode),
+	}
+	return out, bad
+}
+
+// statuses and verdicts map the core's numbers to those of the wire, which
+// never change.
+var statuses = [...]pb.Status{
+	gossip.Joining: pb.Status_STATUS_JOINING,
+	gossip.Up:      pb.Status_STATUS_UP,
+	gossip.Leaving: pb.Status_STATUS_LEAVING,
+	gossip.Exiting: pb.Status_STATUS_EXITING,
+	gossip.Down:    pb.Status_STATUS_DOWN,
+}
+
+var verdicts = [...]pb.Verdict{
+	gossip.Reachable:   pb.Verdict_VERDICT_REACHABLE,
+	gossip.Unreachable: pb.Verdict_VERDICT_UNREACHABLE,
+	gossip.Terminated:  pb.Verdict_VERDICT_TERMINATED,
+}
+
+func fromStatus(s pb.Status) (gossip.Status, bool) {
+	i := slices.Index(statuses[:], s)
+	return gossip.Status(max(i, 0)), i > 0 // the first is none
+}
+
+func fromVerdict(v pb.Verdict) (gossip.Verdict, bool) {
+	i := slices.Index(verdicts[:], v)
+	return gossip.Verdict(max(i, 0)), i >= 0
+}

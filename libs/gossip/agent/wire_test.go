@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"reflect"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/vclock"
+	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+)
+
+func samples() []gossip.Msg {
+	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:2", UID: 1 << 63}
+	cluster := gossip.ClusterID{Founded: 1_700_000_000_000, Founder: 1}
+	claim := gossip.Claim{Cluster: cluster, OldestUp: 3, OldestNode: b}
+	clock := gossip.Clock{vclock.Entry[sharding.NodeUID]{Node: 1, Count: 9}, {Node: 1 << 63, Count: 1 << 40}}
+	state := gossip.State{
+		Cluster: cluster,
+		Members: []gossip.Member{
+			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3},
+			{Node: b, Status: gossip.Joining},
+			{Node: sharding.NodeID{Addr: "c:3", UID: 3}, Status: gossip.Leaving, UpNumber: 4},
+			{Node: sharding.NodeID{Addr: "d:3", UID: 4}, Status: gossip.Exiting, UpNumber: 5},
+			{Node: sharding.NodeID{Addr: "e:3", UID: 5}, Status: gossip.Down, UpNumber: 6},
+		},
+		Reach: gossip.Reachability{
+			{Observer: a, Version: 7, Records: []gossip.Record{
+				{Subject: a, Verdict: gossip.Reachable, Version: 5},
+				{Subject: b, Verdict: gossip.Terminated, Version: 7},
+			}},
+			{Observer: b, Version: 2},
+		},
+		Tombstones: []gossip.Tombstone{{Node: sharding.NodeID{Addr: "z:1", UID: 8}, Removed: 1_700_000_000_001}},
+		Version:    clock,
+		Seen:       []sharding.NodeID{a, b},
+	}
+	return []gossip.Msg{
+		gossip.InitJoin{}, gossip.InitJoinAck{Claim: claim}, gossip.InitJoinNack{},
+		gossip.Join{Name: "n", Roles: []string{"region"}}, gossip.Welcome{State: state},
+		gossip.GossipStatus{Cluster: cluster, Version: clock, Digest: 1 << 63, Seen: []sharding.NodeID{a}},
+		gossip.Gossip{State: state}, gossip.Heartbeat{Seq: 5}, gossip.HeartbeatReply{Seq: 6},
+		gossip.ExitingConfirmed{}, gossip.NotMember{Claim: claim, Answer: true},
+	}
+}
+
+func TestMessagesSurviveTheWire(t *testing.T) {
+	kinds := (&pb.Message{}).ProtoReflect().Descriptor().Oneofs().Get(0).Fields().Len()
+	if got := len(samples()); got != kinds {
+		t.Fatalf("%d samples for %d kinds of messages", got, kinds)
+	}
+	for _, msg := range samples() {
+		raw, err := proto.Marshal(toMessage(42, msg))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m pb.Message
+		if err := proto.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		back, err := fromMessage(&m)
+		if err != nil || m.ToUid != 42 || !reflect.DeepEqual(back, msg) {
+			t.Errorf("sent %+v, got %+v, error %v", msg, back, err)
+		}
+	}
+}
+
+// Whatever comes from the wire is taken or refused, and never a panic.
+func FuzzMessage(f *testing.F) {
+	for _, msg := range samples() {
+		raw, err := proto.Marshal(toMessage(1, msg))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var m pb.Message
+		if proto.Unmarshal(raw, &m) != nil {
+			return
+		}
+		msg, err := fromMessage(&m)
+		if err != nil {
+			return
+		}
+		again, err := fromMessage(toMessage(1, msg))
+		if err != nil || !reflect.DeepEqual(again, msg) {
+			t.Errorf("%+v comes back as %+v, error %v", msg, again, err)
+		}
+	})
+}
