@@ -19,3 +19,6 @@ replace (
 	github.com/roost-cluster/roost/proto => ../proto
 	github.com/roost-cluster/roost/sdk => ../sdk
 )
+
+// Not available everywhere; only tests of a dependency want it.
+exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

@@ -21,3 +21,6 @@ replace (
 	github.com/roost-cluster/roost/sdk => ../sdk
 	github.com/roost-cluster/roost/services/region => ../services/region
 )
+
+// Not available everywhere; only tests of a dependency want it.
+exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

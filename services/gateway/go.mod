@@ -12,3 +12,6 @@ replace (
 	github.com/roost-cluster/roost/libs/node => ../../libs/node
 	github.com/roost-cluster/roost/proto => ../../proto
 )
+
+// Not available everywhere; only tests of a dependency want it.
+exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50

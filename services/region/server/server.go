@@ -22,7 +22,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/roost-cluster/roost/libs/discovery"
+	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -63,7 +63,7 @@ type Server struct {
 	fail      func(reason string)
 
 	ctx    context.Context // ends when the loop and its jobs do
-	cancel context.CancelFunc
+	end    context.CancelFunc
 
 	journal *journal.Journal
 	agent   *agent.Agent
@@ -98,7 +98,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		slots:      map[turn.Incarnation]*slot{},
 		attributes: map[attributeKey]metric.MeasurementOption{},
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.ctx, s.end = context.WithCancel(context.Background())
 	s.fail = func(reason string) { n.Fail(errors.New(reason)) }
 	s.reports = newReports(s.self, s.sendReport)
 	if err := s.describe(types); err != nil {
@@ -164,7 +164,11 @@ func (s *Server) join(n *node.Node) error {
 	g.Downing = gossip.AutoDown{After: s.cfg.DownAfter}
 	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
 	defer cancel()
-	peers, err := discovery.Lookup(ctx, s.cfg.Discovery)
+	backend, err := discoveryopen.Open(s.cfg.Discovery)
+	if err != nil {
+		return fmt.Errorf("discovery.url: %w", err)
+	}
+	peers, err := backend.Peers(ctx)
 	if err != nil {
 		return fmt.Errorf("discovery.url %s: %w", s.cfg.Discovery, err)
 	}
@@ -207,7 +211,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(ctx context.Context) error {
 			err := s.links.Close(ctx)
-			s.cancel()
+			s.end()
 			loop.Wait()
 			return err
 		},
@@ -217,7 +221,7 @@ func (s *Server) stages(n *node.Node) {
 }
 
 func (s *Server) openJournal(ctx context.Context) error {
-	b, err := journalopen.Backend(ctx, s.cfg.Journal)
+	b, err := journalopen.Backend(s.cfg.Journal, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}

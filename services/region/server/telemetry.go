@@ -16,6 +16,8 @@ import (
 )
 
 
+const scope = "github.com/roost-cluster/roost/services/region"
+
 // telemetry is what the region tells about itself. No attribute ever is an
 // entity id: there are too many of them.
 type telemetry struct {
