@@ -1,0 +1,95 @@
+// Package open makes a journal backend from a URL.
+//
+//	memory:                in memory, for tests and for trying things out
+//	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
+//	sqlite:path/j.db       the same, relative to the working folder
+//
+// # What this does not do
+//
+// It does not look whose journal it is: that is [journal.Open].
+package open
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/journal/sqlite"
+)
+
+// ErrURL is wrapped by every refusal of a URL, with what is wrong and the fix.
+var ErrURL = errors.New("bad journal URL")
+
+// Backend opens the backend that a URL names. A new backend is one case here.
+func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// The URL itself is left out: it may hold a password.
+		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", ErrURL)
+	}
+	if err := noParameters(u); err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "memory":
+		if u.Host != "" || u.Path != "" || u.Opaque != "" {
+			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", ErrURL)
+		}
+		return memory.New(cfg), nil
+	case "sqlite":
+		path, err := sqlitePath(u)
+		if err != nil {
+			return nil, err
+		}
+		b, err := sqlite.Open(path, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("%w: scheme %q is not known; use memory or sqlite", ErrURL, u.Scheme)
+}
+
+// noParameters refuses parameters: no backend has any.
+func noParameters(u *url.URL) error {
+	if u.Fragment != "" {
+		return fmt.Errorf("%w: unknown fragment %q", ErrURL, u.Fragment)
+	}
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return fmt.Errorf("%w: its parameters cannot be parsed", ErrURL)
+	}
+	var names []string
+	for name := range q {
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("%w: unknown parameter %s; %s takes none", ErrURL, strings.Join(names, ", "), u.Scheme)
+}
+
+func sqlitePath(u *url.URL) (string, error) {
+	path := u.Path
+	if u.Opaque != "" {
+		var err error
+		if path, err = url.PathUnescape(u.Opaque); err != nil {
+			return "", fmt.Errorf("%w: its path is badly escaped", ErrURL)
+		}
+	}
+	switch {
+	case u.Host != "" || u.User != nil:
+		return "", fmt.Errorf("%w: a SQLite file is on this machine, but the URL names host %q; write three slashes: sqlite:///path", ErrURL, u.Host)
+	case path == "" || strings.HasSuffix(path, "/"):
+		return "", fmt.Errorf("%w: the path of the SQLite file is missing; write for example sqlite:///var/lib/roost/journal.db", ErrURL)
+	}
+	return path, nil
+}

@@ -1,0 +1,70 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
+
+func TestBackend(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, test := range []struct{ url, file string }{
+		{"memory:", ""},
+		{"sqlite://" + dir + "/deep/a.db", "deep/a.db"},
+		{"sqlite:b.db", "b.db"},
+		{"sqlite:deep/with%20space%3F.db", "deep/with space?.db"},
+		{"sqlite:" + dir + "/c.db", "c.db"},
+	} {
+		b, err := Backend(test.url, journal.DefaultConfig())
+		if err != nil {
+			t.Fatalf("%s: %v", test.url, err)
+		}
+		if _, err := b.Declare(context.Background(), journal.Declaration{Cluster: "blue"}); err != nil {
+			t.Fatalf("%s: %v", test.url, err)
+		}
+		if test.file != "" {
+			info, err := os.Stat(filepath.Join(dir, test.file))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Fatalf("%s: %v, %v", test.url, info, err)
+			}
+		}
+		if err := b.Close(); err != nil {
+			t.Fatalf("%s: %v", test.url, err)
+		}
+	}
+}
+
+func TestBadURLs(t *testing.T) {
+	for url, part := range map[string]string{
+		"":                      "scheme",
+		"journal.db":            "scheme",
+		"postgres://db/x":       "postgres",
+		"sqlite:":               "missing",
+		"sqlite:///":            "missing",
+		"sqlite://host/j.db":    "host",
+		"sqlite:j.db?sync=off":  `"sync"`,
+		"memory:?size=3&a=1":    `"a", "size"`,
+		"memory:x":              "nothing",
+		"sqlite:j.db#part":      "part",
+		"sqlite:j.db?a=%zz":     "parameters",
+		"sqlite:\x7f":           "parsed",
+		"sqlite://u:p%zz@h/j.x": "parsed",
+	} {
+		b, err := Backend(url, journal.DefaultConfig())
+		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), part) {
+			t.Errorf("%q: %v, want an error with %q", url, err, part)
+		}
+		if b != nil {
+			t.Errorf("%q: a backend beside an error", url)
+		}
+	}
+	if _, err := Backend("memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {
+		t.Errorf("an empty configuration: %v", err)
+	}
+}
