@@ -284,7 +284,7 @@ func (c *cluster) weather() {
 	case 3:
 		p.suspected = c.now.Add(time.Duration(c.rng.IntN(4000)) * time.Millisecond)
 	case 4:
-		p.leaving = p.alive && c.living() > 1
+		p.leaving = p.leaving || p.alive && c.living() > 1
 	case 5:
 		c.input(DrainRegion{Region: p.node})
 	case 6, 7:
@@ -450,5 +450,8 @@ func (c *cluster) checkCalm() {
 	}
 	if c.t.Failed() {
 		c.t.Logf("%+v", v.Regions)
+		for _, p := range c.peers {
+			c.t.Logf("%+v", *p)
+		}
 	}
 }
