@@ -173,6 +173,9 @@ func (m *Machine) expire(r *request) {
 // forget removes every trace of a request.
 func (m *Machine) forget(r *request) {
 	m.touch(r.shard)
+	if r.inDoubt() {
+		r.shard.passed = max(r.shard.passed, r.order)
+	}
 	for len(r.live) > 0 {
 		m.drop(m.attempts[r.live[0]])
 	}

@@ -28,10 +28,12 @@ func (m *Machine) answer(in Answer) {
 		r.lost = true
 		reply = sharding.Doubt(sharding.Internal, "the region said neither success nor failure")
 	}
-	if !m.newest(a) {
+	if r.sent && !m.newest(a) {
 		return
 	}
-	again := reply.Code == sharding.Unavailable
+	// A request that waits already is sent again anyway, unless that would turn
+	// the order.
+	again := !r.sent || reply.Code == sharding.Unavailable
 	if reply.Outcome == sharding.Unknown {
 		again = r.resend
 	}
@@ -39,8 +41,10 @@ func (m *Machine) answer(in Answer) {
 		m.finish(r, reply, a.region)
 		return
 	}
-	r.shard.pausedTo = m.now.Add(m.cfg.Backoff)
-	m.wait(r)
+	if r.sent {
+		r.shard.pausedTo = m.now.Add(m.cfg.Backoff)
+		m.wait(r)
+	}
 }
 
 // newest tells whether the request hangs on a dropped attempt: no other one of
@@ -58,11 +62,15 @@ func (m *Machine) newest(a *attempt) bool {
 	return true
 }
 
-// overtaken tells whether a later command for the same entity is under way:
-// it may take effect first, so that sending r again would turn their order.
+// overtaken tells whether a later command for the same entity may have taken
+// effect, or may do so first: after r itself did not, sending it again would
+// turn their order. Of commands that are gone only the shard is remembered.
 func overtaken(r *request) bool {
+	if r.shard.passed > r.order {
+		return true
+	}
 	for q := r.next; q != nil; q = q.next {
-		if q.sent && q.env.Entity == r.env.Entity {
+		if q.inDoubt() && q.env.Entity == r.env.Entity {
 			return true
 		}
 	}

@@ -86,6 +86,7 @@ type shard struct {
 	waiting     int
 	holding     int            // requests that hold up what came later
 	refused     sharding.Epoch // highest epoch that was refused; never sent at again
+	passed      uint64         // highest order of a request that is gone and may have taken effect
 
 	askAt    time.Time // next GetShardHome; zero: none wanted
 	pausedTo time.Time // nothing is sent before

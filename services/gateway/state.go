@@ -76,8 +76,7 @@ func (m *Machine) checkShard(s *shard) error {
 	case holding > 0 && s.timer.pos == 0:
 		return errors.New("is held without a timer")
 	}
-	idle := served && waiting > 0 && holding == 0 && s.pausedTo.Before(m.now)
-	if l := m.links[row.Owner]; idle && l != nil && l.up {
+	if l := m.links[row.Owner]; served && waiting > 0 && s.timer.pos == 0 && l != nil && l.up {
 		return fmt.Errorf("%d commands wait though the way is free", waiting)
 	}
 	return nil
@@ -200,6 +199,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		b = fmt.Appendf(b, "shard %s refused %s ask %d pause %d", s.id, s.refused, rel(s.askAt), rel(s.pausedTo))
 		if s.holding > 0 {
 			b = fmt.Appendf(b, " settle %d", rel(s.settleBy))
+		}
+		if s.first != nil && s.passed > s.first.order {
+			b = fmt.Appendf(b, " passed -%d", m.order-s.passed)
 		}
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {

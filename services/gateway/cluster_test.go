@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// fakeRegion executes commands one by one per shard, against the journal of
+// the world, as long as it is up.
+type fakeRegion struct {
+	w      *world
+	id     sharding.NodeID
+	up     bool
+	paused time.Duration // does nothing before
+	inbox  []func()
+	// pumping: the inbox is being worked on, or will be after a pause.
+	pumping bool
+	shards  map[sharding.ShardID]*held
+}
+
+// held is a shard that a region serves.
+type held struct {
+	epoch    sharding.Epoch
+	stopping bool
+	queue    []job
+	running  bool
+}
+
+type job struct {
+	link *fakeLink
+	send Send
+}
+
+// fakeLink keeps the order of what it carries, until it breaks; the two ends
+// notice that at different times.
+type fakeLink struct {
+	w                       *world
+	number                  uint64
+	region                  *fakeRegion
+	gatewayOpen, regionOpen bool
+	up, down                time.Duration // the newest deliveries
+}
+
+func (w *world) dial(to sharding.NodeID) {
+	w.after(w.delay(), func() {
+		i := slices.IndexFunc(w.regions, func(r *fakeRegion) bool { return r.id == to && r.up })
+		switch {
+		case !w.wanted[to] || w.links[to] != nil:
+		case i < 0:
+			w.after(50*ms, func() { w.dial(to) })
+		default:
+			w.number++
+			l := &fakeLink{w: w, number: w.number, region: w.regions[i], gatewayOpen: true, regionOpen: true}
+			w.links[to] = l
+			w.inbox = append(w.inbox, LinkUp{Region: to, Link: l.number})
+		}
+	})
+}
+
+// lose ends the gateway's side of a link.
+func (l *fakeLink) lose() {
+	if !l.gatewayOpen {
+		return
+	}
+	l.gatewayOpen = false
+	w, to := l.w, l.region.id
+	if w.links[to] == l {
+		delete(w.links, to)
+		w.inbox = append(w.inbox, LinkDown{Region: to, Link: l.number})
+		w.dial(to)
+	}
+}
+
+func (l *fakeLink) toRegion(o Send) {
+	l.up = max(l.up+1, l.w.now+l.w.delay())
+	l.w.after(l.up-l.w.now, func() { l.region.read(job{link: l, send: o}) })
+}
+
+func (l *fakeLink) toGateway(in Input) {
+	if !l.regionOpen {
+		return
+	}
+	l.down = max(l.down+1, l.w.now+l.w.delay())
+	l.w.after(l.down-l.w.now, func() {
+		if l.gatewayOpen {
+			l.w.inbox = append(l.w.inbox, in)
+		}
+	})
+}
+
+// awake runs something in the region, after what came before, when it is not
+// paused.
+func (r *fakeRegion) awake(run func()) {
+	r.inbox = append(r.inbox, run)
+	r.pump()
+}
+
+func (r *fakeRegion) pump() {
+	for len(r.inbox) > 0 && !r.pumping {
+		r.pumping = true
+		if r.w.now < r.paused {
+			r.w.after(r.paused-r.w.now, func() {
+				r.pumping = false
+				r.pump()
+			})
+			return
+		}
+		run := r.inbox[0]
+		r.inbox = r.inbox[1:]
+		if r.up {
+			run()
+		}
+		r.pumping = false
+	}
+}
+
+func (r *fakeRegion) read(j job) {
+	r.awake(func() {
+		if l := r.w.links[r.id]; l != nil && l.number > j.link.number {
+			j.link.regionOpen = false // a newer link ends the older one
+		}
+		if !j.link.regionOpen {
+			return
+		}
+		s := r.shards[j.send.Shard]
+		switch {
+		case s == nil || s.stopping || s.epoch != j.send.Epoch:
+			r.refuse(j)
+		case r.w.chance(0.02):
+			r.w.mayStray(j.send)
+			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.ResourceExhausted, "full")})
+		default:
+			s.queue = append(s.queue, j)
+			r.work(s)
+		}
+	})
+}
+
+func (r *fakeRegion) refuse(j job) {
+	in := NotMine{Attempt: j.send.Attempt, Refused: j.send.Epoch}
+	if r.w.rng.IntN(2) == 0 {
+		in.Row = r.w.truth[j.send.Shard]
+	}
+	j.link.toGateway(in)
+}
+
+// work executes the queue of a shard in order.
+func (r *fakeRegion) work(s *held) {
+	if s.running || len(s.queue) == 0 {
+		return
+	}
+	s.running = true
+	r.w.after(r.w.delay(), func() {
+		r.awake(func() {
+			s.running = false
+			j := s.queue[0]
+			s.queue = s.queue[1:]
+			r.execute(s, j)
+			r.work(s)
+		})
+	})
+}
+
+func (r *fakeRegion) execute(s *held, j job) {
+	w, o := r.w, j.send
+	if w.fence[o.Shard] != s.epoch {
+		s.stopping = true
+		r.refuse(j)
+		return
+	}
+	reply := sharding.Reply{Outcome: sharding.OK}
+	done := o.Env.Command == "Get" || o.Env.Keyed && w.applied[o.Env.ID] > 0
+	switch {
+	case w.chance(0.03):
+		reply = sharding.Reject(sharding.Unavailable, "not now")
+		done = true
+	case w.chance(0.03):
+		reply = sharding.Doubt(sharding.Unavailable, "lost at commit")
+		done = done || w.rng.IntN(2) == 0
+	}
+	if reply.Outcome != sharding.OK {
+		w.mayStray(o)
+	}
+	if !done {
+		w.applied[o.Env.ID]++
+		w.log[o.Env.Entity] = append(w.log[o.Env.Entity], w.request(o.Env.ID))
+	}
+	j.link.toGateway(Answer{Attempt: o.Attempt, Reply: reply})
+}
+
+// mayStray notes that a region did not do what others behind it may do.
+func (w *world) mayStray(o Send) {
+	w.unheard[o.Attempt] = true
+	if w.newest[o.Env.ID] > o.Attempt {
+		w.astray[w.request(o.Env.ID)] = true
+	}
+}
+
+func (w *world) request(id sharding.CommandID) RequestID {
+	var n RequestID
+	for _, c := range id {
+		n = n*10 + RequestID(c-'0')
+	}
+	return n
+}
+
+// publish makes a row part of the table.
+func (w *world) publish(row sharding.Row) {
+	if row.Newer(w.truth[row.Shard]) {
+		w.truth[row.Shard] = row
+		w.changes = append(w.changes, row)
+	}
+}
+
+// home allocates a shard unless its row is above the refused epoch.
+func (w *world) home(o GetShardHome) {
+	if row := w.truth[o.Shard]; row.Epoch <= o.Refused || row.Epoch == 0 {
+		w.allocate(o.Shard)
+	}
+}
+
+// allocate gives a shard to some region that is up, without asking the owner.
+func (w *world) allocate(id sharding.ShardID) {
+	r := w.regions[w.rng.IntN(len(w.regions))]
+	row := sharding.Row{Shard: id, Owner: r.id, Epoch: w.truth[id].Epoch + 1, Phase: sharding.Starting}
+	w.publish(row)
+	w.after(w.delay(), func() {
+		r.awake(func() {
+			if w.fence[id] >= row.Epoch || r.id != row.Owner {
+				return
+			}
+			w.fence[id] = row.Epoch
+			r.shards[id] = &held{epoch: row.Epoch}
+			row.Phase = sharding.Serving
+			w.after(w.delay(), func() { w.publish(row) })
+		})
+	})
+	w.after(500*ms, func() { // not claimed, or its owner died
+		if w.truth[id] == row || w.truth[id].Epoch == row.Epoch && r.id != row.Owner {
+			w.allocate(id)
+		}
+	})
+}
+
+// handOff moves a shard in the planned way.
+func (w *world) handOff(row sharding.Row) {
+	i := slices.IndexFunc(w.regions, func(r *fakeRegion) bool { return r.id == row.Owner })
+	if i < 0 || row.Phase != sharding.Serving {
+		w.allocate(row.Shard)
+		return
+	}
+	row.Phase = sharding.HandingOff
+	w.publish(row)
+	r := w.regions[i]
+	var stop func()
+	stop = func() {
+		s := r.shards[row.Shard]
+		if s != nil && s.epoch == row.Epoch && r.up {
+			if s.stopping = true; len(s.queue) > 0 || s.running {
+				w.after(5*ms, func() { r.awake(stop) })
+				return
+			}
+		}
+		if w.truth[row.Shard] == row {
+			w.allocate(row.Shard)
+		}
+	}
+	w.after(w.delay(), func() { r.awake(stop) })
+	w.after(time.Second, func() {
+		if w.truth[row.Shard] == row {
+			w.allocate(row.Shard)
+		}
+	})
+}
+
+// fault does something bad, or moves a shard.
+func (w *world) fault() {
+	if w.calm {
+		return
+	}
+	w.after(time.Duration(w.rng.IntN(300))*ms, w.fault)
+	r := w.regions[w.rng.IntN(len(w.regions))]
+	var ids []sharding.ShardID
+	for _, id := range slices.SortedFunc(maps.Keys(w.truth), sharding.ShardID.Compare) {
+		ids = append(ids, id)
+	}
+	switch w.rng.IntN(8) {
+	case 0:
+		r.crash()
+	case 1:
+		r.paused = w.now + time.Duration(w.rng.IntN(1500))*ms
+	case 2, 3:
+		if l := w.links[r.id]; l != nil {
+			w.after(time.Duration(w.rng.IntN(50))*ms, l.lose)
+			w.after(time.Duration(w.rng.IntN(300))*ms, func() { l.regionOpen = false })
+		}
+	case 4, 5, 6:
+		if len(ids) > 0 {
+			w.handOff(w.truth[ids[w.rng.IntN(len(ids))]])
+		}
+	case 7:
+		if len(ids) > 0 {
+			w.allocate(ids[w.rng.IntN(len(ids))])
+		}
+	}
+}
+
+// crash ends an incarnation; another one comes up at the same address.
+func (r *fakeRegion) crash() {
+	w, old := r.w, r.id
+	r.up = false
+	if l := w.links[old]; l != nil {
+		l.regionOpen = false
+		w.after(w.delay(), l.lose)
+	}
+	i := slices.Index(w.regions, r)
+	w.regions[i] = &fakeRegion{w: w, id: sharding.NodeID{Addr: old.Addr, UID: old.UID + 1}, up: true, shards: map[sharding.ShardID]*held{}}
+	w.after(200*ms, func() {
+		for _, id := range slices.SortedFunc(maps.Keys(w.truth), sharding.ShardID.Compare) {
+			if w.truth[id].Owner == old {
+				w.allocate(id)
+			}
+		}
+	})
+}
