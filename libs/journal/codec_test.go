@@ -1,0 +1,121 @@
+package journal_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var (
+	alice  = sharding.Entity{Type: "Account", ID: "alice"}
+	stored = time.UnixMilli(978307200123).UTC()
+	full   = sharding.Record{
+		Seq: 300, Command: "key-1", Hash: 0x0123456789abcdef,
+		Events: []sharding.Event{{Name: "Opened", Payload: []byte(`{"n":1}`)}, {Name: "Bare", Encoding: sharding.Protobuf}},
+		Reply:  sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
+	}
+)
+
+// The stored form of format 1 must never change.
+const (
+	fullForm     = "ce62f59c82808080e001fbe89cbdbc1c0123456789abcdef056b65792d310101096e6f745f666f756e64026e6f0200ff02064f70656e656400077b226e223a317d04426172650100"
+	snapshotForm = "607662ed0901057374617465"
+)
+
+func TestStoredForm(t *testing.T) {
+	if got := hex.EncodeToString(journal.AppendRecord(nil, alice, 7<<33|2, stored, &full)); got != fullForm {
+		t.Errorf("record is stored as %s", got)
+	}
+	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf, Payload: []byte("state")}}
+	if got := hex.EncodeToString(journal.AppendSnapshot(nil, &s)); got != snapshotForm {
+		t.Errorf("snapshot is stored as %s", got)
+	}
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	for _, r := range []sharding.Record{full, {Seq: 1}, {Seq: 1<<64 - 1, Command: "c", Hash: 1<<64 - 1}} {
+		b := journal.AppendRecord([]byte("before"), alice, 5, stored, &r)
+		e, err := journal.DecodeRecord(alice, r.Seq, b[len("before"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := journal.Entry{Record: r, Epoch: 5, At: stored}
+		if fmt.Sprint(e) != fmt.Sprint(want) {
+			t.Errorf("got %v, want %v", e, want)
+		}
+		clear(b)
+		if fmt.Sprint(e) != fmt.Sprint(want) {
+			t.Errorf("the record shares memory with its stored form")
+		}
+	}
+}
+
+func TestDamageIsFound(t *testing.T) {
+	form := journal.AppendRecord(nil, alice, 5, stored, &full)
+	for bit := range len(form) * 8 {
+		b := bytes.Clone(form)
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, err := journal.DecodeRecord(alice, full.Seq, b); !errors.Is(err, journal.ErrCorrupt) {
+			t.Fatalf("flipped bit %d: %v", bit, err)
+		}
+	}
+	for n := range form {
+		if _, err := journal.DecodeRecord(alice, full.Seq, form[:n]); !errors.Is(err, journal.ErrCorrupt) {
+			t.Fatalf("cut after %d bytes: %v", n, err)
+		}
+	}
+	// In another place the same bytes are damage too.
+	if _, err := journal.DecodeRecord(alice, full.Seq+1, form); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("at another sequence number: %v", err)
+	}
+	moved := sharding.Entity{Type: "Accounta", ID: "lice"}
+	if _, err := journal.DecodeRecord(moved, full.Seq, form); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("at another entity: %v", err)
+	}
+	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{Seq: 4, Payload: []byte("state")}}
+	form = journal.AppendSnapshot(nil, &s)
+	if got, err := journal.DecodeSnapshot(alice, 4, form); err != nil || string(got.Payload) != "state" {
+		t.Fatalf("snapshot: %v, %v", got, err)
+	}
+	form[len(form)-1] ^= 1
+	if _, err := journal.DecodeSnapshot(alice, 4, form); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("damaged snapshot: %v", err)
+	}
+}
+
+func TestKeyTime(t *testing.T) {
+	// The example of RFC 9562, appendix A.6.
+	at, ok := journal.KeyTime("017F22E2-79B0-7CC3-98C4-DC0C0C07398F")
+	if want := time.Date(2022, 2, 22, 19, 22, 22, 0, time.UTC); !ok || !at.Equal(want) {
+		t.Fatalf("%v, %v, want %v", at, ok, want)
+	}
+	for _, id := range []sharding.CommandID{
+		"", "plain", "017F22E2-79B0-4CC3-98C4-DC0C0C07398F", // version 4
+		"017F22E2-79B0-7CC3-18C4-DC0C0C07398F", // another variant
+		"017F22E2-79B0-7CC3-98C4-DC0C0C07398G", "017F22E2-79B0-7CC3-98C4_DC0C0C07398F", "017F22E2-79B0-7CC3-98C4-DC0C0C07398",
+	} {
+		if at, ok := journal.KeyTime(id); ok {
+			t.Errorf("%q has the time %v", id, at)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	good := journal.DefaultConfig()
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	var none journal.Config
+	err := none.Validate()
+	for _, field := range []string{"DedupeAge", "BatchOps", "BatchBytes", "QueueOps", "QueueBytes", "OpBytes", "Loads", "CommitTimeout", "RetryFor", "RetryDelay"} {
+		if err == nil || !bytes.Contains([]byte(err.Error()), []byte(field)) {
+			t.Errorf("%s is not named in: %v", field, err)
+		}
+	}
+}

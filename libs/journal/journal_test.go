@@ -1,0 +1,340 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var shard = sharding.ShardID{Type: "Account"}
+
+// scripted is a backend whose commits take a second and fail as the script
+// says.
+type scripted struct {
+	journal.Backend
+	script  []error
+	batches []int // sizes
+	loading int
+	most    int // loads at a time
+	closed  bool
+}
+
+func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	s.batches = append(s.batches, len(ops))
+	time.Sleep(time.Second)
+	if len(s.script) > 0 {
+		err := s.script[0]
+		s.script = s.script[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s.Backend.Commit(ctx, ops)
+}
+
+func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s.loading++
+	s.most = max(s.most, s.loading)
+	time.Sleep(time.Second)
+	s.loading--
+	return s.Backend.Load(ctx, req)
+}
+
+func (s *scripted) Close() error {
+	s.closed = true
+	return s.Backend.Close()
+}
+
+// bench is a journal on a scripted backend, inside a bubble.
+type bench struct {
+	*testing.T
+	j       *journal.Journal
+	b       *scripted
+	results []string
+}
+
+func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		if change != nil {
+			change(&cfg)
+		}
+		b := &bench{T: t, b: &scripted{Backend: memory.New(cfg)}}
+		var err error
+		if b.j, err = journal.Open(t.Context(), b.b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = b.j.Close()
+			if !b.b.closed {
+				t.Error("the backend was not closed")
+			}
+		}()
+		b.submit("claim", journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
+		b.want("claim durable")
+		f(b)
+	})
+}
+
+func (b *bench) submit(name string, op journal.Op) {
+	b.j.Submit(op, func(r journal.Result) { b.results = append(b.results, fmt.Sprint(name, " ", r.Verdict)) })
+}
+
+func (b *bench) add(name string, seq uint64, size int) {
+	r := sharding.Record{Seq: seq, Events: []sharding.Event{{Name: "E", Payload: make([]byte, size)}}}
+	b.submit(name, journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1,
+		Entity: sharding.Entity{Type: "Account", ID: sharding.EntityID(name)}, Records: []sharding.Record{r}}})
+}
+
+func (b *bench) fence(name string) {
+	b.submit(name, journal.Op{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}})
+}
+
+// want waits until nothing moves any more and compares the results since the
+// last call.
+func (b *bench) want(results string) {
+	b.Helper()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if got := strings.Join(b.results, ", "); got != results {
+		b.Fatalf("got %q, want %q", got, results)
+	}
+	b.results = nil
+}
+
+func (b *bench) wantBatches(sizes ...int) {
+	b.Helper()
+	if fmt.Sprint(b.b.batches) != fmt.Sprint(sizes) {
+		b.Fatalf("batches of %v, want %v", b.b.batches, sizes)
+	}
+}
+
+func TestGroupCommit(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.BatchOps = 4 }, func(b *bench) {
+		b.b.batches = nil
+		b.add("a", 1, 0)
+		synctest.Wait() // the first one does not wait for others
+		for _, name := range []string{"b", "c", "d", "e", "f"} {
+			b.add(name, 1, 0)
+		}
+		b.fence("g")
+		b.want("a durable, b durable, c durable, d durable, e durable, f durable, g durable")
+		b.wantBatches(1, 4, 2)
+	})
+}
+
+func TestBatchBytes(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.BatchBytes = 1000 }, func(b *bench) {
+		b.b.batches = nil
+		b.fence("first")
+		synctest.Wait()
+		for i, size := range []int{300, 300, 300, 5000, 10} {
+			b.add(fmt.Sprint(i), 1, size)
+		}
+		b.want("first durable, 0 durable, 1 durable, 2 durable, 3 durable, 4 durable")
+		b.wantBatches(1, 2, 1, 1, 1)
+	})
+}
+
+func TestLimits(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.QueueOps, c.QueueBytes, c.OpBytes = 3, 5000, 4000 }, func(b *bench) {
+		b.add("huge", 1, 4000)
+		b.submit("nothing", journal.Op{})
+		b.submit("empty", journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice}})
+		b.want("huge refused, store full, nothing refused, store full, empty refused, store full")
+		b.fence("under way")
+		synctest.Wait()
+		for i := range 5 {
+			b.fence(fmt.Sprint(i))
+		}
+		b.want("3 refused, store full, 4 refused, store full, under way durable, 0 durable, 1 durable, 2 durable")
+		b.fence("under way")
+		synctest.Wait()
+		for i := range 3 {
+			b.add(fmt.Sprint("b", i), 1, 2000)
+		}
+		b.want("b2 refused, store full, under way durable, b0 durable, b1 durable")
+	})
+}
+
+func TestRepeatsWhatWasNotCommitted(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		busy := fmt.Errorf("%w: busy", journal.ErrNotCommitted)
+		b.b.script = []error{busy, busy, busy}
+		b.add("a", 1, 0)
+		b.want("a durable")
+		for range 20 {
+			b.b.script = append(b.b.script, busy)
+		}
+		start := len(b.b.batches)
+		b.add("b", 1, 0)
+		b.want("b refused, store full")
+		if n := len(b.b.batches) - start; n < 5 || n > 7 {
+			t.Errorf("tried %d times in five seconds of one second each", n)
+		}
+		b.b.script = nil
+		b.add("b", 1, 0)
+		b.want("b durable")
+	})
+}
+
+func TestUnknownOutcome(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.b.script = []error{errors.New("connection reset")}
+		b.add("a", 1, 0)
+		synctest.Wait()
+		b.add("b", 1, 0)
+		b.want("a unknown, b durable") // b was in the next batch
+		b.b.batches = nil
+		b.add("a", 1, 0)
+		b.want("a durable")
+		b.wantBatches(1)
+	})
+}
+
+func TestFull(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.fence("first")
+		synctest.Wait()
+		b.b.script = []error{nil, fmt.Errorf("%w: no space left", journal.ErrFull)}
+		b.add("a", 1, 0)
+		b.fence("read")
+		b.add("b", 1, 0)
+		b.want("first durable, a refused, store full, read durable, b refused, store full")
+		b.add("a", 1, 0)
+		b.want("a durable")
+	})
+}
+
+func TestBroken(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.fence("first")
+		synctest.Wait()
+		b.b.script = []error{nil, fmt.Errorf("%w: fsync failed", journal.ErrBroken)}
+		b.add("a", 1, 0)
+		synctest.Wait()
+		select {
+		case <-b.j.Broken():
+			t.Error("broken too early")
+		default:
+		}
+		time.Sleep(1500 * time.Millisecond)
+		b.add("b", 1, 0) // waits behind the batch that breaks
+		b.want("first durable, a unknown, b refused, store full")
+		<-b.j.Broken()
+		if !errors.Is(b.j.Err(), journal.ErrBroken) {
+			t.Errorf("the reason is %v", b.j.Err())
+		}
+		before := len(b.b.batches)
+		b.fence("read")
+		b.want("read refused, store full")
+		if len(b.b.batches) != before {
+			t.Error("a broken store is used again")
+		}
+	})
+}
+
+func TestCloseCommitsWhatWaits(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		for i := range 3 {
+			b.add(fmt.Sprint(i), 1, 0)
+			synctest.Wait()
+		}
+		if err := b.j.Close(); err != nil {
+			t.Error(err)
+		}
+		b.add("late", 1, 0)
+		b.want("0 durable, 1 durable, 2 durable, late refused, store full")
+		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); !errors.Is(err, journal.ErrClosed) {
+			t.Errorf("load of a closed journal: %v", err)
+		}
+	})
+}
+
+func TestLoadsAreBounded(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.Loads = 2 }, func(b *bench) {
+		for range 7 {
+			go func() {
+				if _, err := b.j.Load(context.Background(), journal.LoadRequest{Entity: alice}); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		ctx, cancel := context.WithTimeout(b.Context(), 500*time.Millisecond)
+		defer cancel()
+		synctest.Wait()
+		if _, err := b.j.Load(ctx, journal.LoadRequest{Entity: alice}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a load that waits too long: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if b.b.most != 2 {
+			t.Errorf("%d loads at a time", b.b.most)
+		}
+	})
+}
+
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		b := &scripted{Backend: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
+		var seen []string
+		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
+			Batch: func(s journal.BatchStats) { seen = append(seen, fmt.Sprint(s.Ops, " ops ", s.Took, " ", s.Err)) },
+			Op: func(s journal.OpStats) {
+				seen = append(seen, fmt.Sprint(s.Op.Kind(), " ", s.Ended.Sub(s.Submitted) > s.Ended.Sub(s.Started)-1, " ", s.Result.Verdict))
+			},
+			Load: func(s journal.LoadStats) { seen = append(seen, fmt.Sprint("load ", s.Took, " ", s.Err)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		j.Submit(journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, func(journal.Result) { close(done) })
+		<-done
+		if _, err := j.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := "[1 ops 1s not committed 1 ops 1s <nil> claim true durable load 1s <nil>]"
+		if got := fmt.Sprint(seen); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestOpenRefusesAnotherCluster(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	b := memory.New(cfg)
+	open := func(cluster string, shards uint32) error {
+		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: cluster, Types: []sharding.TypeDesc{{Type: "Cart", Shards: shards}}}, cfg, journal.Observer{})
+		if err == nil {
+			err = j.Close()
+		}
+		return err
+	}
+	if err := open("blue", 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := open("green", 8); !errors.Is(err, journal.ErrIdentity) {
+		t.Errorf("another cluster: %v", err)
+	}
+	if err := open("", 8); !errors.Is(err, journal.ErrIdentity) {
+		t.Errorf("no cluster: %v", err)
+	}
+	if err := open("blue", 9); !errors.Is(err, journal.ErrShardCount) {
+		t.Errorf("another number of shards: %v", err)
+	}
+	if _, err := (journal.Facts{Cluster: "blue", Format: 2}).Merge(journal.Declaration{Cluster: "blue"}); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("another format: %v", err)
+	}
+}
