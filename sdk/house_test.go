@@ -12,6 +12,7 @@ func TestHouse(t *testing.T) {
 	house.Check(t, house.Rules{
 		May: map[string][]string{"...": {"libs/sharding", "libs/turn", "libs/mutant", "proto/...", "sdk/..."}},
 		Outside: []string{
+			"github.com/google/uuid",
 			"github.com/twitchtv/twirp",
 			"go.opentelemetry.io/otel",
 			"google.golang.org/protobuf",
