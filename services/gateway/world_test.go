@@ -312,4 +312,3 @@ func (w *world) submit(e sharding.Entity, kind int) {
 	w.calls[w.last] = &call{env: env}
 	w.inbox = append(w.inbox, Submit{Request: w.last, Env: env})
 }
-
