@@ -80,13 +80,15 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 
 // fire puts the timer's command into the mailbox. A repeating timer whose last
 // firing still waits skips one: a slow entity must not be buried by its own
-// clock. When the mailbox is full, the timer waits for room like everybody.
+// clock. When the mailbox is full, the timer waits for room.
 func (m *Machine) fire(e *entity, t *timer) {
 	env := sharding.Envelope{
 		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload,
 	}
-	if len(e.cmds) > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+env.Size() > m.cfg.MailboxBytes) {
+	size := env.Size()
+	if m.stats.Commands > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes ||
+		m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes) {
 		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
 		return
 	}
