@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ var shard = sharding.ShardID{Type: "Account"}
 // says.
 type scripted struct {
 	journal.Backend
+	mu      sync.Mutex // of the fields below, while something is under way
 	script  []error
 	batches []int // sizes
 	loading int
@@ -28,8 +31,12 @@ type scripted struct {
 }
 
 func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	s.mu.Lock()
 	s.batches = append(s.batches, len(ops))
+	s.mu.Unlock()
 	time.Sleep(time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.script) > 0 {
 		err := s.script[0]
 		s.script = s.script[1:]
@@ -40,11 +47,22 @@ func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 	return s.Backend.Commit(ctx, ops)
 }
 
+// say sets what the next commits do.
+func (s *scripted) say(script ...error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = script
+}
+
 func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s.mu.Lock()
 	s.loading++
 	s.most = max(s.most, s.loading)
+	s.mu.Unlock()
 	time.Sleep(time.Second)
+	s.mu.Lock()
 	s.loading--
+	s.mu.Unlock()
 	return s.Backend.Load(ctx, req)
 }
 
@@ -58,6 +76,7 @@ type bench struct {
 	*testing.T
 	j       *journal.Journal
 	b       *scripted
+	mu      sync.Mutex
 	results []string
 }
 
@@ -85,7 +104,11 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 }
 
 func (b *bench) submit(name string, op journal.Op) {
-	b.j.Submit(op, func(r journal.Result) { b.results = append(b.results, fmt.Sprint(name, " ", r.Verdict)) })
+	b.j.Submit(op, func(r journal.Result) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.results = append(b.results, fmt.Sprint(name, " ", r.Verdict))
+	})
 }
 
 func (b *bench) add(name string, seq uint64, size int) {
@@ -104,6 +127,8 @@ func (b *bench) want(results string) {
 	b.Helper()
 	time.Sleep(time.Minute)
 	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if got := strings.Join(b.results, ", "); got != results {
 		b.Fatalf("got %q, want %q", got, results)
 	}
@@ -168,19 +193,17 @@ func TestLimits(t *testing.T) {
 func TestRepeatsWhatWasNotCommitted(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		busy := fmt.Errorf("%w: busy", journal.ErrNotCommitted)
-		b.b.script = []error{busy, busy, busy}
+		b.b.say(busy, busy, busy)
 		b.add("a", 1, 0)
 		b.want("a durable")
-		for range 20 {
-			b.b.script = append(b.b.script, busy)
-		}
+		b.b.say(slices.Repeat([]error{busy}, 20)...)
 		start := len(b.b.batches)
 		b.add("b", 1, 0)
 		b.want("b refused, store full")
 		if n := len(b.b.batches) - start; n < 5 || n > 7 {
 			t.Errorf("tried %d times in five seconds of one second each", n)
 		}
-		b.b.script = nil
+		b.b.say()
 		b.add("b", 1, 0)
 		b.want("b durable")
 	})
@@ -188,7 +211,7 @@ func TestRepeatsWhatWasNotCommitted(t *testing.T) {
 
 func TestUnknownOutcome(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
-		b.b.script = []error{errors.New("connection reset")}
+		b.b.say(errors.New("connection reset"))
 		b.add("a", 1, 0)
 		synctest.Wait()
 		b.add("b", 1, 0)
@@ -204,7 +227,7 @@ func TestFull(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.fence("first")
 		synctest.Wait()
-		b.b.script = []error{nil, fmt.Errorf("%w: no space left", journal.ErrFull)}
+		b.b.say(nil, fmt.Errorf("%w: no space left", journal.ErrFull))
 		b.add("a", 1, 0)
 		b.fence("read")
 		b.add("b", 1, 0)
@@ -218,7 +241,7 @@ func TestBroken(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.fence("first")
 		synctest.Wait()
-		b.b.script = []error{nil, fmt.Errorf("%w: fsync failed", journal.ErrBroken)}
+		b.b.say(nil, fmt.Errorf("%w: fsync failed", journal.ErrBroken))
 		b.add("a", 1, 0)
 		synctest.Wait()
 		select {
