@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -84,5 +85,77 @@ func (w *world) verify(count map[string]int) {
 		if c := w.calls[id]; c.reply == nil || c.reply.Outcome != sharding.OK && c.reply.Code != sharding.DeadlineExceeded {
 			w.fatal("request %d in calm weather: %+v", id, c.reply)
 		}
+	}
+}
+
+// TestNonsense: inputs in any order, with any content, neither panic nor break
+// an invariant.
+func TestNonsense(t *testing.T) {
+	for seed := uint64(1); seed <= 40; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		cfg := DefaultConfig()
+		cfg.MaxWaiting, cfg.MaxTotal = 5, 12
+		m, now := New(cfg), time.Unix(1_000_000, 0)
+		small := func() uint64 { return uint64(rng.IntN(6)) }
+		addr := func() string { return []string{"", "c1", "c2", "r1", "r2", "r3"}[rng.IntN(6)] }
+		region := func() sharding.NodeID { return sharding.NodeID{Addr: addr(), UID: sharding.NodeUID(small())} }
+		attempt := func() Attempt { return m.next - min(m.next, Attempt(rng.IntN(20))) }
+		typ := func() sharding.EntityType { return []sharding.EntityType{"", "T", "V", "W", "X"}[rng.IntN(5)] }
+		row := func() sharding.Row {
+			return sharding.Row{
+				Shard: sharding.ShardID{Type: typ(), Index: uint32(small())}, Owner: region(),
+				Epoch: sharding.Epoch(rng.IntN(30)), Phase: sharding.Phase(rng.IntN(5)),
+			}
+		}
+		for range 1000 {
+			now = now.Add(time.Duration(rng.IntN(120)-10) * ms)
+			var in Input
+			switch rng.IntN(14) {
+			case 0, 1, 2:
+				env := sharding.Envelope{Entity: sharding.Entity{Type: typ(), ID: "a"}, Command: []string{"Do", "Get", "", "No"}[rng.IntN(4)], ID: "k", Keyed: small() > 2}
+				env.Payload = make([]byte, rng.IntN(300_000))
+				in = Submit{Request: RequestID(rng.IntN(200)), Env: env}
+			case 3:
+				in = Cancel{Request: RequestID(rng.IntN(200))}
+			case 4:
+				in = LinkUp{Region: region(), Link: small()}
+			case 5:
+				in = LinkDown{Region: region(), Link: small()}
+			case 6:
+				in = Answer{Attempt: attempt(), Reply: sharding.Reply{Outcome: sharding.Outcome(small()), Code: []sharding.Code{"", sharding.Unavailable}[rng.IntN(2)]}}
+			case 7:
+				in = NotMine{Attempt: attempt(), Refused: sharding.Epoch(small()), Row: row()}
+			case 8:
+				in = SendFailed{Attempt: attempt()}
+			case 9, 10:
+				in = TableChanged{From: addr(), Delta: sharding.TableDelta{
+					Version: sharding.Version{Term: sharding.Term(small()), N: small()}, Types: testTypes(), Rows: []sharding.Row{row(), row(), row()},
+				}}
+			case 11:
+				in = NotActive{From: addr(), Active: region(), Term: sharding.Term(small())}
+			case 12:
+				in = []Input{WatchFailed{From: addr()}, Coordinators{Addrs: []string{addr()}, Regions: []string{addr()}}, nil}[rng.IntN(3)]
+			default:
+				in = Tick{}
+			}
+			m.Step(now, in, nil)
+			if err := m.Check(); err != nil {
+				t.Fatalf("seed %d after %T%+v: %v", seed, in, in, err)
+			}
+		}
+	}
+}
+
+func BenchmarkCommand(b *testing.B) {
+	s := &scenario{t: b, cfg: DefaultConfig(), now: time.Unix(1_000_000, 0)}
+	for _, line := range []string{"coordinators c1", "table c1 1.1 T/0 1.1 serving r1", "up r1"} {
+		s.do(line)
+	}
+	env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "x"}, Command: "Do", ID: "k", Keyed: true}
+	var out []Output
+	b.ReportAllocs()
+	for i := range b.N {
+		out = s.m.Step(s.now, Submit{Request: RequestID(i), Env: env}, out[:0])
+		out = s.m.Step(s.now, Answer{Attempt: s.m.next, Reply: sharding.Reply{Outcome: sharding.OK}}, out)
 	}
 }

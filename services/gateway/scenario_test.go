@@ -70,7 +70,7 @@ func runScenario(t *testing.T, text string) string {
 
 // scenario drives one machine by commands.
 type scenario struct {
-	t        *testing.T
+	t        testing.TB
 	cfg      Config
 	m        *Machine
 	now      time.Time
