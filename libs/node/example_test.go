@@ -1,0 +1,52 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node"
+)
+
+// counterConfig is the whole configuration of a service.
+type counterConfig struct {
+	node.Config
+	Step     int           `key:"counter.step" help:"what one request adds"`
+	Interval time.Duration `key:"counter.interval" help:"time between two reports"`
+}
+
+// Validate says what must hold beside the types.
+func (c *counterConfig) Validate() error {
+	if c.Interval <= 0 {
+		return errors.New("counter.interval must be above 0: it is the time between two reports")
+	}
+	return nil
+}
+
+// The main of a service: defaults, handlers, a check, a stage.
+func Example() {
+	config := &counterConfig{Config: node.DefaultConfig(":25530"), Step: 1, Interval: time.Minute}
+	os.Exit(node.Main("counter", config, func(n *node.Node) error {
+		n.Handle("POST /add", http.NotFoundHandler())
+		n.Ready("journal", func(context.Context) error { return nil })
+		n.Stage(node.Stage{
+			Name: "reports",
+			Run: func(ctx context.Context) error {
+				ticker := time.NewTicker(config.Interval)
+				defer ticker.Stop()
+				for {
+					select {
+					case <-ticker.C:
+						n.Log().Info("still counting")
+					case <-ctx.Done():
+						return nil
+					}
+				}
+			},
+			StopTimeout: time.Second,
+		})
+		return nil
+	}))
+}
