@@ -51,7 +51,7 @@ func TestClusterForms(t *testing.T) {
 // In any weather, with crashes, pauses and cuts, everybody ends in one cluster
 // when it calms down.
 func TestConvergesAfterStorm(t *testing.T) {
-	seeds := 40
+	seeds := 25
 	if testing.Short() {
 		seeds = 5
 	}

@@ -39,7 +39,7 @@ type MemberView struct {
 }
 
 // Member finds a member by node.
-func (v *View) Member(n sharding.NodeID) (MemberView, bool) {
+func (v View) Member(n sharding.NodeID) (MemberView, bool) {
 	i, ok := slices.BinarySearchFunc(v.Members, n, func(m MemberView, n sharding.NodeID) int { return m.Node.Compare(n) })
 	if !ok {
 		return MemberView{}, false
@@ -49,7 +49,7 @@ func (v *View) Member(n sharding.NodeID) (MemberView, bool) {
 
 // OldestFirst lists the members that are up and have a role (any member has
 // the role ""), in the order in which they came up.
-func (v *View) OldestFirst(role string) []MemberView {
+func (v View) OldestFirst(role string) []MemberView {
 	var out []MemberView
 	for _, m := range v.Members {
 		if m.Status == Up && m.HasRole(role) {
@@ -61,7 +61,7 @@ func (v *View) OldestFirst(role string) []MemberView {
 }
 
 // Oldest is the first of [View.OldestFirst].
-func (v *View) Oldest(role string) (MemberView, bool) {
+func (v View) Oldest(role string) (MemberView, bool) {
 	if all := v.OldestFirst(role); len(all) > 0 {
 		return all[0], true
 	}
@@ -70,7 +70,7 @@ func (v *View) Oldest(role string) (MemberView, bool) {
 
 // Rank is the place of a node in [View.OldestFirst], counted from 0, or the
 // length of that list if it is not in it.
-func (v *View) Rank(role string, n sharding.NodeID) int {
+func (v View) Rank(role string, n sharding.NodeID) int {
 	all := v.OldestFirst(role)
 	for i := range all {
 		if all[i].Node == n {
@@ -81,7 +81,7 @@ func (v *View) Rank(role string, n sharding.NodeID) int {
 }
 
 // Events describes the view as if all of it had just happened.
-func (v *View) Events() []Event {
+func (v View) Events() []Event {
 	var out []Event
 	for _, m := range v.Members {
 		out = append(out, memberEvent(m.Member))

@@ -58,6 +58,7 @@ type Node struct {
 	// 0 leaves it.
 	RestartAfter time.Duration
 
+	removed  map[sharding.NodeID]bool // as its events said
 	cfg      gossip.Config
 	paused   bool
 	held     []delivery
@@ -123,7 +124,7 @@ func (n *Net) Start(node *Node) {
 	}
 	node.M = gossip.New(node.cfg)
 	node.Events, node.held, node.paused, node.LeftSet = nil, nil, false, false
-	node.restart = time.Time{}
+	node.restart, node.removed = time.Time{}, map[sharding.NodeID]bool{}
 	node.Starts++
 	node.nextTick = n.Now.Add(time.Duration(n.rng.Int64N(int64(TickEvery))))
 	n.Step(node, gossip.Start{})
@@ -187,7 +188,13 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 func (n *Net) event(node *Node, e gossip.Event) {
 	n.tracef("%s: %T%+v", node.ID, e, e)
 	node.Events = append(node.Events, e)
-	switch e.(type) {
+	switch e := e.(type) {
+	case gossip.MemberRemoved:
+		node.removed[e.Member.Node] = true
+	case gossip.MemberJoined:
+		node.mustBeNew(e.Member.Node)
+	case gossip.MemberUp:
+		node.mustBeNew(e.Member.Node)
 	case gossip.SelfDowned:
 		node.Downed++
 		node.M = nil
@@ -197,6 +204,13 @@ func (n *Net) event(node *Node, e gossip.Event) {
 	case gossip.Left:
 		node.LeftSet = true
 		node.M = nil
+	}
+}
+
+// mustBeNew holds up that who was removed never comes back.
+func (node *Node) mustBeNew(id sharding.NodeID) {
+	if node.removed[id] {
+		panic(fmt.Sprintf("%v sees %v come back after its removal", node.ID, id))
 	}
 }
 
@@ -279,12 +293,14 @@ func (n *Net) RunUntil(most time.Duration, done func() bool) bool {
 }
 
 // Agreed tells that all running nodes are up in one converged cluster of
-// exactly them, with nobody unreachable, or why not.
+// exactly them, with nobody unreachable and nobody about to start, or why not.
 func (n *Net) Agreed() error {
 	var ids []sharding.NodeID
 	for _, node := range n.Nodes {
 		if node.M != nil {
 			ids = append(ids, node.ID)
+		} else if !node.restart.IsZero() {
+			return fmt.Errorf("%s is about to start again", node.Addr)
 		}
 	}
 	slices.SortFunc(ids, sharding.NodeID.Compare)

@@ -1,0 +1,159 @@
+package gossip
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// history is a set of states that grew apart from one another by local
+// changes and joins, as states of nodes do.
+func history(r *rand.Rand, steps int) []State {
+	all := []sharding.NodeID{node("a"), node("b"), node("c"), node("d"), node("e")}
+	states := make([]State, 4)
+	for range steps {
+		i := r.IntN(len(states))
+		states[i] = mutate(r, states[i], all)
+		if r.IntN(3) == 0 {
+			j := r.IntN(len(states))
+			states[i] = states[i].join(&states[j])
+		}
+	}
+	return states
+}
+
+func mutate(r *rand.Rand, s State, all []sharding.NodeID) State {
+	self, n := all[r.IntN(len(all))], all[r.IntN(len(all))]
+	mem, ok := s.Member(n)
+	_, selfOK := s.Member(self)
+	switch {
+	case s.IsRemoved(n):
+		return s
+	case !ok:
+		s = s.with(Member{Node: n, Status: Joining})
+	case selfOK && r.IntN(3) == 0 && self != n:
+		s.Reach = s.Reach.Set(self, n, Verdict(r.IntN(3)))
+	case r.IntN(8) == 0:
+		return s.without([]sharding.NodeID{n}, int64(r.IntN(100)))
+	default:
+		next := *mem
+		next.Status = Status(r.IntN(int(Down)) + 1)
+		if !mem.Status.CanBecome(next.Status) {
+			return s
+		}
+		if next.Status == Up {
+			next.UpNumber = uint32(r.IntN(9) + 1)
+		}
+		s = s.with(next)
+	}
+	s.Version = s.Version.Tick(n.UID)
+	return s
+}
+
+// Merging gossip is a join: in whatever order and however often states meet,
+// everybody ends with the same one, and nobody removed comes back.
+func TestJoinIsALattice(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 2000 {
+		checkLattice(t, history(r, 40))
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func FuzzJoin(f *testing.F) {
+	f.Add(uint64(1), uint8(10))
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
+		checkLattice(t, history(rand.New(rand.NewPCG(seed, 0)), int(steps)))
+	})
+}
+
+func checkLattice(t *testing.T, states []State) {
+	t.Helper()
+	same := func(law string, x, y State) {
+		t.Helper()
+		if x.digest() != y.digest() || x.Version.Compare(y.Version) != 1 {
+			t.Errorf("join is not %s:\n%+v\n%+v", law, x, y)
+		}
+	}
+	a, b, c := &states[0], &states[1], &states[2]
+	ab, ba, bc := a.join(b), b.join(a), b.join(c)
+	same("commutative", ab, ba)
+	same("associative", ab.join(c), a.join(&bc))
+	same("idempotent", a.join(a), *a)
+	same("absorbing", ab.join(a), ab)
+	for _, s := range states {
+		if why := s.check(100); why != "" {
+			t.Error(why)
+		}
+	}
+	for _, stone := range slices.Concat(a.Tombstones, b.Tombstones) {
+		if _, ok := ab.Member(stone.Node); ok || !ab.IsRemoved(stone.Node) {
+			t.Errorf("%v was removed and is back", stone.Node)
+		}
+	}
+}
+
+func TestTombstonesAreBounded(t *testing.T) {
+	var s State
+	for i := range 10 {
+		s = s.without([]sharding.NodeID{node(string(rune('a' + i)))}, int64(100-i))
+	}
+	s, pruned := s.pruneTombstones(0, 3)
+	if !pruned || len(s.Tombstones) != 3 || !s.IsRemoved(node("a")) || s.IsRemoved(node("j")) {
+		t.Errorf("kept %v, want the three newest", s.Tombstones)
+	}
+	if why := s.check(1); why != "" {
+		t.Error(why)
+	}
+}
+
+func TestBadStatesAreRefused(t *testing.T) {
+	good := Member{Node: node("a"), Status: Joining}
+	for name, s := range map[string]State{
+		"no uid":           {Members: []Member{{Node: sharding.NodeID{Addr: "a"}, Status: Joining}}},
+		"no status":        {Members: []Member{{Node: node("a")}}},
+		"removed":          {Members: []Member{{Node: node("a"), Status: Removed}}},
+		"up without age":   {Members: []Member{{Node: node("a"), Status: Up}}},
+		"twice":            {Members: []Member{good, good}},
+		"too many":         {Members: []Member{good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
+		"long name":        {Members: []Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
+		"roles unsorted":   {Members: []Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
+		"seen unsorted":    {Seen: []sharding.NodeID{node("b"), node("a")}},
+		"stones unsorted":  {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
+		"clock unsorted":   {Version: Clock{{Node: 2}, {Node: 1}}},
+		"rows unsorted":    {Reach: Reachability{{Observer: node("b")}, {Observer: node("a")}}},
+		"unknown verdict":  {Reach: Reachability{{Observer: node("b"), Records: []Record{{Verdict: 9}}}}},
+		"records unsorted": {Reach: Reachability{{Observer: node("b"), Records: []Record{{Subject: node("b")}, {Subject: node("a")}}}}},
+	} {
+		if s.check(2) == "" {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if s := (State{Members: []Member{good}}); s.check(2) != "" {
+		t.Errorf("a good one: %s", s.check(2))
+	}
+}
+
+func TestSeniority(t *testing.T) {
+	old, young := ClusterID{Founded: 1, Founder: 9}, ClusterID{Founded: 2, Founder: 1}
+	for _, c := range []struct {
+		a, b Claim
+		want bool
+	}{
+		{Claim{Cluster: old}, Claim{Cluster: young, OldestUp: 1}, true},
+		{Claim{Cluster: young, OldestUp: 1}, Claim{Cluster: old}, false},
+		{Claim{Cluster: old, OldestUp: 1}, Claim{Cluster: old, OldestUp: 2}, true},
+		{Claim{Cluster: old, OldestUp: 1}, Claim{Cluster: old, OldestUp: 1}, false},
+		{Claim{Cluster: old, OldestUp: 7}, Claim{Cluster: old, OldestUp: 0}, true}, // 0 is youngest
+	} {
+		if got := c.a.Senior(c.b); got != c.want {
+			t.Errorf("%+v senior to %+v: %v", c.a, c.b, got)
+		}
+	}
+}
