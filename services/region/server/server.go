@@ -62,8 +62,8 @@ type Server struct {
 	peers     *node.Peers
 	fail      func(reason string)
 
-	ctx    context.Context // ends when the loop and its jobs do
-	end    context.CancelFunc
+	ctx context.Context // ends when the loop and its jobs do
+	end context.CancelFunc
 
 	journal *journal.Journal
 	agent   *agent.Agent

@@ -15,7 +15,6 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-
 const scope = "github.com/roost-cluster/roost/services/region"
 
 // telemetry is what the region tells about itself. No attribute ever is an
@@ -218,4 +217,3 @@ func (s *Server) ready(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-

@@ -36,7 +36,7 @@ func (c *Counter) Add(ctx *entity.Ctx, in AddRequest) (Value, error) {
 	if in.Delta == 0 {
 		return Value{}, entity.Errorf(entity.InvalidArgument, "delta must not be 0")
 	}
-	if err := ctx.Persist(Added{in.Delta}); err != nil {
+	if err := ctx.Persist(Added(in)); err != nil {
 		return Value{}, err
 	}
 	return Value{c.N}, nil

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// admin answers operators. Only the active coordinator knows the shards; a
+// standby says who is active.
+type admin struct{ s *Server }
+
+// view is the core's view at the active coordinator.
+func (a admin) view(ctx context.Context) (v coordinator.View, err error) {
+	err = a.s.look(ctx, func() error {
+		if a.s.term == 0 {
+			return a.s.errStandby()
+		}
+		v = a.s.core.View()
+		return nil
+	})
+	return v, err
+}
+
+// Members lists the members as this node sees them.
+func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
+	v, err := a.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &adminv1.MembersResponse{Self: a.s.name, Active: a.s.self.Addr, Term: uint32(v.Term)}
+	members := a.s.agent.Members()
+	for i := range members.Members {
+		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))
+	}
+	return out, nil
+}
+
+func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *adminv1.Member {
+	out := &adminv1.Member{
+		Name: m.Name, Roles: m.Roles, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe,
+		Addr: m.Node.Addr, Uid: fmt.Sprintf("%x", uint64(m.Node.UID)), Active: m.Node == self,
+	}
+	for i := range v.Regions {
+		if r := &v.Regions[i]; r.Node == m.Node {
+			out.Shards, out.Draining = uint32(r.Shards), r.Draining
+		}
+	}
+	return out
+}
+
+// names finds region names by node.
+func names(v *coordinator.View) map[sharding.NodeID]string {
+	out := map[sharding.NodeID]string{}
+	for _, r := range v.Regions {
+		out[r.Node] = r.Name
+	}
+	return out
+}
+
+func toShard(r sharding.Row, names map[sharding.NodeID]string) *adminv1.Shard {
+	s := &adminv1.Shard{
+		Type: string(r.Shard.Type), Index: r.Shard.Index, Addr: r.Owner.Addr,
+		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner],
+	}
+	if s.Region == "" {
+		s.Region = r.Owner.Addr
+	}
+	return s
+}
+
+// Shards lists the route table.
+func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
+	v, err := a.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &adminv1.ShardsResponse{}
+	named := names(&v)
+	sums := map[sharding.EntityType]*adminv1.TypeSummary{}
+	for _, t := range v.Types {
+		if req.Type != "" && req.Type != string(t.Type) {
+			continue
+		}
+		sum := &adminv1.TypeSummary{Type: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
+		sums[t.Type] = sum
+		out.Types = append(out.Types, sum)
+	}
+	for _, r := range v.Rows {
+		sum := sums[r.Shard.Type]
+		if sum == nil {
+			continue
+		}
+		sum.Allocated++
+		if r.Phase != sharding.Serving {
+			sum.Moving++
+		}
+		if s := toShard(r, named); req.Region == "" || s.Region == req.Region || s.Addr == req.Region {
+			out.Shards = append(out.Shards, s)
+		}
+	}
+	if req.Type != "" && len(out.Types) == 0 {
+		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
+	}
+	return out, nil
+}
+
+func typeNames(v *coordinator.View) string {
+	var out []string
+	for _, t := range v.Types {
+		out = append(out, string(t.Type))
+	}
+	if len(out) == 0 {
+		return "none yet: no region has registered"
+	}
+	return fmt.Sprint(out)
+}
+
+// Where tells which region owns an entity.
+func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
+	if err := sharding.CheckID("id", req.Id, sharding.MaxIDLen); err != nil {
+		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	v, err := a.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return string(t.Type) == req.Type })
+	if i < 0 {
+		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
+	}
+	id := sharding.ShardID{Type: v.Types[i].Type, Index: sharding.ShardOf(sharding.EntityID(req.Id), v.Types[i].Shards)}
+	row := sharding.Row{Shard: id}
+	if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == id }); j >= 0 {
+		row = v.Rows[j]
+	}
+	return &adminv1.WhereResponse{Shard: toShard(row, names(&v))}, nil
+}
+
+// Drain hands all shards of a region off, or ends that.
+func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
+	var out adminv1.DrainResponse
+	err := a.s.look(ctx, func() error {
+		if a.s.term == 0 {
+			return a.s.errStandby()
+		}
+		v := a.s.core.View()
+		i := slices.IndexFunc(v.Regions, func(r coordinator.RegionView) bool {
+			return r.Name == req.Region || r.Node.Addr == req.Region
+		})
+		if i < 0 {
+			return twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", req.Region)
+		}
+		out.Remaining = uint32(v.Regions[i].Shards)
+		a.s.step(coordinator.DrainRegion{Region: v.Regions[i].Node, Resume: req.Resume})
+		return nil
+	})
+	return &out, err
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// inbox gathers what the loop will do next.
+type inbox struct {
+	mu    sync.Mutex
+	items []func()
+	wake  chan struct{}
+}
+
+func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
+
+func (b *inbox) put(f func()) {
+	b.mu.Lock()
+	b.items = append(b.items, f)
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) take() []func() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	items := b.items
+	b.items = nil
+	return items
+}
+
+// post hands an input to the core.
+func (s *Server) post(in coordinator.Input) { s.inbox.put(func() { s.step(in) }) }
+
+const tickEvery = 50 * time.Millisecond
+
+// loop owns the core. Nothing waits inside it.
+func (s *Server) loop() {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		tick := false
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.inbox.wake:
+		case <-ticker.C:
+			tick = true
+		}
+		for _, f := range s.inbox.take() {
+			f()
+		}
+		if tick {
+			s.step(coordinator.Tick{})
+		}
+		s.pump()
+		s.wishes.flush()
+	}
+}
+
+func (s *Server) step(in coordinator.Input) {
+	s.outs = s.core.Step(time.Now(), in, s.outs[:0])
+	s.queue = append(s.queue, s.outs...)
+	clear(s.outs)
+}
+
+// pump performs what may be performed: everything up to the first fact that is
+// not durable. All facts that have gathered are stored as one record.
+func (s *Server) pump() {
+	if s.term != 0 {
+		if t, ok := s.keeper.Valid(); !ok || t != s.term {
+			s.depose() // past the lease by our own clock: nothing leaves any more
+		}
+	}
+	if s.stream.busy {
+		return
+	}
+	for i, o := range s.queue {
+		if _, ok := o.(coordinator.Persist); ok {
+			s.queue = s.queue[i:]
+			s.storeFacts()
+			return
+		}
+		s.perform(o)
+	}
+	clear(s.queue)
+	s.queue = s.queue[:0]
+	s.compact()
+}
+
+func (s *Server) perform(o coordinator.Output) {
+	switch o := o.(type) {
+	case coordinator.HostShard:
+		s.wishes.host(o)
+	case coordinator.HandOff:
+		s.wishes.handOff(o)
+	case coordinator.TableChanged:
+		if ch := s.watches[o.Watch]; ch != nil {
+			delete(s.watches, o.Watch)
+			ch <- toDelta(o.Delta)
+		}
+	case coordinator.NotActive:
+		if ch := s.watches[o.Watch]; ch != nil {
+			delete(s.watches, o.Watch)
+			ch <- toNotActive(o)
+		}
+	case coordinator.RegisterAck:
+		for _, ch := range s.registers[o.To] {
+			ch <- o
+		}
+		delete(s.registers, o.To)
+	case coordinator.ShutdownAck:
+		for _, ch := range s.shutdowns[o.To] {
+			ch <- o
+		}
+		delete(s.shutdowns, o.To)
+	}
+}
+
+// depose stops acting as the active coordinator. What was decided and is not
+// durable is forgotten; the next coordinator folds what is.
+func (s *Server) depose() {
+	if s.term == 0 {
+		return
+	}
+	s.log.Warn("not active any more", "term", s.term)
+	s.term = 0
+	s.queue = nil
+	s.stream = stream{}
+	s.step(coordinator.Deposed{})
+	for _, o := range s.queue {
+		s.perform(o)
+	}
+	s.queue = nil
+	clear(s.registers)
+	clear(s.shutdowns)
+}
+
+// onLease takes the lease's news; it runs on the keeper's goroutine.
+func (s *Server) onLease(o lease.Output) {
+	switch o := o.(type) {
+	case lease.Acquired:
+		s.log.Info("lease acquired", "term", o.Term)
+		s.inbox.put(func() {
+			s.depose() // of a lower term, if of any
+			go s.elect(o.Term)
+		})
+	case lease.Lost:
+		s.inbox.put(func() {
+			if s.term == o.Term {
+				s.depose()
+			}
+		})
+	case lease.Observed:
+		s.inbox.put(func() {
+			s.known = coordinator.Active{Node: o.Holder, Term: o.Term}
+			s.step(s.known)
+		})
+	}
+}
+
+// onMember takes the membership's news; it runs on the agent's goroutine.
+func (s *Server) onMember(e gossip.Event) {
+	switch e := e.(type) {
+	case gossip.SelfDowned, gossip.Left:
+		return
+	case gossip.MemberRemoved:
+		s.inbox.put(func() { s.memberGone(e.Member) })
+	case gossip.MemberDowned:
+		s.inbox.put(func() { s.memberGone(e.Member) })
+	}
+	s.inbox.put(s.reviewMembers)
+}
+
+func (s *Server) memberGone(m gossip.Member) {
+	if m.HasRole("region") {
+		delete(s.members, m.Node)
+		s.step(coordinator.MemberGone{Node: m.Node})
+	}
+}
+
+// reviewMembers tells the core what changed of its regions, and the lease our
+// place in line.
+func (s *Server) reviewMembers() {
+	v := s.agent.Members()
+	for _, m := range v.Members {
+		if !m.HasRole("region") || m.Status == gossip.Down || m.Status == gossip.Removed {
+			continue
+		}
+		now := coordinator.Member{
+			Node: m.Node, Name: m.Name, Reachable: m.ReachableByMe,
+			Leaving: m.Status == gossip.Leaving || m.Status == gossip.Exiting,
+		}
+		if now != s.members[m.Node] {
+			s.members[m.Node] = now
+			s.step(now)
+		}
+	}
+	s.keeper.SetRank(v.Rank("coordinator", s.self))
+}

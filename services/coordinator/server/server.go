@@ -1,0 +1,217 @@
+// Package server is the driver of the coordinator service: it gives the pure
+// core its clock, lease, journal, membership and sockets.
+//
+// # What this does not do
+//
+// No decision about shards is made here. The loop hands inputs to the core and
+// performs its outputs in order; what follows a fact waits until the fact is
+// durable.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/lease"
+	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// Main runs a coordinator until it is told to stop. It does not return.
+func Main() {
+	cfg := DefaultConfig()
+	os.Exit(node.Main("coordinator", &cfg, func(n *node.Node) error {
+		_, err := New(n, &cfg)
+		return err
+	}))
+}
+
+// Server is one running coordinator, active or standing by.
+type Server struct {
+	cfg   *Config
+	log   *slog.Logger
+	self  sharding.NodeID
+	name  string
+	peers *node.Peers
+	fail  func(error)
+
+	ctx context.Context // ends when the loop and its jobs do
+	end context.CancelFunc
+
+	journal *journal.Journal
+	store   interface {
+		lease.Store
+		Close() error
+	}
+	keeper *lease.Keeper
+	agent  *agent.Agent
+	inbox  *inbox
+	wishes *wishes
+
+	// Of the loop only.
+	core      *coordinator.Machine
+	outs      []coordinator.Output
+	queue     []coordinator.Output // not performed yet, in order
+	term      sharding.Term        // of the stream; 0: standing by
+	stream    stream
+	known     coordinator.Active
+	lastWatch coordinator.WatchID
+	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
+	registers map[sharding.NodeID][]chan<- coordinator.RegisterAck
+	shutdowns map[sharding.NodeID][]chan<- coordinator.ShutdownAck
+	members   map[sharding.NodeID]coordinator.Member
+}
+
+// New sets a coordinator up on a node: handlers, checks and stages.
+func New(n *node.Node, cfg *Config) (*Server, error) {
+	s := &Server{
+		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
+		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
+		inbox:     newInbox(),
+		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
+		registers: map[sharding.NodeID][]chan<- coordinator.RegisterAck{},
+		shutdowns: map[sharding.NodeID][]chan<- coordinator.ShutdownAck{},
+		members:   map[sharding.NodeID]coordinator.Member{},
+	}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	s.wishes = newWishes(s.sendWishes)
+	core := coordinator.DefaultConfig()
+	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
+	if err := core.Validate(); err != nil {
+		return nil, err
+	}
+	s.core = coordinator.New(core)
+	if err := s.join(n); err != nil {
+		return nil, err
+	}
+	if err := s.instrument(n.MeterProvider()); err != nil {
+		return nil, err
+	}
+	n.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(service{s}))
+	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
+	n.Ready("coordinator", s.ready)
+	s.stages(n)
+	return s, nil
+}
+
+// join prepares the membership of this coordinator.
+func (s *Server) join(n *node.Node) error {
+	g := gossip.DefaultConfig()
+	g.Self, g.Name, g.Roles = s.self, s.name, []string{"coordinator"}
+	if s.cfg.FastWatch {
+		g.Watch = gossip.FastProfile()
+	}
+	g.Downing = gossip.AutoDown{After: s.cfg.DownAfter}
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	defer cancel()
+	backend, err := discoveryopen.Open(s.cfg.Discovery)
+	if err != nil {
+		return fmt.Errorf("discovery.url: %w", err)
+	}
+	peers, err := backend.Peers(ctx)
+	if err != nil {
+		return fmt.Errorf("discovery.url %s: %w", s.cfg.Discovery, err)
+	}
+	for _, p := range peers {
+		g.Seeds = append(g.Seeds, p.Addr)
+	}
+	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log})
+	if err != nil {
+		return err
+	}
+	s.agent.Subscribe(s.onMember)
+	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
+	return nil
+}
+
+// stages start in this order and stop in reverse: a coordinator that stops
+// gives up the lease first, so that the next one takes over at once.
+func (s *Server) stages(n *node.Node) {
+	n.Stage(node.Stage{
+		Name:  "stores",
+		Start: s.openStores,
+		Run: func(ctx context.Context) error {
+			select {
+			case <-s.journal.Broken():
+				return s.journal.Err()
+			case <-ctx.Done():
+				return nil
+			}
+		},
+		Stop: func(context.Context) error { return errors.Join(s.journal.Close(), s.store.Close()) },
+	})
+	var loop sync.WaitGroup
+	n.Stage(node.Stage{
+		Name: "loop",
+		Start: func(context.Context) error {
+			loop.Go(s.loop)
+			return nil
+		},
+		Stop: func(context.Context) error {
+			s.end()
+			loop.Wait()
+			return nil
+		},
+	})
+	n.Stage(node.Stage{Name: "membership", Run: s.agent.Run, Stop: s.agent.Leave, StopTimeout: 10 * time.Second})
+	n.Stage(node.Stage{
+		Name: "lease",
+		Run: func(ctx context.Context) error {
+			s.keeper.Run(ctx, s.onLease)
+			return nil
+		},
+		Stop: func(ctx context.Context) error {
+			done := make(chan struct{})
+			s.inbox.put(func() { s.depose(); close(done) })
+			select {
+			case <-done:
+			case <-ctx.Done():
+			}
+			return nil
+		},
+	})
+}
+
+func (s *Server) openStores(ctx context.Context) error {
+	b, err := journalopen.Backend(s.cfg.Journal, journal.DefaultConfig())
+	if err != nil {
+		return err
+	}
+	if s.journal, err = journal.Open(ctx, b, journal.Declaration{Cluster: s.cfg.ClusterName}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	if s.store, err = leaseopen.Open(ctx, s.cfg.Lease); err != nil {
+		return errors.Join(err, s.journal.Close())
+	}
+	lc := lease.DefaultConfig()
+	lc.Self, lc.TTL, lc.RenewEvery, lc.Rank = s.self, s.cfg.LeaseTTL, s.cfg.LeaseRenew, -1
+	s.keeper, err = lease.NewKeeper(s.store, s.cfg.ClusterName+"/coordinator", lc, s.log)
+	if err != nil {
+		return errors.Join(err, s.journal.Close(), s.store.Close())
+	}
+	return nil
+}
+
+// newUID names this incarnation of the process.
+func newUID() sharding.NodeUID {
+	for {
+		if u := rand.Uint64(); u != 0 {
+			return sharding.NodeUID(u)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// service is the coordinator's Twirp side for regions and gateways.
+type service struct{ s *Server }
+
+// errStandby answers everything but watches at a standby.
+func (s *Server) errStandby() error {
+	err := twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
+	if !s.known.Node.IsZero() {
+		err = err.WithMeta("active", s.known.Node.Addr)
+	}
+	return err
+}
+
+func (s *Server) checkCluster(name string) error {
+	if name != s.cfg.ClusterName {
+		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, name)
+	}
+	return nil
+}
+
+func late(ctx context.Context) error {
+	return twirp.NewError(twirp.DeadlineExceeded, "no answer in time: "+ctx.Err().Error())
+}
+
+// WatchTable waits for a change of the table.
+func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	s := v.s
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
+	got := make(chan *coordinatorv1.WatchTableResponse, 1)
+	var id coordinator.WatchID
+	s.inbox.put(func() {
+		s.lastWatch++
+		id = s.lastWatch
+		s.watches[id] = got
+		s.step(coordinator.WatchTable{Watch: id, Version: fromVersion(req.Version)})
+	})
+	select {
+	case w := <-got:
+		return w, nil
+	case <-ctx.Done():
+		s.inbox.put(func() { delete(s.watches, id) })
+		return nil, late(ctx)
+	case <-s.ctx.Done():
+		return nil, twirp.NewError(twirp.Unavailable, "stopping")
+	}
+}
+
+// Register takes a region in.
+func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterRequest) (*coordinatorv1.RegisterResponse, error) {
+	s := v.s
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
+	in := coordinator.Register{Region: fromNode(req.Region), Name: req.Name, Version: req.AppVersion}
+	for _, t := range req.Types {
+		in.Types = append(in.Types, fromType(t))
+	}
+	ack := make(chan coordinator.RegisterAck, 1)
+	refused := make(chan error, 1)
+	s.inbox.put(func() {
+		if s.term == 0 {
+			refused <- s.errStandby()
+			return
+		}
+		s.registers[in.Region] = append(s.registers[in.Region], ack)
+		s.step(in)
+	})
+	select {
+	case a := <-ack:
+		return &coordinatorv1.RegisterResponse{Term: uint32(a.Term), Refusal: a.Refusal}, nil
+	case err := <-refused:
+		return nil, err
+	case <-ctx.Done():
+		return nil, late(ctx)
+	}
+}
+
+// GetShardHomes asks for allocations.
+func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
+	s := v.s
+	s.inbox.put(func() {
+		for _, e := range req.Shards {
+			shard, epoch := fromShardEpoch(e)
+			s.step(coordinator.GetShardHome{Shard: shard, Refused: epoch})
+		}
+	})
+	return &coordinatorv1.GetShardHomesResponse{}, nil
+}
+
+// ReportShards takes what a region did.
+func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
+	s := v.s
+	region := fromNode(req.Region)
+	s.inbox.put(func() {
+		for _, e := range req.Stopped {
+			shard, epoch := fromShardEpoch(e)
+			s.step(coordinator.ShardStopped{Region: region, Shard: shard, Epoch: epoch})
+		}
+		for _, e := range req.Started {
+			shard, epoch := fromShardEpoch(e)
+			s.step(coordinator.ShardStarted{Region: region, Shard: shard, Epoch: epoch})
+		}
+		for _, r := range req.Refused {
+			shard, epoch := fromShardEpoch(r.Shard)
+			s.step(coordinator.HostRefused{Region: region, Shard: shard, Epoch: epoch, Above: sharding.Epoch(r.Above)})
+		}
+	})
+	return &coordinatorv1.ReportShardsResponse{}, nil
+}
+
+// GracefulShutdown hands the shards of a leaving region off.
+func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
+	s := v.s
+	region := fromNode(req.Region)
+	ack := make(chan coordinator.ShutdownAck, 1)
+	refused := make(chan error, 1)
+	s.inbox.put(func() {
+		if s.term == 0 {
+			refused <- s.errStandby()
+			return
+		}
+		s.shutdowns[region] = append(s.shutdowns[region], ack)
+		s.step(coordinator.GracefulShutdown{Region: region})
+	})
+	select {
+	case a := <-ack:
+		return &coordinatorv1.GracefulShutdownResponse{Term: uint32(a.Term), Remaining: uint32(a.Remaining)}, nil
+	case err := <-refused:
+		return nil, err
+	case <-ctx.Done():
+		return nil, late(ctx)
+	}
+}
+
+// look runs f inside the loop and waits for it.
+func (s *Server) look(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	s.inbox.put(func() { done <- f() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return errors.New("stopping")
+	}
+}
+
+// ready tells whether this coordinator acts, or knows who does.
+func (s *Server) ready(ctx context.Context) error {
+	return s.look(ctx, func() error {
+		switch {
+		case !s.agent.Members().InCluster:
+			return errors.New("not a member of the cluster yet")
+		case s.term == 0 && s.known.Node.IsZero():
+			return errors.New("no active coordinator is known")
+		}
+		return nil
+	})
+}
