@@ -210,8 +210,11 @@ func (c *checker) batches() {
 			continue
 		}
 		k := key{o.batch, o.entity}
-		if len(o.tries) > 1 {
-			continue // another attempt, maybe through another gateway, may have been first
+		if len(o.tries) > 1 || c.w.refused[o.key] {
+			// Another attempt of the client may have been first; and when a
+			// region had no room, and its answer was lost, the gateway's next
+			// attempt comes after what the region did take.
+			continue
 		}
 		if p := last[k]; p != nil && c.where[o.x][0] < c.where[p.x][0] {
 			c.w.violate("order", "%v took effect at %v, before %v of the same batch at %v", o, c.where[o.x], p, c.where[p.x])

@@ -157,6 +157,7 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 				return
 			}
 			g.p.post(func() {
+				g.flush() // what is finished already is finished
 				if g.waiting[id] == nil {
 					return
 				}

@@ -31,6 +31,7 @@ type regionNode struct {
 type ticket struct {
 	link    *link
 	attempt gateway.Attempt
+	key     sharding.CommandID
 }
 
 // body is the instance of an entity.
@@ -149,7 +150,7 @@ func (n *regionNode) perform(o region.Output) {
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
 	n.next++
-	n.tickets[n.next] = ticket{link: l, attempt: attempt}
+	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID}
 	env.Deadline = n.p.deadline(left)
 	n.step(region.Command{Request: n.next, Epoch: epoch, Env: env})
 }
@@ -162,6 +163,9 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	}
 	delete(n.tickets, id)
 	frame := in(t.attempt)
+	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
+		n.w.refused[t.key] = true
+	}
 	t.link.toGateway(func() { t.link.gateway.step(frame) })
 }
 

@@ -34,6 +34,7 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
+	refused  map[sharding.CommandID]bool // rejected by a region at least once
 
 	broken  *violation
 	marks   map[string]int
@@ -53,7 +54,7 @@ const settleTime = 60 * sec
 func newWorld(seed uint64, traceTo func(string)) *World {
 	w := &World{
 		seed: seed, traceTo: traceTo,
-		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{},
+		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
 	}
 	w.hash = 14695981039346656037
 	w.weather = drawWeather(seed)
@@ -371,11 +372,11 @@ func (w *World) probe(stop func() bool) {
 			o.cmd, o.tell, o.pending = cmdGet, false, 1
 			w.after(int64(len(w.ops)-first)*60*ms, func() { // not more than the smallest buffers take
 				o.pending, o.called = 0, w.now
-				prober.send(o, gw, nanos(20*sec))
+				prober.send(o, gw, nanos(30*sec))
 			})
 		}
 	}
-	w.run(w.now+10*sec, func() bool { return stop() || w.answered(first) })
+	w.run(w.now+35*sec, func() bool { return stop() || w.answered(first) })
 	for _, o := range w.ops[first:] {
 		if len(o.tries) == 0 || o.tries[0].returned == 0 {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)

@@ -1,0 +1,51 @@
+//go:build mutants
+
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// mutants are the guards that can be removed, each with its place. A guard
+// whose removal nobody notices is not proven to be needed, or the weather is
+// too mild.
+var mutants = []struct{ name, place string }{
+	{"epoch-check", "journal: an append is refused unless the shard's epoch is its own"},
+	{"seq-check", "journal: an append is refused unless it continues the sequence"},
+	{"dedupe", "journal: a stored command id is refused"},
+	{"output-gate", "turn: no answer before what was staged is durable"},
+	{"read-fence", "turn: no read is answered before the fence was read after it"},
+	{"claim", "region: nothing is served before the claim is durable"},
+	{"floor-after-drain", "region: a late HostShard does not revive a drained shard"},
+	{"term-per-incarnation", "lease: every acquisition has a term of its own"},
+	{"persist-before-send", "coordinator: nothing is said before it is durable"},
+	{"flush-order", "gateway: what waited is sent in its order"},
+}
+
+// TestMutants runs one mutant after the other until a promise is broken, and
+// prints which seed noticed what.
+func TestMutants(t *testing.T) {
+	limit := number64(t, "SIM_SEEDS", 3000)
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range mutants {
+		mutant.Activate(m.name)
+		began := time.Now()
+		var w *World
+		seed := uint64(1)
+		for ; seed <= limit; seed++ {
+			w = newWorld(seed, nil)
+			w.Run()
+			if w.broken != nil {
+				break
+			}
+		}
+		if w.broken == nil {
+			t.Errorf("%-21s SURVIVES %d seeds in %v  (%s)", m.name, limit, time.Since(began).Round(time.Millisecond), m.place)
+			continue
+		}
+		t.Logf("%-21s seed %4d  %-28s %s", m.name, seed, w.broken.property, w.broken.text)
+	}
+}
