@@ -298,6 +298,7 @@ func TestLoadsAreBounded(t *testing.T) {
 			t.Errorf("a load that waits too long: %v", err)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if b.b.most != 2 {
 			t.Errorf("%d loads at a time", b.b.most)
 		}

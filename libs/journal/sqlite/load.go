@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -33,6 +35,10 @@ func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	if err == nil {
 		out, err = b.load(ctx, t, req)
 		_ = t.Rollback() // nothing to lose
+	}
+	if code(err) == lib.SQLITE_CORRUPT {
+		// A page of the file is damaged, on the way to this entity.
+		err = fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, req.Entity, err)
 	}
 	if err != nil {
 		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)

@@ -1,0 +1,39 @@
+//go:build mutants
+
+package memory_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+const mutantVar = "ROOST_JOURNAL_TEST_MUTANT"
+
+func TestMain(m *testing.M) {
+	mutant.Activate(os.Getenv(mutantVar))
+	os.Exit(m.Run())
+}
+
+// TestSuiteKillsMutants runs the conformance suite without one guard at a time:
+// it must fail, and in the test that is about that guard.
+func TestSuiteKillsMutants(t *testing.T) {
+	for name, dies := range map[string]string{
+		"epoch-check": "AppendByEpoch",
+		"seq-check":   "AppendBySequence",
+		"dedupe":      "AppendByCommand",
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
+		cmd.Env = append(os.Environ(), mutantVar+"="+name)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("the suite passes without the guard %s", name)
+		}
+		if !strings.Contains(string(out), "--- FAIL: TestConformance/"+dies) {
+			t.Errorf("without the guard %s, %s passes:\n%s", name, dies, out)
+		}
+	}
+}
