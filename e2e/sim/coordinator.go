@@ -82,6 +82,10 @@ func (c *coordNode) lease(in lease.Input) {
 		case lease.Observed:
 			c.step(coordinator.Active{Node: o.Holder, Term: o.Term})
 		case lease.Acquired:
+			if c.w.terms[o.Term] {
+				c.w.violate("terms grow", "%s acquires the lease in term %d, which was acquired before", c.p.name, o.Term)
+			}
+			c.w.terms[o.Term] = true
 			c.acquired(o.Term)
 		}
 	}
@@ -290,9 +294,11 @@ func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
 	switch o := o.(type) {
 	case coordinator.HostShard:
+		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.hostShard(c.p.addr, o) })
 	case coordinator.HandOff:
 		w.mark("handoff")
+		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.handOff(c.p.addr, o) })
 	case coordinator.RegisterAck:
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.registerAck(o) })
@@ -300,11 +306,21 @@ func (c *coordNode) perform(o coordinator.Output) {
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.shutdownAck(o) })
 	case coordinator.TableChanged:
 		delta := o.Delta
+		for _, row := range delta.Rows {
+			c.checkDurable(row)
+		}
 		c.answerWatch(o.Watch, watchAnswer{delta: &delta})
 	case coordinator.NotActive:
 		c.answerWatch(o.Watch, watchAnswer{active: o.Active, term: o.Term})
 	default:
 		w.violate("driver", "coordinator output %T is not known here", o)
+	}
+}
+
+// checkDurable looks whether what is revealed is in the journal.
+func (c *coordNode) checkDurable(row sharding.Row) {
+	if !c.w.journal.rows[row] {
+		c.w.violate("durable before revealed", "%s reveals %+v, which is no fact", c.p.name, row)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // store is the journal behind connections that are slow, get lost, and forget
@@ -18,19 +19,21 @@ type store struct {
 	// times are the instants at which the appends of ledger.Log() were
 	// committed.
 	times []int64
-	// fenced counts refusals by epoch of appends, per shard.
+	// rows are the rows of all facts that were committed.
+	rows map[sharding.Row]bool
 }
 
 var errLost = errors.New("connection to the journal lost")
 
 func newStore(w *World) *store {
-	return &store{w: w, ledger: memory.NewLedger(journal.DefaultConfig())}
+	return &store{w: w, ledger: memory.NewLedger(journal.DefaultConfig()), rows: map[sharding.Row]bool{}}
 }
 
 // apply runs a batch as one transaction, now.
 func (s *store) apply(ops []journal.Op) []journal.Result {
 	results := s.ledger.Apply(clockStart.Add(nanos(s.w.now)), ops)
 	for len(s.times) < len(s.ledger.Log()) {
+		s.factsOf(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, s.w.now)
 	}
 	for i, r := range results {
@@ -43,6 +46,19 @@ func (s *store) apply(ops []journal.Op) []journal.Result {
 		}
 	}
 	return results
+}
+
+func (s *store) factsOf(a sharding.Append) {
+	if a.Entity != factEntity {
+		return
+	}
+	for _, r := range a.Records {
+		for _, e := range r.Events {
+			if f, ok := s.w.facts[decodeNumber(e.Payload)].(coordinator.RowFact); ok {
+				s.rows[f.Row] = true
+			}
+		}
+	}
 }
 
 // commit sends a batch on behalf of a process and calls back with its results,
@@ -88,6 +104,10 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 			return
 		}
 		results := s.apply(ops)
+		if p := w.processes[host]; d.chance(w.weather.Kill) {
+			w.mark("process killed after its commit")
+			p.exit("killed after its commit")
+		}
 		if unknown || w.net.blocked(journalHost, host) || s.down {
 			w.mark("journal: unknown, applied")
 			w.after(back, func() { answer(nil) })

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -30,6 +31,10 @@ func (w *World) nemesis() {
 		} else {
 			w.cut([][2]int{{journalHost, h}})
 		}
+	})
+	w.every("lease record lost", wt.LeaseGone, func() {
+		w.lease.record = lease.Record{}
+		clear(w.terms) // they may come again now; the journal knows better
 	})
 	w.every("operate", wt.Operate, w.operate)
 }

@@ -23,6 +23,7 @@ type regionNode struct {
 	next    turn.RequestID
 	tickets map[turn.RequestID]ticket
 	bodies  map[turn.Incarnation]*body
+	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
 	leaving bool
 	left    bool
 }
@@ -48,6 +49,7 @@ func (w *World) regionProgram(p *process) program {
 		p: p, w: w,
 		tickets: map[turn.RequestID]ticket{},
 		bodies:  map[turn.Incarnation]*body{},
+		stopped: map[sharding.ShardID]sharding.Epoch{},
 	}
 	n.group = group{s: w.journal, p: p}
 	n.core = newRegion(w, p)
@@ -101,12 +103,14 @@ func (n *regionNode) perform(o region.Output) {
 		})
 	case region.ShardStopped:
 		w.mark("region: shard stopped")
+		n.stopped[o.Shard] = max(n.stopped[o.Shard], o.Epoch)
 		w.tell(n.p, o.To, func(c *coordNode) {
 			c.step(coordinator.ShardStopped{Region: me, Shard: o.Shard, Epoch: o.Epoch})
 		})
 	case region.GracefulShutdown:
 		w.tell(n.p, o.To, func(c *coordNode) { c.step(coordinator.GracefulShutdown{Region: me}) })
 	case region.Claim:
+		n.checkStopped(o.Shard, o.Epoch)
 		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
 		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
 			n.step(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
@@ -144,6 +148,14 @@ func (n *regionNode) perform(o region.Output) {
 		n.performEntity(o.Output)
 	default:
 		w.violate("driver", "region output %T is not known here", o)
+	}
+}
+
+// checkStopped holds the region to its word: once it has said ShardStopped,
+// nothing of the shard at that epoch or a lower one lives in it.
+func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
+	if said := n.stopped[s]; e <= said {
+		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
 	}
 }
 

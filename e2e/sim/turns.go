@@ -57,6 +57,7 @@ func (n *regionNode) performEntity(o turn.Output) {
 
 // load makes an instance from what the journal holds.
 func (n *regionNode) load(o turn.Load) {
+	n.checkStopped(o.Shard, o.Epoch)
 	b := &body{entity: o.Entity}
 	if !o.LookupOnly {
 		n.bodies[o.Incarnation] = b
@@ -99,6 +100,7 @@ func (n *regionNode) load(o turn.Load) {
 // run executes one turn: a while after now, which may be long.
 func (n *regionNode) run(o turn.Run) {
 	w, d := n.w, n.w.dice("turn")
+	n.checkStopped(o.Shard, o.Epoch)
 	b := n.bodies[o.Incarnation]
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)

@@ -18,10 +18,12 @@ type weather struct {
 	Cut, OneWay, Isolate, Bridge int64
 	Crash, CrashAll, Pause       int64
 	JournalDown, JournalCut      int64
+	LeaseGone                    int64 // the lease record is lost
 	Operate                      int64 // drain, resume, leave, move
 	CutFor, PauseFor, DownFor    int64 // longest durations
 
 	JournalDelay int64   // mean time of one way to the journal
+	Kill         float64 // batches after whose commit the process dies
 	Unknown      float64 // outcomes that are reported as unknown
 	LateApply    float64 // unknown transactions that are applied later still
 	Full         float64 // refused: store full
@@ -63,10 +65,11 @@ func drawWeather(seed uint64) weather {
 		Isolate: maybe(0.4, 2*sec, 10*sec), Bridge: maybe(0.4, 2*sec, 10*sec),
 		Crash: maybe(0.6, 2*sec, 10*sec), CrashAll: maybe(0.1, 6*sec, 20*sec), Pause: maybe(0.6, 2*sec, 8*sec),
 		JournalDown: maybe(0.3, 4*sec, 15*sec), JournalCut: maybe(0.4, 2*sec, 10*sec),
-		Operate: maybe(0.8, sec, 6*sec),
-		CutFor:  d.between(sec, 6*sec), PauseFor: d.between(sec, 8*sec), DownFor: d.between(200*ms, 5*sec),
+		LeaseGone: maybe(0.1, 5*sec, 15*sec),
+		Operate:   maybe(0.8, sec, 6*sec),
+		CutFor:    d.between(sec, 6*sec), PauseFor: d.between(sec, 8*sec), DownFor: d.between(200*ms, 5*sec),
 
-		JournalDelay: d.between(ms/5, 20*ms), Unknown: rate(0.7, 0.05), LateApply: d.Float64(),
+		JournalDelay: d.between(ms/5, 20*ms), Unknown: rate(0.7, 0.05), Kill: rate(0.3, 0.005), LateApply: d.Float64(),
 		Full: rate(0.2, 0.02), LeaseLoss: rate(0.5, 0.2),
 		DriftPPM: d.between(0, 5000), Evidence: d.chance(0.7),
 
@@ -90,6 +93,7 @@ func (w weather) calm() weather {
 	w.Cut, w.OneWay, w.Isolate, w.Bridge = 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
 	w.JournalDelay, w.Unknown, w.Full, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0
+	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0
 	return w
 }

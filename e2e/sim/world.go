@@ -35,6 +35,7 @@ type World struct {
 	byID     map[uint64]*op
 	batches  int
 	refused  map[sharding.CommandID]bool // rejected by a region at least once
+	terms    map[sharding.Term]bool      // of all acquisitions
 
 	broken  *violation
 	marks   map[string]int
@@ -55,6 +56,7 @@ func newWorld(seed uint64, traceTo func(string)) *World {
 	w := &World{
 		seed: seed, traceTo: traceTo,
 		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
+		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037
 	w.weather = drawWeather(seed)
