@@ -83,13 +83,18 @@ type Config struct {
 	// MaxPayload is the largest payload of a command or reply in bytes. Default
 	// 1 MiB. The smaller one of both sides counts.
 	MaxPayload int
-	// MaxPendingBytes and MaxPendingMessages bound what waits per connection
-	// for the write in flight to end. Defaults 16 MiB and 65,536: some hundred
-	// milliseconds of full load. A client's Send is refused beyond them. A
-	// server reads no more from a client of which more than half is used, and
-	// cuts the connection beyond them.
-	MaxPendingBytes    int
+	// MaxPendingMessages is how many messages may wait per connection for the
+	// write in flight to end before the other side is held back: a client's Send
+	// is refused, a server reads no more commands. Default 8,192: some ten
+	// milliseconds of full load; more only adds delay.
 	MaxPendingMessages int
+	// MaxPendingAnswers is how many answers may wait per connection of a server
+	// before the client is cut. Default 65,536: what a region may have accepted
+	// before it held back must fit.
+	MaxPendingAnswers int
+	// MaxPendingBytes bounds both: at half of it a server holds back, beyond it
+	// a Send is refused or the client cut. Default 16 MiB.
+	MaxPendingBytes int
 	// ReadBuffer is the size of the read buffer per connection in bytes.
 	// Default 64 KiB. It grows while a larger frame arrives.
 	ReadBuffer int
@@ -121,8 +126,9 @@ func DefaultConfig() Config {
 	return Config{
 		Lanes:              2,
 		MaxPayload:         1 << 20,
+		MaxPendingMessages: 1 << 13,
+		MaxPendingAnswers:  1 << 16,
 		MaxPendingBytes:    16 << 20,
-		MaxPendingMessages: 1 << 16,
 		ReadBuffer:         64 << 10,
 		MaxLinks:           4096,
 		Beat:               5 * time.Second,
@@ -161,6 +167,10 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxPendingMessages < 1 {
 		bad("MaxPendingMessages is %d, set at least 1", c.MaxPendingMessages)
+	}
+	if c.MaxPendingAnswers < c.MaxPendingMessages {
+		bad("MaxPendingAnswers is %d, set at least MaxPendingMessages (%d), or clients are cut before they are held back",
+			c.MaxPendingAnswers, c.MaxPendingMessages)
 	}
 	if c.ReadBuffer < 4<<10 {
 		bad("ReadBuffer is %d, set at least 4096", c.ReadBuffer)

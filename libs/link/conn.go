@@ -136,7 +136,7 @@ func (c *Conn) flush() {
 	}
 	st := &c.stream
 	st.mu.Lock()
-	for st.err == nil && st.halfFull() {
+	for st.err == nil && st.lagging() {
 		st.settled.Wait()
 	}
 	alive := st.err == nil

@@ -14,6 +14,7 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ import (
 func TestSlowReaderIsCut(t *testing.T) {
 	p := newPipes()
 	cfg := testConfig(testRegion)
-	cfg.MaxPendingMessages = 100
+	cfg.MaxPendingMessages, cfg.MaxPendingAnswers = 100, 100
 	var refused atomic.Int64
 	closed := make(chan error, 1)
 	s := serve(t, p, cfg, func(c *Conn, cs []Command) {
@@ -48,6 +49,41 @@ func TestSlowReaderIsCut(t *testing.T) {
 	if refused.Load() != 1 || s.Stats().SlowReaders != 1 {
 		t.Errorf("%d refused, %+v", refused.Load(), s.Stats())
 	}
+}
+
+// TestLaggardIsHeldBack: of a client whose answers pile up no more commands are
+// handed over until it reads; it is not cut for it.
+func TestLaggardIsHeldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		cfg := testConfig(testRegion)
+		cfg.MaxPendingMessages = 10
+		var handed int
+		serve(t, p, cfg, func(c *Conn, cs []Command) { handed += len(cs); echo(c, cs) }, nil)
+		nc, br, err := raw(t, p, goodHello())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const sent = 100
+		go func() {
+			var n names
+			for i := range uint64(sent) {
+				_, _ = nc.Write(n.appendCommand(nil, command(i, ""), testNow))
+			}
+		}()
+		synctest.Wait()
+		if handed < 10 || handed > 21 { // ten wait, and up to ten are being written
+			t.Errorf("%d commands were handed over", handed)
+		}
+		for i := range sent {
+			if kind, _, err := readHandshake(br); err != nil || kind != kindAnswer {
+				t.Fatalf("answer %d: kind %d, %v", i, kind, err)
+			}
+		}
+		if handed != sent {
+			t.Errorf("%d commands were handed over", handed)
+		}
+	})
 }
 
 // TestSlowReaderIsCutInTime: one answer not read is enough, after Timeout.
@@ -151,6 +187,51 @@ func TestCloseGivesUpWithTheContext(t *testing.T) {
 		t.Error(err)
 	}
 	get(t, e.down)
+}
+
+// brokenPipe fails to write when told to, and reads on.
+type brokenPipe struct {
+	net.Conn
+	broken atomic.Bool
+}
+
+func (b *brokenPipe) Write(p []byte) (int, error) {
+	if b.broken.Load() {
+		return 0, syscall.EPIPE
+	}
+	return b.Conn.Write(p)
+}
+
+// TestAnswersAreReadAfterAFailedWrite: what the region has answered before it
+// went away is no loss.
+func TestAnswersAreReadAfterAFailedWrite(t *testing.T) {
+	p := newPipes()
+	conns := make(chan *Conn, 1)
+	serve(t, p, testConfig(testRegion), func(c *Conn, _ []Command) { conns <- c }, nil)
+	cfg := testConfig(testGateway)
+	var b *brokenPipe
+	cfg.Lanes = 1
+	cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+		nc, err := p.dial(ctx, addr)
+		b = &brokenPipe{Conn: nc}
+		return b, err
+	}
+	e, _ := connect(t, cfg, testRegion)
+	l := get(t, e.up)
+	_ = l.Send(0, command(1, ""))
+	c := get(t, conns)
+	b.broken.Store(true)
+	_ = l.Send(0, command(2, ""))
+	<-l.lanes[0].stream.down
+	if err := c.Send(Answer{Corr: 1, Reply: sharding.Reply{Outcome: sharding.OK}}); err != nil {
+		t.Error(err)
+	}
+	if a := get(t, e.answers); a.Corr != 1 {
+		t.Errorf("%+v", a)
+	}
+	if d := get(t, e.down); !errors.Is(d.Reason, syscall.EPIPE) {
+		t.Error(d.Reason)
+	}
 }
 
 // TestSilence: beats keep an idle link up; without them it is cut, on either

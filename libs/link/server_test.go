@@ -65,6 +65,10 @@ func TestHandshakeRefusals(t *testing.T) {
 	if _, _, err := raw(t, p, h); err != nil {
 		t.Errorf("a newer client that still speaks version 1: %v", err)
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.Close(ctx) // a refusal is counted after the client has heard of it
+	<-s.empty
 	if got := s.Stats().Refused; got != 8 {
 		t.Errorf("%d refused", got)
 	}

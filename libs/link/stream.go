@@ -11,10 +11,6 @@ import (
 	"time"
 )
 
-// keepBuffer is the largest write buffer that an idle connection keeps, in
-// bytes: a burst must not hold its memory for ever.
-const keepBuffer = 256 << 10
-
 // errBye ends a connection in order: everything was answered.
 var errBye = errors.New("closed in order")
 
@@ -26,7 +22,8 @@ type stream struct {
 	frames     frameReader
 	maxPayload int // the smaller one of both sides
 	maxBytes   int
-	maxMsgs    int
+	maxMsgs    int // beyond, nothing is accepted
+	lagMsgs    int // server: at this, nothing is read
 	beat       time.Duration
 	timeout    time.Duration
 	// server: cut the connection when the other side does not read. A client
@@ -38,6 +35,7 @@ type stream struct {
 	settled sync.Cond // for finish: something is done
 	out     names
 	pend    []byte // whole frames that no write has taken yet
+	spare   []byte // the buffer for the next ones
 	msgs    int    // messages in pend
 	owed    int    // answers that the user of a server still owes
 	writing bool
@@ -56,7 +54,10 @@ type stream struct {
 func (s *stream) open(nc net.Conn, cfg *Config, maxPayload int, server bool) {
 	s.nc, s.server = nc, server
 	s.maxPayload = maxPayload
-	s.maxBytes, s.maxMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages
+	s.maxBytes, s.maxMsgs, s.lagMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages, cfg.MaxPendingMessages
+	if server {
+		s.maxMsgs = cfg.MaxPendingAnswers
+	}
 	s.beat, s.timeout = cfg.Beat, cfg.Timeout
 	s.work.L, s.settled.L = &s.mu, &s.mu
 	s.down = make(chan struct{})
@@ -75,9 +76,9 @@ func (s *stream) full(n int) bool {
 	return s.msgs >= s.maxMsgs || len(s.pend)+n+headerRoom > s.maxBytes
 }
 
-// halfFull tells whether the other side should catch up first.
-func (s *stream) halfFull() bool {
-	return s.msgs > s.maxMsgs/2 || len(s.pend) > s.maxBytes/2
+// lagging tells whether a client should read its answers first.
+func (s *stream) lagging() bool {
+	return s.msgs >= s.lagMsgs || len(s.pend) > s.maxBytes/2
 }
 
 // added wakes the writer for one more message in pend.
@@ -90,9 +91,9 @@ func (s *stream) added(messages int) {
 }
 
 func (s *stream) writeLoop() {
-	var spare []byte
+	var buf []byte
 	for {
-		buf := s.take(spare)
+		buf = s.take(buf)
 		if buf == nil {
 			return
 		}
@@ -103,23 +104,18 @@ func (s *stream) writeLoop() {
 			s.unwritable(fmt.Errorf("write: %w", err))
 			return
 		}
-		spare = buf[:0]
 	}
 }
 
-// take waits for frames and takes all there are; nil at the end.
-func (s *stream) take(spare []byte) []byte {
+// take gives back what was written, waits for frames and takes all there are;
+// nil at the end.
+func (s *stream) take(written []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.spare = written[:0]
 	s.writing = false
 	s.settled.Broadcast()
 	if len(s.pend) == 0 {
-		if cap(spare) > keepBuffer {
-			spare = nil
-		}
-		if cap(s.pend) > keepBuffer {
-			s.pend = nil
-		}
 		for len(s.pend) == 0 && s.err == nil {
 			s.work.Wait()
 		}
@@ -133,7 +129,7 @@ func (s *stream) take(spare []byte) []byte {
 	}
 	s.writing = true
 	buf := s.pend
-	s.pend, s.msgs = spare, 0
+	s.pend, s.spare, s.msgs = s.spare, nil, 0
 	s.settled.Broadcast()
 	return buf
 }
@@ -302,7 +298,9 @@ func (s *stream) beatLoop() {
 		if writes.last == last && last%2 == 0 {
 			s.mu.Lock()
 			if !s.writing && !s.closing && s.err == nil {
-				s.pend = appendBeat(s.pend)
+				// A burst must not hold its memory for ever.
+				s.spare = nil
+				s.pend = appendBeat(nil)
 				s.added(0)
 			}
 			s.mu.Unlock()
