@@ -146,7 +146,7 @@ func (m *Machine) appended(in Appended) {
 		e.inflight = nil
 		m.fenced(s, in.Fence.Epoch)
 	case sharding.RefusedFull:
-		m.answerFull(e)
+		m.answerFull(e, in.Reason)
 		e.inflight = nil
 		m.end(e)
 		m.revive(e)
@@ -174,11 +174,11 @@ func (m *Machine) doubt(e *entity) {
 }
 
 // answerFull refuses the commands of a unit that the store had no room for.
-func (m *Machine) answerFull(e *entity) {
+func (m *Machine) answerFull(e *entity, reason string) {
 	last := e.inflight[len(e.inflight)-1].Seq
 	for _, c := range e.cmds[:e.next] {
 		if !c.answered && c.record > 0 && c.record <= last {
-			m.answer(e, c, sharding.Reject(sharding.ResourceExhausted, "the journal is full; free disk space"))
+			m.answer(e, c, sharding.Reject(sharding.ResourceExhausted, "the journal cannot take it: "+reason))
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (s *scenario) command(f []string) []string {
 		a := s.appends[0]
 		s.appends = s.appends[1:]
 		return s.step(turn.Appended{Entity: a.Append.Entity, Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
-			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}})
+			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: "disk full"})
 	case "fence":
 		q := s.fences[0]
 		s.fences = s.fences[1:]

@@ -79,6 +79,8 @@ type (
 		Verdict     sharding.Verdict
 		// Fence is the stored one, with RefusedEpoch.
 		Fence sharding.Fence
+		// Reason says why, with RefusedFull: disk full, queue full, too large.
+		Reason string
 	}
 	// FenceRead answers ReadFence.
 	FenceRead struct {

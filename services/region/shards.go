@@ -174,7 +174,8 @@ func (m *Machine) tickLeave() {
 	if m.released || late {
 		m.drainAll()
 	}
-	if m.released && len(m.shards) == 0 || late {
+	stranger := m.registered == 0 // no coordinator ever gave us anything
+	if (m.released || stranger) && len(m.shards) == 0 || late {
 		m.left = true
 		m.emit(Left{})
 		return

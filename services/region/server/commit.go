@@ -13,9 +13,11 @@ import (
 func (s *Server) append(o turn.Append) {
 	entity, inc, seq := o.Append.Entity, o.Incarnation, o.Append.Records[0].Seq
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		s.inbox.put(item{in: region.Turn{Input: turn.Appended{
-			Entity: entity, Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence,
-		}}})
+		in := turn.Appended{Entity: entity, Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence}
+		if r.Err != nil {
+			in.Reason = r.Err.Error()
+		}
+		s.inbox.put(item{in: region.Turn{Input: in}})
 	})
 }
 
