@@ -103,7 +103,7 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	o := &op{id: len(w.ops) + 1, client: c.id, entity: entity, batch: batch, keyed: keyed}
 	o.x = uint64(o.id)
 	switch r := d.Float64(); {
-	case r < 0.60:
+	case r < 0.55:
 		o.cmd = cmdAdd
 	case r < 0.82:
 		o.cmd = cmdGet

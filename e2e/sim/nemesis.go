@@ -13,6 +13,7 @@ func (w *World) nemesis() {
 	w.every("one-way", wt.OneWay, w.cutOneWay)
 	w.every("isolate", wt.Isolate, w.isolate)
 	w.every("bridge", wt.Bridge, w.bridge)
+	w.every("island", wt.Island, w.island)
 	w.every("crash", wt.Crash, func() { w.crashOne(w.dice("nemesis").IntN(len(w.processes))) })
 	w.every("crash all", wt.CrashAll, func() {
 		for i := range w.processes {
@@ -119,6 +120,24 @@ func (w *World) bridge() {
 			if side[a] != side[b] && a != middle && b != middle {
 				pairs = append(pairs, [2]int{a, b})
 			}
+		}
+	}
+	w.cut(pairs)
+}
+
+// island leaves a gateway and a region alone with each other, and maybe with
+// the journal: there the old table stays true for long.
+func (w *World) island() {
+	d := w.dice("nemesis")
+	g, r := firstGateway+d.IntN(gateways), firstRegion+d.IntN(regions)
+	journal := d.chance(0.7)
+	var pairs [][2]int
+	for a := range hosts {
+		if a == g || a == r || a == journalHost && journal {
+			continue
+		}
+		for _, b := range []int{g, r} {
+			pairs = append(pairs, [2]int{a, b}, [2]int{b, a})
 		}
 	}
 	w.cut(pairs)

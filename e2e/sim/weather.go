@@ -16,6 +16,7 @@ type weather struct {
 
 	// Mean times between faults of a kind; 0: never.
 	Cut, OneWay, Isolate, Bridge int64
+	Island                       int64
 	Crash, CrashAll, Pause       int64
 	JournalDown, JournalCut      int64
 	LeaseGone                    int64 // the lease record is lost
@@ -63,7 +64,8 @@ func drawWeather(seed uint64) weather {
 
 		Cut: maybe(0.4, 2*sec, 10*sec), OneWay: maybe(0.4, 2*sec, 10*sec),
 		Isolate: maybe(0.4, 2*sec, 10*sec), Bridge: maybe(0.4, 2*sec, 10*sec),
-		Crash: maybe(0.6, 2*sec, 10*sec), CrashAll: maybe(0.1, 6*sec, 20*sec), Pause: maybe(0.6, 2*sec, 8*sec),
+		Island: maybe(0.5, 2*sec, 8*sec),
+		Crash:  maybe(0.6, 2*sec, 10*sec), CrashAll: maybe(0.1, 6*sec, 20*sec), Pause: maybe(0.6, 2*sec, 8*sec),
 		JournalDown: maybe(0.3, 4*sec, 15*sec), JournalCut: maybe(0.4, 2*sec, 10*sec),
 		LeaseGone: maybe(0.1, 5*sec, 15*sec),
 		Operate:   maybe(0.8, sec, 6*sec),
@@ -90,7 +92,7 @@ func drawWeather(seed uint64) weather {
 func (w weather) calm() weather {
 	w.Loss, w.Dup, w.Tail, w.LinkBreak = 0, 0, 0, 0
 	w.Delay, w.Loop = min(w.Delay, 5*ms), min(w.Loop, ms)
-	w.Cut, w.OneWay, w.Isolate, w.Bridge = 0, 0, 0, 0
+	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
 	w.JournalDelay, w.Unknown, w.Full, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
