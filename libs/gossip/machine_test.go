@@ -1,0 +1,421 @@
+package gossip
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// lab steps one machine and keeps what came out of the last step.
+type lab struct {
+	*testing.T
+	m   *Machine
+	now time.Time
+	out []Output
+}
+
+var (
+	self  = sharding.NodeID{Addr: "a:1", UID: 1}
+	other = sharding.NodeID{Addr: "b:1", UID: 2}
+)
+
+func newLab(t *testing.T, seeds ...string) *lab {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Seeds = self, seeds
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{T: t, m: New(cfg), now: time.Unix(1_000_000, 0)}
+	l.step(Start{})
+	return l
+}
+
+// newPair is a cluster of this node and other, both up.
+func newPair(t *testing.T) *lab {
+	l := newLab(t)
+	l.m.seq = 10 // as if others had been here before
+	l.receive(other, Join{Name: "other"})
+	if _, ok := sent[Welcome](l, other); !ok {
+		t.Fatal("not welcomed")
+	}
+	l.receive(other, GossipStatus{l.m.state.Cluster, l.m.state.Version, l.m.digest, nodes(nil)})
+	l.pass(100 * time.Millisecond)
+	if mem, _ := l.m.state.Member(other); mem == nil || mem.Status != Up {
+		t.Fatalf("%v is not up: %+v", other, l.m.state)
+	}
+	return l
+}
+
+func (l *lab) step(in Input) {
+	l.Helper()
+	l.out = l.m.Step(l.now, in, nil)
+	if err := l.m.Check(); err != nil {
+		l.Fatalf("after %T: %v", in, err)
+	}
+}
+
+func (l *lab) receive(from sharding.NodeID, msg Msg) {
+	l.Helper()
+	l.step(Receive{From: from, To: self, Msg: msg})
+}
+
+// pass lets time pass in ticks, and keeps all that comes out.
+func (l *lab) pass(d time.Duration) {
+	l.Helper()
+	var all []Output
+	for end := l.now.Add(d); l.now.Before(end); {
+		l.now = l.now.Add(100 * time.Millisecond)
+		l.step(Tick{})
+		all = append(all, l.out...)
+	}
+	l.out = all
+}
+
+// sent is the last message of a type to a node in the outputs.
+func sent[M Msg](l *lab, to sharding.NodeID) (M, bool) {
+	var last M
+	found := false
+	for _, o := range l.out {
+		if s, ok := o.(Send); ok && s.To == to {
+			if m, ok := s.Msg.(M); ok {
+				last, found = m, true
+			}
+		}
+	}
+	return last, found
+}
+
+func happened[E Event](l *lab) bool {
+	for _, o := range l.out {
+		if _, ok := o.(E); ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lab) reachable(n sharding.NodeID) bool { return l.m.state.Reach.Of(self, n) == Reachable }
+
+func TestRepliesFromBeforeTheEvidenceProveNothing(t *testing.T) {
+	l := newPair(t)
+	l.pass(time.Second)
+	beat, ok := sent[Heartbeat](l, other)
+	if !ok {
+		t.Fatal("no heartbeat")
+	}
+	l.step(Evidence{Node: other})
+	l.receive(other, HeartbeatReply(beat)) // was under way
+	l.pass(100 * time.Millisecond)
+	if l.reachable(other) {
+		t.Error("a reply from before the evidence outweighs it")
+	}
+	l.pass(time.Second)
+	beat, _ = sent[Heartbeat](l, other)
+	l.receive(other, HeartbeatReply(beat))
+	l.pass(100 * time.Millisecond)
+	if !l.reachable(other) {
+		t.Error("a newer reply does not outweigh it")
+	}
+}
+
+func TestOnlyFreshRepliesReplaceAnIncarnation(t *testing.T) {
+	earlier := sharding.NodeID{Addr: other.Addr, UID: 77}
+	l := newPair(t)
+	l.pass(time.Second)
+	beat, _ := sent[Heartbeat](l, other)
+	l.receive(earlier, HeartbeatReply{Seq: 1})
+	if happened[NewIncarnation](l) {
+		t.Error("a reply to a heartbeat from before the member was known replaces it")
+	}
+	l.receive(other, HeartbeatReply(beat))
+	l.receive(earlier, HeartbeatReply(beat))
+	if happened[NewIncarnation](l) {
+		t.Error("a member that answered the same heartbeat is replaced")
+	}
+	l.pass(time.Second)
+	beat, _ = sent[Heartbeat](l, other)
+	l.receive(earlier, HeartbeatReply(beat))
+	if !happened[NewIncarnation](l) || !happened[MemberDowned](l) {
+		t.Error("a fresh reply of another incarnation does not replace the member")
+	}
+}
+
+func TestRepeatedRepliesAreNoSignsOfLife(t *testing.T) {
+	l := newPair(t)
+	l.pass(time.Second)
+	beat, _ := sent[Heartbeat](l, other)
+	for range 100 {
+		l.receive(other, HeartbeatReply(beat))
+		l.pass(100 * time.Millisecond)
+	}
+	if l.reachable(other) {
+		t.Error("one reply, repeated for 10 s, keeps a node reachable")
+	}
+}
+
+func TestJoinerThatNeverAnswersIsRemoved(t *testing.T) {
+	l := newLab(t)
+	l.receive(other, Join{})
+	l.pass(30 * time.Second)
+	if _, ok := l.m.state.Member(other); ok || !l.m.state.IsRemoved(other) {
+		t.Errorf("members are %v", l.m.state.Members)
+	}
+	l.receive(other, Join{})
+	if _, ok := sent[NotMember](l, other); !ok {
+		t.Error("a removed node is not told so when it asks again")
+	}
+}
+
+func TestJoinerWaitsForItsOldIncarnation(t *testing.T) {
+	l := newPair(t)
+	joiner := sharding.NodeID{Addr: other.Addr, UID: 77}
+	l.receive(joiner, Join{})
+	if _, ok := l.m.state.Member(joiner); ok {
+		t.Error("two incarnations are members at one address")
+	}
+	beat, ok := sent[Heartbeat](l, other)
+	if !ok {
+		t.Fatal("nobody asks who lives there")
+	}
+	l.receive(joiner, HeartbeatReply(beat))
+	l.pass(200 * time.Millisecond)
+	l.receive(joiner, Join{})
+	if _, ok := sent[Welcome](l, joiner); !ok {
+		t.Error("not let in although the old incarnation is gone")
+	}
+}
+
+func TestSignOfAClusterDelaysFormingOne(t *testing.T) {
+	l := newLab(t, self.Addr, other.Addr)
+	l.pass(4 * time.Second)
+	l.receive(other, InitJoinAck{})
+	l.pass(4500 * time.Millisecond)
+	if l.m.View().InCluster {
+		t.Error("formed a cluster less than 5 s after a sign of one")
+	}
+	l.pass(time.Second)
+	if !l.m.View().InCluster {
+		t.Error("formed none although all signs ended")
+	}
+}
+
+func TestNacksMustComeFromAllSeeds(t *testing.T) {
+	l := newLab(t, self.Addr, other.Addr, "c:1")
+	l.receive(other, InitJoinNack{})
+	l.receive(other, InitJoinNack{})
+	l.receive(sharding.NodeID{Addr: "stranger:1", UID: 9}, InitJoinNack{})
+	l.pass(2 * time.Second)
+	if l.m.View().InCluster {
+		t.Fatal("formed a cluster without the answer of a seed")
+	}
+	l.receive(sharding.NodeID{Addr: "c:1", UID: 3}, InitJoinNack{})
+	l.pass(200 * time.Millisecond)
+	if !l.m.View().InCluster {
+		t.Error("did not form a cluster although nobody knows of one")
+	}
+}
+
+// A restarted node hears from members that still mean the one before it.
+func TestMessagesToTheOldIncarnationShowTheCluster(t *testing.T) {
+	l := newLab(t, self.Addr, other.Addr)
+	l.step(Receive{From: other, To: sharding.NodeID{Addr: self.Addr, UID: 99}, Msg: Heartbeat{Seq: 5}})
+	if r, ok := sent[HeartbeatReply](l, other); !ok || r.Seq != 5 {
+		t.Error("the sender does not learn who lives here")
+	}
+	if _, ok := sent[Join](l, other); !ok {
+		t.Error("does not ask to be let in")
+	}
+}
+
+func TestUnknownMemberOfTheSameClusterIsMet(t *testing.T) {
+	l := newLab(t)
+	l.receive(other, InitJoinAck{l.m.state.claim()})
+	if _, ok := sent[GossipStatus](l, other); !ok {
+		t.Error("no exchange with a member that was let in elsewhere")
+	}
+}
+
+func TestOutcastsAreNotListenedTo(t *testing.T) {
+	l := newPair(t)
+	theirs := l.m.state
+	l.step(DownNode{other})
+	was := l.m.digest
+	theirs = theirs.with(Member{Node: sharding.NodeID{Addr: "c:1", UID: 3}, Status: Joining})
+	for _, msg := range []Msg{Gossip{theirs}, GossipStatus{Cluster: theirs.Cluster}, Heartbeat{1}, Join{}, ExitingConfirmed{}} {
+		l.receive(other, msg)
+		if _, ok := sent[NotMember](l, other); !ok || len(l.out) != 1 {
+			t.Errorf("%T is answered %v", msg, l.out)
+		}
+	}
+	if l.m.digest != was {
+		t.Error("an outcast changed the state")
+	}
+}
+
+func TestOtherClustersAreNotMixed(t *testing.T) {
+	l := newPair(t)
+	was := l.m.digest
+	foreign := l.m.state
+	foreign.Cluster.Founded++
+	l.receive(other, Gossip{foreign})
+	if _, ok := sent[NotMember](l, other); !ok || l.m.digest != was {
+		t.Error("gossip of another cluster is taken")
+	}
+}
+
+func TestNobodyWaitsForTheDownWhenNobodyIsUp(t *testing.T) {
+	s := State{}
+	s = s.with(Member{Node: self, Status: Joining})
+	s = s.with(Member{Node: other, Status: Down})
+	s.Seen = []sharding.NodeID{self}
+	if !s.converged(self, nil) {
+		t.Error("a joining node waits for a down one for ever")
+	}
+	s = s.with(Member{Node: other, Status: Joining})
+	if s.converged(self, nil) {
+		t.Error("a joining node does not wait for another one")
+	}
+}
+
+func TestRemovedWhileExitingHasLeft(t *testing.T) {
+	l := newPair(t)
+	me, _ := l.m.state.Member(self)
+	exiting := *me
+	exiting.Status = Exiting
+	theirs := l.m.state.with(exiting)
+	l.receive(other, Gossip{theirs})
+	if l.m.status() != Exiting {
+		t.Fatalf("status is %v", l.m.status())
+	}
+	l.receive(other, Gossip{theirs.without([]sharding.NodeID{self}, l.now.UnixMilli())})
+	if !happened[Left](l) || happened[SelfDowned](l) {
+		t.Errorf("removed while exiting: %v", l.out)
+	}
+}
+
+func TestTombstonesExpire(t *testing.T) {
+	l := newLab(t)
+	l.receive(other, Join{})
+	l.pass(30 * time.Second)
+	if len(l.m.state.Tombstones) != 1 {
+		t.Fatal("no tombstone")
+	}
+	outdated := l.m.state
+	outdated = outdated.with(Member{Node: sharding.NodeID{Addr: "c:1", UID: 3}, Status: Joining})
+	l.now = l.now.Add(25 * time.Hour)
+	l.step(Tick{})
+	if len(l.m.state.Tombstones) != 0 {
+		t.Error("a tombstone is kept for ever")
+	}
+	// A node whose clock is behind still has it. Neither gets it back from
+	// there, nor do the two argue about it.
+	l.receive(sharding.NodeID{Addr: "c:1", UID: 3}, Gossip{outdated})
+	if len(l.m.state.Tombstones) != 0 {
+		t.Error("an expired tombstone is taken over")
+	}
+	if _, ok := l.m.state.Member(sharding.NodeID{Addr: "c:1", UID: 3}); !ok {
+		t.Error("the rest of the gossip is not")
+	}
+	for _, o := range l.out {
+		if _, ok := o.(Send); ok {
+			t.Errorf("answers %v", o)
+		}
+	}
+}
+
+// The time for which this process was paused does not count against others.
+func TestPauseDoesNotBringDowningForward(t *testing.T) {
+	l := newPair(t)
+	l.step(Evidence{other})
+	l.pass(5 * time.Second)
+	l.now = l.now.Add(time.Minute)
+	l.step(Tick{})
+	l.pass(4 * time.Second)
+	if mem, _ := l.m.state.Member(other); mem == nil || mem.Status == Down {
+		t.Error("downed early because of an own pause")
+	}
+	l.pass(2 * time.Second)
+	if mem, _ := l.m.state.Member(other); mem != nil && mem.Status != Down {
+		t.Error("never downed")
+	}
+}
+
+func TestExitingIsRemovedOnItsWordAlone(t *testing.T) {
+	l := newPair(t)
+	theirs := *must(l.m.state.Member(other))
+	theirs.Status = Exiting
+	state := l.m.state.with(theirs)
+	state.Version = state.Version.Tick(other.UID)
+	l.receive(other, Gossip{state})
+	l.pass(300 * time.Millisecond)
+	if _, ok := l.m.state.Member(other); !ok {
+		t.Fatal("removed before it confirmed")
+	}
+	l.receive(other, ExitingConfirmed{})
+	l.pass(200 * time.Millisecond)
+	if _, ok := l.m.state.Member(other); ok {
+		t.Error("not removed although it confirmed its exit")
+	}
+	if !happened[MemberRemoved](l) {
+		t.Error("no event")
+	}
+}
+
+func must[T any](v T, ok bool) T {
+	if !ok {
+		panic(fmt.Sprintf("no %T", v))
+	}
+	return v
+}
+
+func TestViewEventsDescribeTheMembership(t *testing.T) {
+	l := newPair(t)
+	l.step(Evidence{other})
+	var kinds []string
+	for _, e := range l.m.View().Events() {
+		kinds = append(kinds, fmt.Sprintf("%T", e))
+	}
+	want := "[gossip.MemberUp gossip.MemberUp gossip.ReachabilityChanged gossip.ReachabilityChanged gossip.LeaderChanged]"
+	if fmt.Sprint(kinds) != want {
+		t.Errorf("got %v, want %s", kinds, want)
+	}
+}
+
+func TestNothingHappensBeforeStartOrAfterTheEnd(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Self = self
+	m := New(cfg)
+	quiet := func(when string) {
+		for _, in := range []Input{
+			Tick{}, Receive{From: other, To: self, Msg: Heartbeat{1}}, Receive{From: other, To: self, Msg: InitJoin{}},
+			Evidence{other}, DownNode{self}, nil,
+		} {
+			if out := m.Step(time.Unix(1, 0), in, nil); len(out) != 0 {
+				t.Errorf("%s, %T gives %v", when, in, out)
+			}
+		}
+	}
+	quiet("before the start")
+	m.Step(time.Unix(1, 0), Start{}, nil)
+	m.Step(time.Unix(1, 0), DownNode{self}, nil)
+	quiet("after the end")
+}
+
+// Two nodes with the same state stop talking about it once both know that the
+// other has seen it.
+func TestAgreementIsSilent(t *testing.T) {
+	l := newPair(t)
+	s := l.m.state
+	s.Seen = []sharding.NodeID{self, other}
+	l.receive(other, GossipStatus{s.Cluster, s.Version, l.m.digest, []sharding.NodeID{other}})
+	if st, ok := sent[GossipStatus](l, other); !ok || len(st.Seen) != 2 {
+		t.Errorf("the other does not learn that this node has seen it: %v", l.out)
+	}
+	for _, msg := range []Msg{Gossip{s}, GossipStatus{s.Cluster, s.Version, l.m.digest, s.Seen}} {
+		if l.receive(other, msg); len(l.out) != 0 {
+			t.Errorf("%T is answered %v", msg, l.out)
+		}
+	}
+}
