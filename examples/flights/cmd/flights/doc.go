@@ -1,0 +1,27 @@
+// Command flights carries flights through a Roost cluster while the cluster is
+// ill-treated, and then verifies that nothing was lost and nothing was counted
+// twice.
+//
+// It starts a coordinator and a standby, three regions and two gateways as
+// processes on this machine, sends three durable commands per flight through the
+// gateways' public HTTP API (Depart at the origin, Arrive at the destination, Fly
+// at the route), and reads all totals back from the entities through a gateway.
+// Meanwhile it kills a region, adds one, kills the active coordinator while shards
+// are moving to the new region, starts again what it killed, and stops a region in
+// order. `flights -help` lists the flags.
+//
+// Every command has an idempotency key made of the digest of the file's content,
+// the line and the leg. So a repeat counts nothing twice, be it of a command whose
+// answer was lost or of the whole demonstration with the same -data.
+//
+// Exit codes: 0 every total is equal; 1 it is not, or something failed; 2 bad
+// flags; 130 interrupted. Whatever happens, no process is left behind.
+//
+// # What this does not do
+//
+// The latencies are those of a client that waits for each answer: while the
+// cluster stalls, such a client asks less. The stalls are therefore reported on
+// their own, as the longest time in which an airport that had commands waiting had
+// no success. -data does not outlive the day unlimited: an entity forgets keys that
+// are older than 24 hours and not among its newest 100,000.
+package main

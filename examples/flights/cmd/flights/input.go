@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/roost-cluster/roost/examples/flights"
+)
+
+// columns is the header every file must have.
+var columns = []string{"date", "delay", "distance", "origin", "destination"}
+
+// Limits of a row. They are far beyond what flies, so that only nonsense meets
+// them.
+const (
+	maxDelay    = 100_000 // minutes; two months
+	maxDistance = 100_000 // miles; four times around the earth
+)
+
+// flight is one row, with its airports and route as indexes into the input's
+// lists.
+type flight struct {
+	line                       int32
+	delay, distance            int32
+	origin, destination, route int32
+}
+
+// input is a whole file, checked and counted.
+type input struct {
+	name string
+	// digest names the content, uncompressed: the first 64 bits of its SHA-256
+	// in hexadecimal. It makes the idempotency keys of one file.
+	digest  string
+	flights []flight
+
+	// What was counted directly, by the index that flights use.
+	airports      []string
+	airportCounts []flights.AirportCount
+	routes        []string
+	routeCounts   []flights.RouteCount
+}
+
+// readInput reads flights from CSV, compressed with gzip or not. A malformed
+// row is an error that names file, line and reason; so the caller knows that
+// either all rows are good or none was used.
+func readInput(name string, from io.Reader) (*input, error) {
+	plain := bufio.NewReaderSize(from, 1<<16)
+	content := io.Reader(plain)
+	if magic, _ := plain.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unzipped, err := gzip.NewReader(plain)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		content = unzipped
+	}
+	digest := sha256.New()
+	in := &input{name: name}
+	if err := in.read(csv.NewReader(io.TeeReader(content, digest))); err != nil {
+		return nil, err
+	}
+	in.digest = hex.EncodeToString(digest.Sum(nil)[:8])
+	return in, nil
+}
+
+func (in *input) read(rows *csv.Reader) error {
+	rows.FieldsPerRecord = -1 // Said in our own words.
+	rows.ReuseRecord = true
+	book := book{in: in, airports: map[string]int32{}, routes: map[[2]int32]int32{}}
+	for header := true; ; header = false {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) && !header {
+			return nil
+		}
+		if err != nil {
+			return in.unreadable(rows, err)
+		}
+		line, _ := rows.FieldPos(0)
+		if header {
+			if !slices.Equal(row, columns) {
+				return fmt.Errorf("%s:%d: the header is %.100q, it must be %q", in.name, line, row, columns)
+			}
+			continue
+		}
+		if reason := book.enter(int32(line), row); reason != "" {
+			return fmt.Errorf("%s:%d: %s", in.name, line, reason)
+		}
+	}
+}
+
+// unreadable is the error of a file that ends early or is no CSV.
+func (in *input) unreadable(rows *csv.Reader, err error) error {
+	var malformed *csv.ParseError
+	switch {
+	case errors.As(err, &malformed):
+		return fmt.Errorf("%s:%d: %w", in.name, malformed.Line, malformed.Err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s:1: the file is empty, it must begin with the header %q", in.name, columns)
+	}
+	return fmt.Errorf("%s: not readable after %d bytes of content: %w", in.name, rows.InputOffset(), err)
+}
+
+// book enters rows into an input.
+type book struct {
+	in       *input
+	airports map[string]int32
+	routes   map[[2]int32]int32
+}
+
+// enter takes one row in, or says why it cannot.
+func (b *book) enter(line int32, row []string) (reason string) {
+	if len(row) != len(columns) {
+		return fmt.Sprintf("%d columns, there must be %d", len(row), len(columns))
+	}
+	if !isDate(row[0]) {
+		return fmt.Sprintf("date %.20q is no MMDDhhmm", row[0])
+	}
+	delay, err := strconv.ParseInt(row[1], 10, 32)
+	if err != nil || delay < -maxDelay || delay > maxDelay {
+		return fmt.Sprintf("delay %.20q is no whole number of minutes from -%d to %d", row[1], maxDelay, maxDelay)
+	}
+	distance, err := strconv.ParseInt(row[2], 10, 32)
+	if err != nil || distance < 0 || distance > maxDistance {
+		return fmt.Sprintf("distance %.20q is no whole number of miles from 0 to %d", row[2], maxDistance)
+	}
+	for i := 3; i < 5; i++ {
+		if !isAirport(row[i]) {
+			return fmt.Sprintf("%s %.20q is no airport code: three or four of A-Z and 0-9", columns[i], row[i])
+		}
+	}
+	from, to := b.airport(row[3]), b.airport(row[4])
+	route := b.route(from, to)
+	in := b.in
+	in.flights = append(in.flights, flight{line, int32(delay), int32(distance), from, to, route})
+	in.airportCounts[from].Departures++
+	in.airportCounts[from].DepartureDelayMinutes += delay
+	in.airportCounts[to].Arrivals++
+	in.routeCounts[route].Flights++
+	in.routeCounts[route].Miles += distance
+	return ""
+}
+
+func (b *book) airport(code string) int32 {
+	i, known := b.airports[code]
+	if !known {
+		i = int32(len(b.in.airports))
+		b.airports[code] = i
+		b.in.airports = append(b.in.airports, code)
+		b.in.airportCounts = append(b.in.airportCounts, flights.AirportCount{})
+	}
+	return i
+}
+
+func (b *book) route(from, to int32) int32 {
+	i, known := b.routes[[2]int32{from, to}]
+	if !known {
+		i = int32(len(b.in.routes))
+		b.routes[[2]int32{from, to}] = i
+		b.in.routes = append(b.in.routes, flights.RouteID(b.in.airports[from], b.in.airports[to]))
+		b.in.routeCounts = append(b.in.routeCounts, flights.RouteCount{})
+	}
+	return i
+}
+
+// days is the length of each month; the year is not known, so February has 29.
+var days = [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
+
+// isDate tells whether s is MMDDhhmm. Hour 24 is how some records write
+// midnight.
+func isDate(s string) bool {
+	if len(s) != 8 {
+		return false
+	}
+	var part [4]int
+	for i := range 8 {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		part[i/2] = 10*part[i/2] + int(s[i]-'0')
+	}
+	month, day, hour, minute := part[0], part[1], part[2], part[3]
+	return month >= 1 && month <= 12 && day >= 1 && day <= days[month-1] &&
+		(hour < 24 && minute < 60 || hour == 24 && minute == 0)
+}
+
+func isAirport(s string) bool {
+	if len(s) != 3 && len(s) != 4 {
+		return false
+	}
+	for i := range len(s) {
+		if (s[i] < 'A' || s[i] > 'Z') && (s[i] < '0' || s[i] > '9') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,144 @@
+// Package flights has the entities of the flights demonstration: airports and
+// routes that count what happens at them.
+//
+// An [Airport] is told of every departure and arrival, a [Route] of every flight
+// along it. Both are event-sourced: what they know is the sum of their events.
+//
+//	_, err := flights.Depart.Ask(ctx, client, "PHX", flights.Departure{Delay: 14}, entity.Key(key))
+//	totals, err := flights.AirportTotals.Ask(ctx, client, "PHX", flights.Nothing{})
+//
+// # What this does not do
+//
+// The entities know flights only by the idempotency keys of their commands: a
+// flight that is told twice under two keys is two flights. They do not check
+// that what departed arrives.
+package flights
+
+import "github.com/roost-cluster/roost/sdk/entity"
+
+// snapshotEvery is after how many events an entity's state is stored. Loading
+// the busiest airport then reads at most that many of its 30,000 events; a
+// snapshot is one small row in as many events, so that it costs next to nothing.
+const snapshotEvery = 500
+
+// Nothing is the input of commands that need none, and the reply of commands
+// that have nothing to tell.
+type Nothing struct{}
+
+// Commands of an airport, whose id is its code, such as "PHX".
+var (
+	Depart        = entity.Command[Departure, Nothing]("Airport", "Depart")
+	Arrive        = entity.Command[Nothing, Nothing]("Airport", "Arrive")
+	AirportTotals = entity.Command[Nothing, AirportCount]("Airport", "Totals").ReadOnly()
+)
+
+// Commands of a route, whose id is made by [RouteID].
+var (
+	Fly         = entity.Command[Leg, Nothing]("Route", "Fly")
+	RouteTotals = entity.Command[Nothing, RouteCount]("Route", "Totals").ReadOnly()
+)
+
+// Entity types, for the main of a region.
+var (
+	Airports = entity.Define("Airport", func(string) *Airport { return &Airport{} },
+		entity.On(Depart, (*Airport).Depart),
+		entity.On(Arrive, (*Airport).Arrive),
+		entity.On(AirportTotals, (*Airport).Totals),
+	).Events(Departed{}, Arrived{}).SnapshotEvery(snapshotEvery)
+
+	Routes = entity.Define("Route", func(string) *Route { return &Route{} },
+		entity.On(Fly, (*Route).Fly),
+		entity.On(RouteTotals, (*Route).Totals),
+	).Events(Flown{}).SnapshotEvery(snapshotEvery)
+)
+
+// RouteID is the id of the route between two airports, such as "ORD-LAX".
+func RouteID(origin, destination string) string { return origin + "-" + destination }
+
+// AirportCount is what an airport has counted.
+type AirportCount struct {
+	Departures int64 `json:"departures"`
+	Arrivals   int64 `json:"arrivals"`
+	// DepartureDelayMinutes is the sum over all departures; early ones count
+	// below zero.
+	DepartureDelayMinutes int64 `json:"departure_delay_minutes"`
+}
+
+// Airport counts departures and arrivals.
+type Airport struct{ AirportCount }
+
+// Departure is the input of Depart.
+type Departure struct {
+	// Delay in minutes; negative: early.
+	Delay int64 `json:"delay"`
+}
+
+// Departed is the event of a departure.
+type Departed struct {
+	Delay int64 `json:"delay"`
+}
+
+// Arrived is the event of an arrival.
+type Arrived struct{}
+
+// Apply changes the state; the only place that does.
+func (a *Airport) Apply(event any) {
+	switch e := event.(type) {
+	case Departed:
+		a.Departures++
+		a.DepartureDelayMinutes += e.Delay
+	case Arrived:
+		a.Arrivals++
+	}
+}
+
+// Depart counts a departure.
+func (a *Airport) Depart(ctx *entity.Ctx, in Departure) (Nothing, error) {
+	return Nothing{}, ctx.Persist(Departed(in))
+}
+
+// Arrive counts an arrival.
+func (a *Airport) Arrive(ctx *entity.Ctx, _ Nothing) (Nothing, error) {
+	return Nothing{}, ctx.Persist(Arrived{})
+}
+
+// Totals tells what the airport has counted.
+func (a *Airport) Totals(*entity.Ctx, Nothing) (AirportCount, error) { return a.AirportCount, nil }
+
+// RouteCount is what a route has counted.
+type RouteCount struct {
+	Flights int64 `json:"flights"`
+	Miles   int64 `json:"miles"`
+}
+
+// Route counts flights and miles.
+type Route struct{ RouteCount }
+
+// Leg is the input of Fly.
+type Leg struct {
+	Miles int64 `json:"miles"`
+}
+
+// Flown is the event of a flight.
+type Flown struct {
+	Miles int64 `json:"miles"`
+}
+
+// Apply changes the state; the only place that does.
+func (r *Route) Apply(event any) {
+	if e, ok := event.(Flown); ok {
+		r.Flights++
+		r.Miles += e.Miles
+	}
+}
+
+// Fly counts a flight. Miles below zero are refused.
+func (r *Route) Fly(ctx *entity.Ctx, in Leg) (Nothing, error) {
+	if in.Miles < 0 {
+		return Nothing{}, entity.Errorf(entity.InvalidArgument, "%d miles: a flight cannot be shorter than 0", in.Miles)
+	}
+	return Nothing{}, ctx.Persist(Flown(in))
+}
+
+// Totals tells what the route has counted.
+func (r *Route) Totals(*entity.Ctx, Nothing) (RouteCount, error) { return r.RouteCount, nil }
