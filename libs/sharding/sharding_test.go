@@ -1,0 +1,126 @@
+package sharding_test
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestShardOfVectors checks the published vectors, which other languages check
+// too: quoted id, number of shards, index.
+func TestShardOfVectors(t *testing.T) {
+	f, err := os.Open("testdata/shardof.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	n := 0
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		line := sc.Text()
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		parts := strings.Split(line, "\t")
+		id, err := strconv.Unquote(parts[0])
+		shards, err2 := strconv.ParseUint(parts[1], 10, 32)
+		want, err3 := strconv.ParseUint(parts[2], 10, 32)
+		if err := errors.Join(err, err2, err3); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if got := sharding.ShardOf(sharding.EntityID(id), uint32(shards)); uint64(got) != want {
+			t.Errorf("ShardOf(%q, %d) = %d, want %d", id, shards, got, want)
+		}
+		n++
+	}
+	if n < 10 {
+		t.Fatalf("only %d vectors", n)
+	}
+}
+
+// TestShardOfIsXXH64 pins the hash to the published values of xxHash.
+func TestShardOfIsXXH64(t *testing.T) {
+	for in, sum := range map[string]uint64{
+		"": 0xef46db3751d8e999, "a": 0xd24ec4f1a98c6e5b, "abc": 0x44bc2cf5ad770999,
+	} {
+		for _, n := range []uint32{1, 7, 1024, 65536} {
+			if got := sharding.ShardOf(sharding.EntityID(in), n); uint64(got) != sum%uint64(n) {
+				t.Errorf("ShardOf(%q, %d) = %d, want %d", in, n, got, sum%uint64(n))
+			}
+		}
+	}
+}
+
+func TestEpoch(t *testing.T) {
+	e := sharding.MakeEpoch(7, 9)
+	if e.Term() != 7 || e.Counter() != 9 || e.String() != "7.9" {
+		t.Errorf("epoch %d: term %d counter %d %s", e, e.Term(), e.Counter(), e)
+	}
+	if sharding.MakeEpoch(2, 0) <= sharding.MakeEpoch(1, 1<<32-1) {
+		t.Error("a higher term must be a higher epoch")
+	}
+}
+
+func TestRowsAreOrderedByEpochThenPhase(t *testing.T) {
+	rows := []sharding.Row{
+		{}, {Epoch: 1, Phase: sharding.Starting}, {Epoch: 1, Phase: sharding.Serving},
+		{Epoch: 1, Phase: sharding.HandingOff}, {Epoch: 2, Phase: sharding.Starting},
+	}
+	for i, a := range rows {
+		for j, b := range rows {
+			if a.Newer(b) != (i > j) {
+				t.Errorf("row %d newer than row %d: %t", i, j, a.Newer(b))
+			}
+		}
+	}
+}
+
+func TestCompareAddr(t *testing.T) {
+	ordered := []string{"a:9", "a:80", "a:443", "b:1"}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			if got := sharding.CompareAddr(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
+				t.Errorf("CompareAddr(%s, %s) = %d", a, b, got)
+			}
+		}
+	}
+	if sharding.CompareAddr("a:080", "a:80") != 0 {
+		t.Error("ports are numbers")
+	}
+}
+
+func TestNames(t *testing.T) {
+	for s, ok := range map[string]bool{
+		"Account": true, "roost.coordinator": true, "a-b_C9": true,
+		"": false, "9a": false, "a b": false, "a/b": false, "ä": false, strings.Repeat("a", sharding.MaxTypeLen+1): false,
+	} {
+		if err := sharding.CheckType("type", s); (err == nil) != ok || err != nil && !errors.Is(err, sharding.ErrBadName) {
+			t.Errorf("CheckType(%q): %v", s, err)
+		}
+	}
+	for s, ok := range map[string]bool{
+		"alice": true, "a/b c": true, "日本": true, strings.Repeat("a", sharding.MaxIDLen): true,
+		"": false, "a\x00b": false, "a\nb": false, "\xff": false, strings.Repeat("a", sharding.MaxIDLen+1): false,
+	} {
+		if err := sharding.CheckID("id", s, sharding.MaxIDLen); (err == nil) != ok || err != nil && !errors.Is(err, sharding.ErrBadName) {
+			t.Errorf("CheckID(%q): %v", s, err)
+		}
+	}
+}
+
+func TestPayloadHashTellsCommandsApart(t *testing.T) {
+	seen := map[uint64]string{}
+	for _, c := range []string{"Add", "Ad"} {
+		for _, p := range []string{"", "d", "1"} {
+			h := sharding.PayloadHash(c, []byte(p))
+			if other, ok := seen[h]; ok {
+				t.Errorf("%s(%s) has the hash of %s", c, p, other)
+			}
+			seen[h] = c + "(" + p + ")"
+		}
+	}
+}
