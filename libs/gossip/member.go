@@ -95,11 +95,6 @@ func (m *Member) byAge(o *Member) int {
 	return cmp.Or(cmp.Compare(m.UpNumber-1, o.UpNumber-1), m.Node.Compare(o.Node))
 }
 
-func (m *Member) equal(o *Member) bool {
-	return m.Node == o.Node && m.Name == o.Name && m.Status == o.Status && m.UpNumber == o.UpNumber &&
-		slices.Equal(m.Roles, o.Roles)
-}
-
 // later picks the record of a member to believe: the higher status, then the
 // older up number. The rest only makes it a total order, so that everybody
 // picks the same whatever is fed to them.
