@@ -43,10 +43,11 @@ func (w *World) violate(property, format string, args ...any) {
 	}
 }
 
-// checkHistory compares what clients were told with what was committed.
-func (w *World) checkHistory() {
+// checkHistory compares what clients were told with what was committed: the log
+// of commits.
+func (w *World) checkHistory(log []commit) {
 	c := &checker{w: w, pasts: map[sharding.Entity]*past{}, where: map[uint64][]int{}}
-	c.readLog()
+	c.readLog(log)
 	for _, o := range w.ops {
 		if w.volatile(o.entity) {
 			continue
@@ -64,14 +65,14 @@ func (w *World) checkHistory() {
 
 // readLog checks that epochs never go back per shard and sequence numbers have
 // no gaps per entity, and builds the lists.
-func (c *checker) readLog() {
+func (c *checker) readLog(log []commit) {
 	w := c.w
 	epochs := map[sharding.ShardID]sharding.Epoch{}
 	seqs := map[sharding.Entity]uint64{}
-	for i, commit := range w.journal.ledger.Log() {
+	for _, commit := range log {
 		a := commit.Append
 		if commit.Epoch < epochs[a.Shard] {
-			w.violate("epochs grow", "%v: an effect of epoch %v after one of %v, at %s", a.Entity, commit.Epoch, epochs[a.Shard], at(w.journal.times[i]))
+			w.violate("epochs grow", "%v: an effect of epoch %v after one of %v, at %s", a.Entity, commit.Epoch, epochs[a.Shard], at(commit.at))
 		}
 		epochs[a.Shard] = max(epochs[a.Shard], commit.Epoch)
 		p := c.pasts[a.Entity]
@@ -81,7 +82,7 @@ func (c *checker) readLog() {
 		}
 		for _, r := range a.Records {
 			if r.Seq != seqs[a.Entity]+1 {
-				w.violate("sequence without gaps", "%v: record %d after %d, at %s", a.Entity, r.Seq, seqs[a.Entity], at(w.journal.times[i]))
+				w.violate("sequence without gaps", "%v: record %d after %d, at %s", a.Entity, r.Seq, seqs[a.Entity], at(commit.at))
 			}
 			seqs[a.Entity] = r.Seq
 			if a.Entity == factEntity {
@@ -91,7 +92,7 @@ func (c *checker) readLog() {
 				l := p.hashes[len(p.hashes)-1]
 				x := decodeNumber(e.Payload)
 				l.add(x)
-				p.elements = append(p.elements, element{x: x, at: w.journal.times[i], epoch: commit.Epoch})
+				p.elements = append(p.elements, element{x: x, at: commit.at, epoch: commit.Epoch})
 				p.hashes = append(p.hashes, l)
 				c.where[x] = append(c.where[x], len(p.elements))
 			}

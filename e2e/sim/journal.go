@@ -48,6 +48,20 @@ func (s *store) apply(ops []journal.Op) []journal.Result {
 	return results
 }
 
+// commit is one append that holds, and when it was committed.
+type commit struct {
+	memory.Committed
+	at int64
+}
+
+func (s *store) commits() []commit {
+	var list []commit
+	for i, c := range s.ledger.Log() {
+		list = append(list, commit{c, s.times[i]})
+	}
+	return list
+}
+
 func (s *store) factsOf(a sharding.Append) {
 	if a.Entity != factEntity {
 		return

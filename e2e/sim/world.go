@@ -234,7 +234,7 @@ func (w *World) Run() {
 		w.settle(stop)
 	}
 	if w.broken == nil {
-		w.checkHistory()
+		w.checkHistory(w.journal.commits())
 	}
 	if w.broken == nil {
 		if err := w.journal.ledger.Check(); err != nil {
