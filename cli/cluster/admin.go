@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// ErrUnreachable is wrapped when no active coordinator answered.
+var ErrUnreachable = errors.New("the cluster is unreachable")
+
+const (
+	// askTimeout bounds one attempt at one coordinator.
+	askTimeout = 2 * time.Second
+	// electionTimeout is how long an active coordinator is looked for when
+	// every one that answers is a standby: longer than a lease (2 s) and the
+	// head starts take.
+	electionTimeout = 6 * time.Second
+	// askPause is the pause between two rounds.
+	askPause = 100 * time.Millisecond
+)
+
+// Admin asks the admin API of the active coordinator, whichever that is.
+type Admin struct {
+	urls    []string
+	clients []adminv1.Admin
+}
+
+// NewAdmin makes a client of the coordinators with these management URLs.
+func NewAdmin(urls ...string) *Admin {
+	a := &Admin{urls: urls}
+	for _, u := range urls {
+		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, &http.Client{Timeout: askTimeout}))
+	}
+	return a
+}
+
+// Members lists the members as the active coordinator sees them.
+func (a *Admin) Members(ctx context.Context) (*adminv1.MembersResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.MembersResponse, error) {
+		return c.Members(ctx, &adminv1.MembersRequest{})
+	})
+}
+
+// Shards lists the route table; an empty type or region means all.
+func (a *Admin) Shards(ctx context.Context, typ, region string) (*adminv1.ShardsResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.ShardsResponse, error) {
+		return c.Shards(ctx, &adminv1.ShardsRequest{Type: typ, Region: region})
+	})
+}
+
+// Where tells which region owns an entity.
+func (a *Admin) Where(ctx context.Context, typ, id string) (*adminv1.WhereResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.WhereResponse, error) {
+		return c.Where(ctx, &adminv1.WhereRequest{Type: typ, Id: id})
+	})
+}
+
+// Drain hands all shards of a region off, or ends that. It returns how many
+// remain.
+func (a *Admin) Drain(ctx context.Context, region string, resume bool) (remaining uint32, err error) {
+	res, err := ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.DrainResponse, error) {
+		return c.Drain(ctx, &adminv1.DrainRequest{Region: region, Resume: resume})
+	})
+	return res.GetRemaining(), err
+}
+
+// ask tries one coordinator after the other until the active one has answered.
+// Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
+// is none.
+func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv1.Admin) (*T, error)) (*T, error) {
+	if len(a.clients) == 0 {
+		return nil, fmt.Errorf("%w: no coordinator is known", ErrUnreachable)
+	}
+	ctx, cancel := context.WithTimeout(ctx, electionTimeout)
+	defer cancel()
+	for {
+		standby := false
+		var last error
+		for i, client := range a.clients {
+			answer, err := call(ctx, client)
+			if err == nil {
+				return answer, nil
+			}
+			switch wayward(err) {
+			case isAnswer:
+				return nil, err
+			case isStandby:
+				standby = true
+			}
+			last = fmt.Errorf("%s: %w", a.urls[i], err)
+		}
+		// Where nobody listens, waiting for an election is vain.
+		if !standby {
+			return nil, fmt.Errorf("%w: %w", ErrUnreachable, last)
+		}
+		pause := time.NewTimer(askPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, fmt.Errorf("%w: no coordinator is active: %w", ErrUnreachable, last)
+		}
+	}
+}
+
+// What an error of a call means.
+const (
+	isAnswer  = iota // the active coordinator's word
+	isStandby        // a standby's: ask another
+	isLost           // nobody's: broken connection, silence
+)
+
+func wayward(err error) int {
+	var e twirp.Error
+	if !errors.As(err, &e) {
+		return isLost
+	}
+	switch {
+	case e.Code() == twirp.FailedPrecondition, e.Code() == twirp.Unavailable:
+		return isStandby // The latter while it starts or loses its lease.
+	case e.Code() == twirp.Internal && errors.Unwrap(e) != nil,
+		e.Code() == twirp.Canceled, e.Code() == twirp.DeadlineExceeded:
+		// The generated client wraps what the HTTP client returned.
+		return isLost
+	}
+	return isAnswer
+}

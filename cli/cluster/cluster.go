@@ -1,0 +1,323 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrUnknown is wrapped when there is no process of a name.
+var ErrUnknown = errors.New("no such process")
+
+var errClosed = errors.New("the cluster is closed")
+
+// Cluster is a running cluster. Its methods may be called from any goroutine.
+type Cluster struct {
+	options  Options
+	seeds    []string // service addresses of all coordinators
+	launcher *launcher
+	unlock   func()
+	http     *http.Client
+
+	mu       sync.Mutex
+	ports    ports
+	children []*child // in order of their making
+	closed   bool
+	closing  sync.Once
+	closeErr error
+}
+
+// Start starts all processes and returns when their listeners are bound; see
+// [Cluster.Ready] for when they serve. On an error nothing is left running. An
+// error names what to change: a [*PortError] a taken port, ErrNoBinary a missing
+// binary, ErrLocked a directory in use.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	options, err := options.complete()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"logs", "run"} {
+		if err := os.MkdirAll(filepath.Join(options.Dir, dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	unlock, err := Lock(filepath.Join(options.Dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		options: options, unlock: unlock, launcher: newLauncher(), ports: ports{taken: map[int]bool{}},
+		http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
+	}
+	if err := c.startAll(ctx); err != nil {
+		// What failed is worth more than what the hasty end says.
+		at, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = c.Close(at)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) startAll(ctx context.Context) error {
+	for _, group := range []struct {
+		role  string
+		count int
+	}{{Coordinator, c.options.Coordinators}, {Region, c.options.Regions}, {Gateway, c.options.Gateways}} {
+		for range group.count {
+			p, err := c.add(group.role)
+			if err != nil {
+				return err
+			}
+			if group.role == Coordinator {
+				c.seeds = append(c.seeds, p.service)
+			}
+			// A log tells of one cluster's life: it starts anew with it.
+			if err := os.Truncate(p.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return c.each(c.children, func(p *child) error { return c.launch(ctx, p) })
+}
+
+// add makes a child with addresses; it is not started.
+func (c *Cluster) add(role string) (*child, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	number := 1
+	for _, p := range c.children {
+		if p.role == role {
+			number++
+		}
+	}
+	p := &child{role: role, name: role + "-" + strconv.Itoa(number), state: Starting}
+	p.log = filepath.Join(c.options.Dir, "logs", p.name+".log")
+	p.addresses = filepath.Join(c.options.Dir, "run", p.name+".json")
+	service, management := c.ports.random, c.ports.random
+	if c.options.Ports == Fixed && role == Gateway {
+		service = func() (string, error) { return c.ports.fixed(gatewayPort+number-1, p.name) }
+	}
+	if c.options.Ports == Fixed && role == Coordinator {
+		service = func() (string, error) { return c.ports.fixed(coordinatorPort+number-1, p.name) }
+		management = func() (string, error) { return c.ports.fixed(adminPort+number-1, p.name) }
+	}
+	var err error
+	if p.service, err = service(); err != nil {
+		return nil, err
+	}
+	if p.management, err = management(); err != nil {
+		return nil, err
+	}
+	c.children = append(c.children, p)
+	return p, nil
+}
+
+// launch starts a child and waits for its listeners.
+func (c *Cluster) launch(ctx context.Context, p *child) error {
+	if err := c.fork(p); err != nil {
+		return err
+	}
+	return c.bound(ctx, p)
+}
+
+// AddRegion starts one more region and returns its name.
+func (c *Cluster) AddRegion(ctx context.Context) (string, error) {
+	p, err := c.add(Region)
+	if err != nil {
+		return "", err
+	}
+	return p.name, c.launch(ctx, p)
+}
+
+// Kill ends a process by SIGKILL and waits for its end.
+func (c *Cluster) Kill(name string) error {
+	p, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	return c.kill(p)
+}
+
+// Stop ends a process in order, by SIGTERM, and waits for its end. When ctx ends
+// first, the process goes on ending.
+func (c *Cluster) Stop(ctx context.Context, name string) error {
+	p, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	exited, err := c.end(p, syscall.SIGTERM, Stopped)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-exited:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not stopped yet: %w", name, context.Cause(ctx))
+	}
+}
+
+// Restart starts a process again, with the same name and addresses; one that
+// still runs is stopped first.
+func (c *Cluster) Restart(ctx context.Context, name string) error {
+	p, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	alive := p.alive()
+	c.mu.Unlock()
+	if alive {
+		if err := c.Stop(ctx, name); err != nil {
+			return err
+		}
+	}
+	return c.launch(ctx, p)
+}
+
+// Signal sends a signal to a process, such as SIGSTOP and SIGCONT. One that ends
+// the process is reported as an unexpected death; use Kill and Stop for those.
+func (c *Cluster) Signal(name string, signal os.Signal) error {
+	p, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.alive() {
+		return fmt.Errorf("%s is not running", name)
+	}
+	return p.process.Signal(signal)
+}
+
+func (c *Cluster) find(name string) (*child, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.children {
+		if p.name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrUnknown, name)
+}
+
+// Processes lists all processes, those that ended included, in order of their
+// first start.
+func (c *Cluster) Processes() []Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.processes()
+}
+
+func (c *Cluster) processes() []Process {
+	list := make([]Process, 0, len(c.children))
+	for _, p := range c.children {
+		list = append(list, p.info())
+	}
+	return list
+}
+
+// Gateways are the base URLs of the public API, one per gateway.
+func (c *Cluster) Gateways() []string { return urls(c.Processes(), Gateway) }
+
+// Admin are the base URLs of the coordinators' management, for [NewAdmin].
+func (c *Cluster) Admin() []string { return urls(c.Processes(), Coordinator) }
+
+// Active asks which coordinator is active, and its term.
+func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err error) {
+	members, err := NewAdmin(c.Admin()...).Members(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	return members.Self, members.Term, nil
+}
+
+// Close stops everything in order: gateways, then regions, then coordinators.
+// When ctx ends first, the rest is killed, which an error tells. It returns when
+// no process is left.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.closing.Do(func() { c.closeErr = c.close(ctx) })
+	return c.closeErr
+}
+
+func (c *Cluster) close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true // Nothing starts from here on.
+	children := c.children
+	c.mu.Unlock()
+	var problems []error
+	for _, role := range []string{Gateway, Region, Coordinator} {
+		var group []*child
+		for _, p := range children {
+			if p.role == role {
+				group = append(group, p)
+			}
+		}
+		problems = append(problems, c.each(group, func(p *child) error { return c.shut(ctx, p) }))
+	}
+	c.launcher.close()
+	c.http.CloseIdleConnections()
+	if c.options.StateFile != "" {
+		if err := os.Remove(c.options.StateFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			problems = append(problems, err)
+		}
+	}
+	c.unlock()
+	return errors.Join(problems...)
+}
+
+// shut ends a child in order, or at once when ctx ends.
+func (c *Cluster) shut(ctx context.Context, p *child) error {
+	c.mu.Lock()
+	alive := p.alive()
+	c.mu.Unlock()
+	if !alive {
+		return nil
+	}
+	if ctx.Err() == nil && c.Stop(ctx, p.name) == nil {
+		return nil
+	}
+	if c.kill(p) != nil {
+		return nil // It ended in the meantime.
+	}
+	return fmt.Errorf("%s was killed, it did not stop in time", p.name)
+}
+
+// each runs f for all children at once.
+func (c *Cluster) each(children []*child, f func(*child) error) error {
+	problems := make([]error, len(children))
+	var group sync.WaitGroup
+	for i, p := range children {
+		group.Go(func() { problems[i] = f(p) })
+	}
+	group.Wait()
+	return errors.Join(problems...)
+}
+
+// change sets a child's state and tells. Under c.mu, so that changes are told
+// in their order.
+func (c *Cluster) change(p *child, state string) {
+	p.state = state
+	if c.options.StateFile != "" {
+		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Control: c.options.Control, Processes: c.processes()}
+		// Who reads the file finds the old state; nothing else is harmed.
+		_ = s.write(c.options.StateFile)
+	}
+	if c.options.Changed != nil {
+		c.options.Changed(p.info())
+	}
+}
+
+// journalURL is that of the journal in dir.
+func journalURL(dir string) string {
+	return (&url.URL{Scheme: "sqlite", Path: filepath.ToSlash(filepath.Join(dir, "journal.db"))}).String()
+}

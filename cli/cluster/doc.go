@@ -1,0 +1,28 @@
+// Package cluster starts a whole Roost cluster as real processes on this
+// machine, on loopback, and does to them what happens to processes: kill, stop,
+// start again. `roost dev` is one user, demonstrations and end-to-end tests are
+// others.
+//
+//	c, err := cluster.Start(ctx, cluster.Options{Coordinators: 2, Regions: 3, Gateways: 2, Dir: dir, BinDir: "bin"})
+//	defer c.Close(context.Background())
+//	err = c.Ready(ctx)
+//	err = c.Kill("region-2")
+//	err = c.Restart(ctx, "region-2")
+//
+// Processes are named role-number, from 1. What they print is in
+// Dir/logs/name.log, the journal and the lease are SQLite files in Dir, so that
+// a cluster started later in the same Dir finds the state.
+//
+// # Nothing survives
+//
+// Every process dies with the launcher, however that dies: by Close, by its own
+// watch of the parent, and on Linux by the kernel. A process has its own process
+// group, so that Ctrl-C in a terminal reaches only the launcher, which then stops
+// the processes in order.
+//
+// # What this does not do
+//
+// It does not restart what died, does not build binaries, and does not reach
+// beyond this machine. It is made for Unix; elsewhere processes die with the
+// launcher a moment later.
+package cluster

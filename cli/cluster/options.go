@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Roles of processes. A process is named role-number.
+const (
+	Coordinator = "coordinator"
+	Region      = "region"
+	Gateway     = "gateway"
+)
+
+// Ports says how listeners get their ports.
+type Ports string
+
+const (
+	// Random takes free ports. A process keeps its ports over restarts.
+	Random Ports = "random"
+	// Fixed takes the well-known ports for what people type: gateways from
+	// 8080, coordinators from 25521, their management from 8558. All others
+	// are random.
+	Fixed Ports = "fixed"
+)
+
+// First ports of each kind under Fixed; the next process has the next port.
+const (
+	gatewayPort     = 8080
+	coordinatorPort = 25521
+	adminPort       = 8558
+)
+
+// Options is what a cluster is made of. The zero value of a field means its
+// default.
+type Options struct {
+	// Name is the cluster's name; default "dev".
+	Name string
+	// Coordinators, Regions and Gateways are how many processes of each role
+	// to start; at least one coordinator.
+	Coordinators, Regions, Gateways int
+	// Dir holds journal, lease, logs and addresses. It is made if missing and
+	// never removed. One cluster uses it at a time. Required.
+	Dir string
+	// BinDir holds the binaries coordinator, region and gateway; default: where
+	// the running binary is.
+	BinDir string
+	// RegionBinary is used instead of BinDir/region.
+	RegionBinary string
+	// Ports is Random or Fixed; default Random.
+	Ports Ports
+	// LogLevel of the processes: debug, info, warn or error; default info.
+	LogLevel string
+	// Args are further flags per role, such as "--region.drain_timeout=2s".
+	Args map[string][]string
+	// Env is added to the environment of the processes, as KEY=value.
+	Env []string
+	// StartTimeout bounds the time from fork to bound listeners; default 15 s,
+	// which only a machine that is overloaded beyond use needs.
+	StartTimeout time.Duration
+	// StateFile, if set, is kept up to date with what [ReadState] reads, and
+	// removed by Close.
+	StateFile string
+	// Control is written into StateFile for whoever reads it.
+	Control Control
+	// Changed is told every change of a process, one at a time, unexpected
+	// deaths included. It must not call the Cluster.
+	Changed func(Process)
+}
+
+// complete fills defaults in and refuses what cannot work.
+func (o Options) complete() (Options, error) {
+	if o.Name == "" {
+		o.Name = "dev"
+	}
+	if o.Ports == "" {
+		o.Ports = Random
+	}
+	if o.LogLevel == "" {
+		o.LogLevel = "info"
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 15 * time.Second
+	}
+	var problems []error
+	if o.Coordinators < 1 || o.Coordinators > 9 {
+		problems = append(problems, fmt.Errorf("%d coordinators: from 1 to 9 are possible; 2 give one active and one standby", o.Coordinators))
+	}
+	if o.Regions < 0 || o.Regions > 99 || o.Gateways < 0 || o.Gateways > 99 {
+		problems = append(problems, errors.New("at most 99 regions and 99 gateways fit on one machine"))
+	}
+	if o.Ports != Random && o.Ports != Fixed {
+		problems = append(problems, fmt.Errorf("ports %q: write random or fixed", o.Ports))
+	}
+	if o.Dir == "" {
+		problems = append(problems, errors.New("Dir is empty: name a directory for journal and logs"))
+	} else if dir, err := filepath.Abs(o.Dir); err != nil {
+		problems = append(problems, err)
+	} else if strings.ContainsAny(dir, "?#") {
+		problems = append(problems, fmt.Errorf("the directory %q cannot be part of a URL; choose one without ? and #", dir))
+	} else {
+		o.Dir = dir
+	}
+	if o.BinDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			problems = append(problems, fmt.Errorf("BinDir is empty and the running binary is not known: %w", err))
+		}
+		o.BinDir = filepath.Dir(self)
+	}
+	if o.RegionBinary == "" {
+		o.RegionBinary = filepath.Join(o.BinDir, Region)
+	}
+	problems = append(problems, o.checkBinaries()...)
+	return o, errors.Join(problems...)
+}
+
+// ErrNoBinary is wrapped when a binary is missing.
+var ErrNoBinary = errors.New("binary is missing")
+
+func (o *Options) checkBinaries() []error {
+	var problems []error
+	var missing []string
+	for _, role := range []string{Coordinator, Region, Gateway} {
+		// LookPath of a path with a slash only checks that it can be executed.
+		path, err := filepath.Abs(o.binary(role))
+		if err == nil {
+			_, err = exec.LookPath(path)
+		}
+		switch {
+		case err != nil && o.binary(role) == filepath.Join(o.BinDir, role):
+			missing = append(missing, role)
+		case err != nil:
+			problems = append(problems, fmt.Errorf("%w: the region binary: %w", ErrNoBinary, err))
+		case role == Region:
+			o.RegionBinary = path
+		}
+	}
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("%w: no %s in %s; run `make build`, or name the directory that has it",
+			ErrNoBinary, strings.Join(missing, ", "), o.BinDir))
+	}
+	return problems
+}
+
+func (o *Options) binary(role string) string {
+	if role == Region {
+		return o.RegionBinary
+	}
+	return filepath.Join(o.BinDir, role)
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Random ports come from below the range that systems take ports of outgoing
+// connections from (32768 on Linux, 49152 by the standard), so that no connection
+// occupies the port of a process that is down for a moment.
+const (
+	lowPort  = 20000
+	highPort = 32000
+	// portTries bounds the search; on a machine with that few free ports
+	// nothing else works either.
+	portTries = 200
+)
+
+// A PortError says that a fixed port is in use.
+type PortError struct {
+	Port    int
+	Process string
+}
+
+func (e *PortError) Error() string {
+	return fmt.Sprintf("port %d, meant for %s, is in use by another program; stop that, or take random ports", e.Port, e.Process)
+}
+
+// ports hands out addresses on loopback, none twice.
+type ports struct{ taken map[int]bool }
+
+// fixed returns the address with the given port.
+func (p *ports) fixed(port int, process string) (string, error) {
+	if p.taken[port] || !free(port) {
+		return "", &PortError{Port: port, Process: process}
+	}
+	p.taken[port] = true
+	return address(port), nil
+}
+
+// random returns an address with a free port.
+func (p *ports) random() (string, error) {
+	for range portTries {
+		port := lowPort + rand.N(highPort-lowPort)
+		if !p.taken[port] && free(port) {
+			p.taken[port] = true
+			return address(port), nil
+		}
+	}
+	return "", fmt.Errorf("no free port found between %d and %d", lowPort, highPort)
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// free tells whether a listener can be bound; as "in use" counts only what would
+// stop a process of ours too.
+func free(port int) bool {
+	listener, err := net.Listen("tcp", address(port))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}

@@ -1,0 +1,263 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node"
+)
+
+// The state of a process.
+const (
+	Starting = "starting" // forked, listeners not bound yet
+	Running  = "running"
+	Stopping = "stopping" // told to end in order
+	Stopped  = "stopped"  // ended as told
+	Killed   = "killed"   // ended by Kill
+	Died     = "died"     // ended by itself
+)
+
+// Process is one process of the cluster.
+type Process struct {
+	Name  string `json:"name"`
+	Role  string `json:"role"`
+	State string `json:"state"`
+	// PID is 0 when the process is not alive.
+	PID int `json:"pid,omitempty"`
+	// Service and Management are where its listeners are, as host:port.
+	Service    string `json:"service"`
+	Management string `json:"management"`
+	// Log is the file with everything it printed.
+	Log string `json:"log"`
+	// Reason says how it ended, such as "exit status 2" or "signal: killed".
+	Reason string `json:"reason,omitempty"`
+	// LastLines is the end of what it printed, when it died.
+	LastLines []string `json:"last_lines,omitempty"`
+}
+
+const (
+	// addressPoll is how often the launcher looks for the address file.
+	addressPoll = 5 * time.Millisecond
+	// tailLines and tailBytes bound what of a log is shown at a death.
+	tailLines, tailBytes = 10, 8 << 10
+)
+
+// child is one process name over all its starts. All fields but the constant
+// first ones are guarded by Cluster.mu.
+type child struct {
+	name, role          string
+	service, management string
+	log, addresses      string
+
+	state   string
+	wanted  string // the state its next end leads to
+	process *os.Process
+	exited  chan struct{} // closed at the end of the current start
+	started int64         // size of the log then, in bytes
+	reason  string
+	last    []string
+}
+
+func (c *child) alive() bool { return c.process != nil }
+
+func (c *child) info() Process {
+	p := Process{
+		Name: c.name, Role: c.role, State: c.state, Service: c.service, Management: c.management,
+		Log: c.log, Reason: c.reason, LastLines: c.last,
+	}
+	if c.process != nil {
+		p.PID = c.process.Pid
+	}
+	return p
+}
+
+// arguments are the command line of a child.
+func (c *Cluster) arguments(p *child) []string {
+	o := &c.options
+	args := []string{
+		"--cluster.name=" + o.Name, "--node.name=" + p.name, "--node.address_file=" + p.addresses,
+		"--node.exit_with_parent=true", "--service.listen=" + p.service, "--management.listen=" + p.management,
+		"--discovery.url=static:" + strings.Join(c.seeds, ","), "--log.level=" + o.LogLevel,
+	}
+	if p.role != Gateway {
+		args = append(args, "--journal.url="+journalURL(o.Dir))
+	}
+	if p.role == Coordinator {
+		args = append(args, "--lease.url=sqlite:"+filepath.Join(o.Dir, "lease.db"))
+		if o.Regions > 0 {
+			// Else the region that is up first gets all the first shards.
+			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
+		}
+	}
+	return append(args, o.Args[p.role]...)
+}
+
+// environment is that of the launcher without what is meant for the roost
+// command alone; its services would wonder.
+func (c *Cluster) environment() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		switch name, _, _ := strings.Cut(entry, "="); name {
+		case "ROOST_ADMIN", "ROOST_GATEWAY", "ROOST_DIR":
+		default:
+			env = append(env, entry)
+		}
+	}
+	return append(env, c.options.Env...)
+}
+
+// fork starts the process of a child and watches for its end.
+func (c *Cluster) fork(p *child) (err error) {
+	if err := os.Remove(p.addresses); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }() // The process has its own copy.
+	cmd := exec.Command(c.options.binary(p.role), c.arguments(p)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = out, out, c.environment(), attributes()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	if p.alive() {
+		return fmt.Errorf("%s is running already", p.name)
+	}
+	if info, err := out.Stat(); err == nil {
+		p.started = info.Size()
+	}
+	if err := c.launcher.start(cmd); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	p.process, p.exited, p.wanted, p.reason, p.last = cmd.Process, make(chan struct{}), Died, "", nil
+	c.change(p, Starting)
+	go c.reap(p, cmd)
+	return nil
+}
+
+// reap waits for the end of a process.
+func (c *Cluster) reap(p *child, cmd *exec.Cmd) {
+	err := cmd.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.process = nil
+	p.reason = "exit status 0"
+	if err != nil {
+		p.reason = err.Error()
+	}
+	if p.wanted == Died {
+		p.last = tail(p.log, p.started)
+	}
+	c.change(p, p.wanted)
+	close(p.exited)
+}
+
+// bound waits until a child has bound its listeners.
+func (c *Cluster) bound(ctx context.Context, p *child) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+	defer cancel()
+	c.mu.Lock()
+	exited := p.exited
+	c.mu.Unlock()
+	poll := time.NewTicker(addressPoll)
+	defer poll.Stop()
+	for {
+		var at node.Addresses
+		content, err := os.ReadFile(p.addresses)
+		if err == nil && json.Unmarshal(content, &at) == nil {
+			c.mu.Lock()
+			if p.state == Starting {
+				c.change(p, Running)
+			}
+			c.mu.Unlock()
+			return nil
+		}
+		select {
+		case <-exited:
+			return c.death(p)
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not open its listeners in time: %w; see %s", p.name, context.Cause(ctx), p.log)
+		case <-poll.C:
+		}
+	}
+}
+
+// death is the error of a child that ended when it should not.
+func (c *Cluster) death(p *child) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	message := fmt.Sprintf("%s ended at its start (%s)", p.name, p.reason)
+	if len(p.last) > 0 {
+		message += ":\n  " + strings.Join(p.last, "\n  ")
+	}
+	return errors.New(message)
+}
+
+// end sends a signal that is meant to end a child.
+func (c *Cluster) end(p *child, signal os.Signal, wanted string) (exited chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.alive() {
+		return nil, fmt.Errorf("%s is not running", p.name)
+	}
+	p.wanted = wanted
+	if wanted == Stopped {
+		c.change(p, Stopping)
+	}
+	// An error means that it ended on its own a moment ago.
+	_ = p.process.Signal(signal)
+	return p.exited, nil
+}
+
+// kill ends a child at once; it works for a stopped process too.
+func (c *Cluster) kill(p *child) error {
+	exited, err := c.end(p, syscall.SIGKILL, Killed)
+	if err == nil {
+		<-exited
+	}
+	return err
+}
+
+// tail reads the last lines of a log from an offset on.
+func tail(path string, from int64) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = file.Close() }()
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil
+	}
+	begin := max(from, size-tailBytes)
+	content, err := io.ReadAll(io.NewSectionReader(file, begin, size-begin))
+	if err != nil {
+		return nil
+	}
+	lines := strings.Split(string(bytes.TrimSpace(content)), "\n")
+	if begin > from {
+		lines = lines[1:] // Cut in the middle.
+	}
+	if len(lines) > tailLines {
+		lines = lines[len(lines)-tailLines:]
+	}
+	if len(lines) == 1 && lines[0] == "" {
+		return nil
+	}
+	return lines
+}

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// readyPoll is the pause between two looks at /readyz.
+	readyPoll = 20 * time.Millisecond
+	// maxReady bounds what is read of an answer, in bytes.
+	maxReady = 16 << 10
+)
+
+// Ready returns when /readyz of every started process answers 200, or of those
+// named. It fails when one of them has died or ctx ends, and says who was not
+// ready and why.
+func (c *Cluster) Ready(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if _, err := c.find(name); err != nil {
+			return err
+		}
+	}
+	poll := time.NewTicker(readyPoll)
+	defer poll.Stop()
+	for {
+		var missing []string
+		for _, p := range c.Processes() {
+			if len(names) > 0 && !slices.Contains(names, p.Name) {
+				continue
+			}
+			switch {
+			case p.State == Died:
+				message := fmt.Sprintf("%s died (%s)", p.Name, p.Reason)
+				return fmt.Errorf("%s", strings.Join(append([]string{message}, p.LastLines...), "\n  "))
+			case p.PID == 0:
+				if len(names) > 0 {
+					return fmt.Errorf("%s is not running", p.Name)
+				}
+			default:
+				if why := c.notReady(ctx, p); why != "" {
+					missing = append(missing, p.Name+": "+why)
+				}
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w\n  %s", context.Cause(ctx), strings.Join(missing, "\n  "))
+		}
+	}
+}
+
+// notReady says why a process is not ready, or nothing if it is.
+func (c *Cluster) notReady(ctx context.Context, p Process) string {
+	// When the caller's time is over, the last reason is still wanted.
+	req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+p.Management+"/readyz", nil)
+	if err != nil {
+		return err.Error()
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxReady))
+	if res.StatusCode == http.StatusOK {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", res.Status, strings.Join(strings.Fields(string(body)), " "))
+}

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ErrLocked is wrapped when another process uses a file or directory.
+var ErrLocked = errors.New("in use by another process")
+
+// ErrNoCluster is wrapped when a state file is not there: nothing runs.
+var ErrNoCluster = errors.New("no cluster is running here")
+
+// State is what a launcher tells other processes about its cluster, by a file.
+type State struct {
+	Cluster string `json:"cluster"`
+	// PID of the launcher.
+	PID int `json:"pid"`
+	// Dir is the Options.Dir of the cluster.
+	Dir string `json:"dir"`
+	// Control is where the launcher takes orders.
+	Control   Control   `json:"control"`
+	Processes []Process `json:"processes"`
+}
+
+// Control is where a launcher takes orders: a base URL, and a token without
+// which it refuses. Empty if it takes none.
+type Control struct {
+	URL   string `json:"url,omitempty"`
+	Token string `json:"token,omitempty"`
+}
+
+// Gateways are the base URLs of the public API.
+func (s *State) Gateways() []string { return urls(s.Processes, Gateway) }
+
+// Admin are the base URLs of the coordinators' management.
+func (s *State) Admin() []string { return urls(s.Processes, Coordinator) }
+
+// urls are base URLs of all processes of a role that have been started.
+func urls(processes []Process, role string) []string {
+	var found []string
+	for _, p := range processes {
+		switch {
+		case p.Role != role:
+		case role == Gateway:
+			found = append(found, "http://"+p.Service)
+		default:
+			found = append(found, "http://"+p.Management)
+		}
+	}
+	return found
+}
+
+// ReadState reads a state file. ErrNoCluster is wrapped if there is none.
+func ReadState(path string) (*State, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no %s", ErrNoCluster, path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var state State
+	if err := json.Unmarshal(content, &state); err != nil {
+		return nil, fmt.Errorf("%s is no state of a cluster: %w", path, err)
+	}
+	return &state, nil
+}
+
+// write replaces the file at once. Only its owner may read it: it holds the
+// token of the control.
+func (s *State) write(path string) error {
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", append(content, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/client"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+func (a *app) callCommand() *cobra.Command {
+	var key string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity and print its reply", Args: cobra.RangeArgs(2, 3),
+		Long: `Sends a command to an entity through a gateway and prints its reply. JSON is
+the input of the command; - reads it from standard input. The command is sent
+again until it is answered or --timeout is over, under one idempotency key.`,
+		Example: `  roost call Counter/c1 Add '{"delta":5}'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, id, err := entityOf(args[:1])
+			if err != nil {
+				return err
+			}
+			call := entity.Call{
+				Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
+				Command: args[1], Key: key,
+			}
+			if len(args) == 3 {
+				if call.Payload, err = payload(args[2]); err != nil {
+					return err
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.call(ctx, call)
+		},
+	}
+	cmd.Flags().StringVar(&key, "idempotency-key", "", "the command takes effect at most once per key; default: a new one")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "how long to try")
+	return cmd
+}
+
+// payload is the input of a command: the argument, or standard input.
+func payload(arg string) ([]byte, error) {
+	content := []byte(arg)
+	if arg == "-" {
+		var err error
+		if content, err = io.ReadAll(os.Stdin); err != nil {
+			return nil, err
+		}
+	}
+	if !json.Valid(content) {
+		return nil, usageError{errors.New(`the input is no JSON; write it like '{"delta":5}'`)}
+	}
+	return content, nil
+}
+
+func (a *app) call(ctx context.Context, call entity.Call) error {
+	gateways, err := a.urls(a.gateway, "ROOST_GATEWAY", (*cluster.State).Gateways)
+	if err != nil {
+		return err
+	}
+	c, err := client.Dial(gateways...)
+	if err != nil {
+		return err
+	}
+	reply, err := c.Call(ctx, call)
+	var failed *entity.Error
+	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
+		return fmt.Errorf("%w (it was not applied)", err)
+	}
+	if err != nil {
+		return err
+	}
+	if reply.Encoding == sharding.Protobuf || !json.Valid(reply.Payload) {
+		_, err = a.out.Write(reply.Payload)
+		return err
+	}
+	var text bytes.Buffer
+	if err := json.Compact(&text, reply.Payload); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", text.Bytes())
+	return err
+}

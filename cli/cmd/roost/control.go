@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+)
+
+// orderTimeout bounds an order: a region that stops drains for up to 20 s.
+const orderTimeout = 40 * time.Second
+
+// control takes orders of other roost commands for the dev cluster. Who knows
+// the token of the state file may give them: web pages, which also reach
+// loopback, do not.
+type control struct {
+	token    string
+	listener net.Listener
+	server   *http.Server
+
+	mu      sync.Mutex
+	cluster *cluster.Cluster
+}
+
+func newControl() (*control, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	c := &control{token: rand.Text(), listener: listener}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /{order}/{name}", c.serve)
+	c.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = c.server.Serve(listener) }()
+	return c, nil
+}
+
+// at is where others find the control.
+func (c *control) at() cluster.Control {
+	return cluster.Control{URL: "http://" + c.listener.Addr().String(), Token: c.token}
+}
+
+// open lets orders through.
+func (c *control) open(to *cluster.Cluster) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster = to
+}
+
+func (c *control) close() { _ = c.server.Close() }
+
+func (c *control) serve(w http.ResponseWriter, r *http.Request) {
+	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if subtle.ConstantTimeCompare([]byte(given), []byte(c.token)) != 1 {
+		http.Error(w, "the token is wrong", http.StatusForbidden)
+		return
+	}
+	c.mu.Lock()
+	to := c.cluster
+	c.mu.Unlock()
+	if to == nil {
+		http.Error(w, "the cluster is still starting", http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), orderTimeout)
+	defer cancel()
+	name := r.PathValue("name")
+	var err error
+	switch order := r.PathValue("order"); order {
+	case "kill":
+		err = to.Kill(name)
+	case "stop":
+		err = to.Stop(ctx, name)
+	case "start":
+		if err = running(to, name); err == nil {
+			err = to.Restart(ctx, name)
+		}
+	default:
+		err = fmt.Errorf("there is no order %q", order)
+	}
+	switch {
+	case errors.Is(err, cluster.ErrUnknown):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+	}
+}
+
+// running refuses the start of a process that runs.
+func running(c *cluster.Cluster, name string) error {
+	for _, p := range c.Processes() {
+		if p.Name == name && p.PID != 0 {
+			return fmt.Errorf("%s is running already", name)
+		}
+	}
+	return nil
+}
+
+// orderCommand is roost dev kill, stop or start.
+func (a *app) orderCommand(order, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: order + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		Example: "  roost dev " + order + " region-2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, err := cluster.ReadState(a.stateFile())
+			if err != nil {
+				return err
+			}
+			begin := time.Now()
+			if err := send(cmd.Context(), state.Control, order, args[0]); err != nil {
+				return err
+			}
+			took := time.Since(begin)
+			if a.json() {
+				return a.printJSON(map[string]any{"name": args[0], "done": order, "took_ms": took.Milliseconds()})
+			}
+			done := map[string]string{"kill": "killed", "stop": "stopped", "start": "started"}[order]
+			_, err = fmt.Fprintf(a.out, "%s %s in %.2f s\n", args[0], done, took.Seconds())
+			return err
+		},
+	}
+}
+
+// send gives an order to a running roost dev.
+func send(ctx context.Context, to cluster.Control, order, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL+"/"+order+"/"+url.PathEscape(name), nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+to.Token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: roost dev does not answer: %w", cluster.ErrUnreachable, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	why := strings.TrimSpace(string(text))
+	if res.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%w: see roost dev ps for the names", errUnknown{why})
+	}
+	return errors.New(why)
+}
+
+// errUnknown is a refusal because of the name.
+type errUnknown struct{ why string }
+
+func (e errUnknown) Error() string { return e.why }
+func (e errUnknown) Unwrap() error { return cluster.ErrUnknown }
+
+// devListCommand is roost dev ps.
+func (a *app) devListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ps", Short: "List the processes of the dev cluster", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			state, err := cluster.ReadState(a.stateFile())
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(state.Processes)
+			}
+			var rows [][]any
+			for _, p := range state.Processes {
+				pid := any(p.PID)
+				if p.PID == 0 {
+					pid = "-"
+				}
+				rows = append(rows, []any{p.Name, p.State, pid, p.Service, p.Management, p.Log})
+			}
+			return a.printTable([]string{"NAME", "STATE", "PID", "SERVICE", "MANAGEMENT", "LOG"}, rows, "PID")
+		},
+	}
+}

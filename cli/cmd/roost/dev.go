@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+)
+
+const (
+	// readyTimeout bounds the time from start to the first answered command:
+	// many times what a loaded machine needs.
+	readyTimeout = time.Minute
+	// drainTimeout bounds the stop in order; then the rest is killed, which
+	// costs nothing that is durable.
+	drainTimeout = 30 * time.Second
+)
+
+const devHelp = `Starts a cluster of real processes on this machine and keeps it up until Ctrl-C,
+which drains and stops everything; a second Ctrl-C ends everything at once.
+
+Logs and, without --data, the journal are below --dir; the journal is then
+removed at the end. With --data a later start finds the state.`
+
+// devOptions are the flags of roost dev.
+type devOptions struct {
+	regions, gateways, coordinators int
+	region, data, bin               string
+	ports, logLevel                 string
+}
+
+func (a *app) devCommand() *cobra.Command {
+	o := devOptions{}
+	cmd := &cobra.Command{
+		Use: "dev", Short: "Start a cluster on this machine and keep it up", Long: devHelp, Args: cobra.NoArgs,
+		Example: "  roost dev\n  roost dev --region ./bin/my-region --data ./roost-data",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// All signals that ask for an end; main's one ends at the first.
+			signals := make(chan os.Signal, 4)
+			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer signal.Stop(signals)
+			return a.dev(context.WithoutCancel(cmd.Context()), o, signals)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.regions, "regions", 3, "number of regions")
+	flags.IntVar(&o.gateways, "gateways", 2, "number of gateways")
+	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
+	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
+	flags.StringVar(&o.data, "data", "", "keep the journal in this directory")
+	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
+	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
+	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
+	cmd.AddCommand(a.devListCommand(), a.orderCommand("kill", "Kill a process of the dev cluster, as a crash would"),
+		a.orderCommand("stop", "Stop a process of the dev cluster in order; a region drains first"),
+		a.orderCommand("start", "Start a process of the dev cluster again, with the same name and addresses"))
+	return cmd
+}
+
+// dev runs a cluster until a signal comes.
+func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) error {
+	if o.regions < 1 || o.gateways < 1 {
+		return usageError{errors.New("a dev cluster needs at least one region and one gateway")}
+	}
+	if err := os.MkdirAll(a.dir, 0o755); err != nil {
+		return err
+	}
+	unlock, err := cluster.Lock(filepath.Join(a.dir, "dev.lock"))
+	if errors.Is(err, cluster.ErrLocked) {
+		return fmt.Errorf("a dev cluster is running already in %s; stop it, or use another --dir and --ports random", a.dir)
+	} else if err != nil {
+		return err
+	}
+	defer unlock()
+	data, cleanUp, err := a.dataDir(o.data)
+	if err != nil {
+		return err
+	}
+	defer cleanUp()
+
+	d := &devCluster{app: a, begin: time.Now()}
+	control, err := newControl()
+	if err != nil {
+		return err
+	}
+	defer control.close()
+	starting, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
+	defer cancel()
+	finished := make(chan error, 1)
+	go func() { finished <- d.start(starting, o, data, control) }()
+	select {
+	case err = <-finished:
+	case <-signals:
+		cancel()
+		<-finished
+		err = errInterrupted
+	}
+	if err != nil {
+		return errors.Join(explainDev(err), d.kill())
+	}
+	if err := d.announce(ctx, o); err != nil {
+		return errors.Join(err, d.kill())
+	}
+	control.open(d.cluster)
+	<-signals
+	return d.stop(ctx, signals)
+}
+
+// dataDir is where the cluster keeps its files, and what to do at the end.
+// Leftovers of clusters that were killed are removed.
+func (a *app) dataDir(data string) (dir string, cleanUp func(), err error) {
+	if data != "" {
+		return data, func() {}, nil
+	}
+	left, _ := filepath.Glob(filepath.Join(a.dir, "tmp-*"))
+	for _, old := range left {
+		_ = os.RemoveAll(old)
+	}
+	if dir, err = os.MkdirTemp(a.dir, "tmp-"); err != nil {
+		return "", nil, err
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }, nil
+}
+
+// explainDev adds the way out to errors of a start.
+func explainDev(err error) error {
+	var port *cluster.PortError
+	switch {
+	case errors.As(err, &port):
+		return fmt.Errorf("port %d, meant for %s, is in use by another program; stop that program, or use --ports random", port.Port, port.Process)
+	case errors.Is(err, cluster.ErrNoBinary):
+		return fmt.Errorf("%w (--bin DIR)", err)
+	case errors.Is(err, cluster.ErrLocked):
+		return fmt.Errorf("another cluster uses this --data directory: %w", err)
+	}
+	return err
+}
+
+// devCluster is a cluster on behalf of roost dev.
+type devCluster struct {
+	*app
+	begin   time.Time
+	cluster *cluster.Cluster
+	proof   proof
+	active  string
+	term    uint32
+}
+
+// start starts everything and returns when a command went through every
+// gateway.
+func (d *devCluster) start(ctx context.Context, o devOptions, data string, control *control) error {
+	c, err := cluster.Start(ctx, cluster.Options{
+		Coordinators: o.coordinators, Regions: o.regions, Gateways: o.gateways,
+		Dir: data, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
+		StateFile: d.stateFile(), Control: control.at(), Changed: d.changed,
+	})
+	if err != nil {
+		return err
+	}
+	d.cluster = c
+	if err := c.Ready(ctx); err != nil {
+		return err
+	}
+	if d.active, d.term, err = c.Active(ctx); err != nil {
+		return err
+	}
+	d.proof, err = prove(ctx, c)
+	return err
+}
+
+// changed tells of deaths and ends. It runs inside the cluster and must not
+// call it.
+func (d *devCluster) changed(p cluster.Process) {
+	switch p.State {
+	case cluster.Stopped:
+		fmt.Fprintf(d.err, "  %s stopped\n", p.Name)
+	case cluster.Killed:
+		fmt.Fprintf(d.err, "  %s killed\n", p.Name)
+	case cluster.Died:
+		fmt.Fprintf(d.err, "%s died (%s); start it again: roost dev start %s\n", p.Name, p.Reason, p.Name)
+		for _, line := range p.LastLines {
+			fmt.Fprintf(d.err, "  | %s\n", line)
+		}
+	}
+}
+
+// stop ends everything in order, or at once at another signal.
+func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	interrupted := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			close(interrupted)
+			cancel()
+		case <-done:
+		}
+	}()
+	shards := 0
+	if table, err := cluster.NewAdmin(d.cluster.Admin()...).Shards(ctx, "", ""); err == nil {
+		shards = len(table.Shards)
+	}
+	fmt.Fprintf(d.err, "draining %s and stopping everything; Ctrl-C again ends it at once\n", plural(shards, "shard"))
+	err := d.cluster.Close(ctx)
+	close(done)
+	select {
+	case <-interrupted:
+		return errInterrupted
+	default:
+	}
+	if err == nil {
+		fmt.Fprintf(d.err, "stopped in %.1f s\n", time.Since(begin).Seconds())
+	}
+	return err
+}
+
+// kill ends everything at once, after a start that failed.
+func (d *devCluster) kill() error {
+	if d.cluster == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = d.cluster.Close(ctx) // That it was not in order is known.
+	return nil
+}
+
+// ready is what roost dev -o json prints, once.
+type ready struct {
+	API       string            `json:"api"`
+	Gateways  []string          `json:"gateways"`
+	Admin     []string          `json:"admin"`
+	Active    string            `json:"active"`
+	Term      uint32            `json:"term"`
+	Types     []string          `json:"types"`
+	State     string            `json:"state"`
+	Data      string            `json:"data,omitempty"`
+	PID       int               `json:"pid"`
+	ReadyMS   int64             `json:"ready_ms"`
+	Processes []cluster.Process `json:"processes"`
+}
+
+// announce prints where everything is.
+func (d *devCluster) announce(_ context.Context, o devOptions) error {
+	took := time.Since(d.begin)
+	gateways, admin := d.cluster.Gateways(), d.cluster.Admin()
+	if d.json() {
+		return d.printJSON(ready{
+			API: gateways[0], Gateways: gateways, Admin: admin, Active: d.active, Term: d.term, Types: d.proof.types,
+			State: d.stateFile(), Data: o.data, PID: os.Getpid(), ReadyMS: took.Milliseconds(), Processes: d.cluster.Processes(),
+		})
+	}
+	journal := "in " + o.data
+	if o.data == "" {
+		journal = "removed at the end           keep it: roost dev --data ./roost-data"
+	}
+	api := gateways[0]
+	var text strings.Builder
+	line := func(label, value, more string) {
+		fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("  %-11s %-28s %s", label, value, more), " "))
+	}
+	fmt.Fprintf(&text, "dev cluster: %s, %s, %s\n\n", plural(o.coordinators, "coordinator"), plural(o.regions, "region"), plural(o.gateways, "gateway"))
+	line("API:", local(api), "POST /v1/{type}/{id}/{command}")
+	for _, other := range gateways[1:] {
+		line("", local(other), "")
+	}
+	for i, p := range d.cluster.Processes()[:len(admin)] {
+		label, role := "", "standby"
+		if i == 0 {
+			label = "Admin:"
+		}
+		if p.Name == d.active {
+			role = fmt.Sprintf("active, term %d", d.term)
+		}
+		line(label, local(admin[i]), p.Name+", "+role)
+	}
+	line("Metrics:", local(admin[0])+"/metrics", "of all processes: roost dev ps")
+	line("Journal:", journal, "")
+	line("Entities:", strings.Join(d.proof.types, ", "), "")
+	fmt.Fprintf(&text, "\nReady in %.2f s. Try:  %s\n", took.Seconds(), d.proof.curl(local(api)))
+	fmt.Fprintln(&text, "Not for production: no TLS, no authentication, one machine. Ctrl-C stops it.")
+	_, err := fmt.Fprint(d.out, text.String())
+	return err
+}
+
+// local writes an address as people do.
+func local(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }

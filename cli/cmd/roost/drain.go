@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// drainPoll is the pause between two questions how far a drain is.
+const drainPoll = 100 * time.Millisecond
+
+func (a *app) drainCommand() *cobra.Command {
+	var resume bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "drain REGION", Short: "Move all shards off a region", Args: cobra.ExactArgs(1),
+		Long: `Moves all shards off a region and waits until none is left; new shards go
+elsewhere. Then the region can be stopped without a pause for anybody.
+--resume lets shards come back.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.drain(ctx, args[0], resume)
+		},
+	}
+	cmd.Flags().BoolVar(&resume, "resume", false, "end the drain")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the last shard; the drain goes on after that")
+	return cmd
+}
+
+type drained struct {
+	Region    string `json:"region"`
+	Draining  bool   `json:"draining"`
+	Remaining uint32 `json:"remaining"`
+	Millis    int64  `json:"took_ms"`
+}
+
+func (a *app) drain(ctx context.Context, region string, resume bool) error {
+	admin, err := a.adminClient()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	remaining, err := admin.Drain(ctx, region, resume)
+	if err != nil {
+		return err
+	}
+	if resume {
+		if a.json() {
+			return a.printJSON(drained{Region: region, Remaining: remaining})
+		}
+		_, err = fmt.Fprintf(a.out, "%s takes shards again\n", region)
+		return err
+	}
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	for said := remaining + 1; remaining > 0; {
+		if remaining != said {
+			said = remaining
+			fmt.Fprintf(a.err, "draining %s: %s left\n", region, plural(int(remaining), "shard"))
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("%s still has %s; the drain goes on", region, plural(int(remaining), "shard"))
+			}
+			return errInterrupted
+		}
+		// A coordinator that changes meanwhile may not know of the drain: the
+		// wish is repeated, not only asked after.
+		if remaining, err = admin.Drain(ctx, region, false); err != nil && ctx.Err() == nil {
+			return err
+		} else if err != nil {
+			remaining = said
+		}
+	}
+	took := time.Since(begin)
+	if a.json() {
+		return a.printJSON(drained{Region: region, Draining: true, Millis: took.Milliseconds()})
+	}
+	_, err = fmt.Fprintf(a.out, "%s has no shards left and can be stopped (%.1f s); roost drain %s --resume lets them come back\n",
+		region, took.Seconds(), region)
+	return err
+}

@@ -1,0 +1,21 @@
+// Command roost starts a cluster on this machine and shows and steers clusters.
+// `roost --help` lists its commands.
+//
+// # What this does not do
+//
+// It is no part of a cluster: every command asks the public APIs of gateways and
+// coordinators, and `roost dev` only starts the processes of the services.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	// A command other than dev ends at the first Ctrl-C; dev handles it itself.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// json tells whether the output is for programs.
+func (a *app) json() bool { return a.output == "json" }
+
+// printJSON prints one value on one line.
+func (a *app) printJSON(v any) error {
+	content, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", content)
+	return err
+}
+
+// printMessage prints a message of an API as JSON, with the names of its .proto
+// file and without leaving anything out.
+func (a *app) printMessage(m proto.Message) error {
+	content, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	// The library varies its white space on purpose.
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, content); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.out, "%s\n", compact.Bytes())
+	return err
+}
+
+// printTable prints aligned columns without lines; columns named in right are
+// aligned to the right.
+func (a *app) printTable(header []string, rows [][]any, right ...string) error {
+	t := table.NewWriter()
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	t.SetStyle(style)
+	head := make(table.Row, len(header))
+	var columns []table.ColumnConfig
+	for i, name := range header {
+		head[i] = name
+		for _, r := range right {
+			if r == name {
+				columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
+			}
+		}
+	}
+	t.SetColumnConfigs(columns)
+	t.AppendHeader(head)
+	for _, row := range rows {
+		t.AppendRow(row)
+	}
+	for line := range strings.Lines(t.Render() + "\n") {
+		if _, err := fmt.Fprintln(a.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plural is a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

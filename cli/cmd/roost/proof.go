@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+)
+
+const (
+	provePause   = 20 * time.Millisecond
+	proveTimeout = 5 * time.Second // for one command
+	// probeID is the entity that is asked. Nothing is ever stored for it.
+	probeID = "roost-dev-probe"
+)
+
+// proof is what is known after a command went all the way.
+type proof struct {
+	types    []string
+	typ      string
+	command  string
+	readOnly bool
+	counts   bool // the types are those of the default region
+}
+
+// prove sends a command through every gateway until an entity has answered.
+func prove(ctx context.Context, c *cluster.Cluster) (proof, error) {
+	var table []*coordinatorv1.Type
+	err := repeat(ctx, func() (err error) {
+		table, err = hosted(ctx, c)
+		return err
+	})
+	if err != nil {
+		return proof{}, err
+	}
+	p := newProof(table)
+	for _, gateway := range c.Gateways() {
+		if err := repeat(ctx, func() error { return p.send(ctx, gateway) }); err != nil {
+			return proof{}, fmt.Errorf("no command came through %s: %w", gateway, err)
+		}
+	}
+	return p, nil
+}
+
+// repeat tries until it works or ctx ends; it returns the last failure then.
+func repeat(ctx context.Context, try func() error) error {
+	pause := time.NewTicker(provePause)
+	defer pause.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// hosted asks a region for the types of the cluster and their commands.
+func hosted(ctx context.Context, c *cluster.Cluster) ([]*coordinatorv1.Type, error) {
+	last := errors.New("no region is running")
+	for _, process := range c.Processes() {
+		if process.Role != cluster.Region || process.PID == 0 {
+			continue
+		}
+		region := regionv1.NewRegionProtobufClient("http://"+process.Service, &http.Client{Timeout: proveTimeout})
+		table, err := region.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: "dev", BootUid: rand.Uint64()})
+		switch {
+		case err != nil:
+			last = err
+		case len(table.Types) == 0:
+			last = errors.New("no region has declared an entity type yet")
+		default:
+			return table.Types, nil
+		}
+	}
+	return nil, last
+}
+
+// newProof chooses what to send: a read-only command if there is one.
+func newProof(types []*coordinatorv1.Type) proof {
+	var p proof
+	readOnly := false
+	for _, t := range types {
+		p.types = append(p.types, t.Name)
+		for _, c := range t.Commands {
+			if p.command == "" || c.ReadOnly && !readOnly {
+				p.typ, p.command, readOnly = t.Name, c.Name, c.ReadOnly
+			}
+			p.counts = p.counts || t.Name == "Counter" && c.Name == "Add"
+		}
+	}
+	slices.Sort(p.types)
+	p.readOnly = readOnly
+	return p
+}
+
+// send sends the command. A refusal by the entity proves the way as well as a
+// reply.
+func (p *proof) send(ctx context.Context, gateway string) error {
+	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
+	defer cancel()
+	// A command that may change something gets an input that no entity can
+	// read, and so changes nothing.
+	body := "]"
+	if p.readOnly {
+		body = ""
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, gateway+"/v1/"+p.typ+"/"+probeID+"/"+p.command, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Code string            `json:"code"`
+		Msg  string            `json:"msg"`
+		Meta map[string]string `json:"meta"`
+	}
+	switch {
+	case res.StatusCode == http.StatusOK:
+		return nil
+	case json.Unmarshal(answer, &failed) != nil || failed.Code == "":
+		return fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(answer))
+	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument":
+		return nil
+	}
+	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)
+}
+
+// curl is a line to paste that works.
+func (p *proof) curl(api string) string {
+	if p.counts {
+		return fmt.Sprintf(`curl --json '{"delta":5}' %s/v1/Counter/c1/Add`, strings.TrimPrefix(api, "http://"))
+	}
+	return fmt.Sprintf(`curl -X POST %s/v1/%s/example/%s`, strings.TrimPrefix(api, "http://"), p.typ, p.command)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitUnreachable = 6
+	exitInterrupted = 130
+)
+
+// errInterrupted is returned by a command that Ctrl-C ended.
+var errInterrupted = errors.New("interrupted")
+
+// usageError is an error of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// app is what all commands share.
+type app struct {
+	out, err io.Writer
+
+	dir     string
+	admin   []string
+	gateway []string
+	output  string
+}
+
+const rootHelp = `Starts a Roost cluster on this machine, and shows and steers clusters.
+
+Which cluster: --admin and --gateway URLs if given, else the environment
+variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
+that "roost dev" runs in --dir.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 6 cluster unreachable,
+130 interrupted.`
+
+// run runs the command line and returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	a := &app{out: out, err: errOut}
+	started := false
+	root := &cobra.Command{
+		Use: "roost", Short: "Cluster sharding as services", Long: rootHelp,
+		SilenceErrors: true, SilenceUsage: true, Args: cobra.NoArgs,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			started = true
+			if a.output != "table" && a.output != "json" {
+				return usageError{fmt.Errorf("-o %q: write table or json", a.output)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.dir, "dir", envOr("ROOST_DIR", ".roost"), "where roost dev keeps its files; env ROOST_DIR")
+	flags.StringSliceVar(&a.admin, "admin", nil, "management URLs of the coordinators; env ROOST_ADMIN")
+	flags.StringSliceVar(&a.gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
+	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
+	root.AddCommand(a.devCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(),
+		a.callCommand(), a.versionCommand())
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if !started {
+		err = usageError{fmt.Errorf("%w\nsee: %s --help", err, cmd.CommandPath())}
+	}
+	code := exitCode(ctx, err)
+	if !errors.Is(err, errInterrupted) {
+		fmt.Fprintf(errOut, "roost: %s\n", message(err))
+	}
+	return code
+}
+
+// exitCode is what the shell learns of an error.
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var way *entity.Error
+	var remote twirp.Error
+	switch {
+	case errors.Is(err, errInterrupted), errors.Is(context.Cause(ctx), context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, cluster.ErrUnreachable):
+		return exitUnreachable
+	case errors.Is(err, cluster.ErrUnknown):
+		return exitNotFound
+	case errors.As(err, &way):
+		switch way.Code {
+		case entity.NotFound:
+			return exitNotFound
+		case entity.Unavailable, entity.DeadlineExceeded:
+			return exitUnreachable
+		}
+	case errors.As(err, &remote):
+		switch remote.Code() {
+		case twirp.NotFound:
+			return exitNotFound
+		case twirp.InvalidArgument:
+			return exitUsage
+		}
+	}
+	return exitFailed
+}
+
+// message is an error in words for people.
+func message(err error) string {
+	var remote twirp.Error
+	switch {
+	case errors.Is(err, cluster.ErrNoCluster):
+		return err.Error() + "; start one with roost dev, or name one with --admin URL"
+	case !errors.Is(err, cluster.ErrUnreachable) && errors.As(err, &remote):
+		return remote.Msg()
+	}
+	return err.Error()
+}
+
+// stateFile is where roost dev tells of its cluster.
+func (a *app) stateFile() string { return filepath.Join(a.dir, "cluster.json") }
+
+// adminClient asks the cluster that the command is about.
+func (a *app) adminClient() (*cluster.Admin, error) {
+	urls, err := a.urls(a.admin, "ROOST_ADMIN", (*cluster.State).Admin)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.NewAdmin(urls...), nil
+}
+
+// urls finds addresses: from the flag, the environment, or the state file.
+func (a *app) urls(flag []string, env string, fromState func(*cluster.State) []string) ([]string, error) {
+	given := flag
+	if value := os.Getenv(env); len(given) == 0 && value != "" {
+		given = strings.Split(value, ",")
+	}
+	if len(given) == 0 {
+		state, err := cluster.ReadState(a.stateFile())
+		if err != nil {
+			return nil, err
+		}
+		return fromState(state), nil
+	}
+	urls := make([]string, 0, len(given))
+	for _, text := range given {
+		full := strings.TrimRight(strings.TrimSpace(text), "/")
+		if !strings.Contains(full, "://") {
+			full = "http://" + full
+		}
+		u, err := url.Parse(full)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, usageError{fmt.Errorf("%q is no URL such as http://localhost:8558", text)}
+		}
+		urls = append(urls, full)
+	}
+	return urls, nil
+}
+
+func envOr(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/libs/node"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) membersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
+		Long: "Lists the members as the active coordinator sees them. Gateways are no members.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Members(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			var rows [][]any
+			for _, m := range res.Members {
+				shards := any(m.Shards)
+				if !isRegion(m) {
+					shards = "-"
+				}
+				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), memberState(m), shards, m.Addr})
+			}
+			if err := a.printTable([]string{"NAME", "ROLE", "STATE", "SHARDS", "ADDRESS"}, rows, "SHARDS"); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "active coordinator: %s, term %d\n", res.Self, res.Term)
+			return err
+		},
+	}
+}
+
+func isRegion(m *adminv1.Member) bool {
+	for _, role := range m.Roles {
+		if role == "region" {
+			return true
+		}
+	}
+	return false
+}
+
+// memberState is a member's state in the words of an operator.
+func memberState(m *adminv1.Member) string {
+	state := m.Status
+	if m.Active {
+		state += ", active"
+	}
+	if m.Draining {
+		state += ", draining"
+	}
+	if !m.Reachable {
+		state += ", unreachable"
+	}
+	return state
+}
+
+func (a *app) shardsCommand() *cobra.Command {
+	var typ, region string
+	cmd := &cobra.Command{
+		Use: "shards", Aliases: []string{"s"}, Short: "List which region owns which shard", Args: cobra.NoArgs,
+		Long: "Lists the shards that have been allocated. A shard is allocated when the first command for it comes.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Shards(cmd.Context(), typ, region)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			var rows [][]any
+			for _, s := range res.Shards {
+				rows = append(rows, []any{s.Type, s.Index, s.Region, s.Phase, s.Epoch, s.Addr})
+			}
+			if err := a.printTable([]string{"TYPE", "SHARD", "REGION", "PHASE", "EPOCH", "ADDRESS"}, rows, "SHARD", "EPOCH"); err != nil {
+				return err
+			}
+			for _, t := range res.Types {
+				kind := ""
+				if t.Volatile {
+					kind = ", volatile"
+				}
+				if _, err := fmt.Fprintf(a.out, "%s: %d of %d shards allocated, %d moving%s\n", t.Type, t.Allocated, t.Shards, t.Moving, kind); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&typ, "type", "", "only this entity type")
+	cmd.Flags().StringVar(&region, "region", "", "only shards of this region")
+	return cmd
+}
+
+func (a *app) whereCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "where TYPE ID", Short: "Tell where an entity lives", Args: cobra.RangeArgs(1, 2),
+		Example: "  roost where Airport PHX\n  roost where Airport/PHX",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			typ, id, err := entityOf(args)
+			if err != nil {
+				return err
+			}
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Where(cmd.Context(), typ, id)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			s := res.Shard
+			if s.GetRegion() == "" && s.GetAddr() == "" {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  unallocated: its first command will place it\n", typ, id, s.GetIndex())
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch)
+			return err
+		},
+	}
+}
+
+// entityOf reads TYPE ID or TYPE/ID.
+func entityOf(args []string) (typ, id string, err error) {
+	if len(args) == 2 {
+		return args[0], args[1], nil
+	}
+	typ, id, ok := strings.Cut(args[0], "/")
+	if !ok || typ == "" || id == "" {
+		return "", "", usageError{fmt.Errorf("%q names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX", args[0])}
+	}
+	return typ, id, nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := node.BuildVersion("roost")
+			if a.json() {
+				return a.printJSON(v)
+			}
+			_, err := fmt.Fprintln(a.out, v)
+			return err
+		},
+	}
+}
