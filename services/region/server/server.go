@@ -82,6 +82,7 @@ type Server struct {
 	slots       map[turn.Incarnation]*slot
 	attributes  map[attributeKey]metric.MeasurementOption
 	draining    bool
+	downed      bool // the others declared this node gone
 }
 
 // New sets a region up on a node: handlers, checks and stages.
@@ -217,7 +218,17 @@ func (s *Server) stages(n *node.Node) {
 		},
 		StopTimeout: 5 * time.Second,
 	})
-	n.Stage(node.Stage{Name: "membership", Run: s.agent.Run, Stop: s.leave})
+	n.Stage(node.Stage{
+		Name: "membership",
+		Run: func(ctx context.Context) error {
+			err := s.agent.Run(ctx)
+			if errors.Is(err, agent.ErrDowned) {
+				s.inbox.put(item{do: func() { s.downed = true }})
+			}
+			return err
+		},
+		Stop: s.leave,
+	})
 }
 
 func (s *Server) openJournal(ctx context.Context) error {
@@ -239,6 +250,10 @@ func (s *Server) openJournal(ctx context.Context) error {
 func (s *Server) leave(ctx context.Context) error {
 	s.inbox.put(item{do: func() {
 		s.draining = true
+		if s.downed { // the others have given our shards away: there is nothing to hand off
+			close(s.left)
+			return
+		}
 		s.log.Info("leaving: handing shards off", "shards", s.core.Held())
 		s.step(region.Leave{})
 	}})
