@@ -15,7 +15,7 @@ func TestHouse(t *testing.T) {
 				"services/coordinator", "services/region", "services/gateway",
 			},
 			// Real processes are spoken to as any user would.
-			"...": {"proto/...", "sdk/client/...", "e2e/..."},
+			"...": {"proto/...", "sdk/client/...", "cli/cluster", "e2e/..."},
 		},
 	})
 }

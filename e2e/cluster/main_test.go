@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
+)
+
+// bin is where the binaries are, built once for all tests of the package.
+var bin string
+
+func TestMain(m *testing.M) {
+	code := 1
+	dir, err := os.MkdirTemp("", "roost-e2e-")
+	if err == nil {
+		bin = filepath.Join(dir, "bin")
+		if err = build(); err == nil {
+			code = m.Run()
+		}
+		_ = os.RemoveAll(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building the binaries:", err)
+	}
+	os.Exit(code)
+}
+
+func build() error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	for _, service := range []string{"coordinator", "region", "gateway"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, service), "./services/"+service+"/cmd/"+service)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", service, err, out)
+		}
+	}
+	return nil
+}
+
+// start runs a cluster for the length of a test. Its logs are shown if the
+// test fails.
+func start(t *testing.T, o launcher.Options) *launcher.Cluster {
+	t.Helper()
+	o.BinDir = bin
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	c, err := launcher.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("closing the cluster: %v", err)
+		}
+		if t.Failed() {
+			showLogs(t, o.Dir)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := c.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func showLogs(t *testing.T, dir string) {
+	logs, _ := filepath.Glob(filepath.Join(dir, "logs", "*.log"))
+	for _, l := range logs {
+		raw, _ := os.ReadFile(l)
+		if len(raw) > 4000 {
+			raw = raw[len(raw)-4000:]
+		}
+		t.Logf("%s:\n%s", filepath.Base(l), raw)
+	}
+}
