@@ -112,7 +112,10 @@ func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 		m.contend(from, theirs, false)
 		return
 	}
-	if _, ok := m.state.Member(from); !ok && !m.disown(from) {
+	if m.disown(from) {
+		return // down here, and alive: it does not know, or holds us for down
+	}
+	if _, ok := m.state.Member(from); !ok {
 		m.sendStatus(from) // a member that came in elsewhere: get to know it
 	}
 }
