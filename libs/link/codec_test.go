@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -229,7 +230,7 @@ func TestMalformed(t *testing.T) {
 		"unknown kind":        frame(99),
 		"command, no body":    frame(kindCommand),
 		"unknown flags":       frame(kindCommand, 0xff, 1, 1),
-		"long number":         frame(kindCommand, 0, 0x81, 0x00, 1),
+		"long number":         frame(kindCommand, 0, 0x81, 0x00, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k'),
 		"number over 64 bit":  frame(kindCommand, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2),
 		"no such name":        frame(kindCommand, 0, 1, 1, 2, 1, 'A'),
 		"inline too early":    frame(kindCommand, 0, 1, 1, 0, 1, 'A'),
@@ -252,6 +253,14 @@ func TestMalformed(t *testing.T) {
 		cs, as, err := decodeAll(b)
 		if !errors.Is(err, ErrMalformed) || len(cs)+len(as) > 0 {
 			t.Errorf("%s: %v %v %v", name, cs, as, err)
+		}
+	}
+}
+
+func TestHandshakeOfAStrangerIsBounded(t *testing.T) {
+	for _, b := range [][]byte{{0x3f, 0xff, 0xff, 0xff, kindHello}, {0, 0, 0, 0, kindHello}} {
+		if _, _, err := readHandshake(bufio.NewReader(bytes.NewReader(b))); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%x: %v", b, err)
 		}
 	}
 }

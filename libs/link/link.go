@@ -92,7 +92,6 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 			if !errors.Is(err, errBye) {
 				l.fail(err)
 			} else if grace == nil {
-				l.close()
 				t := time.NewTimer(cfg.Timeout)
 				defer t.Stop()
 				grace = t.C
@@ -110,13 +109,6 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 		d.Unsent = unsent(l.lanes[i].stream.pend, d.Unsent)
 	}
 	return d
-}
-
-// close makes all lanes accept no more.
-func (l *Link) close() {
-	for i := range l.lanes {
-		l.lanes[i].stream.bye("")
-	}
 }
 
 // run reads answers until the lane ends.

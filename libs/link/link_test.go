@@ -166,6 +166,8 @@ func TestAsk(t *testing.T) {
 				a.Reply = sharding.Reply{Outcome: sharding.OK, Payload: []byte(c.Peer().String() + string(cs[i].Envelope.Payload))}
 			case 2:
 				a.NotMine = &NotMine{Refused: cs[i].Epoch}
+			case 3:
+				a.Reply = sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 1<<20+1)}
 			}
 			if err := c.Send(a); err != nil {
 				t.Error(err)
@@ -179,7 +181,7 @@ func TestAsk(t *testing.T) {
 	if l.Node() != testRegion || peer.Node() != testRegion {
 		t.Error(l.Node())
 	}
-	for corr := range uint64(2) {
+	for corr := range uint64(3) {
 		if err := l.Send(0, command(corr+1, "!")); err != nil {
 			t.Fatal(err)
 		}
@@ -190,6 +192,9 @@ func TestAsk(t *testing.T) {
 	if a := get(t, e.answers); a.Corr != 2 || a.NotMine == nil || a.NotMine.Refused != 1 {
 		t.Errorf("%+v", a)
 	}
+	if a := get(t, e.answers); a.Corr != 3 || a.Reply.Outcome != sharding.OK || a.Reply.Code != sharding.Internal {
+		t.Errorf("%+v", a)
+	}
 	peer.Close()
 	if d := get(t, e.down); !errors.Is(d.Reason, ErrDown) || d.Unsent != nil {
 		t.Errorf("%+v", d)
@@ -197,7 +202,7 @@ func TestAsk(t *testing.T) {
 	if err := l.Send(0, command(3, "")); !errors.Is(err, ErrDown) {
 		t.Error(err)
 	}
-	if got := s.Stats(); got.Commands != 2 || got.Answers != 2 || got.Malformed+got.Refused+got.SlowReaders != 0 {
+	if got := s.Stats(); got.Commands != 3 || got.Answers != 3 || got.Malformed+got.Refused+got.SlowReaders != 0 {
 		t.Errorf("%+v", got)
 	}
 }
