@@ -3,6 +3,7 @@ module github.com/roost-cluster/roost/e2e
 go 1.26.0
 
 require (
+	github.com/roost-cluster/roost/cli v0.0.0
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
@@ -11,12 +12,18 @@ require (
 	github.com/roost-cluster/roost/services/region v0.0.0
 )
 
-require github.com/cespare/xxhash/v2 v2.3.0 // indirect
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.opentelemetry.io/proto/otlp v1.11.1 // indirect
+)
 
 replace (
+	github.com/roost-cluster/roost/cli => ../cli
 	github.com/roost-cluster/roost/libs => ../libs
+	github.com/roost-cluster/roost/libs/discovery => ../libs/discovery
 	github.com/roost-cluster/roost/libs/journal => ../libs/journal
 	github.com/roost-cluster/roost/libs/lease => ../libs/lease
+	github.com/roost-cluster/roost/libs/node => ../libs/node
 	github.com/roost-cluster/roost/proto => ../proto
 	github.com/roost-cluster/roost/sdk => ../sdk
 	github.com/roost-cluster/roost/services/coordinator => ../services/coordinator

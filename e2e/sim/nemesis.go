@@ -35,7 +35,7 @@ func (w *World) nemesis() {
 	})
 	w.every("lease record lost", wt.LeaseGone, func() {
 		w.lease.record = lease.Record{}
-		clear(w.terms) // they may come again now; the journal knows better
+		w.recordLost = true // terms may come again; the journal knows better
 	})
 	w.every("operate", wt.Operate, w.operate)
 }

@@ -36,6 +36,9 @@ type World struct {
 	batches  int
 	refused  map[sharding.CommandID]bool // rejected by a region at least once
 	terms    map[sharding.Term]bool      // of all acquisitions
+	// recordLost: the lease store has forgotten its record, which is outside of
+	// what a lease can bear alone.
+	recordLost bool
 
 	broken  *violation
 	marks   map[string]int
