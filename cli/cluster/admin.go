@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/twitchtv/twirp"
@@ -33,9 +34,9 @@ type Admin struct {
 }
 
 // NewAdmin makes a client of the coordinators with these management URLs.
-func NewAdmin(urls ...string) *Admin {
-	a := &Admin{urls: urls}
-	for _, u := range urls {
+func NewAdmin(addresses ...string) *Admin {
+	a := &Admin{urls: addresses}
+	for _, u := range addresses {
 		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, &http.Client{Timeout: askTimeout}))
 	}
 	return a
@@ -93,6 +94,10 @@ func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv
 				return nil, err
 			case isStandby:
 				standby = true
+			}
+			var network *url.Error
+			if errors.As(err, &network) {
+				err = network.Err // Without the path, which says nothing.
 			}
 			last = fmt.Errorf("%s: %w", a.urls[i], err)
 		}

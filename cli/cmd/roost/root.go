@@ -166,7 +166,7 @@ func (a *app) urls(flag []string, env string, fromState func(*cluster.State) []s
 	}
 	urls := make([]string, 0, len(given))
 	for _, text := range given {
-		full := strings.TrimRight(strings.TrimSpace(text), "/")
+		full := strings.TrimSpace(text)
 		if !strings.Contains(full, "://") {
 			full = "http://" + full
 		}
@@ -174,7 +174,7 @@ func (a *app) urls(flag []string, env string, fromState func(*cluster.State) []s
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, usageError{fmt.Errorf("%q is no URL such as http://localhost:8558", text)}
 		}
-		urls = append(urls, full)
+		urls = append(urls, strings.TrimRight(full, "/"))
 	}
 	return urls, nil
 }

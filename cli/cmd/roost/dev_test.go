@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+)
+
+type located struct {
+	Shard struct {
+		Region, Epoch, Phase string
+		Index                int
+	}
+}
+
+type membership struct {
+	Term    uint32
+	Members []struct {
+		Name, Status string
+		Roles        []string
+		Reachable    bool
+		Shards       int
+	}
+}
+
+// term is the first half of an epoch, term.counter.
+func term(t *testing.T, epoch string) int {
+	t.Helper()
+	first, _, _ := strings.Cut(epoch, ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatalf("epoch %q: %v", epoch, err)
+	}
+	return n
+}
+
+func wantPost(t *testing.T, gateway, path, body, want string) {
+	t.Helper()
+	if got, err := post(gateway, path, body); err != nil || strings.TrimSpace(got) != want {
+		t.Fatalf("%s: %s, %v; want %s", path, got, err, want)
+	}
+}
+
+func TestDev(t *testing.T) {
+	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	d := startDev(t, dir, "--data", data, "--gateways", "2")
+	if len(d.Gateways) != 2 || len(d.Admin) != 2 || len(d.Processes) != 7 || d.Term == 0 || fmt.Sprint(d.Types) != "[Counter]" {
+		t.Fatalf("roost dev announced %+v", d.ready)
+	}
+	wantPost(t, d.Gateways[0], "Counter/c1/Add", `{"delta":5}`, `{"value":5}`)
+	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":5}`)
+	if code, out, errOut := d.roost("call", "Counter/c1", "Add", `{"delta":1}`); code != 0 || out != "{\"value\":6}\n" {
+		t.Fatalf("roost call: %d %s %s", code, out, errOut)
+	}
+
+	var home located
+	d.must(&home, "where", "Counter", "c1")
+	if home.Shard.Phase != "serving" {
+		t.Fatalf("roost where: %+v", home)
+	}
+	owner := home.Shard.Region
+	d.must(&map[string]any{}, "dev", "kill", owner)
+	wantPost(t, d.Gateways[1], "Counter/c1/Get", ``, `{"value":6}`)
+	var moved located
+	d.must(&moved, "where", "Counter/c1")
+	if moved.Shard.Region == owner || moved.Shard.Index != home.Shard.Index {
+		t.Fatalf("after the kill of %s: %+v", owner, moved)
+	}
+	if code, _, errOut := d.roost("dev", "kill", owner); code != exitFailed || !strings.Contains(errOut, "not running") {
+		t.Errorf("second kill: %d %s", code, errOut)
+	}
+	d.must(&map[string]any{}, "dev", "start", owner)
+	eventually(t, owner+" is a member again", func() error { return d.up(owner) })
+
+	d.drain(moved.Shard.Region)
+	d.exitCodes()
+	if code := d.interrupt(1); code != 0 {
+		t.Errorf("Ctrl-C: exit code %d\n%s", code, d.err)
+	}
+
+	again := startDev(t, dir, "--data", data)
+	wantPost(t, again.API, "Counter/c1/Get", ``, `{"value":6}`)
+	if again.Term <= d.Term {
+		t.Errorf("the term went from %d to %d", d.Term, again.Term)
+	}
+	var home2 located
+	again.must(&home2, "where", "Counter", "c1")
+	if term(t, home2.Shard.Epoch) <= 0 || term(t, home2.Shard.Epoch) < term(t, moved.Shard.Epoch) {
+		t.Errorf("the epoch went from %s to %s", moved.Shard.Epoch, home2.Shard.Epoch)
+	}
+	if code := again.interrupt(2); code != 0 && code != exitInterrupted {
+		t.Errorf("two Ctrl-C: exit code %d", code)
+	}
+}
+
+// up says why a region is not a member that is up.
+func (d *devRun) up(region string) error {
+	var m membership
+	d.must(&m, "members")
+	for _, member := range m.Members {
+		if member.Name == region && member.Status == "up" && member.Reachable {
+			return nil
+		}
+	}
+	return fmt.Errorf("members: %+v", m.Members)
+}
+
+// drain moves everything off a region that has the entity c1.
+func (d *devRun) drain(region string) {
+	d.t.Helper()
+	d.must(&map[string]any{}, "drain", region)
+	var home located
+	d.must(&home, "where", "Counter", "c1")
+	if home.Shard.Region == region {
+		d.t.Errorf("after the drain of %s: %+v", region, home)
+	}
+	var left struct{ Shards []any }
+	d.must(&left, "shards", "--region", region)
+	if len(left.Shards) != 0 {
+		d.t.Errorf("after the drain %s has %v", region, left.Shards)
+	}
+	wantPost(d.t, d.API, "Counter/c1/Get", ``, `{"value":6}`)
+	d.must(&map[string]any{}, "drain", region, "--resume")
+}
+
+func (d *devRun) exitCodes() {
+	d.t.Helper()
+	for _, test := range []struct {
+		code int
+		args []string
+		says string
+	}{
+		{exitOK, []string{"members"}, ""},
+		{exitOK, []string{"shards", "--type", "Counter"}, ""},
+		{exitOK, []string{"dev", "ps"}, ""},
+		{exitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
+		{exitNotFound, []string{"drain", "region-77"}, "no region region-77"},
+		{exitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
+		{exitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},
+		{exitFailed, []string{"call", "Counter/x", "Jump"}, "unimplemented"},
+		{exitFailed, []string{"call", "Counter/x", "Add", `{"delta":0}`}, "delta must not be 0"},
+		{exitFailed, []string{"dev", "--dir", d.dir}, "running already"},
+	} {
+		code, _, errOut := d.roost(test.args...)
+		if code != test.code || !strings.Contains(errOut, test.says) {
+			d.t.Errorf("roost %s: exit code %d, want %d; it said: %s", strings.Join(test.args, " "), code, test.code, errOut)
+		}
+	}
+}
+
+func TestDevKilled(t *testing.T) {
+	dir := t.TempDir()
+	d := startDev(t, dir, "--regions", "1", "--gateways", "1", "--coordinators", "1")
+	left, _ := filepath.Glob(filepath.Join(dir, "tmp-*"))
+	if len(left) != 1 {
+		t.Errorf("data directories: %v", left)
+	}
+	if err := d.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.cmd.Wait()
+	d.nobodyLeft()
+	if code, _, errOut := d.roost("members"); code != exitUnreachable {
+		t.Errorf("roost members without a cluster: %d %s", code, errOut)
+	}
+	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != exitUnreachable {
+		t.Errorf("roost call without a cluster: %d %s", code, errOut)
+	}
+
+	// The next start removes what the killed one left, and its own at the end.
+	again := startDev(t, dir, "--regions", "1", "--gateways", "1", "--coordinators", "1")
+	if code := again.interrupt(1); code != 0 {
+		t.Errorf("Ctrl-C: exit code %d\n%s", code, again.err)
+	}
+	if left, _ = filepath.Glob(filepath.Join(dir, "tmp-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cluster.json")); err == nil {
+		t.Error("cluster.json is left behind")
+	}
+}
+
+func TestDevRefuses(t *testing.T) {
+	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
+	code, _, errOut := d.roost("dev", "--ports", "random", "--regions", "0")
+	if code != exitUsage || !strings.Contains(errOut, "at least one region") {
+		t.Errorf("without regions: %d %s", code, errOut)
+	}
+	code, _, errOut = d.roost("dev", "--ports", "random", "--region", "./nothing")
+	if code != exitFailed || !strings.Contains(errOut, "nothing") {
+		t.Errorf("with a region binary that is missing: %d %s", code, errOut)
+	}
+	code, _, errOut = d.roost("dev", "--ports", "random", "--bin", t.TempDir())
+	if code != exitFailed || !strings.Contains(errOut, "make build") {
+		t.Errorf("without binaries: %d %s", code, errOut)
+	}
+	unlock, err := cluster.Lock(filepath.Join(d.dir, "dev.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if code, _, errOut = d.roost("dev"); code != exitFailed || !strings.Contains(errOut, "running already") {
+		t.Errorf("with another dev cluster: %d %s", code, errOut)
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twitchtv/twirp"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// fakeAdmin is a coordinator with a little cluster; it may stand by.
+type fakeAdmin struct {
+	standby   bool
+	remaining atomic.Int32
+	resumed   atomic.Bool
+}
+
+func (f *fakeAdmin) check() error {
+	if f.standby {
+		return twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by").WithMeta("active", "10.0.0.1:25521")
+	}
+	return nil
+}
+
+func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.MembersResponse, error) {
+	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, Members: []*adminv1.Member{
+		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
+		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true},
+		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520"},
+	}}, f.check()
+}
+
+func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
+	all := []*adminv1.Shard{
+		{Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving"},
+		{Type: "Airport", Index: 1019, Region: "region-2", Addr: "10.0.0.3:25520", Epoch: "2.9", Phase: "handing-off"},
+	}
+	res := &adminv1.ShardsResponse{Types: []*adminv1.TypeSummary{{Type: "Airport", Shards: 1024, Allocated: 2, Moving: 1}}}
+	for _, s := range all {
+		if req.Region == "" || s.Region == req.Region {
+			res.Shards = append(res.Shards, s)
+		}
+	}
+	return res, f.check()
+}
+
+func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.Type != "Airport":
+		return nil, twirp.NewError(twirp.NotFound, "no entity type "+req.Type)
+	case req.Id == "NEW":
+		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
+	}
+	return &adminv1.WhereResponse{Shard: &adminv1.Shard{
+		Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving",
+	}}, nil
+}
+
+func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
+	f.resumed.Store(req.Resume)
+	return &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}, f.check()
+}
+
+func serve(t *testing.T, f *fakeAdmin) string {
+	t.Helper()
+	s := httptest.NewServer(adminv1.NewAdminServer(f))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// roost runs a command line in this process.
+func roost(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	t.Setenv("ROOST_ADMIN", "")
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), args, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestShow(t *testing.T) {
+	active, standby := &fakeAdmin{}, &fakeAdmin{standby: true}
+	admin := strings.Join([]string{serve(t, standby), strings.TrimPrefix(serve(t, active), "http://")}, ",")
+	for _, test := range []struct {
+		command string
+		code    int
+		want    string
+	}{
+		{"members", 0, `NAME           ROLE         STATE            SHARDS  ADDRESS
+coordinator-1  coordinator  up, active            -  10.0.0.1:25521
+region-1       region       up, draining         12  10.0.0.2:25520
+region-2       region       up, unreachable       0  10.0.0.3:25520
+active coordinator: coordinator-1, term 3
+`},
+		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS
+Airport      7  region-1  serving   3.12  10.0.0.2:25520
+Airport: 2 of 1024 shards allocated, 1 moving
+`},
+		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12\n"},
+		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
+		{"where Airport PHX -o json", 0,
+			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving"}}` + "\n"},
+		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
+		{"where PHX", exitUsage, "roost: \"PHX\" names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
+		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nsee: roost where --help\n"},
+		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nsee: roost shards --help\n"},
+		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},
+		{"mumble", exitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},
+		{"drain region-1 --resume", 0, "region-1 takes shards again\n"},
+	} {
+		code, out, errOut := roost(t, append(strings.Fields(test.command), "--admin", admin)...)
+		if code != test.code || out+errOut != test.want {
+			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	active := &fakeAdmin{}
+	active.remaining.Store(4)
+	code, out, errOut := roost(t, "drain", "region-1", "--admin", serve(t, active))
+	if code != 0 || !strings.HasPrefix(out, "region-1 has no shards left and can be stopped") ||
+		errOut != "draining region-1: 3 shards left\ndraining region-1: 2 shards left\ndraining region-1: 1 shard left\n" {
+		t.Errorf("drain: %d\n%s%s", code, out, errOut)
+	}
+	active.remaining.Store(1 << 20)
+	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
+	if code != exitFailed || !strings.Contains(errOut, "the drain goes on") {
+		t.Errorf("endless drain: %d %s", code, errOut)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for _, args := range [][]string{
+		{"members", "--admin", gone.URL},
+		{"members", "--dir", t.TempDir()},
+		{"where", "Airport", "PHX", "--dir", t.TempDir()},
+		{"call", "Airport/PHX", "Get", "--gateway", gone.URL, "--timeout", "100ms"},
+		{"dev", "kill", "region-1", "--dir", t.TempDir()},
+	} {
+		if code, out, errOut := roost(t, args...); code != exitUnreachable || errOut == "" {
+			t.Errorf("roost %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, exitUnreachable, out, errOut)
+		}
+	}
+	if code, _, errOut := roost(t, "members", "--admin", "http://"); code != exitUsage {
+		t.Errorf("no URL: %d %s", code, errOut)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	active := &fakeAdmin{}
+	active.remaining.Store(1 << 20)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errOut bytes.Buffer
+	if code := run(ctx, []string{"drain", "region-1", "--admin", serve(t, active)}, &out, &errOut); code != exitInterrupted {
+		t.Errorf("interrupted drain: %d\n%s%s", code, &out, &errOut)
+	}
+}
+
+func TestCall(t *testing.T) {
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/v1/Counter/a b/Add" && r.Header.Get("Idempotency-Key") == "k1":
+			_, _ = w.Write([]byte(`{ "value": 5 }`))
+		case r.URL.Path == "/v1/Counter/gone/Get":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"code":"not_found","msg":"no such counter","meta":{"executed":"true"}}`))
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"code":"invalid_argument","msg":"what is this?","meta":{"executed":"false"}}`))
+		}
+	}))
+	t.Cleanup(gateway.Close)
+	for _, test := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"Counter/a b", "Add", `{"delta":5}`, "--idempotency-key", "k1"}, 0, "{\"value\":5}\n"},
+		{[]string{"Counter/gone", "Get"}, exitNotFound, "roost: not_found: no such counter\n"},
+		{[]string{"Counter/x", "Add"}, exitFailed, "roost: invalid_argument: what is this? (it was not applied)\n"},
+		{[]string{"Counter/x", "Add", "delta=5"}, exitUsage, "roost: the input is no JSON; write it like '{\"delta\":5}'\n"},
+	} {
+		code, out, errOut := roost(t, append([]string{"call", "--gateway", gateway.URL}, test.args...)...)
+		if code != test.code || out+errOut != test.want {
+			t.Errorf("roost call %v: exit code %d, want %d\n%s%s", test.args, code, test.code, out, errOut)
+		}
+	}
+}
