@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/roost-cluster/roost/examples/flights"
+	"github.com/roost-cluster/roost/sdk/client"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+const (
+	// patience is how long one command is tried before the demonstration gives
+	// up: far longer than any failover takes.
+	patience = 60 * time.Second
+	// attemptTime is how long the gateways have for one try, the client's own
+	// repeats included; then it is begun anew, with the same key. Longer than a
+	// handoff's time-out.
+	attemptTime = 15 * time.Second
+	// attemptPause is the pause between two tries. The client pauses by itself
+	// but for errors that it does not expect to pass.
+	attemptPause = 50 * time.Millisecond
+	// legs is how many commands a flight has.
+	legs = 3
+)
+
+// legNames are part of the idempotency keys: they must never change.
+var legNames = [legs]string{"depart", "arrive", "fly"}
+
+// stream sends the commands of all flights, in the order of the file, each at
+// most once at a time. Command i is leg i%3 of flight i/3.
+type stream struct {
+	in          *input
+	via         entity.Caller
+	concurrency int
+	rec         *recorder
+
+	next atomic.Int64 // the command to send next
+	done atomic.Int64 // commands that succeeded
+	gate gate
+}
+
+func (s *stream) total() int64 { return legs * int64(len(s.in.flights)) }
+
+// run sends everything. It ends with the first error.
+func (s *stream) run(ctx context.Context) error {
+	workers, ctx := errgroup.WithContext(ctx)
+	for range s.concurrency {
+		workers.Go(func() error {
+			for {
+				i := s.next.Add(1) - 1
+				if i >= s.total() {
+					return nil
+				}
+				if err := s.gate.pass(ctx, i); err != nil {
+					return err
+				}
+				if err := s.carry(ctx, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return workers.Wait()
+}
+
+// carry sends one command until it has succeeded.
+func (s *stream) carry(ctx context.Context, i int64) error {
+	f, leg := &s.in.flights[i/legs], int(i%legs)
+	airport := [legs]int32{f.origin, f.destination, -1}[leg]
+	began := time.Now()
+	s.rec.begin(airport, began)
+	for {
+		err := s.attempt(ctx, f, leg)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !again(err) || time.Since(began) > patience {
+			return fmt.Errorf("%s:%d: %s was not carried after %s: %w",
+				s.in.name, f.line, legNames[leg], time.Since(began).Round(time.Millisecond), err)
+		}
+		pause := time.NewTimer(attemptPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+		}
+	}
+	s.rec.done(airport, began, time.Now())
+	s.done.Add(1)
+	return nil
+}
+
+// attempt sends a command once, within which the client repeats what it can.
+// Every error is counted once.
+func (s *stream) attempt(ctx context.Context, f *flight, leg int) error {
+	var seen error
+	ctx = client.WithObserver(ctx, func(r client.Retries) {
+		seen = r.Failed
+		s.rec.retry(string(entity.CodeOf(r.Failed)))
+	})
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	err := s.send(ctx, f, leg)
+	if err != nil && err != seen {
+		s.rec.retry(string(entity.CodeOf(err)))
+	}
+	return err
+}
+
+func (s *stream) send(ctx context.Context, f *flight, leg int) (err error) {
+	key := entity.Key(s.in.digest + "-" + strconv.Itoa(int(f.line)) + "-" + legNames[leg])
+	switch leg {
+	case 0:
+		_, err = flights.Depart.Ask(ctx, s.via, s.in.airports[f.origin], flights.Departure{Delay: int64(f.delay)}, key)
+	case 1:
+		_, err = flights.Arrive.Ask(ctx, s.via, s.in.airports[f.destination], flights.Nothing{}, key)
+	default:
+		_, err = flights.Fly.Ask(ctx, s.via, s.in.routes[f.route], flights.Leg{Miles: int64(f.distance)}, key)
+	}
+	return err
+}
+
+// again tells whether an error may pass. A refusal of what was asked does not.
+func again(err error) bool {
+	switch entity.CodeOf(err) {
+	case entity.InvalidArgument, entity.AlreadyExists, entity.PermissionDenied,
+		entity.FailedPrecondition, entity.OutOfRange, entity.Unimplemented:
+		return false
+	}
+	return true
+}
+
+// newClient spreads calls over the gateways, on connections that stay open.
+func newClient(gateways []string, concurrency int) (*client.Client, error) {
+	cfg := client.DefaultConfig(gateways...)
+	cfg.HTTP = &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: concurrency, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+	}}
+	return client.New(cfg)
+}
+
+// gate holds commands back until the faults that belong before them have
+// happened, so that a small file meets them all. The zero gate holds everything.
+type gate struct {
+	mu     sync.Mutex
+	limit  int64 // commands below it may pass
+	opened chan struct{}
+}
+
+// open lets commands below limit pass.
+func (g *gate) open(limit int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit = max(g.limit, limit)
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// pass returns when command i may be sent, or ctx ends.
+func (g *gate) pass(ctx context.Context, i int64) error {
+	for {
+		g.mu.Lock()
+		if i < g.limit {
+			g.mu.Unlock()
+			return ctx.Err()
+		}
+		if g.opened == nil {
+			g.opened = make(chan struct{})
+		}
+		opened := g.opened
+		g.mu.Unlock()
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+const (
+	// tablePoll is how often the route table is looked at to count moves. A
+	// shard that moves there and back in between is not seen.
+	tablePoll = 200 * time.Millisecond
+	// quickPoll is how often while a rebalance is waited for: its handoffs take
+	// tens of milliseconds.
+	quickPoll = 5 * time.Millisecond
+	// rebalanceWait is how long a rebalance is waited for. Clusters with few
+	// shards may need none.
+	rebalanceWait = 10 * time.Second
+)
+
+// Phases of rows as the admin API writes them.
+const (
+	serving    = "serving"
+	handingOff = "handing-off"
+)
+
+// table watches the route table of the cluster. It may be used by any goroutine.
+type table struct {
+	admin *cluster.Admin
+
+	mu     sync.Mutex
+	owners map[shard]string
+	moved  int
+}
+
+type shard struct {
+	typ   string
+	index uint32
+}
+
+func newTable(admin *cluster.Admin) *table {
+	return &table{admin: admin, owners: map[shard]string{}}
+}
+
+// watch counts moves until ctx ends.
+func (t *table) watch(ctx context.Context) {
+	poll := time.NewTicker(tablePoll)
+	defer poll.Stop()
+	for {
+		// Without an active coordinator there is nothing to be seen.
+		_, _ = t.look(ctx)
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look reads the table once.
+func (t *table) look(ctx context.Context) ([]*adminv1.Shard, error) {
+	res, err := t.admin.Shards(ctx, "", "")
+	if err != nil {
+		return nil, err
+	}
+	t.enter(res.Shards)
+	return res.Shards, nil
+}
+
+// enter counts what has another owner than before.
+func (t *table) enter(rows []*adminv1.Shard) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, row := range rows {
+		if row.Region == "" || row.Phase != serving {
+			continue
+		}
+		key := shard{row.Type, row.Index}
+		if old, known := t.owners[key]; known && old != row.Region {
+			t.moved++
+		}
+		t.owners[key] = row.Region
+	}
+}
+
+// moves is how many shards have moved so far, each move of a shard counted.
+func (t *table) moves() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.moved
+}
+
+// settled returns when every shard is served, or after rebalanceWait.
+func (t *table) settled(ctx context.Context) {
+	t.until(ctx, func(rows []*adminv1.Shard) bool {
+		return count(rows, func(r *adminv1.Shard) bool { return r.Phase != serving }) == 0
+	})
+}
+
+// rebalance returns as soon as shards are on their way to a region, and how many
+// were; 0 if there was no rebalance within rebalanceWait.
+func (t *table) rebalance(ctx context.Context, region string) (moving int) {
+	t.until(ctx, func(rows []*adminv1.Shard) bool {
+		moving = count(rows, func(r *adminv1.Shard) bool {
+			return r.Phase == handingOff || r.Phase != serving && r.Region == region
+		})
+		return moving > 0
+	})
+	return moving
+}
+
+// until looks at the table until it is as wanted, or rebalanceWait is over.
+func (t *table) until(ctx context.Context, wanted func([]*adminv1.Shard) bool) {
+	ctx, cancel := context.WithTimeout(ctx, rebalanceWait)
+	defer cancel()
+	poll := time.NewTicker(quickPoll)
+	defer poll.Stop()
+	for {
+		if rows, err := t.look(ctx); err == nil && wanted(rows) {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func count(rows []*adminv1.Shard, is func(*adminv1.Shard) bool) (n int) {
+	for _, r := range rows {
+		if is(r) {
+			n++
+		}
+	}
+	return n
+}
