@@ -19,6 +19,7 @@ type gatewayNode struct {
 	wanted  map[sharding.NodeID]bool
 	dialing map[sharding.NodeID]bool
 	ticked  bool
+	epochs  map[sharding.CommandID]sharding.Epoch // at which a command was sent last
 }
 
 // call is one attempt of a client, on its way through one gateway.
@@ -35,6 +36,7 @@ func (w *World) gatewayProgram(p *process) program {
 		links:   map[sharding.NodeID]*link{},
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
+		epochs:  map[sharding.CommandID]sharding.Epoch{},
 	}
 	g.core = newGateway(w, p)
 	p.post(func() { g.step(gateway.Coordinators{Addrs: w.coordinatorAddrs(), Regions: w.regionAddrs()}) })
@@ -124,6 +126,10 @@ func (g *gatewayNode) send(o gateway.Send) {
 		g.p.post(func() { g.step(gateway.SendFailed{Attempt: o.Attempt}) })
 		return
 	}
+	if e, again := g.epochs[o.Env.ID]; again && e < o.Epoch {
+		g.w.mark("gateway: command enters again at a newer epoch")
+	}
+	g.epochs[o.Env.ID] = o.Epoch
 	left := g.p.left(o.Env.Deadline)
 	env := o.Env
 	l.toRegion(func() { l.region.command(l, o.Attempt, o.Epoch, env, left) })

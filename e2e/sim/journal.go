@@ -20,13 +20,21 @@ type store struct {
 	// committed.
 	times []int64
 	// rows are the rows of all facts that were committed.
-	rows map[sharding.Row]bool
+	rows   map[sharding.Row]bool
+	newest map[sharding.ShardID]sharding.Row
+	// stopped are the highest epochs for which a coordinator heard ShardStopped.
+	stopped map[sharding.ShardID]sharding.Epoch
 }
 
 var errLost = errors.New("connection to the journal lost")
 
 func newStore(w *World) *store {
-	return &store{w: w, ledger: memory.NewLedger(journal.DefaultConfig()), rows: map[sharding.Row]bool{}}
+	return &store{
+		w: w, ledger: memory.NewLedger(journal.DefaultConfig()),
+		rows:    map[sharding.Row]bool{},
+		newest:  map[sharding.ShardID]sharding.Row{},
+		stopped: map[sharding.ShardID]sharding.Epoch{},
+	}
 }
 
 // apply runs a batch as one transaction, now.
@@ -68,8 +76,23 @@ func (s *store) factsOf(a sharding.Append) {
 	}
 	for _, r := range a.Records {
 		for _, e := range r.Events {
-			if f, ok := s.w.facts[decodeNumber(e.Payload)].(coordinator.RowFact); ok {
-				s.rows[f.Row] = true
+			f, ok := s.w.facts[decodeNumber(e.Payload)].(coordinator.RowFact)
+			if !ok {
+				continue
+			}
+			s.rows[f.Row] = true
+			old := s.newest[f.Row.Shard]
+			s.newest[f.Row.Shard] = f.Row
+			switch {
+			case f.Row.Phase != sharding.Starting || old.Epoch == 0:
+			case old.Phase == sharding.Serving:
+				s.w.mark("shard moved: owner lost")
+			case old.Phase == sharding.Starting:
+				s.w.mark("shard moved: claim did not come")
+			case s.stopped[old.Shard] < old.Epoch:
+				s.w.mark("shard moved: handoff timed out or owner lost")
+			default:
+				s.w.mark("shard moved: handoff in good order")
 			}
 		}
 	}

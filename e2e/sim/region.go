@@ -105,6 +105,7 @@ func (n *regionNode) perform(o region.Output) {
 		w.mark("region: shard stopped")
 		n.stopped[o.Shard] = max(n.stopped[o.Shard], o.Epoch)
 		w.tell(n.p, o.To, func(c *coordNode) {
+			w.journal.stopped[o.Shard] = max(w.journal.stopped[o.Shard], o.Epoch)
 			c.step(coordinator.ShardStopped{Region: me, Shard: o.Shard, Epoch: o.Epoch})
 		})
 	case region.GracefulShutdown:

@@ -88,6 +88,12 @@ func (n *regionNode) load(o turn.Load) {
 			default:
 				b.list, in.Events = replay(got)
 				in.LastSeq, in.Stored = got.LastSeq, got.Stored
+				if len(got.Stored) > 0 {
+					n.w.mark("dedupe: a stored reply is found")
+				}
+				if o.LookupOnly {
+					n.w.mark("outcome looked up after the shard was lost")
+				}
 				if got.Snapshot.Seq > 0 {
 					n.w.mark("entity loaded from a snapshot")
 				}
