@@ -1,0 +1,8 @@
+// Command gateway is the way into a cluster: HTTP and Twirp in, routed to the
+// region that owns the entity. It hosts nothing and keeps nothing; run as many
+// as you like.
+package main
+
+import "github.com/roost-cluster/roost/services/gateway/server"
+
+func main() { server.Main() }

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// call is one command of one client on its way through the loop. Its env
+// belongs to the loop between submit and the end.
+type call struct {
+	id      gateway.RequestID
+	env     sharding.Envelope
+	arrived time.Time
+	finish  gateway.Finish // once done
+	done    chan struct{}  // of one element: told once by the loop
+}
+
+// end is told by the loop, once per submitted call.
+func (c *call) end(f *gateway.Finish) {
+	c.finish = *f
+	c.done <- struct{}{}
+}
+
+// calls are used again: those of which the end was seen.
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+func newCall(env sharding.Envelope, arrived time.Time) *call {
+	c := calls.Get().(*call)
+	c.env, c.arrived = env, arrived
+	return c
+}
+
+func (c *call) release() {
+	c.id, c.env, c.finish = 0, sharding.Envelope{}, gateway.Finish{}
+	calls.Put(c)
+}
+
+// check refuses what could never be admitted. It gives a command without key
+// a name of this gateway's making.
+func (s *Server) check(c *call, timeout time.Duration) *failure {
+	env := &c.env
+	if err := checkNames(env); err != nil {
+		return refusal(sharding.InvalidArgument, err.Error())
+	}
+	if len(env.Payload) > int(s.cfg.MaxPayload) {
+		return tooLong(int64(s.cfg.MaxPayload))
+	}
+	c.id = gateway.RequestID(s.lastCall.Add(1))
+	if !env.Keyed {
+		env.ID = s.commandID(c.id)
+	}
+	if timeout > 0 {
+		env.Deadline = c.arrived.Add(min(timeout, s.cfg.MaxTimeout))
+	}
+	if s.stopping.Load() {
+		return failureOf(&gateway.Finish{Reply: errStopping, RetryAfter: s.retryHint})
+	}
+	return nil
+}
+
+func checkNames(env *sharding.Envelope) error {
+	if err := sharding.CheckType("type", string(env.Entity.Type)); err != nil {
+		return err
+	}
+	if err := sharding.CheckID("id", string(env.Entity.ID), sharding.MaxIDLen); err != nil {
+		return err
+	}
+	if err := sharding.CheckType("command", env.Command); err != nil {
+		return err
+	}
+	if !env.Keyed {
+		return nil
+	}
+	return sharding.CheckID("Idempotency-Key", string(env.ID), sharding.MaxCommandIDLen)
+}
+
+// commandID names a command without key: this boot of the gateway and the
+// number of the call.
+func (s *Server) commandID(id gateway.RequestID) sharding.CommandID {
+	var buf [40]byte
+	b := append(buf[:0], s.idPrefix...)
+	return sharding.CommandID(strconv.AppendUint(b, uint64(id), 36))
+}
+
+// submit hands calls to the loop, side by side. If it cannot, all of them end
+// here.
+func (s *Server) submit(cs ...*call) {
+	reply := s.inbox.submit(cs...)
+	if reply == nil {
+		return
+	}
+	for _, c := range cs {
+		c.end(&gateway.Finish{Request: c.id, Reply: *reply, RetryAfter: s.retryHint})
+	}
+}
+
+// wait waits for the end of a call. It is false if ctx ended before: the call
+// is given up then, may still be ended by the loop, and must not be used again.
+func (s *Server) wait(ctx context.Context, c *call) bool {
+	select {
+	case <-c.done:
+		return true
+	case <-ctx.Done():
+		s.inbox.put(item{in: gateway.Cancel{Request: c.id}})
+		return false
+	}
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// Config is the configuration of a gateway process.
+type Config struct {
+	node.Config
+	Discovery    string        `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt; regions may be listed as region@host:port, for a start without coordinator"`
+	Timeout      time.Duration `key:"gateway.timeout" help:"time of a command whose client names none; longer than a failover"`
+	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time of a command; longer ones are cut"`
+	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command; a longer one is answered 413"`
+	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"longest AskMany"`
+	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"messages that may wait for the gateway's loop before commands are refused as resource_exhausted"`
+	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway"`
+	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way"`
+	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
+	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
+}
+
+// DefaultConfig is the configuration before file, environment and flags.
+func DefaultConfig() Config {
+	core := gateway.DefaultConfig()
+	c := Config{
+		Config:       node.DefaultConfig(":8080"),
+		Discovery:    "static://127.0.0.1:25521",
+		Timeout:      core.DefaultTimeout,
+		MaxTimeout:   core.MaxTimeout,
+		MaxPayload:   1 << 20,
+		MaxItems:     1000,
+		Inbox:        65536,
+		Commands:     core.MaxTotal,
+		CommandBytes: node.Bytes(core.MaxTotalBytes),
+		ShardMax:     core.MaxWaiting,
+		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
+	}
+	c.ReadTimeout = c.MaxTimeout + 15*time.Second // a request lasts as long as its command
+	return c
+}
+
+// Validate refuses what cannot work; it names every key.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Discovery == "" {
+		errs = append(errs, errors.New("discovery.url is empty; give the coordinators, such as static://127.0.0.1:25521"))
+	}
+	for _, l := range []struct {
+		key   string
+		value int64
+	}{
+		{"gateway.timeout", int64(c.Timeout)}, {"gateway.max_body", int64(c.MaxPayload)}, {"gateway.max_items", int64(c.MaxItems)},
+		{"gateway.inbox", int64(c.Inbox)}, {"gateway.shard_commands", int64(c.ShardMax)}, {"gateway.shard_bytes", int64(c.ShardBytes)},
+	} {
+		if l.value <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be above 0", l.key))
+		}
+	}
+	if c.MaxTimeout < c.Timeout {
+		errs = append(errs, fmt.Errorf("gateway.max_timeout %s must not be below gateway.timeout %s", c.MaxTimeout, c.Timeout))
+	}
+	if c.ReadTimeout <= c.MaxTimeout {
+		errs = append(errs, fmt.Errorf("service.read_timeout %s must be above gateway.max_timeout %s, or requests are cut before their commands end", c.ReadTimeout, c.MaxTimeout))
+	}
+	if c.Commands < c.ShardMax || c.CommandBytes < c.ShardBytes {
+		errs = append(errs, errors.New("gateway.commands and gateway.command_bytes must not be below gateway.shard_commands and gateway.shard_bytes"))
+	}
+	if c.MaxPayload > c.MaxBody {
+		errs = append(errs, fmt.Errorf("service.max_body %s must not be below gateway.max_body %s", c.MaxBody, c.MaxPayload))
+	}
+	if c.MaxPayload >= c.ShardBytes {
+		errs = append(errs, fmt.Errorf("gateway.shard_bytes %s must be above gateway.max_body %s, or the longest command never finds room", c.ShardBytes, c.MaxPayload))
+	}
+	return errors.Join(errs...)
+}
+
+// core is the configuration of the core.
+func (c *Config) core() gateway.Config {
+	core := gateway.DefaultConfig()
+	core.DefaultTimeout, core.MaxTimeout = c.Timeout, c.MaxTimeout
+	core.MaxWaiting, core.MaxWaitingBytes = c.ShardMax, int(c.ShardBytes)
+	core.MaxTotal, core.MaxTotalBytes = c.Commands, int(c.CommandBytes)
+	return core
+}

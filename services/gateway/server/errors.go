@@ -1,0 +1,207 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// failure is the error that a client gets. All that clients are told of errors
+// is decided in this file. POST /v1 answers Twirp's JSON:
+//
+//	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
+//
+// meta.executed says what is known of the command's effects:
+//
+//	"true"     it ran, and this is the entity's own answer
+//	"false"    it was definitely not applied
+//	"unknown"  it may or may not have been applied: send it again with its key
+//
+// meta.error is a stable number for what Roost itself has to say; the entity's
+// own answers have none:
+//
+//	number      executed  code                 HTTP  when                                                       send again
+//	ROOST-1001  false     invalid_argument     400   a name, header or payload is wrong                         no
+//	ROOST-1002  false     not_found            404   no region hosts the type                                   no
+//	ROOST-1003  false     unimplemented        501   the type has no such command                               no
+//	ROOST-1004  false     resource_exhausted   429   too much is under way here or in the region                yes
+//	ROOST-1005  false     unavailable          503   the shard has no home yet, or the gateway stops            yes
+//	ROOST-1006  false     deadline_exceeded    408   the time was over before the command could run             yes
+//	ROOST-1007  false     already_exists       409   the key was used for another command                       no
+//	ROOST-1008  false     internal, data_loss  500   the handler failed and was undone, or state cannot be read no
+//	ROOST-1009  false     any other            any   refused by the region                                      no
+//	ROOST-1010  false     bad_route            404   no such path; 405: GET of what is not read-only            no
+//	ROOST-1011  false     invalid_argument     413   the payload is too long                                    no
+//	ROOST-1012  false     invalid_argument     415   neither JSON nor protobuf                                  no
+//	ROOST-1101  unknown   deadline_exceeded    408   no answer within the time                                  with its key
+//	ROOST-1102  unknown   any other            any   the link was lost, the shard moved, the journal is silent  with its key
+//
+// retry_after_ms is how long to wait before, if it is said; the header
+// Retry-After has the same in seconds, rounded up.
+type failure struct {
+	code       sharding.Code
+	message    string
+	executed   string
+	number     string
+	retryAfter int // ms
+	status     int // if not Twirp's own for the code
+}
+
+// rejected are the numbers of what was definitely not applied.
+var rejected = map[sharding.Code]string{
+	sharding.InvalidArgument:   "ROOST-1001",
+	sharding.NotFound:          "ROOST-1002",
+	sharding.Unimplemented:     "ROOST-1003",
+	sharding.ResourceExhausted: "ROOST-1004",
+	sharding.Unavailable:       "ROOST-1005",
+	sharding.DeadlineExceeded:  "ROOST-1006",
+	sharding.AlreadyExists:     "ROOST-1007",
+	sharding.Internal:          "ROOST-1008",
+	sharding.DataLoss:          "ROOST-1008",
+}
+
+const badRoute sharding.Code = "bad_route"
+
+// failureOf is the failure of an ended request; nil: it succeeded.
+func failureOf(f *gateway.Finish) *failure {
+	r := &f.Reply
+	if r.Outcome == sharding.OK && r.Code == "" {
+		return nil
+	}
+	out := &failure{code: r.Code, message: r.Message, retryAfter: f.RetryAfter}
+	if out.code == "" {
+		out.code = sharding.Internal
+	}
+	switch r.Outcome {
+	case sharding.OK:
+		out.executed = "true"
+	case sharding.Rejected:
+		out.executed, out.number = "false", rejected[out.code]
+		if out.number == "" {
+			out.number = "ROOST-1009"
+		}
+	default:
+		out.executed, out.number = "unknown", "ROOST-1102"
+		if out.code == sharding.DeadlineExceeded {
+			out.number = "ROOST-1101"
+		}
+	}
+	return out
+}
+
+// refusal is a failure of a command that never entered the core.
+func refusal(code sharding.Code, message string) *failure {
+	return failureOf(&gateway.Finish{Reply: sharding.Reject(code, message)})
+}
+
+func noRoute(message string) *failure {
+	return &failure{code: badRoute, message: message, executed: "false", number: "ROOST-1010"}
+}
+
+func notAllowed(message string) *failure {
+	f := noRoute(message)
+	f.status = http.StatusMethodNotAllowed
+	return f
+}
+
+func tooLong(limit int64) *failure {
+	return &failure{
+		code: sharding.InvalidArgument, message: "the payload is longer than gateway.max_body, " + strconv.FormatInt(limit, 10) + " bytes",
+		executed: "false", number: "ROOST-1011", status: http.StatusRequestEntityTooLarge,
+	}
+}
+
+func unsupported(mediaType string) *failure {
+	return &failure{
+		code: sharding.InvalidArgument, message: "Content-Type " + strconv.Quote(mediaType) + " is neither application/json nor application/protobuf",
+		executed: "false", number: "ROOST-1012", status: http.StatusUnsupportedMediaType,
+	}
+}
+
+// clientGone is what nobody reads, unless the connection only looked dead.
+func clientGone() *failure {
+	return failureOf(&gateway.Finish{Reply: sharding.Doubt(sharding.DeadlineExceeded,
+		"the request ended before its command; it may or may not have been applied")})
+}
+
+func (f *failure) meta() map[string]string {
+	m := map[string]string{"executed": f.executed}
+	if f.number != "" {
+		m["error"] = f.number
+	}
+	if f.retryAfter > 0 {
+		m["retry_after_ms"] = strconv.Itoa(f.retryAfter)
+	}
+	return m
+}
+
+// httpStatus is Twirp's status of the code; 500 for codes that are not Twirp's.
+func (f *failure) httpStatus() int {
+	if f.status != 0 {
+		return f.status
+	}
+	if s := twirp.ServerHTTPStatusFromErrorCode(twirp.ErrorCode(f.code)); s >= 400 {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// retryAfterSeconds is the content of Retry-After; empty: do not say.
+func (f *failure) retryAfterSeconds() string {
+	if f.retryAfter <= 0 {
+		return ""
+	}
+	return strconv.Itoa((f.retryAfter + 999) / 1000)
+}
+
+// write answers a request of the plain API.
+func (f *failure) write(w http.ResponseWriter) {
+	body, err := json.Marshal(struct {
+		Code string            `json:"code"`
+		Msg  string            `json:"msg"`
+		Meta map[string]string `json:"meta"`
+	}{string(f.code), f.message, f.meta()})
+	if err != nil { // strings always marshal
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if s := f.retryAfterSeconds(); s != "" {
+		h.Set("Retry-After", s)
+	}
+	status := f.httpStatus()
+	if status == http.StatusMethodNotAllowed {
+		h.Set("Allow", http.MethodPost)
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a broken client is its own matter
+}
+
+// twirp is the failure in the generic API. A code that Twirp does not know
+// becomes unknown and is kept in meta.code.
+func (f *failure) twirp() twirp.Error {
+	code, meta := twirp.ErrorCode(f.code), f.meta()
+	if code == twirp.NoError || !twirp.IsValidErrorCode(code) {
+		meta["code"], code = string(f.code), twirp.Unknown
+	}
+	e := twirp.NewError(code, f.message)
+	for k, v := range meta { // order-free: a map again
+		e = e.WithMeta(k, v)
+	}
+	return e
+}
+
+// result is the failure of one item of AskMany.
+func (f *failure) result() *gatewayv1.AskResult {
+	return &gatewayv1.AskResult{Error: &gatewayv1.Error{
+		Code: string(f.code), Message: f.message, Executed: f.executed, RetryAfterMs: uint32(f.retryAfter),
+	}}
+}

@@ -1,0 +1,223 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// route is the plain API: POST /v1/{type}/{id}/{command} with the payload as
+// body, answered with the reply as body. GET does for read-only commands
+// without input.
+const route = "/v1/{type}/{id}/{command}"
+
+// Header values that are always the same; nobody changes them.
+var (
+	jsonType     = []string{"application/json"}
+	protobufType = []string{"application/protobuf"}
+	closing      = []string{"close"}
+)
+
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	ctx, span := s.startServer(r, r.Method+" "+route)
+	c := newCall(sharding.Envelope{
+		Entity:  sharding.Entity{Type: sharding.EntityType(r.PathValue("type")), ID: sharding.EntityID(r.PathValue("id"))},
+		Command: r.PathValue("command"),
+	}, arrived)
+	timeout, f := s.decode(w, r, &c.env)
+	if f == nil {
+		f = s.check(c, timeout)
+	}
+	if f != nil {
+		s.end(c, f, 0, span)
+		s.fail(w, f)
+		c.release()
+		return
+	}
+	routing := s.startRoute(ctx, c)
+	s.submit(c)
+	if !s.wait(ctx, c) {
+		f = clientGone()
+		s.endRoute(routing, nil)
+		s.end(c, f, 0, span)
+		s.fail(w, f) // unless the connection only looked dead: never an empty success
+		return
+	}
+	f = failureOf(&c.finish)
+	s.endRoute(routing, &c.finish)
+	s.end(c, f, c.finish.Attempts, span)
+	s.answer(w, c, f)
+	c.release()
+}
+
+// decode reads headers and body.
+func (s *Server) decode(w http.ResponseWriter, r *http.Request, env *sharding.Envelope) (timeout time.Duration, f *failure) {
+	env.Tell = r.Header.Get("Roost-Tell") == "true"
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		env.ID, env.Keyed = sharding.CommandID(key), true
+	}
+	if t := r.Header.Get("Roost-Timeout"); t != "" {
+		var err error
+		if timeout, err = time.ParseDuration(t); err != nil || timeout <= 0 {
+			return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Timeout %.40q is no duration above 0; write it like 1500ms", t))
+		}
+	}
+	switch r.Method {
+	case http.MethodPost:
+	case http.MethodGet:
+		return timeout, s.checkGet(env)
+	default:
+		return 0, notAllowed(r.Method + " is not served here; use POST")
+	}
+	var known bool
+	if env.Encoding, known = encodingOf(r.Header.Get("Content-Type")); !known {
+		return 0, unsupported(r.Header.Get("Content-Type"))
+	}
+	env.Payload, f = s.readBody(r)
+	return timeout, f
+}
+
+// checkGet lets only read-only commands through: anything may follow a link.
+func (s *Server) checkGet(env *sharding.Envelope) *failure {
+	types := s.types.Load()
+	if !types.known {
+		f := refusal(sharding.Unavailable, "the route table is not known yet")
+		f.retryAfter = s.retryHint
+		return f
+	}
+	t := types.byName[env.Entity.Type]
+	if t == nil {
+		return nil // refused by the core, in its words
+	}
+	if c, ok := t.desc.Command(env.Command); ok && !c.ReadOnly {
+		return notAllowed(fmt.Sprintf("%s of %s is not read-only; use POST", env.Command, env.Entity.Type))
+	}
+	return nil
+}
+
+// encodingOf takes what curl sends on its own for JSON too.
+func encodingOf(contentType string) (sharding.Encoding, bool) {
+	switch contentType { // without work for what clients mostly say
+	case "application/json", "", "application/x-www-form-urlencoded":
+		return sharding.JSON, true
+	case "application/protobuf":
+		return sharding.Protobuf, true
+	}
+	media, _, _ := strings.Cut(contentType, ";")
+	switch strings.ToLower(strings.TrimSpace(media)) {
+	case "application/json", "application/x-www-form-urlencoded":
+		return sharding.JSON, true
+	case "application/protobuf", "application/x-protobuf":
+		return sharding.Protobuf, true
+	}
+	return 0, false
+}
+
+// readBody reads the payload up to the limit.
+func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
+	limit := int64(s.cfg.MaxPayload)
+	n := r.ContentLength
+	switch {
+	case n == 0:
+		return nil, nil
+	case n > limit:
+		return nil, tooLong(limit)
+	}
+	var body []byte
+	var err error
+	if n > 0 {
+		body = make([]byte, n)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		var buf bytes.Buffer
+		_, err = buf.ReadFrom(io.LimitReader(r.Body, limit+1))
+		body = buf.Bytes()
+	}
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge), int64(len(body)) > limit:
+		return nil, tooLong(limit)
+	case err != nil:
+		return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
+	}
+	return body, nil
+}
+
+// answer writes the end of a call.
+func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
+	h := w.Header()
+	h["Server-Timing"] = []string{serverTiming(&c.finish.Reply.Timing, time.Since(c.arrived))}
+	if c.finish.Region.Addr != "" {
+		h["Roost-Region"] = []string{c.finish.Region.Addr}
+	}
+	if f != nil {
+		s.fail(w, f)
+		return
+	}
+	if s.stopping.Load() {
+		h["Connection"] = closing
+	}
+	reply := &c.finish.Reply
+	if len(reply.Payload) == 0 {
+		if c.env.Tell {
+			w.WriteHeader(http.StatusAccepted)
+		}
+		return
+	}
+	h["Content-Type"] = jsonType
+	if reply.Encoding == sharding.Protobuf {
+		h["Content-Type"] = protobufType
+	}
+	if len(reply.Payload) > 2048 { // net/http does it for shorter ones
+		h.Set("Content-Length", strconv.Itoa(len(reply.Payload)))
+	}
+	_, _ = w.Write(reply.Payload) // a broken client is its own matter
+}
+
+func (s *Server) fail(w http.ResponseWriter, f *failure) {
+	if s.stopping.Load() {
+		w.Header()["Connection"] = closing
+	}
+	f.write(w)
+}
+
+// serveNothing answers what is no command: a path of other length.
+func (s *Server) serveNothing(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, noRoute(fmt.Sprintf("no route %.200q; write POST /v1/{type}/{id}/{command}, with every %% / ? and # in the id escaped", r.URL.EscapedPath())))
+}
+
+// serverTiming is the header that shows where the time went, in milliseconds;
+// route is what is left of the total: gateway, network and waiting for a home.
+func serverTiming(t *sharding.Timing, total time.Duration) string {
+	var buf [128]byte
+	b := buf[:0]
+	for _, p := range []struct {
+		name string
+		d    time.Duration
+	}{
+		{"route;dur=", max(0, total-t.Mailbox-t.Handler-t.Journal)}, {", mailbox;dur=", t.Mailbox},
+		{", handler;dur=", t.Handler}, {", journal;dur=", t.Journal}, {", total;dur=", total},
+	} {
+		b = append(b, p.name...)
+		b = strconv.AppendFloat(b, float64(p.d.Microseconds())/1000, 'f', -1, 64)
+	}
+	return string(b)
+}
+
+// end closes the books of a request.
+func (s *Server) end(c *call, f *failure, attempts int, span trace.Span) {
+	s.observe(c, f, attempts)
+	if span != nil {
+		endServer(span, c, f)
+	}
+}

@@ -1,0 +1,219 @@
+// Package server is the driver of the gateway service: it gives the pure core
+// its clock, links and HTTP.
+//
+// # The two APIs
+//
+// POST /v1/{type}/{id}/{command} takes the payload as body and answers with the
+// reply as body. Headers: Content-Type (application/json, also when missing, or
+// application/protobuf), Idempotency-Key, Roost-Timeout (like 1500ms),
+// Roost-Tell: true, traceparent. The answer says by Server-Timing where the
+// time went, in milliseconds, and by Roost-Region who gave it. Errors are
+// Twirp's JSON; errors.go has the list. The generic API is the Twirp service
+// roost.gateway.v1.Entities.
+//
+// # What this does not do
+//
+// No decision is made here: the loop hands inputs to the core and performs its
+// outputs. Payloads are not looked into, nobody is authenticated beyond TLS,
+// and nothing is stored.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/discovery"
+	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// Main runs a gateway until it is told to stop. It does not return.
+func Main() {
+	cfg := DefaultConfig()
+	os.Exit(node.Main("gateway", &cfg, func(n *node.Node) error {
+		_, err := New(n, &cfg)
+		return err
+	}))
+}
+
+// Server is one running gateway.
+type Server struct {
+	cfg       *Config
+	log       *slog.Logger
+	self      sharding.NodeID
+	peers     *node.Peers
+	watcher   *discovery.Watch
+	telemetry telemetry
+	idPrefix  []byte // of the ids of commands without key
+	retryHint int    // ms
+	stopping  atomic.Bool
+	lastCall  atomic.Uint64
+	types     atomic.Pointer[types]
+
+	ctx  context.Context // ends when the loop and its jobs do
+	stop context.CancelFunc
+	jobs sync.WaitGroup
+
+	inbox      *inbox
+	linkConfig link.Config
+	lastLink   atomic.Uint64
+
+	// Of the loop only.
+	core       *gateway.Machine
+	outs       []gateway.Output
+	calls      map[gateway.RequestID]*call
+	links      map[sharding.NodeID]*regionLink
+	homes      *homes
+	candidates gateway.Coordinators
+	complaints map[string]string // last error by address
+	command    link.Command      // to send with
+	unsent     []gateway.Input   // what became of sends, to be stepped
+	failed     map[sharding.ShardID]struct{}
+	drained    chan<- struct{} // closed when nothing is outstanding, if set
+}
+
+// New sets a gateway up on a node: handlers, checks and stages.
+func New(n *node.Node, cfg *Config) (*Server, error) {
+	s := &Server{
+		cfg: cfg, log: n.Log(), peers: n.Peers(),
+		self:       sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
+		inbox:      newInbox(cfg.Inbox),
+		calls:      map[gateway.RequestID]*call{},
+		links:      map[sharding.NodeID]*regionLink{},
+		complaints: map[string]string{},
+		failed:     map[sharding.ShardID]struct{}{},
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.idPrefix = fmt.Appendf(nil, "gw-%016x-", uint64(s.self.UID))
+	s.homes = newHomes(s.getShardHomes)
+	s.types.Store(&types{other: newMeasures("")})
+
+	core := cfg.core()
+	if err := core.Validate(); err != nil {
+		return nil, err
+	}
+	s.core, s.retryHint = gateway.New(core), int(core.RetryHint/time.Millisecond)
+	s.linkConfig = link.DefaultConfig()
+	s.linkConfig.Cluster, s.linkConfig.Self, s.linkConfig.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	s.linkConfig.MaxPayload = max(s.linkConfig.MaxPayload, int(cfg.MaxPayload))
+	s.linkConfig.MaxPendingBytes = max(s.linkConfig.MaxPendingBytes, 4*s.linkConfig.MaxPayload)
+	if err := s.linkConfig.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.instrument(n.TracerProvider(), n.MeterProvider()); err != nil {
+		return nil, err
+	}
+	backend, err := discoveryopen.Open(cfg.Discovery)
+	if err != nil {
+		return nil, fmt.Errorf("discovery.url: %w", err)
+	}
+	if s.watcher, err = discovery.NewWatch(backend, discovery.DefaultConfig(), s.log); err != nil {
+		return nil, err
+	}
+	n.Handle(route, http.HandlerFunc(s.serveCommand))
+	n.Handle("/v1/", http.HandlerFunc(s.serveNothing))
+	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
+	n.Ready("gateway", func(ctx context.Context) error { return s.look(ctx, s.readiness) })
+	s.stages(n)
+	return s, nil
+}
+
+// stages start in this order and stop in reverse.
+func (s *Server) stages(n *node.Node) {
+	loop := make(chan struct{})
+	n.Stage(node.Stage{
+		Name: "loop",
+		Start: func(context.Context) error {
+			go func() {
+				defer close(loop)
+				s.loop(s.ctx)
+			}()
+			return nil
+		},
+		Stop: func(ctx context.Context) error {
+			s.drain(ctx)
+			s.stop()
+			<-loop
+			s.jobs.Wait()
+			return nil
+		},
+	})
+	n.Stage(node.Stage{
+		Name: "discovery",
+		Run: func(ctx context.Context) error {
+			s.watcher.Run(ctx, s.discovered)
+			return nil
+		},
+	})
+}
+
+// drainReserve is left of the time to stop for answering what did not end.
+const drainReserve = time.Second
+
+// drain admits nothing more and waits for what is under way, as long as there
+// is time.
+func (s *Server) drain(ctx context.Context) {
+	s.stopping.Store(true)
+	drained := make(chan struct{})
+	s.inbox.put(item{do: func() {
+		s.log.Info("draining", "commands", len(s.calls))
+		s.drained = drained
+	}})
+	var late <-chan time.Time
+	if deadline, ok := ctx.Deadline(); ok {
+		t := time.NewTimer(time.Until(deadline) - drainReserve)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		s.log.Warn("commands are still under way; they are answered as unknown")
+	case <-late:
+		s.log.Warn("commands are still under way; they are answered as unknown")
+	}
+}
+
+// readiness is asked inside the loop.
+func (s *Server) readiness() error {
+	switch {
+	case s.stopping.Load():
+		return errors.New("draining")
+	case s.core.Table().Version() == sharding.Version{}:
+		return errors.New("no route table yet: no coordinator has answered")
+	case s.core.Stats().Links > 0 && s.openLinks() == 0:
+		return errors.New("no region can be reached")
+	}
+	return nil
+}
+
+func (s *Server) openLinks() int {
+	n := 0
+	for _, l := range s.links { // order-free: a count
+		if l.open != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// newUID names this incarnation of the process.
+func newUID() sharding.NodeUID {
+	for {
+		if u := rand.Uint64(); u != 0 {
+			return sharding.NodeUID(u)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+)
+
+// service is the generic API for machines.
+type service struct{ s *Server }
+
+// handler serves the API, with a span per request.
+func (v service) handler() http.Handler {
+	entities := gatewayv1.NewEntitiesServer(v)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := "roost.gateway.v1.Entities"
+		switch method := strings.TrimPrefix(r.URL.Path, gatewayv1.EntitiesPathPrefix); method {
+		case "Ask", "Tell", "AskMany":
+			name += "/" + method
+		}
+		ctx, span := v.s.startServer(r, name)
+		if span != nil {
+			r = r.WithContext(ctx)
+			defer span.End()
+		}
+		if v.s.stopping.Load() {
+			w.Header()["Connection"] = closing
+		}
+		entities.ServeHTTP(w, r)
+	})
+}
+
+// Ask sends a command and waits for its reply.
+func (v service) Ask(ctx context.Context, req *gatewayv1.AskRequest) (*gatewayv1.AskResponse, error) {
+	reply, err := v.one(ctx, req, false)
+	if err != nil {
+		return nil, err
+	}
+	return &gatewayv1.AskResponse{Payload: reply.Payload, Encoding: toEncoding(reply.Encoding)}, nil
+}
+
+// Tell sends a command and waits until it is accepted, or durable if it has a
+// key.
+func (v service) Tell(ctx context.Context, req *gatewayv1.AskRequest) (*gatewayv1.TellResponse, error) {
+	if _, err := v.one(ctx, req, true); err != nil {
+		return nil, err
+	}
+	return &gatewayv1.TellResponse{}, nil
+}
+
+func (v service) one(ctx context.Context, req *gatewayv1.AskRequest, tell bool) (sharding.Reply, error) {
+	c := newCall(fromAsk(req), time.Now())
+	c.env.Tell = tell
+	if f := v.begin(ctx, c, req); f != nil {
+		c.release()
+		return sharding.Reply{}, refuse(ctx, f)
+	}
+	v.s.submit(c)
+	reply, f := v.finish(ctx, c)
+	if f != nil {
+		return sharding.Reply{}, refuse(ctx, f)
+	}
+	return reply, nil
+}
+
+// begin checks a command and gives it the trace of the request.
+func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) *failure {
+	f := v.s.check(c, time.Duration(req.GetTimeoutMs())*time.Millisecond)
+	if f != nil {
+		v.s.observe(c, f, 0)
+		return f
+	}
+	c.env.Trace = traceparent(ctx)
+	return nil
+}
+
+// finish waits for a submitted command and releases it.
+func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure) {
+	if !v.s.wait(ctx, c) {
+		f := clientGone()
+		v.s.observe(c, f, 0)
+		return sharding.Reply{}, f
+	}
+	f, reply := failureOf(&c.finish), c.finish.Reply
+	v.s.observe(c, f, c.finish.Attempts)
+	c.release()
+	return reply, f
+}
+
+// AskMany sends commands side by side. Those for the same entity enter the
+// core in their order, and so take effect in it.
+func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*gatewayv1.AskManyResponse, error) {
+	if n := len(req.Items); n > v.s.cfg.MaxItems {
+		return nil, refuse(ctx, refusal(sharding.InvalidArgument, fmt.Sprintf("%d items, at most %d are allowed (gateway.max_items)", n, v.s.cfg.MaxItems)))
+	}
+	out := &gatewayv1.AskManyResponse{Results: make([]*gatewayv1.AskResult, len(req.Items))}
+	now := time.Now()
+	sent := make([]*call, 0, len(req.Items))
+	at := make([]int, 0, len(req.Items)) // item of each
+	for i, r := range req.Items {
+		c := newCall(fromAsk(r), now)
+		if f := v.begin(ctx, c, r); f != nil {
+			out.Results[i] = f.result()
+			c.release()
+			continue
+		}
+		sent, at = append(sent, c), append(at, i)
+	}
+	v.s.submit(sent...)
+	for n, c := range sent {
+		reply, f := v.finish(ctx, c)
+		if f != nil {
+			out.Results[at[n]] = f.result()
+			continue
+		}
+		out.Results[at[n]] = &gatewayv1.AskResult{Payload: reply.Payload, Encoding: toEncoding(reply.Encoding)}
+	}
+	return out, nil
+}
+
+// refuse is a failure as the error of a whole request.
+func refuse(ctx context.Context, f *failure) error {
+	if s := f.retryAfterSeconds(); s != "" {
+		_ = twirp.SetHTTPResponseHeader(ctx, "Retry-After", s) // fails only outside a request
+	}
+	return f.twirp()
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelcodes "go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+const scope = "github.com/roost-cluster/roost/services/gateway"
+
+// telemetry is what the gateway tells about itself. No attribute of a metric
+// ever is an entity id: there are too many of them.
+type telemetry struct {
+	tracer    trace.Tracer
+	records   bool // spans go somewhere
+	propagate propagation.TextMapPropagator
+	duration  metric.Float64Histogram
+	hops      metric.Int64Histogram
+	retries   metric.Int64Counter
+}
+
+func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
+	_, silent := tp.(noop.TracerProvider)
+	t := &s.telemetry
+	t.tracer, t.records, t.propagate = tp.Tracer(scope), !silent, node.Propagator()
+	meter := mp.Meter(scope)
+	var err error
+	if t.duration, err = meter.Float64Histogram("roost.gateway.request.duration", metric.WithUnit("s"),
+		metric.WithDescription("time from a command's arrival to its answer")); err != nil {
+		return err
+	}
+	if t.hops, err = meter.Int64Histogram("roost.gateway.hops", metric.WithUnit("{attempt}"),
+		metric.WithExplicitBucketBoundaries(0, 1, 2, 3, 5, 8),
+		metric.WithDescription("sendings that a command needed; more than one when its shard moved or an answer was lost")); err != nil {
+		return err
+	}
+	if t.retries, err = meter.Int64Counter("roost.gateway.retries", metric.WithUnit("{attempt}"),
+		metric.WithDescription("sendings of a command after its first")); err != nil {
+		return err
+	}
+	return s.gauges(meter)
+}
+
+// gauges are read from inside the loop.
+func (s *Server) gauges(meter metric.Meter) error {
+	var errs error
+	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+		if err != nil {
+			errs = err
+		}
+		return g
+	}
+	requests := gauge("roost.gateway.requests", "{command}", "commands admitted and not answered")
+	size := gauge("roost.gateway.bytes", "By", "size of the commands admitted and not answered")
+	waiting := gauge("roost.gateway.waiting", "{command}", "of those, the ones that wait to be sent")
+	links := gauge("roost.gateway.links", "{link}", "regions that rows name")
+	up := gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
+	if errs != nil {
+		return errs
+	}
+	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		var st gateway.Stats
+		var open int
+		if err := s.look(ctx, func() error { st, open = s.core.Stats(), s.openLinks(); return nil }); err != nil {
+			return err
+		}
+		o.ObserveInt64(requests, int64(st.Requests))
+		o.ObserveInt64(size, int64(st.Bytes))
+		o.ObserveInt64(waiting, int64(st.Waiting))
+		o.ObserveInt64(links, int64(st.Links))
+		o.ObserveInt64(up, int64(open))
+		return nil
+	}, requests, size, waiting, links, up)
+	return err
+}
+
+// observe measures an ended request that was sent so many times.
+func (s *Server) observe(c *call, f *failure, attempts int) {
+	m := s.types.Load().measures(c.env.Entity.Type)
+	s.telemetry.duration.Record(s.ctx, time.Since(c.arrived).Seconds(), m.of(f)...)
+	if attempts > 0 {
+		s.telemetry.hops.Record(s.ctx, int64(attempts))
+	}
+	if attempts > 1 {
+		s.telemetry.retries.Add(s.ctx, int64(attempts-1))
+	}
+}
+
+// startServer begins the span of a request, as a child of the client's. The
+// span is nil if nobody would ever see it.
+func (s *Server) startServer(r *http.Request, name string) (context.Context, trace.Span) {
+	ctx := r.Context()
+	if r.Header["Traceparent"] != nil {
+		ctx = s.telemetry.propagate.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	} else if !s.telemetry.records {
+		return ctx, nil
+	}
+	return s.telemetry.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("http.request.method", r.Method)))
+}
+
+// endServer ends the span of a request of the plain API.
+func endServer(span trace.Span, c *call, f *failure) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	status := http.StatusOK
+	if f != nil {
+		if status = f.httpStatus(); status >= 500 || f.executed == "unknown" {
+			span.SetStatus(otelcodes.Error, f.message)
+		}
+		span.SetAttributes(attribute.String("error.type", string(f.code)), attribute.String("roost.executed", f.executed))
+	}
+	span.SetAttributes(attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
+	span.SetAttributes(attribute.String("roost.entity.type", string(c.env.Entity.Type)),
+		attribute.String("roost.entity.id", string(c.env.Entity.ID)), attribute.String("roost.command", c.env.Command))
+}
+
+// startRoute begins the span of the way to the region and back, which the
+// region continues, if the request has one.
+func (s *Server) startRoute(ctx context.Context, c *call) trace.Span {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	ctx, span := s.telemetry.tracer.Start(ctx, "roost.route", trace.WithSpanKind(trace.SpanKindClient))
+	c.env.Trace = traceparent(ctx)
+	return span
+}
+
+// endRoute ends the span; without f, because the client has gone.
+func (s *Server) endRoute(span trace.Span, f *gateway.Finish) {
+	if span == nil {
+		return
+	}
+	if f != nil && span.IsRecording() {
+		span.SetAttributes(attribute.Int("roost.attempts", f.Attempts), attribute.String("roost.region", f.Region.Addr),
+			attribute.String("roost.outcome", f.Reply.Outcome.String()))
+	}
+	span.End()
+}
+
+// traceparent is the W3C header of the span in ctx; empty unless it is
+// sampled, so that regions do not work for traces that nobody keeps.
+func traceparent(ctx context.Context) string {
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ""
+	}
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
+}

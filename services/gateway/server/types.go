@@ -1,0 +1,92 @@
+package server
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// types is what the route table says of entity types, published by the loop
+// for everybody else. It is never changed.
+type types struct {
+	known  bool // a table has come
+	byName map[sharding.EntityType]*entityType
+	other  measures // of requests for types that nobody hosts
+}
+
+type entityType struct {
+	desc     sharding.TypeDesc
+	measures measures
+}
+
+// measures are the attributes of a type's requests by how they ended, made
+// once. Names from outside never become attributes.
+type measures map[ending][]metric.RecordOption
+
+type ending struct {
+	code     sharding.Code // empty: success
+	executed string        // empty: success
+}
+
+// codes are all that become attributes; others count as internal.
+var codes = []sharding.Code{
+	sharding.InvalidArgument, sharding.NotFound, sharding.AlreadyExists, sharding.Aborted, sharding.PermissionDenied,
+	sharding.FailedPrecondition, sharding.OutOfRange, sharding.ResourceExhausted, sharding.Unimplemented,
+	sharding.Unavailable, sharding.DeadlineExceeded, sharding.DataLoss, sharding.Internal, badRoute,
+}
+
+func newMeasures(name sharding.EntityType) measures {
+	m := measures{}
+	add := func(e ending, outcome string) {
+		executed := e.executed
+		if executed == "" {
+			executed = "true"
+		}
+		m[e] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
+			attribute.String("roost.entity.type", string(name)), attribute.String("roost.outcome", outcome),
+			attribute.String("roost.executed", executed)))}
+	}
+	add(ending{}, "ok")
+	for _, code := range codes {
+		for _, executed := range []string{"true", "false", "unknown"} {
+			add(ending{code, executed}, string(code))
+		}
+	}
+	return m
+}
+
+// of are the attributes of one end; nil: it went well.
+func (m measures) of(f *failure) []metric.RecordOption {
+	if f == nil {
+		return m[ending{}]
+	}
+	if o, ok := m[ending{f.code, f.executed}]; ok {
+		return o
+	}
+	return m[ending{sharding.Internal, f.executed}]
+}
+
+// publishTypes runs inside the loop when types have come.
+func (s *Server) publishTypes() {
+	old := s.types.Load()
+	next := &types{known: true, byName: map[sharding.EntityType]*entityType{}, other: old.other}
+	for _, desc := range s.core.Table().Types() {
+		t := &entityType{desc: desc}
+		if before := old.byName[desc.Type]; before != nil {
+			t.measures = before.measures
+		} else {
+			t.measures = newMeasures(desc.Type)
+		}
+		next.byName[desc.Type] = t
+	}
+	s.types.Store(next)
+}
+
+// measures are the attributes for a request to a type.
+func (t *types) measures(name sharding.EntityType) measures {
+	if known := t.byName[name]; known != nil {
+		return known.measures
+	}
+	return t.other
+}
