@@ -18,11 +18,12 @@ type link struct {
 // lane is one direction of a link.
 type lane struct {
 	from, to int
-	frames   []func()
-	last     int64 // the newest delivery: streams do not overtake
-	pumping  bool
-	reset    bool // what was not delivered is lost
-	progress int
+	frames   []func() // not under way yet
+	pumping  bool     // somebody will try again
+	last     int64    // the newest delivery: streams do not overtake
+	stuckAt  int64    // since when nothing gets through; 0: something does
+	patience int64    // how long that is borne
+	reset    bool     // what was not delivered is lost
 }
 
 // push puts a frame on a lane.
@@ -37,31 +38,29 @@ func (l *link) push(n *lane, frame func()) {
 	}
 }
 
-// pump moves frames while the way is free, and breaks the link after a while
-// when it is not.
+// pump moves frames while the way is free, and breaks the link when it has not
+// been for a while.
 func (l *link) pump(n *lane) {
 	w := l.w
 	n.pumping = false
-	if len(n.frames) == 0 || n.reset {
+	if len(n.frames) == 0 || n.reset || !l.gwOpen && !l.rgOpen {
 		n.frames = nil
 		return
 	}
 	if w.net.blocked(n.from, n.to) {
-		n.pumping = true
-		seen := n.progress
-		w.after(50*ms, func() { l.pump(n) })
-		if len(n.frames) > 0 && !l.doomed(n) {
-			n.progress = -seen - 1 // somebody watches this stall
-			w.after(w.dice("link").between(500*ms, 3*sec), func() {
-				if n.progress == -seen-1 {
-					w.mark("link timed out")
-					l.snap()
-				}
-			})
+		switch {
+		case n.stuckAt == 0:
+			n.stuckAt, n.patience = w.now, w.dice("link").between(500*ms, 3*sec)
+		case n.patience > 0 && w.now-n.stuckAt > n.patience:
+			n.patience = 0
+			w.mark("link timed out")
+			l.snap()
 		}
+		n.pumping = true
+		w.after(50*ms, func() { l.pump(n) })
 		return
 	}
-	n.progress = max(n.progress, -n.progress-1) + 1
+	n.stuckAt = 0
 	for _, frame := range n.frames {
 		delay := w.net.frameDelay()
 		for w.dice("link").chance(w.weather.Loss) {
@@ -76,8 +75,6 @@ func (l *link) pump(n *lane) {
 	}
 	n.frames = n.frames[:0]
 }
-
-func (l *link) doomed(n *lane) bool { return n.progress < 0 }
 
 // snap breaks the link: each end learns of it in its own time, and the frames
 // under way are lost, or not.
