@@ -30,7 +30,7 @@ func (s *Server) discovered(a discovery.Answer) {
 			c.Addrs = append(c.Addrs, p.Addr)
 		}
 	}
-	s.log.Info("discovered", "coordinators", c.Addrs, "regions", c.Regions)
+	s.log.Debug("discovered", "coordinators", c.Addrs, "regions", c.Regions)
 	s.inbox.put(item{do: func() {
 		s.candidates = c
 		s.step(c)
@@ -93,7 +93,7 @@ func (s *Server) watchFailed(from string, err error) {
 func (s *Server) tableChanged(in gateway.TableChanged) {
 	delete(s.complaints, in.From)
 	s.step(in)
-	if len(in.Delta.Types) > 0 {
+	if len(in.Delta.Types) > 0 || !s.types.Load().known {
 		s.publishTypes()
 	}
 }

@@ -193,6 +193,8 @@ func (s *Server) readiness() error {
 		return errors.New("draining")
 	case s.core.Table().Version() == sharding.Version{}:
 		return errors.New("no route table yet: no coordinator has answered")
+	case len(s.types.Load().byName) == 0:
+		return errors.New("no region has registered yet: there are no entity types")
 	case s.core.Stats().Links > 0 && s.openLinks() == 0:
 		return errors.New("no region can be reached")
 	}

@@ -70,7 +70,7 @@ func (m measures) of(f *failure) []metric.RecordOption {
 // publishTypes runs inside the loop when types have come.
 func (s *Server) publishTypes() {
 	old := s.types.Load()
-	next := &types{known: true, byName: map[sharding.EntityType]*entityType{}, other: old.other}
+	next := &types{known: s.core.Table().Version() != sharding.Version{}, byName: map[sharding.EntityType]*entityType{}, other: old.other}
 	for _, desc := range s.core.Table().Types() {
 		t := &entityType{desc: desc}
 		if before := old.byName[desc.Type]; before != nil {
