@@ -8,7 +8,7 @@ import (
 // turnDone stages what a turn produced and lets the entity go on.
 func (m *Machine) turnDone(in TurnDone) {
 	e := m.find(in.Entity, in.Incarnation)
-	if e == nil || e.state != live || e.running == nil || e.running.requestID() != in.Request {
+	if e == nil || e.state != live || e.running == nil || e.running.ran != in.Request {
 		return // a late result of an ended incarnation stages nothing
 	}
 	c := e.running
@@ -21,6 +21,12 @@ func (m *Machine) turnDone(in TurnDone) {
 	if spoiled {
 		m.stats.Spoiled++
 		events = nil
+	}
+	if m.maybeStored(e, c) {
+		c.done = false
+		m.end(e) // and have another turn, unless the journal has the reply
+		m.flush(e)
+		return
 	}
 	switch {
 	case e.volatile(), c.desc.Stale:
@@ -44,6 +50,15 @@ func (m *Machine) turnDone(in TurnDone) {
 	m.handOver(e)
 	m.flush(e)
 	m.advance(e)
+}
+
+// maybeStored tells whether a failed command may be the repeat of one that
+// succeeded: a success would meet the stored one at its append, a failure
+// appends nothing and would be taken for the first one's. Input that cannot be
+// read could not be read the first time either.
+func (m *Machine) maybeStored(e *entity, c *command) bool {
+	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
+		c.recordable() && !c.looked && !e.volatile()
 }
 
 // stage gives the turn's events, or only its reply, the next sequence number.

@@ -59,6 +59,11 @@ type command struct {
 	// an accepted tell or a timer.
 	requests []RequestID
 	timer    *timer
+	// ran is the name under which the turn was started: a duplicate that joins
+	// meanwhile must not change it.
+	ran RequestID
+	// looked: the journal was asked for it when the incarnation was loaded.
+	looked bool
 
 	// doubt: an append that held it had an unknown outcome.
 	doubt bool
@@ -174,6 +179,10 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 func (m *Machine) join(c *command, r RequestID, hash uint64) {
 	if c.hash != hash {
 		m.refuse(r, sharding.AlreadyExists, conflictMessage)
+		return
+	}
+	if len(c.requests) > m.cfg.MailboxCommands {
+		m.refuse(r, sharding.ResourceExhausted, "too many repeats of the command wait already")
 		return
 	}
 	m.stats.Duplicates++

@@ -20,6 +20,7 @@ func (m *Machine) emitLoad(e *entity) {
 	if !o.Volatile {
 		for _, c := range e.cmds {
 			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.doubt) {
+				c.looked = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
 		}
@@ -137,10 +138,11 @@ func (m *Machine) advance(e *entity) {
 		}
 		e.next++
 		e.running = c
+		c.ran = c.requestID()
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		m.emit(Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.requestID(), Env: c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
+			Request: c.ran, Env: c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
 		})
 		return
 	}

@@ -15,10 +15,12 @@ type Machine struct {
 	lastID Incarnation // of the newest incarnation
 	timers uint64      // number of the newest timer firing
 	wakes  wakeHeap
-	ord    uint64 // of the newest wake
-	stats  Stats
-	now    time.Time
-	out    []Output
+	// sweepAt is how many wakes may gather before pointless ones are swept out.
+	sweepAt int
+	ord     uint64 // of the newest wake
+	stats   Stats
+	now     time.Time
+	out     []Output
 }
 
 // Stats counts what the core holds and what happened to it since its start.
@@ -61,9 +63,10 @@ const (
 // New makes a machine. The configuration must be valid.
 func New(cfg Config) *Machine {
 	m := &Machine{
-		cfg:    cfg,
-		types:  make(map[sharding.EntityType]*typeState, len(cfg.Types)),
-		shards: make(map[sharding.ShardID]*shard),
+		cfg:     cfg,
+		types:   make(map[sharding.EntityType]*typeState, len(cfg.Types)),
+		shards:  make(map[sharding.ShardID]*shard),
+		sweepAt: minSweep,
 	}
 	for _, t := range cfg.Types {
 		m.types[t.Desc.Type] = &typeState{Type: t}

@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	open                              open shard 0 at epoch 1.1
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry)
-//	done R [events=N] [reply=TEXT] [error=CODE] [reject] [spoiled] [passivate] [timer=NAME:CMD:MS]
+//	done R [events=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
 //	appended VERDICT                  answer the oldest Append (durable epoch seq command full unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
@@ -50,6 +50,24 @@ func TestScenarios(t *testing.T) {
 				t.Errorf("the trace differs; got:\n%s", got)
 			}
 		})
+	}
+}
+
+// TestTimersLeaveNothingBehind: a timer that is set anew with every turn must
+// not leave a wake each time.
+func TestTimersLeaveNothingBehind(t *testing.T) {
+	s := newScenario()
+	s.command(strings.Fields("open"))
+	s.command(strings.Fields("deliver 1 a Peek"))
+	s.command(strings.Fields("loaded 0"))
+	s.command(strings.Fields("done 1"))
+	size := func() int { return strings.Count(string(s.m.AppendState(s.now, nil)), "wake") }
+	for i := range 5000 {
+		s.command(strings.Fields(fmt.Sprintf("deliver %d p%d Peek", i+2, i)))
+		s.command(strings.Fields(fmt.Sprintf("done %d timer=t:Add:3600000", i+2)))
+	}
+	if n := s.m.Wakes(); n > 2048 || size() != 1 {
+		t.Errorf("%d wakes, %d of them wanted, after setting one timer 5000 times", n, size())
 	}
 }
 
@@ -189,6 +207,9 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 		Spoiled: has("spoiled"), Passivate: has("passivate")}
 	if has("reject") {
 		in.Reply = sharding.Reject(sharding.Internal, "undone")
+	}
+	if has("bad") {
+		in.Reply = sharding.Reject(sharding.InvalidArgument, "unreadable")
 	}
 	n, _ := strconv.Atoi(opt["events"])
 	for range n {

@@ -54,8 +54,8 @@ func (m *Machine) fenceRead(in FenceRead) {
 		}
 	case sharding.RefusedEpoch:
 		m.fenced(s, in.Fence.Epoch)
-	default: // a read whose outcome is unknown is repeated
-		m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+	default: // a read that brought no answer is repeated, after a pause
+		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeFence, shard: s, fence: f.asked})
 	}
 }
 
@@ -123,7 +123,7 @@ func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 
 func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 	if c := e.running; c != nil {
-		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.requestID()})
+		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.ran})
 	}
 	if e.state != settling && e.state != lookup {
 		m.end(e)

@@ -89,8 +89,8 @@ func (m *Machine) Clone() *Machine {
 		}
 	}
 	for _, w := range m.wakes {
-		if w.ent != nil && ents[w.ent] == nil || w.shard != nil && shards[w.shard] == nil || w.timer != nil && timers[w.timer] == nil {
-			continue // about something that is gone
+		if !m.wanted(w) {
+			continue
 		}
 		w.ent, w.shard, w.timer = ents[w.ent], shards[w.shard], timers[w.timer]
 		n.wakes.push(w)
@@ -157,6 +157,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	w := m.wakes.sorted()
 	for _, x := range w {
+		if !m.wanted(x) {
+			continue
+		}
 		b = fmt.Appendf(b, "wake %d in %d\n", x.kind, x.at.Sub(now))
 	}
 	return b

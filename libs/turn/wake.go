@@ -16,6 +16,7 @@ type wake struct {
 	ent   *entity
 	inc   Incarnation
 	timer *timer
+	fence uint64 // number of the question
 }
 
 type wakeKind uint8
@@ -25,32 +26,63 @@ const (
 	wakeSettle                     // settle again
 	wakeDrain                      // drain time-out
 	wakeTimer                      // timer fires
+	wakeFence                      // read the fence again
 )
 
+// plan adds a wake. Those that have become pointless are swept out when the
+// heap has doubled: an entity that sets its timer anew with every command must
+// not leave one behind each time.
 func (m *Machine) plan(w wake) {
+	if len(m.wakes) >= m.sweepAt {
+		due := m.wakes
+		m.wakes = make(wakeHeap, 0, len(due)/2)
+		for _, old := range due {
+			if m.wanted(old) {
+				m.wakes.push(old)
+			}
+		}
+		m.sweepAt = max(minSweep, 2*len(m.wakes))
+	}
 	m.ord++
 	w.ord = m.ord
 	m.wakes.push(w)
 }
 
-func (m *Machine) wake(w wake) {
+// minSweep is the number of wakes below which none are swept out.
+const minSweep = 1024
+
+// wanted tells whether what the wake is about is still to be done.
+func (m *Machine) wanted(w wake) bool {
 	switch w.kind {
 	case wakeDrain:
-		if m.shards[w.shard.id] == w.shard && w.shard.phase == draining {
-			m.giveUp(w.shard)
-		}
+		return m.shards[w.shard.id] == w.shard && w.shard.phase == draining
+	case wakeFence:
+		return m.shards[w.shard.id] == w.shard && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
 	case wakeLoad:
-		if w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup) {
-			m.emitLoad(w.ent)
-		}
+		return w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup)
 	case wakeSettle:
-		if w.ent.inc == w.inc && w.ent.state == settling {
-			m.emitSettle(w.ent)
-		}
+		return w.ent.inc == w.inc && w.ent.state == settling
 	case wakeTimer:
-		if w.ent.inc == w.inc && w.ent.state == live && w.timer.live {
-			m.fire(w.ent, w.timer)
-		}
+		return w.ent.inc == w.inc && w.ent.state == live && w.timer.live
+	}
+	return false
+}
+
+func (m *Machine) wake(w wake) {
+	if !m.wanted(w) {
+		return
+	}
+	switch w.kind {
+	case wakeDrain:
+		m.giveUp(w.shard)
+	case wakeFence:
+		m.emit(ReadFence{Shard: w.shard.id, Epoch: w.shard.epoch, Number: w.fence})
+	case wakeLoad:
+		m.emitLoad(w.ent)
+	case wakeSettle:
+		m.emitSettle(w.ent)
+	case wakeTimer:
+		m.fire(w.ent, w.timer)
 	}
 }
 
