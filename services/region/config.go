@@ -19,7 +19,8 @@ type Config struct {
 	// Watch times the watch of the route table.
 	Watch table.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim:
-	// that wait is one commit long. Defaults 1,000 and 8 MiB.
+	// that wait is one commit long. Defaults 1,000 and 8 MiB. The limits of Turn
+	// for all entities count what waits here too.
 	BufferCommands int
 	BufferBytes    int
 	// Resend is the pause before an unanswered message to the coordinator is

@@ -23,12 +23,15 @@ type Machine struct {
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
-	askedAt    time.Time     // last Register or GracefulShutdown
-	leaving    bool
-	leftBy     time.Time
-	left       bool
-	released   bool // the coordinator says that nothing is ours any more
-	failed     bool
+	askedAt    time.Time     // last Register
+	// buffered and bufferedBytes count the commands that wait for claims.
+	buffered, bufferedBytes int
+	leaving                 bool
+	leaveAt                 time.Time // last GracefulShutdown
+	leftBy                  time.Time
+	left                    bool
+	released                bool // the coordinator says that nothing is ours any more
+	failed                  bool
 
 	now   time.Time
 	out   []Output
@@ -105,11 +108,11 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Claimed:
 		m.claimed(in)
 	case HostShard:
-		if m.current(in.Term) {
+		if m.current(in.Term) && plausible(in.Epoch, in.Term) {
 			m.hostShard(in)
 		}
 	case HandOff:
-		if m.current(in.Term) {
+		if m.current(in.Term) && plausible(in.Epoch, in.Term) {
 			m.handOff(in)
 		}
 	case TableChanged:
@@ -147,6 +150,10 @@ func (m *Machine) current(t sharding.Term) bool {
 	m.term = t
 	return true
 }
+
+// plausible tells whether a coordinator of the term can have meant the epoch:
+// one it has not reached would keep the shard from everybody for good.
+func plausible(e sharding.Epoch, t sharding.Term) bool { return e > 0 && e.Term() <= t }
 
 // coordinator is where an answer to a coordinator goes: to the one that asked,
 // else to the one that is watched.
@@ -193,13 +200,26 @@ func (m *Machine) notMine(r turn.RequestID, id sharding.ShardID, refused shardin
 
 func (m *Machine) buffer(h *held, in Command) {
 	size := in.Env.Size()
-	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes {
+	st := m.turn.Stats()
+	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes ||
+		m.buffered+st.Commands >= m.cfg.Turn.TotalCommands || m.bufferedBytes+st.Bytes+size > m.cfg.Turn.TotalBytes {
 		m.emit(Refuse{Request: in.Request, Reply: sharding.Reject(sharding.ResourceExhausted,
 			"too many commands wait for shard "+h.id.String()+" to start")})
 		return
 	}
 	h.buffer = append(h.buffer, in)
 	h.bytes += size
+	m.buffered++
+	m.bufferedBytes += size
+}
+
+// unbuffer takes out what waits for the claim of the shard.
+func (m *Machine) unbuffer(h *held) []Command {
+	waiting := h.buffer
+	m.buffered -= len(waiting)
+	m.bufferedBytes -= h.bytes
+	h.buffer, h.bytes = nil, 0
+	return waiting
 }
 
 // step runs the entity core and takes up what concerns the shards.

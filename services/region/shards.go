@@ -2,7 +2,6 @@ package region
 
 import (
 	"slices"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -11,8 +10,7 @@ import (
 
 func (m *Machine) hostShard(in HostShard) {
 	to := m.coordinator(in.From)
-	t := m.types[in.Shard.Type]
-	if t == nil || in.Shard.Index >= t.Desc.Shards || m.leaving {
+	if !m.hosted(in.Shard) || m.leaving {
 		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
@@ -35,6 +33,12 @@ func (m *Machine) hostShard(in HostShard) {
 	default: // claiming: ShardStarted follows; stopping: ShardStopped does
 		h.from = in.From
 	}
+}
+
+// hosted tells whether there is such a shard of a type that this region hosts.
+func (m *Machine) hosted(id sharding.ShardID) bool {
+	t := m.types[id.Type]
+	return t != nil && id.Index < t.Desc.Shards
 }
 
 // claim takes the shard in the journal before anything is served: from then on
@@ -70,9 +74,7 @@ func (m *Machine) started(h *held) {
 	h.phase = serving
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
-	waiting := h.buffer
-	h.buffer, h.bytes = nil, 0
-	for _, c := range waiting {
+	for _, c := range m.unbuffer(h) {
 		m.step(turn.Deliver{Request: c.Request, Shard: h.id, Env: c.Env})
 	}
 }
@@ -80,10 +82,9 @@ func (m *Machine) started(h *held) {
 // letGo forgets a shard that is not open, turning away what waits for it.
 func (m *Machine) letGo(h *held) {
 	delete(m.shards, h.id)
-	for _, c := range h.buffer {
+	for _, c := range m.unbuffer(h) {
 		m.notMine(c.Request, h.id, c.Epoch)
 	}
-	h.buffer, h.bytes = nil, 0
 }
 
 // supersede stops a shard that was seen at a higher epoch.
@@ -105,7 +106,9 @@ func (m *Machine) supersede(h *held) {
 func (m *Machine) handOff(in HandOff) {
 	h := m.shards[in.Shard]
 	if h == nil || in.Epoch < h.epoch {
-		m.raiseFloor(in.Shard, in.Epoch+1)
+		if m.hosted(in.Shard) { // others are refused anyway
+			m.raiseFloor(in.Shard, in.Epoch+1)
+		}
 		m.emit(ShardStopped{To: m.coordinator(in.From), Shard: in.Shard, Epoch: in.Epoch})
 		return
 	}
@@ -153,7 +156,6 @@ func (m *Machine) leave() {
 	}
 	m.leaving = true
 	m.leftBy = m.now.Add(m.cfg.LeaveTimeout)
-	m.askedAt = time.Time{}
 	m.tickLeave()
 }
 
@@ -180,8 +182,8 @@ func (m *Machine) tickLeave() {
 		m.emit(Left{})
 		return
 	}
-	if addr, _ := m.watcher.Active(); addr != "" && (m.askedAt.IsZero() || m.now.Sub(m.askedAt) >= m.cfg.Resend) {
-		m.askedAt = m.now
+	if addr, _ := m.watcher.Active(); addr != "" && (m.leaveAt.IsZero() || m.now.Sub(m.leaveAt) >= m.cfg.Resend) {
+		m.leaveAt = m.now
 		m.emit(GracefulShutdown{To: addr})
 	}
 }

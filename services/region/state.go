@@ -13,7 +13,10 @@ import (
 // Check verifies the invariants of the machine. An error is a bug.
 func (m *Machine) Check() error {
 	var errs []error
+	var buffered, bytes int
 	for id, h := range m.shards { // order-free: any violation will do
+		buffered += len(h.buffer)
+		bytes += h.bytes
 		switch {
 		case h.epoch < m.floors[id] && h.phase != stopping:
 			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its floor %s", id, h.epoch, m.floors[id]))
@@ -26,6 +29,9 @@ func (m *Machine) Check() error {
 		case len(h.buffer) > m.cfg.BufferCommands || h.bytes > m.cfg.BufferBytes:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands, %d bytes, above its limits", id, len(h.buffer), h.bytes))
 		}
+	}
+	if buffered != m.buffered || bytes != m.bufferedBytes {
+		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
 	return errors.Join(append(errs, m.turn.Check(), m.table.Check(), m.watcher.Check())...)
 }
@@ -54,8 +60,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		return t.Sub(now)
 	}
-	b = fmt.Appendf(b, "term %d registered %d asked %d leaving %t %d left %t released %t failed %t\n",
-		m.term, m.registered, rel(m.askedAt), m.leaving, rel(m.leftBy), m.left, m.released, m.failed)
+	b = fmt.Appendf(b, "term %d registered %d asked %d leaving %t %d %d left %t released %t failed %t\n",
+		m.term, m.registered, rel(m.askedAt), m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
 	for _, id := range slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare) {
 		h := m.shards[id]
 		b = fmt.Appendf(b, "held %s %s %d claim %d from %s handoff %s next %s", id, h.epoch, h.phase,

@@ -1,0 +1,293 @@
+package region_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only a change that you understand")
+
+// TestScenarios runs testdata/*.txt. A scenario is blocks of one command line,
+// a line of dashes, and the trace of outputs. Shards are the only ones of the
+// types T and U; epochs are written term.counter. The commands:
+//
+//	coordinators ADDR…                    where coordinators may be
+//	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
+//	standby ADDR TERM | watch-failed      likewise
+//	registered TERM [refusal]             answers Register
+//	host SHARD EPOCH [term=N]             HostShard from c1; the term is the epoch's
+//	handoff SHARD EPOCH [term=N]
+//	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
+//	command R EPOCH TYPE/ID CMD [size=N]
+//	loaded SEQ | done R [events=N] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
+//	leave | remaining N [term=N] | tick MS
+//	state                                 counts
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			raw, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newScenario().run(string(raw))
+			if *rewrite {
+				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(raw) {
+				t.Errorf("the trace differs; got:\n%s", got)
+			}
+		})
+	}
+}
+
+type scenario struct {
+	m       *region.Machine
+	now     time.Time
+	watches []region.Watch
+	claims  []region.Claim
+	loads   []turn.Load
+	runs    map[turn.RequestID]turn.Run
+	appends []turn.Append
+	fences  []turn.ReadFence
+	stops   []turn.Stop
+}
+
+var self = sharding.NodeID{Addr: "r1:1", UID: 1}
+
+func newScenario() *scenario {
+	hosted := func(name string) turn.Type {
+		return turn.Type{Desc: sharding.TypeDesc{Type: sharding.EntityType(name), Shards: 1, Commands: []sharding.CommandDesc{
+			{Name: "Add"}, {Name: "Get", ReadOnly: true},
+		}}, PassivateAfter: 2 * time.Minute}
+	}
+	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
+	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
+	return &scenario{m: region.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]turn.Run{}}
+}
+
+func (s *scenario) run(text string) string {
+	var b strings.Builder
+	inTrace := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "----":
+			inTrace = true
+		case line == "":
+			inTrace = false
+			b.WriteString("\n")
+		case strings.HasPrefix(line, "#"):
+			b.WriteString(line + "\n")
+		case !inTrace:
+			b.WriteString(line + "\n----\n")
+			for _, o := range s.command(strings.Fields(line)) {
+				b.WriteString(o + "\n")
+			}
+			if err := s.m.Check(); err != nil {
+				b.WriteString("CHECK " + err.Error() + "\n")
+			}
+			c := s.m.Clone()
+			if err := c.Check(); err != nil {
+				b.WriteString("CLONE " + err.Error() + "\n")
+			}
+			if string(c.AppendState(s.now, nil)) != string(s.m.AppendState(s.now, nil)) {
+				b.WriteString("CLONE differs\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+func pop[T any](q *[]T) T {
+	v := (*q)[0]
+	*q = (*q)[1:]
+	return v
+}
+
+func (s *scenario) command(f []string) []string {
+	opt := map[string]string{}
+	for _, x := range f[1:] {
+		k, v, _ := strings.Cut(x, "=")
+		opt[k] = v
+	}
+	arg := func(i int) string {
+		if i < len(f) {
+			return f[i]
+		}
+		return ""
+	}
+	switch f[0] {
+	case "coordinators":
+		return s.step(region.Coordinators{Addrs: f[1:]})
+	case "table":
+		return s.step(region.TableChanged{From: pop(&s.watches).To, Delta: delta(f[1:])})
+	case "standby":
+		return s.step(region.NotActive{From: pop(&s.watches).To, Active: sharding.NodeID{Addr: f[1], UID: 9}, Term: sharding.Term(number(f[2]))})
+	case "watch-failed":
+		return s.step(region.WatchFailed{From: pop(&s.watches).To})
+	case "registered":
+		return s.step(region.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")})
+	case "host", "handoff":
+		e := epoch(f[2])
+		term := e.Term()
+		if t := opt["term"]; t != "" {
+			term = sharding.Term(number(t))
+		}
+		if f[0] == "host" {
+			return s.step(region.HostShard{From: "c1", Term: term, Shard: shard(f[1]), Epoch: e})
+		}
+		return s.step(region.HandOff{From: "c1", Term: term, Shard: shard(f[1]), Epoch: e})
+	case "claimed":
+		c := pop(&s.claims)
+		return s.step(region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
+	case "command":
+		typ, id, _ := strings.Cut(f[3], "/")
+		return s.step(region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: sharding.Envelope{
+			Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
+			Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
+		}})
+	case "leave":
+		return s.step(region.Leave{})
+	case "remaining":
+		_, term, _ := s.m.Coordinator()
+		if t := opt["term"]; t != "" {
+			term = sharding.Term(number(t))
+		}
+		return s.step(region.ShutdownAck{Term: term, Remaining: number(f[1])})
+	case "tick":
+		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
+		return s.step(region.Tick{})
+	case "state":
+		return []string{fmt.Sprintf("held %d, %+v", s.m.Held(), s.m.Stats())}
+	}
+	return s.entity(f, opt, arg)
+}
+
+// entity are the answers of the driver to the entity core.
+func (s *scenario) entity(f []string, opt map[string]string, arg func(int) string) []string {
+	back := func(in turn.Input) []string { return s.step(region.Turn{Input: in}) }
+	fence := sharding.Fence{Epoch: epoch(arg(2))}
+	switch f[0] {
+	case "loaded":
+		l := pop(&s.loads)
+		return back(turn.Loaded{Entity: l.Entity, Incarnation: l.Incarnation, LastSeq: uint64(number(f[1]))})
+	case "done":
+		r := s.runs[turn.RequestID(number(f[1]))]
+		return back(turn.TurnDone{Entity: r.Entity, Incarnation: r.Incarnation, Request: r.Request,
+			Events: make([]sharding.Event, number(opt["events"])), Reply: sharding.Reply{Outcome: sharding.OK}})
+	case "appended":
+		a := pop(&s.appends)
+		return back(turn.Appended{Entity: a.Append.Entity, Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+			Verdict: verdict(f[1]), Fence: fence})
+	case "fence":
+		q := pop(&s.fences)
+		return back(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number, Verdict: verdict(f[1]), Fence: fence})
+	case "stopped":
+		o := pop(&s.stops)
+		return back(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+	}
+	return []string{"unknown command " + f[0]}
+}
+
+func (s *scenario) step(in region.Input) []string {
+	var lines []string
+	for _, o := range s.m.Step(s.now, in, nil) {
+		switch o := o.(type) {
+		case region.Entity:
+			lines = append(lines, s.turn(o.Output))
+			continue
+		case region.Watch:
+			s.watches = append(s.watches, o)
+		case region.Claim:
+			s.claims = append(s.claims, o)
+		case region.NotMine:
+			lines = append(lines, fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr))
+			continue
+		case region.Refuse:
+			lines = append(lines, fmt.Sprintf("Refuse %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message))
+			continue
+		}
+		lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", o, o), "region."))
+	}
+	return lines
+}
+
+func (s *scenario) turn(o turn.Output) string {
+	switch o := o.(type) {
+	case turn.Load:
+		s.loads = append(s.loads, o)
+		return fmt.Sprintf("  Load %s at %s", o.Entity, o.Epoch)
+	case turn.Run:
+		s.runs[o.Request] = o
+		return fmt.Sprintf("  Run %d %s", o.Request, o.Entity)
+	case turn.Append:
+		s.appends = append(s.appends, o)
+		return fmt.Sprintf("  Append %s at %s from %d", o.Append.Entity, o.Append.Epoch, o.Append.Records[0].Seq)
+	case turn.ReadFence:
+		s.fences = append(s.fences, o)
+		return fmt.Sprintf("  ReadFence %s at %s", o.Shard, o.Epoch)
+	case turn.Stop:
+		s.stops = append(s.stops, o)
+		return fmt.Sprintf("  Stop %s %s", o.Entity, o.Reason)
+	case turn.Answer:
+		return strings.TrimRight(fmt.Sprintf("  Answer %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message), " ")
+	}
+	return strings.TrimPrefix(fmt.Sprintf("  %T %+v", o, o), "turn.")
+}
+
+func delta(f []string) sharding.TableDelta {
+	d := sharding.TableDelta{Version: sharding.Version{Term: sharding.Term(number(f[0])), N: uint64(number(f[1]))}, Full: true}
+	for _, name := range []string{"T", "U"} {
+		d.Types = append(d.Types, sharding.TypeDesc{Type: sharding.EntityType(name), Shards: 1})
+	}
+	for _, x := range f[2:] {
+		id, row, _ := strings.Cut(x, "=")
+		p := strings.Split(row, ":")
+		owner := sharding.NodeID{Addr: p[2], UID: 2}
+		if p[2] == "me" {
+			owner = self
+		}
+		d.Rows = append(d.Rows, sharding.Row{Shard: shard(id), Epoch: epoch(p[0]), Owner: owner,
+			Phase: map[string]sharding.Phase{"starting": sharding.Starting, "serving": sharding.Serving, "handing-off": sharding.HandingOff}[p[1]]})
+	}
+	return d
+}
+
+func shard(s string) sharding.ShardID {
+	typ, i, _ := strings.Cut(s, "/")
+	return sharding.ShardID{Type: sharding.EntityType(typ), Index: uint32(number(i))}
+}
+
+func epoch(s string) sharding.Epoch {
+	term, counter, _ := strings.Cut(s, ".")
+	return sharding.MakeEpoch(sharding.Term(number(term)), uint32(number(counter)))
+}
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+func verdict(s string) sharding.Verdict {
+	return map[string]sharding.Verdict{
+		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
+		"full": sharding.RefusedFull, "unknown": sharding.UnknownOutcome,
+	}[s]
+}
