@@ -54,8 +54,8 @@ race: ## Run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m work
 
 .PHONY: sim
-sim: ## Simulate whole clusters in virtual time (SEEDS=n)
-	SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -v ./e2e/sim
+sim: ## Simulate whole clusters in virtual time (SEEDS=n, or SEED=k TRACE=1 for one)
+	$(if $(SEED),SIM_SEED=$(SEED) $(if $(TRACE),SIM_TRACE=1) go test -count=1 -run 'TestSeed$$' -v,SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -run 'Seeds' -v) ./e2e/sim
 
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices

@@ -45,6 +45,9 @@ func New() *Table { return &Table{types: map[sharding.EntityType]*rowsOf{}} }
 // Version is the newest version that was applied. Zero: nothing is known yet.
 func (t *Table) Version() sharding.Version { return t.version }
 
+// Empty tells whether no type is declared yet.
+func (t *Table) Empty() bool { return len(t.names) == 0 }
+
 // Row is the newest row of a shard that is known, if any.
 func (t *Table) Row(id sharding.ShardID) (sharding.Row, bool) {
 	of := t.types[id.Type]

@@ -70,8 +70,9 @@ func checkNames(env *sharding.Envelope) error {
 	return sharding.CheckID("idempotency key", string(env.ID), sharding.MaxCommandIDLen)
 }
 
-// known tells whether there is a table to route by.
-func (m *Machine) known() bool { return m.table.Version() != sharding.Version{} }
+// known tells whether there is a table to route by: one without any type is
+// that of a cluster whose regions are still starting.
+func (m *Machine) known() bool { return !m.table.Empty() }
 
 // place finds the shard of a command, or why it cannot be taken. It sets what
 // the table says of the command.

@@ -101,6 +101,8 @@ func (s *scenario) do(line string) {
 		_, rows, _ := strings.Cut(line, arg(2))
 		v := s.version(arg(2))
 		s.step(TableChanged{From: arg(1), Delta: sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}})
+	case "untyped": // c1 1.1: a table in which no type is declared yet
+		s.step(TableChanged{From: arg(1), Delta: sharding.TableDelta{Version: s.version(arg(2))}})
 	case "standby": // c1 3 [c2]: c1 is not active, in term 3 c2 is
 		s.step(NotActive{From: arg(1), Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))})
 	case "unwatched": // c1: a poll failed
