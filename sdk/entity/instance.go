@@ -117,6 +117,9 @@ func (i *Instance) Start(ctx context.Context) (timers []turn.Timer, err error) {
 	return c.timers, err
 }
 
+// Stops tells whether the entity has a stop hook.
+func (i *Instance) Stops() bool { _, ok := i.state.(Stopper); return ok }
+
 // Stop runs the stop hook.
 func (i *Instance) Stop(ctx context.Context, why turn.StopReason) (err error) {
 	s, ok := i.state.(Stopper)

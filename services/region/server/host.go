@@ -150,13 +150,29 @@ func (s *Server) stop(o turn.Stop) {
 	sl := s.slots[o.Incarnation]
 	delete(s.slots, o.Incarnation)
 	sl.submit(func() {
-		ctx, cancel := context.WithTimeout(s.ctx, s.cfg.StopTimeout)
-		defer cancel()
-		if err := sl.inst.Stop(ctx, o.Reason); err != nil {
+		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
 		s.inbox.put(item{in: region.Turn{Input: turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation}}})
 	})
+}
+
+// stopHook runs a stop hook, and leaves one that does not end to itself: the
+// commands that came meanwhile wait for a new instance.
+func (s *Server) stopHook(inst *entity.Instance, why turn.StopReason) error {
+	if !inst.Stops() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.StopTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- inst.Stop(ctx, why) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *Server) drop(o turn.Drop) {

@@ -37,6 +37,7 @@ type inbox struct {
 	room  *sync.Cond
 	items []item
 	limit int
+	over  bool // nobody takes any more
 	wake  chan struct{}
 }
 
@@ -57,7 +58,7 @@ func (b *inbox) put(items ...item) {
 // its gateways.
 func (b *inbox) putWaiting(items []item) {
 	b.mu.Lock()
-	for len(b.items) >= b.limit {
+	for len(b.items) >= b.limit && !b.over {
 		b.room.Wait()
 	}
 	b.items = append(b.items, items...)
@@ -82,6 +83,14 @@ func (b *inbox) take(empty []item) []item {
 	return items
 }
 
+// end lets go of everybody who waits: nothing is taken any more.
+func (b *inbox) end() {
+	b.mu.Lock()
+	b.over = true
+	b.mu.Unlock()
+	b.room.Broadcast()
+}
+
 // tickEvery is how often the core is told that time passes: finer than any of
 // its intervals.
 const tickEvery = 20 * time.Millisecond
@@ -91,6 +100,7 @@ const tickEvery = 20 * time.Millisecond
 func (s *Server) loop(ctx context.Context) error {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
+	defer s.inbox.end()
 	var spare []item
 	for {
 		tick := false

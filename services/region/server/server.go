@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -183,8 +184,21 @@ func (s *Server) join(n *node.Node) error {
 	if err != nil {
 		return err
 	}
+	s.agent.Subscribe(func(gossip.Event) {
+		s.inbox.put(item{in: region.Coordinators{Addrs: s.coordinators(coordinators)}})
+	})
 	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
 	return nil
+}
+
+// coordinators are those that were discovered at the start, and those that
+// have joined since.
+func (s *Server) coordinators(discovered []string) []string {
+	addrs := slices.Clone(discovered)
+	for _, m := range s.agent.Members().OldestFirst("coordinator") {
+		addrs = append(addrs, m.Node.Addr)
+	}
+	return addrs
 }
 
 // stages start in this order and stop in reverse: a leaving region drains

@@ -44,5 +44,7 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		return toDelta(d), nil
 	case <-ctx.Done():
 		return nil, twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
+	case <-v.s.ctx.Done():
+		return nil, twirp.NewError(twirp.Unavailable, "stopping")
 	}
 }

@@ -48,6 +48,14 @@ func fromType(t *coordinatorv1.Type) sharding.TypeDesc {
 	return out
 }
 
+// fromPhase gives 0, which every table ignores, for a phase that is none.
+func fromPhase(p coordinatorv1.Phase) sharding.Phase {
+	if p < 0 || p > coordinatorv1.Phase(sharding.HandingOff) {
+		return 0
+	}
+	return sharding.Phase(p)
+}
+
 func toDelta(d sharding.TableDelta) *coordinatorv1.WatchTableResponse {
 	out := &coordinatorv1.WatchTableResponse{Version: toVersion(d.Version), Full: d.Full}
 	for _, r := range d.Rows {
@@ -68,7 +76,7 @@ func fromDelta(w *coordinatorv1.WatchTableResponse) sharding.TableDelta {
 	for _, r := range w.GetRows() {
 		d.Rows = append(d.Rows, sharding.Row{
 			Shard: sharding.ShardID{Type: sharding.EntityType(r.GetType()), Index: r.GetIndex()},
-			Owner: fromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: sharding.Phase(r.GetPhase()),
+			Owner: fromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: fromPhase(r.GetPhase()),
 		})
 	}
 	for _, t := range w.GetTypes() {

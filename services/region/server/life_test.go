@@ -1,0 +1,169 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+)
+
+func TestLifeOfARegion(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	journal := "sqlite:" + t.TempDir() + "/journal.db"
+	r := start(t, f, journal, nil)
+	e := r.host(1)
+	g := r.dial()
+
+	// A command becomes durable, its repeat gets the same reply.
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.keyed(e, "a", "Add", "k2", "7"), sharding.OK, "12")
+	if a := g.keyed(e, "a", "Add", "k2", "8"); a.Reply.Code != sharding.AlreadyExists {
+		t.Errorf("another payload under a used key: %+v", a)
+	}
+	// A panic undoes its turn and nothing else.
+	if a := g.keyed(e, "a", "Add", "k3", "-1"); a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.Internal {
+		t.Errorf("a panic: %+v", a)
+	}
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "12")
+	// Bad input, commands and types get clear answers.
+	if a := g.answer(g.send(e, "a", "Add", "{")); a.Reply.Code != sharding.InvalidArgument {
+		t.Errorf("bad input: %+v", a)
+	}
+	if a := g.answer(g.send(e, "a", "Nope", "")); a.Reply.Code != sharding.Unimplemented {
+		t.Errorf("unknown command: %+v", a)
+	}
+	// Another epoch is not mine; the answer brings the row that is.
+	a := g.answer(g.send(e-1, "a", "Get", ""))
+	index := sharding.ShardOf("a", shards)
+	if a.NotMine == nil || a.NotMine.Refused != e-1+sharding.Epoch(index) || a.NotMine.Row.Epoch != e+sharding.Epoch(index) {
+		t.Errorf("an older epoch: %+v", a)
+	}
+	metrics := r.get("/metrics")
+	for _, want := range []string{
+		`roost_entity_command_duration_seconds_count{`, `roost_entity_mailbox_wait_seconds`, `roost_journal_append_duration_seconds`,
+		`roost_journal_batch_size`, `roost_region_shards`, `roost_entity_active`, `roost_entity_duplicates`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no metric %s", want)
+		}
+	}
+	if strings.Contains(metrics, `"Nope"`) {
+		t.Error("a name from outside has become an attribute")
+	}
+
+	// Stopping: not ready any more, shards handed off, everything answered.
+	last := g.send(e, "a", "Add", "1")
+	f.mu.Lock()
+	f.remaining = shards
+	f.mu.Unlock()
+	r.stop()
+	await(t, "the region asks to leave", f.look(func() bool { return f.shutdowns > 0 }))
+	if ready := r.get("/readyz?verbose"); !strings.Contains(ready, "draining") {
+		t.Errorf("while leaving readyz says %s", ready)
+	}
+	g.want(g.answer(last), sharding.OK, "13")
+	req := &regionv1.ShardsRequest{}
+	for i := range uint32(shards) {
+		req.HandOff = append(req.HandOff, &coordinatorv1.ShardEpoch{Type: "Counter", Index: i, Epoch: uint64(e) + uint64(i)})
+	}
+	if err := r.shards(req); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the shards are stopped", f.look(func() bool { return len(f.stopped) == shards }))
+	f.mu.Lock()
+	f.remaining = 0
+	f.mu.Unlock()
+	r.end()
+	g.peer.Close()
+
+	// The next incarnation finds the state and the keys, at a higher epoch only.
+	r = start(t, f, journal, nil)
+	if err := r.shards(&regionv1.ShardsRequest{Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: uint64(e)}}}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "an epoch of somebody else is refused", f.look(func() bool { return f.refused[uint64(e)] == uint64(e) }))
+	e = r.host(11)
+	g = r.dial()
+	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "13")
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.keyed(e, "a", "Add", "k4", "1"), sharding.OK, "14")
+	g.peer.Close()
+	r.end()
+}
+
+func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	r := start(t, f, "memory:", func(c *Config) { c.DrainTimeout, c.LeaveTimeout = 50*time.Millisecond, time.Second })
+	e := r.host(1)
+	g := r.dial()
+	hung := g.send(e, "a", "Hang", "")
+	after := g.send(e, "a", "Get", "")
+	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_commands") })
+	index := sharding.ShardOf("a", shards)
+	if err := r.shards(&regionv1.ShardsRequest{HandOff: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: index, Epoch: uint64(e) + uint64(index)}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []uint64{hung, after} {
+		if a := g.answer(c); a.NotMine == nil {
+			t.Errorf("command %d: %+v", c, a)
+		}
+	}
+	g.peer.Close()
+	r.end()
+}
+
+// TestStopHookThatHangs: commands for an entity whose stop hook does not end
+// get a new instance.
+func TestStopHookThatHangs(t *testing.T) {
+	f := newFake(t)
+	r := start(t, f, "memory:", func(c *Config) { c.StopTimeout = 20 * time.Millisecond })
+	e := r.host(1)
+	g := r.dial()
+	g.want(g.keyed(e, "stubborn", "Add", "k1", "5"), sharding.OK, "5")
+	g.want(g.answer(g.send(e, "stubborn", "Close", "")), sharding.OK, "{}")
+	g.want(g.answer(g.send(e, "stubborn", "Get", "")), sharding.OK, "5")
+	g.peer.Close()
+	r.end()
+}
+
+// TestAnotherIncarnation: wishes for another process at this address are
+// refused.
+func TestAnotherIncarnation(t *testing.T) {
+	f := newFake(t)
+	r := start(t, f, "memory:", nil)
+	err := r.shards(&regionv1.ShardsRequest{RegionUid: 1, Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: 1 << 32}}})
+	if err == nil || !strings.Contains(err.Error(), "another incarnation") {
+		t.Errorf("got %v", err)
+	}
+	_, err = regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
+	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
+		t.Errorf("got %v", err)
+	}
+	r.end()
+}
+
+// TestInboxLetsGo: a link that waits for room does not wait for ever.
+func TestInboxLetsGo(t *testing.T) {
+	b := newInbox(1)
+	b.put(item{})
+	done := make(chan struct{})
+	go func() { b.putWaiting([]item{{}}); close(done) }()
+	b.end()
+	<-done
+}
+
+func TestPhasesFromOutside(t *testing.T) {
+	for p, want := range map[coordinatorv1.Phase]sharding.Phase{
+		2: sharding.Serving, 3: sharding.HandingOff, 4: 0, 257: 0, -254: 0,
+	} {
+		if got := fromPhase(p); got != want {
+			t.Errorf("phase %d is read as %v", p, got)
+		}
+	}
+}

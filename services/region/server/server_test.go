@@ -1,0 +1,384 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// The entity of these tests.
+type (
+	counter struct{ N int64 }
+	added   struct{ Delta int64 }
+)
+
+func (c *counter) Apply(event any) { c.N += event.(added).Delta }
+
+func (c *counter) Add(ctx *entity.Ctx, delta int64) (int64, error) {
+	if delta < 0 {
+		panic("negative")
+	}
+	if err := ctx.Persist(added{delta}); err != nil {
+		return 0, err
+	}
+	return c.N, nil
+}
+
+func (c *counter) Get(*entity.Ctx, struct{}) (int64, error) { return c.N, nil }
+
+// Hang holds its turn until nobody waits any more.
+func (c *counter) Hang(ctx *entity.Ctx, _ struct{}) (struct{}, error) {
+	<-ctx.Done()
+	return struct{}{}, ctx.Err()
+}
+
+func (c *counter) Close(ctx *entity.Ctx, _ struct{}) (struct{}, error) {
+	ctx.Passivate()
+	return struct{}{}, nil
+}
+
+func (c *counter) OnStop(ctx *entity.Ctx, why turn.StopReason) {
+	if ctx.ID() == "stubborn" && why == turn.Passivated {
+		select {} // never ends
+	}
+}
+
+const shards = 4
+
+func counters() entity.Definition {
+	return entity.Define("Counter", func(string) *counter { return &counter{} },
+		entity.On(entity.Command[int64, int64]("Counter", "Add"), (*counter).Add),
+		entity.On(entity.Command[struct{}, int64]("Counter", "Get").ReadOnly(), (*counter).Get),
+		entity.On(entity.Command[struct{}, struct{}]("Counter", "Hang"), (*counter).Hang),
+		entity.On(entity.Command[struct{}, struct{}]("Counter", "Close"), (*counter).Close),
+	).Events(added{}).Shards(shards).SnapshotEvery(3)
+}
+
+// await polls until done says true; the test fails after a while.
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// noneLeft fails the test if goroutines of ours outlive it.
+func noneLeft(t *testing.T) {
+	t.Cleanup(func() {
+		var left string
+		ours := func() bool {
+			left = ""
+			buf := make([]byte, 1<<20)
+			for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+				if strings.Contains(g, "roost-cluster/roost/") && !strings.Contains(g, ".noneLeft") &&
+					!strings.Contains(g, "OnStop") && !strings.Contains(g, "stopHook") && !strings.Contains(g, "testing.(*M)") {
+					left += g + "\n\n"
+				}
+			}
+			return left == ""
+		}
+		for end := time.Now().Add(10 * time.Second); !ours() && time.Now().Before(end); {
+			runtime.Gosched()
+		}
+		if left != "" {
+			t.Errorf("goroutines are left:\n%s", left)
+		}
+	})
+}
+
+// fake is a coordinator that does what the test says.
+type fake struct {
+	coordinatorv1.Coordinator
+	addr  string
+	agent *agent.Agent
+
+	mu        sync.Mutex
+	region    *coordinatorv1.Node
+	shutdowns int
+	remaining uint32
+	started   map[uint64]bool // by epoch
+	stopped   map[uint64]bool
+	refused   map[uint64]uint64
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{started: map[uint64]bool{}, stopped: map[uint64]bool{}, refused: map[uint64]uint64{}}
+	mux := http.NewServeMux()
+	srv := httptest.NewServer(mux)
+	f.addr = srv.Listener.Addr().String()
+	g := gossip.DefaultConfig()
+	g.Self, g.Name, g.Roles, g.Seeds = sharding.NodeID{Addr: f.addr, UID: 77}, "coordinator", []string{"coordinator"}, []string{f.addr}
+	client := &http.Client{Transport: &http.Transport{}}
+	var err error
+	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(f))
+	mux.Handle(f.agent.PathPrefix(), f.agent.Handler())
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = f.agent.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		srv.Close()
+		client.CloseIdleConnections()
+	})
+	return f
+}
+
+func (f *fake) Register(_ context.Context, req *coordinatorv1.RegisterRequest) (*coordinatorv1.RegisterResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.region = req.Region
+	return &coordinatorv1.RegisterResponse{Term: 1}, nil
+}
+
+func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	if req.Version.GetTerm() == 1 {
+		hold := time.NewTimer(200 * time.Millisecond)
+		defer hold.Stop()
+		select {
+		case <-hold.C:
+		case <-ctx.Done():
+		}
+	}
+	return &coordinatorv1.WatchTableResponse{Version: &coordinatorv1.Version{Term: 1, N: 1}}, nil
+}
+
+func (f *fake) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range req.Started {
+		f.started[s.Epoch] = true
+	}
+	for _, s := range req.Stopped {
+		f.stopped[s.Epoch] = true
+	}
+	for _, r := range req.Refused {
+		f.refused[r.Shard.Epoch] = r.Above
+	}
+	return &coordinatorv1.ReportShardsResponse{}, nil
+}
+
+func (f *fake) GracefulShutdown(context.Context, *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shutdowns++
+	return &coordinatorv1.GracefulShutdownResponse{Term: 1, Remaining: f.remaining}, nil
+}
+
+// look reads what the coordinator was told.
+func (f *fake) look(read func() bool) func() bool {
+	return func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return read()
+	}
+}
+
+// running is a region in this process.
+type running struct {
+	t      *testing.T
+	f      *fake
+	server *Server
+	node   *node.Node
+	client *http.Client
+	stop   context.CancelFunc
+	done   chan error
+}
+
+// start runs a region until it has registered.
+func start(t *testing.T, f *fake, journal string, change func(*Config)) *running {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
+	cfg.Journal, cfg.Discovery, cfg.LogLevel = journal, "static://"+f.addr, slog.LevelError+1
+	if change != nil {
+		change(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: t, f: f, stop: cancel, done: make(chan error, 1), client: &http.Client{Transport: &http.Transport{}}}
+	set := make(chan error, 1)
+	go func() {
+		r.done <- node.Run(ctx, "region", &cfg, func(n *node.Node) (err error) {
+			r.node = n
+			r.server, err = New(n, &cfg, counters())
+			set <- err
+			return err
+		})
+	}()
+	t.Cleanup(func() { cancel(); r.client.CloseIdleConnections() })
+	if err := <-set; err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the region is ready", func() bool { return r.get("/readyz") == "" || strings.Contains(r.get("/readyz"), "ok") })
+	return r
+}
+
+func (r *running) get(path string) string {
+	res, err := r.client.Get("http://" + r.node.ManagementAddr() + path)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, _ := io.ReadAll(res.Body)
+	return string(b)
+}
+
+// end stops the region and waits for it.
+func (r *running) end() {
+	r.t.Helper()
+	r.stop()
+	select {
+	case err := <-r.done:
+		if err != nil {
+			r.t.Errorf("the region ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		r.t.Fatal("the region does not end")
+	}
+	r.done <- nil
+}
+
+func (r *running) shards(req *regionv1.ShardsRequest) error {
+	if req.RegionUid == 0 {
+		req.RegionUid = uint64(r.server.self.UID)
+	}
+	req.Term, req.From = 1, r.f.addr
+	_, err := regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).Shards(context.Background(), req)
+	return err
+}
+
+// host lets the region host all shards at an epoch.
+func (r *running) host(counter uint32) sharding.Epoch {
+	r.t.Helper()
+	e := sharding.MakeEpoch(1, counter)
+	req := &regionv1.ShardsRequest{}
+	for i := range uint32(shards) {
+		req.Host = append(req.Host, &coordinatorv1.ShardEpoch{Type: "Counter", Index: i, Epoch: uint64(e) + uint64(i)})
+	}
+	if err := r.shards(req); err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range uint64(shards) {
+		await(r.t, "the shard is started", r.f.look(func() bool { return r.f.started[uint64(e)+i] }))
+	}
+	return e
+}
+
+// gateway is the other end of a link.
+type gateway struct {
+	t    *testing.T
+	peer *link.Peer
+	up   chan *link.Link
+	link *link.Link
+	corr uint64
+
+	mu      sync.Mutex
+	answers map[uint64]link.Answer
+}
+
+func (r *running) dial() *gateway {
+	r.t.Helper()
+	g := &gateway{t: r.t, up: make(chan *link.Link, 16), answers: map[uint64]link.Answer{}}
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self = "dev", sharding.NodeID{UID: 99}
+	var err error
+	g.peer, err = link.NewPeer(cfg, r.server.self, link.Events{
+		Up: func(l *link.Link) { g.up <- l }, Down: func(*link.Link, link.Down) {}, Failed: func(error, bool) {},
+		Answers: func(_ *link.Link, as []link.Answer) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			for _, a := range as {
+				if _, twice := g.answers[a.Corr]; twice {
+					r.t.Errorf("command %d is answered twice", a.Corr)
+				}
+				g.answers[a.Corr] = a
+			}
+		},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(g.peer.Close)
+	g.link = <-g.up
+	return g
+}
+
+// send sends a command at the epoch that host gave to its shard.
+func (g *gateway) send(e sharding.Epoch, id, command, payload string) uint64 {
+	g.t.Helper()
+	return g.post(e, id, command, "", payload)
+}
+
+// keyed sends a command with a key and waits for its answer.
+func (g *gateway) keyed(e sharding.Epoch, id, command, key, payload string) link.Answer {
+	g.t.Helper()
+	return g.answer(g.post(e, id, command, key, payload))
+}
+
+func (g *gateway) post(e sharding.Epoch, id, command, key, payload string) uint64 {
+	g.t.Helper()
+	g.corr++
+	index := sharding.ShardOf(sharding.EntityID(id), shards)
+	env := sharding.Envelope{
+		Entity: sharding.Entity{Type: "Counter", ID: sharding.EntityID(id)}, Command: command, ID: sharding.CommandID(key),
+		Keyed: key != "", Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),
+	}
+	if key == "" {
+		env.ID = sharding.CommandID(fmt.Sprint("unkeyed-", g.corr))
+	}
+	if err := g.link.Send(index, &link.Command{Corr: g.corr, Epoch: e + sharding.Epoch(index), Envelope: env}); err != nil {
+		g.t.Fatal(err)
+	}
+	return g.corr
+}
+
+func (g *gateway) answer(corr uint64) (a link.Answer) {
+	g.t.Helper()
+	await(g.t, fmt.Sprintf("answer %d", corr), func() (ok bool) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		a, ok = g.answers[corr]
+		return ok
+	})
+	return a
+}
+
+func (g *gateway) want(a link.Answer, outcome sharding.Outcome, payload string) {
+	g.t.Helper()
+	if a.NotMine != nil || a.Reply.Outcome != outcome || string(a.Reply.Payload) != payload {
+		g.t.Errorf("got %+v %s, want %s %s", a, a.Reply.Payload, outcome, payload)
+	}
+}
