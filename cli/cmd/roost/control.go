@@ -87,6 +87,9 @@ func (c *control) serve(w http.ResponseWriter, r *http.Request) {
 		if err = running(to, name); err == nil {
 			err = to.Restart(ctx, name)
 		}
+		if err == nil {
+			err = to.Ready(ctx, name)
+		}
 	default:
 		err = fmt.Errorf("there is no order %q", order)
 	}

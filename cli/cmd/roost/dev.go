@@ -264,12 +264,12 @@ func (d *devCluster) announce(_ context.Context, o devOptions) error {
 	}
 	journal := "in " + o.data
 	if o.data == "" {
-		journal = "removed at the end           keep it: roost dev --data ./roost-data"
+		journal = "removed at the end, unless roost dev --data ./roost-data"
 	}
 	api := gateways[0]
 	var text strings.Builder
 	line := func(label, value, more string) {
-		fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("  %-11s %-28s %s", label, value, more), " "))
+		fmt.Fprintln(&text, strings.TrimRight(fmt.Sprintf("  %-11s %-32s %s", label, value, more), " "))
 	}
 	fmt.Fprintf(&text, "dev cluster: %s, %s, %s\n\n", plural(o.coordinators, "coordinator"), plural(o.regions, "region"), plural(o.gateways, "gateway"))
 	line("API:", local(api), "POST /v1/{type}/{id}/{command}")
