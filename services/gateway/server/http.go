@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -27,13 +28,16 @@ var (
 	closing      = []string{"close"}
 )
 
+// serveCommand serves everything below /v1/.
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
+	entity, command, ok := splitPath(r.URL.EscapedPath())
+	if !ok {
+		s.fail(w, noRoute(fmt.Sprintf("no route %.200q; write POST %s, with every / ? # and %% in the id escaped", r.URL.EscapedPath(), route)))
+		return
+	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
-	c := newCall(sharding.Envelope{
-		Entity:  sharding.Entity{Type: sharding.EntityType(r.PathValue("type")), ID: sharding.EntityID(r.PathValue("id"))},
-		Command: r.PathValue("command"),
-	}, arrived)
+	c := newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
 	timeout, f := s.decode(w, r, &c.env)
 	if f == nil {
 		f = s.check(c, timeout)
@@ -58,6 +62,29 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	s.end(c, f, c.finish.Attempts, span)
 	s.answer(w, c, f)
 	c.release()
+}
+
+// splitPath reads the path of a command. The wildcards of http.ServeMux would
+// not do: they do not match an id that is a single slash.
+func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
+	rest, found := strings.CutPrefix(escaped, "/v1/")
+	typ, rest, found2 := strings.Cut(rest, "/")
+	id, command, found3 := strings.Cut(rest, "/")
+	if !found || !found2 || !found3 || strings.Contains(command, "/") {
+		return e, "", false
+	}
+	for _, p := range []*string{&typ, &id, &command} {
+		if *p == "" {
+			return e, "", false
+		}
+		if strings.Contains(*p, "%") {
+			var err error
+			if *p, err = url.PathUnescape(*p); err != nil {
+				return e, "", false
+			}
+		}
+	}
+	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, command, true
 }
 
 // decode reads headers and body.
@@ -189,11 +216,6 @@ func (s *Server) fail(w http.ResponseWriter, f *failure) {
 		w.Header()["Connection"] = closing
 	}
 	f.write(w)
-}
-
-// serveNothing answers what is no command: a path of other length.
-func (s *Server) serveNothing(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, noRoute(fmt.Sprintf("no route %.200q; write POST /v1/{type}/{id}/{command}, with every %% / ? and # in the id escaped", r.URL.EscapedPath())))
 }
 
 // serverTiming is the header that shows where the time went, in milliseconds;

@@ -122,8 +122,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if s.watcher, err = discovery.NewWatch(backend, discovery.DefaultConfig(), s.log); err != nil {
 		return nil, err
 	}
-	n.Handle(route, http.HandlerFunc(s.serveCommand))
-	n.Handle("/v1/", http.HandlerFunc(s.serveNothing))
+	n.Handle("/v1/", http.HandlerFunc(s.serveCommand))
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
 	n.Ready("gateway", func(ctx context.Context) error { return s.look(ctx, s.readiness) })
 	s.stages(n)

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+)
+
+// fake is a cluster in one process: a coordinator and a region, on one address
+// each, that do what a test wants.
+type fake struct {
+	coordinatorv1.Coordinator // for the methods that gateways do not call
+	t                         *testing.T
+	coordinator, region       *httptest.Server
+	links                     *link.Server
+	owner                     sharding.NodeID
+
+	mu       sync.Mutex
+	version  uint64
+	epoch    uint64
+	asked    []*coordinatorv1.ShardEpoch // by GetShardHomes
+	rows     []*coordinatorv1.Row
+	changed  chan struct{} // closed at the next change
+	served   map[string]int
+	conns    []*link.Conn
+	commands []link.Command
+	onCmd    func(*link.Conn, link.Command) // answers; nil: echo
+}
+
+// newFake starts a cluster that hosts type Echo, with the commands Do, and Get
+// which is read-only. Its regions take payloads up to maxPayload.
+func newFake(t *testing.T, maxPayload int) *fake {
+	f := &fake{t: t, version: 1, epoch: 1 << 32, changed: make(chan struct{}), served: map[string]int{}}
+	mux := http.NewServeMux()
+	f.region = httptest.NewServer(mux)
+	t.Cleanup(f.region.Close)
+	f.owner = sharding.NodeID{Addr: strings.TrimPrefix(f.region.URL, "http://"), UID: 77}
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self, cfg.MaxPayload = "test", f.owner, maxPayload
+	var err error
+	if f.links, err = link.NewServer(cfg, f.onCommands, nil); err != nil {
+		t.Fatal(err)
+	}
+	mux.Handle(link.Path, f.links)
+	mux.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(fakeRegion{f}))
+	mux = http.NewServeMux()
+	mux.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(f))
+	f.coordinator = httptest.NewServer(mux)
+	t.Cleanup(f.coordinator.Close)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = f.links.Close(ctx)
+	})
+	return f
+}
+
+func (f *fake) onCommands(conn *link.Conn, cmds []link.Command) {
+	f.mu.Lock()
+	f.conns = append(f.conns, conn)
+	f.commands = append(f.commands, cmds...)
+	answer := f.onCmd
+	f.mu.Unlock()
+	for _, c := range cmds {
+		if answer != nil {
+			answer(conn, c)
+			continue
+		}
+		_ = conn.Send(link.Answer{Corr: c.Corr, Reply: sharding.Reply{
+			Outcome: sharding.OK, Encoding: c.Envelope.Encoding, Payload: c.Envelope.Payload,
+			Timing: sharding.Timing{Mailbox: time.Microsecond, Handler: 2 * time.Microsecond, Journal: 3 * time.Microsecond},
+		}})
+	}
+}
+
+// reply makes the region answer all commands so.
+func (f *fake) reply(r sharding.Reply) {
+	f.answer(func(c *link.Conn, cmd link.Command) { _ = c.Send(link.Answer{Corr: cmd.Corr, Reply: r}) })
+}
+
+func (f *fake) answer(do func(*link.Conn, link.Command)) {
+	f.mu.Lock()
+	f.onCmd = do
+	f.mu.Unlock()
+}
+
+func (f *fake) seen() []link.Command {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]link.Command(nil), f.commands...)
+}
+
+// host makes the region serve a shard at a new epoch. f.mu is held.
+func (f *fake) host(index uint32) {
+	f.epoch++
+	f.version++
+	f.rows = append(f.rows, &coordinatorv1.Row{
+		Type: "Echo", Index: index, Epoch: f.epoch, Phase: coordinatorv1.Phase_PHASE_SERVING,
+		Owner: &coordinatorv1.Node{Addr: f.owner.Addr, Uid: uint64(f.owner.UID)},
+	})
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fake) table(by string) *coordinatorv1.WatchTableResponse {
+	f.served[by]++
+	return &coordinatorv1.WatchTableResponse{
+		Version: &coordinatorv1.Version{Term: 1, N: f.version}, Full: true, Rows: append([]*coordinatorv1.Row(nil), f.rows...),
+		Types: []*coordinatorv1.Type{{Name: "Echo", Shards: 4, Commands: []*coordinatorv1.Command{{Name: "Do"}, {Name: "Get", ReadOnly: true}}}},
+	}
+}
+
+// WatchTable is the coordinator's: it waits for a change.
+func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	f.mu.Lock()
+	if req.GetVersion().GetN() == f.version {
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+		f.mu.Lock()
+	}
+	defer f.mu.Unlock()
+	return f.table("coordinator"), nil
+}
+
+func (f *fake) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range req.Shards {
+		f.asked = append(f.asked, s)
+		f.host(s.Index)
+	}
+	return &coordinatorv1.GetShardHomesResponse{}, nil
+}
+
+// fakeRegion is the region's Twirp side.
+type fakeRegion struct{ f *fake }
+
+func (r fakeRegion) Shards(context.Context, *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
+	return &regionv1.ShardsResponse{}, nil
+}
+
+func (r fakeRegion) WatchTable(context.Context, *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	return r.f.table("region"), nil
+}
+
+// running is a gateway under test.
+type running struct {
+	*Server
+	url, management string
+	stop            context.CancelFunc
+	ended           chan error
+}
+
+// start runs a gateway before the cluster until the test ends.
+func (f *fake) start(change func(*Config)) *running {
+	f.t.Helper()
+	cfg := DefaultConfig()
+	cfg.ClusterName, cfg.Listen, cfg.Management, cfg.LogLevel = "test", "127.0.0.1:0", "127.0.0.1:0", slog.LevelError+1
+	cfg.Discovery = "static:" + strings.TrimPrefix(f.coordinator.URL, "http://")
+	if change != nil {
+		change(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g := &running{stop: stop, ended: make(chan error, 1)}
+	ready := make(chan struct{})
+	go func() {
+		g.ended <- node.Run(ctx, "gateway", &cfg, func(n *node.Node) error {
+			var err error
+			g.Server, err = New(n, &cfg)
+			g.url, g.management = "http://"+n.ServiceAddr(), "http://"+n.ManagementAddr()
+			close(ready)
+			return err
+		})
+	}()
+	f.t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-g.ended:
+			if err != nil {
+				f.t.Errorf("the gateway ended with %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			f.t.Error("the gateway does not end")
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-g.ended:
+		f.t.Fatal(err)
+	}
+	return g
+}
+
+// startReady runs a gateway and waits until it is ready.
+func (f *fake) startReady(change func(*Config)) *running {
+	f.t.Helper()
+	g := f.start(change)
+	eventually(f.t, "ready", func() bool { return g.isReady() })
+	return g
+}
+
+func (g *running) isReady() bool {
+	res, err := http.Get(g.management + "/readyz")
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// eventually polls until ok or a deadline.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-deadline:
+			t.Fatalf("not %s in 10 s", what)
+		}
+	}
+}
+
+// answered is what came back for a request.
+type answered struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do makes a request; headers come in pairs.
+func (g *running) do(t *testing.T, method, path, body string, headers ...string) answered {
+	t.Helper()
+	req, err := http.NewRequest(method, g.url+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := noRedirect.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answered{res.StatusCode, res.Header, string(b)}
+}
+
+var noRedirect = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 8},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}

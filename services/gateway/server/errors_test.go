@@ -1,0 +1,97 @@
+package server
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+func TestFailures(t *testing.T) {
+	reply := func(o sharding.Outcome, c sharding.Code) *failure {
+		return failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: o, Code: c, Message: "why"}})
+	}
+	busy := failureOf(&gateway.Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "why"), RetryAfter: 1001})
+	for _, c := range []struct {
+		f                      *failure
+		code, executed, number string
+		status                 int
+		twirp                  twirp.ErrorCode
+		retryAfter             string
+	}{
+		{reply(sharding.OK, sharding.InvalidArgument), "invalid_argument", "true", "", 400, twirp.InvalidArgument, ""},
+		{reply(sharding.OK, sharding.FailedPrecondition), "failed_precondition", "true", "", 412, twirp.FailedPrecondition, ""},
+		{reply(sharding.OK, "unauthenticated"), "unauthenticated", "true", "", 401, twirp.Unauthenticated, ""},
+		{reply(sharding.OK, "out_of_milk"), "out_of_milk", "true", "", 500, twirp.Unknown, ""},
+		{reply(sharding.Rejected, sharding.InvalidArgument), "invalid_argument", "false", "ROOST-1001", 400, twirp.InvalidArgument, ""},
+		{reply(sharding.Rejected, sharding.NotFound), "not_found", "false", "ROOST-1002", 404, twirp.NotFound, ""},
+		{reply(sharding.Rejected, sharding.Unimplemented), "unimplemented", "false", "ROOST-1003", 501, twirp.Unimplemented, ""},
+		{busy, "resource_exhausted", "false", "ROOST-1004", 429, twirp.ResourceExhausted, "2"},
+		{reply(sharding.Rejected, sharding.Unavailable), "unavailable", "false", "ROOST-1005", 503, twirp.Unavailable, ""},
+		{reply(sharding.Rejected, sharding.DeadlineExceeded), "deadline_exceeded", "false", "ROOST-1006", 408, twirp.DeadlineExceeded, ""},
+		{reply(sharding.Rejected, sharding.AlreadyExists), "already_exists", "false", "ROOST-1007", 409, twirp.AlreadyExists, ""},
+		{reply(sharding.Rejected, sharding.Internal), "internal", "false", "ROOST-1008", 500, twirp.Internal, ""},
+		{reply(sharding.Rejected, sharding.DataLoss), "data_loss", "false", "ROOST-1008", 500, twirp.DataLoss, ""},
+		{reply(sharding.Rejected, sharding.OutOfRange), "out_of_range", "false", "ROOST-1009", 400, twirp.OutOfRange, ""},
+		{reply(sharding.Rejected, ""), "internal", "false", "ROOST-1008", 500, twirp.Internal, ""},
+		{reply(sharding.Unknown, sharding.DeadlineExceeded), "deadline_exceeded", "unknown", "ROOST-1101", 408, twirp.DeadlineExceeded, ""},
+		{reply(sharding.Unknown, sharding.Unavailable), "unavailable", "unknown", "ROOST-1102", 503, twirp.Unavailable, ""},
+		{reply(sharding.Unknown, sharding.Aborted), "aborted", "unknown", "ROOST-1102", 409, twirp.Aborted, ""},
+		{reply(0, ""), "internal", "unknown", "ROOST-1102", 500, twirp.Internal, ""},
+		{noRoute("why"), "bad_route", "false", "ROOST-1010", 404, twirp.BadRoute, ""},
+		{notAllowed("why"), "bad_route", "false", "ROOST-1010", 405, twirp.BadRoute, ""},
+		{tooLong(1), "invalid_argument", "false", "ROOST-1011", 413, twirp.InvalidArgument, ""},
+		{unsupported("x"), "invalid_argument", "false", "ROOST-1012", 415, twirp.InvalidArgument, ""},
+	} {
+		w := httptest.NewRecorder()
+		c.f.write(w)
+		var got struct {
+			Code, Msg string
+			Meta      map[string]string
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != c.status || got.Code != c.code || got.Msg != c.f.message || got.Msg == "" && c.f.message != "" ||
+			got.Meta["executed"] != c.executed || got.Meta["error"] != c.number || w.Header().Get("Retry-After") != c.retryAfter {
+			t.Errorf("%s %s: got %d %s, Retry-After %q", c.code, c.executed, w.Code, w.Body, w.Header().Get("Retry-After"))
+		}
+		e := c.f.twirp()
+		meta := c.f.meta()
+		if c.twirp == twirp.Unknown {
+			meta["code"] = c.code
+		}
+		if e.Code() != c.twirp || e.Msg() != c.f.message || !maps.Equal(e.MetaMap(), meta) {
+			t.Errorf("%s: as a Twirp error %v with %v", c.code, e, e.MetaMap())
+		}
+		if r := c.f.result().Error; r.Code != c.code || r.Executed != c.executed || int(r.RetryAfterMs) != c.f.retryAfter {
+			t.Errorf("%s: as a result %v", c.code, r)
+		}
+	}
+	if got := busy.meta()["retry_after_ms"]; got != "1001" {
+		t.Errorf("retry_after_ms is %q", got)
+	}
+	if f := reply(sharding.OK, ""); f != nil {
+		t.Errorf("success became %v", f)
+	}
+}
+
+// Every end has attributes of its own, and no name from outside becomes one.
+func TestMeasures(t *testing.T) {
+	m := newMeasures("T")
+	if len(m.of(nil)) == 0 || len(m.of(noRoute(""))) == 0 || len(m.of(clientGone())) == 0 {
+		t.Error("an end without attributes")
+	}
+	odd := failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
+	if got := m.of(odd); len(got) == 0 || &got[0] != &m[ending{sharding.Internal, "true"}][0] {
+		t.Error("a code of nobody's is not counted as internal")
+	}
+	if (&types{other: m}).measures("nobody's") == nil {
+		t.Error("no attributes for an unknown type")
+	}
+}

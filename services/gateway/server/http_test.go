@@ -1,0 +1,352 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+func TestPaths(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	for _, c := range []struct {
+		path string
+		id   string // of the entity that got the command; empty: none
+		want int
+	}{
+		{"/v1/Echo/a/Do", "a", 200},
+		{"/v1/Echo/a%2Fb/Do", "a/b", 200},
+		{"/v1/Echo/%2F/Do", "/", 200},
+		{"/v1/Echo/a%252Fb/Do", "a%2Fb", 200},
+		{"/v1/Echo/a+b%20c/Do", "a+b c", 200},
+		{"/v1/Echo/a%3Fb%23c/Do", "a?b#c", 200},
+		{"/v1/Echo/gr%C3%BC%C3%9Fe/Do", "grüße", 200},
+		{"/v1/Echo/%F0%9F%90%94/Do", "🐔", 200},
+		{"/v1/Echo/%2E%2E/Do", "..", 200},
+		{"/v1/Echo/%2e/Do", ".", 200},
+		{"/v1/Echo/" + strings.Repeat("x", 256) + "/Do", strings.Repeat("x", 256), 200},
+		{"/v1/Echo/" + strings.Repeat("x", 257) + "/Do", "", 400},
+		{"/v1/Echo/%FF/Do", "", 400},
+		{"/v1/Echo/a%00b/Do", "", 400},
+		{"/v1/Echo/a%0Ab/Do", "", 400},
+		{"/v1/Ec%2Fho/a/Do", "", 400},
+		{"/v1/Echo/a/D%20o", "", 400},
+		{"/v1/" + strings.Repeat("E", 129) + "/a/Do", "", 400},
+		{"/v1/Nobody/a/Do", "", 404},
+		{"/v1/Echo/a/Nothing", "", 501},
+		{"/v1/Echo/a", "", 404},
+		{"/v1/Echo/a/Do/", "", 404},
+		{"/v1/Echo/a/b/Do", "", 404},
+		{"/v1/", "", 404},
+		// Not ours to answer: the way is cleaned first, and leads nowhere.
+		{"/v1/Echo//Do", "", 307},
+		{"/v1/Echo/../Do", "", 307},
+		{"/v1/Echo/./Do", "", 307},
+		{"/v1//a/Do", "", 307},
+	} {
+		before := len(f.seen())
+		got := g.do(t, http.MethodPost, c.path, "{}")
+		cmds := f.seen()[before:]
+		switch {
+		case got.status != c.want:
+			t.Errorf("%s: %d %s, want %d", c.path, got.status, got.body, c.want)
+		case c.id == "" && len(cmds) != 0:
+			t.Errorf("%s: reached %s", c.path, cmds[0].Envelope.Entity)
+		case c.id != "" && (len(cmds) != 1 || string(cmds[0].Envelope.Entity.ID) != c.id):
+			t.Errorf("%s: reached %v, want %q", c.path, cmds, c.id)
+		case got.status >= 400 && !strings.Contains(got.body, `"executed":"false"`):
+			t.Errorf("%s: %s", c.path, got.body)
+		case got.status == 307:
+			if next := g.do(t, http.MethodPost, got.header.Get("Location"), "{}"); next.status != 404 {
+				t.Errorf("%s leads to %s: %d", c.path, got.header.Get("Location"), next.status)
+			}
+		}
+	}
+}
+
+// An escaped id comes out as it went in, or the request goes nowhere.
+func FuzzPath(f *testing.F) {
+	for _, id := range []string{"a", "a/b", "..", ".", "%2F", "grüße", "a b+c", "//", "\xff", "a?b#c;d=e"} {
+		f.Add(id)
+	}
+	mux := http.NewServeMux()
+	var got []string
+	mux.HandleFunc("/v1/", func(_ http.ResponseWriter, r *http.Request) {
+		if e, command, ok := splitPath(r.URL.EscapedPath()); ok {
+			got = []string{string(e.Type), string(e.ID), command}
+		}
+	})
+	f.Fuzz(func(t *testing.T, id string) {
+		escaped := url.PathEscape(id)
+		r, err := http.NewRequest(http.MethodPost, "http://x/v1/T/"+escaped+"/C", nil)
+		if err != nil {
+			t.Skip()
+		}
+		got = nil
+		mux.ServeHTTP(httptest.NewRecorder(), r)
+		switch {
+		case got == nil && id != "" && id != "." && id != "..":
+			t.Errorf("id %q goes nowhere", id)
+		case got != nil && (got[0] != "T" || got[1] != id || got[2] != "C"):
+			t.Errorf("id %q came as %q", id, got)
+		}
+	})
+}
+
+func TestHeaders(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	for _, c := range []struct {
+		headers []string
+		want    int
+		check   func(*sharding.Envelope) bool
+	}{
+		{nil, 200, func(e *sharding.Envelope) bool {
+			return e.Encoding == sharding.JSON && !e.Keyed && !e.Tell && e.ID != "" && e.Trace == "" && string(e.Payload) == "{}"
+		}},
+		{[]string{"Content-Type", "application/x-www-form-urlencoded"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.JSON }},
+		{[]string{"Content-Type", "Application/JSON; charset=utf-8"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.JSON }},
+		{[]string{"Content-Type", "application/protobuf"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.Protobuf }},
+		{[]string{"Content-Type", "application/x-protobuf;x=y"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.Protobuf }},
+		{[]string{"Content-Type", "text/xml"}, 415, nil},
+		{[]string{"Idempotency-Key", "k1"}, 200, func(e *sharding.Envelope) bool { return e.Keyed && e.ID == "k1" }},
+		{[]string{"Idempotency-Key", strings.Repeat("k", 129)}, 400, nil},
+		{[]string{"Roost-Tell", "true"}, 200, func(e *sharding.Envelope) bool { return e.Tell }},
+		{[]string{"Roost-Timeout", "3s"}, 200, func(e *sharding.Envelope) bool {
+			left := time.Until(e.Deadline)
+			return left > 2*time.Second && left <= 3*time.Second
+		}},
+		{[]string{"Roost-Timeout", "9999h"}, 200, func(e *sharding.Envelope) bool {
+			left := time.Until(e.Deadline)
+			return left > 50*time.Second && left <= 60*time.Second
+		}},
+		{[]string{"Roost-Timeout", "3"}, 400, nil},
+		{[]string{"Roost-Timeout", "-3s"}, 400, nil},
+		{[]string{"Roost-Timeout", "soon"}, 400, nil},
+	} {
+		before := len(f.seen())
+		got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", c.headers...)
+		cmds := f.seen()[before:]
+		switch {
+		case got.status != c.want:
+			t.Errorf("%v: %d %s", c.headers, got.status, got.body)
+		case c.check == nil && len(cmds) != 0:
+			t.Errorf("%v: the command was sent", c.headers)
+		case c.check != nil && !c.check(&cmds[0].Envelope):
+			t.Errorf("%v: %+v", c.headers, cmds[0].Envelope)
+		}
+	}
+}
+
+func TestReplies(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", `{"x":1}`)
+	timing := got.header.Get("Server-Timing")
+	if got.body != `{"x":1}` || got.header.Get("Content-Type") != "application/json" || got.header.Get("Roost-Region") != f.owner.Addr ||
+		!strings.HasPrefix(timing, "route;dur=") || !strings.Contains(timing, ", mailbox;dur=0.001, handler;dur=0.002, journal;dur=0.003, total;dur=") {
+		t.Errorf("%+v", got)
+	}
+	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "\x08\x01", "Content-Type", "application/protobuf")
+	if got.body != "\x08\x01" || got.header.Get("Content-Type") != "application/protobuf" {
+		t.Errorf("%+v", got)
+	}
+	long := strings.Repeat("y", 1<<20)
+	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", long); got.body != long {
+		t.Errorf("a long payload came back as %d bytes, status %d", len(got.body), got.status)
+	}
+	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "", "Roost-Tell", "true"); got.status != 202 || got.body != "" {
+		t.Errorf("an accepted tell: %+v", got)
+	}
+	if got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", ""); got.status != 200 {
+		t.Errorf("an empty reply: %+v", got)
+	}
+	f.reply(sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition, Message: "sold out"})
+	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}")
+	if got.status != 412 || got.body != `{"code":"failed_precondition","msg":"sold out","meta":{"executed":"true"}}` || got.header.Get("Roost-Region") == "" {
+		t.Errorf("a business error: %+v", got)
+	}
+}
+
+func TestGet(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	if got := g.do(t, http.MethodGet, "/v1/Echo/a/Get", ""); got.status != 200 {
+		t.Errorf("GET of a read-only command: %+v", got)
+	}
+	before := len(f.seen())
+	for method, command := range map[string]string{"GET": "Do", "HEAD": "Get", "PUT": "Do", "DELETE": "Get"} {
+		if got := g.do(t, method, "/v1/Echo/a/"+command, ""); got.status != 405 || got.header.Get("Allow") != "POST" {
+			t.Errorf("%s %s: %+v", method, command, got)
+		}
+	}
+	if got := g.do(t, http.MethodGet, "/v1/Echo/a/Nothing", ""); got.status != 501 {
+		t.Errorf("GET of an unknown command: %+v", got)
+	}
+	if got := g.do(t, http.MethodGet, "/v1/Nobody/a/Get", ""); got.status != 404 {
+		t.Errorf("GET of an unknown type: %+v", got)
+	}
+	if n := len(f.seen()) - before; n != 0 {
+		t.Errorf("%d commands were sent", n)
+	}
+}
+
+func TestTooLong(t *testing.T) {
+	f := newFake(t, 1<<19) // the region takes less than the gateway
+	g := f.startReady(func(c *Config) { c.MaxPayload = 1 << 20 })
+	chunked := func(n int) answered {
+		res, err := noRedirect.Post(g.url+"/v1/Echo/a/Do", "application/json", io.LimitReader(strings.NewReader(strings.Repeat("x", n)), 1<<30))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		b, _ := io.ReadAll(res.Body)
+		return answered{res.StatusCode, res.Header, string(b)}
+	}
+	for what, got := range map[string]answered{
+		"long":                  g.do(t, http.MethodPost, "/v1/Echo/a/Do", strings.Repeat("x", 1<<20+1)),
+		"chunked":               chunked(1<<20 + 1),
+		"longer than a request": chunked(5 << 20),
+	} {
+		if got.status != 413 || !strings.Contains(got.body, `"executed":"false"`) || !strings.Contains(got.body, "ROOST-1011") {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if got := chunked(100); got.status != 200 || len(got.body) != 100 {
+		t.Errorf("a short chunked body: %+v", got)
+	}
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", strings.Repeat("x", 1<<19+1)); got.status != 400 || !strings.Contains(got.body, `"executed":"false"`) {
+		t.Errorf("what only the region finds too long: %+v", got)
+	}
+}
+
+// A request whose connection ends leaves nothing behind, and is never answered
+// with an empty success.
+func TestClientGone(t *testing.T) {
+	f := newFake(t, 1<<20)
+	f.answer(func(*link.Conn, link.Command) {}) // never
+	g := f.startReady(nil)
+	under := func() (n int) {
+		_ = g.look(context.Background(), func() error { n = g.core.Stats().Requests + len(g.calls); return nil })
+		return n
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "POST /v1/Echo/a/Do HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "sent", func() bool { return len(f.seen()) == 1 && under() == 2 })
+	_ = c.Close()
+	eventually(t, "forgotten", func() bool { return under() == 0 })
+
+	ctx, cancel := context.WithCancel(context.Background())
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/Echo/a/Do", strings.NewReader("{}"))
+	w := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() { g.serveCommand(w, r); close(done) }()
+	eventually(t, "sent", func() bool { return len(f.seen()) == 2 })
+	cancel()
+	<-done
+	if w.Code != 408 || !strings.Contains(w.Body.String(), `"executed":"unknown"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestTrace(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	for parent, want := range map[string]string{
+		"00-" + id + "-b7ad6b7169203331-01": "00-" + id + "-",
+		"00-" + id + "-b7ad6b7169203331-00": "",
+		"nonsense":                          "",
+	} {
+		before := len(f.seen())
+		if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "traceparent", parent); got.status != 200 {
+			t.Fatalf("%+v", got)
+		}
+		body := `{"type":"Echo","id":"a","command":"Do"}`
+		if got := g.do(t, http.MethodPost, "/twirp/roost.gateway.v1.Entities/Ask", body, "traceparent", parent, "Content-Type", "application/json"); got.status != 200 {
+			t.Fatalf("%+v", got)
+		}
+		for _, c := range f.seen()[before:] {
+			if trace := c.Envelope.Trace; !strings.HasPrefix(trace, want) || (want == "") != (trace == "") {
+				t.Errorf("%s went on as %q", parent, trace)
+			}
+		}
+	}
+}
+
+// Without a table GET cannot know what is read-only, and waits for nothing.
+func TestGetBeforeTable(t *testing.T) {
+	s := &Server{retryHint: 200}
+	s.types.Store(&types{})
+	f := s.checkGet(&sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "a"}, Command: "Get"})
+	if f == nil || f.code != sharding.Unavailable || f.executed != "false" || f.retryAfter != 200 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestCommandIDs(t *testing.T) {
+	s := &Server{cfg: &Config{MaxPayload: 1}, idPrefix: []byte("gw-00000000000000ff-")}
+	seen := map[sharding.CommandID]bool{}
+	for range 100 {
+		c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}
+		if f := s.check(c, 0); f != nil {
+			t.Fatal(f)
+		}
+		if seen[c.env.ID] || c.env.Keyed || !strings.HasPrefix(string(c.env.ID), "gw-00000000000000ff-") || !utf8.ValidString(string(c.env.ID)) {
+			t.Fatalf("id %q", c.env.ID)
+		}
+		seen[c.env.ID] = true
+	}
+	s.stopping.Store(true)
+	c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}
+	if f := s.check(c, 0); f == nil || f.code != sharding.Unavailable || f.executed != "false" {
+		t.Errorf("admitted while stopping: %+v", f)
+	}
+}
+
+func TestInbox(t *testing.T) {
+	b := newInbox(3)
+	s := &Server{inbox: b, retryHint: 200}
+	two := []*call{newCall(sharding.Envelope{}, time.Time{}), newCall(sharding.Envelope{}, time.Time{})}
+	s.submit(two...)
+	more := []*call{newCall(sharding.Envelope{}, time.Time{}), newCall(sharding.Envelope{}, time.Time{})}
+	s.submit(more...) // all or none
+	for _, c := range more {
+		<-c.done
+		if f := failureOf(&c.finish); f.code != sharding.ResourceExhausted || f.executed != "false" || f.retryAfter != 200 {
+			t.Errorf("%+v", f)
+		}
+	}
+	b.put(item{in: gateway.Tick{}}, item{in: gateway.Tick{}}) // never refused
+	if items := b.take(nil); len(items) != 4 || items[0].call != two[0] || items[1].call != two[1] {
+		t.Errorf("took %v", items)
+	}
+	b.close()
+	b.put(item{in: gateway.Tick{}})
+	b.answers([]link.Answer{{Corr: 1}})
+	late := newCall(sharding.Envelope{}, time.Time{})
+	s.submit(late)
+	<-late.done
+	if f := failureOf(&late.finish); f.code != sharding.Unavailable || f.executed != "false" {
+		t.Errorf("%+v", f)
+	}
+	if items := b.take(nil); len(items) != 0 {
+		t.Errorf("took %v after the end", items)
+	}
+}
