@@ -55,6 +55,7 @@ func (s *Server) loop() {
 			tick = true
 		}
 		for _, f := range s.inbox.take() {
+			s.lapse()
 			f()
 		}
 		if tick {
@@ -71,14 +72,21 @@ func (s *Server) step(in coordinator.Input) {
 	clear(s.outs)
 }
 
+// lapse steps down when the lease is over by our own clock: from then on
+// nothing leaves any more, not even what was durable in time.
+func (s *Server) lapse() {
+	if s.term == 0 {
+		return
+	}
+	if t, ok := s.keeper.Valid(); !ok || t != s.term {
+		s.depose()
+	}
+}
+
 // pump performs what may be performed: everything up to the first fact that is
 // not durable. All facts that have gathered are stored as one record.
 func (s *Server) pump() {
-	if s.term != 0 {
-		if t, ok := s.keeper.Valid(); !ok || t != s.term {
-			s.depose() // past the lease by our own clock: nothing leaves any more
-		}
-	}
+	s.lapse()
 	if s.stream.busy {
 		return
 	}
@@ -112,15 +120,9 @@ func (s *Server) perform(o coordinator.Output) {
 			ch <- toNotActive(o)
 		}
 	case coordinator.RegisterAck:
-		for _, ch := range s.registers[o.To] {
-			ch <- o
-		}
-		delete(s.registers, o.To)
+		s.registers.answer(o.To, result[coordinator.RegisterAck]{ack: o})
 	case coordinator.ShutdownAck:
-		for _, ch := range s.shutdowns[o.To] {
-			ch <- o
-		}
-		delete(s.shutdowns, o.To)
+		s.shutdowns.answer(o.To, result[coordinator.ShutdownAck]{ack: o})
 	}
 }
 
@@ -132,15 +134,21 @@ func (s *Server) depose() {
 	}
 	s.log.Warn("not active any more", "term", s.term)
 	s.term = 0
+	dropped := s.queue
 	s.queue = nil
 	s.stream = stream{}
 	s.step(coordinator.Deposed{})
+	for _, o := range dropped {
+		if w, ok := o.(coordinator.TableChanged); ok { // not durable: not told
+			s.perform(coordinator.NotActive{Watch: w.Watch, Active: s.known.Node, Term: s.known.Term})
+		}
+	}
 	for _, o := range s.queue {
 		s.perform(o)
 	}
 	s.queue = nil
-	clear(s.registers)
-	clear(s.shutdowns)
+	s.registers.refuse(s.errStandby())
+	s.shutdowns.refuse(s.errStandby())
 }
 
 // onLease takes the lease's news; it runs on the keeper's goroutine.

@@ -72,8 +72,8 @@ type Server struct {
 	known     coordinator.Active
 	lastWatch coordinator.WatchID
 	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
-	registers map[sharding.NodeID][]chan<- coordinator.RegisterAck
-	shutdowns map[sharding.NodeID][]chan<- coordinator.ShutdownAck
+	registers callers[coordinator.RegisterAck]
+	shutdowns callers[coordinator.ShutdownAck]
 	members   map[sharding.NodeID]coordinator.Member
 }
 
@@ -84,8 +84,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
 		inbox:     newInbox(),
 		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
-		registers: map[sharding.NodeID][]chan<- coordinator.RegisterAck{},
-		shutdowns: map[sharding.NodeID][]chan<- coordinator.ShutdownAck{},
+		registers: callers[coordinator.RegisterAck]{},
+		shutdowns: callers[coordinator.ShutdownAck]{},
 		members:   map[sharding.NodeID]coordinator.Member{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -200,7 +200,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	}
 	lc := lease.DefaultConfig()
 	lc.Self, lc.TTL, lc.RenewEvery, lc.Rank = s.self, s.cfg.LeaseTTL, s.cfg.LeaseRenew, -1
-	s.keeper, err = lease.NewKeeper(s.store, s.cfg.ClusterName+"/coordinator", lc, s.log)
+	s.keeper, err = lease.NewKeeper(s.store, "coordinator."+s.cfg.ClusterName, lc, s.log)
 	if err != nil {
 		return errors.Join(err, s.journal.Close(), s.store.Close())
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/twitchtv/twirp"
 
@@ -30,6 +31,8 @@ func (s *Server) checkCluster(name string) error {
 	return nil
 }
 
+var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
+
 func late(ctx context.Context) error {
 	return twirp.NewError(twirp.DeadlineExceeded, "no answer in time: "+ctx.Err().Error())
 }
@@ -55,7 +58,7 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		s.inbox.put(func() { delete(s.watches, id) })
 		return nil, late(ctx)
 	case <-s.ctx.Done():
-		return nil, twirp.NewError(twirp.Unavailable, "stopping")
+		return nil, errStopping
 	}
 }
 
@@ -69,23 +72,67 @@ func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterReques
 	for _, t := range req.Types {
 		in.Types = append(in.Types, fromType(t))
 	}
-	ack := make(chan coordinator.RegisterAck, 1)
-	refused := make(chan error, 1)
+	if in.Version != "" {
+		if err := sharding.CheckID("app_version", in.Version, sharding.MaxTypeLen); err != nil {
+			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+		}
+	}
+	a, err := call(ctx, s, s.registers, in.Region, in)
+	if err != nil {
+		return nil, err
+	}
+	return &coordinatorv1.RegisterResponse{Term: uint32(a.Term), Refusal: a.Refusal}, nil
+}
+
+// result is an acknowledgement, or why there is none.
+type result[A any] struct {
+	ack A
+	err error
+}
+
+// callers wait for the acknowledgement of a region. Of the loop only.
+type callers[A any] map[sharding.NodeID][]chan result[A]
+
+func (c callers[A]) answer(to sharding.NodeID, r result[A]) {
+	for _, ch := range c[to] {
+		ch <- r // has room for one
+	}
+	delete(c, to)
+}
+
+// refuse answers everybody who waits.
+func (c callers[A]) refuse(err error) {
+	for to := range c { // order-free: each gets the same
+		c.answer(to, result[A]{err: err})
+	}
+}
+
+// forget strikes out one who waits no more.
+func (c callers[A]) forget(to sharding.NodeID, ch chan result[A]) {
+	if c[to] = slices.DeleteFunc(c[to], func(o chan result[A]) bool { return o == ch }); len(c[to]) == 0 {
+		delete(c, to)
+	}
+}
+
+// call steps an input of a region and waits for its acknowledgement.
+func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.NodeID, in coordinator.Input) (a A, err error) {
+	ch := make(chan result[A], 1)
 	s.inbox.put(func() {
 		if s.term == 0 {
-			refused <- s.errStandby()
+			ch <- result[A]{err: s.errStandby()}
 			return
 		}
-		s.registers[in.Region] = append(s.registers[in.Region], ack)
+		c[region] = append(c[region], ch)
 		s.step(in)
 	})
 	select {
-	case a := <-ack:
-		return &coordinatorv1.RegisterResponse{Term: uint32(a.Term), Refusal: a.Refusal}, nil
-	case err := <-refused:
-		return nil, err
+	case r := <-ch:
+		return r.ack, r.err
 	case <-ctx.Done():
-		return nil, late(ctx)
+		s.inbox.put(func() { c.forget(region, ch) })
+		return a, late(ctx)
+	case <-s.ctx.Done():
+		return a, errStopping
 	}
 }
 
@@ -126,24 +173,11 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
 	s := v.s
 	region := fromNode(req.Region)
-	ack := make(chan coordinator.ShutdownAck, 1)
-	refused := make(chan error, 1)
-	s.inbox.put(func() {
-		if s.term == 0 {
-			refused <- s.errStandby()
-			return
-		}
-		s.shutdowns[region] = append(s.shutdowns[region], ack)
-		s.step(coordinator.GracefulShutdown{Region: region})
-	})
-	select {
-	case a := <-ack:
-		return &coordinatorv1.GracefulShutdownResponse{Term: uint32(a.Term), Remaining: uint32(a.Remaining)}, nil
-	case err := <-refused:
+	a, err := call(ctx, s, s.shutdowns, region, coordinator.GracefulShutdown{Region: region})
+	if err != nil {
 		return nil, err
-	case <-ctx.Done():
-		return nil, late(ctx)
 	}
+	return &coordinatorv1.GracefulShutdownResponse{Term: uint32(a.Term), Remaining: uint32(a.Remaining)}, nil
 }
 
 // look runs f inside the loop and waits for it.
@@ -156,7 +190,7 @@ func (s *Server) look(ctx context.Context, f func() error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.ctx.Done():
-		return errors.New("stopping")
+		return errStopping
 	}
 }
 

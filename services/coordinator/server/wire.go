@@ -60,8 +60,16 @@ func toRow(r sharding.Row) *coordinatorv1.Row {
 func fromRow(r *coordinatorv1.Row) sharding.Row {
 	return sharding.Row{
 		Shard: sharding.ShardID{Type: sharding.EntityType(r.GetType()), Index: r.GetIndex()},
-		Owner: fromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: sharding.Phase(r.GetPhase()),
+		Owner: fromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: fromPhase(r.GetPhase()),
 	}
+}
+
+// fromPhase gives 0, which every table ignores, for a phase that is none.
+func fromPhase(p coordinatorv1.Phase) sharding.Phase {
+	if p < 0 || p > coordinatorv1.Phase(sharding.HandingOff) {
+		return 0
+	}
+	return sharding.Phase(p)
 }
 
 func toDelta(d sharding.TableDelta) *coordinatorv1.WatchTableResponse {

@@ -1,0 +1,276 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// homes asks for the first n shards of T.
+func homes(n uint32) *coordinatorv1.GetShardHomesRequest {
+	req := &coordinatorv1.GetShardHomesRequest{}
+	for i := range n {
+		req.Shards = append(req.Shards, &coordinatorv1.ShardEpoch{Type: "T", Index: i})
+	}
+	return req
+}
+
+func TestLifeOfACoordinator(t *testing.T) {
+	noneLeft(t)
+	ctx := context.Background()
+	dir := t.TempDir()
+	first, second := freeAddr(t), freeAddr(t)
+	c1 := start(t, dir, first, "static://"+first)
+	c2 := start(t, dir, second, "static://"+first+","+second)
+	region := newRegion(t, []string{first, second}, &coordinatorv1.Type{Name: "T", Shards: 4096, Commands: []*coordinatorv1.Command{{Name: "Add"}}})
+	ack := region.register(t, first)
+	if ack.Refusal != "" || ack.Term == 0 {
+		t.Fatalf("the acknowledgement is %v", ack)
+	}
+	checkStandby(t, c2, first, region)
+
+	// A watch is answered by the change that a first command causes.
+	full := c1.watch(nil)
+	if !full.Full || len(full.Types) != 1 || len(full.Rows) != 0 {
+		t.Fatalf("the first answer is %v", full)
+	}
+	version := full.Version
+	if _, err := c1.api().GetShardHomes(ctx, homes(1)); err != nil {
+		t.Fatal(err)
+	}
+	var epochs []uint64
+	await(t, "the shard is served", func() bool {
+		w := c1.watch(version)
+		version = w.Version
+		for _, r := range w.Rows {
+			if w.Full || r.Owner.GetUid() != 55 || r.Epoch>>32 != uint64(ack.Term) {
+				t.Errorf("the delta is %v", w)
+			}
+			epochs = append(epochs, r.Epoch)
+			if r.Phase == coordinatorv1.Phase_PHASE_SERVING {
+				return true
+			}
+		}
+		return false
+	})
+	if len(epochs) > 2 {
+		t.Errorf("epochs on the way: %x", epochs)
+	}
+	checkAdmin(t, c1, first)
+
+	// So many facts that the stream is compacted; the second incarnation folds
+	// snapshot and records.
+	const shards = 2500
+	if _, err := c1.api().GetShardHomes(ctx, homes(shards)); err != nil {
+		t.Fatal(err)
+	}
+	term := c1.serving(shards)
+	if left, err := c1.api().GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: 1}}); err != nil || left.Remaining != 0 {
+		t.Errorf("a stranger that leaves: %v, %v", left, err)
+	}
+	c1.end()
+	await(t, "the standby takes over", func() bool { return c2.watch(nil).NotActive == nil })
+	if next := c2.serving(shards); next <= term {
+		t.Errorf("term %d after %d", next, term)
+	}
+	checkFenced(t, c2, dir, region, shards)
+	c2.end()
+	found := loadStream(t, dir)
+	if found.Snapshot.Seq == 0 || len(found.Records) > factsPerSnapshot {
+		t.Errorf("the stream was not compacted: snapshot %d, %d records", found.Snapshot.Seq, len(found.Records))
+	}
+}
+
+func checkStandby(t *testing.T, c *running, active string, region *fakeRegion) {
+	t.Helper()
+	await(t, "the standby knows who is active", func() bool { return c.watch(nil).NotActive.GetActive().GetAddr() == active })
+	_, err := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "dev", Region: region.node()})
+	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.FailedPrecondition || te.Meta("active") != active {
+		t.Errorf("a standby answers a registration with %v", err)
+	}
+	_, err = c.api().WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
+	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
+		t.Errorf("a watch from another cluster: %v", err)
+	}
+}
+
+func checkAdmin(t *testing.T, c *running, addr string) {
+	t.Helper()
+	a := adminv1.NewAdminProtobufClient("http://"+c.node.ManagementAddr(), c.client)
+	if m, err := a.Members(t.Context(), &adminv1.MembersRequest{}); err != nil || m.Active != addr || len(m.Members) != 3 {
+		t.Errorf("members: %v, %v", m, err)
+	}
+	if s, err := a.Shards(t.Context(), &adminv1.ShardsRequest{Type: "T"}); err != nil || len(s.Shards) != 1 || s.Types[0].Allocated != 1 || s.Shards[0].Region != "region-1" {
+		t.Errorf("shards: %v, %v", s, err)
+	}
+	if w, err := a.Where(t.Context(), &adminv1.WhereRequest{Type: "T", Id: "x"}); err != nil || w.Shard.Type != "T" {
+		t.Errorf("where: %v, %v", w, err)
+	}
+	for _, bad := range []*adminv1.WhereRequest{{Type: "X", Id: "x"}, {Type: "T"}} {
+		if _, err := a.Where(t.Context(), bad); err == nil {
+			t.Errorf("where %v gives no error", bad)
+		}
+	}
+	metrics := c.get("/metrics")
+	for _, want := range []string{"roost_coordinator_leader", "roost_coordinator_term", "roost_shard_allocated", "roost_coordinator_watches"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no metric %s", want)
+		}
+	}
+}
+
+// openJournal opens the cluster's journal beside the coordinators.
+func openJournal(t *testing.T, dir string) *journal.Journal {
+	t.Helper()
+	b, err := journalopen.Backend("sqlite:"+dir+"/journal.db", journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func loadStream(t *testing.T, dir string) journal.Loaded {
+	t.Helper()
+	j := openJournal(t, dir)
+	defer func() { _ = j.Close() }()
+	found, err := j.Load(t.Context(), journal.LoadRequest{Entity: streamEntity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// checkFenced claims the stream as another coordinator would: the active one
+// steps down at its next fact, and comes back above the claim.
+func checkFenced(t *testing.T, c *running, dir string, region *fakeRegion, shards uint32) {
+	t.Helper()
+	region.register(t, c.addr)
+	above := sharding.Term(c.serving(int(shards))) + 5
+	j := openJournal(t, dir)
+	claimed := make(chan journal.Result, 1)
+	j.Submit(journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(above, 0), Owner: 1}}, func(r journal.Result) { claimed <- r })
+	if r := <-claimed; r.Verdict != sharding.Durable {
+		t.Fatal(r)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.api().GetShardHomes(t.Context(), homes(shards+1)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the coordinator comes back above the claim", func() bool {
+		w := c.watch(nil)
+		return w.NotActive == nil && w.Version.Term > uint32(above)
+	})
+	c.serving(int(shards)) // the refused fact is not there
+}
+
+// TestCallersThatLeave: regions that are no members get no answer, and leave
+// nothing behind.
+func TestCallersThatLeave(t *testing.T) {
+	dir := t.TempDir()
+	addr := freeAddr(t)
+	c := start(t, dir, addr, "static://"+addr)
+	await(t, "the coordinator is active", func() bool { return c.watch(nil).NotActive == nil })
+	for i := range uint64(5) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := c.api().Register(ctx, &coordinatorv1.RegisterRequest{Cluster: "dev", Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: i + 1}})
+		cancel()
+		if err == nil {
+			t.Error("a stranger is registered")
+		}
+	}
+	_, err := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "dev", AppVersion: strings.Repeat("x", 1000)})
+	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.InvalidArgument {
+		t.Errorf("a long version: %v", err)
+	}
+	await(t, "nobody is waited for", func() bool {
+		var waiting int
+		if err := c.server.look(t.Context(), func() error { waiting = len(c.server.registers); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return waiting == 0
+	})
+	c.end()
+}
+
+// TestDeposed: who waits for something that is not durable yet is sent on at
+// once.
+func TestDeposed(t *testing.T) {
+	s := &Server{
+		log: slog.New(slog.DiscardHandler), core: coordinator.New(coordinator.DefaultConfig()), term: 1,
+		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
+		registers: callers[coordinator.RegisterAck]{}, shutdowns: callers[coordinator.ShutdownAck]{},
+		known: coordinator.Active{Node: sharding.NodeID{Addr: "c2:1", UID: 2}, Term: 2},
+	}
+	watch := make(chan *coordinatorv1.WatchTableResponse, 1)
+	s.watches[7] = watch
+	register := make(chan result[coordinator.RegisterAck], 1)
+	s.registers[sharding.NodeID{Addr: "r1:1", UID: 1}] = []chan result[coordinator.RegisterAck]{register}
+	s.queue = []coordinator.Output{
+		coordinator.Persist{Fact: coordinator.RowFact{}}, coordinator.TableChanged{Watch: 7},
+		coordinator.RegisterAck{To: sharding.NodeID{Addr: "r1:1", UID: 1}, Term: 1},
+	}
+	s.depose()
+	select {
+	case w := <-watch:
+		if w.NotActive.GetActive().GetAddr() != "c2:1" {
+			t.Errorf("the watch is answered with %v", w)
+		}
+	default:
+		t.Error("the watch is not answered")
+	}
+	select {
+	case r := <-register:
+		if te, ok := r.err.(twirp.Error); !ok || te.Meta("active") != "c2:1" {
+			t.Errorf("the registration is answered with %+v", r)
+		}
+	default:
+		t.Error("the registration is not answered")
+	}
+	if len(s.queue) != 0 || len(s.registers) != 0 || len(s.watches) != 0 {
+		t.Errorf("left are %v, %v, %v", s.queue, s.registers, s.watches)
+	}
+}
+
+func TestFacts(t *testing.T) {
+	desc := sharding.TypeDesc{Type: "T", Shards: 8, Commands: []sharding.CommandDesc{{Name: "Get", ReadOnly: true, Stale: true}}}
+	row := sharding.Row{Shard: sharding.ShardID{Type: "T", Index: 3}, Owner: sharding.NodeID{Addr: "r1:1", UID: 1}, Epoch: 1<<32 + 1, Phase: sharding.Serving}
+	facts := []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.RowFact{Row: row}}
+	snapshot, err := encodeSnapshot(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, n, err := decodeFacts(journal.Loaded{
+		Snapshot: journal.Snapshot{Seq: 1, Payload: snapshot},
+		Records:  []sharding.Record{{Seq: 2, Events: []sharding.Event{encodeFact(facts[0]), encodeFact(facts[1])}}},
+	})
+	if err != nil || n != 2 || fmt.Sprint(got) != fmt.Sprint(append(facts, facts...)) {
+		t.Errorf("read back: %v, %d, %v", got, n, err)
+	}
+	for _, bad := range []journal.Loaded{
+		{Snapshot: journal.Snapshot{Seq: 1, Payload: []byte("\xff")}},
+		{Records: []sharding.Record{{Events: []sharding.Event{{Name: "later"}}}}},
+		{Records: []sharding.Record{{Events: []sharding.Event{{Name: "row", Payload: []byte("\xff")}}}}},
+	} {
+		if _, _, err := decodeFacts(bad); err == nil {
+			t.Errorf("%v is read without an error", bad)
+		}
+	}
+}
