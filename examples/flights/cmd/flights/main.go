@@ -51,7 +51,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	set.StringVar(&o.faults, "faults", "all", "what is done to the cluster: `all` or none")
 	set.StringVar(&o.data, "data", "", "keep journal and logs in this `directory`; the same flights again count nothing twice")
 	set.StringVar(&o.bin, "bin", "", "`directory` of coordinator, gateway and flights-region (default: where this binary is)")
-	set.IntVar(&o.concurrency, "concurrency", 256, "commands on their way at a time")
+	// Measured: half as many make smaller commits, which costs a quarter more CPU
+	// per command; twice as many gain a tenth and wait twice as long.
+	set.IntVar(&o.concurrency, "concurrency", 512, "commands on their way at a time")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -112,8 +113,9 @@ func (r *report) print(out io.Writer) {
 	}
 	_ = table.Flush()
 
-	fmt.Fprintf(out, "\n%s commands in %.1f s, %s/s, %d at a time; %s errors, each retried\n",
-		grouped(r.Commands), r.StreamSeconds, grouped(int64(r.PerSecond)), r.Concurrency, grouped(r.Retried))
+	fmt.Fprintf(out, "\n%s commands in %.1f s, %s/s, %d at a time\n",
+		grouped(r.Commands), r.StreamSeconds, grouped(int64(r.PerSecond)), r.Concurrency)
+	fmt.Fprintf(out, "errors seen and retried: %s%s\n", grouped(r.Retried), r.codes())
 	fmt.Fprintf(out, "latency: p50 %.1f ms, p99 %.1f ms, max %.1f ms\n", r.Latency.P50, r.Latency.P99, r.Latency.Max)
 	fmt.Fprintf(out, "shards moved: %d\n\n", r.Moved)
 
@@ -124,6 +126,14 @@ func (r *report) print(out io.Writer) {
 	}
 	_ = table.Flush()
 	r.verdict(out)
+}
+
+// codes lists the errors by their codes.
+func (r *report) codes() (list string) {
+	for _, code := range slices.Sorted(maps.Keys(r.Errors)) {
+		list += fmt.Sprintf(", %s %s", grouped(r.Errors[code]), code)
+	}
+	return list
 }
 
 func (r *report) verdict(out io.Writer) {

@@ -83,7 +83,7 @@ func TestReport(t *testing.T) {
 	var out strings.Builder
 	r.print(&out)
 	for _, want := range []string{
-		"MCI           1         1          -20 min", "693,249 commands in 100.0 s, 6,932/s", "1 errors, each retried",
+		"MCI           1         1          -20 min", "693,249 commands in 100.0 s, 6,932/s", "errors seen and retried: 1, 1 unavailable\n",
 		"p50 30.0 ms", "shards moved: 12", "calm              00:00  0.030 s  MCI", "SIGKILL region-2  01:01  0.000 s", "EQUAL: the totals of all 3 airports and 2 routes",
 	} {
 		if !strings.Contains(out.String(), want) {
