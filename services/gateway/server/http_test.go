@@ -245,7 +245,7 @@ func TestClientGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(c, "POST /v1/Echo/a/Do HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+	if _, err := io.WriteString(c, "POST /v1/Echo/a/Do HTTP/1.1\r\nHost: x\r\nRoost-Timeout: 1m\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "sent", func() bool { return len(f.seen()) == 1 && under() == 2 })

@@ -27,14 +27,7 @@ func (s *Server) connect(region sharding.NodeID) {
 			n := number
 			s.inbox.put(item{do: func() { s.linkUp(region, l, open, n) }})
 		},
-		Down: func(_ *link.Link, down link.Down) {
-			n := number
-			items := make([]item, 0, len(down.Unsent)+1)
-			for _, corr := range down.Unsent {
-				items = append(items, item{in: gateway.SendFailed{Attempt: gateway.Attempt(corr)}})
-			}
-			s.inbox.put(append(items, item{do: func() { s.linkDown(region, l, n, down.Reason) }})...)
-		},
+		Down: func(_ *link.Link, down link.Down) { s.linkLost(region, l, number, down) },
 		Failed: func(err error, gone bool) {
 			s.log.Debug("no link to a region", "region", region.Addr, "gone", gone, "error", err)
 		},
@@ -64,6 +57,15 @@ func (s *Server) linkUp(region sharding.NodeID, l *regionLink, open *link.Link, 
 	l.open, l.number = open, number
 	s.log.Info("link up", "region", region.Addr)
 	s.step(gateway.LinkUp{Region: region, Link: number})
+}
+
+// linkLost reports what was never written first: it is in no doubt.
+func (s *Server) linkLost(region sharding.NodeID, l *regionLink, number uint64, down link.Down) {
+	items := make([]item, 0, len(down.Unsent)+1)
+	for _, corr := range down.Unsent {
+		items = append(items, item{in: gateway.SendFailed{Attempt: gateway.Attempt(corr)}})
+	}
+	s.inbox.put(append(items, item{do: func() { s.linkDown(region, l, number, down.Reason) }})...)
 }
 
 func (s *Server) linkDown(region sharding.NodeID, l *regionLink, number uint64, reason error) {

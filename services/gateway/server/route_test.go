@@ -1,0 +1,377 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+func (g *running) entities() gatewayv1.Entities {
+	return gatewayv1.NewEntitiesProtobufClient(g.url, noRedirect)
+}
+
+func TestEntities(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(func(c *Config) { c.MaxItems = 50 })
+	ctx, api := context.Background(), g.entities()
+	ask := func(id, payload string) *gatewayv1.AskRequest {
+		return &gatewayv1.AskRequest{Type: "Echo", Id: id, Command: "Do", Payload: []byte(payload), Encoding: gatewayv1.Encoding_ENCODING_PROTOBUF}
+	}
+	if r, err := api.Ask(ctx, ask("a", "x")); err != nil || string(r.Payload) != "x" || r.Encoding != gatewayv1.Encoding_ENCODING_PROTOBUF {
+		t.Errorf("Ask: %v, %v", r, err)
+	}
+	keyed := ask("a", "x")
+	keyed.IdempotencyKey, keyed.TimeoutMs = "k", 3000
+	if _, err := api.Tell(ctx, keyed); err != nil {
+		t.Error(err)
+	}
+	cmds := f.seen()
+	if e := cmds[len(cmds)-1].Envelope; !e.Tell || !e.Keyed || e.ID != "k" || time.Until(e.Deadline) > 3*time.Second {
+		t.Errorf("Tell sent %+v", e)
+	}
+
+	before := len(f.seen())
+	many := &gatewayv1.AskManyRequest{}
+	for i := range 50 {
+		many.Items = append(many.Items, ask(fmt.Sprint("e", i%5), fmt.Sprint(i)))
+	}
+	many.Items[7].Id = ""
+	r, err := api.AskMany(ctx, many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, item := range r.Results {
+		if i == 7 {
+			if item.Error.GetCode() != "invalid_argument" || item.Error.GetExecuted() != "false" {
+				t.Errorf("item 7: %v", item)
+			}
+		} else if item.Error != nil || string(item.Payload) != fmt.Sprint(i) {
+			t.Errorf("item %d: %v", i, item)
+		}
+	}
+	last := map[sharding.EntityID]int{}
+	for _, c := range f.seen()[before:] {
+		var n int
+		_ = json.Unmarshal(c.Envelope.Payload, &n)
+		if before, ok := last[c.Envelope.Entity.ID]; ok && n < before {
+			t.Errorf("%s: item %d came after %d", c.Envelope.Entity.ID, n, before)
+		}
+		last[c.Envelope.Entity.ID] = n
+	}
+	many.Items = append(many.Items, ask("a", "x"))
+	if _, err := api.AskMany(ctx, many); err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument {
+		t.Errorf("51 items: %v", err)
+	}
+
+	f.reply(sharding.Reject(sharding.ResourceExhausted, "full"))
+	_, err = api.Ask(ctx, ask("a", "x"))
+	if e, ok := err.(twirp.Error); !ok || e.Code() != twirp.ResourceExhausted || e.Meta("executed") != "false" || e.Meta("retry_after_ms") != "200" {
+		t.Errorf("Ask of a full region: %v", err)
+	}
+}
+
+// A refused epoch is told to the coordinator, and the command goes on at the
+// next one.
+func TestNotMine(t *testing.T) {
+	f := newFake(t, 1<<20)
+	var refused sharding.Epoch
+	f.answer(func(c *link.Conn, cmd link.Command) {
+		if refused == 0 || cmd.Epoch == refused {
+			refused = cmd.Epoch
+			_ = c.Send(link.Answer{Corr: cmd.Corr, NotMine: &link.NotMine{Refused: cmd.Epoch}})
+			return
+		}
+		_ = c.Send(link.Answer{Corr: cmd.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+	})
+	g := f.startReady(nil)
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.asked)
+	if n < 2 || f.asked[0].Epoch != 0 || sharding.Epoch(f.asked[n-1].Epoch) != refused {
+		t.Errorf("the coordinator was asked %v; refused was %v", f.asked, refused)
+	}
+}
+
+// When a link is lost, what has a key is sent again on the next one; what has
+// none is in doubt.
+func TestLinkLost(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	cut := func(c *link.Conn, cmd link.Command) { f.answer(nil); c.Close() }
+	f.answer(cut)
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "Idempotency-Key", "k"); got.status != 200 {
+		t.Errorf("with a key: %+v", got)
+	}
+	f.answer(cut)
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 503 || !strings.Contains(got.body, `"executed":"unknown"`) {
+		t.Errorf("without: %+v", got)
+	}
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+		t.Errorf("on the next link: %+v", got)
+	}
+}
+
+// Once a send of a shard has failed, later ones fail too until the core knows,
+// or they would overtake it.
+func TestFailedSends(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	before := len(f.seen())
+	shard := func(i uint32) sharding.ShardID { return sharding.ShardID{Type: "Echo", Index: i} }
+	env := sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "x"}, Command: "Do", ID: "x"}
+	var unsent []gateway.Input
+	err := g.look(context.Background(), func() error {
+		l := g.links[f.owner]
+		g.send(&gateway.Send{Region: f.owner, Link: l.number + 1, Attempt: 1001, Shard: shard(1), Env: env})
+		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1002, Shard: shard(1), Env: env})
+		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1003, Shard: shard(2), Env: env})
+		g.send(&gateway.Send{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: l.number, Attempt: 1004, Shard: shard(3), Env: env})
+		env.Payload = make([]byte, 2<<20)
+		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1005, Shard: shard(2), Env: env})
+		unsent = append(unsent, g.unsent...)
+		g.step(gateway.Tick{}) // the core takes them in
+		env.Payload = nil
+		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1006, Shard: shard(1), Env: env})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []gateway.Attempt{1001, 1002, 1004}
+	for _, in := range unsent {
+		switch in := in.(type) {
+		case gateway.SendFailed:
+			if len(want) == 0 || in.Attempt != want[0] {
+				t.Errorf("failed is %d, not %v", in.Attempt, want)
+				continue
+			}
+			want = want[1:]
+		case gateway.Answer:
+			if in.Attempt != 1005 || in.Reply.Outcome != sharding.Rejected || in.Reply.Code != sharding.InvalidArgument {
+				t.Errorf("%+v", in)
+			}
+		}
+	}
+	if len(want) != 0 || len(unsent) != 4 {
+		t.Errorf("%v did not fail: %v", want, unsent)
+	}
+	eventually(t, "sent", func() bool { return len(f.seen()) == before+2 })
+	for _, c := range f.seen()[before:] {
+		if c.Corr != 1003 && c.Corr != 1006 {
+			t.Errorf("%d was sent", c.Corr)
+		}
+	}
+}
+
+// What a lost link has not written is told first, in its order.
+func TestUnsent(t *testing.T) {
+	s := &Server{inbox: newInbox(10)}
+	s.linkLost(sharding.NodeID{}, &regionLink{}, 1, link.Down{Unsent: []uint64{7, 5}})
+	items := s.inbox.take(nil)
+	if len(items) != 3 || items[0].in != (gateway.SendFailed{Attempt: 7}) || items[1].in != (gateway.SendFailed{Attempt: 5}) || items[2].do == nil {
+		t.Errorf("%v", items)
+	}
+}
+
+// Without a coordinator a region's table will do.
+func TestFallback(t *testing.T) {
+	f := newFake(t, 1<<20)
+	f.mu.Lock()
+	for i := range uint32(4) {
+		f.host(i)
+	}
+	f.mu.Unlock()
+	f.coordinator.Close()
+	g := f.startReady(func(c *Config) { c.Discovery += ",region@" + f.owner.Addr })
+	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.served["region"] == 0 || f.served["coordinator"] != 0 {
+		t.Errorf("served by %v", f.served)
+	}
+}
+
+func TestWhoIsAsked(t *testing.T) {
+	s := &Server{links: map[sharding.NodeID]*regionLink{{Addr: "r2:1", UID: 5}: {}}}
+	s.candidates = gateway.Coordinators{Addrs: []string{"c1:1", "both:1"}, Regions: []string{"r1:1", "both:1"}}
+	for addr, want := range map[string]bool{"c1:1": false, "both:1": false, "r1:1": true, "r2:1": true, "named:1": false} {
+		if s.isRegion(addr) != want {
+			t.Errorf("%s: region %v", addr, !want)
+		}
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	f := newFake(t, 1<<20)
+	f.coordinator.Close()
+	g := f.start(nil)
+	eventually(t, "alive", func() bool {
+		res, err := http.Get(g.management + "/livez")
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == 200
+	})
+	ask := func() (err error) {
+		if e := g.look(context.Background(), func() error { err = g.readiness(); return nil }); e != nil {
+			t.Fatal(e)
+		}
+		return err
+	}
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "no route table") {
+		t.Errorf("without table: %v", err)
+	}
+	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: 1, Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
+	change := func(d sharding.TableDelta) {
+		_ = g.look(context.Background(), func() error { g.tableChanged(gateway.TableChanged{From: "x:1", Delta: d}); return nil })
+	}
+	change(sharding.TableDelta{Version: sharding.Version{Term: 1, N: 1}})
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "no region has registered") {
+		t.Errorf("without types: %v", err)
+	}
+	change(sharding.TableDelta{Version: sharding.Version{Term: 1, N: 2}, Types: []sharding.TypeDesc{{Type: "Echo", Shards: 4}}})
+	if err := ask(); err != nil {
+		t.Errorf("without rows: %v", err)
+	}
+	change(sharding.TableDelta{Version: sharding.Version{Term: 1, N: 3}, Rows: []sharding.Row{row}})
+	if err := ask(); err == nil || !strings.Contains(err.Error(), "no region can be reached") {
+		t.Errorf("without links: %v", err)
+	}
+	g.stopping.Store(true)
+	if err := ask(); err == nil || err.Error() != "draining" {
+		t.Errorf("stopping: %v", err)
+	}
+}
+
+// A gateway that is told to stop finishes what it has, and takes no more.
+func TestDrain(t *testing.T) {
+	f := newFake(t, 1<<20)
+	held := make(chan func(), 1)
+	f.answer(func(c *link.Conn, cmd link.Command) {
+		held <- func() {
+			_ = c.Send(link.Answer{Corr: cmd.Corr, Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte("{}")}})
+		}
+	})
+	g := f.startReady(nil)
+	got := make(chan answered, 1)
+	go func() { got <- g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}") }()
+	release := <-held
+	g.stop()
+	eventually(t, "stopping", func() bool { return g.stopping.Load() })
+	if a := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); a.status != 503 || !strings.Contains(a.body, `"executed":"false"`) {
+		t.Errorf("a new command: %+v", a)
+	}
+	if g.isReady() {
+		t.Error("ready while stopping")
+	}
+	release()
+	if a := <-got; a.status != 200 {
+		t.Errorf("the one under way: %+v", a)
+	}
+}
+
+// What does not end in time is answered before the gateway goes.
+func TestDrainOutOfTime(t *testing.T) {
+	f := newFake(t, 1<<20)
+	arrived := make(chan struct{}, 1)
+	f.answer(func(*link.Conn, link.Command) { arrived <- struct{}{} })
+	g := f.startReady(func(c *Config) { c.ShutdownTimeout = drainReserve + 50*time.Millisecond })
+	got := make(chan answered, 1)
+	go func() { got <- g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}", "Roost-Timeout", "1m") }()
+	<-arrived
+	g.stop()
+	if a := <-got; a.status != 503 || !strings.Contains(a.body, `"executed":"unknown"`) {
+		t.Errorf("%+v", a)
+	}
+}
+
+// Homes are asked for together, one call per address at a time.
+func TestHomes(t *testing.T) {
+	type made struct {
+		to   string
+		req  *coordinatorv1.GetShardHomesRequest
+		done func()
+	}
+	var calls []made
+	h := newHomes(func(to string, req *coordinatorv1.GetShardHomesRequest, done func()) {
+		calls = append(calls, made{to, req, done})
+	})
+	add := func(to string, index uint32, refused sharding.Epoch) {
+		h.add(gateway.GetShardHome{To: to, Shard: sharding.ShardID{Type: "T", Index: index}, Refused: refused})
+	}
+	h.flush()
+	add("a:1", 1, 5)
+	add("a:1", 1, 3)
+	add("a:1", 2, 0)
+	h.flush()
+	if len(calls) != 1 || len(calls[0].req.Shards) != 2 {
+		t.Fatalf("%v", calls)
+	}
+	for _, s := range calls[0].req.Shards {
+		if s.Index == 1 && s.Epoch != 5 {
+			t.Errorf("the highest refusal is lost: %v", s)
+		}
+	}
+	for i := range uint32(maxHomes + 1) {
+		add("a:1", i, 0)
+	}
+	add("b:1", 7, 0)
+	h.flush()
+	if len(calls) != 2 || calls[1].to != "b:1" {
+		t.Fatalf("a second call to a:1 while one is under way: %d calls", len(calls))
+	}
+	calls[0].done()
+	h.flush()
+	if len(calls) != 3 || len(calls[2].req.Shards) != maxHomes {
+		t.Fatalf("%d calls", len(calls))
+	}
+	calls[2].done()
+	h.flush()
+	if len(calls) != 4 || len(calls[3].req.Shards) != 1 || len(h.waiting) != 0 {
+		t.Fatalf("%d calls", len(calls))
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if c := DefaultConfig(); c.Validate() != nil {
+		t.Fatal(c.Validate())
+	}
+	for key, spoil := range map[string]func(*Config){
+		"discovery.url": func(c *Config) { c.Discovery = "" }, "gateway.timeout": func(c *Config) { c.Timeout = 0 },
+		"gateway.max_timeout": func(c *Config) { c.MaxTimeout = time.Second }, "gateway.max_body": func(c *Config) { c.MaxPayload = 0 },
+		"gateway.max_items": func(c *Config) { c.MaxItems = 0 }, "gateway.inbox": func(c *Config) { c.Inbox = 0 },
+		"gateway.commands": func(c *Config) { c.Commands = 1 }, "gateway.command_bytes": func(c *Config) { c.CommandBytes = 1 },
+		"gateway.shard_commands": func(c *Config) { c.ShardMax = 0 }, "gateway.shard_bytes": func(c *Config) { c.ShardBytes = 1 << 20 },
+		"service.read_timeout": func(c *Config) { c.ReadTimeout = c.MaxTimeout }, "service.max_body": func(c *Config) { c.MaxBody = 1 },
+	} {
+		c := DefaultConfig()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
