@@ -47,7 +47,9 @@ dev: build ## Start a cluster on this machine and keep it up (ARGS="--regions 3"
 
 .PHONY: test
 test: ## Run all tests of all modules
-	go test -timeout $(TEST_TIMEOUT) work
+	@# Not cached: some tests build and run other modules' binaries, which the
+	@# cache does not see.
+	go test -count=1 -timeout $(TEST_TIMEOUT) work
 
 .PHONY: race
 race: ## Run all tests under the race detector (needs a C compiler)
