@@ -77,7 +77,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 		t.Fatal(err)
 	}
 	term := c1.serving(shards)
-	if left, err := c1.api().GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: 1}}); err != nil || left.Remaining != 0 {
+	if left, err := c1.api().GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{Cluster: "dev", Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: 1}}); err != nil || left.Remaining != 0 {
 		t.Errorf("a stranger that leaves: %v, %v", left, err)
 	}
 	c1.end()
@@ -100,9 +100,15 @@ func checkStandby(t *testing.T, c *running, active string, region *fakeRegion) {
 	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.FailedPrecondition || te.Meta("active") != active {
 		t.Errorf("a standby answers a registration with %v", err)
 	}
-	_, err = c.api().WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
-	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
-		t.Errorf("a watch from another cluster: %v", err)
+	_, watch := c.api().WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
+	_, register := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "other"})
+	_, homes := c.api().GetShardHomes(t.Context(), &coordinatorv1.GetShardHomesRequest{Cluster: "other"})
+	_, report := c.api().ReportShards(t.Context(), &coordinatorv1.ReportShardsRequest{Cluster: "other"})
+	_, leave := c.api().GracefulShutdown(t.Context(), &coordinatorv1.GracefulShutdownRequest{Cluster: "other"})
+	for what, err := range map[string]error{"watch": watch, "register": register, "homes": homes, "report": report, "leave": leave} {
+		if err == nil || !strings.Contains(err.Error(), `not "other"`) {
+			t.Errorf("%s from another cluster: %v", what, err)
+		}
 	}
 }
 

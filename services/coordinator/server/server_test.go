@@ -215,7 +215,7 @@ func (f *fakeRegion) node() *coordinatorv1.Node { return toNode(f.self) }
 
 func (f *fakeRegion) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
 	_, err := f.reach[req.From].ReportShards(context.Background(), &coordinatorv1.ReportShardsRequest{
-		Region: f.node(), Started: req.Host, Stopped: req.HandOff,
+		Cluster: req.Cluster, Region: f.node(), Started: req.Host, Stopped: req.HandOff,
 	})
 	return &regionv1.ShardsResponse{}, err
 }

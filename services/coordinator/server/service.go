@@ -139,6 +139,11 @@ func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.N
 // GetShardHomes asks for allocations.
 func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
 	s := v.s
+	if req.Cluster != "" { // a gateway may leave it to its watch
+		if err := s.checkCluster(req.Cluster); err != nil {
+			return nil, err
+		}
+	}
 	s.inbox.put(func() {
 		for _, e := range req.Shards {
 			shard, epoch := fromShardEpoch(e)
@@ -151,6 +156,9 @@ func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHom
 // ReportShards takes what a region did.
 func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
 	s := v.s
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
 	region := fromNode(req.Region)
 	s.inbox.put(func() {
 		for _, e := range req.Stopped {
@@ -172,6 +180,9 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 // GracefulShutdown hands the shards of a leaving region off.
 func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
 	s := v.s
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
 	region := fromNode(req.Region)
 	a, err := call(ctx, s, s.shutdowns, region, coordinator.GracefulShutdown{Region: region})
 	if err != nil {

@@ -91,7 +91,7 @@ func (w *wishes) work(to sharding.NodeID) {
 func (s *Server) sendWishes(to sharding.NodeID, req *regionv1.ShardsRequest) {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
-	req.From = s.self.Addr
+	req.From, req.Cluster = s.self.Addr, s.cfg.ClusterName
 	if _, err := regionv1.NewRegionProtobufClient(s.peers.URL(to.Addr), s.peers.Client()).Shards(ctx, req); err != nil {
 		s.log.Debug("a message to a region was lost; it will be repeated", "region", to, "error", err)
 	}

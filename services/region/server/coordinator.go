@@ -59,7 +59,9 @@ func (s *Server) register(o region.Register) {
 func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
-	r, err := s.coordinator(o.To).GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{Region: toNode(s.self)})
+	r, err := s.coordinator(o.To).GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{
+		Cluster: s.cfg.ClusterName, Region: toNode(s.self),
+	})
 	if err != nil {
 		s.log.Debug("asking to leave failed", "coordinator", o.To, "error", err)
 		return // the core repeats it
@@ -158,6 +160,7 @@ func (r *reports) work(to string) {
 func (s *Server) sendReport(to string, req *coordinatorv1.ReportShardsRequest) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
+	req.Cluster = s.cfg.ClusterName
 	if _, err := s.coordinator(to).ReportShards(ctx, req); err != nil {
 		s.log.Debug("a report was lost; the coordinator will ask again", "coordinator", to, "error", err)
 	}

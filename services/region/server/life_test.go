@@ -141,6 +141,10 @@ func TestAnotherIncarnation(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another incarnation") {
 		t.Errorf("got %v", err)
 	}
+	err = r.shards(&regionv1.ShardsRequest{Cluster: "other", Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: 1 << 32}}})
+	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
+		t.Errorf("got %v", err)
+	}
 	_, err = regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
 	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
 		t.Errorf("got %v", err)

@@ -276,6 +276,9 @@ func (r *running) shards(req *regionv1.ShardsRequest) error {
 		req.RegionUid = uint64(r.server.self.UID)
 	}
 	req.Term, req.From = 1, r.f.addr
+	if req.Cluster == "" {
+		req.Cluster = "dev"
+	}
 	_, err := regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).Shards(context.Background(), req)
 	return err
 }

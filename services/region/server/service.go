@@ -14,8 +14,18 @@ import (
 // service is the region's Twirp side.
 type service struct{ s *Server }
 
+func (v service) checkCluster(name string) error {
+	if name != v.s.cfg.ClusterName {
+		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", v.s.cfg.ClusterName, name)
+	}
+	return nil
+}
+
 // Shards takes the wishes of a coordinator into the loop.
 func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
+	if err := v.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
 	if sharding.NodeUID(req.RegionUid) != v.s.self.UID {
 		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "another incarnation of this region was meant: %x, this is %x", req.RegionUid, uint64(v.s.self.UID))
 	}
@@ -34,8 +44,8 @@ func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*region
 
 // WatchTable serves the region's copy of the table, at once.
 func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
-	if req.Cluster != v.s.cfg.ClusterName {
-		return nil, twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q", v.s.cfg.ClusterName, req.Cluster)
+	if err := v.checkCluster(req.Cluster); err != nil {
+		return nil, err
 	}
 	got := make(chan sharding.TableDelta, 1)
 	v.s.inbox.put(item{do: func() { got <- v.s.core.Table().Delta(fromVersion(req.Version)) }})

@@ -769,6 +769,7 @@ type GetShardHomesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The epoch is the one that refused a command, or 0.
 	Shards        []*ShardEpoch `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	Cluster       string        `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"` // name of the cluster; another one is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -808,6 +809,13 @@ func (x *GetShardHomesRequest) GetShards() []*ShardEpoch {
 		return x.Shards
 	}
 	return nil
+}
+
+func (x *GetShardHomesRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type GetShardHomesResponse struct {
@@ -852,6 +860,7 @@ type ReportShardsRequest struct {
 	Started       []*ShardEpoch          `protobuf:"bytes,2,rep,name=started,proto3" json:"started,omitempty"`
 	Stopped       []*ShardEpoch          `protobuf:"bytes,3,rep,name=stopped,proto3" json:"stopped,omitempty"`
 	Refused       []*Refused             `protobuf:"bytes,4,rep,name=refused,proto3" json:"refused,omitempty"`
+	Cluster       string                 `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -912,6 +921,13 @@ func (x *ReportShardsRequest) GetRefused() []*Refused {
 		return x.Refused
 	}
 	return nil
+}
+
+func (x *ReportShardsRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 // Refused: the region could not take the shard; above is in the way.
@@ -1006,6 +1022,7 @@ func (*ReportShardsResponse) Descriptor() ([]byte, []int) {
 type GracefulShutdownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        *Node                  `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
+	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1045,6 +1062,13 @@ func (x *GracefulShutdownRequest) GetRegion() *Node {
 		return x.Region
 	}
 	return nil
+}
+
+func (x *GracefulShutdownRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
 }
 
 type GracefulShutdownResponse struct {
@@ -1153,21 +1177,24 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x05types\x18\x05 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\"S\n" +
 	"\tNotActive\x122\n" +
 	"\x06active\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"P\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"j\n" +
 	"\x14GetShardHomesRequest\x128\n" +
-	"\x06shards\x18\x01 \x03(\v2 .roost.coordinator.v1.ShardEpochR\x06shards\"\x17\n" +
-	"\x15GetShardHomesResponse\"\xfa\x01\n" +
+	"\x06shards\x18\x01 \x03(\v2 .roost.coordinator.v1.ShardEpochR\x06shards\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\"\x17\n" +
+	"\x15GetShardHomesResponse\"\x94\x02\n" +
 	"\x13ReportShardsRequest\x122\n" +
 	"\x06region\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12:\n" +
 	"\astarted\x18\x02 \x03(\v2 .roost.coordinator.v1.ShardEpochR\astarted\x12:\n" +
 	"\astopped\x18\x03 \x03(\v2 .roost.coordinator.v1.ShardEpochR\astopped\x127\n" +
-	"\arefused\x18\x04 \x03(\v2\x1d.roost.coordinator.v1.RefusedR\arefused\"W\n" +
+	"\arefused\x18\x04 \x03(\v2\x1d.roost.coordinator.v1.RefusedR\arefused\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\"W\n" +
 	"\aRefused\x126\n" +
 	"\x05shard\x18\x01 \x01(\v2 .roost.coordinator.v1.ShardEpochR\x05shard\x12\x14\n" +
 	"\x05above\x18\x02 \x01(\x06R\x05above\"\x16\n" +
-	"\x14ReportShardsResponse\"M\n" +
+	"\x14ReportShardsResponse\"g\n" +
 	"\x17GracefulShutdownRequest\x122\n" +
-	"\x06region\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\"L\n" +
+	"\x06region\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\"L\n" +
 	"\x18GracefulShutdownResponse\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\x1c\n" +
 	"\tremaining\x18\x02 \x01(\rR\tremaining*\\\n" +

@@ -31,6 +31,7 @@ type ShardsRequest struct {
 	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // address to report to
 	Host          []*v1.ShardEpoch       `protobuf:"bytes,4,rep,name=host,proto3" json:"host,omitempty"`
 	HandOff       []*v1.ShardEpoch       `protobuf:"bytes,5,rep,name=hand_off,json=handOff,proto3" json:"hand_off,omitempty"`
+	Cluster       string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"` // name of the cluster; another one is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -100,6 +101,13 @@ func (x *ShardsRequest) GetHandOff() []*v1.ShardEpoch {
 	return nil
 }
 
+func (x *ShardsRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 type ShardsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -140,14 +148,15 @@ var File_roost_region_v1_region_proto protoreflect.FileDescriptor
 
 const file_roost_region_v1_region_proto_rawDesc = "" +
 	"\n" +
-	"\x1croost/region/v1/region.proto\x12\x0froost.region.v1\x1a&roost/coordinator/v1/coordinator.proto\"\xc9\x01\n" +
+	"\x1croost/region/v1/region.proto\x12\x0froost.region.v1\x1a&roost/coordinator/v1/coordinator.proto\"\xe3\x01\n" +
 	"\rShardsRequest\x12\x1d\n" +
 	"\n" +
 	"region_uid\x18\x01 \x01(\x06R\tregionUid\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\rR\x04term\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x124\n" +
 	"\x04host\x18\x04 \x03(\v2 .roost.coordinator.v1.ShardEpochR\x04host\x12;\n" +
-	"\bhand_off\x18\x05 \x03(\v2 .roost.coordinator.v1.ShardEpochR\ahandOff\"\x10\n" +
+	"\bhand_off\x18\x05 \x03(\v2 .roost.coordinator.v1.ShardEpochR\ahandOff\x12\x18\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\"\x10\n" +
 	"\x0eShardsResponse2\xb4\x01\n" +
 	"\x06Region\x12I\n" +
 	"\x06Shards\x12\x1e.roost.region.v1.ShardsRequest\x1a\x1f.roost.region.v1.ShardsResponse\x12_\n" +
