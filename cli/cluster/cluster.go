@@ -86,7 +86,24 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			}
 		}
 	}
-	return c.each(c.children, func(p *child) error { return c.launch(ctx, p) })
+	// The first failure ends the start; what the others say then is no news.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failures := make(chan error, len(c.children))
+	_ = c.each(c.children, func(p *child) error {
+		err := c.launch(ctx, p)
+		if err != nil {
+			failures <- err
+			cancel()
+		}
+		return err
+	})
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
+	}
 }
 
 // add makes a child with addresses; it is not started.

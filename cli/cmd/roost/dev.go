@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -105,12 +106,15 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 		err = errInterrupted
 	}
 	if err != nil {
-		return errors.Join(explainDev(err), d.kill())
+		d.kill()
+		return explainDev(err)
 	}
-	if err := d.announce(ctx, o); err != nil {
-		return errors.Join(err, d.kill())
-	}
+	d.up.Store(true)
 	control.open(d.cluster)
+	if err := d.announce(o); err != nil {
+		d.kill()
+		return err
+	}
 	<-signals
 	return d.stop(ctx, signals)
 }
@@ -153,6 +157,7 @@ type devCluster struct {
 	proof   proof
 	active  string
 	term    uint32
+	up      atomic.Bool // announced
 }
 
 // start starts everything and returns when a command went through every
@@ -177,9 +182,12 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 	return err
 }
 
-// changed tells of deaths and ends. It runs inside the cluster and must not
-// call it.
+// changed tells of deaths and ends, once the cluster is up: until then the
+// error of the start tells. It runs inside the cluster and must not call it.
 func (d *devCluster) changed(p cluster.Process) {
+	if !d.up.Load() {
+		return
+	}
 	switch p.State {
 	case cluster.Stopped:
 		fmt.Fprintf(d.err, "  %s stopped\n", p.Name)
@@ -227,14 +235,13 @@ func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 // kill ends everything at once, after a start that failed.
-func (d *devCluster) kill() error {
+func (d *devCluster) kill() {
 	if d.cluster == nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = d.cluster.Close(ctx) // That it was not in order is known.
-	return nil
 }
 
 // ready is what roost dev -o json prints, once.
@@ -253,7 +260,7 @@ type ready struct {
 }
 
 // announce prints where everything is.
-func (d *devCluster) announce(_ context.Context, o devOptions) error {
+func (d *devCluster) announce(o devOptions) error {
 	took := time.Since(d.begin)
 	gateways, admin := d.cluster.Gateways(), d.cluster.Admin()
 	if d.json() {
@@ -288,6 +295,7 @@ func (d *devCluster) announce(_ context.Context, o devOptions) error {
 	}
 	line("Metrics:", local(admin[0])+"/metrics", "of all processes: roost dev ps")
 	line("Journal:", journal, "")
+	line("Logs:", filepath.Dir(d.cluster.Processes()[0].Log), "")
 	line("Entities:", strings.Join(d.proof.types, ", "), "")
 	fmt.Fprintf(&text, "\nReady in %.2f s. Try:  %s\n", took.Seconds(), d.proof.curl(local(api)))
 	fmt.Fprintln(&text, "Not for production: no TLS, no authentication, one machine. Ctrl-C stops it.")

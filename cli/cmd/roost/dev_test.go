@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -170,6 +171,27 @@ func TestDevKilled(t *testing.T) {
 	}
 	if code, _, errOut := d.roost("call", "Counter/c1", "Get", "--timeout", "200ms"); code != exitUnreachable {
 		t.Errorf("roost call without a cluster: %d %s", code, errOut)
+	}
+
+	// A signal in the middle of a start ends what has started.
+	half := &devRun{t: t, bin: d.bin, dir: dir, err: &lockedBuffer{}}
+	half.cmd = exec.Command(filepath.Join(d.bin, "roost"), "dev", "--dir", dir, "--ports", "random")
+	half.cmd.Stderr = half.err
+	if err := half.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(half.cleanUp)
+	eventually(t, "a process of the next cluster", func() error {
+		state, err := cluster.ReadState(filepath.Join(dir, "cluster.json"))
+		if err == nil && state.PID != half.cmd.Process.Pid {
+			return fmt.Errorf("the state is of %d", state.PID)
+		} else if err == nil {
+			half.Processes = state.Processes
+		}
+		return err
+	})
+	if code := half.interrupt(1); code != exitInterrupted || half.err.String() != "" {
+		t.Errorf("Ctrl-C in the middle of a start: exit code %d\n%s", code, half.err)
 	}
 
 	// The next start removes what the killed one left, and its own at the end.
