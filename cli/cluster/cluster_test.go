@@ -293,10 +293,14 @@ func TestNotReady(t *testing.T) {
 func TestStubbornIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	setMood(t, dir, "region-1", "stubborn")
-	c := start(t, cluster.Options{Coordinators: 1, Regions: 1, Gateways: 1, Dir: dir})
-	pid := get(t, c, "region-1").PID
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	c := start(t, cluster.Options{Coordinators: 1, Regions: 1, Gateways: 1, Dir: dir, Changed: func(p cluster.Process) {
+		if p.State == cluster.Stopping && p.Name == "region-1" {
+			cancel() // The time for a stop in order is over.
+		}
+	}})
+	pid := get(t, c, "region-1").PID
 	if err := c.Close(ctx); err == nil || !strings.Contains(err.Error(), "region-1 was killed") {
 		t.Errorf("Close said %v", err)
 	}
