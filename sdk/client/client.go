@@ -27,6 +27,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -63,6 +64,8 @@ func DefaultConfig(gateways ...string) Config {
 		HTTP: &http.Client{Transport: &http.Transport{
 			MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
 			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+		}, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // no gateway redirects, and a command must not become a GET
 		}},
 	}
 }
@@ -81,6 +84,7 @@ func New(cfg Config) (*Client, error) {
 	if len(cfg.Gateways) == 0 {
 		return nil, errors.New("client: Gateways is empty; give at least one base URL such as http://localhost:8080")
 	}
+	cfg.Gateways = slices.Clone(cfg.Gateways)
 	for i, g := range cfg.Gateways {
 		u, err := url.Parse(g)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -166,10 +170,22 @@ func retryable(c entity.Code) bool {
 	return c == entity.Unavailable || c == entity.ResourceExhausted || c == entity.DeadlineExceeded
 }
 
+// segment escapes a part of a path, dots included that would be taken for the
+// way to another one.
+func segment(s string) string {
+	if s == "." || s == ".." {
+		return strings.ReplaceAll(s, ".", "%2E")
+	}
+	return url.PathEscape(s)
+}
+
 // send makes one attempt.
 func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, time.Duration, *entity.Error) {
 	base := c.cfg.Gateways[c.next.Add(1)%uint64(len(c.cfg.Gateways))]
-	target := base + "/v1/" + url.PathEscape(string(call.Entity.Type)) + "/" + url.PathEscape(string(call.Entity.ID)) + "/" + url.PathEscape(call.Command)
+	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
+	if err := ctx.Err(); err != nil {
+		return sharding.Reply{}, 0, &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.Payload))
 	if err != nil {
 		return sharding.Reply{}, 0, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}
@@ -196,7 +212,7 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	if err != nil {
 		return sharding.Reply{}, 0, &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
 	}
-	if int64(len(body)) > c.cfg.MaxReply {
+	if int64(len(body)) > c.cfg.MaxReply && res.StatusCode/100 == 2 {
 		return sharding.Reply{}, 0, &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}
 	}
 	if res.StatusCode/100 != 2 {

@@ -82,6 +82,9 @@ func eventName(v any) string {
 		return n.EventName()
 	}
 	t := reflect.TypeOf(v)
+	if t == nil {
+		return ""
+	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}

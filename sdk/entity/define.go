@@ -165,6 +165,12 @@ func Describe(t Definition) (turn.Type, error) {
 	if d.shards == 0 || d.shards > sharding.MaxShards {
 		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))
 	}
+	if d.idle < 0 {
+		errs = append(errs, fmt.Errorf("entity type %s: PassivateAfter is %s, must not be negative; 0 is never", d.name, d.idle))
+	}
+	if d.snapshot < 0 {
+		errs = append(errs, fmt.Errorf("entity type %s: SnapshotEvery is %d, must not be negative; 0 is never", d.name, d.snapshot))
+	}
 	if len(d.commands) == 0 {
 		errs = append(errs, fmt.Errorf("entity type %s: has no commands", d.name))
 	}

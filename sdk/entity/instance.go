@@ -113,7 +113,9 @@ func (i *Instance) Start(ctx context.Context) (timers []turn.Timer, err error) {
 	}
 	defer recovered(i.def.name, "OnStart", &err)
 	c := &Ctx{Context: ctx, inst: i, readOnly: true, command: "OnStart"}
-	err = s.OnStart(c)
+	if err = s.OnStart(c); err == nil {
+		err = c.broken
+	}
 	return c.timers, err
 }
 
@@ -167,7 +169,7 @@ func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) s
 	switch {
 	case bad:
 		return sharding.Reject(InvalidArgument, fmt.Sprintf("the input of %s: %v", env.Command, err))
-	case errors.As(err, &e) && e.Outcome == sharding.OK:
+	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success
 		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}
 	case ctx.Err() != nil:
 		return sharding.Reject(DeadlineExceeded, fmt.Sprintf("%s was undone: %v", env.Command, err))

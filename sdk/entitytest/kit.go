@@ -45,6 +45,8 @@ type Kit struct {
 	queue   []turn.Output
 	answers map[turn.RequestID]sharding.Reply
 	last    turn.RequestID
+	// restarts makes the epoch of each life another one, as claims do.
+	restarts uint32
 }
 
 // stored is the journal of one entity.
@@ -106,7 +108,7 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	}
 	shard := sharding.ShardID{Type: c.Entity.Type, Index: sharding.ShardOf(c.Entity.ID, d.Desc.Shards)}
 	if k.m.Epoch(shard) == 0 {
-		k.step(turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1)})
+		k.step(turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1+k.restarts)})
 	}
 	req := k.last
 	k.step(turn.Deliver{Request: req, Shard: shard, Env: env})
@@ -211,6 +213,7 @@ func (k *Kit) Restart() {
 	}
 	slices.SortFunc(cfg, func(a, b turn.Type) int { return strings.Compare(string(a.Desc.Type), string(b.Desc.Type)) })
 	k.m = turn.New(turn.DefaultConfig(cfg...))
+	k.restarts++
 	clear(k.insts)
 }
 

@@ -144,6 +144,20 @@ func TestTimersCountOnlyIfTheHandlerSucceeds(t *testing.T) {
 	k.WantEvents("Account", "a", frozen{"tried"})
 }
 
+// TestTimersAfterARestart: a firing of the second life is not taken for the
+// repeat of one of the first.
+func TestTimersAfterARestart(t *testing.T) {
+	k := entitytest.New(t, accounts)
+	for range 2 {
+		if _, err := try.Ask(t.Context(), k, "a", money{}); err != nil {
+			t.Fatal(err)
+		}
+		k.Advance(time.Minute)
+		k.Restart()
+	}
+	k.WantEvents("Account", "a", frozen{"tried"}, frozen{"tried"})
+}
+
 func TestPassivation(t *testing.T) {
 	stops = nil
 	k := entitytest.New(t, accounts)

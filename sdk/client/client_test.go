@@ -1,0 +1,234 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/client"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+var (
+	add = entity.Command[int, int]("Counter", "Add")
+	get = entity.Command[struct{}, int]("Counter", "Get").ReadOnly()
+)
+
+// gateway answers as its script says, one line per request; the last one is
+// repeated.
+type gateway struct {
+	*httptest.Server
+	mu       sync.Mutex
+	script   []func(http.ResponseWriter, *http.Request)
+	requests []*http.Request
+}
+
+func newGateway(t *testing.T, script ...func(http.ResponseWriter, *http.Request)) *gateway {
+	g := &gateway{script: script}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/{type}/{id}/{command}", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		g.mu.Lock()
+		g.requests = append(g.requests, r)
+		do := g.script[0]
+		if len(g.script) > 1 {
+			g.script = g.script[1:]
+		}
+		g.mu.Unlock()
+		do(w, r)
+	})
+	g.Server = httptest.NewServer(mux)
+	t.Cleanup(g.Close)
+	return g
+}
+
+func reply(body string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+func fail(status int, code, executed string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"code":%q,"msg":"no","meta":{"executed":%q,"retry_after_ms":"1"}}`, code, executed)
+	}
+}
+
+// hangUp breaks the connection without an answer.
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func dial(t *testing.T, change func(*client.Config), gateways ...string) *client.Client {
+	t.Helper()
+	cfg := client.DefaultConfig(gateways...)
+	cfg.RetryMin, cfg.RetryMax = time.Millisecond, time.Millisecond
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cfg.HTTP.CloseIdleConnections)
+	return c
+}
+
+// keys are the idempotency keys of the requests.
+func (g *gateway) keys() (keys []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.requests {
+		keys = append(keys, r.Header.Get("Idempotency-Key"))
+	}
+	return keys
+}
+
+func TestOutcomes(t *testing.T) {
+	unavailable, unknown := fail(503, "unavailable", "false"), fail(503, "unavailable", "unknown")
+	for name, tc := range map[string]struct {
+		script   []func(http.ResponseWriter, *http.Request)
+		opts     []entity.Option
+		read     bool
+		requests int
+		code     entity.Code
+		outcome  sharding.Outcome
+	}{
+		"success":                       {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: sharding.OK},
+		"business error":                {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: sharding.OK},
+		"rejected for good":             {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
+		"rejected for now":              {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
+		"unknown, sent again":           {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
+		"unknown, then rejected":        {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
+		"unkeyed unknown":               {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
+		"unkeyed without an answer":     {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
+		"unkeyed rejected":              {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
+		"read-only unknown":             {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
+		"not a gateway":                 {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 502) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"a redirect is not followed":    {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", 302) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"reply too long":                {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},
+		"error of a proxy too long":     {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, strings.Repeat("x", 200), 502) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: sharding.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t, tc.script...)
+			c := dial(t, func(cfg *client.Config) { cfg.MaxReply = 100 }, g.URL+"/")
+			var err error
+			var n int
+			if tc.read {
+				n, err = get.Ask(t.Context(), c, "c1", struct{}{}, tc.opts...)
+			} else {
+				n, err = add.Ask(t.Context(), c, "c1", 5, tc.opts...)
+			}
+			if entity.CodeOf(err) != tc.code || entity.OutcomeOf(err) != tc.outcome || err == nil && n != 5 {
+				t.Errorf("got %d, %v (%s)", n, err, entity.OutcomeOf(err))
+			}
+			keys := g.keys()
+			if len(keys) != tc.requests {
+				t.Errorf("%d requests, want %d", len(keys), tc.requests)
+			}
+			for _, k := range keys {
+				if k != keys[0] || (k == "") != (tc.read || len(tc.opts) > 0) {
+					t.Errorf("keys are %q: one per call, made once", keys)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedConnectionCarriedNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := "http://" + l.Addr().String()
+	_ = l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	retries := 0
+	ctx = client.WithObserver(ctx, func(client.Retries) { retries++ })
+	_, err = add.Ask(ctx, dial(t, nil, dead), "c1", 5, entity.NoKey())
+	if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.Unavailable && entity.CodeOf(err) != entity.DeadlineExceeded || retries == 0 {
+		t.Errorf("got %v (%s) after %d retries", err, entity.OutcomeOf(err), retries)
+	}
+	// Another gateway is as good.
+	g := newGateway(t, reply("5"))
+	if n, err := add.Ask(t.Context(), dial(t, nil, dead, g.URL), "c1", 5, entity.NoKey()); n != 5 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+}
+
+func TestAContextThatIsOver(t *testing.T) {
+	g := newGateway(t, reply("5"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := add.Ask(ctx, dial(t, nil, g.URL), "c1", 5)
+	if entity.OutcomeOf(err) != sharding.Rejected || len(g.keys()) != 0 {
+		t.Errorf("got %v (%s), %d requests", err, entity.OutcomeOf(err), len(g.keys()))
+	}
+}
+
+func TestTimeoutWithoutAnAnswer(t *testing.T) {
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	})
+	c := dial(t, func(cfg *client.Config) { cfg.Timeout = 30 * time.Millisecond }, g.URL)
+	_, err := add.Ask(t.Context(), c, "c1", 5)
+	if entity.OutcomeOf(err) != sharding.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
+		t.Errorf("got %v (%s)", err, entity.OutcomeOf(err))
+	}
+}
+
+func TestRequest(t *testing.T) {
+	g := newGateway(t, reply("5"))
+	c := dial(t, nil, g.URL)
+	ids := []string{"c1", "a/b", "..", ".", "ü ?#%2F", "a/../b"}
+	for _, id := range ids {
+		if _, err := add.Ask(t.Context(), c, id, 5, entity.Key("mine")); err != nil {
+			t.Errorf("id %q: %v", id, err)
+		}
+	}
+	if err := add.Tell(t.Context(), c, "c1", 5); err != nil {
+		t.Error(err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, id := range ids {
+		if r := g.requests[i]; r.PathValue("type") != "Counter" || r.PathValue("id") != id || r.PathValue("command") != "Add" {
+			t.Errorf("id %q arrives as %q", id, r.PathValue("id"))
+		}
+	}
+	h := g.requests[0].Header
+	if d, err := time.ParseDuration(h.Get("Roost-Timeout")); err != nil || d <= 0 || d > 5*time.Second ||
+		h.Get("Idempotency-Key") != "mine" || h.Get("Content-Type") != "application/json" || h.Get("Roost-Tell") != "" {
+		t.Errorf("headers are %v", h)
+	}
+	if last := g.requests[len(ids)].Header; last.Get("Roost-Tell") != "true" || last.Get("Idempotency-Key") == "" {
+		t.Errorf("headers of a tell are %v", last)
+	}
+}
+
+func TestNew(t *testing.T) {
+	for _, gateways := range [][]string{nil, {"localhost:8080"}, {"ftp://x"}, {"http://"}, {"http://a", "\x7f"}} {
+		if _, err := client.Dial(gateways...); err == nil {
+			t.Errorf("%q is taken", gateways)
+		}
+	}
+	if _, err := client.New(client.Config{Gateways: []string{"http://a"}}); err == nil {
+		t.Error("a config without times is taken")
+	}
+	given := []string{"http://a/"}
+	if _, err := client.New(client.DefaultConfig(given...)); err != nil || given[0] != "http://a/" {
+		t.Errorf("the caller's list is now %q, %v", given, err)
+	}
+}

@@ -1,0 +1,298 @@
+package entity_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+type (
+	box   struct{ N int64 }
+	grown struct{ By int64 }
+	note  struct{ Text string }
+	input struct {
+		By int64 `json:"by"`
+	}
+)
+
+// EventName keeps the stored name of an event whose Go type was renamed.
+func (note) EventName() string { return "Remark" }
+
+func (b *box) Apply(event any) {
+	switch e := event.(type) {
+	case grown:
+		if e.By == 666 {
+			panic("evil event")
+		}
+		b.N += e.By
+	case *wrapperspb.Int64Value:
+		b.N += e.Value
+	}
+}
+
+func (b *box) Snapshot() ([]byte, error) {
+	if b.N == 666 {
+		panic("evil snapshot")
+	}
+	return []byte{byte(b.N)}, nil
+}
+
+func (b *box) Restore(s []byte) error { b.N = int64(s[0]); return nil } // panics on an empty one
+
+func (b *box) OnStart(ctx *entity.Ctx) error {
+	if b.N == 1 {
+		panic("evil start")
+	}
+	if b.N == 2 {
+		badTimer.After(ctx, time.Second, "t", make(chan int))
+	}
+	return nil
+}
+
+func (b *box) OnStop(*entity.Ctx, turn.StopReason) { panic("evil stop") }
+
+func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
+	switch in.By {
+	case 13:
+		return 0, errors.New("plain")
+	case 14:
+		return 0, entity.Errorf(entity.NotFound, "business %d", in.By)
+	case 15:
+		return 0, entity.Errorf("", "no code")
+	case 16:
+		_ = ctx.Persist(grown{1})
+		return 0, entity.Errorf(entity.Aborted, "after staging")
+	case 17:
+		return 0, ctx.Persist(nil)
+	case 18:
+		return 0, ctx.Persist(input{})
+	case 19:
+		panic("evil handler")
+	case 20:
+		badTimer.After(ctx, time.Second, "t", make(chan int))
+		return 0, nil
+	}
+	return b.N, ctx.Persist(grown{in.By}, note{"grew"})
+}
+
+func (b *box) Look(ctx *entity.Ctx, _ struct{}) (int64, error) { return b.N, ctx.Persist(grown{1}) }
+
+func (b *box) Wrapped(ctx *entity.Ctx, in *wrapperspb.Int64Value) (*wrapperspb.Int64Value, error) {
+	return wrapperspb.Int64(b.N + in.GetValue()), ctx.Persist(in)
+}
+
+func (b *box) Broken(*entity.Ctx, struct{}) (chan int, error) { return make(chan int), nil }
+
+var (
+	grow     = entity.Command[input, int64]("Box", "Grow")
+	look     = entity.Command[struct{}, int64]("Box", "Look").ReadOnly()
+	wrapped  = entity.Command[*wrapperspb.Int64Value, *wrapperspb.Int64Value]("Box", "Wrapped")
+	broken   = entity.Command[struct{}, chan int]("Box", "Broken")
+	badTimer = entity.Command[chan int, int]("Box", "BadTimer")
+)
+
+func boxes() *entity.Type[box] {
+	return entity.Define("Box", func(id string) *box {
+		if id == "bad" {
+			panic("evil create")
+		}
+		return &box{}
+	}, entity.On(grow, (*box).Grow), entity.On(look, (*box).Look), entity.On(wrapped, (*box).Wrapped), entity.On(broken, (*box).Broken),
+	).Events(grown{}, note{}, &wrapperspb.Int64Value{})
+}
+
+func instance(t *testing.T) *entity.Instance {
+	t.Helper()
+	i, err := entity.NewInstance(boxes(), "b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func run(i *entity.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
+	return i.Run(context.Background(), &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, command == "Look")
+}
+
+func TestDescribe(t *testing.T) {
+	d, err := entity.Describe(boxes().Shards(7).SnapshotEvery(5).PassivateAfter(time.Hour))
+	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.PassivateAfter != time.Hour ||
+		len(d.Desc.Commands) != 4 || d.Desc.Commands[0].Name != "Broken" || !d.Desc.Commands[2].ReadOnly {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	create := func(string) *box { return &box{} }
+	for want, def := range map[string]entity.Definition{
+		"bound twice":           entity.Define("Box", create, entity.On(grow, (*box).Grow), entity.On(grow, (*box).Grow)),
+		"belongs to type Box":   entity.Define("Other", create, entity.On(grow, (*box).Grow)),
+		"has no commands":       entity.Define("Box", create),
+		"must be letters":       entity.Define("a b", create),
+		"0 shards":              boxes().Shards(0),
+		"70000 shards":          boxes().Shards(70000),
+		"given twice":           boxes().Events(grown{}),
+		"has no name":           boxes().Events(nil),
+		"no events":             entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)).Events(grown{}),
+		"command of entity":     entity.Define("Box", create, entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
+		"PassivateAfter is -1s": boxes().PassivateAfter(-time.Second),
+		"SnapshotEvery is -1":   boxes().SnapshotEvery(-1),
+	} {
+		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+func TestTurns(t *testing.T) {
+	for payload, want := range map[string]struct {
+		outcome sharding.Outcome
+		code    entity.Code
+		spoiled bool
+		message string
+	}{
+		`{"by":5}`:          {outcome: sharding.OK},
+		``:                  {outcome: sharding.OK},
+		`{"bye":5}`:         {sharding.Rejected, entity.InvalidArgument, false, "bye"},
+		`{"by":5}{}`:        {sharding.Rejected, entity.InvalidArgument, false, "more after"},
+		`{"by":`:            {sharding.Rejected, entity.InvalidArgument, false, "input of Grow"},
+		`{"by":13}`:         {sharding.Rejected, entity.Internal, false, "plain"},
+		`{"by":14}`:         {sharding.OK, entity.NotFound, false, "business 14"},
+		`{"by":15}`:         {sharding.Rejected, entity.Internal, false, "no code"},
+		`{"by":16}`:         {sharding.OK, entity.Aborted, true, "after staging"},
+		`{"by":17}`:         {sharding.Rejected, entity.Internal, false, "unknown event"},
+		`{"by":18}`:         {sharding.Rejected, entity.Internal, false, "add it to Events"},
+		`{"by":19}`:         {sharding.Rejected, entity.Internal, true, "panicked in Grow"},
+		`{"by":20}`:         {sharding.Rejected, entity.Internal, false, "cannot be encoded"},
+		`{"by":666}`:        {sharding.Rejected, entity.Internal, true, "panicked in Grow"},
+		"{\"by\":\"five\"}": {sharding.Rejected, entity.InvalidArgument, false, "input of Grow"},
+	} {
+		done := run(instance(t), "Grow", payload, sharding.JSON)
+		if done.Reply.Outcome != want.outcome || done.Reply.Code != want.code || done.Spoiled != want.spoiled || !strings.Contains(done.Reply.Message, want.message) {
+			t.Errorf("%s: %+v, spoiled %t", payload, done.Reply, done.Spoiled)
+		}
+		if failed := done.Reply.Outcome != sharding.OK || done.Reply.Code != ""; failed && len(done.Events) > 0 {
+			t.Errorf("%s: a failed turn has events", payload)
+		}
+	}
+	i := instance(t)
+	if done := run(i, "Look", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "read-only") {
+		t.Errorf("a read-only command that persists: %+v", done.Reply)
+	}
+	if done := run(i, "Broken", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "reply cannot be encoded") {
+		t.Errorf("a reply that cannot be encoded: %+v", done.Reply)
+	}
+	if done := run(i, "Nope", "", sharding.JSON); done.Reply.Code != entity.Unimplemented {
+		t.Errorf("an unknown command: %+v", done.Reply)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if done := i.Run(ctx, &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}, false); done.Reply.Code != entity.DeadlineExceeded {
+		t.Errorf("a turn whose context is over: %+v", done.Reply)
+	}
+}
+
+func TestProtobuf(t *testing.T) {
+	raw, _ := proto.Marshal(wrapperspb.Int64(5))
+	for _, tc := range []struct {
+		payload, want string
+		enc           sharding.Encoding
+	}{
+		{string(raw), string(raw), sharding.Protobuf}, {`"5"`, `"5"`, sharding.JSON}, {"", "", sharding.Protobuf}, {"", `"0"`, sharding.JSON},
+	} {
+		i := instance(t)
+		done := run(i, "Wrapped", tc.payload, tc.enc)
+		if done.Reply.Outcome != sharding.OK || string(done.Reply.Payload) != tc.want || done.Reply.Encoding != tc.enc {
+			t.Errorf("%q: %+v %q", tc.payload, done.Reply, done.Reply.Payload)
+		}
+		again := instance(t)
+		if err := again.Replay(done.Events); err != nil || again.State().(*box).N != i.State().(*box).N {
+			t.Errorf("replay of %v: %v", done.Events, err)
+		}
+	}
+	for _, tc := range []struct {
+		command, payload string
+		enc              sharding.Encoding
+	}{{"Wrapped", "\xff", sharding.Protobuf}, {"Wrapped", "{", sharding.JSON}, {"Grow", string(raw), sharding.Protobuf}} {
+		if done := run(instance(t), tc.command, tc.payload, tc.enc); done.Reply.Code != entity.InvalidArgument {
+			t.Errorf("%q: %+v", tc.payload, done.Reply)
+		}
+	}
+}
+
+func TestStoredEvents(t *testing.T) {
+	i := instance(t)
+	events, err := i.Encode(grown{5}, note{"x"}, wrapperspb.Int64(2))
+	if err != nil || events[1].Name != "Remark" || events[2].Encoding != sharding.Protobuf {
+		t.Fatalf("encoded: %v, %v", events, err)
+	}
+	if err := i.Replay(events); err != nil || i.State().(*box).N != 7 {
+		t.Errorf("state %+v, %v", i.State(), err)
+	}
+	if back, err := i.Decode(events[:2]); err != nil || back[0] != (grown{5}) || back[1] != (note{"x"}) {
+		t.Errorf("decoded: %v, %v", back, err)
+	}
+	// A field that a later version added is no error in an event.
+	if err := i.Replay([]sharding.Event{{Name: "grown", Payload: []byte(`{"By":1,"Later":2}`)}}); err != nil || i.State().(*box).N != 8 {
+		t.Errorf("state %+v, %v", i.State(), err)
+	}
+	for want, ev := range map[string]sharding.Event{
+		"must stay in Events": {Name: "Gone"},
+		"event grown of":      {Name: "grown", Payload: []byte("{")},
+		"Apply of type Box":   {Name: "grown", Payload: []byte(`{"By":666}`)},
+	} {
+		if err := i.Replay([]sharding.Event{ev}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// TestPanics: none of the author's code takes the process down.
+func TestPanics(t *testing.T) {
+	if _, err := entity.NewInstance(boxes(), "bad"); err == nil || !strings.Contains(err.Error(), "evil create") {
+		t.Errorf("create: %v", err)
+	}
+	i := instance(t)
+	b := i.State().(*box)
+	if err := i.Restore(nil); err == nil {
+		t.Error("Restore: no error")
+	}
+	if s, err := i.Snapshot(); err != nil || i.Restore(s) != nil {
+		t.Errorf("Snapshot: %v", err)
+	}
+	b.N = 666
+	if _, err := i.Snapshot(); err == nil {
+		t.Error("Snapshot: no error")
+	}
+	b.N = 1
+	if _, err := i.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "evil start") {
+		t.Errorf("OnStart: %v", err)
+	}
+	b.N = 2
+	if _, err := i.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
+		t.Errorf("a timer of OnStart that cannot be encoded: %v", err)
+	}
+	if err := i.Stop(t.Context(), turn.Passivated); !i.Stops() || err == nil || !strings.Contains(err.Error(), "evil stop") {
+		t.Errorf("OnStop: %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	if entity.CodeOf(nil) != "" || entity.OutcomeOf(nil) != sharding.OK || entity.ReplyError(sharding.Reply{Outcome: sharding.OK}) != nil {
+		t.Error("no error is an error")
+	}
+	err := errors.New("x")
+	if entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != sharding.Unknown {
+		t.Error("an error that says nothing says something")
+	}
+	err = entity.ReplyError(sharding.Doubt(entity.Unavailable, "gone"))
+	if entity.OutcomeOf(err) != sharding.Unknown || !strings.Contains(err.Error(), "may have been applied") {
+		t.Errorf("got %v", err)
+	}
+}
