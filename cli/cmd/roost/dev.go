@@ -24,6 +24,10 @@ const (
 	// drainTimeout bounds the stop in order; then the rest is killed, which
 	// costs nothing that is durable.
 	drainTimeout = 30 * time.Second
+	// downAfter is when a process that does not answer is given up: on one
+	// machine it is dead, no network is in between. Until then no other member
+	// can leave in order.
+	downAfter = "--gossip.down_after=3s"
 )
 
 const devHelp = `Starts a cluster of real processes on this machine and keeps it up until Ctrl-C,
@@ -166,6 +170,7 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 	c, err := cluster.Start(ctx, cluster.Options{
 		Coordinators: o.coordinators, Regions: o.regions, Gateways: o.gateways,
 		Dir: data, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
+		Args:      map[string][]string{cluster.Coordinator: {downAfter}, cluster.Region: {downAfter}},
 		StateFile: d.stateFile(), Control: control.at(), Changed: d.changed,
 	})
 	if err != nil {
