@@ -26,6 +26,7 @@ func TestHouse(t *testing.T) {
 			"turn":           nouns,
 			"passivation":    nouns,
 			"link/...":       with("proto/...", "libs/link"),
+			"wire":           with("proto/..."),
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -112,7 +113,7 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.TableChanged:
 		if ch := s.watches[o.Watch]; ch != nil {
 			delete(s.watches, o.Watch)
-			ch <- toDelta(o.Delta)
+			ch <- wire.ToDelta(o.Delta)
 		}
 	case coordinator.NotActive:
 		if ch := s.watches[o.Watch]; ch != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 )
@@ -211,7 +212,7 @@ func newRegion(t *testing.T, seeds []string, types ...*coordinatorv1.Type) *fake
 	return f
 }
 
-func (f *fakeRegion) node() *coordinatorv1.Node { return toNode(f.self) }
+func (f *fakeRegion) node() *coordinatorv1.Node { return wire.ToNode(f.self) }
 
 func (f *fakeRegion) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
 	_, err := f.reach[req.From].ReportShards(context.Background(), &coordinatorv1.ReportShardsRequest{

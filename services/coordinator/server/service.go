@@ -8,6 +8,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -49,7 +50,7 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		s.lastWatch++
 		id = s.lastWatch
 		s.watches[id] = got
-		s.step(coordinator.WatchTable{Watch: id, Version: fromVersion(req.Version)})
+		s.step(coordinator.WatchTable{Watch: id, Version: wire.FromVersion(req.Version)})
 	})
 	select {
 	case w := <-got:
@@ -68,9 +69,9 @@ func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterReques
 	if err := s.checkCluster(req.Cluster); err != nil {
 		return nil, err
 	}
-	in := coordinator.Register{Region: fromNode(req.Region), Name: req.Name, Version: req.AppVersion}
+	in := coordinator.Register{Region: wire.FromNode(req.Region), Name: req.Name, Version: req.AppVersion}
 	for _, t := range req.Types {
-		in.Types = append(in.Types, fromType(t))
+		in.Types = append(in.Types, wire.FromType(t))
 	}
 	if in.Version != "" {
 		if err := sharding.CheckID("app_version", in.Version, sharding.MaxTypeLen); err != nil {
@@ -146,7 +147,7 @@ func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHom
 	}
 	s.inbox.put(func() {
 		for _, e := range req.Shards {
-			shard, epoch := fromShardEpoch(e)
+			shard, epoch := wire.FromShardEpoch(e)
 			s.step(coordinator.GetShardHome{Shard: shard, Refused: epoch})
 		}
 	})
@@ -159,18 +160,18 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 	if err := s.checkCluster(req.Cluster); err != nil {
 		return nil, err
 	}
-	region := fromNode(req.Region)
+	region := wire.FromNode(req.Region)
 	s.inbox.put(func() {
 		for _, e := range req.Stopped {
-			shard, epoch := fromShardEpoch(e)
+			shard, epoch := wire.FromShardEpoch(e)
 			s.step(coordinator.ShardStopped{Region: region, Shard: shard, Epoch: epoch})
 		}
 		for _, e := range req.Started {
-			shard, epoch := fromShardEpoch(e)
+			shard, epoch := wire.FromShardEpoch(e)
 			s.step(coordinator.ShardStarted{Region: region, Shard: shard, Epoch: epoch})
 		}
 		for _, r := range req.Refused {
-			shard, epoch := fromShardEpoch(r.Shard)
+			shard, epoch := wire.FromShardEpoch(r.Shard)
 			s.step(coordinator.HostRefused{Region: region, Shard: shard, Epoch: epoch, Above: sharding.Epoch(r.Above)})
 		}
 	})
@@ -183,7 +184,7 @@ func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.Gracef
 	if err := s.checkCluster(req.Cluster); err != nil {
 		return nil, err
 	}
-	region := fromNode(req.Region)
+	region := wire.FromNode(req.Region)
 	a, err := call(ctx, s, s.shutdowns, region, coordinator.GracefulShutdown{Region: region})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -193,9 +194,9 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	var m proto.Message
 	switch f := f.(type) {
 	case coordinator.RowFact:
-		name, m = "row", toRow(f.Row)
+		name, m = "row", wire.ToRow(f.Row)
 	case coordinator.TypeFact:
-		name, m = "type", toType(&f.Desc)
+		name, m = "type", wire.ToType(&f.Desc)
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -214,7 +215,7 @@ func encodeSnapshot(facts []coordinator.Fact) ([]byte, error) {
 			d.Types = append(d.Types, f.Desc)
 		}
 	}
-	return proto.Marshal(toDelta(d))
+	return proto.Marshal(wire.ToDelta(d))
 }
 
 // decodeFacts reads the stream: types before rows, as a snapshot has them, then
@@ -225,7 +226,7 @@ func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err err
 		if err := proto.Unmarshal(found.Snapshot.Payload, &w); err != nil {
 			return nil, 0, fmt.Errorf("the snapshot at %d: %w", found.Snapshot.Seq, err)
 		}
-		d := fromDelta(&w)
+		d := wire.FromDelta(&w)
 		for _, t := range d.Types {
 			facts = append(facts, coordinator.TypeFact{Desc: t})
 		}
@@ -253,13 +254,13 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 		if err := proto.Unmarshal(e.Payload, &r); err != nil {
 			return nil, err
 		}
-		return coordinator.RowFact{Row: fromRow(&r)}, nil
+		return coordinator.RowFact{Row: wire.FromRow(&r)}, nil
 	case "type":
 		var t coordinatorv1.Type
 		if err := proto.Unmarshal(e.Payload, &t); err != nil {
 			return nil, err
 		}
-		return coordinator.TypeFact{Desc: fromType(&t)}, nil
+		return coordinator.TypeFact{Desc: wire.FromType(&t)}, nil
 	}
 	return nil, fmt.Errorf("unknown fact %q; this coordinator is older than the journal", e.Name)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -42,12 +43,12 @@ func (w *wishes) to(n sharding.NodeID, term sharding.Term) *regionv1.ShardsReque
 
 func (w *wishes) host(o coordinator.HostShard) {
 	req := w.to(o.To, o.Term)
-	req.Host = append(req.Host, toShardEpoch(o.Shard, o.Epoch))
+	req.Host = append(req.Host, wire.ToShardEpoch(o.Shard, o.Epoch))
 }
 
 func (w *wishes) handOff(o coordinator.HandOff) {
 	req := w.to(o.To, o.Term)
-	req.HandOff = append(req.HandOff, toShardEpoch(o.Shard, o.Epoch))
+	req.HandOff = append(req.HandOff, wire.ToShardEpoch(o.Shard, o.Epoch))
 }
 
 // flush hands over what the batch has wished. What waits from an earlier term

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -61,7 +62,7 @@ func (s *Server) isRegion(addr string) bool {
 func (s *Server) watch(o gateway.Watch, region bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
-	req := &coordinatorv1.WatchTableRequest{Cluster: s.cfg.ClusterName, BootUid: uint64(s.self.UID), Version: toVersion(o.Version)}
+	req := &coordinatorv1.WatchTableRequest{Cluster: s.cfg.ClusterName, BootUid: uint64(s.self.UID), Version: wire.ToVersion(o.Version)}
 	var w *coordinatorv1.WatchTableResponse
 	var err error
 	if region {
@@ -73,9 +74,9 @@ func (s *Server) watch(o gateway.Watch, region bool) {
 	case err != nil:
 		s.inbox.put(item{do: func() { s.watchFailed(o.To, err) }})
 	case w.NotActive != nil:
-		s.inbox.put(item{in: gateway.NotActive{From: o.To, Active: fromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term)}})
+		s.inbox.put(item{in: gateway.NotActive{From: o.To, Active: wire.FromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term)}})
 	default:
-		in := gateway.TableChanged{From: o.To, Delta: fromDelta(w)}
+		in := gateway.TableChanged{From: o.To, Delta: wire.FromDelta(w)}
 		s.inbox.put(item{do: func() { s.tableChanged(in) }})
 	}
 }
@@ -130,7 +131,7 @@ func (h *homes) flush() {
 			if len(req.Shards) == maxHomes {
 				break
 			}
-			req.Shards = append(req.Shards, toShardEpoch(shard, refused))
+			req.Shards = append(req.Shards, wire.ToShardEpoch(shard, refused))
 			delete(w, shard)
 		}
 		if len(w) == 0 {

@@ -2,50 +2,11 @@ package server
 
 import (
 	"github.com/roost-cluster/roost/libs/sharding"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
-// Wire types stop here: everything behind this file speaks in the nouns of
-// package sharding.
-
-func fromNode(n *coordinatorv1.Node) sharding.NodeID {
-	return sharding.NodeID{Addr: n.GetAddr(), UID: sharding.NodeUID(n.GetUid())}
-}
-
-func toShardEpoch(s sharding.ShardID, e sharding.Epoch) *coordinatorv1.ShardEpoch {
-	return &coordinatorv1.ShardEpoch{Type: string(s.Type), Index: s.Index, Epoch: uint64(e)}
-}
-
-func toVersion(v sharding.Version) *coordinatorv1.Version {
-	return &coordinatorv1.Version{Term: uint32(v.Term), N: v.N}
-}
-
-func fromVersion(v *coordinatorv1.Version) sharding.Version {
-	return sharding.Version{Term: sharding.Term(v.GetTerm()), N: v.GetN()}
-}
-
-func fromType(t *coordinatorv1.Type) sharding.TypeDesc {
-	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile()}
-	for _, c := range t.GetCommands() {
-		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale()})
-	}
-	return out
-}
-
-func fromDelta(w *coordinatorv1.WatchTableResponse) sharding.TableDelta {
-	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull()}
-	for _, r := range w.GetRows() {
-		d.Rows = append(d.Rows, sharding.Row{
-			Shard: sharding.ShardID{Type: sharding.EntityType(r.GetType()), Index: r.GetIndex()},
-			Owner: fromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: sharding.Phase(r.GetPhase()),
-		})
-	}
-	for _, t := range w.GetTypes() {
-		d.Types = append(d.Types, fromType(t))
-	}
-	return d
-}
+// The messages of this service alone; those that services share are in
+// package wire.
 
 func fromEncoding(e gatewayv1.Encoding) sharding.Encoding {
 	if e == gatewayv1.Encoding_ENCODING_PROTOBUF {

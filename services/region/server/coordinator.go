@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -22,17 +23,17 @@ func (s *Server) watch(o region.Watch) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
 	w, err := s.coordinator(o.To).WatchTable(ctx, &coordinatorv1.WatchTableRequest{
-		Cluster: s.cfg.ClusterName, BootUid: uint64(s.self.UID), Version: toVersion(o.Version),
+		Cluster: s.cfg.ClusterName, BootUid: uint64(s.self.UID), Version: wire.ToVersion(o.Version),
 	})
 	switch {
 	case err != nil:
 		s.inbox.put(item{in: region.WatchFailed{From: o.To}})
 	case w.NotActive != nil:
 		s.inbox.put(item{in: region.NotActive{
-			From: o.To, Active: fromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term),
+			From: o.To, Active: wire.FromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term),
 		}})
 	default:
-		s.inbox.put(item{in: region.TableChanged{From: o.To, Delta: fromDelta(w)}})
+		s.inbox.put(item{in: region.TableChanged{From: o.To, Delta: wire.FromDelta(w)}})
 	}
 }
 
@@ -40,10 +41,10 @@ func (s *Server) register(o region.Register) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
 	req := &coordinatorv1.RegisterRequest{
-		Cluster: s.cfg.ClusterName, Region: toNode(s.self), Name: s.name, AppVersion: s.version,
+		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Name: s.name, AppVersion: s.version,
 	}
 	for i := range s.descs {
-		req.Types = append(req.Types, toType(&s.descs[i].Desc))
+		req.Types = append(req.Types, wire.ToType(&s.descs[i].Desc))
 	}
 	r, err := s.coordinator(o.To).Register(ctx, req)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
 	r, err := s.coordinator(o.To).GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{
-		Cluster: s.cfg.ClusterName, Region: toNode(s.self),
+		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self),
 	})
 	if err != nil {
 		s.log.Debug("asking to leave failed", "coordinator", o.To, "error", err)
@@ -85,7 +86,7 @@ type reports struct {
 
 func newReports(self sharding.NodeID, send func(string, *coordinatorv1.ReportShardsRequest)) *reports {
 	return &reports{
-		send: send, node: toNode(self),
+		send: send, node: wire.ToNode(self),
 		pending: map[string]*coordinatorv1.ReportShardsRequest{},
 		waiting: map[string]*coordinatorv1.ReportShardsRequest{},
 		busy:    map[string]bool{},

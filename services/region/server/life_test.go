@@ -161,13 +161,3 @@ func TestInboxLetsGo(t *testing.T) {
 	b.end()
 	<-done
 }
-
-func TestPhasesFromOutside(t *testing.T) {
-	for p, want := range map[coordinatorv1.Phase]sharding.Phase{
-		2: sharding.Serving, 3: sharding.HandingOff, 4: 0, 257: 0, -254: 0,
-	} {
-		if got := fromPhase(p); got != want {
-			t.Errorf("phase %d is read as %v", p, got)
-		}
-	}
-}

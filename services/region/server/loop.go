@@ -8,6 +8,7 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -169,11 +170,11 @@ func (s *Server) perform(o region.Output) {
 	case region.GracefulShutdown:
 		go s.gracefulShutdown(o)
 	case region.ShardStarted:
-		s.reports.started(o.To, toShardEpoch(o.Shard, o.Epoch))
+		s.reports.started(o.To, wire.ToShardEpoch(o.Shard, o.Epoch))
 	case region.ShardStopped:
-		s.reports.stopped(o.To, toShardEpoch(o.Shard, o.Epoch))
+		s.reports.stopped(o.To, wire.ToShardEpoch(o.Shard, o.Epoch))
 	case region.HostRefused:
-		s.reports.refused(o.To, toShardEpoch(o.Shard, o.Epoch), uint64(o.Above))
+		s.reports.refused(o.To, wire.ToShardEpoch(o.Shard, o.Epoch), uint64(o.Above))
 	case region.Left:
 		close(s.left)
 	case region.Fail:

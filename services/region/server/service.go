@@ -6,6 +6,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/services/region"
@@ -31,11 +32,11 @@ func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*region
 	}
 	items := make([]item, 0, len(req.Host)+len(req.HandOff))
 	for _, e := range req.HandOff {
-		shard, epoch := fromShardEpoch(e)
+		shard, epoch := wire.FromShardEpoch(e)
 		items = append(items, item{in: region.HandOff{From: req.From, Term: sharding.Term(req.Term), Shard: shard, Epoch: epoch}})
 	}
 	for _, e := range req.Host {
-		shard, epoch := fromShardEpoch(e)
+		shard, epoch := wire.FromShardEpoch(e)
 		items = append(items, item{in: region.HostShard{From: req.From, Term: sharding.Term(req.Term), Shard: shard, Epoch: epoch}})
 	}
 	v.s.inbox.put(items...)
@@ -48,10 +49,10 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		return nil, err
 	}
 	got := make(chan sharding.TableDelta, 1)
-	v.s.inbox.put(item{do: func() { got <- v.s.core.Table().Delta(fromVersion(req.Version)) }})
+	v.s.inbox.put(item{do: func() { got <- v.s.core.Table().Delta(wire.FromVersion(req.Version)) }})
 	select {
 	case d := <-got:
-		return toDelta(d), nil
+		return wire.ToDelta(d), nil
 	case <-ctx.Done():
 		return nil, twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
 	case <-v.s.ctx.Done():
