@@ -43,18 +43,7 @@ func TestLifeOfARegion(t *testing.T) {
 	if a.NotMine == nil || a.NotMine.Refused != e-1+sharding.Epoch(index) || a.NotMine.Row.Epoch != e+sharding.Epoch(index) {
 		t.Errorf("an older epoch: %+v", a)
 	}
-	metrics := r.get("/metrics")
-	for _, want := range []string{
-		`roost_entity_command_duration_seconds_count{`, `roost_entity_mailbox_wait_seconds`, `roost_journal_append_duration_seconds`,
-		`roost_journal_batch_size`, `roost_region_shards`, `roost_entity_active`, `roost_entity_duplicates`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("no metric %s", want)
-		}
-	}
-	if strings.Contains(metrics, `"Nope"`) {
-		t.Error("a name from outside has become an attribute")
-	}
+	checkMetrics(t, r)
 
 	// Stopping: not ready any more, shards handed off, everything answered.
 	last := g.send(e, "a", "Add", "1")
@@ -94,6 +83,22 @@ func TestLifeOfARegion(t *testing.T) {
 	g.want(g.keyed(e, "a", "Add", "k4", "1"), sharding.OK, "14")
 	g.peer.Close()
 	r.end()
+}
+
+func checkMetrics(t *testing.T, r *running) {
+	t.Helper()
+	metrics := r.get("/metrics")
+	for _, want := range []string{
+		`roost_entity_command_duration_seconds_count{`, `roost_entity_mailbox_wait_seconds`, `roost_journal_append_duration_seconds`,
+		`roost_journal_batch_size`, `roost_region_shards`, `roost_entity_active`, `roost_entity_duplicates`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no metric %s", want)
+		}
+	}
+	if strings.Contains(metrics, `"Nope"`) {
+		t.Error("a name from outside has become an attribute")
+	}
 }
 
 func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
