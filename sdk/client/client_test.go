@@ -100,20 +100,22 @@ func TestOutcomes(t *testing.T) {
 		code     entity.Code
 		outcome  sharding.Outcome
 	}{
-		"success":                       {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: sharding.OK},
-		"business error":                {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: sharding.OK},
-		"rejected for good":             {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
-		"rejected for now":              {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
-		"unknown, sent again":           {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
-		"unknown, then rejected":        {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
-		"unkeyed unknown":               {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"unkeyed without an answer":     {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
-		"unkeyed rejected":              {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
-		"read-only unknown":             {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
-		"not a gateway":                 {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 502) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
-		"a redirect is not followed":    {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", 302) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
-		"reply too long":                {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},
-		"error of a proxy too long":     {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, strings.Repeat("x", 200), 502) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"success":                    {script: []func(http.ResponseWriter, *http.Request){reply("5")}, requests: 1, outcome: sharding.OK},
+		"business error":             {script: []func(http.ResponseWriter, *http.Request){fail(412, "failed_precondition", "true")}, requests: 1, code: entity.FailedPrecondition, outcome: sharding.OK},
+		"rejected for good":          {script: []func(http.ResponseWriter, *http.Request){fail(400, "invalid_argument", "false")}, requests: 1, code: entity.InvalidArgument, outcome: sharding.Rejected},
+		"rejected for now":           {script: []func(http.ResponseWriter, *http.Request){unavailable, unavailable, reply("5")}, requests: 3, outcome: sharding.OK},
+		"unknown, sent again":        {script: []func(http.ResponseWriter, *http.Request){unknown, hangUp, reply("5")}, requests: 3, outcome: sharding.OK},
+		"unknown, then rejected":     {script: []func(http.ResponseWriter, *http.Request){unknown, fail(400, "invalid_argument", "false")}, requests: 2, code: entity.InvalidArgument, outcome: sharding.Unknown},
+		"unkeyed unknown":            {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
+		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
+		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
+		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
+		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},
+		"error of a proxy too long": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, strings.Repeat("x", 200), http.StatusBadGateway)
+		}}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
 		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: sharding.OK},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func (b *box) Grow(ctx *entity.Ctx, in input) (int64, error) {
 		badTimer.After(ctx, time.Second, "t", make(chan int))
 		return 0, nil
 	}
-	return b.N, ctx.Persist(grown{in.By}, note{"grew"})
+	return b.N, ctx.Persist(grown(in), note{"grew"})
 }
 
 func (b *box) Look(ctx *entity.Ctx, _ struct{}) (int64, error) { return b.N, ctx.Persist(grown{1}) }

@@ -283,10 +283,7 @@ func (w *world) fault() {
 	}
 	w.after(time.Duration(w.rng.IntN(300))*ms, w.fault)
 	r := w.regions[w.rng.IntN(len(w.regions))]
-	var ids []sharding.ShardID
-	for _, id := range slices.SortedFunc(maps.Keys(w.truth), sharding.ShardID.Compare) {
-		ids = append(ids, id)
-	}
+	ids := slices.SortedFunc(maps.Keys(w.truth), sharding.ShardID.Compare)
 	switch w.rng.IntN(8) {
 	case 0:
 		r.crash()

@@ -37,9 +37,6 @@ func (b *inbox) take() []func() {
 	return items
 }
 
-// post hands an input to the core.
-func (s *Server) post(in coordinator.Input) { s.inbox.put(func() { s.step(in) }) }
-
 const tickEvery = 50 * time.Millisecond
 
 // loop owns the core. Nothing waits inside it.

@@ -175,8 +175,6 @@ func (r *running) serving(n int) (term uint32) {
 type fakeRegion struct {
 	self  sharding.NodeID
 	types []*coordinatorv1.Type
-
-	mu    sync.Mutex
 	reach map[string]coordinatorv1.Coordinator
 }
 
