@@ -6,6 +6,10 @@ import "time"
 // that the gateway made up for a command without one.
 type CommandID string
 
+// ReservedPrefix begins the ids that Roost makes up itself, for commands
+// without key and for timers. A client's key must not begin with it.
+const ReservedPrefix = "roost:"
+
 // Encoding says how a payload is written. Roost never looks into payloads.
 type Encoding uint8
 

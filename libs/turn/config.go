@@ -39,7 +39,8 @@ type Config struct {
 	// into one transaction. Defaults 512 and 4 MiB.
 	UnitRecords int
 	UnitBytes   int
-	// TimersPerEntity bounds the volatile timers of one entity. Default 32.
+	// TimersPerEntity bounds the volatile timers of one entity; one more is not
+	// set, and counted as a lost tell. Default 32.
 	TimersPerEntity int
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.

@@ -102,7 +102,11 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 			break
 		}
 	}
-	if t.After <= 0 || len(e.timers) >= m.cfg.TimersPerEntity {
+	if t.After <= 0 {
+		return
+	}
+	if len(e.timers) >= m.cfg.TimersPerEntity {
+		m.stats.LostTells++
 		return
 	}
 	tm := &timer{Timer: t, live: true}
@@ -156,7 +160,7 @@ const hexDigits = "0123456789abcdef"
 // so the name is never used twice for an entity.
 func timerID(epoch sharding.Epoch, n uint64) sharding.CommandID {
 	b := make([]byte, 0, 40)
-	b = append(b, "timer:"...)
+	b = append(b, sharding.ReservedPrefix+"timer:"...)
 	b = appendHex(b, uint64(epoch))
 	b = append(b, ':')
 	b = appendHex(b, n)

@@ -67,6 +67,9 @@ func checkNames(env *sharding.Envelope) error {
 	if err := sharding.CheckType("command", env.Command); err != nil {
 		return err
 	}
+	if env.Keyed && strings.HasPrefix(string(env.ID), sharding.ReservedPrefix) {
+		return fmt.Errorf("%w: idempotency key begins with %q, which is reserved", sharding.ErrBadName, sharding.ReservedPrefix)
+	}
 	return sharding.CheckID("idempotency key", string(env.ID), sharding.MaxCommandIDLen)
 }
 

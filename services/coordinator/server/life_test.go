@@ -20,7 +20,7 @@ import (
 
 // homes asks for the first n shards of T.
 func homes(n uint32) *coordinatorv1.GetShardHomesRequest {
-	req := &coordinatorv1.GetShardHomesRequest{}
+	req := &coordinatorv1.GetShardHomesRequest{Cluster: "dev"}
 	for i := range n {
 		req.Shards = append(req.Shards, &coordinatorv1.ShardEpoch{Type: "T", Index: i})
 	}

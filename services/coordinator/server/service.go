@@ -140,10 +140,8 @@ func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.N
 // GetShardHomes asks for allocations.
 func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
 	s := v.s
-	if req.Cluster != "" { // a gateway may leave it to its watch
-		if err := s.checkCluster(req.Cluster); err != nil {
-			return nil, err
-		}
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
 	}
 	s.inbox.put(func() {
 		for _, e := range req.Shards {

@@ -147,6 +147,7 @@ func (s *Server) getShardHomes(to string, req *coordinatorv1.GetShardHomesReques
 	go func() {
 		ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 		defer cancel()
+		req.Cluster = s.cfg.ClusterName
 		_, err := coordinatorv1.NewCoordinatorProtobufClient(s.peers.URL(to), s.peers.Client()).GetShardHomes(ctx, req)
 		if err != nil {
 			s.log.Debug("asking for shard homes failed", "coordinator", to, "shards", len(req.Shards), "error", err)

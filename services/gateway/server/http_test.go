@@ -301,14 +301,14 @@ func TestGetBeforeTable(t *testing.T) {
 }
 
 func TestCommandIDs(t *testing.T) {
-	s := &Server{cfg: &Config{MaxPayload: 1}, idPrefix: []byte("gw-00000000000000ff-")}
+	s := &Server{cfg: &Config{MaxPayload: 1}, idPrefix: []byte("roost:00000000000000ff-")}
 	seen := map[sharding.CommandID]bool{}
 	for range 100 {
 		c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}}
 		if f := s.check(c, 0); f != nil {
 			t.Fatal(f)
 		}
-		if seen[c.env.ID] || c.env.Keyed || !strings.HasPrefix(string(c.env.ID), "gw-00000000000000ff-") || !utf8.ValidString(string(c.env.ID)) {
+		if seen[c.env.ID] || c.env.Keyed || !strings.HasPrefix(string(c.env.ID), "roost:00000000000000ff-") || !utf8.ValidString(string(c.env.ID)) {
 			t.Fatalf("id %q", c.env.ID)
 		}
 		seen[c.env.ID] = true

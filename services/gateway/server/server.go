@@ -96,7 +96,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		failed:     map[sharding.ShardID]struct{}{},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.idPrefix = fmt.Appendf(nil, "gw-%016x-", uint64(s.self.UID))
+	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
 	s.homes = newHomes(s.getShardHomes)
 	s.types.Store(&types{other: newMeasures("")})
 
