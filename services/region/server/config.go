@@ -13,6 +13,7 @@ type Config struct {
 	node.Config
 	Discovery    string        `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt"`
 	Journal      string        `key:"journal.url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db; all regions and coordinators use the same"`
+	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's loop before links are held back"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+	"github.com/roost-cluster/roost/sdk/entity"
 )
 
 func TestLifeOfARegion(t *testing.T) {
@@ -165,4 +167,40 @@ func TestInboxLetsGo(t *testing.T) {
 	go func() { b.putWaiting([]item{{}}); close(done) }()
 	b.end()
 	<-done
+}
+
+// TestTypesByRole: a process hosts those of the binary's types that it is told.
+func TestTypesByRole(t *testing.T) {
+	other := entity.DefineVolatile("Other", func(string) *counter { return &counter{} },
+		entity.On(entity.Command[int, int]("Other", "Noop"), func(*counter, *entity.Ctx, int) (int, error) { return 0, nil }))
+	for name, tc := range map[string]struct {
+		types []string
+		hosts []sharding.EntityType
+		err   string
+	}{
+		"all":     {nil, []sharding.EntityType{"Counter", "Other"}, ""},
+		"one":     {[]string{"Other"}, []sharding.EntityType{"Other"}, ""},
+		"unknown": {[]string{"Other", "Cart"}, nil, "region.types names Cart; this binary has [Counter Other]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Server{
+				cfg: &Config{Types: tc.types}, types: map[sharding.EntityType]entity.Definition{},
+				commands: map[sharding.EntityType]map[string]struct{}{},
+			}
+			err := s.describe([]entity.Definition{counters(), other})
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Fatalf("error %v, want %s", err, tc.err)
+				}
+				return
+			}
+			var got []sharding.EntityType
+			for _, d := range s.descs {
+				got = append(got, d.Desc.Type)
+			}
+			if err != nil || !slices.Equal(got, tc.hosts) {
+				t.Fatalf("hosts %v, %v", got, err)
+			}
+		})
+	}
 }

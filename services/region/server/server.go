@@ -139,12 +139,22 @@ func (s *Server) describe(types []entity.Definition) error {
 		return errors.New("a region needs at least one entity type: server.Main(types…)")
 	}
 	var errs []error
+	wanted := map[string]bool{}
+	for _, name := range s.cfg.Types {
+		wanted[name] = true
+	}
+	var all []sharding.EntityType
 	for _, t := range types {
 		d, err := entity.Describe(t)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+		all = append(all, d.Desc.Type)
+		if len(s.cfg.Types) > 0 && !wanted[string(d.Desc.Type)] {
+			continue
+		}
+		delete(wanted, string(d.Desc.Type))
 		s.descs = append(s.descs, d)
 		s.types[d.Desc.Type] = t
 		known := map[string]struct{}{}
@@ -152,6 +162,9 @@ func (s *Server) describe(types []entity.Definition) error {
 			known[c.Name] = struct{}{}
 		}
 		s.commands[d.Desc.Type] = known
+	}
+	for name := range wanted { // order-free: errors
+		errs = append(errs, fmt.Errorf("region.types names %s; this binary has %v", name, all))
 	}
 	return errors.Join(errs...)
 }
