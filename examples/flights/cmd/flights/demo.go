@@ -43,6 +43,7 @@ type demo struct {
 	cluster  *cluster.Cluster
 	rec      *recorder
 	table    *table
+	resent   *resent
 	stream   *stream
 	progress *progress
 	report   report
@@ -143,7 +144,8 @@ func (d *demo) start(ctx context.Context, fail context.CancelCauseFunc) (err err
 	d.stream = &stream{in: d.in, concurrency: d.concurrency, rec: d.rec}
 	d.progress = &progress{
 		out: d.stderr, terminal: d.terminal, begun: d.begun,
-		total: d.stream.total(), done: d.stream.done.Load, retried: d.rec.retries,
+		total: d.stream.total(), done: d.stream.done.Load,
+		retried: func() int64 { return d.rec.retries() + d.resent.count.Load() },
 	}
 	d.progress.say("%s: %s flights, %d airports, %d routes; starting %d coordinators, %d regions, %d gateways",
 		filepath.Base(d.in.name), grouped(int64(len(d.in.flights))), len(d.in.airports), len(d.in.routes), coordinators, regions, gateways)
@@ -164,6 +166,7 @@ func (d *demo) start(ctx context.Context, fail context.CancelCauseFunc) (err err
 		return err
 	}
 	d.table = newTable(cluster.NewAdmin(d.cluster.Admin()...))
+	d.resent = newResent(d.cluster.Processes())
 	d.stream.via, err = newClient(d.cluster.Gateways(), d.concurrency)
 	d.progress.say("ready; gateways: %s", strings.Join(d.cluster.Gateways(), " "))
 	return err
@@ -191,6 +194,7 @@ func (d *demo) carry(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	var watchers errgroup.Group
 	watchers.Go(func() error { d.table.watch(watching); return nil })
+	watchers.Go(func() error { d.resent.watch(watching); return nil })
 	shown := make(chan struct{})
 	watchers.Go(func() error { d.progress.show(shown); return nil })
 
@@ -229,6 +233,7 @@ func (d *demo) verify(ctx context.Context) error {
 		return err
 	}
 	_, _ = d.table.look(ctx)
+	d.resent.look(ctx)
 	d.report.judge(d.in, got)
 	if d.totals != "" {
 		err = writeAirports(d.totals, d.in, got)
@@ -262,6 +267,7 @@ func (d *demo) finish() error {
 	r := &d.report
 	r.File, r.Digest, r.Flights, r.Commands = d.in.name, d.in.digest, len(d.in.flights), d.stream.total()
 	r.Airports, r.Routes, r.Faults, r.Concurrency = len(d.in.airports), len(d.in.routes), d.faults, d.concurrency
+	r.Resent = d.resent.count.Load()
 	r.Seconds, r.Moved = time.Since(d.begun).Seconds(), d.table.moves()
 	if r.StreamSeconds > 0 {
 		r.PerSecond = float64(r.Commands) / r.StreamSeconds

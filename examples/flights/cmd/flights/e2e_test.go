@@ -23,12 +23,16 @@ import (
 	"time"
 )
 
+// built is the directory of the binaries, if a test needed them.
+var built string
+
 // build makes all binaries, once for all tests.
 var build = sync.OnceValues(func() (string, error) {
 	bin, err := os.MkdirTemp("", "flights-bin-")
 	if err != nil {
 		return "", err
 	}
+	built = bin
 	for module, pkg := range map[string]string{
 		"services/coordinator": "./cmd/coordinator", "services/gateway": "./cmd/gateway", "examples": "./flights/cmd/...",
 	} {
@@ -43,8 +47,8 @@ var build = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if bin, _ := build(); bin != "" {
-		_ = os.RemoveAll(bin)
+	if built != "" {
+		_ = os.RemoveAll(built)
 	}
 	os.Exit(code)
 }

@@ -39,7 +39,10 @@ type report struct {
 	StreamSeconds float64 `json:"stream_seconds"`
 	PerSecond     float64 `json:"commands_per_second"`
 
+	// Retried is how many errors the client saw; each was retried. Resent is how
+	// many the gateways saw and hid from it by sending the command again.
 	Retried int64            `json:"errors_retried"`
+	Resent  int64            `json:"resent_by_gateways"`
 	Errors  map[string]int64 `json:"errors_by_code"`
 	Latency latency          `json:"latency_ms"`
 	Stalls  []stall          `json:"stalls"`
@@ -115,7 +118,7 @@ func (r *report) print(out io.Writer) {
 
 	fmt.Fprintf(out, "\n%s commands in %.1f s, %s/s, %d at a time\n",
 		grouped(r.Commands), r.StreamSeconds, grouped(int64(r.PerSecond)), r.Concurrency)
-	fmt.Fprintf(out, "errors seen and retried: %s%s\n", grouped(r.Retried), r.codes())
+	fmt.Fprintf(out, "errors seen and retried: %s by the client%s, %s by the gateways\n", grouped(r.Retried), r.codes(), grouped(r.Resent))
 	fmt.Fprintf(out, "latency: p50 %.1f ms, p99 %.1f ms, max %.1f ms\n", r.Latency.P50, r.Latency.P99, r.Latency.Max)
 	fmt.Fprintf(out, "shards moved: %d\n\n", r.Moved)
 
@@ -130,10 +133,13 @@ func (r *report) print(out io.Writer) {
 
 // codes lists the errors by their codes.
 func (r *report) codes() (list string) {
+	if len(r.Errors) == 0 {
+		return ""
+	}
 	for _, code := range slices.Sorted(maps.Keys(r.Errors)) {
 		list += fmt.Sprintf(", %s %s", grouped(r.Errors[code]), code)
 	}
-	return list
+	return " (" + list[2:] + ")"
 }
 
 func (r *report) verdict(out io.Writer) {

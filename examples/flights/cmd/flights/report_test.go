@@ -77,13 +77,13 @@ func TestReport(t *testing.T) {
 	rec.done(1, start, start.Add(30*time.Millisecond))
 	rec.fault("SIGKILL region-2", start.Add(61*time.Second))
 	rec.retry("unavailable")
-	r := report{Airports: 3, Routes: 2, Commands: 693_249, StreamSeconds: 100, PerSecond: 6932.49, Moved: 12}
+	r := report{Airports: 3, Routes: 2, Commands: 693_249, StreamSeconds: 100, PerSecond: 6932.49, Moved: 12, Resent: 187}
 	r.judge(in, in.counted())
 	r.fill(rec, in, start)
 	var out strings.Builder
 	r.print(&out)
 	for _, want := range []string{
-		"MCI           1         1          -20 min", "693,249 commands in 100.0 s, 6,932/s", "errors seen and retried: 1, 1 unavailable\n",
+		"MCI           1         1          -20 min", "693,249 commands in 100.0 s, 6,932/s", "errors seen and retried: 1 by the client (1 unavailable), 187 by the gateways\n",
 		"p50 30.0 ms", "shards moved: 12", "calm              00:00  0.030 s  MCI", "SIGKILL region-2  01:01  0.000 s", "EQUAL: the totals of all 3 airports and 2 routes",
 	} {
 		if !strings.Contains(out.String(), want) {
