@@ -15,6 +15,13 @@ func TestOwnRegion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fences(string(readme))["go.mod"] != fences(string(doc))["go.mod"] {
+		t.Error("README.md shows another go.mod than docs/own-region.md")
+	}
 	checkout, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
