@@ -99,7 +99,9 @@ func (d *demo) makeDir() (remove func(error) error, err error) {
 		if err == nil || errors.As(err, &by) {
 			return errors.Join(err, os.RemoveAll(d.dir))
 		}
-		fmt.Fprintf(d.stderr, "journal and logs are kept in %s\n", d.dir)
+		if os.Remove(d.dir) != nil { // It is not empty.
+			fmt.Fprintf(d.stderr, "journal and logs are kept in %s\n", d.dir)
+		}
 		return err
 	}, nil
 }
