@@ -26,12 +26,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -203,9 +203,10 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Header.Set("Roost-Timeout", max(time.Until(deadline), time.Millisecond).Round(time.Millisecond).String())
 	}
-	res, err := c.cfg.HTTP.Do(req)
+	var way way
+	res, err := c.cfg.HTTP.Do(req.WithContext(httptrace.WithClientTrace(ctx, way.trace())))
 	if err != nil {
-		return sharding.Reply{}, 0, unreachable(base, err)
+		return sharding.Reply{}, 0, unreachable(base, err, way.nothingSent())
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
@@ -226,12 +227,24 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	return reply, 0, nil
 }
 
-// unreachable says what a failed request tells: a refused connection carried
-// nothing, everything else may have been applied.
-func unreachable(base string, err error) *entity.Error {
+// way tells how far a request got: one that asked for a connection and has not
+// got any was not sent. A transport that tells neither proves nothing.
+type way struct{ asked, connected atomic.Bool }
+
+func (w *way) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn: func(string) { w.asked.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { w.connected.Store(true) },
+	}
+}
+
+func (w *way) nothingSent() bool { return w.asked.Load() && !w.connected.Load() }
+
+// unreachable says what a failed request tells: one that found no connection
+// carried nothing, everything else may have been applied.
+func unreachable(base string, err error, nothingSent bool) *entity.Error {
 	e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "no answer from " + base + ": " + err.Error()}
-	var op *net.OpError
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial" {
+	if nothingSent {
 		e.Outcome = sharding.Rejected
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
