@@ -74,6 +74,9 @@ func DefaultConfig(gateways ...string) Config {
 type Client struct {
 	cfg  Config
 	next atomic.Uint64
+	// traced: the transport tells when a request has got a connection, so that
+	// one without was definitely not sent. Others prove nothing.
+	traced bool
 }
 
 // Dial makes a client with the default configuration. Nothing is sent yet.
@@ -95,7 +98,8 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout <= 0 || cfg.RetryMin <= 0 || cfg.RetryMax < cfg.RetryMin || cfg.MaxReply <= 0 || cfg.HTTP == nil {
 		return nil, errors.New("client: Timeout, RetryMin, RetryMax (at least RetryMin) and MaxReply must be above 0 and HTTP set; start from DefaultConfig")
 	}
-	return &Client{cfg: cfg}, nil
+	_, traced := cfg.HTTP.Transport.(*http.Transport)
+	return &Client{cfg: cfg, traced: traced || cfg.HTTP.Transport == nil}, nil
 }
 
 // Retries tells a test or a tool how often calls were sent again.
@@ -203,10 +207,12 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Header.Set("Roost-Timeout", max(time.Until(deadline), time.Millisecond).Round(time.Millisecond).String())
 	}
-	var way way
-	res, err := c.cfg.HTTP.Do(req.WithContext(httptrace.WithClientTrace(ctx, way.trace())))
+	var connected atomic.Bool
+	res, err := c.cfg.HTTP.Do(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})))
 	if err != nil {
-		return sharding.Reply{}, 0, unreachable(base, err, way.nothingSent())
+		return sharding.Reply{}, 0, unreachable(base, err, c.traced && !connected.Load())
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
@@ -226,19 +232,6 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	}
 	return reply, 0, nil
 }
-
-// way tells how far a request got: one that asked for a connection and has not
-// got any was not sent. A transport that tells neither proves nothing.
-type way struct{ asked, connected atomic.Bool }
-
-func (w *way) trace() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
-		GetConn: func(string) { w.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { w.connected.Store(true) },
-	}
-}
-
-func (w *way) nothingSent() bool { return w.asked.Load() && !w.connected.Load() }
 
 // unreachable says what a failed request tells: one that found no connection
 // carried nothing, everything else may have been applied.
