@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,6 +41,9 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	for i := range members.Members {
 		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))
 	}
+	slices.SortFunc(out.Members, func(x, y *adminv1.Member) int {
+		return cmp.Or(slices.Compare(x.Roles, y.Roles), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Addr, y.Addr))
+	})
 	return out, nil
 }
 
