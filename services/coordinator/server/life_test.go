@@ -130,7 +130,7 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 		}
 	}
 	metrics := c.get("/metrics")
-	for _, want := range []string{"roost_coordinator_leader", "roost_coordinator_term", "roost_shard_allocated", "roost_coordinator_watches"} {
+	for _, want := range []string{"roost_coordinator_leader", "roost_coordinator_term", "roost_shard_allocated", "roost_coordinator_watches", "roost_shard_unallocated"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no metric %s", want)
 		}

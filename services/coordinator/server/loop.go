@@ -66,6 +66,11 @@ func (s *Server) loop() {
 
 func (s *Server) step(in coordinator.Input) {
 	s.outs = s.core.Step(time.Now(), in, s.outs[:0])
+	for _, o := range s.outs {
+		if p, ok := o.(coordinator.Persist); ok {
+			s.measure(p.Fact)
+		}
+	}
 	s.queue = append(s.queue, s.outs...)
 	clear(s.outs)
 }
@@ -134,6 +139,7 @@ func (s *Server) depose() {
 	s.term = 0
 	dropped := s.queue
 	s.queue = nil
+	clear(s.moves)
 	s.stream = stream{}
 	s.step(coordinator.Deposed{})
 	for _, o := range dropped {

@@ -75,6 +75,9 @@ type Server struct {
 	registers callers[coordinator.RegisterAck]
 	shutdowns callers[coordinator.ShutdownAck]
 	members   map[sharding.NodeID]coordinator.Member
+	moves     map[sharding.ShardID]time.Time // since when shards hand off
+
+	telemetry telemetry
 }
 
 // New sets a coordinator up on a node: handlers, checks and stages.
@@ -87,6 +90,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		registers: callers[coordinator.RegisterAck]{},
 		shutdowns: callers[coordinator.ShutdownAck]{},
 		members:   map[sharding.NodeID]coordinator.Member{},
+		moves:     map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.wishes = newWishes(s.sendWishes)

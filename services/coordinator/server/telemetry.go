@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -11,9 +13,45 @@ import (
 
 const scope = "github.com/roost-cluster/roost/services/coordinator"
 
+// telemetry is what is counted as it happens; the rest is read from the core.
+type telemetry struct {
+	handoff metric.Float64Histogram
+	moves   metric.Int64Counter
+}
+
+// measure takes the time of handoffs: from the fact that a shard hands off to
+// the one that it is served again.
+func (s *Server) measure(f coordinator.Fact) {
+	row, ok := f.(coordinator.RowFact)
+	if !ok {
+		return
+	}
+	shard := row.Row.Shard
+	switch row.Row.Phase {
+	case sharding.HandingOff:
+		s.moves[shard] = time.Now()
+		s.telemetry.moves.Add(s.ctx, 1)
+	case sharding.Serving:
+		if since, ok := s.moves[shard]; ok {
+			delete(s.moves, shard)
+			s.telemetry.handoff.Record(s.ctx, time.Since(since).Seconds(),
+				metric.WithAttributes(attribute.String("roost.entity.type", string(shard.Type))))
+		}
+	}
+}
+
 // instrument registers what the coordinator tells about itself.
 func (s *Server) instrument(mp metric.MeterProvider) error {
 	meter := mp.Meter(scope)
+	var err error
+	if s.telemetry.handoff, err = meter.Float64Histogram("roost.shard.handoff.duration", metric.WithUnit("s"),
+		metric.WithDescription("time from the decision to move a shard until it is served again")); err != nil {
+		return err
+	}
+	if s.telemetry.moves, err = meter.Int64Counter("roost.coordinator.rebalance.moves", metric.WithUnit("{shard}"),
+		metric.WithDescription("shards told to move: rebalanced, drained, or their region leaves")); err != nil {
+		return err
+	}
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
 		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
@@ -26,18 +64,22 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	term := gauge("roost.coordinator.term", "1", "term of the active coordinator, 0 at a standby")
 	regions := gauge("roost.coordinator.regions", "{region}", "regions that are members")
 	allocated := gauge("roost.shard.allocated", "{shard}", "shards with an owner")
+	unallocated := gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
 	watches := gauge("roost.coordinator.watches", "{watch}", "watches that wait for a change of the table")
 	if errs != nil {
 		return errs
 	}
-	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+	_, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		return s.look(ctx, func() error {
 			v := s.core.View()
 			o.ObserveInt64(leader, active(v))
 			o.ObserveInt64(term, int64(s.term))
 			o.ObserveInt64(regions, int64(len(v.Regions)))
-			owned, moves := 0, 0
+			owned, moves, all := 0, 0, 0
+			for _, t := range v.Types {
+				all += int(t.Shards)
+			}
 			for _, r := range v.Rows {
 				if !r.Owner.IsZero() {
 					owned++
@@ -47,11 +89,12 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 				}
 			}
 			o.ObserveInt64(allocated, int64(owned))
+			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
 			o.ObserveInt64(watches, int64(len(s.watches)))
 			return nil
 		})
-	}, leader, term, regions, allocated, moving, watches)
+	}, leader, term, regions, allocated, unallocated, moving, watches)
 	return err
 }
 

@@ -111,7 +111,7 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	g := r.dial()
 	hung := g.send(e, "a", "Hang", "")
 	after := g.send(e, "a", "Get", "")
-	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_commands") })
+	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_buffer_messages") })
 	index := sharding.ShardOf("a", shards)
 	if err := r.shards(&regionv1.ShardsRequest{HandOff: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: index, Epoch: uint64(e) + uint64(index)}}}); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,8 @@ type telemetry struct {
 	mailbox metric.Float64Histogram
 	commit  metric.Float64Histogram
 	batch   metric.Int64Histogram
+	load    metric.Float64Histogram
+	replay  metric.Int64Histogram
 }
 
 func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
@@ -46,6 +48,14 @@ func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) er
 	}
 	if s.telemetry.batch, err = meter.Int64Histogram("roost.journal.batch.size", metric.WithUnit("{operation}"),
 		metric.WithDescription("operations in one group commit")); err != nil {
+		return err
+	}
+	if s.telemetry.load, err = meter.Float64Histogram("roost.journal.replay.duration", metric.WithUnit("s"), seconds,
+		metric.WithDescription("time to read one entity back")); err != nil {
+		return err
+	}
+	if s.telemetry.replay, err = meter.Int64Histogram("roost.journal.replay.events", metric.WithUnit("{record}"),
+		metric.WithDescription("records replayed after the snapshot, per entity read back")); err != nil {
 		return err
 	}
 	return s.gauges(meter)
@@ -70,7 +80,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 	}
 	shards := gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	active := gauge("roost.entity.active", "{entity}", "entities alive or on the way")
-	waiting := gauge("roost.region.commands", "{command}", "commands delivered and not answered")
+	waiting := gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
 	activations := counter("roost.entity.activations", "{activation}", "entities brought to life")
 	passivations := counter("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
 	unknown := counter("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
@@ -118,10 +128,18 @@ func (s *Server) counts(ctx context.Context) (turn.Stats, int, error) {
 }
 
 func (s *Server) journalObserver() journal.Observer {
-	return journal.Observer{Batch: func(b journal.BatchStats) {
-		s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
-		s.telemetry.batch.Record(s.ctx, int64(b.Ops))
-	}}
+	return journal.Observer{
+		Batch: func(b journal.BatchStats) {
+			s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
+			s.telemetry.batch.Record(s.ctx, int64(b.Ops))
+		},
+		Load: func(l journal.LoadStats) {
+			if l.Err == nil {
+				s.telemetry.load.Record(s.ctx, l.Took.Seconds(), s.loadAttributes(l.Request.Entity.Type))
+				s.telemetry.replay.Record(s.ctx, int64(l.Records), s.loadAttributes(l.Request.Entity.Type))
+			}
+		},
+	}
 }
 
 // traceContext is a context that continues the trace of a command's sender.
@@ -191,6 +209,11 @@ func (s *Server) commandAttributes(c *caller, outcome string) metric.Measurement
 		s.attributes[k] = o
 	}
 	return o
+}
+
+// loadAttributes is for the journal's goroutines; only known types are loaded.
+func (s *Server) loadAttributes(t sharding.EntityType) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("roost.entity.type", string(t)))
 }
 
 func (s *Server) typeAttributes(t sharding.EntityType) metric.MeasurementOption {
