@@ -41,6 +41,10 @@ demo: build ## Carry the flights through a cluster under faults (FLIGHTS= TOTALS
 	@exec $(BIN)/flights $(if $(FLIGHTS),-flights "$(FLIGHTS)") $(if $(TOTALS),-totals "$(TOTALS)") \
 		$(if $(ROUTES),-routes "$(ROUTES)") $(if $(REPORT),-report "$(REPORT)") $(if $(FAULTS),-faults "$(FAULTS)")
 
+.PHONY: images
+images: $(addprefix $(BIN)/,coordinator region gateway) ## Build container images of the services (needs Docker)
+	@for s in coordinator region gateway; do docker build -q -f deploy/Dockerfile --build-arg SERVICE=$$s -t roost/$$s . ; done
+
 .PHONY: dev
 dev: build ## Start a cluster on this machine and keep it up (ARGS="--regions 3")
 	@exec $(BIN)/roost dev $(ARGS)
