@@ -42,6 +42,9 @@ type Config struct {
 	// TimersPerEntity bounds the volatile timers of one entity; one more is not
 	// set, and counted as a lost tell. Default 32.
 	TimersPerEntity int
+	// TimerTimeout is the deadline of a timer's command from its firing on: a
+	// turn that hangs must not keep its entity for ever. Default 30 s.
+	TimerTimeout time.Duration
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration
@@ -61,6 +64,7 @@ func DefaultConfig(types ...Type) Config {
 		UnitRecords:     512,
 		UnitBytes:       4 << 20,
 		TimersPerEntity: 32,
+		TimerTimeout:    30 * time.Second,
 		DrainTimeout:    10 * time.Second,
 		Retry:           50 * time.Millisecond,
 	}
@@ -81,6 +85,7 @@ func (c *Config) Validate() error {
 	positive("UnitRecords", c.UnitRecords)
 	positive("UnitBytes", c.UnitBytes)
 	positive("TimersPerEntity", c.TimersPerEntity)
+	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("DrainTimeout", int(c.DrainTimeout))
 	positive("Retry", int(c.Retry))
 	seen := map[sharding.EntityType]bool{}

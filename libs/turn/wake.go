@@ -120,7 +120,7 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 func (m *Machine) fire(e *entity, t *timer) {
 	env := sharding.Envelope{
 		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers+1), Tell: true,
-		Encoding: t.Encoding, Payload: t.Payload,
+		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
 	size := env.Size()
 	if m.stats.Commands > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes ||
