@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,9 @@ func checkFenced(t *testing.T, c *running, dir string, region *fakeRegion, shard
 		return w.NotActive == nil && w.Version.Term > uint32(above)
 	})
 	c.serving(int(shards)) // the refused fact is not there
+	if !regexp.MustCompile(`roost_journal_fenced_total{.*operation="append".*} 1`).MatchString(c.get("/metrics")) {
+		t.Error("the refused fact is not counted")
+	}
 }
 
 // TestCallersThatLeave: regions that are no members get no answer, and leave

@@ -196,7 +196,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.journal, err = journal.Open(ctx, b, journal.Declaration{Cluster: s.cfg.ClusterName}, journal.DefaultConfig(), journal.Observer{}); err != nil {
+	if s.journal, err = journal.Open(ctx, b, journal.Declaration{Cluster: s.cfg.ClusterName}, journal.DefaultConfig(), s.journalObserver()); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	if s.store, err = leaseopen.Open(ctx, s.cfg.Lease); err != nil {

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -17,6 +18,7 @@ const scope = "github.com/roost-cluster/roost/services/coordinator"
 type telemetry struct {
 	handoff metric.Float64Histogram
 	moves   metric.Int64Counter
+	fenced  metric.Int64Counter
 }
 
 // measure takes the time of handoffs: from the fact that a shard hands off to
@@ -40,6 +42,14 @@ func (s *Server) measure(f coordinator.Fact) {
 	}
 }
 
+func (s *Server) journalObserver() journal.Observer {
+	return journal.Observer{Op: func(o journal.OpStats) {
+		if o.Result.Verdict == sharding.RefusedEpoch {
+			s.telemetry.fenced.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.journal.operation", o.Op.Kind())))
+		}
+	}}
+}
+
 // instrument registers what the coordinator tells about itself.
 func (s *Server) instrument(mp metric.MeterProvider) error {
 	meter := mp.Meter(scope)
@@ -50,6 +60,10 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	}
 	if s.telemetry.moves, err = meter.Int64Counter("roost.coordinator.rebalance.moves", metric.WithUnit("{shard}"),
 		metric.WithDescription("shards told to move: rebalanced, drained, or their region leaves")); err != nil {
+		return err
+	}
+	if s.telemetry.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
+		metric.WithDescription("claims, appends and snapshots of the facts that the journal refused, because another coordinator is active")); err != nil {
 		return err
 	}
 	var errs error

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,9 @@ func TestLifeOfARegion(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "an epoch of somebody else is refused", f.look(func() bool { return f.refused[uint64(e)] == uint64(e) }))
+	if !regexp.MustCompile(`roost_journal_fenced_total{.*operation="claim".*} 1`).MatchString(r.get("/metrics")) {
+		t.Error("the refused claim is not counted")
+	}
 	e = r.host(11)
 	g = r.dial()
 	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "13")

@@ -27,6 +27,7 @@ type telemetry struct {
 	batch   metric.Int64Histogram
 	load    metric.Float64Histogram
 	replay  metric.Int64Histogram
+	fenced  metric.Int64Counter
 }
 
 func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
@@ -56,6 +57,10 @@ func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) er
 	}
 	if s.telemetry.replay, err = meter.Int64Histogram("roost.journal.replay.events", metric.WithUnit("{record}"),
 		metric.WithDescription("records replayed after the snapshot, per entity read back")); err != nil {
+		return err
+	}
+	if s.telemetry.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
+		metric.WithDescription("claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")); err != nil {
 		return err
 	}
 	return s.gauges(meter)
@@ -132,6 +137,11 @@ func (s *Server) journalObserver() journal.Observer {
 		Batch: func(b journal.BatchStats) {
 			s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
 			s.telemetry.batch.Record(s.ctx, int64(b.Ops))
+		},
+		Op: func(o journal.OpStats) {
+			if o.Result.Verdict == sharding.RefusedEpoch {
+				s.telemetry.fenced.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.journal.operation", o.Op.Kind())))
+			}
 		},
 		Load: func(l journal.LoadStats) {
 			if l.Err == nil {
