@@ -60,7 +60,6 @@ func (s *Server) loop() {
 			s.step(coordinator.Tick{})
 		}
 		s.pump()
-		s.wishes.flush()
 	}
 }
 
@@ -109,9 +108,9 @@ func (s *Server) pump() {
 func (s *Server) perform(o coordinator.Output) {
 	switch o := o.(type) {
 	case coordinator.HostShard:
-		s.wishes.host(o)
+		s.hostShard(o)
 	case coordinator.HandOff:
-		s.wishes.handOff(o)
+		s.handOff(o)
 	case coordinator.TableChanged:
 		if ch := s.watches[o.Watch]; ch != nil {
 			delete(s.watches, o.Watch)

@@ -61,7 +61,7 @@ type Server struct {
 	keeper *lease.Keeper
 	agent  *agent.Agent
 	inbox  *inbox
-	wishes *wishes
+	wishes *node.Outbox[sharding.NodeID, wish]
 
 	// Of the loop only.
 	core      *coordinator.Machine
@@ -93,7 +93,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		moves:     map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.wishes = newWishes(s.sendWishes)
+	s.wishes = node.NewOutbox(s.sendWishes)
 	core := coordinator.DefaultConfig()
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
 	if err := core.Validate(); err != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -70,98 +69,41 @@ func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 	s.inbox.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
 }
 
-// reports carries what happened to shards to the coordinators that asked:
-// gathered per batch, one call under way per address. A lost report is asked
-// for again by the coordinator.
-type reports struct {
-	send func(to string, req *coordinatorv1.ReportShardsRequest)
-	node *coordinatorv1.Node
+// report is one line of what happened to shards, for the coordinator that
+// asked. A lost one is asked for again.
+type report func(*coordinatorv1.ReportShardsRequest)
 
-	pending map[string]*coordinatorv1.ReportShardsRequest // of the loop only
-
-	mu      sync.Mutex
-	waiting map[string]*coordinatorv1.ReportShardsRequest
-	busy    map[string]bool
+func (s *Server) reportStarted(o region.ShardStarted) {
+	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
+		r.Started = append(r.Started, wire.ToShardEpoch(o.Shard, o.Epoch))
+	})
 }
 
-func newReports(self sharding.NodeID, send func(string, *coordinatorv1.ReportShardsRequest)) *reports {
-	return &reports{
-		send: send, node: wire.ToNode(self),
-		pending: map[string]*coordinatorv1.ReportShardsRequest{},
-		waiting: map[string]*coordinatorv1.ReportShardsRequest{},
-		busy:    map[string]bool{},
+func (s *Server) reportStopped(o region.ShardStopped) {
+	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
+		r.Stopped = append(r.Stopped, wire.ToShardEpoch(o.Shard, o.Epoch))
+	})
+}
+
+func (s *Server) reportRefused(o region.HostRefused) {
+	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
+		r.Refused = append(r.Refused, &coordinatorv1.Refused{Shard: wire.ToShardEpoch(o.Shard, o.Epoch), Above: uint64(o.Above)})
+	})
+}
+
+func (s *Server) report(to string, line report) {
+	if to != "" { // else no coordinator is known; it will ask again
+		s.reports.Add(to, line)
 	}
 }
 
-func (r *reports) to(addr string) *coordinatorv1.ReportShardsRequest {
-	req := r.pending[addr]
-	if req == nil {
-		req = &coordinatorv1.ReportShardsRequest{Region: r.node}
-		r.pending[addr] = req
-	}
-	return req
-}
-
-func (r *reports) started(to string, s *coordinatorv1.ShardEpoch) {
-	req := r.to(to)
-	req.Started = append(req.Started, s)
-}
-
-func (r *reports) stopped(to string, s *coordinatorv1.ShardEpoch) {
-	req := r.to(to)
-	req.Stopped = append(req.Stopped, s)
-}
-
-func (r *reports) refused(to string, s *coordinatorv1.ShardEpoch, above uint64) {
-	req := r.to(to)
-	req.Refused = append(req.Refused, &coordinatorv1.Refused{Shard: s, Above: above})
-}
-
-// flush hands over what the batch has reported.
-func (r *reports) flush() {
-	if len(r.pending) == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for to, req := range r.pending { // order-free: one message per address
-		delete(r.pending, to)
-		if to == "" {
-			continue // no coordinator is known; it will ask again
-		}
-		if w := r.waiting[to]; w != nil {
-			w.Started = append(w.Started, req.Started...)
-			w.Stopped = append(w.Stopped, req.Stopped...)
-			w.Refused = append(w.Refused, req.Refused...)
-		} else {
-			r.waiting[to] = req
-		}
-		if !r.busy[to] {
-			r.busy[to] = true
-			go r.work(to)
-		}
-	}
-}
-
-func (r *reports) work(to string) {
-	for {
-		r.mu.Lock()
-		req := r.waiting[to]
-		delete(r.waiting, to)
-		if req == nil {
-			delete(r.busy, to)
-			r.mu.Unlock()
-			return
-		}
-		r.mu.Unlock()
-		r.send(to, req)
-	}
-}
-
-func (s *Server) sendReport(to string, req *coordinatorv1.ReportShardsRequest) {
+func (s *Server) sendReports(to string, lines []report) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
-	req.Cluster = s.cfg.ClusterName
+	req := &coordinatorv1.ReportShardsRequest{Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self)}
+	for _, line := range lines {
+		line(req)
+	}
 	if _, err := s.coordinator(to).ReportShards(ctx, req); err != nil {
 		s.log.Debug("a report was lost; the coordinator will ask again", "coordinator", to, "error", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -120,7 +119,6 @@ func (s *Server) loop(ctx context.Context) error {
 			s.step(region.Tick{})
 		}
 		s.flushAnswers()
-		s.reports.flush()
 		clear(items)
 		spare = items
 	}
@@ -170,11 +168,11 @@ func (s *Server) perform(o region.Output) {
 	case region.GracefulShutdown:
 		go s.gracefulShutdown(o)
 	case region.ShardStarted:
-		s.reports.started(o.To, wire.ToShardEpoch(o.Shard, o.Epoch))
+		s.reportStarted(o)
 	case region.ShardStopped:
-		s.reports.stopped(o.To, wire.ToShardEpoch(o.Shard, o.Epoch))
+		s.reportStopped(o)
 	case region.HostRefused:
-		s.reports.refused(o.To, wire.ToShardEpoch(o.Shard, o.Epoch), uint64(o.Above))
+		s.reportRefused(o)
 	case region.Left:
 		close(s.left)
 	case region.Fail:

@@ -69,7 +69,7 @@ type Server struct {
 	journal *journal.Journal
 	agent   *agent.Agent
 	links   *link.Server
-	reports *reports
+	reports *node.Outbox[string, report]
 	inbox   *inbox
 	left    chan struct{}
 
@@ -102,7 +102,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.fail = func(reason string) { n.Fail(errors.New(reason)) }
-	s.reports = newReports(s.self, s.sendReport)
+	s.reports = node.NewOutbox(s.sendReports)
 	if err := s.describe(types); err != nil {
 		return nil, err
 	}
