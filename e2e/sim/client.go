@@ -95,6 +95,21 @@ func (c *client) call() {
 		}
 		c.send(o, c.gateway, patience)
 	}
+	if d := w.dice("conflict"); n == 1 && keyed && d.chance(0.03) {
+		c.open++
+		first := w.ops[len(w.ops)-1]
+		w.after(d.exp(100*ms), func() { c.conflict(first, patience) })
+	}
+}
+
+// conflict uses the key of another command once more. One of the two has the
+// key, the other one is refused.
+func (c *client) conflict(first *op, patience time.Duration) {
+	w := c.w
+	w.mark("client: key of another command")
+	o := c.draw(first.entity, true, 0)
+	o.cmd, o.tell, o.key, o.called = cmdAdd, false, first.key, w.now
+	c.send(o, w.dice("conflict").IntN(gateways), patience)
 }
 
 // draw makes up a command.

@@ -86,6 +86,7 @@ func (c *coordNode) lease(in lease.Input) {
 				c.w.violate("terms grow", "%s acquires the lease in term %d, which was acquired before", c.p.name, o.Term)
 			}
 			c.w.terms[o.Term] = true
+			c.w.highest = max(c.w.highest, o.Term)
 			c.acquired(o.Term)
 		}
 	}
@@ -292,6 +293,9 @@ func (c *coordNode) write(a sharding.Append) {
 
 func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
+	if _, standby := o.(coordinator.NotActive); !standby && w.highest > c.term && !w.recordLost {
+		w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, c.term, w.highest, o)
+	}
 	switch o := o.(type) {
 	case coordinator.HostShard:
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})

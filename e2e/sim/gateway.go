@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -20,6 +21,8 @@ type gatewayNode struct {
 	dialing map[sharding.NodeID]bool
 	ticked  bool
 	epochs  map[sharding.CommandID]sharding.Epoch // at which a command was sent last
+	sent    map[gateway.Attempt]gateway.Send
+	refused map[sharding.ShardID]sharding.Epoch // that a region refused
 }
 
 // call is one attempt of a client, on its way through one gateway.
@@ -37,6 +40,8 @@ func (w *World) gatewayProgram(p *process) program {
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
 		epochs:  map[sharding.CommandID]sharding.Epoch{},
+		sent:    map[gateway.Attempt]gateway.Send{},
+		refused: map[sharding.ShardID]sharding.Epoch{},
 	}
 	g.core = newGateway(w, p)
 	p.post(func() { g.step(gateway.Coordinators{Addrs: w.coordinatorAddrs(), Regions: w.regionAddrs()}) })
@@ -48,6 +53,34 @@ func (g *gatewayNode) step(in gateway.Input) {
 	at := len(g.out)
 	g.out = g.core.Step(g.p.now(), in, g.out)
 	g.w.stepped(g.p, g.core, len(g.out)-at)
+	for _, o := range g.out[at:] {
+		if s, ok := o.(gateway.Send); ok && s.Epoch <= g.refused[s.Shard] {
+			g.w.violate("a refused epoch is over", "%s sends to %v at epoch %v after a refusal at %v", g.p.name, s.Shard, s.Epoch, g.refused[s.Shard])
+		}
+	}
+}
+
+// read takes the answer to an attempt. A refusal is remembered if the command
+// is still under way: after it nothing may be sent at its epoch.
+func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
+	s := g.sent[a]
+	delete(g.sent, a)
+	if _, refused := answer.(gateway.NotMine); refused && g.underWay(s.Env) {
+		g.refused[s.Shard] = max(g.refused[s.Shard], s.Epoch)
+	}
+	g.step(answer)
+}
+
+func (g *gatewayNode) underWay(env sharding.Envelope) bool {
+	for id, c := range g.waiting { // order-free: at most one
+		if c.op.key == env.ID && c.due.Equal(env.Deadline) {
+			return !slices.ContainsFunc(g.out, func(o gateway.Output) bool {
+				f, over := o.(gateway.Finish)
+				return over && f.Request == id
+			})
+		}
+	}
+	return false
 }
 
 func (g *gatewayNode) tick() {
@@ -120,6 +153,7 @@ func (g *gatewayNode) perform(o gateway.Output) {
 }
 
 func (g *gatewayNode) send(o gateway.Send) {
+	g.sent[o.Attempt] = o
 	l := g.links[o.Region]
 	if l == nil || !l.gwOpen {
 		g.w.mark("gateway: no link to send on")

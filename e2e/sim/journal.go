@@ -24,6 +24,10 @@ type store struct {
 	newest map[sharding.ShardID]sharding.Row
 	// stopped are the highest epochs for which a coordinator heard ShardStopped.
 	stopped map[sharding.ShardID]sharding.Epoch
+	// claims are those that held, newest the highest of each shard.
+	claims    map[sharding.Claim]bool
+	highest   map[sharding.ShardID]sharding.Claim
+	fullUntil int64 // refuses everything until then
 }
 
 var errLost = errors.New("connection to the journal lost")
@@ -34,6 +38,8 @@ func newStore(w *World) *store {
 		rows:    map[sharding.Row]bool{},
 		newest:  map[sharding.ShardID]sharding.Row{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
+		claims:  map[sharding.Claim]bool{},
+		highest: map[sharding.ShardID]sharding.Claim{},
 	}
 }
 
@@ -45,6 +51,7 @@ func (s *store) apply(ops []journal.Op) []journal.Result {
 		s.times = append(s.times, s.w.now)
 	}
 	for i, r := range results {
+		s.law(&ops[i], r)
 		s.w.mix(uint64(r.Verdict))
 		if s.w.traceTo != nil {
 			s.w.trace(nil, "JOURNAL", traceOp(&ops[i], r))
@@ -54,6 +61,28 @@ func (s *store) apply(ops []journal.Op) []journal.Result {
 		}
 	}
 	return results
+}
+
+// law checks the verdict on a claim or a snapshot; what appends may do is read
+// from the log of commits.
+func (s *store) law(op *journal.Op, r journal.Result) {
+	holds := r.Verdict == sharding.Durable
+	switch {
+	case op.Claim != nil:
+		c := *op.Claim
+		top := s.highest[c.Shard]
+		switch {
+		case holds && (c.Epoch < top.Epoch || c.Epoch == top.Epoch && c.Owner != top.Owner):
+			s.w.violate("epochs grow", "claim %+v holds after %+v", c, top)
+		case !holds && c == top:
+			s.w.violate("a claim that holds holds again", "claim %+v is refused: %v %+v", c, r.Verdict, r.Fence)
+		case holds:
+			s.highest[c.Shard], s.claims[c] = c, true
+		}
+	case op.Snapshot != nil && holds && op.Snapshot.Epoch != s.highest[op.Snapshot.Shard].Epoch:
+		s.w.violate("epochs grow", "a snapshot of %v at epoch %v is stored, the shard is claimed at %v",
+			op.Snapshot.Entity, op.Snapshot.Epoch, s.highest[op.Snapshot.Shard].Epoch)
+	}
 }
 
 // commit is one append that holds, and when it was committed.
@@ -81,6 +110,9 @@ func (s *store) factsOf(a sharding.Append) {
 				continue
 			}
 			s.rows[f.Row] = true
+			if c := (sharding.Claim{Shard: f.Row.Shard, Epoch: f.Row.Epoch, Owner: f.Row.Owner.UID}); f.Row.Phase == sharding.Serving && !s.claims[c] {
+				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
+			}
 			old := s.newest[f.Row.Shard]
 			s.newest[f.Row.Shard] = f.Row
 			switch {
@@ -107,6 +139,9 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 	there, back := s.way(), s.way()
 	patience := d.between(100*ms, 2*sec)
 	unknown, late, full := d.chance(w.weather.Unknown), d.chance(w.weather.LateApply), d.chance(w.weather.Full)
+	if unknown && w.dice("full").chance(w.weather.FullAfter) {
+		s.fullUntil = w.now + w.dice("full").between(0, 500*ms)
+	}
 	kind, lateness := d.IntN(3), d.between(0, 5*sec)
 	answered := false
 	answer := func(r []journal.Result) {
@@ -120,7 +155,7 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 			return
 		}
 		switch {
-		case full:
+		case full || !unknown && w.now < s.fullUntil:
 			r := make([]journal.Result, len(ops))
 			for i := range r {
 				r[i] = journal.Result{Verdict: sharding.RefusedFull, Err: journal.ErrFull}

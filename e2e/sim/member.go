@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -24,6 +25,7 @@ type member struct {
 	beats   int
 	dead    map[sharding.NodeID]bool // evidence says so
 	over    bool
+	ticked  time.Time // the last tick
 }
 
 // memberChange is what a coordinator needs to know about another member.
@@ -60,7 +62,25 @@ func (m *member) step(in gossip.Input) {
 	at := len(m.out)
 	m.out = m.core.Step(m.p.now(), in, m.out)
 	m.w.stepped(m.p, m.core, len(m.out)-at)
+	if _, tick := in.(gossip.Tick); tick {
+		m.blame(m.out[at:])
+	}
 }
+
+// blame looks at what a tick said: one that comes late was late itself, and
+// must not suspect others.
+func (m *member) blame(out []gossip.Output) {
+	late := !m.ticked.IsZero() && m.p.now().Sub(m.ticked) >= lateTick
+	m.ticked = m.p.now()
+	for _, o := range out {
+		if r, ok := o.(gossip.ReachabilityChanged); ok && late && r.ByMe && !r.Reachable {
+			m.w.violate("my own pause is nobody's death", "%s suspects %v after it was paused itself", m.p.name, r.Node)
+		}
+	}
+}
+
+// lateTick is the time between two ticks that shows a pause.
+const lateTick = 400 * time.Millisecond
 
 // tick passes every third tick of the process on: every 60 ms or more.
 func (m *member) tick() {

@@ -24,6 +24,7 @@ type regionNode struct {
 	tickets map[turn.RequestID]ticket
 	bodies  map[turn.Incarnation]*body
 	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
+	term    sharding.Term                       // highest that told this region to host or hand off
 	leaving bool
 	left    bool
 }
@@ -33,6 +34,7 @@ type ticket struct {
 	link    *link
 	attempt gateway.Attempt
 	key     sharding.CommandID
+	epoch   sharding.Epoch // at which it was routed
 }
 
 // body is the instance of an entity.
@@ -163,7 +165,7 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
 	n.next++
-	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID}
+	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, epoch: epoch}
 	env.Deadline = n.p.deadline(left)
 	n.step(region.Command{Request: n.next, Epoch: epoch, Env: env})
 }
@@ -179,7 +181,7 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
 		n.w.refused[t.key] = true
 	}
-	t.link.toGateway(func() { t.link.gateway.step(frame) })
+	t.link.toGateway(func() { t.link.gateway.read(t.attempt, frame) })
 }
 
 // accept is the region's end of a new link. The old one of the same gateway is

@@ -94,11 +94,21 @@ func (w *World) tellRegion(p *process, to sharding.NodeID, read func(*regionNode
 }
 
 func (n *regionNode) hostShard(from string, o coordinator.HostShard) {
-	n.step(region.HostShard{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+	n.obey(o.Term, region.HostShard{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 }
 
 func (n *regionNode) handOff(from string, o coordinator.HandOff) {
-	n.step(region.HandOff{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+	n.obey(o.Term, region.HandOff{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+}
+
+// obey takes an order. After one of a higher term it must not be heard.
+func (n *regionNode) obey(term sharding.Term, order region.Input) {
+	at := len(n.out)
+	n.step(order)
+	if term < n.term && len(n.out) > at {
+		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, order, n.out[at:])
+	}
+	n.term = max(n.term, term)
 }
 
 func (n *regionNode) registerAck(o coordinator.RegisterAck) {

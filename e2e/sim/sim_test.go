@@ -132,6 +132,7 @@ var mustHappen = []string{
 	"client: same key again after unknown",
 	"client: same key again after ok",
 	"client: same key through another gateway at the same time",
+	"client: key of another command",
 	"client went away",
 	"lease store lost a reply",
 }

@@ -107,6 +107,9 @@ func (n *regionNode) load(o turn.Load) {
 func (n *regionNode) run(o turn.Run) {
 	w, d := n.w, n.w.dice("turn")
 	n.checkStopped(o.Shard, o.Epoch)
+	if t, ok := n.tickets[o.Request]; ok && t.epoch != o.Epoch {
+		w.violate("run where it was sent", "%s: a command for %v sent at epoch %v runs at %v", n.p.name, o.Entity, t.epoch, o.Epoch)
+	}
 	b := n.bodies[o.Incarnation]
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)

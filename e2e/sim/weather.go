@@ -28,6 +28,7 @@ type weather struct {
 	Unknown      float64 // outcomes that are reported as unknown
 	LateApply    float64 // unknown transactions that are applied later still
 	Full         float64 // refused: store full
+	FullAfter    float64 // the store is full for a while after an unknown outcome
 	LeaseLoss    float64 // lost replies of the lease store
 	DriftPPM     int64   // error of the clocks' rate
 	Evidence     bool    // dead processes are noticed by refused dials
@@ -79,6 +80,7 @@ func drawWeather(seed uint64) weather {
 		Think: d.between(ms, 30*ms), Patience: d.between(500*ms, 6*sec),
 		Join: d.chance(0.5), LateSecond: d.chance(0.3),
 	}
+	w.FullAfter = rate(0.2, 1)
 	if d.chance(0.2) { // the storm begins before there is a cluster
 		w.Warm = d.between(0, 2*sec)
 	}
@@ -94,7 +96,7 @@ func (w weather) calm() weather {
 	w.Delay, w.Loop = min(w.Delay, 5*ms), min(w.Loop, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
-	w.JournalDelay, w.Unknown, w.Full, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0
+	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0
 	return w

@@ -36,6 +36,7 @@ type World struct {
 	batches  int
 	refused  map[sharding.CommandID]bool // rejected by a region at least once
 	terms    map[sharding.Term]bool      // of all acquisitions
+	highest  sharding.Term               // of those
 	// recordLost: the lease store has forgotten its record, which is outside of
 	// what a lease can bear alone.
 	recordLost bool
@@ -251,7 +252,7 @@ func (w *World) settle(stop func() bool) {
 	w.trace(nil, "CALM", nil)
 	w.calm = true
 	w.weather = w.weather.calm()
-	w.journal.down = false
+	w.journal.down, w.journal.fullUntil = false, 0
 	for _, heal := range w.heals {
 		heal()
 	}

@@ -84,8 +84,8 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	// The same claim again, by the same incarnation, is a lost reply.
-	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0
-	if c.Epoch <= f.Epoch && !repeated {
+	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0 && !mutant.On("claim-repeat")
+	if c.Epoch <= f.Epoch && !repeated && !mutant.On("claim-check") {
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}, nil
 	}
 	return Result{Verdict: sharding.Durable, Fence: sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}}, nil
@@ -130,7 +130,7 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	r := fenced(f, s.Epoch)
-	if r.Verdict != sharding.Durable {
+	if r.Verdict != sharding.Durable && !mutant.On("snapshot-fence") {
 		return r, nil
 	}
 	head, err := tx.Head(s.Entity, nil)

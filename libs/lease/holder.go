@@ -64,7 +64,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	if h.stopped {
 		return out
 	}
-	if h.held && !now.Before(h.until) {
+	if h.held && !now.Before(h.until) && !mutant.On("lease-time") {
 		out = h.lose(now, out)
 	}
 	switch in := in.(type) {
@@ -94,7 +94,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 
 // Valid tells whether the lease may be used at now, and in which term.
 func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
-	return h.term, h.held && now.Before(h.until)
+	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
 }
 
 // next sends the request that is due, if none is under way.
@@ -116,7 +116,7 @@ func (h *Holder) next(now time.Time, out []Output) []Output {
 		return out
 	}
 	if h.held {
-		if h.rec.Term <= h.above {
+		if h.rec.Term <= h.above && !mutant.On("term-raised") {
 			return h.raise(now, out)
 		}
 		if due {

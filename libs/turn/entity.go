@@ -3,6 +3,7 @@ package turn
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -145,7 +146,8 @@ func (m *Machine) deliver(in Deliver) {
 		}
 	}
 	size := in.Env.Size()
-	if e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes) {
+	full := e != nil && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes)
+	if full && !mutant.On("mailbox-limit") {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailbox of the entity is full")
 		return
 	}
@@ -177,7 +179,7 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 
 // join lets a duplicate of a waiting command share its answer.
 func (m *Machine) join(c *command, r RequestID, hash uint64) {
-	if c.hash != hash {
+	if c.hash != hash && !mutant.On("key-conflict") {
 		m.refuse(r, sharding.AlreadyExists, conflictMessage)
 		return
 	}

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -19,7 +20,7 @@ func (m *Machine) emitLoad(e *entity) {
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
-			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.doubt) {
+			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.doubt) && !mutant.On("lookup-first") {
 				c.looked = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
@@ -81,7 +82,7 @@ func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]
 	case s.Expired:
 		m.answer(e, c, sharding.Doubt(sharding.Aborted,
 			"the idempotency key is older than what the entity remembers; whether it ran is not known any more"))
-	case s.Hash != c.hash:
+	case s.Hash != c.hash && !mutant.On("key-conflict"):
 		m.answer(e, c, sharding.Reject(sharding.AlreadyExists, conflictMessage))
 	default:
 		m.stats.Duplicates++
@@ -119,7 +120,7 @@ func (m *Machine) advance(e *entity) {
 		return
 	}
 	if m.snapshotDue(e) {
-		if e.durable < e.staged {
+		if e.durable < e.staged && !mutant.On("snapshot-durable") {
 			return // the cut waits for the journal, and the next turn for the cut
 		}
 		e.sinceSnapshot = 0

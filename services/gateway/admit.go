@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -152,7 +153,7 @@ func (m *Machine) hint(code sharding.Code) int {
 // finish ends a request. What the reply rejects is Rejected for the client
 // only if no other attempt is in doubt.
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
-	if reply.Outcome == sharding.Rejected && r.inDoubt() {
+	if reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept") {
 		reply.Outcome = sharding.Unknown
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts}

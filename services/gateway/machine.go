@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/table"
 )
@@ -289,10 +290,13 @@ func (m *Machine) release(l *link) {
 func (m *Machine) supersede(s *shard, epoch sharding.Epoch) {
 	for r := s.first; r != nil; r = r.next {
 		switch {
-		case !r.sent || r.epoch >= epoch || r.holds:
+		case !r.sent || r.epoch >= epoch || r.holds || mutant.On("re-entry"):
 		case r.resend:
 			m.wait(r)
 		default:
+			if mutant.On("doubt-holds") {
+				continue
+			}
 			if s.holding == 0 {
 				s.settleBy = m.now.Add(m.cfg.UnkeyedWait)
 			}

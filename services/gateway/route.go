@@ -10,7 +10,7 @@ import (
 // served is the row to send by, if there is one.
 func (m *Machine) served(s *shard) (sharding.Row, bool) {
 	row, ok := m.table.Row(s.id)
-	return row, ok && row.Phase == sharding.Serving && row.Epoch > s.refused
+	return row, ok && row.Phase == sharding.Serving && (row.Epoch > s.refused || mutant.On("refused-epoch"))
 }
 
 // flush sends what waits, in order of admission, up to the first request that
