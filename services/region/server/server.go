@@ -273,8 +273,13 @@ func (s *Server) openJournal(ctx context.Context) error {
 	return nil
 }
 
-// leave hands all shards off, then leaves the membership.
+// leave hands all shards off, then leaves the membership. Without a journal
+// nothing can be settled and so nothing handed off: the process ends as if it
+// were killed, and the others take its shards over as soon as they notice.
 func (s *Server) leave(ctx context.Context) error {
+	if s.journal.Err() != nil {
+		return errBrokenJournal
+	}
 	s.inbox.put(item{do: func() {
 		s.draining = true
 		if s.downed { // the others have given our shards away: there is nothing to hand off
@@ -287,11 +292,15 @@ func (s *Server) leave(ctx context.Context) error {
 	select {
 	case <-s.left:
 		s.log.Info("all shards are handed off")
+	case <-s.journal.Broken():
+		return errBrokenJournal
 	case <-ctx.Done():
 		return errors.New("the shards were not handed off in time")
 	}
 	return s.agent.Leave(ctx)
 }
+
+var errBrokenJournal = errors.New("the journal is broken: no shard can be handed off")
 
 // readiness is asked inside the loop.
 func (s *Server) readiness() error {
