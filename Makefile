@@ -67,6 +67,10 @@ sim: ## Simulate whole clusters in virtual time (SEEDS=n, or SEED=k TRACE=1 for 
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim
 
+.PHONY: e2e
+e2e: ## Hurt real processes under load and judge the histories of the clients; a line per scenario (RUN=regexp)
+	E2E=full go test -count=1 -timeout 20m -run 'TestHistories/$(RUN)' -v ./e2e/cluster
+
 .PHONY: bench
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchmem work

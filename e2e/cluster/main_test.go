@@ -36,11 +36,14 @@ func build() error {
 	if err != nil {
 		return err
 	}
-	for _, service := range []string{"coordinator", "region", "gateway"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, service), "./services/"+service+"/cmd/"+service)
+	for _, pkg := range []string{
+		"./services/coordinator/cmd/coordinator", "./services/region/cmd/region", "./services/gateway/cmd/gateway",
+		"./e2e/cluster/cmd/list-region",
+	} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, filepath.Base(pkg)), pkg)
 		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", service, err, out)
+			return fmt.Errorf("%s: %w\n%s", pkg, err, out)
 		}
 	}
 	return nil

@@ -168,15 +168,31 @@ func (c *check) batches() {
 //
 // What the final list tells makes the search short: an Unknown Add that is
 // there took effect at its position, some time after its call; one that is not
-// there took none before the final reading, which ends the history. Neither
-// takes anything away from what an order has to explain.
+// there took none before the final reading, which ends the history. And every
+// order has all Gets of a length before the Add that ends it, so that the model
+// lets no Add pass before them: else the search goes astray where many
+// operations overlap. Neither takes anything away from what an order has to
+// explain.
 func (c *check) linearizable(within time.Duration) error {
 	var end time.Duration
 	for i := range c.ops {
 		end = max(end, c.ops[i].Call, c.ops[i].Return)
 	}
+	type state struct {
+		list   string
+		length int64
+	}
+	gets := map[state]int{}
+	for i := range c.ops {
+		if o := &c.ops[i]; o.Kind == Get && o.Outcome == OK {
+			gets[state{o.List, o.Reply.Length}]++
+		}
+	}
 	var history []porcupine.Operation
 	add := func(client int, call, ret int64, in input, out Reply) {
+		if in.kind == Add {
+			in.gets = gets[state{in.list, out.Length - 1}]
+		}
 		history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: ret})
 	}
 	for i := range c.ops {
@@ -184,14 +200,14 @@ func (c *check) linearizable(within time.Duration) error {
 		p, there := c.at[o.Value]
 		switch {
 		case o.Outcome == OK:
-			add(o.Client, int64(o.Call), int64(o.Return), input{o.List, o.Kind, o.Value}, o.Reply)
+			add(o.Client, int64(o.Call), int64(o.Return), input{list: o.List, kind: o.Kind, value: o.Value}, o.Reply)
 		case o.Kind == Add && there:
-			add(o.Client, int64(o.Call), math.MaxInt64, input{o.List, o.Kind, o.Value}, Reply{p.position, c.hashes[o.List][p.position]})
+			add(o.Client, int64(o.Call), math.MaxInt64, input{list: o.List, kind: o.Kind, value: o.Value}, Reply{p.position, c.hashes[o.List][p.position]})
 		}
 	}
 	for _, list := range c.lists() {
 		n := len(c.final[list])
-		add(0, int64(end)+1, int64(end)+2, input{list, Get, 0}, Reply{int64(n), c.hashes[list][n]})
+		add(0, int64(end)+1, int64(end)+2, input{list: list, kind: Get}, Reply{int64(n), c.hashes[list][n]})
 	}
 	switch porcupine.CheckOperationsTimeout(model, history, within) {
 	case porcupine.Ok:
@@ -220,9 +236,17 @@ type input struct {
 	list  string
 	kind  Kind
 	value int64
+	gets  int // of an Add: the Gets that tell of the list just before it
 }
 
-// model is a list: its state is what a Reply tells.
+// modelled is the state of a list: what a Reply tells, and how many Gets have
+// told it so far.
+type modelled struct {
+	Reply
+	gets int
+}
+
+// model is a list.
 var model = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := map[string][]porcupine.Operation{}
@@ -236,12 +260,13 @@ var model = porcupine.Model{
 		}
 		return all
 	},
-	Init: func() any { return Reply{} },
+	Init: func() any { return modelled{} },
 	Step: func(state, in, out any) (bool, any) {
-		s, i := state.(Reply), in.(input)
-		if i.kind == Add {
-			s = Reply{s.Length + 1, Hash(s.Hash, i.value)}
+		s, i := state.(modelled), in.(input)
+		if i.kind == Get {
+			return s.Reply == out.(Reply), modelled{s.Reply, s.gets + 1}
 		}
-		return s == out.(Reply), s
+		next := modelled{Reply: Reply{s.Length + 1, Hash(s.Hash, i.value)}}
+		return s.gets == i.gets && next.Reply == out.(Reply), next
 	},
 }

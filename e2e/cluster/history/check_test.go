@@ -52,6 +52,17 @@ func TestTrueHistories(t *testing.T) {
 	}
 }
 
+// TestCrowd: operations that all overlap are judged as fast as others.
+func TestCrowd(t *testing.T) {
+	ops, final := forge(1)
+	for i := range ops {
+		ops[i].Call, ops[i].Return = 0, time.Second
+	}
+	if err := Check(ops, final, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // rehash makes replies fit again after a change of the final lists.
 func rehash(ops []Op, final map[string][]int64) {
 	hashes := map[string][]uint64{}
@@ -80,7 +91,9 @@ func pick(ops []Op, fits func(*Op) bool) *Op {
 }
 
 func acknowledged(o *Op) bool { return o.Kind == Add && o.Outcome == OK && o.List == "a" }
-func read(o *Op) bool         { return o.Kind == Get && o.Outcome == OK && o.List == "a" && o.Reply.Length > 20 }
+func read(o *Op) bool {
+	return o.Kind == Get && o.Outcome == OK && o.List == "a" && o.Reply.Length > 20
+}
 
 // TestForgedHistories: every lie is found, and called by its name.
 func TestForgedHistories(t *testing.T) {

@@ -1,0 +1,176 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/e2e/cluster/history"
+)
+
+// call is one call of a client.
+type call struct {
+	*load
+	client int
+	list   string
+	kind   history.Kind
+	keyed  bool
+	twins  bool // send it to two gateways at once
+	again  bool // send it once more after its answer
+}
+
+type addRequest struct {
+	Value int64 `json:"value"`
+}
+
+// one does one operation to its end.
+func (c *call) one(ctx context.Context) history.Op {
+	o := history.Op{Client: c.client, List: c.list, Kind: c.kind}
+	path, key, body := "/v1/List/"+c.list+"/Get", "", any(struct{}{})
+	if c.kind == history.Add {
+		o.Value = c.value.Add(1)
+		path, body = "/v1/List/"+c.list+"/Add", addRequest{o.Value}
+		if c.keyed {
+			key = fmt.Sprintf("key-%d", o.Value)
+		}
+	}
+	o.Call = time.Since(c.began)
+	var twin chan answer
+	if c.twins {
+		twin = make(chan answer, 1)
+		go func() { twin <- c.insist(ctx, c.client+1, path, key, body) }()
+	}
+	a := c.insist(ctx, c.client, path, key, body)
+	answers := []answer{a}
+	if c.twins {
+		answers = append(answers, <-twin)
+	}
+	if c.again && a.outcome == history.OK {
+		answers = append(answers, c.post(ctx, c.client+1, path, key, body))
+	}
+	c.conclude(&o, answers)
+	return o
+}
+
+// conclude makes an operation's end of the ends of everything that was sent:
+// the first answer counts, and without one a single doubt is enough.
+func (c *call) conclude(o *history.Op, answers []answer) {
+	o.Outcome = history.Rejected
+	for _, a := range answers {
+		o.Return = max(o.Return, a.at)
+		if a.outcome == history.Unknown {
+			o.Outcome = history.Unknown
+		}
+	}
+	first := true
+	for _, a := range answers {
+		if a.outcome != history.OK {
+			continue
+		}
+		var r history.Reply
+		if err := json.Unmarshal(a.body, &r); err != nil {
+			c.problem("an answer that is no reply of a list: %.200q", a.body)
+			continue
+		}
+		if first {
+			o.Outcome, o.Reply, o.Return, first = history.OK, r, a.at, false
+			continue
+		}
+		o.Return = min(o.Return, a.at)
+		o.Repeats = append(o.Repeats, r)
+	}
+}
+
+// insist sends an operation until it is answered or its time is over. What has
+// neither a key nor is a read is sent once.
+func (c *call) insist(ctx context.Context, gateway int, path, key string, body any) answer {
+	doubt := false
+	pause := 20 * time.Millisecond
+	for {
+		a := c.post(ctx, gateway, path, key, body)
+		doubt = doubt || a.outcome == history.Unknown
+		if a.outcome != history.OK && doubt {
+			a.outcome = history.Unknown
+		}
+		if a.outcome == history.OK || c.kind == history.Add && !c.keyed {
+			return a
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return a
+		}
+		gateway++
+		pause = min(2*pause, 250*time.Millisecond)
+	}
+}
+
+// item is a part of a batch as the gateway's generic API has it.
+type item struct {
+	Type    string `json:"type"`
+	ID      string `json:"id"`
+	Command string `json:"command"`
+	Payload []byte `json:"payload"`
+	Key     string `json:"idempotency_key,omitempty"`
+	Timeout int64  `json:"timeout_ms"`
+}
+
+// many sends a batch once: three values for one list, which have to be in
+// their order, and between them one for another list.
+func (c *call) many(ctx context.Context, other string) {
+	batch := int(c.batch.Add(1))
+	var ops []history.Op
+	var items []item
+	at := time.Since(c.began)
+	for i, list := range []string{c.list, other, c.list, c.list} {
+		o := history.Op{Client: c.client, List: list, Kind: history.Add, Value: c.value.Add(1), Call: at, Batch: batch, Index: i}
+		it := item{Type: "List", ID: list, Command: "Add", Timeout: (patience - 500*time.Millisecond).Milliseconds()}
+		it.Payload, _ = json.Marshal(addRequest{o.Value})
+		if batch%2 == 0 {
+			it.Key = fmt.Sprintf("key-%d", o.Value)
+		}
+		ops, items = append(ops, o), append(items, it)
+	}
+	a := c.post(ctx, c.client, "/twirp/roost.gateway.v1.Entities/AskMany", "", map[string]any{"items": items})
+	var res struct {
+		Results []struct {
+			Payload []byte
+			Error   *struct{ Code, Message, Executed string }
+		}
+	}
+	if a.outcome == history.OK {
+		if err := json.Unmarshal(a.body, &res); err != nil || len(res.Results) != len(items) {
+			c.problem("an answer that is none to a batch: %.200q", a.body)
+			a.outcome = history.Unknown
+		}
+	}
+	for i := range ops {
+		ops[i].Return, ops[i].Outcome = a.at, a.outcome
+		if a.outcome != history.OK {
+			continue
+		}
+		if e := res.Results[i].Error; e != nil {
+			c.count("batch item " + e.Code)
+			ops[i].Outcome = c.executed(e.Executed, e.Code, e.Message)
+		} else if err := json.Unmarshal(res.Results[i].Payload, &ops[i].Reply); err != nil {
+			c.problem("a result that is no reply of a list: %.200q", res.Results[i].Payload)
+			ops[i].Outcome = history.Unknown
+		}
+	}
+	c.record(ops...)
+}
+
+// final reads all values of a list.
+func (l *load) final(ctx context.Context, list string) ([]int64, error) {
+	c := call{load: l, kind: history.Get}
+	a := c.insist(ctx, 0, "/v1/List/"+list+"/All", "", struct{}{})
+	if a.outcome != history.OK {
+		return nil, fmt.Errorf("%s cannot be read in the end: %.500s", list, a.body)
+	}
+	var all struct{ Values []int64 }
+	if err := json.Unmarshal(a.body, &all); err != nil {
+		return nil, fmt.Errorf("%s cannot be read in the end: %w", list, err)
+	}
+	return all.Values, nil
+}
