@@ -3,6 +3,12 @@
 //	memory:                in memory, for tests and for trying things out
 //	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
 //	sqlite:path/j.db       the same, relative to the working folder
+//	postgres://user@host/database?sslmode=verify-full
+//	                       a PostgreSQL database, shared by many machines
+//
+// Of a PostgreSQL connection's parameters those that say where the server is and
+// whom to trust are known; what else libpq's environment
+// variables say, such as PGPASSFILE, counts too.
 //
 // # What this does not do
 //
@@ -18,6 +24,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/journal/postgres"
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
@@ -34,7 +41,7 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 		// The URL itself is left out: it may hold a password.
 		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", ErrURL)
 	}
-	if err := noParameters(u); err != nil {
+	if err := checkParameters(u); err != nil {
 		return nil, err
 	}
 	switch u.Scheme {
@@ -53,12 +60,28 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 			return nil, err
 		}
 		return b, nil
+	case "postgres", "postgresql":
+		if u.Opaque != "" || strings.Trim(u.Path, "/") == "" {
+			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", ErrURL)
+		}
+		b, err := postgres.Open(rawURL, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
 	}
-	return nil, fmt.Errorf("%w: scheme %q is not known; use memory or sqlite", ErrURL, u.Scheme)
+	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", ErrURL, u.Scheme)
 }
 
-// noParameters refuses parameters: no backend has any.
-func noParameters(u *url.URL) error {
+// postgresParameters are those that a postgres URL may have. Others would
+// become settings of the session, which could undo what the journal promises.
+var postgresParameters = []string{
+	"application_name", "connect_timeout", "host", "passfile", "port",
+	"sslcert", "sslkey", "sslmode", "sslrootcert", "sslsni", "target_session_attrs",
+}
+
+// checkParameters refuses parameters that the backend does not know.
+func checkParameters(u *url.URL) error {
 	if u.Fragment != "" {
 		return fmt.Errorf("%w: unknown fragment %q", ErrURL, u.Fragment)
 	}
@@ -66,15 +89,22 @@ func noParameters(u *url.URL) error {
 	if err != nil {
 		return fmt.Errorf("%w: its parameters cannot be parsed", ErrURL)
 	}
+	takes, known := "none", []string(nil)
+	if u.Scheme == "postgres" || u.Scheme == "postgresql" {
+		known = postgresParameters
+		takes = strings.Join(known, ", ")
+	}
 	var names []string
 	for name := range q {
-		names = append(names, fmt.Sprintf("%q", name))
+		if !slices.Contains(known, name) {
+			names = append(names, fmt.Sprintf("%q", name))
+		}
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("%w: unknown parameter %s; %s takes none", ErrURL, strings.Join(names, ", "), u.Scheme)
+	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", ErrURL, strings.Join(names, ", "), u.Scheme, takes)
 }
 
 func sqlitePath(u *url.URL) (string, error) {

@@ -42,19 +42,24 @@ func TestBackend(t *testing.T) {
 
 func TestBadURLs(t *testing.T) {
 	for url, part := range map[string]string{
-		"":                      "scheme",
-		"journal.db":            "scheme",
-		"postgres://db/x":       "postgres",
-		"sqlite:":               "missing",
-		"sqlite:///":            "missing",
-		"sqlite://host/j.db":    "host",
-		"sqlite:j.db?sync=off":  `"sync"`,
-		"memory:?size=3&a=1":    `"a", "size"`,
-		"memory:x":              "nothing",
-		"sqlite:j.db#part":      "part",
-		"sqlite:j.db?a=%zz":     "parameters",
-		"sqlite:\x7f":           "parsed",
-		"sqlite://u:p%zz@h/j.x": "parsed",
+		"":               "scheme",
+		"journal.db":     "scheme",
+		"mysql://db/x":   "postgres",
+		"postgres://db":  "database",
+		"postgres://db/": "database",
+		"postgres:x":     "database",
+		"postgres://db/x?options=-csynchronous_commit%3Doff&synchronous_commit=off": `"options", "synchronous_commit"`,
+		"postgresql://u:p@db/x?service=a":                                           `"service"`,
+		"sqlite:":                                                                   "missing",
+		"sqlite:///":                                                                "missing",
+		"sqlite://host/j.db":                                                        "host",
+		"sqlite:j.db?sync=off":                                                      `"sync"`,
+		"memory:?size=3&a=1":                                                        `"a", "size"`,
+		"memory:x":                                                                  "nothing",
+		"sqlite:j.db#part":                                                          "part",
+		"sqlite:j.db?a=%zz":                                                         "parameters",
+		"sqlite:\x7f":                                                               "parsed",
+		"sqlite://u:p%zz@h/j.x":                                                     "parsed",
 	} {
 		b, err := Backend(url, journal.DefaultConfig())
 		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), part) {

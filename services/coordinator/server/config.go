@@ -12,7 +12,7 @@ import (
 type Config struct {
 	node.Config
 	Discovery    string        `key:"discovery.url" help:"where the coordinators are, this one included, such as static://host:port,host:port; the first may form the cluster"`
-	Journal      string        `key:"journal.url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db; the regions' journal"`
+	Journal      string        `key:"journal.url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
 	Lease        string        `key:"lease.url" help:"where it is decided who is active, such as sqlite:/var/lib/roost/lease.db; a file of its own"`
 	LeaseTTL     time.Duration `key:"lease.ttl" help:"time for which nobody decides after the active coordinator has died"`
 	LeaseRenew   time.Duration `key:"lease.renew" help:"time between two renewals"`

@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
+
+//go:embed schema.sql
+var schema string
+
+// SQLSTATEs, https://www.postgresql.org/docs/current/errcodes-appendix.html.
+const (
+	stateDiskFull      = "53100"
+	stateForbidden     = "42501"
+	stateDataCorrupt   = "XX001"
+	stateIndexCorrupt  = "XX002"
+	stateSerialization = "40001"
+	stateDeadlock      = "40P01"
+	stateUnique        = "23505"
+)
+
+// schemaLock orders those who make the schema; the number means nothing.
+const schemaLock = 7267371938
+
+// Statements that every connection of a pool prepares.
+const (
+	commitName = "roost_commit"
+	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
+		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`
+	declareName = "roost_declare"
+	declareSQL  = "SELECT roost.declare_facts($1, $2, $3, $4)"
+	factsName   = "roost_facts"
+	loadName    = "roost_load"
+)
+
+// Backend is one process's handle on a journal in PostgreSQL.
+type Backend struct {
+	cfg     journal.Config
+	writes  *pgxpool.Pool // Commit and Declare, one at a time
+	reads   *pgxpool.Pool // Load
+	now     func() time.Time
+	closing sync.Once
+}
+
+// Open connects to the journal that a connection string names: a URL or
+// keywords and values as libpq knows them, whose environment (PGPASSFILE, …)
+// counts as well. An empty database gets the schema if the role may make it. Of
+// cfg, the dedupe limits, Loads and CommitTimeout matter. Errors wrap
+// [journal.ErrIdentity] for another format.
+func Open(connection string, cfg journal.Config) (*Backend, error) {
+	// An error of parsing holds no password.
+	parsed, err := pgxpool.ParseConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	b, err := open(parsed, cfg)
+	if err != nil {
+		c := parsed.ConnConfig
+		return nil, fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, err)
+	}
+	return b, nil
+}
+
+func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
+	defer cancel()
+	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
+		return nil, err
+	}
+	b := &Backend{cfg: cfg, now: time.Now}
+	var err error
+	// Two: one that is being given up must not keep the next batch waiting.
+	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL})
+	if err != nil {
+		return nil, err
+	}
+	b.reads, err = pool(ctx, parsed, 0, cfg.Loads, map[string]string{loadName: loadSQL})
+	if err != nil {
+		b.writes.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// pool makes a pool of connections with prepared statements, and tries one.
+func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, statements map[string]string) (*pgxpool.Pool, error) {
+	c := parsed.Copy()
+	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
+	set := c.ConnConfig.RuntimeParams
+	set["default_transaction_isolation"] = "read committed" // what commit_batch relies on
+	// Every table is read by a key. Without that a plan that was made for empty
+	// tables might be kept too long.
+	set["enable_seqscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off"
+	if timeout > 0 {
+		// A batch whose sender gave up ends too. Waiting for a lock ends before,
+		// with a certain outcome.
+		set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)
+		set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
+	}
+	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := checkServer(ctx, conn); err != nil {
+			return err
+		}
+		for name, sql := range statements {
+			if _, err := conn.Prepare(ctx, name, sql); err != nil {
+				return explain(err)
+			}
+		}
+		return nil
+	}
+	p, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := p.Acquire(ctx)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	conn.Release()
+	return p, nil
+}
+
+// checkServer refuses a server that reports commits which a power cut undoes.
+func checkServer(ctx context.Context, conn *pgx.Conn) error {
+	for _, name := range []string{"fsync", "synchronous_commit"} {
+		var value string
+		if err := conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value); err != nil {
+			return err
+		}
+		if value == "off" {
+			return fmt.Errorf("the server runs with %s = off: what it commits may be lost; switch it on", name)
+		}
+	}
+	return nil
+}
+
+// makeSchema makes the schema if there is none, and checks the format of the
+// one there is.
+func makeSchema(ctx context.Context, c *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, c.Copy())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	there, err := schemaThere(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if !there {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
+				return err
+			}
+			if there, err := schemaThere(ctx, conn); there || err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
+			return err
+		})
+		if err != nil {
+			return explain(err)
+		}
+	}
+	facts, err := readFacts(ctx, conn, factsSQL)
+	if err != nil {
+		return explain(err)
+	}
+	_, err = facts.Merge(journal.Declaration{})
+	return err
+}
+
+func schemaThere(ctx context.Context, conn *pgx.Conn) (there bool, err error) {
+	// The catalogue, as the role may be allowed to see nothing else.
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = 'roost' AND c.relname = 'meta')`).Scan(&there)
+	return there, err
+}
+
+// explain adds the way out to an error about missing rights.
+func explain(err error) error {
+	if state(err) == stateForbidden {
+		return fmt.Errorf("%w; let the owner of the database run schema.sql and roles.sql, and grant roost_service to this role", err)
+	}
+	return err
+}
+
+// state is the SQLSTATE of an error of the server, empty for another error.
+func state(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// SetClock replaces the clock that dates records, for tests.
+func (b *Backend) SetClock(now func() time.Time) { b.now = now }
+
+// Close implements [journal.Backend]. Closing again does nothing.
+func (b *Backend) Close() error {
+	b.closing.Do(func() {
+		b.writes.Close()
+		b.reads.Close()
+	})
+	return nil
+}

@@ -1,0 +1,204 @@
+//go:build linux
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/journaltest"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// newDatabase is an empty database and the URL of its superuser.
+func newDatabase(t *testing.T, s *postgrestest.Server) (name, url string) {
+	t.Helper()
+	name, err := s.NewDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name, s.URL(postgrestest.Superuser, name)
+}
+
+func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
+	t.Helper()
+	b, err := Open(url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func TestConformance(t *testing.T) {
+	server := postgrestest.Start(t)
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+		name, url := newDatabase(t, server)
+		return journaltest.Store{
+			Open: func() (journal.Backend, error) {
+				b, err := Open(url, cfg)
+				if err != nil {
+					return nil, err
+				}
+				b.SetClock(now)
+				return b, nil
+			},
+			Damage: func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
+			Fill:   func(full bool) error { return fill(server, name, full) },
+		}
+	})
+}
+
+// damage flips one bit of a stored record.
+func damage(url string, entity sharding.Entity, seq uint64) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	tag, err := conn.Exec(ctx, `UPDATE roost.record r SET body = set_byte(r.body, length(r.body) - 3, get_byte(r.body, length(r.body) - 3) # 16)
+		FROM roost.entity e WHERE e.id = r.entity AND e.type = $1 AND e.name = $2 AND r.seq = $3`,
+		string(entity.Type), []byte(entity.ID), int64(seq))
+	if err == nil && tag.RowsAffected() != 1 {
+		err = fmt.Errorf("%d records damaged", tag.RowsAffected())
+	}
+	return err
+}
+
+// fill makes the server say what it says when its disk is full.
+func fill(s *postgrestest.Server, database string, full bool) error {
+	if !full {
+		return s.Exec(database, "DROP TRIGGER no_space ON roost.record")
+	}
+	return s.Exec(database, `
+		CREATE OR REPLACE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+		END $$;
+		CREATE TRIGGER no_space BEFORE INSERT ON roost.record EXECUTE FUNCTION no_space()`)
+}
+
+// hostile draws batches from which Decide in Go and commit_batch must conclude
+// the same: few names, many repetitions, numbers at the edges.
+type hostile struct {
+	*rand.Rand
+	ledger *memory.Ledger
+	now    time.Time
+}
+
+var edges = []uint64{0, 1, 2, 1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 1}
+
+func (h hostile) epoch(s sharding.ShardID) sharding.Epoch {
+	if f := h.ledger.Fence(s); h.IntN(4) > 0 {
+		return f.Epoch
+	}
+	return sharding.Epoch(edges[h.IntN(len(edges))])
+}
+
+func (h hostile) command() sharding.CommandID {
+	switch h.IntN(4) {
+	case 0:
+		return ""
+	case 1: // a key with a time, sometimes early
+		return sharding.CommandID(fmt.Sprintf("%08x-%04x-7000-8000-%012x", h.now.UnixMilli()>>16, h.now.UnixMilli()&0xffff, h.IntN(3)))
+	}
+	return sharding.CommandID(fmt.Sprint("c\x00ä", h.IntN(300)))
+}
+
+func (h hostile) op() (op journal.Op) {
+	who := sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("\xff\x00", h.IntN(5)))}
+	s := sharding.ShardID{Type: who.Type, Index: uint32(edges[h.IntN(3)] + uint64(h.IntN(2))<<31)}
+	have, _ := h.ledger.Load(journal.LoadRequest{Entity: who})
+	switch h.IntN(12) {
+	case 0:
+		return journal.Op{}
+	case 1, 2:
+		op.Claim = &sharding.Claim{Shard: s, Epoch: h.epoch(s) + sharding.Epoch(h.IntN(2)), Owner: sharding.NodeUID(edges[h.IntN(len(edges))])}
+	case 3:
+		op.Fence = &sharding.ReadFence{Shard: s, Epoch: h.epoch(s)}
+	case 4, 5:
+		seq := have.LastSeq + uint64(h.IntN(3)) - 1
+		if h.IntN(3) == 0 {
+			seq = edges[h.IntN(len(edges))]
+		}
+		op.Snapshot = &journal.WriteSnapshot{Shard: s, Epoch: h.epoch(s), Entity: who, Snapshot: journal.Snapshot{Seq: seq, Payload: []byte(fmt.Sprint(h.IntN(99)))}}
+	default:
+		a := &sharding.Append{Shard: s, Epoch: h.epoch(s), Entity: who}
+		seq := have.LastSeq + 1
+		if h.IntN(8) == 0 {
+			seq = edges[h.IntN(len(edges))]
+		}
+		for range h.IntN(5) {
+			a.Records = append(a.Records, sharding.Record{Seq: seq, Command: h.command(), Hash: h.Uint64()})
+			if seq++; h.IntN(20) == 0 {
+				seq++
+			}
+		}
+		op.Append = a
+	}
+	return op
+}
+
+// TestDecidesLikeTheLaw compares the verdicts, the fences in them, and what is
+// stored then, over batches that no caller in its right mind would send too.
+func TestDecidesLikeTheLaw(t *testing.T) {
+	server := postgrestest.Start(t)
+	cfg := journal.DefaultConfig()
+	cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
+	seen := map[string]int{}
+	for seed := range uint64(8) {
+		_, url := newDatabase(t, server)
+		b := openAt(t, url, cfg)
+		h := hostile{rand.New(rand.NewPCG(seed, 5)), memory.NewLedger(cfg), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)}
+		b.SetClock(func() time.Time { return h.now })
+		for round := range 120 {
+			h.now = h.now.Add(time.Duration(h.IntN(3)) * time.Millisecond)
+			ops := make([]journal.Op, 1+h.IntN(12))
+			for i := range ops {
+				ops[i] = h.op()
+			}
+			got, err := b.Commit(t.Context(), ops)
+			if err != nil {
+				t.Fatalf("seed %d round %d: %v", seed, round, err)
+			}
+			for i, want := range h.ledger.Apply(h.now, ops) {
+				seen[fmt.Sprint(ops[i].Kind(), " ", want.Verdict)]++
+				if got[i] != want {
+					t.Fatalf("seed %d round %d: operation %d of %d (%s) is %+v, the law says %+v", seed, round, i, len(ops), ops[i].Kind(), got[i], want)
+				}
+			}
+		}
+		for i := range 5 {
+			req := journal.LoadRequest{Entity: sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprint("\xff\x00", i))}}
+			for n := range 300 {
+				req.Lookup = append(req.Lookup, sharding.CommandID(fmt.Sprint("c\x00ä", n)))
+			}
+			got, err := b.Load(t.Context(), req)
+			want, _ := h.ledger.Load(req)
+			if err != nil || fmt.Sprint(got.LastSeq, got.Snapshot, got.Records, got.Stored) != fmt.Sprint(want.LastSeq, want.Snapshot, want.Records, want.Stored) {
+				t.Fatalf("seed %d: entity %d is %v (%v), want %v", seed, i, got, err, want)
+			}
+		}
+	}
+	for _, kind := range []string{"claim", "append", "snapshot", "fence"} {
+		for _, v := range []sharding.Verdict{sharding.Durable, sharding.RefusedEpoch} {
+			if seen[fmt.Sprint(kind, " ", v)] < 20 {
+				t.Errorf("too seldom: %v", seen)
+			}
+		}
+	}
+	for _, what := range []string{"append " + sharding.RefusedSeq.String(), "append " + sharding.RefusedCommand.String(), "snapshot " + sharding.RefusedSeq.String()} {
+		if seen[what] < 20 {
+			t.Errorf("too seldom: %q of %v", what, seen)
+		}
+	}
+}

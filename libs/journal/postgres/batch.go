@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// The numbers of schema.sql.
+const (
+	kindClaim, kindFence, kindAppend, kindSnapshot = 1, 2, 3, 4
+	howRead, howWrite, howClaim                    = 0, 1, 2
+	// followsNothing is a first sequence number that never comes next.
+	followsNothing = -1
+)
+
+// verdicts are those of roost.commit_batch, by number.
+var verdicts = [...]sharding.Verdict{1: sharding.Durable, 2: sharding.RefusedEpoch, 3: sharding.RefusedSeq, 4: sharding.RefusedCommand}
+
+// batch holds the arguments of roost.commit_batch. None may be nil, which would
+// be null.
+type batch struct {
+	shards   []sharding.ShardID // sorted; index + 1 is the shard's number
+	entities []sharding.Entity
+
+	sType  []string
+	sShard []int64
+	sHow   []int32
+	eType  []string
+	eName  [][]byte
+
+	oKind, oShard, oEntity, oCount []int32
+	oEpoch, oSeq                   []int64
+	oRepeats                       []bool
+	oTime                          []*int64
+	oBody                          [][]byte
+
+	rOp, rEntity    []int32
+	rSeq            []int64
+	rCommand, rBody [][]byte
+	rTime           []*int64
+}
+
+func newBatch(ops []journal.Op, now time.Time) *batch {
+	b := &batch{}
+	b.name(ops)
+	n := len(ops)
+	b.oKind, b.oShard, b.oEntity, b.oCount = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
+	b.oEpoch, b.oSeq, b.oRepeats = make([]int64, n), make([]int64, n), make([]bool, n)
+	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
+	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
+	b.rCommand, b.rBody, b.rTime = make([][]byte, 0, n), make([][]byte, 0, n), make([]*int64, 0, n)
+	for i := range ops {
+		switch op := &ops[i]; {
+		case op.Claim != nil:
+			b.op(i, kindClaim, op.Claim.Shard, op.Claim.Epoch)
+			b.oSeq[i] = int64(op.Claim.Owner)
+		case op.Fence != nil:
+			b.op(i, kindFence, op.Fence.Shard, op.Fence.Epoch)
+		case op.Append != nil:
+			b.op(i, kindAppend, op.Append.Shard, op.Append.Epoch)
+			b.append(i, op.Append, now)
+		case op.Snapshot != nil:
+			s := op.Snapshot
+			b.op(i, kindSnapshot, s.Shard, s.Epoch)
+			b.oEntity[i] = number(b.entities, s.Entity, sharding.Entity.Compare)
+			b.oSeq[i] = int64(s.Snapshot.Seq)
+			b.oBody[i] = journal.AppendSnapshot(nil, s)
+		}
+	}
+	return b
+}
+
+// name gives numbers to shards and entities.
+func (b *batch) name(ops []journal.Op) {
+	how := make(map[sharding.ShardID]int32, len(ops))
+	touch := func(s sharding.ShardID, h int32) { how[s] = max(how[s], h) }
+	for i := range ops {
+		switch op := &ops[i]; {
+		case op.Claim != nil:
+			touch(op.Claim.Shard, howClaim)
+		case op.Fence != nil:
+			touch(op.Fence.Shard, howRead)
+		case op.Append != nil:
+			touch(op.Append.Shard, howWrite)
+			b.entities = append(b.entities, op.Append.Entity)
+		case op.Snapshot != nil:
+			touch(op.Snapshot.Shard, howWrite)
+			b.entities = append(b.entities, op.Snapshot.Entity)
+		}
+	}
+	for s := range how {
+		b.shards = append(b.shards, s)
+	}
+	slices.SortFunc(b.shards, sharding.ShardID.Compare)
+	b.sType, b.sShard, b.sHow = make([]string, len(b.shards)), make([]int64, len(b.shards)), make([]int32, len(b.shards))
+	for i, s := range b.shards {
+		b.sType[i], b.sShard[i], b.sHow[i] = string(s.Type), int64(s.Index), how[s]
+	}
+	slices.SortFunc(b.entities, sharding.Entity.Compare)
+	b.entities = slices.Compact(b.entities)
+	b.eType, b.eName = make([]string, len(b.entities)), make([][]byte, len(b.entities))
+	for i, e := range b.entities {
+		b.eType[i], b.eName[i] = string(e.Type), []byte(e.ID)
+	}
+}
+
+func (b *batch) op(i int, kind int32, s sharding.ShardID, e sharding.Epoch) {
+	b.oKind[i], b.oShard[i], b.oEpoch[i] = kind, number(b.shards, s, sharding.ShardID.Compare), int64(e)
+}
+
+func (b *batch) append(i int, a *sharding.Append, now time.Time) {
+	entity := number(b.entities, a.Entity, sharding.Entity.Compare)
+	b.oEntity[i], b.oCount[i], b.oSeq[i] = entity, int32(len(a.Records)), followsNothing
+	if len(a.Records) > 0 {
+		b.oSeq[i] = int64(a.Records[0].Seq)
+	}
+	seen := make(map[sharding.CommandID]struct{}, len(a.Records))
+	for n := range a.Records {
+		r := &a.Records[n]
+		if r.Seq != a.Records[0].Seq+uint64(n) {
+			b.oSeq[i] = followsNothing
+		}
+		var command []byte
+		var at *int64
+		if r.Command != "" {
+			_, again := seen[r.Command]
+			b.oRepeats[i] = b.oRepeats[i] || again
+			seen[r.Command] = struct{}{}
+			command, at = []byte(r.Command), keyMillis(r.Command)
+		}
+		if at != nil && (b.oTime[i] == nil || *at < *b.oTime[i]) {
+			b.oTime[i] = at
+		}
+		b.rOp, b.rEntity = append(b.rOp, int32(i)+1), append(b.rEntity, entity)
+		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
+		b.rBody = append(b.rBody, journal.AppendRecord(nil, a.Entity, a.Epoch, now, r))
+	}
+}
+
+func (b *batch) args(now time.Time, cfg *journal.Config) []any {
+	return []any{
+		b.sType, b.sShard, b.sHow, b.eType, b.eName,
+		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oRepeats, b.oTime, b.oBody,
+		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rBody,
+		now.UnixMilli(), now.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
+	}
+}
+
+// number is the place of v in sorted, from 1, as SQL counts.
+func number[T any](sorted []T, v T, compare func(a, b T) int) int32 {
+	i, _ := slices.BinarySearchFunc(sorted, v, compare)
+	return int32(i) + 1
+}
+
+// keyMillis is the time inside a key in Unix milliseconds, nil if it has none.
+func keyMillis(c sharding.CommandID) *int64 {
+	t, ok := journal.KeyTime(c)
+	if !ok {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
+}

@@ -1,0 +1,230 @@
+//go:build linux
+
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var (
+	shard = sharding.ShardID{Type: "Account", Index: 3}
+	alice = sharding.Entity{Type: "Account", ID: "alice"}
+)
+
+func claim(e sharding.Epoch) journal.Op {
+	return journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: e, Owner: 1}}
+}
+
+func add(e sharding.Epoch, to sharding.Entity, seq uint64) journal.Op {
+	return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: e, Entity: to,
+		Records: []sharding.Record{{Seq: seq, Command: sharding.CommandID(fmt.Sprint("c", seq))}}}}
+}
+
+func fence(e sharding.Epoch) journal.Op {
+	return journal.Op{Fence: &sharding.ReadFence{Shard: shard, Epoch: e}}
+}
+
+// commit wants one operation to be durable.
+func commit(t *testing.T, b *Backend, op journal.Op) {
+	t.Helper()
+	if r, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
+		t.Fatalf("%s: %v, %v", op.Kind(), r, err)
+	}
+}
+
+// connect is a connection besides the backend's.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func mustExec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServerGone lets the server go away and come back between batches and
+// under a load, and lets the journal settle what is unknown.
+func TestServerGone(t *testing.T) {
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	cfg := journal.DefaultConfig()
+	b := openAt(t, url, cfg)
+	commit(t, b, claim(1))
+	seq := uint64(0)
+	for _, end := range []func(){server.Stop, server.Kill} {
+		seq++
+		commit(t, b, add(1, alice, seq))
+		end()
+		for range 3 {
+			_, err := b.Commit(t.Context(), []journal.Op{add(1, alice, seq+1)})
+			if err == nil || errors.Is(err, journal.ErrFull) || errors.Is(err, journal.ErrBroken) {
+				t.Fatalf("a commit without a server: %v", err)
+			}
+			if _, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err == nil || errors.Is(err, journal.ErrCorrupt) {
+				t.Fatalf("a load without a server: %v", err)
+			}
+		}
+		// By now no connection is left that could have brought it there.
+		if _, err := b.Commit(t.Context(), []journal.Op{add(1, alice, seq+1)}); !errors.Is(err, journal.ErrNotCommitted) {
+			t.Fatalf("a commit that was never sent: %v", err)
+		}
+		server.Run()
+		l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice})
+		for range cfg.Loads { // a connection of before may be tried first
+			if err != nil {
+				l, err = b.Load(t.Context(), journal.LoadRequest{Entity: alice})
+			}
+		}
+		if err != nil || l.LastSeq != seq {
+			t.Fatalf("last record %d, want %d; %v", l.LastSeq, seq, err)
+		}
+	}
+	commit(t, b, add(1, alice, seq+1))
+}
+
+// TestConnectionLostAtCommit breaks the connection while the server works on
+// the batch: nobody knows, and the server ends it either way.
+func TestConnectionLostAtCommit(t *testing.T) {
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	commit(t, b, claim(1))
+	other := connect(t, url)
+	mustExec(t, other, "BEGIN")
+	mustExec(t, other, "SELECT 1 FROM roost.fence FOR UPDATE")
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Commit(context.Background(), []journal.Op{add(1, alice, 1)})
+		got <- err
+	}()
+	killed := 0
+	for killed == 0 { // until the batch waits for the lock
+		if err := other.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE wait_event_type = 'Lock' AND query LIKE '%commit_batch%'`).Scan(&killed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := <-got
+	if err == nil || errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrFull) {
+		t.Fatalf("a commit whose connection was lost: %v", err)
+	}
+	mustExec(t, other, "ROLLBACK")
+	commit(t, b, add(1, alice, 1)) // settles it
+}
+
+// TestLocksEnd says that a lock which somebody else holds makes a batch fail in
+// time, with a certain outcome, and that a reader of the fence does not wait.
+func TestLocksEnd(t *testing.T) {
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	cfg := journal.DefaultConfig()
+	cfg.CommitTimeout = 2 * time.Second
+	b := openAt(t, url, cfg)
+	commit(t, b, claim(1))
+	other := connect(t, url)
+	mustExec(t, other, "BEGIN")
+	mustExec(t, other, "SELECT 1 FROM roost.fence FOR UPDATE")
+	if _, err := b.Commit(t.Context(), []journal.Op{add(1, alice, 1)}); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Fatalf("a commit behind a lock: %v", err)
+	}
+	commit(t, b, fence(1))
+	mustExec(t, other, "ROLLBACK")
+	commit(t, b, add(1, alice, 1))
+}
+
+// TestFenceIsLocked says that no claim passes while an append is under way, and
+// the other way round.
+func TestFenceIsLocked(t *testing.T) {
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	cfg := journal.DefaultConfig()
+	cfg.CommitTimeout = 500 * time.Millisecond
+	b := openAt(t, url, cfg)
+	commit(t, b, claim(1))
+	other := connect(t, url)
+	args := func(op journal.Op) []any { return newBatch([]journal.Op{op}, time.Now()).args(time.Now(), &cfg) }
+	for _, c := range []struct{ first, second journal.Op }{
+		{add(1, alice, 1), claim(2)}, {claim(2), add(1, alice, 1)}, {claim(2), claim(3)}, {add(1, alice, 1), add(1, alice, 1)},
+	} {
+		mustExec(t, other, "BEGIN")
+		mustExec(t, other, commitSQL, args(c.first)...)
+		if r, err := b.Commit(t.Context(), []journal.Op{c.second}); !errors.Is(err, journal.ErrNotCommitted) {
+			t.Errorf("%s during %s: %v, %v", c.second.Kind(), c.first.Kind(), r, err)
+		}
+		mustExec(t, other, "ROLLBACK")
+	}
+	// Appends of one shard do not wait for each other.
+	mustExec(t, other, "BEGIN")
+	mustExec(t, other, commitSQL, args(add(1, alice, 1))...)
+	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))
+	mustExec(t, other, "ROLLBACK")
+}
+
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		severity, code string
+		want           error
+	}{
+		{"ERROR", "40001", journal.ErrNotCommitted}, {"ERROR", "40P01", journal.ErrNotCommitted}, {"ERROR", "57014", journal.ErrNotCommitted},
+		{"ERROR", "25006", journal.ErrNotCommitted}, {"ERROR", "53100", journal.ErrFull},
+		{"FATAL", "57P01", nil}, {"FATAL", "53100", nil}, {"PANIC", "XX000", nil},
+	} {
+		err := failed(fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "übersetzt", SeverityUnlocalized: c.severity, Code: c.code}))
+		for _, is := range []error{journal.ErrNotCommitted, journal.ErrFull, journal.ErrBroken} {
+			if errors.Is(err, is) != (is == c.want) {
+				t.Errorf("%s %s: %v", c.severity, c.code, err)
+			}
+		}
+	}
+	if err := failed(errors.New("connection reset by peer")); errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrFull) {
+		t.Errorf("a lost connection: %v", err)
+	}
+}
+
+// TestUnsafeServer says that a server which may forget is refused.
+func TestUnsafeServer(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	if err := server.Exec(name, "ALTER DATABASE "+name+" SET synchronous_commit = off"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(url, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "synchronous_commit") {
+		t.Fatalf("open: %v", err)
+	}
+}
+
+// TestOtherFormat says that the schema of another version is left alone.
+func TestOtherFormat(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Exec(name, "UPDATE roost.meta SET format = 2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) {
+		t.Fatalf("open: %v", err)
+	}
+}

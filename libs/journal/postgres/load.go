@@ -1,0 +1,152 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// loadSQL reads an entity in one statement, which sees one moment: its head
+// with the snapshot, the records after that, and the records of commands.
+const loadSQL = `
+	SELECT 0, e.last, e.snapshot, e.dropped, NULL::bytea, s.body
+		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id
+		WHERE e.type = $1 AND e.name = $2
+	UNION ALL
+	SELECT 1, r.seq, 0, NULL, NULL, r.body
+		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > e.snapshot
+		WHERE e.type = $1 AND e.name = $2
+	UNION ALL
+	SELECT 2, c.seq, 0, NULL, c.command, r.body
+		FROM roost.entity e
+		JOIN roost.command c ON c.entity = e.id AND c.command = ANY ($3::bytea[])
+		JOIN roost.record r ON r.entity = c.entity AND r.seq = c.seq
+		WHERE e.type = $1 AND e.name = $2`
+
+// body is a stored form with its sequence number, and the command that was
+// looked for, if any.
+type body struct {
+	seq     uint64
+	command sharding.CommandID
+	form    []byte
+}
+
+// stored is what loadSQL finds.
+type stored struct {
+	last, snapshot    uint64
+	snapshotBody      []byte
+	dropped           time.Time
+	records, commands []body
+}
+
+// Load implements [journal.Backend], in one round trip.
+func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s, err := b.read(ctx, req)
+	if c := state(err); c == stateDataCorrupt || c == stateIndexCorrupt {
+		// A page is damaged, on the way to this entity.
+		err = fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, req.Entity, err)
+	}
+	var out journal.Loaded
+	if err == nil {
+		out, err = s.decode(req)
+	}
+	if err != nil {
+		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)
+	}
+	return out, nil
+}
+
+func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, error) {
+	lookup := make([][]byte, len(req.Lookup))
+	for i, c := range req.Lookup {
+		lookup[i] = []byte(c)
+	}
+	rows, err := b.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup)
+	if err != nil {
+		return nil, err
+	}
+	s := &stored{}
+	var kind int
+	var seq, snapshot int64
+	var dropped *int64
+	var command, form []byte
+	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &dropped, &command, &form}, func() error {
+		switch kind {
+		case 0:
+			s.last, s.snapshot, s.snapshotBody = uint64(seq), uint64(snapshot), form
+			if dropped != nil {
+				s.dropped = time.UnixMilli(*dropped).UTC()
+			}
+		case 1:
+			s.records = append(s.records, body{seq: uint64(seq), form: form})
+		case 2:
+			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form})
+		}
+		return nil
+	})
+	return s, err
+}
+
+func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
+	out := journal.Loaded{LastSeq: s.last}
+	var err error
+	if s.snapshot > 0 {
+		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, s.snapshot, s.snapshotBody); err != nil {
+			return out, err
+		}
+	}
+	if out.Records, err = s.decodeRecords(req.Entity); err != nil {
+		return out, err
+	}
+	for _, c := range s.commands {
+		e, err := journal.DecodeRecord(req.Entity, c.seq, c.form)
+		if err != nil {
+			return out, err
+		}
+		out.Stored = put(out.Stored, c.command, sharding.Stored{Hash: e.Record.Hash, Reply: e.Record.Reply})
+	}
+	for _, c := range req.Lookup {
+		if _, ok := out.Stored[c]; !ok && journal.Expired(s.dropped, c) {
+			out.Stored = put(out.Stored, c, sharding.Stored{Expired: true})
+		}
+	}
+	return out, nil
+}
+
+// decodeRecords reads the records after the snapshot. A missing one is damage
+// like a changed one.
+func (s *stored) decodeRecords(entity sharding.Entity) ([]sharding.Record, error) {
+	slices.SortFunc(s.records, func(a, b body) int { return cmp.Compare(a.seq, b.seq) })
+	next := s.snapshot + 1
+	var records []sharding.Record
+	for _, r := range s.records {
+		if r.seq != next {
+			break
+		}
+		e, err := journal.DecodeRecord(entity, r.seq, r.form)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, e.Record)
+		next++
+	}
+	if next != s.last+1 || len(records) != len(s.records) {
+		return nil, fmt.Errorf("%w: %s, record %d is missing or one too many, the last one is %d", journal.ErrCorrupt, entity, next, s.last)
+	}
+	return records, nil
+}
+
+func put(m map[sharding.CommandID]sharding.Stored, c sharding.CommandID, s sharding.Stored) map[sharding.CommandID]sharding.Stored {
+	if m == nil {
+		m = map[sharding.CommandID]sharding.Stored{}
+	}
+	m[c] = s
+	return m
+}

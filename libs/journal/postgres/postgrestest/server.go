@@ -1,0 +1,188 @@
+//go:build linux
+
+// Package postgrestest runs a PostgreSQL server of its own for a test, from the
+// programs that Debian's package postgresql installs.
+//
+// # What this does not do
+//
+// It installs nothing: without the programs the test is skipped. The server
+// listens on a Unix socket only, trusts everybody who can reach it, and is gone
+// with its data when the test ends.
+package postgrestest
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Superuser is the role that may do anything.
+const Superuser = "postgres"
+
+// Server is a running server. It is not safe for concurrent use, except for
+// NewDatabase and URL.
+type Server struct {
+	tb        testing.TB
+	bin, dir  string
+	attr      *syscall.SysProcAttr
+	cmd       *exec.Cmd
+	ended     chan struct{} // the process is gone
+	databases atomic.Int64
+}
+
+// Start makes a server that lives until the test ends, or skips the test and
+// says why.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	bin := programs()
+	if bin == "" {
+		tb.Skip("there is no PostgreSQL server on this machine; on Debian: apt-get install postgresql")
+	}
+	// Not TempDir: its parent is closed to other users, and the path of a
+	// socket must be short.
+	dir, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &Server{tb: tb, bin: bin, dir: dir, attr: &syscall.SysProcAttr{}}
+	// The server refuses to run as root.
+	if os.Geteuid() == 0 {
+		uid, gid, err := somebody()
+		if err != nil {
+			tb.Skipf("PostgreSQL does not run as root, and there is nobody else: %v", err)
+		}
+		if err := os.Chown(dir, uid, gid); err != nil {
+			tb.Fatal(err)
+		}
+		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	cmd := s.command("initdb", "-D", filepath.Join(dir, "data"), "-U", Superuser, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s.Run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// programs is the folder of the newest server installed, empty if there is none.
+func programs() string {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	slices.SortFunc(found, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	if len(found) > 0 {
+		return filepath.Dir(found[len(found)-1])
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path)
+	}
+	return ""
+}
+
+func somebody() (uid, gid int, err error) {
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		if u, err = user.Lookup("nobody"); err != nil {
+			return 0, 0, err
+		}
+	}
+	if uid, err = strconv.Atoi(u.Uid); err != nil {
+		return 0, 0, err
+	}
+	gid, err = strconv.Atoi(u.Gid)
+	return uid, gid, err
+}
+
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir, cmd.SysProcAttr = s.dir, s.attr
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	return cmd
+}
+
+// Run starts the server again, after Stop or Kill, and waits until it accepts
+// connections.
+func (s *Server) Run() {
+	s.tb.Helper()
+	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=on",
+		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=log", "-c", "deadlock_timeout=100ms")
+	stderr, err := s.cmd.StderrPipe()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.tb.Fatal(err)
+	}
+	ready := make(chan struct{})
+	ended, cmd := make(chan struct{}), s.cmd
+	s.ended = ended
+	var log strings.Builder // read after ended
+	go func() {
+		up := false
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			if !up && strings.Contains(lines.Text(), "database system is ready to accept connections") {
+				up = true
+				close(ready)
+			} else if !up {
+				log.WriteString(lines.Text() + "\n")
+			}
+		}
+		_ = cmd.Wait() // how it ended is the test's affair
+		close(ended)
+	}()
+	select {
+	case <-ready:
+	case <-ended:
+		s.tb.Fatalf("the server does not start:\n%s", log.String())
+	}
+}
+
+// Stop shuts the server down: it ends the connections and rolls back what they
+// were doing.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Kill stops the server as a power cut would stop its process, in the middle of
+// whatever it does.
+func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+
+func (s *Server) end(signal syscall.Signal) {
+	_ = s.cmd.Process.Signal(signal) // it may be gone already
+	<-s.ended
+}
+
+// NewDatabase makes an empty database and returns its name.
+func (s *Server) NewDatabase() (string, error) {
+	name := fmt.Sprint("db", s.databases.Add(1))
+	return name, s.Exec("postgres", "CREATE DATABASE "+name)
+}
+
+// URL leads a role to a database.
+func (s *Server) URL(role, database string) string {
+	return (&url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}).String()
+}
+
+// Exec runs statements as the superuser.
+func (s *Server) Exec(database, statements string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, s.URL(Superuser, database))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, statements, pgx.QueryExecModeSimpleProtocol)
+	return err
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package postgres
+
+import (
+	_ "embed"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+)
+
+//go:embed roles.sql
+var roles string
+
+// TestRoles sets the database up as roles.sql says and lets a service do
+// everything it needs, and try everything it may not.
+func TestRoles(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, url := newDatabase(t, server)
+	if err := server.Exec(name, "CREATE ROLE owner LOGIN CREATEROLE; CREATE ROLE region LOGIN; ALTER DATABASE "+name+" OWNER TO owner"); err != nil {
+		t.Fatal(err)
+	}
+	region := server.URL("region", name)
+	for _, set := range []string{"no schema", schema, roles} {
+		if set != "no schema" {
+			mustExec(t, connect(t, server.URL("owner", name)), set)
+		}
+		if _, err := Open(region, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "roles.sql") {
+			t.Fatalf("open without rights: %v", err)
+		}
+	}
+	mustExec(t, connect(t, server.URL("owner", name)), roles) // again does no harm
+	mustExec(t, connect(t, server.URL("owner", name)), "GRANT roost_service TO region")
+
+	b := openAt(t, region, journal.DefaultConfig())
+	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	commit(t, b, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}})
+	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 1 || l.Snapshot.Seq != 1 {
+		t.Fatalf("load: %+v, %v", l, err)
+	}
+
+	forbidden := []string{
+		"UPDATE roost.record SET body = ''",
+		"DELETE FROM roost.record",
+		"TRUNCATE roost.record",
+		"INSERT INTO roost.record SELECT entity, seq + 1, body FROM roost.record",
+		"SELECT * FROM roost.record FOR UPDATE",
+		"UPDATE roost.fence SET epoch = epoch + 1",
+		"DELETE FROM roost.fence",
+		"INSERT INTO roost.fence VALUES ('Cart', 1, 1, 1)",
+		"SELECT * FROM roost.fence FOR SHARE",
+		"UPDATE roost.entity SET last = last + 1",
+		"DELETE FROM roost.entity",
+		"DELETE FROM roost.command",
+		"UPDATE roost.command SET seq = 7",
+		"DELETE FROM roost.snapshot",
+		"UPDATE roost.snapshot SET body = ''",
+		"UPDATE roost.meta SET cluster = 'green'",
+		"DELETE FROM roost.type",
+		"SELECT nextval('roost.entity_id')",
+		"SELECT roost.trim(1, 1000000, 9223372036854775807, 0, 0)",
+		"DO 'BEGIN LOCK TABLE roost.record IN EXCLUSIVE MODE; END'",
+		"ALTER TABLE roost.record ADD COLUMN x int",
+		"ALTER TABLE roost.record DISABLE TRIGGER ALL",
+		"DROP TABLE roost.record",
+		"DROP SCHEMA roost CASCADE",
+		"CREATE TABLE roost.mine (x int)",
+		"CREATE OR REPLACE FUNCTION roost.trim(bigint, bigint, bigint, bigint, bigint) RETURNS void LANGUAGE sql AS ''",
+		"CREATE TRIGGER mine BEFORE INSERT ON roost.record EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+		"SET ROLE owner",
+	}
+	conn := connect(t, region)
+	for _, sql := range forbidden {
+		if _, err := conn.Exec(t.Context(), sql); state(err) != stateForbidden {
+			t.Errorf("%s: %v, want it forbidden", sql, err)
+		}
+	}
+	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT * FROM roost.fence"} {
+		mustExec(t, conn, sql)
+	}
+	// Another role may not even look.
+	if err := server.Exec(name, "CREATE ROLE stranger LOGIN"); err != nil {
+		t.Fatal(err)
+	}
+	stranger := connect(t, server.URL("stranger", name))
+	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT roost.declare_facts('green', 1, '{}', '{}')"} {
+		if _, err := stranger.Exec(t.Context(), sql); state(err) != stateForbidden {
+			t.Errorf("%s by a stranger: %v, want it forbidden", sql, err)
+		}
+	}
+	// What is there is what was there.
+	l, err := openAt(t, url, journal.DefaultConfig()).Load(t.Context(), journal.LoadRequest{Entity: alice})
+	if err != nil || l.LastSeq != 1 || errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("afterwards: %+v, %v", l, err)
+	}
+}

@@ -1,0 +1,305 @@
+-- The schema of a Roost journal, format 1. Run it once per database, as the
+-- role that shall own it; the services need less, see roles.sql.
+--
+-- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
+-- bits. Names and keys are bytes, so that no encoding or collation changes them:
+-- convert_from(name, 'UTF8') shows them.
+
+CREATE SCHEMA IF NOT EXISTS roost;
+REVOKE ALL ON SCHEMA roost FROM PUBLIC;
+
+CREATE TABLE roost.meta (
+	one     boolean PRIMARY KEY DEFAULT true CHECK (one), -- one row
+	cluster text NOT NULL,
+	format  integer NOT NULL
+);
+
+CREATE TABLE roost.type (
+	name   text COLLATE "C" PRIMARY KEY,
+	shards bigint NOT NULL
+);
+
+-- The fences. A row with epoch 0 is one that was never claimed.
+CREATE TABLE roost.fence (
+	type  text COLLATE "C" NOT NULL,
+	shard bigint NOT NULL,
+	epoch bigint NOT NULL,
+	owner bigint NOT NULL,
+	PRIMARY KEY (type, shard)
+) WITH (fillfactor = 50);
+
+CREATE SEQUENCE roost.entity_id;
+
+CREATE TABLE roost.entity (
+	id       bigint PRIMARY KEY,
+	type     text COLLATE "C" NOT NULL,
+	name     bytea NOT NULL,
+	last     bigint NOT NULL,           -- sequence number of the last record
+	snapshot bigint NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
+	dropped  bigint,                    -- newest time of a dropped key, Unix ms
+	UNIQUE (type, name)
+) WITH (fillfactor = 80);
+
+-- The events, and nothing that ever changes.
+CREATE TABLE roost.record (
+	entity bigint NOT NULL,
+	seq    bigint NOT NULL,
+	body   bytea NOT NULL, -- checksummed
+	PRIMARY KEY (entity, seq)
+);
+
+-- Dedupe: which record holds a command.
+CREATE TABLE roost.command (
+	entity  bigint NOT NULL,
+	command bytea NOT NULL,
+	seq     bigint NOT NULL,
+	at      bigint NOT NULL, -- when it was stored, Unix ms
+	time    bigint,          -- the time inside the key, Unix ms; null: it has none
+	PRIMARY KEY (entity, command)
+);
+CREATE UNIQUE INDEX command_by_age ON roost.command (entity, seq);
+
+CREATE TABLE roost.snapshot (
+	entity bigint PRIMARY KEY,
+	body   bytea NOT NULL -- checksummed
+);
+
+-- trim drops dedupe entries of an entity, oldest first, as long as they are old
+-- enough (stored before old, their own time too unless it is nonsense) and not
+-- among the newest keep.
+CREATE FUNCTION roost.trim(of_entity bigint, last_seq bigint, old bigint, age bigint, keep bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	surplus bigint;
+	stop    bigint;
+	newest  bigint;
+BEGIN
+	IF last_seq <= keep THEN
+		RETURN; -- entries are not more than records
+	END IF;
+	PERFORM FROM (SELECT c.at FROM roost.command c WHERE c.entity = of_entity ORDER BY c.seq LIMIT 1) oldest WHERE oldest.at < old;
+	IF NOT FOUND THEN
+		RETURN; -- counting is not for nothing
+	END IF;
+	SELECT count(*) - keep INTO surplus FROM roost.command c WHERE c.entity = of_entity;
+	IF surplus <= 0 THEN
+		RETURN;
+	END IF;
+	-- Up to the first one that must stay; a bounded number at a time.
+	SELECT coalesce(min(c.seq) FILTER (WHERE c.at >= old OR c.time >= old AND c.time <= c.at + age), max(c.seq) + 1)
+		INTO stop
+		FROM (SELECT * FROM roost.command x WHERE x.entity = of_entity ORDER BY x.seq LIMIT least(surplus, 2048)) c;
+	WITH gone AS (
+		DELETE FROM roost.command c WHERE c.entity = of_entity AND c.seq < stop RETURNING c.at, c.time
+	)
+	SELECT max(g.time) FILTER (WHERE g.time <= g.at + age) INTO newest FROM gone g;
+	UPDATE roost.entity e SET dropped = greatest(e.dropped, newest) WHERE e.id = of_entity AND newest IS NOT NULL;
+END $$;
+
+-- commit_batch decides a batch of operations in order and writes what holds.
+-- It is called alone, so that its transaction ends with it: its locks never wait
+-- for a client.
+--
+-- s_: the shards, sorted, without repetition. s_how says what the batch does
+--     with one: 0 reads its fence, 1 writes under it, 2 claims it.
+-- e_: the entities of appends and snapshots, sorted, without repetition.
+-- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, else
+--     nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
+--     the first sequence number of an append (-1: it cannot follow anything) and
+--     that of a snapshot. o_repeats: it holds a command twice. o_time is the
+--     oldest time in its keys.
+-- r_: the records of all appends.
+--
+-- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command.
+CREATE FUNCTION roost.commit_batch(
+	s_type text[], s_shard bigint[], s_how int[],
+	e_type text[], e_name bytea[],
+	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
+	o_count int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
+	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_body bytea[],
+	now bigint, old bigint, age bigint, keep bigint,
+	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
+LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- Flips the sign: bigints then compare as the unsigned numbers they hold.
+	sign      CONSTANT bigint := -9223372036854775808;
+	ops       int := cardinality(o_kind);
+	entities  int := cardinality(e_name);
+	f_epoch   bigint[] := array_fill(0::bigint, ARRAY[cardinality(s_shard)]);
+	f_owner   bigint[] := f_epoch;
+	f_changed boolean[] := array_fill(false, ARRAY[cardinality(s_shard)]);
+	h_id      bigint[] := array_fill(NULL::bigint, ARRAY[entities]);
+	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
+	h_snap    bigint[] := h_last;
+	h_dropped bigint[] := h_id;
+	h_fresh   boolean[] := array_fill(false, ARRAY[entities]);
+	h_added   boolean[] := h_fresh;
+	h_changed boolean[] := h_fresh;
+	h_trim    boolean[] := h_fresh;
+	doubled   boolean[] := array_fill(false, ARRAY[ops]);
+	fresh     int := 0;
+	written   int;
+	r         record;
+	s         int;
+	e         int;
+	held      boolean;
+BEGIN
+	verdict := array_fill(3, ARRAY[ops]);
+	epoch := array_fill(0::bigint, ARRAY[ops]);
+	owner := epoch;
+
+	-- Each statement sees what was committed before it began: what is read
+	-- under a lock stays true until the end. All take locks in the same order.
+	-- Who only reads a fence needs no lock: it was true at one moment after the
+	-- call, and a full disk does not stop it.
+	FOR i IN 1 .. cardinality(s_shard) LOOP
+		IF s_how[i] = 2 THEN
+			INSERT INTO roost.fence AS f (type, shard, epoch, owner) VALUES (s_type[i], s_shard[i], 0, 0) ON CONFLICT DO NOTHING;
+			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i] FOR UPDATE;
+		ELSIF s_how[i] = 1 THEN
+			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i] FOR SHARE;
+		ELSE
+			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i];
+		END IF;
+		IF FOUND THEN
+			f_epoch[i] := r.epoch;
+			f_owner[i] := r.owner;
+		END IF;
+	END LOOP;
+
+	IF entities > 0 THEN
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.dropped
+			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
+			JOIN roost.entity x ON x.type = u.type AND x.name = u.name
+			ORDER BY u.i FOR UPDATE OF x
+		LOOP
+			h_id[r.i] := r.id;
+			h_last[r.i] := r.last;
+			h_snap[r.i] := r.snapshot;
+			h_dropped[r.i] := r.dropped;
+		END LOOP;
+		FOR r IN SELECT DISTINCT u.op
+			FROM unnest(r_op, r_entity, r_command) AS u (op, entity, command)
+			JOIN roost.command c ON c.entity = h_id[u.entity] AND c.command = u.command
+		LOOP
+			doubled[r.op] := true;
+		END LOOP;
+	END IF;
+
+	FOR i IN 1 .. ops LOOP
+		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 4;
+		s := o_shard[i];
+		e := o_entity[i];
+		held := f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i];
+		IF o_kind[i] = 1 THEN
+			-- The same claim again, by the same incarnation, is a lost reply.
+			IF held AND f_owner[s] = o_seq[i] THEN
+				verdict[i] := 1;
+			ELSIF (o_epoch[i] # sign) <= (f_epoch[s] # sign) THEN
+				verdict[i] := 2;
+			ELSE
+				verdict[i] := 1;
+				f_epoch[s] := o_epoch[i];
+				f_owner[s] := o_seq[i];
+				f_changed[s] := true;
+			END IF;
+			epoch[i] := f_epoch[s];
+			owner[i] := f_owner[s];
+		ELSIF o_kind[i] = 3 AND h_added[e] THEN
+			CONTINUE; -- a second append of an entity
+		ELSIF o_kind[i] = 2 OR NOT held THEN
+			verdict[i] := CASE WHEN held THEN 1 ELSE 2 END;
+			epoch[i] := f_epoch[s];
+			owner[i] := f_owner[s];
+		ELSIF o_kind[i] = 3 THEN
+			CONTINUE WHEN o_seq[i] <> h_last[e] + 1;
+			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= h_dropped[e], false) THEN
+				verdict[i] := 4;
+				CONTINUE;
+			END IF;
+			verdict[i] := 1;
+			IF h_id[e] IS NULL THEN
+				h_id[e] := nextval('roost.entity_id');
+				h_fresh[e] := true;
+				fresh := fresh + 1;
+			END IF;
+			h_trim[e] := h_trim[e] OR h_last[e] / 1024 <> (h_last[e] + o_count[i]) / 1024;
+			h_last[e] := h_last[e] + o_count[i];
+			h_added[e] := true;
+			h_changed[e] := true;
+		ELSE
+			CONTINUE WHEN o_seq[i] <= 0 OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
+			verdict[i] := 1;
+			h_snap[e] := o_seq[i];
+			h_trim[e] := true;
+			h_changed[e] := true;
+		END IF;
+	END LOOP;
+
+	IF true = ANY (f_changed) THEN
+		UPDATE roost.fence f SET epoch = u.epoch, owner = u.owner
+			FROM unnest(s_type, s_shard, f_epoch, f_owner, f_changed) AS u (type, shard, epoch, owner, changed)
+			WHERE u.changed AND f.type = u.type AND f.shard = u.shard;
+	END IF;
+	IF NOT true = ANY (h_changed) THEN
+		RETURN;
+	END IF;
+	IF fresh > 0 THEN
+		INSERT INTO roost.entity (id, type, name, last)
+			SELECT h_id[u.i], u.type, u.name, 0 FROM unnest(e_type, e_name, h_fresh) WITH ORDINALITY AS u (type, name, fresh, i)
+			WHERE u.fresh ORDER BY u.i
+			ON CONFLICT DO NOTHING;
+		GET DIAGNOSTICS written = ROW_COUNT;
+		IF written <> fresh THEN
+			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
+		END IF;
+	END IF;
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot
+		FROM unnest(h_id, h_last, h_snap, h_changed) AS u (id, last, snapshot, changed)
+		WHERE u.changed AND x.id = u.id;
+	INSERT INTO roost.record (entity, seq, body)
+		SELECT h_id[u.entity], u.seq, u.body FROM unnest(r_op, r_entity, r_seq, r_body) AS u (op, entity, seq, body)
+		WHERE verdict[u.op] = 1;
+	INSERT INTO roost.command (entity, command, seq, at, time)
+		SELECT h_id[u.entity], u.command, u.seq, now, u.time
+		FROM unnest(r_op, r_entity, r_seq, r_command, r_time) AS u (op, entity, seq, command, time)
+		WHERE verdict[u.op] = 1 AND u.command IS NOT NULL;
+	IF true = ANY (h_trim) THEN
+		INSERT INTO roost.snapshot (entity, body)
+			SELECT DISTINCT ON (u.entity) h_id[u.entity], u.body
+			FROM unnest(o_kind, verdict, o_entity, o_body) WITH ORDINALITY AS u (kind, verdict, entity, body, i)
+			WHERE u.kind = 4 AND u.verdict = 1
+			ORDER BY u.entity, u.i DESC
+			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
+		FOR i IN 1 .. entities LOOP
+			IF h_trim[i] THEN
+				PERFORM roost.trim(h_id[i], h_last[i], old, age, keep);
+			END IF;
+		END LOOP;
+	END IF;
+END $$;
+
+-- declare_facts stores what the journal is, and says whether it could: not if
+-- something else is stored.
+CREATE FUNCTION roost.declare_facts(of_cluster text, of_format int, names text[], numbers bigint[])
+RETURNS boolean LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	INSERT INTO roost.meta (cluster, format) VALUES (of_cluster, of_format) ON CONFLICT DO NOTHING;
+	-- One at a time from here on.
+	PERFORM FROM roost.meta m WHERE m.cluster = of_cluster AND m.format = of_format FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM FROM unnest(names, numbers) AS u (name, shards) JOIN roost.type t ON t.name = u.name WHERE t.shards <> u.shards;
+	IF FOUND THEN
+		RETURN false;
+	END IF;
+	INSERT INTO roost.type (name, shards) SELECT u.name, u.shards FROM unnest(names, numbers) AS u (name, shards) ON CONFLICT DO NOTHING;
+	RETURN true;
+END $$;
+
+REVOKE ALL ON FUNCTION roost.trim, roost.commit_batch, roost.declare_facts FROM PUBLIC;
