@@ -8,6 +8,7 @@ require (
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/journal v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
+	github.com/roost-cluster/roost/proto v0.0.0
 	github.com/roost-cluster/roost/sdk v0.0.0
 	github.com/roost-cluster/roost/services/coordinator v0.0.0
 	github.com/roost-cluster/roost/services/gateway v0.0.0
@@ -41,7 +42,6 @@ require (
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/roost-cluster/roost/libs/discovery v0.0.0 // indirect
 	github.com/roost-cluster/roost/libs/node v0.0.0 // indirect
-	github.com/roost-cluster/roost/proto v0.0.0 // indirect
 	github.com/twitchtv/twirp v8.1.3+incompatible // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/bridges/prometheus v0.72.0 // indirect
