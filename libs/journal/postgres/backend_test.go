@@ -39,6 +39,7 @@ func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
 		name, url := newDatabase(t, server)
@@ -151,11 +152,12 @@ func (h hostile) op() (op journal.Op) {
 // TestDecidesLikeTheLaw compares the verdicts, the fences in them, and what is
 // stored then, over batches that no caller in its right mind would send too.
 func TestDecidesLikeTheLaw(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	cfg := journal.DefaultConfig()
 	cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
 	seen := map[string]int{}
-	for seed := range uint64(8) {
+	for seed := range uint64(4) {
 		_, url := newDatabase(t, server)
 		b := openAt(t, url, cfg)
 		h := hostile{rand.New(rand.NewPCG(seed, 5)), memory.NewLedger(cfg), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)}

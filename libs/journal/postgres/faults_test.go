@@ -65,6 +65,7 @@ func mustExec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 // TestServerGone lets the server go away and come back between batches and
 // under a load, and lets the journal settle what is unknown.
 func TestServerGone(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	cfg := journal.DefaultConfig()
@@ -105,6 +106,7 @@ func TestServerGone(t *testing.T) {
 // TestConnectionLostAtCommit breaks the connection while the server works on
 // the batch: nobody knows, and the server ends it either way.
 func TestConnectionLostAtCommit(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())
@@ -119,6 +121,9 @@ func TestConnectionLostAtCommit(t *testing.T) {
 	}()
 	killed := 0
 	for killed == 0 { // until the batch waits for the lock
+		if len(got) > 0 {
+			t.Fatalf("the batch did not wait: %v", <-got)
+		}
 		if err := other.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND query LIKE '%commit_batch%'`).Scan(&killed); err != nil {
 			t.Fatal(err)
@@ -135,10 +140,11 @@ func TestConnectionLostAtCommit(t *testing.T) {
 // TestLocksEnd says that a lock which somebody else holds makes a batch fail in
 // time, with a certain outcome, and that a reader of the fence does not wait.
 func TestLocksEnd(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	cfg := journal.DefaultConfig()
-	cfg.CommitTimeout = 2 * time.Second
+	cfg.CommitTimeout = 4 * time.Second
 	b := openAt(t, url, cfg)
 	commit(t, b, claim(1))
 	other := connect(t, url)
@@ -155,29 +161,30 @@ func TestLocksEnd(t *testing.T) {
 // TestFenceIsLocked says that no claim passes while an append is under way, and
 // the other way round.
 func TestFenceIsLocked(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	_, url := newDatabase(t, server)
 	cfg := journal.DefaultConfig()
-	cfg.CommitTimeout = 500 * time.Millisecond
 	b := openAt(t, url, cfg)
 	commit(t, b, claim(1))
-	other := connect(t, url)
+	one, two := connect(t, url), connect(t, url)
+	mustExec(t, two, "SET lock_timeout = '200ms'")
 	args := func(op journal.Op) []any { return newBatch([]journal.Op{op}, time.Now()).args(time.Now(), &cfg) }
 	for _, c := range []struct{ first, second journal.Op }{
 		{add(1, alice, 1), claim(2)}, {claim(2), add(1, alice, 1)}, {claim(2), claim(3)}, {add(1, alice, 1), add(1, alice, 1)},
 	} {
-		mustExec(t, other, "BEGIN")
-		mustExec(t, other, commitSQL, args(c.first)...)
-		if r, err := b.Commit(t.Context(), []journal.Op{c.second}); !errors.Is(err, journal.ErrNotCommitted) {
-			t.Errorf("%s during %s: %v, %v", c.second.Kind(), c.first.Kind(), r, err)
+		mustExec(t, one, "BEGIN")
+		mustExec(t, one, commitSQL, args(c.first)...)
+		if _, err := two.Exec(t.Context(), commitSQL, args(c.second)...); state(err) != "55P03" {
+			t.Errorf("%s during %s: %v, want it to wait", c.second.Kind(), c.first.Kind(), err)
 		}
-		mustExec(t, other, "ROLLBACK")
+		mustExec(t, one, "ROLLBACK")
 	}
 	// Appends of one shard do not wait for each other.
-	mustExec(t, other, "BEGIN")
-	mustExec(t, other, commitSQL, args(add(1, alice, 1))...)
-	commit(t, b, add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))
-	mustExec(t, other, "ROLLBACK")
+	mustExec(t, one, "BEGIN")
+	mustExec(t, one, commitSQL, args(add(1, alice, 1))...)
+	mustExec(t, two, commitSQL, args(add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))...)
+	mustExec(t, one, "ROLLBACK")
 }
 
 func TestOutcomes(t *testing.T) {
@@ -201,8 +208,35 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestOpenTogether lets the processes of a new cluster find an empty database at
+// the same time.
+func TestOpenTogether(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	got := make(chan error)
+	for i := range 8 {
+		go func() {
+			b, err := Open(url, journal.DefaultConfig())
+			if err == nil {
+				types := []sharding.TypeDesc{{Type: "Account", Shards: 8}, {Type: sharding.EntityType(fmt.Sprint("Cart", i%2)), Shards: uint32(i%2) + 1}}
+				_, err = b.Declare(context.Background(), journal.Declaration{Cluster: "blue", Types: types})
+				err = errors.Join(err, b.Close())
+			}
+			got <- err
+		}()
+	}
+	for range 8 {
+		// Others may be in the way of a declaration; the journal repeats it.
+		if err := <-got; err != nil && !errors.Is(err, journal.ErrNotCommitted) {
+			t.Error(err)
+		}
+	}
+}
+
 // TestUnsafeServer says that a server which may forget is refused.
 func TestUnsafeServer(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	name, url := newDatabase(t, server)
 	if err := server.Exec(name, "ALTER DATABASE "+name+" SET synchronous_commit = off"); err != nil {
@@ -215,6 +249,7 @@ func TestUnsafeServer(t *testing.T) {
 
 // TestOtherFormat says that the schema of another version is left alone.
 func TestOtherFormat(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	name, url := newDatabase(t, server)
 	b := openAt(t, url, journal.DefaultConfig())

@@ -18,6 +18,7 @@ var roles string
 // TestRoles sets the database up as roles.sql says and lets a service do
 // everything it needs, and try everything it may not.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	name, url := newDatabase(t, server)
 	if err := server.Exec(name, "CREATE ROLE owner LOGIN CREATEROLE; CREATE ROLE region LOGIN; ALTER DATABASE "+name+" OWNER TO owner"); err != nil {

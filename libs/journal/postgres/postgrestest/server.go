@@ -120,6 +120,10 @@ func (s *Server) Run() {
 	s.tb.Helper()
 	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=on",
 		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=log", "-c", "deadlock_timeout=100ms")
+	// It must not outlive a test that panics.
+	attr := *s.attr
+	attr.Pdeathsig = syscall.SIGQUIT
+	s.cmd.SysProcAttr = &attr
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		s.tb.Fatal(err)
