@@ -65,7 +65,11 @@ sim: ## Simulate whole clusters in virtual time (SEEDS=n, or SEED=k TRACE=1 for 
 
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
-	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim
+	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim ./e2e/explore
+
+.PHONY: explore
+explore: ## Search small worlds exhaustively (STATES=n per scope, 0 for no end)
+	EXPLORE_STATES=$(or $(STATES),400000) go test -count=1 -timeout 0 -run TestScopes -v ./e2e/explore
 
 .PHONY: e2e
 e2e: ## Hurt real processes under load and judge the histories of the clients; a line per scenario (RUN=regexp)

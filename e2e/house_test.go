@@ -14,6 +14,7 @@ func TestHouse(t *testing.T) {
 				"libs/...", "sdk/entity/...", "e2e/sim/...",
 				"services/coordinator", "services/region", "services/gateway",
 			},
+			"explore/...": {"libs/...", "services/coordinator", "services/region"},
 			// A region as users build theirs.
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
 			// The judge uses nothing of what it judges.

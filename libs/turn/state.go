@@ -147,6 +147,7 @@ func (e *entity) clone(s *shard, timers map[*timer]*timer) *entity {
 // relative to now: equal states give equal bytes.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	ids := slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare)
+	b = fmt.Appendf(b, "last %d %d\n", m.lastID, m.timers)
 	for _, id := range ids {
 		s := m.shards[id]
 		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
@@ -166,8 +167,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s %d next %d running %t staged %d durable %d snap %d passivate %t idle %d\n",
-		e.id, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, now.Sub(e.touched))
+	b = fmt.Appendf(b, " entity %s incarnation %d %d next %d running %t staged %d durable %d snap %d passivate %t idle %d\n",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, now.Sub(e.touched))
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
 	}
@@ -175,8 +176,8 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
 	}
 	for _, c := range e.cmds {
-		b = fmt.Appendf(b, "  %s %x req %v doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash, c.requests, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
+		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
+			c.env.ID, c.hash, c.requests, c.ran, c.looked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

@@ -1,0 +1,223 @@
+package explore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// call is one command of the client, sent up to left more times.
+type call struct {
+	cmd   string
+	x     string // the number it adds
+	left  int
+	open  []attempt
+	since int  // numbers committed when it was called first
+	begun bool // it was called
+	doubt bool // an attempt ended without an answer
+	acked bool
+}
+
+// attempt is an unanswered sending.
+type attempt struct {
+	to      sharding.NodeID
+	request turn.RequestID
+}
+
+// lost: the process that had attempts is gone.
+func (c *call) lost(to sharding.NodeID) {
+	var open []attempt
+	for _, a := range c.open {
+		if a.to == to {
+			c.doubt = true
+		} else {
+			open = append(open, a)
+		}
+	}
+	c.open = open
+}
+
+// callMoves: a command may be sent by any row that ever served.
+func (w *cluster) callMoves() []move {
+	var list []move
+	for k := range w.calls {
+		if c := &w.calls[k]; c.left == 0 || c.acked {
+			continue
+		}
+		for _, row := range w.served {
+			list = append(list, move{fmt.Sprintf("%s %s is sent to %v at %v", w.calls[k].cmd, w.calls[k].x, row.Owner, row.Epoch), func(s state) {
+				n := s.(*cluster)
+				n.call(k, row)
+				n.check()
+			}})
+		}
+	}
+	return list
+}
+
+func (w *cluster) call(k int, row sharding.Row) {
+	c := &w.calls[k]
+	c.left--
+	if !c.begun {
+		c.begun, c.since = true, len(w.numbers())
+	}
+	for i := range w.hosts {
+		h := &w.hosts[i]
+		if h.id != row.Owner {
+			continue
+		}
+		h.next++
+		c.open = append(slices.Clip(c.open), attempt{h.id, h.next})
+		w.regionStep(i, region.Command{Request: h.next, Epoch: row.Epoch, Env: sharding.Envelope{
+			Entity: theEntity, Command: c.cmd, ID: sharding.CommandID("k" + c.x), Keyed: true, Payload: []byte(c.x),
+		}})
+	}
+}
+
+// end takes the attempt out of the call that made it.
+func (w *cluster) end(id sharding.NodeID, r turn.RequestID) *call {
+	for k := range w.calls {
+		c := &w.calls[k]
+		if i := slices.Index(c.open, attempt{id, r}); i >= 0 {
+			c.open = slices.Delete(slices.Clone(c.open), i, i+1)
+			return c
+		}
+	}
+	w.fail("%v answers command %d twice, or it never came", id, r)
+	return &call{}
+}
+
+func (w *cluster) refused(id sharding.NodeID, r turn.RequestID) { w.end(id, r) }
+
+func (w *cluster) answered(id sharding.NodeID, r turn.RequestID, reply sharding.Reply) {
+	c := w.end(id, r)
+	switch reply.Outcome {
+	case sharding.OK:
+	case sharding.Unknown:
+		c.doubt = true
+		return
+	default:
+		return
+	}
+	c.acked = true
+	durable, list := w.numbers(), string(reply.Payload)
+	switch {
+	case !strings.HasPrefix(durable, list):
+		w.fail("%s %s is answered with %q, committed are %q", c.cmd, c.x, list, durable)
+	case len(list) < c.since:
+		w.fail("%s %s is answered with %q, %d numbers were committed before it was called", c.cmd, c.x, list, c.since)
+	case c.cmd == cmdAdd && !strings.HasSuffix(list, c.x):
+		w.fail("%s %s is answered with %q", c.cmd, c.x, list)
+	}
+}
+
+// numbers are what was committed to the entity.
+func (w *cluster) numbers() string {
+	list := ""
+	for _, c := range w.ledger.Log() {
+		if c.Append.Entity != theEntity {
+			continue
+		}
+		for _, r := range c.Append.Records {
+			for _, e := range r.Events {
+				list += string(e.Payload)
+			}
+		}
+	}
+	return list
+}
+
+// check compares what the client knows with what is committed.
+func (w *cluster) check() {
+	list := w.numbers()
+	for i := range w.calls {
+		c := &w.calls[i]
+		n := strings.Count(list, c.x)
+		switch {
+		case n > 1:
+			w.fail("%s took effect %d times: %q", c.x, n, list)
+		case n == 0 && c.acked && c.cmd == cmdAdd:
+			w.fail("%s was acknowledged and is not committed", c.x)
+		case n == 1 && !c.acked && !c.doubt && len(c.open) == 0:
+			w.fail("%s was refused and took effect", c.x)
+		}
+	}
+}
+
+// checkJournal looks at the log of commits.
+func (w *cluster) checkJournal() {
+	epochs := map[sharding.ShardID]sharding.Epoch{}
+	seqs := map[sharding.Entity]uint64{}
+	for i, c := range w.ledger.Log() {
+		a := &c.Append
+		if c.Epoch < epochs[a.Shard] {
+			w.fail("%v: an effect of epoch %v after one of %v", a.Entity, c.Epoch, epochs[a.Shard])
+		}
+		epochs[a.Shard] = c.Epoch
+		if f := w.ledger.Fence(a.Shard); i >= w.read && c.Epoch != f.Epoch {
+			w.fail("%v: an effect of epoch %v, the shard is claimed at %v", a.Entity, c.Epoch, f.Epoch)
+		}
+		for _, r := range a.Records {
+			if r.Seq != seqs[a.Entity]+1 {
+				w.fail("%v: record %d after %d", a.Entity, r.Seq, seqs[a.Entity])
+			}
+			seqs[a.Entity] = r.Seq
+			if a.Entity == factEntity && i >= w.read {
+				w.fact(r.Events[0].Payload)
+			}
+		}
+	}
+	w.read = len(w.ledger.Log())
+}
+
+func (w *cluster) fact(b []byte) {
+	f, ok := decodeFact(b).(coordinator.RowFact)
+	if !ok {
+		return
+	}
+	w.facts = append(w.facts, f.Row)
+	if f.Row.Phase == sharding.Serving {
+		w.served = append(w.served, f.Row)
+		if w.ledger.Fence(theShard).Epoch < f.Row.Epoch {
+			w.fail("%+v serves and was never claimed", f.Row)
+		}
+	}
+}
+
+// stored is a fact as the journal keeps it.
+type stored struct {
+	Row  *sharding.Row      `json:",omitempty"`
+	Desc *sharding.TypeDesc `json:",omitempty"`
+}
+
+func encodeFact(f coordinator.Fact) []byte {
+	var s stored
+	switch f := f.(type) {
+	case coordinator.RowFact:
+		s.Row = &f.Row
+	case coordinator.TypeFact:
+		s.Desc = &f.Desc
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func decodeFact(b []byte) coordinator.Fact {
+	var s stored
+	if err := json.Unmarshal(b, &s); err != nil {
+		panic(err)
+	}
+	if s.Row != nil {
+		return coordinator.RowFact{Row: *s.Row}
+	}
+	return coordinator.TypeFact{Desc: *s.Desc}
+}

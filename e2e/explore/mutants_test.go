@@ -1,0 +1,46 @@
+//go:build mutants
+
+package explore
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// mutants are guards without which a scope must break, and the bound within
+// which it does.
+var mutants = []struct {
+	name, scope string
+	b           Bound
+}{
+	{"claim", "handoff", Bound{Faults: 1}},
+	{"persist-before-send", "handoff", Bound{}},
+	{"floor-after-drain", "handoff", Bound{Faults: 1}},
+	{"floor-check", "handoff", Bound{Faults: 1}},
+	{"drain-settles", "append", Bound{Faults: 1}},
+	{"epoch-check", "append", Bound{}},
+	{"output-gate", "append", Bound{}},
+	{"seq-check", "append", Bound{Faults: 1}},
+	{"settle-by-write", "append", Bound{Faults: 1}},
+	{"claim-check", "append", Bound{Faults: 1}},
+	{"term-per-incarnation", "lease", Bound{Faults: 1, Timeouts: 1}},
+	{"lease-time", "lease", Bound{Timeouts: 2}},
+}
+
+// TestMutants removes one guard after the other: the search must find how the
+// promise breaks.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range mutants {
+		mutant.Activate(m.name)
+		m.b.States = 100_000
+		r := scopeNamed(m.scope)(m.b)
+		if r.Broken == "" {
+			t.Errorf("%-21s SURVIVES %s: %v", m.name, m.scope, r)
+			continue
+		}
+		t.Logf("%-21s %-8s state %6d  %s, after %d moves, the last: %s",
+			m.name, m.scope, r.States, r.Broken, len(r.Path), r.Path[len(r.Path)-1])
+	}
+}
