@@ -159,7 +159,7 @@ func TestLocksEnd(t *testing.T) {
 }
 
 // TestFenceIsLocked says that no claim passes while an append is under way, and
-// the other way round.
+// the other way round, and that of one entity one write is under way at a time.
 func TestFenceIsLocked(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -170,8 +170,12 @@ func TestFenceIsLocked(t *testing.T) {
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
 	args := func(op journal.Op) []any { return newBatch([]journal.Op{op}, time.Now()).args(time.Now(), &cfg) }
+	commit(t, b, add(1, alice, 1))
+	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
+	carol := sharding.Entity{Type: "Account", ID: "carol"} // has no row yet
 	for _, c := range []struct{ first, second journal.Op }{
-		{add(1, alice, 1), claim(2)}, {claim(2), add(1, alice, 1)}, {claim(2), claim(3)}, {add(1, alice, 1), add(1, alice, 1)},
+		{add(1, alice, 2), claim(2)}, {claim(2), add(1, alice, 2)}, {claim(2), claim(3)}, {snapshot, claim(2)},
+		{add(1, alice, 2), add(1, alice, 2)}, {add(1, alice, 2), snapshot}, {snapshot, add(1, alice, 2)}, {add(1, carol, 1), add(1, carol, 1)},
 	} {
 		mustExec(t, one, "BEGIN")
 		mustExec(t, one, commitSQL, args(c.first)...)
@@ -182,7 +186,7 @@ func TestFenceIsLocked(t *testing.T) {
 	}
 	// Appends of one shard do not wait for each other.
 	mustExec(t, one, "BEGIN")
-	mustExec(t, one, commitSQL, args(add(1, alice, 1))...)
+	mustExec(t, one, commitSQL, args(add(1, alice, 2))...)
 	mustExec(t, two, commitSQL, args(add(1, sharding.Entity{Type: "Account", ID: "bob"}, 1))...)
 	mustExec(t, one, "ROLLBACK")
 }
@@ -205,6 +209,41 @@ func TestOutcomes(t *testing.T) {
 	}
 	if err := failed(errors.New("connection reset by peer")); errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrFull) {
 		t.Errorf("a lost connection: %v", err)
+	}
+}
+
+// TestEntityIsLocked says that a write of an entity which waited for another one
+// begins where that one ended.
+func TestEntityIsLocked(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	cfg := journal.DefaultConfig()
+	b := openAt(t, url, cfg)
+	commit(t, b, claim(1))
+	commit(t, b, add(1, alice, 1))
+	other := connect(t, url)
+	mustExec(t, other, "BEGIN")
+	mustExec(t, other, commitSQL, newBatch([]journal.Op{add(1, alice, 2)}, time.Now()).args(time.Now(), &cfg)...)
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Commit(context.Background(), []journal.Op{{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}})
+		got <- err
+	}()
+	for waiting := 0; waiting == 0; {
+		if len(got) > 0 {
+			t.Fatalf("the snapshot did not wait: %v", <-got)
+		}
+		if err := other.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExec(t, other, "COMMIT")
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 2 || l.Snapshot.Seq != 1 {
+		t.Fatalf("afterwards: %+v, %v", l, err)
 	}
 }
 
