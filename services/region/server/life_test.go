@@ -1,12 +1,15 @@
 package server
 
 import (
+	"database/sql"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
@@ -104,6 +107,43 @@ func checkMetrics(t *testing.T, r *running) {
 	}
 	if strings.Contains(metrics, `"Nope"`) {
 		t.Error("a name from outside has become an attribute")
+	}
+}
+
+// TestBrokenJournalEndsTheProcess: what cannot be settled cannot be handed off,
+// so nobody is asked to take the shards over and nobody is waited for.
+func TestBrokenJournalEndsTheProcess(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	path := t.TempDir() + "/journal.db"
+	r := start(t, f, "sqlite:"+path, nil)
+	e := r.host(1)
+	g := r.dial()
+	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("DROP TABLE record"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.send(e, "a", "Add", "1")
+	await(t, "the journal is broken", func() bool { return r.server.journal.Err() != nil })
+	g.peer.Close()
+	select {
+	case err := <-r.done:
+		if !errors.Is(err, journal.ErrBroken) {
+			t.Errorf("the region ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the region does not end")
+	}
+	r.done <- nil
+	if !f.look(func() bool { return f.shutdowns == 0 })() {
+		t.Error("the region asked to hand its shards off")
 	}
 }
 

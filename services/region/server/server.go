@@ -238,6 +238,11 @@ func (s *Server) stages(n *node.Node) {
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if s.journal.Err() != nil {
+				cancel() // what still waits for the journal waits in vain
+			}
 			err := s.links.Close(ctx)
 			s.end()
 			loop.Wait()
