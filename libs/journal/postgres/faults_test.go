@@ -273,6 +273,35 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
+// TestDeclareOnce says that the server itself refuses a declaration against what
+// another process declared after this one looked.
+func TestDeclareOnce(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	_, url := newDatabase(t, server)
+	b := openAt(t, url, journal.DefaultConfig())
+	conn := connect(t, url)
+	for _, c := range []struct {
+		cluster string
+		format  int
+		name    string
+		shards  int64
+		want    bool
+	}{
+		{"blue", 1, "Account", 8, true}, {"blue", 1, "Account", 8, true}, {"blue", 1, "Account", 9, false},
+		{"green", 1, "Cart", 8, false}, {"blue", 2, "Cart", 8, false}, {"blue", 1, "Cart", 7, true},
+	} {
+		var stored bool
+		if err := conn.QueryRow(t.Context(), declareSQL, c.cluster, c.format, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
+			t.Errorf("%+v: %v, %v", c, stored, err)
+		}
+	}
+	f, err := b.Declare(t.Context(), journal.Declaration{})
+	if want := "{blue 1 [{Account 8} {Cart 7}] 0.0}"; err != nil || fmt.Sprint(f) != want {
+		t.Errorf("facts are %v (%v), want %v", f, err, want)
+	}
+}
+
 // TestUnsafeServer says that a server which may forget is refused.
 func TestUnsafeServer(t *testing.T) {
 	t.Parallel()

@@ -86,8 +86,8 @@ func TestRoles(t *testing.T) {
 	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT * FROM roost.fence"} {
 		mustExec(t, conn, sql)
 	}
-	// Another role may not even look.
-	if err := server.Exec(name, "CREATE ROLE stranger LOGIN"); err != nil {
+	// Another role may not even look, nor call what decides.
+	if err := server.Exec(name, "CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA roost TO stranger"); err != nil {
 		t.Fatal(err)
 	}
 	stranger := connect(t, server.URL("stranger", name))
