@@ -223,27 +223,37 @@ func TestEntityIsLocked(t *testing.T) {
 	commit(t, b, claim(1))
 	commit(t, b, add(1, alice, 1))
 	other := connect(t, url)
-	mustExec(t, other, "BEGIN")
-	mustExec(t, other, commitSQL, newBatch([]journal.Op{add(1, alice, 2)}, time.Now()).args(time.Now(), &cfg)...)
-	got := make(chan error, 1)
-	go func() {
-		_, err := b.Commit(context.Background(), []journal.Op{{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}})
-		got <- err
-	}()
-	for waiting := 0; waiting == 0; {
-		if len(got) > 0 {
-			t.Fatalf("the snapshot did not wait: %v", <-got)
+	// behind commits second while first holds its locks, and then first.
+	behind := func(first, second journal.Op) error {
+		mustExec(t, other, "BEGIN")
+		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now()).args(time.Now(), &cfg)...)
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Commit(context.Background(), []journal.Op{second})
+			got <- err
+		}()
+		for waiting := 0; waiting == 0; {
+			if len(got) > 0 {
+				t.Fatalf("the %s did not wait: %v", second.Kind(), <-got)
+			}
+			if err := other.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := other.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting); err != nil {
-			t.Fatal(err)
-		}
+		mustExec(t, other, "COMMIT")
+		return <-got
 	}
-	mustExec(t, other, "COMMIT")
-	if err := <-got; err != nil {
+	snapshot := journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}
+	if err := behind(add(1, alice, 2), journal.Op{Snapshot: &snapshot}); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 2 || l.Snapshot.Seq != 1 {
 		t.Fatalf("afterwards: %+v, %v", l, err)
+	}
+	// An entity without a row cannot be locked: who comes second begins again.
+	bob := sharding.Entity{Type: "Account", ID: "bob"}
+	if err := behind(add(1, bob, 1), add(1, bob, 1)); !errors.Is(err, journal.ErrNotCommitted) {
+		t.Fatalf("the second first append: %v", err)
 	}
 }
 
