@@ -1,7 +1,8 @@
 // Package house holds up the house rules of Roost, for the tests of its
 // modules: who may import whom (floors), what the pure cores may not touch
 // (purity), and that every package says what it is (docs). Every module has a
-// house_test.go of a few lines with its own rules, and calls [Check].
+// house_test.go of a few lines with its own rules, and calls [Check]. For the
+// fuzz targets of decoders there is a limit on what they allocate, [Memory].
 //
 // # What this does not do
 //

@@ -148,7 +148,7 @@ func (d *decoder) take(n uint64) []byte {
 
 func (d *decoder) uint() uint64 {
 	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
+	if n <= 0 || n > 1 && d.b[n-1] == 0 { // nothing is stored in more bytes than it needs
 		d.b, d.bad = nil, true
 		return 0
 	}

@@ -2,11 +2,13 @@ package agent
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
@@ -67,9 +69,23 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 	}
 }
 
-// Whatever comes from the wire is taken or refused, and never a panic.
+// read reads a message as it comes over the network.
+func read(raw []byte) (gossip.Msg, error) {
+	var m pb.Message
+	if err := proto.Unmarshal(raw, &m); err != nil {
+		return nil, err
+	}
+	return fromMessage(&m)
+}
+
+// FuzzMessage: whatever comes from the wire is taken or refused, never a panic,
+// and what is taken survives the way back.
 func FuzzMessage(f *testing.F) {
-	for _, msg := range samples() {
+	for _, msg := range append(samples(),
+		gossip.Gossip{State: gossip.State{Seen: make([]sharding.NodeID, 3000)}},
+		gossip.Gossip{State: gossip.State{Reach: make(gossip.Reachability, 3000)}},
+		gossip.Welcome{State: gossip.State{Members: slices.Repeat([]gossip.Member{{Status: gossip.Up}}, 3000)}},
+	) {
 		raw, err := proto.Marshal(toMessage(1, msg))
 		if err != nil {
 			f.Fatal(err)
@@ -77,17 +93,22 @@ func FuzzMessage(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var m pb.Message
-		if proto.Unmarshal(raw, &m) != nil {
-			return
-		}
-		msg, err := fromMessage(&m)
+		house.Memory(t, protobufFactor, len(raw), func() { _, _ = read(raw) })
+		msg, err := read(raw)
 		if err != nil {
 			return
 		}
-		again, err := fromMessage(toMessage(1, msg))
-		if err != nil || !reflect.DeepEqual(again, msg) {
+		back, err := proto.Marshal(toMessage(1, msg))
+		if err != nil {
+			t.Fatalf("%+v cannot be written: %v", msg, err)
+		}
+		if again, err := read(back); err != nil || !reflect.DeepEqual(again, msg) {
 			t.Errorf("%+v comes back as %+v, error %v", msg, again, err)
 		}
 	})
 }
+
+// An empty message in a list is two bytes of protobuf and a whole struct, twice,
+// in lists that grow. What bounds it is the limit on a body, node's
+// service.max_body; this factor keeps it from growing by more than that.
+const protobufFactor = 32 * house.MemoryFactor

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// FuzzRawPath: a path means what net/url says it means: five parts, unescaped
+// one by one. Escaped again they are the same command.
+func FuzzRawPath(f *testing.F) {
+	for _, path := range []string{
+		"/v1/T/a/C", "/v1/T/a%2Fb/C", "/v1/T/%2e%2E/C", "/v1/T//C", "/v1/T/a/b/C", "/v1/T/a/C/", "/v1/T/a", "/v1/%54/a/C", "//v1/T/a/C",
+		"/v1/T/%zz/C", "/v1/T/%/C", "/v1/T/a b/C", "/v1/T/%FF/C", "/v1/T/a;b=c&d/C", "v1/T/a/C", "", "/v1/T/a/C?q#f", "/v1/T/gr%C3%BCße/C",
+	} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		house.Memory(t, house.MemoryFactor, len(path), func() { _, _, _ = splitPath(path) })
+		checkSplit(t, path)
+		u, err := url.ParseRequestURI(path)
+		if err != nil || u.Host != "" || !strings.HasPrefix(path, "/") {
+			return
+		}
+		if e, command, ok := splitPath(u.EscapedPath()); ok {
+			if joined := "/v1/" + string(e.Type) + "/" + string(e.ID) + "/" + command; joined != u.Path {
+				t.Errorf("%q is %q to net/url, and %q here", path, u.Path, joined)
+			}
+			checkSplit(t, u.EscapedPath())
+		}
+	})
+}
+
+func checkSplit(t *testing.T, path string) {
+	e, command, ok := splitPath(path)
+	got := []string{"", "v1", string(e.Type), string(e.ID), command}
+	want := strings.Split(path, "/")
+	good := len(want) == 5 && want[0] == "" && want[1] == "v1"
+	for i := 2; good && i < 5; i++ {
+		plain, err := url.PathUnescape(want[i])
+		good = err == nil && want[i] != ""
+		want[i] = plain
+	}
+	if ok != good || ok && !slices.Equal(got, want) {
+		t.Fatalf("%q is read as %q, %v; want %q, %v", path, got, ok, want, good)
+	}
+	if !ok {
+		return
+	}
+	again := "/v1/" + url.PathEscape(got[2]) + "/" + url.PathEscape(got[3]) + "/" + url.PathEscape(command)
+	if e2, command2, ok := splitPath(again); !ok || e2 != e || command2 != command {
+		t.Errorf("%q and %q are %v %s and %v %s", path, again, e, command, e2, command2)
+	}
+}
+
+// FuzzHeaders: whatever the headers say, the request is refused in good JSON or
+// is a command that keeps the limits.
+func FuzzHeaders(f *testing.F) {
+	f.Add("1500ms", "k-1", "application/json", "true")
+	f.Add("", "", "", "")
+	f.Add("9999h", strings.Repeat("k", 129), "Application/JSON; charset=utf-8", "yes")
+	f.Add("0.0000000001s", "gr\u00fc\u00dfe", "application/x-protobuf;x=y", "TRUE")
+	f.Add("-3s", "a\x00b", "text/xml", "true")
+	f.Add("9223372036854775807ns", "\xff", " application/protobuf ;", "")
+	f.Add("1h1m1.5s1us\xff\"", "\u2028", "application/json,text/xml", "")
+	cfg := DefaultConfig()
+	s := &Server{cfg: &cfg, idPrefix: []byte("g-")}
+	f.Fuzz(func(t *testing.T, timeout, key, contentType, tell string) {
+		header := http.Header{}
+		for name, value := range map[string]string{
+			"Roost-Timeout": timeout, "Idempotency-Key": key, "Content-Type": contentType, "Roost-Tell": tell,
+		} {
+			if value != "" {
+				header.Set(name, value)
+			}
+		}
+		r := &http.Request{Method: http.MethodPost, Header: header, Body: http.NoBody}
+		n := len(timeout) + len(key) + len(contentType) + len(tell)
+		read := func() (*call, *failure) {
+			c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}, arrived: time.Unix(1e9, 0)}
+			left, f := s.decode(nil, r, &c.env)
+			if f == nil {
+				f = s.check(c, left)
+			}
+			return c, f
+		}
+		house.Memory(t, house.MemoryFactor, n, func() { _, _ = read() })
+		c, failed := read()
+		if wrong := wrongHeaders(timeout, key, contentType); (failed != nil) != (wrong != nil) {
+			t.Fatalf("refused: %+v; want %v", failed, wrong)
+		}
+		if failed != nil {
+			w := httptest.NewRecorder()
+			if failed.write(w); w.Code < 400 || w.Code > 499 || !json.Valid(w.Body.Bytes()) {
+				t.Errorf("answered %d %s", w.Code, w.Body)
+			}
+			return
+		}
+		env := &c.env
+		left := env.Deadline.Sub(c.arrived)
+		switch {
+		case env.Keyed != (key != "") || env.Keyed && string(env.ID) != key || env.ID == "":
+			t.Errorf("key %q came as %q", key, env.ID)
+		case env.Tell != (tell == "true"):
+			t.Errorf("tell %q came as %v", tell, env.Tell)
+		case timeout == "" && !env.Deadline.IsZero(), timeout != "" && (left <= 0 || left > cfg.MaxTimeout):
+			t.Errorf("timeout %q came as %v", timeout, left)
+		}
+	})
+}
+
+// wrongHeaders is what is wrong with headers, in other words than decode's.
+func wrongHeaders(timeout, key, contentType string) error {
+	if timeout != "" {
+		if d, err := time.ParseDuration(timeout); err != nil || d <= 0 {
+			return errors.New("timeout")
+		}
+	}
+	if key != "" {
+		if err := sharding.CheckID("key", key, sharding.MaxCommandIDLen); err != nil {
+			return err
+		}
+	}
+	known := []string{"application/json", "application/x-www-form-urlencoded", "application/protobuf", "application/x-protobuf"}
+	// What is wrong behind the media type is nobody's loss.
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		media, _, _ = mime.ParseMediaType(strings.Split(contentType, ";")[0])
+	}
+	if contentType != "" && !slices.Contains(known, media) {
+		return errors.New("content type")
+	}
+	return nil
+}
