@@ -69,7 +69,7 @@ mutants: ## Remove one guard after the other and show which seed notices
 
 .PHONY: explore
 explore: ## Search small worlds exhaustively (STATES=n per scope, 0 for no end)
-	EXPLORE_STATES=$(or $(STATES),400000) go test -count=1 -timeout 0 -run TestScopes -v ./e2e/explore
+	EXPLORE_STATES=$(or $(STATES),150000) go test -count=1 -timeout 0 -run TestScopes -v ./e2e/explore
 
 .PHONY: e2e
 e2e: ## Hurt real processes under load and judge the histories of the clients; a line per scenario (RUN=regexp)
