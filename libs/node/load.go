@@ -343,7 +343,10 @@ func (s *Settings) suggest(key string, spell func(*field) string) string {
 // distance is the number of letters to insert, drop or change to turn a into b
 // (Levenshtein).
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	row := make([]int, len(b)+1) // of the shorter, in practice a name of ours
 	for j := range row {
 		row[j] = j
 	}

@@ -239,13 +239,3 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
-
-func FuzzLoadFile(f *testing.F) {
-	f.Add("region:\n  mailbox: 3\n")
-	f.Add("a: &a [*a]\n")
-	f.Add("? {a: b}\n: c\n")
-	f.Add("!!binary x: y")
-	f.Fuzz(func(t *testing.T, content string) {
-		_, _ = Load(newExample(), []string{"--config", writeFile(t, "roost.yaml", content)}, nil)
-	})
-}
