@@ -75,6 +75,13 @@ explore: ## Search small worlds exhaustively (STATES=n per scope, 0 for no end)
 e2e: ## Hurt real processes under load and judge the histories of the clients; a line per scenario (RUN=regexp)
 	E2E=full go test -count=1 -timeout 20m -run 'TestHistories/$(RUN)' -v ./e2e/cluster
 
+.PHONY: fuzz
+fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file | grep -E '$(or $(RUN),.)' || true); do \
+			echo "== $$target in $$(dirname $$file)"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) $$(dirname $$file); done; done
+
 .PHONY: bench
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchmem work
