@@ -6,9 +6,10 @@
 // with its figures. The load is open: calls start at a fixed rate, by several
 // clients over two gateways, most of them writes with a key, some without, some
 // in batches, some sent twice. A run with too few answers is void, and fails:
-// it would prove nothing. The most telling scenarios are part of every run of
-// the tests, the others run with E2E=full; those that need root, /proc or strace
-// say so and are skipped without.
+// it would prove nothing; so they want a machine that does nothing else, and run
+// only when asked for: the most telling ones with E2E=short, all with E2E=full
+// (make e2e). Those that need root, /proc or strace say so and are skipped
+// without.
 //
 // # What this does not do
 //
