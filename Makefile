@@ -80,7 +80,7 @@ fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=
 	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file | grep -E '$(or $(RUN),.)' || true); do \
 			echo "== $$target in $$(dirname $$file)"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) $$(dirname $$file); done; done
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) -fuzzminimizetime 1s $$(dirname $$file); done; done
 
 .PHONY: bench
 bench: ## Run the benchmarks
