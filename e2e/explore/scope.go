@@ -5,7 +5,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// Handoff searches the move of a drained shard; one command is under way.
+// Handoff searches the move of a drained shard. No commands are under way; those
+// are the append scope's.
 func Handoff(b Bound) *Result {
 	w := newCluster(b)
 	w.after(sharding.NodeID{}, "the owner is to be drained", func(n *cluster) {

@@ -91,7 +91,7 @@ func FuzzPath(f *testing.F) {
 		escaped := url.PathEscape(id)
 		r, err := http.NewRequest(http.MethodPost, "http://x/v1/T/"+escaped+"/C", nil)
 		if err != nil {
-			t.Skip()
+			t.Skip("net/http itself refuses the path")
 		}
 		got = nil
 		mux.ServeHTTP(httptest.NewRecorder(), r)
