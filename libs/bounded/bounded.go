@@ -1,0 +1,144 @@
+// Package bounded keeps what strangers send from taking memory out of
+// proportion. Two bytes of protobuf, an empty message in a list, become a
+// struct, its place in a list that grows, and another struct that it is
+// converted to: a body of 4 MiB can take 500 MiB. [Limits.Check] walks over the
+// bytes before anything is allocated and adds up what they would take;
+// [Limits.Handler] and [Limits.Transport] do so for the requests and answers of
+// Twirp services, and expand compressed requests, within the same limits.
+//
+// # What this does not do
+//
+// It does not tell whether a message makes sense; whoever decodes it does. It
+// bounds one message, not how many are decoded at once. Answers of errors and of
+// other paths than those of Twirp services are bounded in length alone.
+package bounded
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Factor is how many bytes of memory a byte of input may take, beyond
+// [Limits.Slack]. What Roost's services say to each other takes less: rows of
+// the table six, members seven.
+const Factor = 8
+
+// Limits bounds what is decoded. The zero Limits allows nothing but small
+// messages: choose a Body.
+type Limits struct {
+	// Body is the longest body, in bytes, after expansion of a compressed one.
+	Body int64
+	// Slack is what a message may take beyond [Factor] times its length, in
+	// bytes, for honest lists of very short elements. Default 2 MiB: little for a
+	// process, and enough for 10,000 elements of no length at all.
+	Slack int64
+	// Lists bounds the elements of lists by the full name of their field, such
+	// as roost.cluster.v1.State.members, each time such a list occurs.
+	Lists map[protoreflect.FullName]int
+}
+
+const defaultSlack = 2 << 20
+
+// ErrTooLarge is wrapped by errors about what exceeds a limit.
+var ErrTooLarge = errors.New("message exceeds a limit")
+
+// Check tells whether b can be decoded as a message of the given kind within
+// the limits. It allocates nothing in proportion to b. Bytes that are no
+// protobuf are refused too.
+func (l Limits) Check(b []byte, kind protoreflect.MessageDescriptor) error {
+	if l.Body > 0 && int64(len(b)) > l.Body {
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(b), l.Body)
+	}
+	s := shapeOf(kind)
+	c := check{left: l.budget(len(b)) - s.size - s.noun, lists: l.Lists}
+	if err := c.message(b, s); err != nil {
+		return fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), err)
+	}
+	return nil
+}
+
+// budget is what an input of n bytes may take.
+func (l Limits) budget(n int) int {
+	slack := l.Slack
+	if slack == 0 {
+		slack = defaultSlack
+	}
+	return Factor*n + int(slack)
+}
+
+// maxDepth bounds messages inside messages, and with them the stack.
+const maxDepth = 100
+
+// check is one walk over a message.
+type check struct {
+	left  int // bytes of memory
+	depth int
+	lists map[protoreflect.FullName]int
+}
+
+var (
+	errDense     = fmt.Errorf("%w: its elements are so short that it takes more than %d times its length in memory: send it in parts", ErrTooLarge, Factor)
+	errMalformed = errors.New("no protobuf of this kind")
+)
+
+func (c *check) message(b []byte, s *shape) error {
+	if err := c.count(b, s); err != nil {
+		return err
+	}
+	for len(b) > 0 {
+		number, wire, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errMalformed
+		}
+		whole := protowire.ConsumeFieldValue(number, wire, b[n:])
+		if whole < 0 {
+			return errMalformed
+		}
+		value := b[n : n+whole]
+		f := s.fields[number]
+		if f != nil && wire == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(value)
+		}
+		if c.left -= f.cost(wire, n, value); c.left < 0 {
+			return errDense
+		}
+		if f != nil && f.below != nil && wire == protowire.BytesType {
+			if c.depth++; c.depth > maxDepth {
+				return errMalformed
+			}
+			if err := c.message(value, f.below); err != nil {
+				return err
+			}
+			c.depth--
+		}
+		b = b[n+whole:]
+	}
+	return nil
+}
+
+// count refuses a message with too long a list of its own.
+func (c *check) count(b []byte, s *shape) error {
+	if len(c.lists) == 0 {
+		return nil
+	}
+	for _, list := range s.lists {
+		most, limited := c.lists[list.name]
+		for rest, found := b, 0; limited && len(rest) > 0; {
+			number, _, n := protowire.ConsumeField(rest)
+			if n < 0 {
+				return errMalformed
+			}
+			if number == list.number {
+				found++
+			}
+			if found > most {
+				return fmt.Errorf("%w: %s has more than %d elements", ErrTooLarge, list.name, most)
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package bounded_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/house"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
+)
+
+// strict leaves 16 KiB of what the house allows to everything else.
+var strict = bounded.Limits{Body: 64 << 20, Slack: house.MemoryBase - 16<<10}
+
+// kinds are messages with lists, and lists in lists.
+var kinds = []proto.Message{
+	&clusterv1.PostRequest{}, &coordinatorv1.WatchTableResponse{}, &coordinatorv1.ReportShardsRequest{},
+	&coordinatorv1.RegisterRequest{}, &gatewayv1.AskManyRequest{}, &adminv1.MembersResponse{},
+}
+
+// dense are messages that take much more than they have bytes: each list as
+// long as can be of elements as short as can be, and unknown fields.
+func dense(kind protoreflect.MessageDescriptor) [][]byte {
+	out := [][]byte{
+		bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1), 5000),
+		bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1), 5000),
+	}
+	for i := range kind.Fields().Len() {
+		f := kind.Fields().Get(i)
+		if f.Message() == nil && !f.IsList() {
+			continue
+		}
+		elements := [][]byte{nil}
+		if f.Message() != nil {
+			elements = append(elements, dense(f.Message())...)
+			for j := range f.Message().Fields().Len() { // a message in each element
+				elements = append(elements, protowire.AppendBytes(protowire.AppendTag(nil, f.Message().Fields().Get(j).Number(), protowire.BytesType), nil))
+			}
+		}
+		for _, e := range elements {
+			one := protowire.AppendBytes(protowire.AppendTag(nil, f.Number(), protowire.BytesType), e)
+			out = append(out, bytes.Repeat(one, 1+20_000/len(one)))
+		}
+	}
+	return out
+}
+
+// TestDense: what is let through takes no more memory than it may, and nearly
+// every message that takes more is an example of it.
+func TestDense(t *testing.T) {
+	for _, m := range kinds {
+		refused := 0
+		for _, raw := range dense(m.ProtoReflect().Descriptor()) {
+			if errors.Is(strict.Check(raw, m.ProtoReflect().Descriptor()), bounded.ErrTooLarge) {
+				refused++
+			}
+			decode(t, m, raw)
+		}
+		if refused == 0 {
+			t.Errorf("nothing dense of %s is refused", m.ProtoReflect().Descriptor().FullName())
+		}
+	}
+}
+
+// decode decodes as everything in Roost does, within the house's limit.
+func decode(t *testing.T, m proto.Message, raw []byte) {
+	t.Helper()
+	kind := m.ProtoReflect().Descriptor()
+	house.Memory(t, house.MemoryFactor, len(raw), func() {
+		if strict.Check(raw, kind) == nil {
+			_ = proto.Unmarshal(raw, proto.Clone(m))
+		}
+	})
+	if n := testing.AllocsPerRun(1, func() { _ = strict.Check(raw, kind) }); n > 20 {
+		t.Errorf("checking %d bytes allocates %v times", len(raw), n)
+	}
+}
+
+// FuzzCheck: what passes can be decoded within the house's limit on memory, and
+// nothing that can be decoded is called malformed.
+func FuzzCheck(f *testing.F) {
+	for i, m := range kinds {
+		for _, raw := range dense(m.ProtoReflect().Descriptor()) {
+			f.Add(uint8(i), raw[:min(len(raw), 4096)])
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, raw []byte) {
+		m := kinds[int(kind)%len(kinds)]
+		decode(t, m, raw)
+		err := strict.Check(raw, m.ProtoReflect().Descriptor())
+		if unmarshalled := proto.Unmarshal(raw, proto.Clone(m)); unmarshalled == nil && err != nil && !errors.Is(err, bounded.ErrTooLarge) {
+			t.Errorf("%x is refused: %v", raw, err)
+		}
+	})
+}
+
+// TestHonest: the largest messages that services send each other pass with the
+// default slack, short names and all.
+func TestHonest(t *testing.T) {
+	node := &coordinatorv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
+	row := &coordinatorv1.Row{Type: "T", Index: 7, Epoch: 1<<32 | 1, Phase: 2, Owner: node}
+	shard := &coordinatorv1.ShardEpoch{Type: "Cart", Index: 700, Epoch: 1<<32 | 1}
+	commands := make([]*coordinatorv1.Command, 1024)
+	for i := range commands {
+		commands[i] = &coordinatorv1.Command{Name: "Add", ReadOnly: true}
+	}
+	member := &clusterv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
+	seen := bytes.Repeat([]byte{0xff}, 125)
+	clock := slices.Repeat([]*clusterv1.ClockEntry{{Uid: 1 << 63, Count: 300}}, 1000)
+	state := &clusterv1.State{Version: clock, Seen: seen}
+	for range 1000 {
+		state.Members = append(state.Members, &clusterv1.Member{Node: member, Name: "r-1", Roles: []string{"region"}, Status: 2, UpNumber: 3})
+		state.Observers = append(state.Observers, &clusterv1.Observer{Node: member, Version: 7, Observations: slices.Repeat(
+			[]*clusterv1.Observation{{Subject: member, Verdict: 1, Version: 9}}, 30)})
+	}
+	for range 10_000 {
+		state.Tombstones = append(state.Tombstones, &clusterv1.Tombstone{Node: member, RemovedUnixMs: 1_700_000_000_000})
+	}
+	for name, m := range map[string]proto.Message{
+		"a full table":         &coordinatorv1.WatchTableResponse{Rows: slices.Repeat([]*coordinatorv1.Row{row}, 262_144)},
+		"reports":              &coordinatorv1.ReportShardsRequest{Started: slices.Repeat([]*coordinatorv1.ShardEpoch{shard}, 65_536)},
+		"a type's commands":    &coordinatorv1.RegisterRequest{Types: []*coordinatorv1.Type{{Name: "T", Shards: 1024, Commands: commands}}},
+		"a status":             &clusterv1.GossipStatus{Seen: seen, Parts: slices.Repeat([]uint32{1 << 31}, 256)},
+		"a state":              state,
+		"many short questions": &gatewayv1.AskManyRequest{Items: slices.Repeat([]*gatewayv1.AskRequest{{Type: "T", Id: "a", Command: "Get"}}, 3000)},
+	} {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits := bounded.Limits{Body: 64 << 20}
+		if err := limits.Check(raw, m.ProtoReflect().Descriptor()); err != nil {
+			t.Errorf("%s is refused: %v", name, err)
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	limits := bounded.Limits{Body: 1 << 20, Lists: map[protoreflect.FullName]int{"roost.cluster.v1.State.members": 3}}
+	for n, want := range map[int]bool{0: true, 3: true, 4: false} {
+		state := &clusterv1.State{Members: slices.Repeat([]*clusterv1.Member{{}}, n), Tombstones: make([]*clusterv1.Tombstone, 9)}
+		req := &clusterv1.PostRequest{Messages: []*clusterv1.Message{
+			{Kind: &clusterv1.Message_Heartbeat{Heartbeat: &clusterv1.Heartbeat{}}},
+			{Kind: &clusterv1.Message_Welcome{Welcome: &clusterv1.Welcome{State: state}}},
+		}}
+		raw, err := proto.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = limits.Check(raw, req.ProtoReflect().Descriptor())
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "more than 3 elements") {
+			t.Errorf("%d members: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package bounded
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// Handler checks the requests of Twirp services before next reads them; others
+// pass. A request with Content-Encoding gzip is expanded. What exceeds a limit
+// is answered 413, what cannot be read 400, both with an error of Twirp.
+func (l Limits) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := methodAt(r.URL.Path)
+		if method == nil || r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b, err := l.read(r)
+		if err == nil {
+			err = l.checkAs(r.Header, b, method.Input())
+		}
+		var long *http.MaxBytesError
+		switch {
+		case errors.Is(err, ErrTooLarge) || errors.As(err, &long):
+			refuse(w, http.StatusRequestEntityTooLarge, "resource_exhausted", err)
+		case err != nil:
+			refuse(w, http.StatusBadRequest, "malformed", err)
+		default:
+			whole := r.WithContext(r.Context())
+			whole.Header = r.Header.Clone()
+			whole.Header.Del("Content-Encoding")
+			whole.Body, whole.ContentLength = newBody(b), int64(len(b))
+			next.ServeHTTP(w, whole)
+		}
+	})
+}
+
+// methodAt finds the method of a Twirp service by the path it is served at,
+// nil if it is none that this process knows.
+func methodAt(p string) protoreflect.MethodDescriptor {
+	service, method := path.Split(p)
+	name := protoreflect.FullName(path.Base(service) + "." + method)
+	if !name.IsValid() {
+		return nil
+	}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return nil
+	}
+	m, _ := d.(protoreflect.MethodDescriptor)
+	return m
+}
+
+// checkAs checks a body in the form that its header tells.
+func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescriptor) error {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";") // as Twirp does
+	switch strings.TrimSpace(strings.ToLower(media)) {
+	case "application/protobuf":
+		return l.Check(b, kind)
+	case "application/json":
+		return l.checkJSON(b, kind)
+	}
+	return nil // Twirp refuses it
+}
+
+// checkJSON counts what may begin a message or an element. Its parser takes
+// more than that of protobuf, but nothing so short.
+func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
+	left := l.budget(len(b)) - 4*len(b)
+	widest := shapeOf(kind).widest
+	quoted := false
+	for i := 0; i < len(b) && left >= 0; i++ {
+		switch c := b[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			left -= widest
+		case c == ',' || c == '[':
+			left -= slice
+		}
+	}
+	if left < 0 {
+		return fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), errDense)
+	}
+	return nil
+}
+
+// read reads the body of a request, expanded. How long it gets is found out
+// first, without keeping it: a body that expands too far takes no memory.
+func (l Limits) read(r *http.Request) ([]byte, error) {
+	if read, ok := r.Body.(*body); ok && int64(len(read.whole)) <= l.Body {
+		return read.whole, nil // by another Handler
+	}
+	b, err := readAll(r.Body, l.Body)
+	encoding := r.Header.Get("Content-Encoding")
+	if err != nil || encoding == "" || encoding == "identity" {
+		return b, err
+	}
+	if encoding != "gzip" {
+		return nil, fmt.Errorf("Content-Encoding %.20q is not understood: send gzip or none", encoding)
+	}
+	unzip, err := gzip.NewReader(bytes.NewReader(b))
+	var n int64
+	if err == nil {
+		n, err = io.Copy(io.Discard, io.LimitReader(unzip, l.Body+1))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	if n > l.Body {
+		return nil, fmt.Errorf("%w: %d bytes expand to more than %d", ErrTooLarge, len(b), l.Body)
+	}
+	if err := unzip.Reset(bytes.NewReader(b)); err != nil {
+		return nil, err
+	}
+	whole := make([]byte, n)
+	_, err = io.ReadFull(unzip, whole)
+	return whole, err
+}
+
+// body is one that has been read.
+type body struct {
+	bytes.Reader
+	whole []byte
+}
+
+func newBody(b []byte) *body { return &body{*bytes.NewReader(b), b} }
+
+// Close implements [io.Closer].
+func (*body) Close() error { return nil }
+
+func readAll(r io.Reader, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, most)
+	}
+	return b, err
+}
+
+// refuse answers as Twirp does, but for the status 413, which Twirp has no code
+// for, and tells that nothing was executed, as the gateway's errors do.
+func refuse(w http.ResponseWriter, status int, code string, err error) {
+	text, _ := json.Marshal(struct {
+		Code string            `json:"code"`
+		Msg  string            `json:"msg"`
+		Meta map[string]string `json:"meta"`
+	}{code, err.Error(), map[string]string{"executed": "false"}})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// Transport checks the answers of Twirp services before whoever asked reads
+// them, and bounds all others in length. An answer that exceeds a limit is an
+// error of the request, which wraps [ErrTooLarge].
+func (l Limits) Transport(next http.RoundTripper) http.RoundTripper { return &transport{l, next} }
+
+type transport struct {
+	limits Limits
+	next   http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(r)
+	if err != nil || res.StatusCode == http.StatusSwitchingProtocols {
+		return res, err
+	}
+	method := methodAt(r.URL.Path)
+	if method == nil || res.StatusCode != http.StatusOK {
+		res.Body = &limited{res.Body, t.limits.Body}
+		return res, nil
+	}
+	b, err := readAll(res.Body, t.limits.Body)
+	_ = res.Body.Close()
+	if err == nil {
+		err = t.limits.checkAs(res.Header, b, method.Output())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("answer of %s: %w", r.URL.Host, err)
+	}
+	res.Body, res.ContentLength = newBody(b), int64(len(b))
+	return res, nil
+}
+
+// CloseIdleConnections is what [http.Client] looks for.
+func (t *transport) CloseIdleConnections() {
+	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// limited is a body that fails beyond its limit.
+type limited struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *limited) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("%w: the answer is too long", ErrTooLarge)
+	}
+	return n, err
+}

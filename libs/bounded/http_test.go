@@ -1,0 +1,164 @@
+package bounded_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+	"github.com/roost-cluster/roost/libs/house"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+)
+
+// table is a coordinator that answers with rows.
+type table struct {
+	coordinatorv1.Coordinator
+	rows  []*coordinatorv1.Row
+	asked []string // clusters
+}
+
+func (s *table) WatchTable(_ context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+	s.asked = append(s.asked, req.Cluster)
+	return &coordinatorv1.WatchTableResponse{Rows: s.rows}, nil
+}
+
+func zipped(b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, _ = w.Write(b)
+	_ = w.Close()
+	return out.Bytes()
+}
+
+func TestHandler(t *testing.T) {
+	raw, err := proto.Marshal(&coordinatorv1.WatchTableRequest{Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const watch = "/twirp/roost.coordinator.v1.Coordinator/WatchTable"
+	const reports = "/twirp/roost.coordinator.v1.Coordinator/ReportShards"
+	empties := bytes.Repeat([]byte{0x12, 0}, 40_000)
+	for _, c := range []struct {
+		name, path, media, encoding string
+		body                        []byte
+		status                      int
+		says                        string
+	}{
+		{"plain", watch, "application/protobuf", "", raw, 200, ""},
+		{"with a parameter", watch, "Application/Protobuf; x", "", raw, 200, ""},
+		{"compressed", watch, "application/protobuf", "gzip", zipped(raw), 200, ""},
+		{"JSON", watch, "application/json", "", []byte(`{"cluster":"c"}`), 200, ""},
+		{"compressed JSON", watch, "application/json", "gzip", zipped([]byte(`{"cluster":"c"}`)), 200, ""},
+		{"too long", watch, "application/protobuf", "", make([]byte, 1<<20), 413, "more than 100000 bytes"},
+		{"a bomb", watch, "application/protobuf", "gzip", zipped(make([]byte, 10<<20)), 413, "expand to more than 100000"},
+		{"cut off", watch, "application/protobuf", "gzip", zipped(raw)[:20], 400, "unexpected EOF"},
+		{"no gzip", watch, "application/protobuf", "gzip", raw, 400, "gzip"},
+		{"other encoding", watch, "application/protobuf", "br", raw, 400, "send gzip"},
+		{"malformed", watch, "application/protobuf", "", []byte{0xff}, 400, "no protobuf"},
+		{"empty elements", reports, "application/protobuf", "", empties, 413, "send it in parts"},
+		{"empty elements of JSON", reports, "application/json", "", []byte(`{"started":[` + strings.Repeat("{},", 20_000) + `{}]}`), 413, "send it in parts"},
+		{"braces in a string", watch, "application/json", "", []byte(`{"cluster":"c` + strings.Repeat(`{\"`, 20_000) + `"}`), 200, ""},
+		{"other path", "/twirp/roost.coordinator.v1.Coordinator/Nothing", "application/protobuf", "", empties, 404, "bad_route"},
+	} {
+		server := &table{}
+		h := bounded.Limits{Body: 100_000}.Handler(coordinatorv1.NewCoordinatorServer(server))
+		r := httptest.NewRequest(http.MethodPost, c.path, bytes.NewReader(c.body))
+		r.Header.Set("Content-Type", c.media)
+		if c.encoding != "" {
+			r.Header.Set("Content-Encoding", c.encoding)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) || (len(server.asked) > 0) != (c.status == 200) {
+			t.Errorf("%s: %d %s, asked %q", c.name, w.Code, w.Body, server.asked)
+		}
+		if len(server.asked) > 0 && !strings.HasPrefix(server.asked[0], "c") {
+			t.Errorf("%s: the service got %q", c.name, server.asked)
+		}
+	}
+}
+
+// TestTwoHandlers: the inner one takes what the outer one has read.
+func TestTwoHandlers(t *testing.T) {
+	server := &table{}
+	wide, narrow := bounded.Limits{Body: 1000}, bounded.Limits{Body: 10}
+	for _, c := range []struct {
+		outer, inner bounded.Limits
+		status       int
+	}{{wide, wide, 200}, {wide, narrow, 413}, {narrow, wide, 413}} {
+		h := c.outer.Handler(c.inner.Handler(coordinatorv1.NewCoordinatorServer(server)))
+		r := httptest.NewRequest(http.MethodPost, "/twirp/roost.coordinator.v1.Coordinator/WatchTable", bytes.NewReader([]byte("\x0a\x0aabcdefghij")))
+		r.Header.Set("Content-Type", "application/protobuf")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("limits %d and %d: %d %s", c.outer.Body, c.inner.Body, w.Code, w.Body)
+		}
+	}
+}
+
+// TestBomb: what expands too far costs what it has bytes, not what it expands to.
+func TestBomb(t *testing.T) {
+	bomb := zipped(make([]byte, 256<<20))
+	h := bounded.Limits{Body: 4 << 20}.Handler(coordinatorv1.NewCoordinatorServer(&table{}))
+	r := httptest.NewRequest(http.MethodPost, "/twirp/roost.coordinator.v1.Coordinator/WatchTable", nil)
+	r.Header.Set("Content-Type", "application/protobuf")
+	r.Header.Set("Content-Encoding", "gzip")
+	house.Memory(t, house.MemoryFactor, len(bomb), func() {
+		r.Body = io.NopCloser(bytes.NewReader(bomb))
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("answered %d", w.Code)
+		}
+	})
+}
+
+// roundTrip is a transport that answers by itself.
+type roundTrip func(*http.Request) *http.Response
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+func TestTransport(t *testing.T) {
+	answer := func(status int, media string, body []byte) roundTrip {
+		return func(*http.Request) *http.Response {
+			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(bytes.NewReader(body))}
+		}
+	}
+	rows, err := proto.Marshal(&coordinatorv1.WatchTableResponse{Rows: slices.Repeat([]*coordinatorv1.Row{{Type: "T", Epoch: 1}}, 100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 100_000
+	for name, c := range map[string]struct {
+		answer roundTrip
+		rows   int
+		refuse bool
+	}{
+		"good":           {answer(200, "application/protobuf", rows), 100, false},
+		"too long":       {answer(200, "application/protobuf", make([]byte, limit+1)), 0, true},
+		"empty elements": {answer(200, "application/protobuf", bytes.Repeat([]byte{0x22, 0}, limit/2)), 0, true},
+		"long error":     {answer(500, "application/json", bytes.Repeat([]byte(" "), limit+1)), 0, true},
+	} {
+		client := &http.Client{Transport: bounded.Limits{Body: limit}.Transport(c.answer)}
+		res, err := coordinatorv1.NewCoordinatorProtobufClient("http://x", client).WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{})
+		if len(res.GetRows()) != c.rows || (err != nil) != c.refuse || c.refuse && !errors.Is(err, bounded.ErrTooLarge) && !strings.Contains(err.Error(), "too long") {
+			t.Errorf("%s: %d rows, error %v", name, len(res.GetRows()), err)
+		}
+	}
+	client := &http.Client{Transport: bounded.Limits{Body: limit}.Transport(answer(200, "text/plain", make([]byte, limit)))}
+	res, err := client.Get("http://x/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(res.Body); len(b) != limit || err != nil {
+		t.Errorf("as long as allowed: %d bytes, %v", len(b), err)
+	}
+}

@@ -1,0 +1,147 @@
+package bounded
+
+import (
+	"reflect"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+)
+
+// What decoding takes, in bytes. A test compares the sum with what is allocated.
+const (
+	// header is what a message holds for the protobuf package alone.
+	header = 40
+	// pointer is an element of a list of pointers: lists grow by a quarter once
+	// they are long, so that all the copies together take six times the last.
+	pointer = 6 * 8
+	// text and slice are the same for a list of strings and one of bytes.
+	text  = 6 * 16
+	slice = 6 * 24
+	// unknown is what a byte of a field that is not known takes: it is appended
+	// to a list of bytes.
+	unknown = 7
+	// choice is the wrapper of a field in a oneof.
+	choice = 16
+	// entry is an element of a map, beside what it holds.
+	entry = 256
+)
+
+// shape is what Check knows about a kind of message.
+type shape struct {
+	size   int // of a message
+	noun   int // of what it is converted to, if not part of another noun
+	fields map[protowire.Number]*field
+	lists  []*field
+	widest int // the largest size here and below, with its place in a list
+}
+
+type field struct {
+	name   protoreflect.FullName
+	number protowire.Number
+	wire   protowire.Type // of an element
+	list   bool
+	bytes  bool   // or string
+	below  *shape // of messages
+	fixed  int    // what it takes whatever it holds
+}
+
+var shapes struct {
+	sync.Mutex
+	known map[protoreflect.FullName]*shape
+}
+
+func shapeOf(kind protoreflect.MessageDescriptor) *shape {
+	shapes.Lock()
+	defer shapes.Unlock()
+	if shapes.known == nil {
+		shapes.known = map[protoreflect.FullName]*shape{}
+	}
+	return newShape(kind)
+}
+
+// newShape is called with shapes locked; a kind may contain itself.
+func newShape(kind protoreflect.MessageDescriptor) *shape {
+	if s := shapes.known[kind.FullName()]; s != nil {
+		return s
+	}
+	size := structSize(kind)
+	s := &shape{
+		size:   size + size/8, // rounded up to what the allocator has
+		noun:   size - header + 16,
+		fields: map[protowire.Number]*field{},
+	}
+	s.widest = s.size + s.noun + pointer
+	shapes.known[kind.FullName()] = s
+	for i := range kind.Fields().Len() {
+		d := kind.Fields().Get(i)
+		f := &field{name: d.FullName(), number: d.Number(), wire: wireOf(d.Kind()), list: d.IsList()}
+		switch d.Kind() {
+		case protoreflect.StringKind, protoreflect.BytesKind:
+			f.bytes = true
+		case protoreflect.MessageKind, protoreflect.GroupKind:
+			f.below = newShape(d.Message())
+			s.widest = max(s.widest, f.below.widest)
+			f.fixed = f.below.size
+		}
+		switch {
+		case d.IsMap():
+			f.fixed += entry
+		case f.list && d.Kind() == protoreflect.StringKind:
+			f.fixed += text
+		case f.list && f.bytes:
+			f.fixed += slice
+		case f.list:
+			f.fixed += pointer
+			if f.below != nil {
+				f.fixed += f.below.noun
+			}
+		case d.ContainingOneof() != nil:
+			f.fixed += choice
+		}
+		if f.list {
+			s.lists = append(s.lists, f)
+		}
+		s.fields[f.number] = f
+	}
+	return s
+}
+
+// structSize is the size of the generated struct; a kind without one is decoded
+// into maps.
+func structSize(kind protoreflect.MessageDescriptor) int {
+	if t, err := protoregistry.GlobalTypes.FindMessageByName(kind.FullName()); err == nil {
+		if p := reflect.TypeOf(t.Zero().Interface()); p.Kind() == reflect.Pointer {
+			return int(p.Elem().Size())
+		}
+	}
+	return entry * (1 + kind.Fields().Len())
+}
+
+func wireOf(kind protoreflect.Kind) protowire.Type {
+	switch kind {
+	case protoreflect.StringKind, protoreflect.BytesKind, protoreflect.MessageKind:
+		return protowire.BytesType
+	case protoreflect.Fixed64Kind, protoreflect.Sfixed64Kind, protoreflect.DoubleKind:
+		return protowire.Fixed64Type
+	case protoreflect.Fixed32Kind, protoreflect.Sfixed32Kind, protoreflect.FloatKind:
+		return protowire.Fixed32Type
+	case protoreflect.GroupKind:
+		return protowire.StartGroupType
+	}
+	return protowire.VarintType
+}
+
+// cost is what a field takes whose tag has n bytes and which holds value.
+func (f *field) cost(wire protowire.Type, n int, value []byte) int {
+	switch {
+	case f != nil && wire == f.wire && f.bytes && len(value) > 0:
+		return f.fixed + len(value) + len(value)/8 + 8
+	case f != nil && wire == f.wire:
+		return f.fixed
+	case f != nil && f.list && wire == protowire.BytesType: // packed numbers
+		return 16 * len(value)
+	}
+	return unknown * (n + len(value))
+}
