@@ -1,0 +1,196 @@
+// Package backend takes the URLs apart by which backends are chosen at start-up:
+// where peers are discovered, where leases are kept.
+//
+// # What this does not do
+//
+// It opens nothing, and it knows no backend: each asks for its own parameters.
+package backend
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// URL is the address of a backend taken apart, for the backend that reads it:
+// scheme://hosts/path?parameters. Every parameter is asked for by name, and
+// then Err tells what was given wrongly or not asked for.
+type URL struct {
+	Scheme string
+	Hosts  string // what stands between // and /, such as "a:1,b:2"
+	Path   string // without the slashes around it
+
+	given url.Values
+	known []string
+	errs  []error
+}
+
+// ParseURL takes a URL apart. Errors do not repeat the URL: it may hold a secret.
+func ParseURL(raw string) (*URL, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return nil, errors.New("after the scheme comes ://")
+	}
+	if rest, fragment, ok := strings.Cut(rest, "#"); ok {
+		return nil, fmt.Errorf("unknown fragment %.40q behind %.40q", fragment, rest)
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(hosts, "@") {
+		return nil, errors.New("user and password do not belong into a URL, which everybody can read; give the names of files as parameters")
+	}
+	given, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("its parameters cannot be parsed: %w", err)
+	}
+	if path, err = url.PathUnescape(path); err != nil {
+		return nil, fmt.Errorf("its path cannot be parsed: %w", err)
+	}
+	return &URL{Scheme: scheme, Hosts: hosts, Path: strings.Trim(path, "/"), given: given}, nil
+}
+
+func (u *URL) bad(format string, args ...any) { u.errs = append(u.errs, fmt.Errorf(format, args...)) }
+
+// Text is a parameter, or what it is without being given.
+func (u *URL) Text(name, otherwise string) string {
+	u.known = append(u.known, name)
+	values, ok := u.given[name]
+	if !ok {
+		return otherwise
+	}
+	if len(values) != 1 || values[0] == "" {
+		u.bad("parameter %s is given %d times or empty; give it once, or leave it out", name, len(values))
+		return otherwise
+	}
+	return values[0]
+}
+
+// OneOf is a parameter with few values.
+func (u *URL) OneOf(name, otherwise string, others ...string) string {
+	s := u.Text(name, otherwise)
+	if s != otherwise && !slices.Contains(others, s) {
+		u.bad("parameter %s is %.40q; it is one of %s", name, s, strings.Join(append([]string{otherwise}, others...), ", "))
+		return otherwise
+	}
+	return s
+}
+
+// Duration is a parameter such as 10s, within limits.
+func (u *URL) Duration(name string, otherwise, low, high time.Duration) time.Duration {
+	s := u.Text(name, "")
+	if s == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < low || d > high {
+		u.bad("parameter %s is %.40q; it is a time from %v to %v, such as %v", name, s, low, high, otherwise)
+		return otherwise
+	}
+	return d
+}
+
+// Port is a parameter from 1 to 65535, or 0 without being given.
+func (u *URL) Port(name string) int {
+	s := u.Text(name, "")
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 {
+		u.bad("parameter %s is %.40q; it is a port from 1 to 65535", name, s)
+	}
+	return int(n)
+}
+
+// TLS reads the parameters tls, ca, cert and key: nil for plain connections.
+// The files are read now, the pair of cert and key again at every handshake.
+func (u *URL) TLS() *tls.Config {
+	on := u.OneOf("tls", "off", "on")
+	ca, cert, key := u.Text("ca", ""), u.Text("cert", ""), u.Text("key", "")
+	if on == "off" && ca == "" && cert == "" && key == "" {
+		return nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			u.bad("parameter ca: %w", err)
+		} else if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			u.bad("parameter ca: %s has no certificate in PEM", ca)
+		}
+	}
+	if (cert == "") != (key == "") {
+		u.bad("parameters cert and key belong together; give both or none")
+	} else if cert != "" {
+		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+			u.bad("parameters cert and key: %w", err)
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			return &pair, err
+		}
+	}
+	return c
+}
+
+// Err is what is wrong with the parameters, once all known ones have been asked
+// for. It names the parameter and the known ones.
+func (u *URL) Err() error {
+	var names []string
+	for name := range u.given {
+		if !slices.Contains(u.known, name) {
+			names = append(names, fmt.Sprintf("%q", name))
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		takes := "none"
+		if len(u.known) > 0 {
+			takes = strings.Join(slices.Sorted(slices.Values(u.known)), ", ")
+		}
+		u.bad("unknown parameter %s; %s takes %s", strings.Join(names, ", "), u.Scheme, takes)
+	}
+	return errors.Join(u.errs...)
+}
+
+// Secret reads a secret from a file anew, so that it can be changed: the text
+// without white space around it. No path, no secret.
+func Secret(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	s := strings.TrimSpace(string(text))
+	if s == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return s, nil
+}
+
+// Endpoints are the hosts as URLs, each a host and a port.
+func (u *URL) Endpoints(tls bool) ([]string, error) {
+	scheme := "http://"
+	if tls {
+		scheme = "https://"
+	}
+	var out []string
+	for _, h := range strings.Split(u.Hosts, ",") {
+		host, port, err := net.SplitHostPort(h)
+		if n, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || n == 0 {
+			return nil, fmt.Errorf("%.80q is no host and port; write for example 10.0.0.2:2379", h)
+		}
+		out = append(out, scheme+h)
+	}
+	return out, nil
+}
