@@ -6,8 +6,12 @@
 // approximated by a logistic function, and the history starts with two made-up
 // intervals around the expected one, both as in Akka.
 //
+// Beside it there is the plain one, which suspects a peer as soon as a deadline
+// has passed, however regularly it beat before: [NewDeadline].
+//
 // A [Detector] watches one peer. It reads no clock: every method that needs
-// the time is given it.
+// the time is given it. It is not safe for concurrent use. The file phi.svg next
+// to this one shows how suspicion grows, as drawn by the package itself.
 //
 // # What this does not do
 //
@@ -29,22 +33,31 @@ import (
 // it floating point has no numbers left.
 const Max = 300
 
+// Limits of a configuration. With them the sums of a history fit into 64 bits.
+const (
+	maxSamples  = 10_000
+	maxDuration = time.Hour
+	// maxInterval is the longest interval remembered; longer ones count as this.
+	maxInterval = 4 * maxDuration
+)
+
 // Config tunes a detector.
 type Config struct {
 	// Threshold is the suspicion at which a peer stops being available.
 	// Default 8: one false alarm in 10⁸ if intervals were normally distributed.
 	Threshold float64
-	// MaxSamples is how many of the newest intervals are remembered.
-	// Default 1000: it bounds memory to 8 kB per peer.
+	// MaxSamples is how many of the newest intervals are remembered, 2 to
+	// 10000. Default 1000: it bounds memory to 8 kB per peer.
 	MaxSamples int
 	// MinStdDev is the least standard deviation assumed, so that a very
 	// regular peer is not suspected for the smallest hiccup. Default 100 ms.
 	MinStdDev time.Duration
 	// Pause is how long a heartbeat may be overdue before suspicion begins to
-	// grow: garbage collection, a busy machine, a lost packet. Default 3 s.
+	// grow: garbage collection, a busy machine, a lost packet. At most 1 h.
+	// Default 3 s.
 	Pause time.Duration
-	// FirstInterval is the interval to expect before any was measured.
-	// Default 1 s, the heartbeat interval.
+	// FirstInterval is the interval to expect before any was measured, at most
+	// 1 h. Default 1 s, the heartbeat interval.
 	FirstInterval time.Duration
 }
 
@@ -59,51 +72,92 @@ func DefaultConfig() Config {
 	}
 }
 
+// CloudConfig is [DefaultConfig] with a threshold of 12, as the documentation of
+// Akka advises for virtual machines that share their hosts and networks: there
+// intervals have a longer tail than a normal distribution. With very regular
+// heartbeats it takes a few tens of milliseconds longer than 8.
+func CloudConfig() Config {
+	c := DefaultConfig()
+	c.Threshold = 12
+	return c
+}
+
 // Validate names every field that makes no sense, with the fix.
 func (c Config) Validate() error {
 	var errs []error
 	if !(c.Threshold > 0 && c.Threshold < Max) {
 		errs = append(errs, fmt.Errorf("Threshold is %v: choose one between 0 and %d", c.Threshold, Max))
 	}
-	if c.MaxSamples < 2 {
-		errs = append(errs, fmt.Errorf("MaxSamples is %d: the first heartbeat alone makes 2", c.MaxSamples))
+	if c.MaxSamples < 2 || c.MaxSamples > maxSamples {
+		errs = append(errs, fmt.Errorf("MaxSamples is %d: choose 2, which the first heartbeat alone makes, to %d", c.MaxSamples, maxSamples))
 	}
 	if c.MinStdDev < time.Millisecond {
 		errs = append(errs, fmt.Errorf("MinStdDev is %v: choose at least 1ms", c.MinStdDev))
 	}
-	if c.Pause < 0 {
-		errs = append(errs, fmt.Errorf("Pause is %v: choose 0 or more", c.Pause))
+	if c.Pause < 0 || c.Pause > maxDuration {
+		errs = append(errs, fmt.Errorf("Pause is %v: choose 0 to %v", c.Pause, maxDuration))
 	}
-	if c.FirstInterval < time.Millisecond {
-		errs = append(errs, fmt.Errorf("FirstInterval is %v: choose at least 1ms", c.FirstInterval))
+	if c.FirstInterval < time.Millisecond || c.FirstInterval > maxDuration {
+		errs = append(errs, fmt.Errorf("FirstInterval is %v: choose 1ms to %v", c.FirstInterval, maxDuration))
 	}
 	return errors.Join(errs...)
 }
 
-// Detector watches one peer. Make one with [New].
+// DeadlineConfig tunes a detector that suspects a peer a fixed time after its
+// last heartbeat.
+type DeadlineConfig struct {
+	// Interval is the time between heartbeats.
+	Interval time.Duration
+	// Pause is how long a heartbeat may be overdue.
+	Pause time.Duration
+}
+
+// Validate names every field that makes no sense, with the fix.
+func (c DeadlineConfig) Validate() error {
+	var errs []error
+	if c.Interval < time.Millisecond || c.Interval > maxDuration {
+		errs = append(errs, fmt.Errorf("Interval is %v: choose 1ms to %v", c.Interval, maxDuration))
+	}
+	if c.Pause < 0 || c.Pause > maxDuration {
+		errs = append(errs, fmt.Errorf("Pause is %v: choose 0 to %v", c.Pause, maxDuration))
+	}
+	return errors.Join(errs...)
+}
+
+// Detector watches one peer. Make one with [New] or [NewDeadline].
 type Detector struct {
-	cfg     Config
-	started bool
-	last    time.Time
-	history history
+	cfg      Config
+	deadline time.Duration // after the last heartbeat; 0: judged by phi
+	started  bool
+	last     time.Time
+	history  history
 }
 
 // New is a detector that has heard nothing yet.
 func New(cfg Config) Detector { return Detector{cfg: cfg} }
 
+// NewDeadline is a detector that has heard nothing yet. It suspects its peer
+// when a heartbeat is overdue by the pause or more: its suspicion is 0 before
+// and [Max] from then on. It learns nothing, so its verdict can be foretold, and
+// costs no memory; but it is either slow or wrong about irregular peers.
+func NewDeadline(cfg DeadlineConfig) Detector {
+	return Detector{cfg: Config{Threshold: Max}, deadline: cfg.Interval + cfg.Pause}
+}
+
 // Heartbeat notes a sign of life at now. The interval since the last one is
 // remembered only if the peer was still available: a gap that spans an outage
 // says nothing about how regularly the peer beats.
 func (d *Detector) Heartbeat(now time.Time) {
-	if !d.started {
+	switch {
+	case d.deadline > 0:
+	case !d.started:
 		est := d.cfg.FirstInterval.Milliseconds()
 		d.history.add(est-est/4, d.cfg.MaxSamples)
 		d.history.add(est+est/4, d.cfg.MaxSamples)
-		d.started = true
-	} else if d.Available(now) {
-		d.history.add(max(0, now.Sub(d.last).Milliseconds()), d.cfg.MaxSamples)
+	case d.Available(now):
+		d.history.add(min(max(0, now.Sub(d.last)), maxInterval).Milliseconds(), d.cfg.MaxSamples)
 	}
-	d.last = now
+	d.started, d.last = true, now
 }
 
 // Restart begins a new interval at now without remembering the one it ends:
@@ -116,8 +170,11 @@ func (d *Detector) Monitoring() bool { return d.started }
 // Phi is the suspicion at now: 0 before the first heartbeat, growing while
 // none comes, at most [Max].
 func (d *Detector) Phi(now time.Time) float64 {
-	if !d.started {
+	switch {
+	case !d.started || d.deadline > 0 && now.Sub(d.last) < d.deadline:
 		return 0
+	case d.deadline > 0:
+		return Max
 	}
 	mean, variance := d.history.moments()
 	std := max(math.Sqrt(variance), ms(d.cfg.MinStdDev))

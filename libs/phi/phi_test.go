@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,7 +29,10 @@ type params struct {
 	MinStd    *int64 `json:"min_std"`
 	Pause     *int64
 	First     *int64
+	Interval  *int64 // of a deadline
 }
+
+func millis(n *int64) time.Duration { return time.Duration(*n) * time.Millisecond }
 
 type vector struct {
 	ID, Kind, Name   string
@@ -108,7 +112,10 @@ func runVector(t *testing.T, v vector) {
 		near("mean", mean, v.MeanWant, v.Tol)
 		near("variance", variance, v.Variance, v.Tol)
 	case "sequence":
-		runSequence(t, v)
+		runSequence(t, v, func() Detector { return New(v.Params.config()) })
+	case "deadline_sequence":
+		cfg := DeadlineConfig{Interval: millis(v.Params.Interval), Pause: millis(v.Params.Pause)}
+		runSequence(t, v, func() Detector { return NewDeadline(cfg) })
 	case "detection_time":
 		d := New(v.Params.config())
 		for i := range v.Heartbeats {
@@ -120,8 +127,6 @@ func runVector(t *testing.T, v vector) {
 			after++
 		}
 		near("detection", float64(after), float64(v.UnavailableAfter), 0)
-	case "deadline_sequence":
-		t.Skip("the deadline detector watches other data centres, which this package does not know")
 	default:
 		t.Fatalf("unknown kind %q", v.Kind)
 	}
@@ -143,18 +148,18 @@ func (p params) config() Config {
 		to   *time.Duration
 	}{{p.MinStd, &c.MinStdDev}, {p.Pause, &c.Pause}, {p.First, &c.FirstInterval}} {
 		if f.from != nil {
-			*f.to = time.Duration(*f.from) * time.Millisecond
+			*f.to = millis(f.from)
 		}
 	}
 	return c
 }
 
-func runSequence(t *testing.T, v vector) {
+func runSequence(t *testing.T, v vector, fresh func() Detector) {
 	peers := map[string]*Detector{}
 	results := make([]float64, len(v.Ops))
 	peer := func(name string) *Detector {
 		if peers[name] == nil {
-			d := New(v.Params.config())
+			d := fresh()
 			peers[name] = &d
 		}
 		return peers[name]
@@ -230,37 +235,33 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func FuzzPhi(f *testing.F) {
-	f.Add([]byte{10, 10, 200, 0, 0, 255})
-	f.Fuzz(func(t *testing.T, gaps []byte) {
-		cfg := DefaultConfig()
-		cfg.MaxSamples = 7
-		d := New(cfg)
-		now := int64(0)
-		for _, g := range gaps {
-			now += int64(g) * int64(g)
-			d.Heartbeat(at(now))
-			if len(d.history.ring) > cfg.MaxSamples {
-				t.Fatalf("history grew to %d", len(d.history.ring))
-			}
-		}
-		last := 0.0
-		for _, silence := range []int64{0, 1, 10, 100, 1000, 5000, 20_000, 1_000_000, 1 << 40} {
-			phi := d.Phi(at(now + silence))
-			if math.IsNaN(phi) || phi < last || phi > Max {
-				t.Fatalf("phi after %d ms of silence is %v, was %v", silence, phi, last)
-			}
-			last = phi
-		}
-	})
-}
-
 func TestValidate(t *testing.T) {
-	if err := DefaultConfig().Validate(); err != nil {
+	for _, c := range []Config{DefaultConfig(), CloudConfig()} {
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if CloudConfig().Threshold != 12 {
+		t.Error("the threshold for clouds is not 12")
+	}
+	if err := (DeadlineConfig{Interval: time.Second}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (Config{Pause: -1}).Validate(); err == nil {
-		t.Error("nonsense accepted")
+	for field, spoil := range map[string]func(*Config){
+		"Threshold":     func(c *Config) { c.Threshold = math.NaN() },
+		"MaxSamples":    func(c *Config) { c.MaxSamples = 1 << 20 },
+		"MinStdDev":     func(c *Config) { c.MinStdDev = 0 },
+		"Pause":         func(c *Config) { c.Pause = -1 },
+		"FirstInterval": func(c *Config) { c.FirstInterval = 2 * time.Hour },
+	} {
+		c := DefaultConfig()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), field) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("a bad %s gives %v", field, err)
+		}
+	}
+	if err := (DeadlineConfig{Pause: -1}).Validate(); err == nil || !strings.Contains(err.Error(), "Interval") || !strings.Contains(err.Error(), "Pause") {
+		t.Errorf("a bad deadline gives %v", err)
 	}
 }
 

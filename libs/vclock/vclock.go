@@ -6,8 +6,17 @@
 // A [Clock] is a value: every method returns a new one and leaves its operands
 // alone, so clocks may be shared freely.
 //
-// The algorithm is Fidge's and Mattern's (1988); pruning entries of departed
-// nodes is as in Dynamo.
+// The algorithm is Fidge's and Mattern's (1988). [Clock.Compare] is a partial
+// order and [Clock.Merge] its least upper bound: idempotent, commutative and
+// associative, so that clocks may meet in any order and any number of times.
+//
+// # Departed nodes
+//
+// A clock grows by an entry for every node that ever changed the state.
+// [Clock.Prune] and [Clock.Keep] drop those of nodes that are gone for good.
+// Pruning commutes with merging, but a clock that was not pruned brings the
+// entry back: prune what comes in as well, and remember who is gone for as long
+// as somebody may not have heard of it.
 //
 // # What this does not do
 //
