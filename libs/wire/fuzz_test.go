@@ -6,15 +6,23 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
+// strict are the limits of every answer, but for the slack, which is what the
+// house allows less 16 KiB for everything else.
+var strict = bounded.Limits{Body: 1 << 20, Slack: house.MemoryBase - 16<<10}
+
 // read reads a delta as it comes over the network.
 func read(raw []byte) (sharding.TableDelta, error) {
 	var w coordinatorv1.WatchTableResponse
+	if err := strict.Check(raw, w.ProtoReflect().Descriptor()); err != nil {
+		return sharding.TableDelta{}, err
+	}
 	if err := proto.Unmarshal(raw, &w); err != nil {
 		return sharding.TableDelta{}, err
 	}
@@ -43,7 +51,7 @@ func FuzzDelta(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		house.Memory(t, protobufFactor, len(raw), func() { _, _ = read(raw) })
+		house.Memory(t, house.MemoryFactor, len(raw), func() { _, _ = read(raw) })
 		d, err := read(raw)
 		if err != nil {
 			return
@@ -57,8 +65,3 @@ func FuzzDelta(f *testing.F) {
 		}
 	})
 }
-
-// An empty message in a list is two bytes of protobuf and a whole struct, twice,
-// in lists that grow. What bounds it is the limit on a body, node's
-// service.max_body; this factor keeps it from growing by more than that.
-const protobufFactor = 32 * house.MemoryFactor

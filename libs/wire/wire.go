@@ -9,6 +9,8 @@
 package wire
 
 import (
+	"slices"
+
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
@@ -56,6 +58,7 @@ func ToType(t *sharding.TypeDesc) *coordinatorv1.Type {
 // FromType reads a type. Names and numbers are checked by who takes it.
 func FromType(t *coordinatorv1.Type) sharding.TypeDesc {
 	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile()}
+	out.Commands = slices.Grow(out.Commands, len(t.GetCommands()))
 	for _, c := range t.GetCommands() {
 		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale()})
 	}
@@ -94,9 +97,11 @@ func ToDelta(d sharding.TableDelta) *coordinatorv1.WatchTableResponse {
 // FromDelta reads a change of the table.
 func FromDelta(w *coordinatorv1.WatchTableResponse) sharding.TableDelta {
 	d := sharding.TableDelta{Version: FromVersion(w.GetVersion()), Full: w.GetFull()}
+	d.Rows = slices.Grow(d.Rows, len(w.GetRows()))
 	for _, r := range w.GetRows() {
 		d.Rows = append(d.Rows, FromRow(r))
 	}
+	d.Types = slices.Grow(d.Types, len(w.GetTypes()))
 	for _, t := range w.GetTypes() {
 		d.Types = append(d.Types, FromType(t))
 	}

@@ -23,6 +23,414 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type JoinRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"` // host:port of its service listener
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRequest) Reset() {
+	*x = JoinRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRequest) ProtoMessage() {}
+
+func (x *JoinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
+func (*JoinRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *JoinRequest) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+type JoinResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Self          string                 `protobuf:"bytes,1,opt,name=self,proto3" json:"self,omitempty"` // who joins
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinResponse) Reset() {
+	*x = JoinResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinResponse) ProtoMessage() {}
+
+func (x *JoinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
+func (*JoinResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JoinResponse) GetSelf() string {
+	if x != nil {
+		return x.Self
+	}
+	return ""
+}
+
+type NodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRequest) Reset() {
+	*x = NodeRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRequest) ProtoMessage() {}
+
+func (x *NodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRequest.ProtoReflect.Descriptor instead.
+func (*NodeRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type NodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"` // as it was when the wish came
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeResponse) Reset() {
+	*x = NodeResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeResponse) ProtoMessage() {}
+
+func (x *NodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeResponse.ProtoReflect.Descriptor instead.
+func (*NodeResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodeResponse) GetMember() *Member {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+type EventsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stream        string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // as in the last answer; empty: from the beginning
+	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsRequest) Reset() {
+	*x = EventsRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsRequest) ProtoMessage() {}
+
+func (x *EventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
+func (*EventsRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EventsRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *EventsRequest) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+type EventsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // whose events these are: another one counts anew
+	Next   uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`    // to be asked for next
+	// Resync says that events are missing before this answer: in the first one
+	// of a stream, and for whoever came too late. Members are then all there are;
+	// the events are the newest, which they include already.
+	Resync        bool      `protobuf:"varint,3,opt,name=resync,proto3" json:"resync,omitempty"`
+	Missed        uint64    `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"`
+	Members       []*Member `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
+	Events        []*Event  `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventsResponse) Reset() {
+	*x = EventsResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventsResponse) ProtoMessage() {}
+
+func (x *EventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
+func (*EventsResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EventsResponse) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *EventsResponse) GetNext() uint64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *EventsResponse) GetResync() bool {
+	if x != nil {
+		return x.Resync
+	}
+	return false
+}
+
+func (x *EventsResponse) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *EventsResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *EventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+// Event is a change of the membership as the answering node saw it.
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	AtUnixMs      int64                  `protobuf:"varint,2,opt,name=at_unix_ms,json=atUnixMs,proto3" json:"at_unix_ms,omitempty"`
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // joining, weakly-up, up, leaving, exiting, down, removed, unreachable, reachable, …
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"` // host:port#uid of the node that it is about, or empty
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	ByMe          bool                   `protobuf:"varint,6,opt,name=by_me,json=byMe,proto3" json:"by_me,omitempty"` // in the eyes of the answering node alone, not of the cluster
+	Text          string                 `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`              // more, such as a reason
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Event) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Event) GetAtUnixMs() int64 {
+	if x != nil {
+		return x.AtUnixMs
+	}
+	return 0
+}
+
+func (x *Event) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Event) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Event) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Event) GetByMe() bool {
+	if x != nil {
+		return x.ByMe
+	}
+	return false
+}
+
+func (x *Event) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type MembersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -31,7 +439,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +451,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[0]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +464,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 type MembersResponse struct {
@@ -65,13 +473,14 @@ type MembersResponse struct {
 	Self          string                 `protobuf:"bytes,2,opt,name=self,proto3" json:"self,omitempty"`     // name of the node that answers
 	Active        string                 `protobuf:"bytes,3,opt,name=active,proto3" json:"active,omitempty"` // address of the active coordinator, or empty
 	Term          uint32                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Quarantined   []*Quarantined         `protobuf:"bytes,5,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -83,7 +492,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[1]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -96,7 +505,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MembersResponse) GetMembers() []*Member {
@@ -127,6 +536,67 @@ func (x *MembersResponse) GetTerm() uint32 {
 	return 0
 }
 
+func (x *MembersResponse) GetQuarantined() []*Quarantined {
+	if x != nil {
+		return x.Quarantined
+	}
+	return nil
+}
+
+// Quarantined is an incarnation that this node refuses for good, besides those
+// that were removed.
+type Quarantined struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // host:port#uid
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quarantined) Reset() {
+	*x = Quarantined{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quarantined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quarantined) ProtoMessage() {}
+
+func (x *Quarantined) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
+func (*Quarantined) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Quarantined) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Quarantined) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -138,13 +608,15 @@ type Member struct {
 	Active        bool                   `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"` // the active coordinator
 	Shards        uint32                 `protobuf:"varint,8,opt,name=shards,proto3" json:"shards,omitempty"`
 	Draining      bool                   `protobuf:"varint,9,opt,name=draining,proto3" json:"draining,omitempty"`
+	Zone          string                 `protobuf:"bytes,10,opt,name=zone,proto3" json:"zone,omitempty"` // data center or availability zone
+	AppVersion    string                 `protobuf:"bytes,11,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -156,7 +628,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -169,7 +641,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Member) GetName() string {
@@ -235,6 +707,20 @@ func (x *Member) GetDraining() bool {
 	return false
 }
 
+func (x *Member) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Member) GetAppVersion() string {
+	if x != nil {
+		return x.AppVersion
+	}
+	return ""
+}
+
 type ShardsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`     // empty: all
@@ -245,7 +731,7 @@ type ShardsRequest struct {
 
 func (x *ShardsRequest) Reset() {
 	*x = ShardsRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +743,7 @@ func (x *ShardsRequest) String() string {
 func (*ShardsRequest) ProtoMessage() {}
 
 func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +756,7 @@ func (x *ShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsRequest.ProtoReflect.Descriptor instead.
 func (*ShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ShardsRequest) GetType() string {
@@ -297,7 +783,7 @@ type ShardsResponse struct {
 
 func (x *ShardsResponse) Reset() {
 	*x = ShardsResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +795,7 @@ func (x *ShardsResponse) String() string {
 func (*ShardsResponse) ProtoMessage() {}
 
 func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +808,7 @@ func (x *ShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardsResponse.ProtoReflect.Descriptor instead.
 func (*ShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ShardsResponse) GetShards() []*Shard {
@@ -353,7 +839,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +851,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +864,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Shard) GetType() string {
@@ -436,7 +922,7 @@ type TypeSummary struct {
 
 func (x *TypeSummary) Reset() {
 	*x = TypeSummary{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +934,7 @@ func (x *TypeSummary) String() string {
 func (*TypeSummary) ProtoMessage() {}
 
 func (x *TypeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +947,7 @@ func (x *TypeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSummary.ProtoReflect.Descriptor instead.
 func (*TypeSummary) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TypeSummary) GetType() string {
@@ -509,7 +995,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +1007,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +1020,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -560,7 +1046,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +1058,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +1071,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -605,7 +1091,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +1103,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +1116,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -656,7 +1142,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +1154,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +1167,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -695,13 +1181,44 @@ var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x1aroost/admin/v1/admin.proto\x12\x0eroost.admin.v1\"\x10\n" +
-	"\x0eMembersRequest\"\x83\x01\n" +
+	"\x1aroost/admin/v1/admin.proto\x12\x0eroost.admin.v1\"!\n" +
+	"\vJoinRequest\x12\x12\n" +
+	"\x04addr\x18\x01 \x01(\tR\x04addr\"\"\n" +
+	"\fJoinResponse\x12\x12\n" +
+	"\x04self\x18\x01 \x01(\tR\x04self\"!\n" +
+	"\vNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\">\n" +
+	"\fNodeResponse\x12.\n" +
+	"\x06member\x18\x01 \x01(\v2\x16.roost.admin.v1.MemberR\x06member\";\n" +
+	"\rEventsRequest\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\"\xcd\x01\n" +
+	"\x0eEventsResponse\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\tR\x06stream\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x16\n" +
+	"\x06resync\x18\x03 \x01(\bR\x06resync\x12\x16\n" +
+	"\x06missed\x18\x04 \x01(\x04R\x06missed\x120\n" +
+	"\amembers\x18\x05 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12-\n" +
+	"\x06events\x18\x06 \x03(\v2\x15.roost.admin.v1.EventR\x06events\"\x9c\x01\n" +
+	"\x05Event\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
+	"\n" +
+	"at_unix_ms\x18\x02 \x01(\x03R\batUnixMs\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x13\n" +
+	"\x05by_me\x18\x06 \x01(\bR\x04byMe\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\x10\n" +
+	"\x0eMembersRequest\"\xc2\x01\n" +
 	"\x0fMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.roost.admin.v1.MemberR\amembers\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\tR\x04self\x12\x16\n" +
 	"\x06active\x18\x03 \x01(\tR\x06active\x12\x12\n" +
-	"\x04term\x18\x04 \x01(\rR\x04term\"\xda\x01\n" +
+	"\x04term\x18\x04 \x01(\rR\x04term\x12=\n" +
+	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\"9\n" +
+	"\vQuarantined\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8f\x02\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -711,7 +1228,11 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x03uid\x18\x06 \x01(\tR\x03uid\x12\x16\n" +
 	"\x06active\x18\a \x01(\bR\x06active\x12\x16\n" +
 	"\x06shards\x18\b \x01(\rR\x06shards\x12\x1a\n" +
-	"\bdraining\x18\t \x01(\bR\bdraining\";\n" +
+	"\bdraining\x18\t \x01(\bR\bdraining\x12\x12\n" +
+	"\x04zone\x18\n" +
+	" \x01(\tR\x04zone\x12\x1f\n" +
+	"\vapp_version\x18\v \x01(\tR\n" +
+	"appVersion\";\n" +
 	"\rShardsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\"r\n" +
@@ -745,7 +1266,14 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
 	"\x05Where\x12\x1c.roost.admin.v1.WhereRequest\x1a\x1d.roost.admin.v1.WhereResponse\x12D\n" +
-	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponseB=Z;github.com/roost-cluster/roost/proto/roost/admin/v1;adminv1b\x06proto3"
+	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse2\xe4\x02\n" +
+	"\n" +
+	"Membership\x12A\n" +
+	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
+	"\x05Leave\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12A\n" +
+	"\x04Down\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12C\n" +
+	"\x06Remove\x12\x1b.roost.admin.v1.NodeRequest\x1a\x1c.roost.admin.v1.NodeResponse\x12G\n" +
+	"\x06Events\x12\x1d.roost.admin.v1.EventsRequest\x1a\x1e.roost.admin.v1.EventsResponseB=Z;github.com/roost-cluster/roost/proto/roost/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_roost_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -759,38 +1287,60 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
-	(*MembersRequest)(nil),  // 0: roost.admin.v1.MembersRequest
-	(*MembersResponse)(nil), // 1: roost.admin.v1.MembersResponse
-	(*Member)(nil),          // 2: roost.admin.v1.Member
-	(*ShardsRequest)(nil),   // 3: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),  // 4: roost.admin.v1.ShardsResponse
-	(*Shard)(nil),           // 5: roost.admin.v1.Shard
-	(*TypeSummary)(nil),     // 6: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),    // 7: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),   // 8: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),    // 9: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),   // 10: roost.admin.v1.DrainResponse
+	(*JoinRequest)(nil),     // 0: roost.admin.v1.JoinRequest
+	(*JoinResponse)(nil),    // 1: roost.admin.v1.JoinResponse
+	(*NodeRequest)(nil),     // 2: roost.admin.v1.NodeRequest
+	(*NodeResponse)(nil),    // 3: roost.admin.v1.NodeResponse
+	(*EventsRequest)(nil),   // 4: roost.admin.v1.EventsRequest
+	(*EventsResponse)(nil),  // 5: roost.admin.v1.EventsResponse
+	(*Event)(nil),           // 6: roost.admin.v1.Event
+	(*MembersRequest)(nil),  // 7: roost.admin.v1.MembersRequest
+	(*MembersResponse)(nil), // 8: roost.admin.v1.MembersResponse
+	(*Quarantined)(nil),     // 9: roost.admin.v1.Quarantined
+	(*Member)(nil),          // 10: roost.admin.v1.Member
+	(*ShardsRequest)(nil),   // 11: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),  // 12: roost.admin.v1.ShardsResponse
+	(*Shard)(nil),           // 13: roost.admin.v1.Shard
+	(*TypeSummary)(nil),     // 14: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),    // 15: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),   // 16: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),    // 17: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),   // 18: roost.admin.v1.DrainResponse
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
-	2,  // 0: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
-	5,  // 1: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	6,  // 2: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	5,  // 3: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	0,  // 4: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	3,  // 5: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	7,  // 6: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	9,  // 7: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	1,  // 8: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	4,  // 9: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	8,  // 10: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	10, // 11: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
+	10, // 1: roost.admin.v1.EventsResponse.members:type_name -> roost.admin.v1.Member
+	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
+	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
+	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
+	13, // 5: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	14, // 6: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	13, // 7: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	7,  // 8: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 9: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	15, // 10: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	17, // 11: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	0,  // 12: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 13: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 14: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 15: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 16: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 17: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 18: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	16, // 19: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	18, // 20: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	1,  // 21: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 22: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 23: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 24: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 25: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	17, // [17:26] is the sub-list for method output_type
+	8,  // [8:17] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -804,9 +1354,9 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   19,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_roost_admin_v1_admin_proto_goTypes,
 		DependencyIndexes: file_roost_admin_v1_admin_proto_depIdxs,

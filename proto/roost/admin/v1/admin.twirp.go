@@ -1363,6 +1363,1626 @@ func (s *adminServer) PathPrefix() string {
 	return baseServicePath(s.pathPrefix, "roost.admin.v1", "Admin")
 }
 
+// ====================
+// Membership Interface
+// ====================
+
+// Membership is answered by every member, for itself or for the cluster. A node
+// is named by its name, its address or its address and uid (host:port#uid).
+type Membership interface {
+	// Join joins the cluster of the node at an address, whatever is configured.
+	// It is for a process that is in no cluster yet.
+	Join(context.Context, *JoinRequest) (*JoinResponse, error)
+
+	// Leave asks a node to stop in order: a region drains first. The wish may get
+	// lost: repeat it until the node is no member any more.
+	Leave(context.Context, *NodeRequest) (*NodeResponse, error)
+
+	// Down declares a node gone for good.
+	Down(context.Context, *NodeRequest) (*NodeResponse, error)
+
+	// Remove removes a node at once, without waiting for anybody's agreement.
+	Remove(context.Context, *NodeRequest) (*NodeResponse, error)
+
+	// Events tells what happened from a number on, as soon as there is something,
+	// and after a second in any case.
+	Events(context.Context, *EventsRequest) (*EventsResponse, error)
+}
+
+// ==========================
+// Membership Protobuf Client
+// ==========================
+
+type membershipProtobufClient struct {
+	client      HTTPClient
+	urls        [5]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewMembershipProtobufClient creates a Protobuf client that implements the Membership interface.
+// It communicates using Protobuf and can be configured with a custom HTTPClient.
+func NewMembershipProtobufClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) Membership {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.admin.v1", "Membership")
+	urls := [5]string{
+		serviceURL + "Join",
+		serviceURL + "Leave",
+		serviceURL + "Down",
+		serviceURL + "Remove",
+		serviceURL + "Events",
+	}
+
+	return &membershipProtobufClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *membershipProtobufClient) Join(ctx context.Context, in *JoinRequest) (*JoinResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Join")
+	caller := c.callJoin
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *JoinRequest) (*JoinResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*JoinRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*JoinRequest) when calling interceptor")
+					}
+					return c.callJoin(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*JoinResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*JoinResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipProtobufClient) callJoin(ctx context.Context, in *JoinRequest) (*JoinResponse, error) {
+	out := new(JoinResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipProtobufClient) Leave(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Leave")
+	caller := c.callLeave
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callLeave(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipProtobufClient) callLeave(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[1], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipProtobufClient) Down(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Down")
+	caller := c.callDown
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callDown(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipProtobufClient) callDown(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[2], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipProtobufClient) Remove(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Remove")
+	caller := c.callRemove
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callRemove(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipProtobufClient) callRemove(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[3], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipProtobufClient) Events(ctx context.Context, in *EventsRequest) (*EventsResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Events")
+	caller := c.callEvents
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EventsRequest) (*EventsResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EventsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EventsRequest) when calling interceptor")
+					}
+					return c.callEvents(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EventsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EventsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipProtobufClient) callEvents(ctx context.Context, in *EventsRequest) (*EventsResponse, error) {
+	out := new(EventsResponse)
+	ctx, err := doProtobufRequest(ctx, c.client, c.opts.Hooks, c.urls[4], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// ======================
+// Membership JSON Client
+// ======================
+
+type membershipJSONClient struct {
+	client      HTTPClient
+	urls        [5]string
+	interceptor twirp.Interceptor
+	opts        twirp.ClientOptions
+}
+
+// NewMembershipJSONClient creates a JSON client that implements the Membership interface.
+// It communicates using JSON and can be configured with a custom HTTPClient.
+func NewMembershipJSONClient(baseURL string, client HTTPClient, opts ...twirp.ClientOption) Membership {
+	if c, ok := client.(*http.Client); ok {
+		client = withoutRedirects(c)
+	}
+
+	clientOpts := twirp.ClientOptions{}
+	for _, o := range opts {
+		o(&clientOpts)
+	}
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	literalURLs := false
+	_ = clientOpts.ReadOpt("literalURLs", &literalURLs)
+	var pathPrefix string
+	if ok := clientOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	// Build method URLs: <baseURL>[<prefix>]/<package>.<Service>/<Method>
+	serviceURL := sanitizeBaseURL(baseURL)
+	serviceURL += baseServicePath(pathPrefix, "roost.admin.v1", "Membership")
+	urls := [5]string{
+		serviceURL + "Join",
+		serviceURL + "Leave",
+		serviceURL + "Down",
+		serviceURL + "Remove",
+		serviceURL + "Events",
+	}
+
+	return &membershipJSONClient{
+		client:      client,
+		urls:        urls,
+		interceptor: twirp.ChainInterceptors(clientOpts.Interceptors...),
+		opts:        clientOpts,
+	}
+}
+
+func (c *membershipJSONClient) Join(ctx context.Context, in *JoinRequest) (*JoinResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Join")
+	caller := c.callJoin
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *JoinRequest) (*JoinResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*JoinRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*JoinRequest) when calling interceptor")
+					}
+					return c.callJoin(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*JoinResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*JoinResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipJSONClient) callJoin(ctx context.Context, in *JoinRequest) (*JoinResponse, error) {
+	out := new(JoinResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[0], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipJSONClient) Leave(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Leave")
+	caller := c.callLeave
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callLeave(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipJSONClient) callLeave(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[1], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipJSONClient) Down(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Down")
+	caller := c.callDown
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callDown(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipJSONClient) callDown(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[2], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipJSONClient) Remove(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Remove")
+	caller := c.callRemove
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return c.callRemove(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipJSONClient) callRemove(ctx context.Context, in *NodeRequest) (*NodeResponse, error) {
+	out := new(NodeResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[3], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+func (c *membershipJSONClient) Events(ctx context.Context, in *EventsRequest) (*EventsResponse, error) {
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithMethodName(ctx, "Events")
+	caller := c.callEvents
+	if c.interceptor != nil {
+		caller = func(ctx context.Context, req *EventsRequest) (*EventsResponse, error) {
+			resp, err := c.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EventsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EventsRequest) when calling interceptor")
+					}
+					return c.callEvents(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EventsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EventsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+	return caller(ctx, in)
+}
+
+func (c *membershipJSONClient) callEvents(ctx context.Context, in *EventsRequest) (*EventsResponse, error) {
+	out := new(EventsResponse)
+	ctx, err := doJSONRequest(ctx, c.client, c.opts.Hooks, c.urls[4], in, out)
+	if err != nil {
+		twerr, ok := err.(twirp.Error)
+		if !ok {
+			twerr = twirp.InternalErrorWith(err)
+		}
+		callClientError(ctx, c.opts.Hooks, twerr)
+		return nil, err
+	}
+
+	callClientResponseReceived(ctx, c.opts.Hooks)
+
+	return out, nil
+}
+
+// =========================
+// Membership Server Handler
+// =========================
+
+type membershipServer struct {
+	Membership
+	interceptor      twirp.Interceptor
+	hooks            *twirp.ServerHooks
+	pathPrefix       string // prefix for routing
+	jsonSkipDefaults bool   // do not include unpopulated fields (default values) in the response
+	jsonCamelCase    bool   // JSON fields are serialized as lowerCamelCase rather than keeping the original proto names
+}
+
+// NewMembershipServer builds a TwirpServer that can be used as an http.Handler to handle
+// HTTP requests that are routed to the right method in the provided svc implementation.
+// The opts are twirp.ServerOption modifiers, for example twirp.WithServerHooks(hooks).
+func NewMembershipServer(svc Membership, opts ...interface{}) TwirpServer {
+	serverOpts := newServerOpts(opts)
+
+	// Using ReadOpt allows backwards and forwards compatibility with new options in the future
+	jsonSkipDefaults := false
+	_ = serverOpts.ReadOpt("jsonSkipDefaults", &jsonSkipDefaults)
+	jsonCamelCase := false
+	_ = serverOpts.ReadOpt("jsonCamelCase", &jsonCamelCase)
+	var pathPrefix string
+	if ok := serverOpts.ReadOpt("pathPrefix", &pathPrefix); !ok {
+		pathPrefix = "/twirp" // default prefix
+	}
+
+	return &membershipServer{
+		Membership:       svc,
+		hooks:            serverOpts.Hooks,
+		interceptor:      twirp.ChainInterceptors(serverOpts.Interceptors...),
+		pathPrefix:       pathPrefix,
+		jsonSkipDefaults: jsonSkipDefaults,
+		jsonCamelCase:    jsonCamelCase,
+	}
+}
+
+// writeError writes an HTTP response with a valid Twirp error format, and triggers hooks.
+// If err is not a twirp.Error, it will get wrapped with twirp.InternalErrorWith(err)
+func (s *membershipServer) writeError(ctx context.Context, resp http.ResponseWriter, err error) {
+	writeError(ctx, resp, err, s.hooks)
+}
+
+// handleRequestBodyError is used to handle error when the twirp server cannot read request
+func (s *membershipServer) handleRequestBodyError(ctx context.Context, resp http.ResponseWriter, msg string, err error) {
+	if context.Canceled == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.Canceled, "failed to read request: context canceled"))
+		return
+	}
+	if context.DeadlineExceeded == ctx.Err() {
+		s.writeError(ctx, resp, twirp.NewError(twirp.DeadlineExceeded, "failed to read request: deadline exceeded"))
+		return
+	}
+	s.writeError(ctx, resp, twirp.WrapError(malformedRequestError(msg), err))
+}
+
+// MembershipPathPrefix is a convenience constant that may identify URL paths.
+// Should be used with caution, it only matches routes generated by Twirp Go clients,
+// with the default "/twirp" prefix and default CamelCase service and method names.
+// More info: https://twitchtv.github.io/twirp/docs/routing.html
+const MembershipPathPrefix = "/twirp/roost.admin.v1.Membership/"
+
+func (s *membershipServer) ServeHTTP(resp http.ResponseWriter, req *http.Request) {
+	ctx := req.Context()
+	ctx = ctxsetters.WithPackageName(ctx, "roost.admin.v1")
+	ctx = ctxsetters.WithServiceName(ctx, "Membership")
+	ctx = ctxsetters.WithResponseWriter(ctx, resp)
+
+	var err error
+	ctx, err = callRequestReceived(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	if req.Method != "POST" {
+		msg := fmt.Sprintf("unsupported method %q (only POST is allowed)", req.Method)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	// Verify path format: [<prefix>]/<package>.<Service>/<Method>
+	prefix, pkgService, method := parseTwirpPath(req.URL.Path)
+	if pkgService != "roost.admin.v1.Membership" {
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+	if prefix != s.pathPrefix {
+		msg := fmt.Sprintf("invalid path prefix %q, expected %q, on path %q", prefix, s.pathPrefix, req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+
+	switch method {
+	case "Join":
+		s.serveJoin(ctx, resp, req)
+		return
+	case "Leave":
+		s.serveLeave(ctx, resp, req)
+		return
+	case "Down":
+		s.serveDown(ctx, resp, req)
+		return
+	case "Remove":
+		s.serveRemove(ctx, resp, req)
+		return
+	case "Events":
+		s.serveEvents(ctx, resp, req)
+		return
+	default:
+		msg := fmt.Sprintf("no handler for path %q", req.URL.Path)
+		s.writeError(ctx, resp, badRouteError(msg, req.Method, req.URL.Path))
+		return
+	}
+}
+
+func (s *membershipServer) serveJoin(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveJoinJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveJoinProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *membershipServer) serveJoinJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Join")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(JoinRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Membership.Join
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *JoinRequest) (*JoinResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*JoinRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*JoinRequest) when calling interceptor")
+					}
+					return s.Membership.Join(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*JoinResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*JoinResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *JoinResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *JoinResponse and nil error while calling Join. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveJoinProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Join")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(JoinRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Membership.Join
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *JoinRequest) (*JoinResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*JoinRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*JoinRequest) when calling interceptor")
+					}
+					return s.Membership.Join(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*JoinResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*JoinResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *JoinResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *JoinResponse and nil error while calling Join. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveLeave(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveLeaveJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveLeaveProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *membershipServer) serveLeaveJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Leave")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Membership.Leave
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Leave(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Leave. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveLeaveProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Leave")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Membership.Leave
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Leave(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Leave. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveDown(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveDownJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveDownProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *membershipServer) serveDownJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Down")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Membership.Down
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Down(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Down. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveDownProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Down")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Membership.Down
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Down(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Down. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveRemove(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveRemoveJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveRemoveProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *membershipServer) serveRemoveJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Remove")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Membership.Remove
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Remove(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Remove. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveRemoveProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Remove")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(NodeRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Membership.Remove
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *NodeRequest) (*NodeResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*NodeRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*NodeRequest) when calling interceptor")
+					}
+					return s.Membership.Remove(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*NodeResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*NodeResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *NodeResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *NodeResponse and nil error while calling Remove. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveEvents(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	header := req.Header.Get("Content-Type")
+	i := strings.Index(header, ";")
+	if i == -1 {
+		i = len(header)
+	}
+	switch strings.TrimSpace(strings.ToLower(header[:i])) {
+	case "application/json":
+		s.serveEventsJSON(ctx, resp, req)
+	case "application/protobuf":
+		s.serveEventsProtobuf(ctx, resp, req)
+	default:
+		msg := fmt.Sprintf("unexpected Content-Type: %q", req.Header.Get("Content-Type"))
+		twerr := badRouteError(msg, req.Method, req.URL.Path)
+		s.writeError(ctx, resp, twerr)
+	}
+}
+
+func (s *membershipServer) serveEventsJSON(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Events")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	d := json.NewDecoder(req.Body)
+	rawReqBody := json.RawMessage{}
+	if err := d.Decode(&rawReqBody); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+	reqContent := new(EventsRequest)
+	unmarshaler := protojson.UnmarshalOptions{DiscardUnknown: true}
+	if err = unmarshaler.Unmarshal(rawReqBody, reqContent); err != nil {
+		s.handleRequestBodyError(ctx, resp, "the json request could not be decoded", err)
+		return
+	}
+
+	handler := s.Membership.Events
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EventsRequest) (*EventsResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EventsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EventsRequest) when calling interceptor")
+					}
+					return s.Membership.Events(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EventsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EventsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EventsResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EventsResponse and nil error while calling Events. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	marshaler := &protojson.MarshalOptions{UseProtoNames: !s.jsonCamelCase, EmitUnpopulated: !s.jsonSkipDefaults}
+	respBytes, err := marshaler.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal json response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/json")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) serveEventsProtobuf(ctx context.Context, resp http.ResponseWriter, req *http.Request) {
+	var err error
+	ctx = ctxsetters.WithMethodName(ctx, "Events")
+	ctx, err = callRequestRouted(ctx, s.hooks)
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+
+	buf, err := io.ReadAll(req.Body)
+	if err != nil {
+		s.handleRequestBodyError(ctx, resp, "failed to read request body", err)
+		return
+	}
+	reqContent := new(EventsRequest)
+	if err = proto.Unmarshal(buf, reqContent); err != nil {
+		s.writeError(ctx, resp, malformedRequestError("the protobuf request could not be decoded"))
+		return
+	}
+
+	handler := s.Membership.Events
+	if s.interceptor != nil {
+		handler = func(ctx context.Context, req *EventsRequest) (*EventsResponse, error) {
+			resp, err := s.interceptor(
+				func(ctx context.Context, req interface{}) (interface{}, error) {
+					typedReq, ok := req.(*EventsRequest)
+					if !ok {
+						return nil, twirp.InternalError("failed type assertion req.(*EventsRequest) when calling interceptor")
+					}
+					return s.Membership.Events(ctx, typedReq)
+				},
+			)(ctx, req)
+			if resp != nil {
+				typedResp, ok := resp.(*EventsResponse)
+				if !ok {
+					return nil, twirp.InternalError("failed type assertion resp.(*EventsResponse) when calling interceptor")
+				}
+				return typedResp, err
+			}
+			return nil, err
+		}
+	}
+
+	// Call service method
+	var respContent *EventsResponse
+	func() {
+		defer ensurePanicResponses(ctx, resp, s.hooks)
+		respContent, err = handler(ctx, reqContent)
+	}()
+
+	if err != nil {
+		s.writeError(ctx, resp, err)
+		return
+	}
+	if respContent == nil {
+		s.writeError(ctx, resp, twirp.InternalError("received a nil *EventsResponse and nil error while calling Events. nil responses are not supported"))
+		return
+	}
+
+	ctx = callResponsePrepared(ctx, s.hooks)
+
+	respBytes, err := proto.Marshal(respContent)
+	if err != nil {
+		s.writeError(ctx, resp, wrapInternal(err, "failed to marshal proto response"))
+		return
+	}
+
+	ctx = ctxsetters.WithStatusCode(ctx, http.StatusOK)
+	resp.Header().Set("Content-Type", "application/protobuf")
+	resp.Header().Set("Content-Length", strconv.Itoa(len(respBytes)))
+	resp.WriteHeader(http.StatusOK)
+	if n, err := resp.Write(respBytes); err != nil {
+		msg := fmt.Sprintf("failed to write response, %d of %d bytes written: %s", n, len(respBytes), err.Error())
+		twerr := twirp.NewError(twirp.Unknown, msg)
+		ctx = callError(ctx, s.hooks, twerr)
+	}
+	callResponseSent(ctx, s.hooks)
+}
+
+func (s *membershipServer) ServiceDescriptor() ([]byte, int) {
+	return twirpFileDescriptor0, 1
+}
+
+func (s *membershipServer) ProtocGenTwirpVersion() string {
+	return "v8.1.3"
+}
+
+// PathPrefix returns the base service path, in the form: "/<prefix>/<package>.<Service>/"
+// that is everything in a Twirp route except for the <Method>. This can be used for routing,
+// for example to identify the requests that are targeted to this service in a mux.
+func (s *membershipServer) PathPrefix() string {
+	return baseServicePath(s.pathPrefix, "roost.admin.v1", "Membership")
+}
+
 // =====
 // Utils
 // =====
@@ -1929,45 +3549,67 @@ func callClientError(ctx context.Context, h *twirp.ClientHooks, err twirp.Error)
 }
 
 var twirpFileDescriptor0 = []byte{
-	// 629 bytes of a gzipped FileDescriptorProto
-	0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0x7c, 0x54, 0xc1, 0x6e, 0xd3, 0x40,
-	0x10, 0x95, 0x9d, 0x3a, 0x4d, 0xa6, 0x75, 0xa8, 0x56, 0xa5, 0xb2, 0x42, 0x5b, 0x22, 0x9f, 0x22,
-	0xa1, 0x26, 0x24, 0x1c, 0x0b, 0x48, 0xa0, 0x4a, 0x48, 0x48, 0x5c, 0x5c, 0x24, 0x24, 0x6e, 0x1b,
-	0x7b, 0xa9, 0x2d, 0xd9, 0x5e, 0xb3, 0x6b, 0x5b, 0xe4, 0xcc, 0x09, 0xf1, 0x23, 0x7c, 0x13, 0x5f,
-	0x83, 0x76, 0x76, 0xed, 0x38, 0x69, 0xc2, 0x6d, 0x66, 0x76, 0xe6, 0xcd, 0xf3, 0x7b, 0xeb, 0x85,
-	0xb1, 0xe0, 0x5c, 0x96, 0x73, 0x1a, 0x65, 0x49, 0x3e, 0xaf, 0x17, 0x3a, 0x98, 0x15, 0x82, 0x97,
-	0x9c, 0x8c, 0xf0, 0x6c, 0xa6, 0x4b, 0xf5, 0xc2, 0x3f, 0x83, 0xd1, 0x27, 0x96, 0xad, 0x98, 0x90,
-	0x01, 0xfb, 0x5e, 0x31, 0x59, 0xfa, 0x3f, 0x2d, 0x78, 0xd2, 0x96, 0x64, 0xc1, 0x73, 0xc9, 0xc8,
-	0x4b, 0x38, 0xce, 0x74, 0xc9, 0xb3, 0x26, 0xbd, 0xe9, 0xc9, 0xf2, 0x62, 0xb6, 0x8d, 0x33, 0xd3,
-	0x13, 0x41, 0xd3, 0x46, 0x08, 0x1c, 0x49, 0x96, 0x7e, 0xf3, 0xec, 0x89, 0x35, 0x1d, 0x06, 0x18,
-	0x93, 0x0b, 0xe8, 0xd3, 0xb0, 0x4c, 0x6a, 0xe6, 0xf5, 0xb0, 0x6a, 0x32, 0xd5, 0x5b, 0x32, 0x91,
-	0x79, 0x47, 0x13, 0x6b, 0xea, 0x06, 0x18, 0xfb, 0x7f, 0x2d, 0xe8, 0x6b, 0x4c, 0x75, 0x9c, 0xd3,
-	0x8c, 0x79, 0x96, 0x86, 0x52, 0x31, 0x39, 0x07, 0x47, 0xf0, 0x94, 0x49, 0xcf, 0x9e, 0xf4, 0xa6,
-	0xc3, 0x40, 0x27, 0x6a, 0x81, 0x2c, 0x69, 0x59, 0xc9, 0x66, 0x81, 0xce, 0xc8, 0x25, 0x0c, 0x05,
-	0xa3, 0x61, 0x4c, 0x57, 0x29, 0xc3, 0x2d, 0x83, 0x60, 0x53, 0x50, 0xf8, 0x34, 0x8a, 0x84, 0xe7,
-	0x68, 0x7c, 0x15, 0x93, 0x33, 0xe8, 0x55, 0x49, 0xe4, 0xf5, 0xb1, 0xa4, 0xc2, 0x0e, 0xf9, 0x63,
-	0x04, 0x68, 0xc8, 0xab, 0x9d, 0x31, 0x15, 0x91, 0xf4, 0x06, 0x48, 0xdf, 0x64, 0x64, 0x0c, 0x83,
-	0x48, 0xd0, 0x24, 0x4f, 0xf2, 0x07, 0x6f, 0x88, 0x13, 0x6d, 0xee, 0xdf, 0x82, 0x7b, 0x8f, 0x5d,
-	0x46, 0x73, 0x54, 0x60, 0x5d, 0xb4, 0x9f, 0xa8, 0x62, 0x05, 0x2c, 0xd8, 0x43, 0xc2, 0x73, 0xa3,
-	0xa1, 0xc9, 0x7c, 0x01, 0xa3, 0x66, 0xd8, 0xb8, 0x73, 0xd3, 0x52, 0xd0, 0xe6, 0x3c, 0xdd, 0x35,
-	0x07, 0xfb, 0x5b, 0x66, 0x0b, 0x70, 0xd4, 0x02, 0xad, 0xdd, 0xc9, 0xf2, 0xd9, 0x6e, 0xf7, 0xe7,
-	0x75, 0xc1, 0xee, 0xab, 0x2c, 0xa3, 0x62, 0x1d, 0xe8, 0x4e, 0xff, 0x97, 0x05, 0x0e, 0x82, 0xec,
-	0x65, 0x7a, 0x0e, 0x4e, 0x92, 0x47, 0xec, 0x07, 0x12, 0x75, 0x03, 0x9d, 0x74, 0xf8, 0xf7, 0xba,
-	0xfc, 0x5b, 0xb9, 0x8f, 0x3a, 0x72, 0x9f, 0x83, 0xc3, 0x0a, 0x1e, 0xc6, 0xc6, 0x03, 0x9d, 0xa8,
-	0x6a, 0x11, 0x53, 0xc9, 0x8c, 0x0d, 0x3a, 0xf1, 0x7f, 0x5b, 0x70, 0xd2, 0xa1, 0x78, 0x48, 0x3b,
-	0xa3, 0x88, 0xbd, 0x65, 0xca, 0x25, 0x0c, 0x69, 0x9a, 0xf2, 0x90, 0x96, 0x2c, 0x42, 0x5a, 0x6e,
-	0xb0, 0x29, 0xa8, 0xa9, 0x8c, 0xd7, 0xca, 0x30, 0x7d, 0x13, 0x4d, 0xa6, 0xac, 0xac, 0x79, 0x4a,
-	0xcb, 0x24, 0x65, 0x48, 0x70, 0x10, 0xb4, 0xb9, 0xbf, 0x84, 0xd3, 0x2f, 0x31, 0x13, 0xec, 0x7f,
-	0x4e, 0x8e, 0xc0, 0x4e, 0x22, 0xe3, 0xa2, 0x9d, 0x44, 0xfe, 0x6b, 0x70, 0xcd, 0x8c, 0x31, 0xf0,
-	0x05, 0x38, 0x48, 0x10, 0xa7, 0x0e, 0xfa, 0xa7, 0x7b, 0xfc, 0xb7, 0x70, 0x7a, 0xa7, 0x2e, 0x52,
-	0xb3, 0x71, 0xa3, 0xb3, 0xb5, 0xa5, 0x33, 0xd6, 0x65, 0x95, 0x31, 0xdc, 0x3c, 0x08, 0x4c, 0xe6,
-	0xdf, 0x80, 0x6b, 0xe6, 0xcd, 0x76, 0xfc, 0x3b, 0x32, 0x73, 0x55, 0x2d, 0x2d, 0x4a, 0x5b, 0x58,
-	0xfe, 0xb1, 0xc1, 0x79, 0xa7, 0x88, 0x90, 0x8f, 0x70, 0x6c, 0xde, 0x05, 0x72, 0xbd, 0xff, 0xf7,
-	0x6f, 0xee, 0xf3, 0xf8, 0xf9, 0xc1, 0x73, 0xb3, 0xf3, 0x03, 0xf4, 0xf5, 0x25, 0x26, 0x57, 0x7b,
-	0x3f, 0xb6, 0x45, 0xba, 0x3e, 0x74, 0x6c, 0x80, 0xee, 0xc0, 0x41, 0x2d, 0xc9, 0xe5, 0x6e, 0x63,
-	0xd7, 0x96, 0xf1, 0xd5, 0x81, 0xd3, 0x0d, 0x0a, 0x6a, 0xf2, 0x18, 0xa5, 0x2b, 0xf5, 0x63, 0x94,
-	0x2d, 0x21, 0xdf, 0xbf, 0xf9, 0x7a, 0xfb, 0x90, 0x94, 0x71, 0xb5, 0x9a, 0x85, 0x3c, 0x9b, 0x63,
-	0xeb, 0x4d, 0x98, 0x56, 0xb2, 0x64, 0x42, 0x67, 0x73, 0x7c, 0x83, 0xe7, 0xdb, 0xcf, 0xf3, 0x2d,
-	0x06, 0xf5, 0x62, 0xd5, 0xc7, 0xd3, 0x57, 0xff, 0x02, 0x00, 0x00, 0xff, 0xff, 0x8f, 0x24, 0x34,
-	0x8e, 0xbf, 0x05, 0x00, 0x00,
+	// 990 bytes of a gzipped FileDescriptorProto
+	0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0xff, 0xa4, 0x56, 0xdd, 0x6e, 0xe3, 0x44,
+	0x14, 0x96, 0x93, 0xd8, 0x4d, 0x4e, 0x9a, 0xb0, 0x32, 0x65, 0x65, 0x85, 0xec, 0x6e, 0xf1, 0x55,
+	0x25, 0xd4, 0x84, 0x96, 0x2b, 0x54, 0x16, 0xa9, 0x4b, 0xd1, 0x4a, 0x2b, 0x8a, 0xc4, 0x2c, 0x3f,
+	0x12, 0x37, 0xd5, 0x24, 0x3e, 0x34, 0x23, 0x62, 0x8f, 0xeb, 0xb1, 0x4d, 0xc3, 0x1b, 0x20, 0x2e,
+	0x78, 0x01, 0x1e, 0x80, 0xe7, 0xe0, 0x9e, 0xb7, 0xe0, 0x41, 0xd0, 0x9c, 0x19, 0x3b, 0x4e, 0x93,
+	0xac, 0x40, 0x7b, 0x77, 0xce, 0x99, 0x33, 0xe7, 0xe7, 0xfb, 0xce, 0xfc, 0xc0, 0x28, 0x93, 0x52,
+	0xe5, 0x53, 0x1e, 0xc5, 0x22, 0x99, 0x96, 0x67, 0x46, 0x98, 0xa4, 0x99, 0xcc, 0xa5, 0x3f, 0xa4,
+	0xb5, 0x89, 0x31, 0x95, 0x67, 0xe1, 0x07, 0xd0, 0x7f, 0x25, 0x45, 0xc2, 0xf0, 0xae, 0x40, 0x95,
+	0xfb, 0x3e, 0x74, 0x78, 0x14, 0x65, 0x81, 0x73, 0xec, 0x9c, 0xf4, 0x18, 0xc9, 0x61, 0x08, 0x87,
+	0xc6, 0x45, 0xa5, 0x32, 0x51, 0xa8, 0x7d, 0x14, 0x2e, 0x7f, 0xac, 0x7c, 0xb4, 0xac, 0xc3, 0x7c,
+	0x25, 0x23, 0x6c, 0x84, 0x49, 0x64, 0x84, 0x95, 0x8b, 0x96, 0xc3, 0xcf, 0xe0, 0xd0, 0xb8, 0xd8,
+	0x30, 0x13, 0xf0, 0x62, 0x8c, 0x67, 0x68, 0x92, 0xf5, 0xcf, 0x1f, 0x4f, 0x36, 0x4b, 0x9b, 0x5c,
+	0xd3, 0x2a, 0xb3, 0x5e, 0xe1, 0x05, 0x0c, 0xbe, 0x28, 0x31, 0xc9, 0x55, 0x95, 0xe4, 0x31, 0x78,
+	0x2a, 0xcf, 0x90, 0xc7, 0x36, 0x8d, 0xd5, 0x28, 0x39, 0xde, 0xe7, 0x41, 0xeb, 0xd8, 0x39, 0xe9,
+	0x30, 0x92, 0xc3, 0xbf, 0x1d, 0x18, 0x56, 0xbb, 0x6d, 0xfe, 0xff, 0xb1, 0x5d, 0xfb, 0x66, 0xa8,
+	0x56, 0xc9, 0x3c, 0x68, 0x1f, 0x3b, 0x27, 0x5d, 0x66, 0x35, 0x6d, 0x8f, 0x85, 0x52, 0x18, 0x05,
+	0x1d, 0xf2, 0xb6, 0x9a, 0xff, 0x11, 0x1c, 0x98, 0xaa, 0x55, 0xe0, 0x1e, 0xb7, 0xdf, 0xd0, 0x5c,
+	0xe5, 0xe6, 0x9f, 0x82, 0x87, 0x54, 0x5f, 0xe0, 0xd1, 0x86, 0xf7, 0x1e, 0x6e, 0xa0, 0xea, 0x99,
+	0x75, 0x0a, 0xff, 0x70, 0xc0, 0x25, 0x8b, 0xff, 0x08, 0xda, 0x0a, 0xef, 0xa8, 0x87, 0x0e, 0xd3,
+	0xa2, 0x3f, 0x06, 0xe0, 0xf9, 0x4d, 0x91, 0x88, 0xfb, 0x9b, 0x58, 0x51, 0x1b, 0x6d, 0xd6, 0xe5,
+	0xf9, 0xb7, 0x89, 0xb8, 0xbf, 0x56, 0xba, 0xbd, 0x9f, 0x44, 0x12, 0x51, 0x23, 0x3d, 0x46, 0x72,
+	0x4d, 0x57, 0x67, 0x4d, 0x17, 0xd9, 0x78, 0x8c, 0x81, 0x6b, 0x6d, 0x3c, 0x46, 0xff, 0x5d, 0x70,
+	0x67, 0xab, 0x9b, 0x18, 0x03, 0x8f, 0x50, 0xe8, 0xcc, 0x56, 0xd7, 0xe4, 0x98, 0x6b, 0xbc, 0x0e,
+	0x8c, 0xa3, 0x96, 0xc3, 0x47, 0x30, 0x34, 0x0d, 0x56, 0x64, 0x85, 0x7f, 0x39, 0xf0, 0x4e, 0x6d,
+	0xb2, 0x0c, 0x34, 0x50, 0x72, 0xfe, 0x1b, 0x4a, 0xd5, 0xe8, 0xb5, 0xd6, 0xa3, 0xa7, 0x39, 0xe0,
+	0xf3, 0x5c, 0x94, 0x68, 0x5b, 0xb2, 0x9a, 0xa9, 0x2b, 0x8b, 0xa9, 0xa9, 0x01, 0x23, 0xd9, 0x7f,
+	0x0e, 0xfd, 0xbb, 0x82, 0x67, 0x3c, 0xc9, 0x45, 0x82, 0x91, 0xe5, 0xe6, 0xfd, 0x87, 0x59, 0xbf,
+	0x5e, 0xbb, 0xb0, 0xa6, 0x7f, 0xf8, 0x09, 0xf4, 0x1b, 0x6b, 0xbb, 0xa6, 0xdc, 0x4c, 0x0a, 0x57,
+	0x32, 0xb1, 0x35, 0x5a, 0x2d, 0xfc, 0xbd, 0x05, 0x9e, 0xe9, 0xa6, 0x46, 0xd6, 0x69, 0x20, 0x7b,
+	0x04, 0x6e, 0x26, 0x97, 0xa8, 0xe9, 0x6a, 0x9f, 0xf4, 0x98, 0x51, 0xcc, 0x88, 0xf2, 0xbc, 0x50,
+	0x55, 0x6b, 0x46, 0xf3, 0xc7, 0xd0, 0xcb, 0x90, 0xcf, 0x17, 0x7c, 0xb6, 0x34, 0xa4, 0x75, 0xd9,
+	0xda, 0x50, 0x9f, 0x61, 0x77, 0x7d, 0x86, 0xf5, 0x94, 0x14, 0x22, 0x22, 0xde, 0x7a, 0x4c, 0x8b,
+	0x0d, 0xd8, 0x0e, 0xcc, 0x48, 0x5b, 0xd8, 0x74, 0xce, 0x05, 0xcf, 0x22, 0x15, 0x74, 0x09, 0x38,
+	0xab, 0xf9, 0x23, 0xe8, 0x46, 0x19, 0x17, 0x89, 0x48, 0x6e, 0x83, 0x1e, 0xed, 0xa8, 0x75, 0x9d,
+	0xf1, 0x17, 0x99, 0x60, 0x00, 0x26, 0xa3, 0x96, 0xfd, 0x67, 0xd0, 0xe7, 0x69, 0x7a, 0x53, 0x62,
+	0xa6, 0x84, 0x4c, 0x82, 0x3e, 0x2d, 0x01, 0x4f, 0xd3, 0xef, 0x8c, 0x45, 0x9f, 0xe7, 0xd7, 0x14,
+	0xba, 0x71, 0x69, 0xe4, 0xab, 0xb4, 0xc6, 0x45, 0xcb, 0x06, 0xce, 0x5b, 0xd1, 0x84, 0x53, 0x6b,
+	0x61, 0x06, 0xc3, 0x6a, 0xb3, 0x1d, 0xa6, 0xd3, 0xba, 0x6e, 0x67, 0xf7, 0x01, 0x22, 0xff, 0xba,
+	0x9d, 0x33, 0x70, 0x75, 0x02, 0x03, 0xf8, 0x8e, 0x19, 0xf8, 0x66, 0x95, 0xe2, 0xeb, 0x22, 0x8e,
+	0x79, 0xb6, 0x62, 0xc6, 0x33, 0xfc, 0xd5, 0x01, 0x97, 0x82, 0xec, 0xac, 0xf4, 0x08, 0x5c, 0x91,
+	0x44, 0x78, 0x4f, 0x85, 0x0e, 0x98, 0x51, 0x1a, 0xf5, 0xb7, 0x9b, 0xf5, 0xd7, 0x1c, 0x75, 0x1a,
+	0x1c, 0x1d, 0x81, 0x8b, 0xa9, 0x9c, 0x2f, 0x2c, 0x71, 0x46, 0xd1, 0xd6, 0x74, 0xc1, 0x15, 0x5a,
+	0xee, 0x8c, 0x12, 0xfe, 0xe6, 0x40, 0xbf, 0x51, 0xe2, 0x3e, 0xec, 0x2c, 0x22, 0xad, 0x0d, 0x26,
+	0xc7, 0xd0, 0xe3, 0xcb, 0xa5, 0x9c, 0xf3, 0x1c, 0xcd, 0x35, 0x30, 0x60, 0x6b, 0x03, 0x5d, 0x69,
+	0xb2, 0xd4, 0x2c, 0x9b, 0x83, 0x63, 0x35, 0xcd, 0x7f, 0x29, 0x97, 0x3c, 0x17, 0x4b, 0x73, 0x27,
+	0x74, 0x59, 0xad, 0x87, 0xe7, 0x70, 0xf8, 0xfd, 0x02, 0x33, 0x7c, 0x13, 0x93, 0x43, 0x68, 0x89,
+	0xc8, 0xb2, 0xd8, 0x12, 0x51, 0xf8, 0x29, 0x0c, 0xec, 0x1e, 0x4b, 0xe0, 0x87, 0xe0, 0x52, 0x81,
+	0xf6, 0x39, 0xd8, 0xc3, 0x9f, 0xf1, 0xd1, 0x8f, 0xc9, 0x95, 0x9e, 0xbe, 0xc6, 0x5b, 0x60, 0x71,
+	0x76, 0x36, 0x70, 0x36, 0x17, 0x77, 0x11, 0x23, 0x65, 0x36, 0x17, 0x77, 0x11, 0x63, 0x78, 0x0a,
+	0x03, 0xbb, 0xdf, 0x66, 0xa7, 0x23, 0x15, 0xdb, 0xf9, 0x76, 0x0c, 0x28, 0xb5, 0xe1, 0xfc, 0xcf,
+	0x16, 0xb8, 0x97, 0xba, 0x10, 0xff, 0x15, 0x1c, 0xd8, 0x6b, 0xcc, 0x7f, 0xba, 0xfb, 0xb6, 0xaa,
+	0xe6, 0x79, 0xf4, 0x6c, 0xef, 0xba, 0xcd, 0xf9, 0x12, 0x3c, 0x33, 0xc4, 0xfe, 0x93, 0x9d, 0xcd,
+	0xd6, 0x91, 0x9e, 0xee, 0x5b, 0xb6, 0x81, 0xae, 0xc0, 0x25, 0x2c, 0xfd, 0xf1, 0x43, 0xc7, 0x26,
+	0x2d, 0xa3, 0x27, 0x7b, 0x56, 0xd7, 0x51, 0x08, 0x93, 0xed, 0x28, 0x4d, 0xa8, 0xb7, 0xa3, 0x6c,
+	0x00, 0x79, 0xfe, 0x4f, 0x0b, 0xc0, 0x36, 0xba, 0x10, 0xa9, 0x7f, 0x09, 0x1d, 0xfd, 0x79, 0xf0,
+	0xb7, 0x0e, 0x58, 0xe3, 0xd7, 0x31, 0x1a, 0xef, 0x5e, 0xb4, 0x75, 0xbd, 0x00, 0xf7, 0x4b, 0xe4,
+	0x25, 0x6e, 0xc7, 0x68, 0x7c, 0x39, 0xb6, 0x63, 0x6c, 0x7c, 0x36, 0x2e, 0xa1, 0x73, 0x25, 0x7f,
+	0x4e, 0xde, 0x26, 0xc4, 0xe7, 0xe0, 0x31, 0x8c, 0xe5, 0xdb, 0xd5, 0xf1, 0x12, 0x3c, 0xf3, 0x0d,
+	0xd9, 0xa6, 0x7c, 0xe3, 0x73, 0xb3, 0x4d, 0xf9, 0xe6, 0xef, 0xe5, 0xc5, 0xf3, 0x1f, 0x2e, 0x6e,
+	0x45, 0xbe, 0x28, 0x66, 0x93, 0xb9, 0x8c, 0xa7, 0xe4, 0x7b, 0x3a, 0x5f, 0x16, 0x2a, 0xc7, 0xcc,
+	0x68, 0x53, 0xfa, 0xef, 0x4d, 0x37, 0xbf, 0x82, 0x17, 0x24, 0x94, 0x67, 0x33, 0x8f, 0x56, 0x3f,
+	0xfe, 0x37, 0x00, 0x00, 0xff, 0xff, 0xfb, 0x93, 0xf0, 0x22, 0x2b, 0x0a, 0x00, 0x00,
 }

@@ -32,6 +32,7 @@ const (
 	Status_STATUS_LEAVING     Status = 3
 	Status_STATUS_EXITING     Status = 4
 	Status_STATUS_DOWN        Status = 5
+	Status_STATUS_WEAKLY_UP   Status = 6
 )
 
 // Enum value maps for Status.
@@ -43,6 +44,7 @@ var (
 		3: "STATUS_LEAVING",
 		4: "STATUS_EXITING",
 		5: "STATUS_DOWN",
+		6: "STATUS_WEAKLY_UP",
 	}
 	Status_value = map[string]int32{
 		"STATUS_UNSPECIFIED": 0,
@@ -51,6 +53,7 @@ var (
 		"STATUS_LEAVING":     3,
 		"STATUS_EXITING":     4,
 		"STATUS_DOWN":        5,
+		"STATUS_WEAKLY_UP":   6,
 	}
 )
 
@@ -296,6 +299,8 @@ type Message struct {
 	//	*Message_HeartbeatReply
 	//	*Message_ExitingConfirmed
 	//	*Message_NotMember
+	//	*Message_JoinRefused
+	//	*Message_LeaveRequest
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,6 +449,24 @@ func (x *Message) GetNotMember() *NotMember {
 	return nil
 }
 
+func (x *Message) GetJoinRefused() *JoinRefused {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_JoinRefused); ok {
+			return x.JoinRefused
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetLeaveRequest() *LeaveRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_LeaveRequest); ok {
+			return x.LeaveRequest
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -492,6 +515,14 @@ type Message_NotMember struct {
 	NotMember *NotMember `protobuf:"bytes,12,opt,name=not_member,json=notMember,proto3,oneof"`
 }
 
+type Message_JoinRefused struct {
+	JoinRefused *JoinRefused `protobuf:"bytes,13,opt,name=join_refused,json=joinRefused,proto3,oneof"`
+}
+
+type Message_LeaveRequest struct {
+	LeaveRequest *LeaveRequest `protobuf:"bytes,14,opt,name=leave_request,json=leaveRequest,proto3,oneof"`
+}
+
 func (*Message_InitJoin) isMessage_Kind() {}
 
 func (*Message_InitJoinAck) isMessage_Kind() {}
@@ -513,6 +544,10 @@ func (*Message_HeartbeatReply) isMessage_Kind() {}
 func (*Message_ExitingConfirmed) isMessage_Kind() {}
 
 func (*Message_NotMember) isMessage_Kind() {}
+
+func (*Message_JoinRefused) isMessage_Kind() {}
+
+func (*Message_LeaveRequest) isMessage_Kind() {}
 
 // InitJoin asks a seed whether it is in a cluster.
 type InitJoin struct {
@@ -638,6 +673,9 @@ type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
+	Zone          string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
+	AppVersion    string                 `protobuf:"bytes,4,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	Settings      []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"` // sorted by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -686,6 +724,170 @@ func (x *Join) GetRoles() []string {
 	return nil
 }
 
+func (x *Join) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Join) GetAppVersion() string {
+	if x != nil {
+		return x.AppVersion
+	}
+	return ""
+}
+
+func (x *Join) GetSettings() []*Setting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// Setting is something on which the nodes of a cluster have to agree.
+type Setting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Setting) Reset() {
+	*x = Setting{}
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Setting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Setting) ProtoMessage() {}
+
+func (x *Setting) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Setting.ProtoReflect.Descriptor instead.
+func (*Setting) Descriptor() ([]byte, []int) {
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Setting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Setting) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// JoinRefused tells a joiner why it is not let in.
+type JoinRefused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Final         bool                   `protobuf:"varint,2,opt,name=final,proto3" json:"final,omitempty"` // asking again is in vain
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinRefused) Reset() {
+	*x = JoinRefused{}
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinRefused) ProtoMessage() {}
+
+func (x *JoinRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinRefused.ProtoReflect.Descriptor instead.
+func (*JoinRefused) Descriptor() ([]byte, []int) {
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *JoinRefused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JoinRefused) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+// LeaveRequest asks a member to leave gracefully.
+type LeaveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveRequest) Reset() {
+	*x = LeaveRequest{}
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveRequest) ProtoMessage() {}
+
+func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
+func (*LeaveRequest) Descriptor() ([]byte, []int) {
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{10}
+}
+
 // Welcome lets a joiner in.
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -696,7 +898,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[8]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +910,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[8]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +923,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Welcome) GetState() *State {
@@ -735,16 +937,16 @@ func (x *Welcome) GetState() *State {
 type GossipStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Version       []*ClockEntry          `protobuf:"bytes,2,rep,name=version,proto3" json:"version,omitempty"`
-	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`
-	Seen          []*Node                `protobuf:"bytes,4,rep,name=seen,proto3" json:"seen,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	Seen          []byte                 `protobuf:"bytes,3,opt,name=seen,proto3" json:"seen,omitempty"`            // one bit for each member, by its place; the lowest first
+	Parts         []uint32               `protobuf:"fixed32,4,rep,packed,name=parts,proto3" json:"parts,omitempty"` // hashes of the parts of the state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GossipStatus) Reset() {
 	*x = GossipStatus{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[9]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +958,7 @@ func (x *GossipStatus) String() string {
 func (*GossipStatus) ProtoMessage() {}
 
 func (x *GossipStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[9]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,19 +971,12 @@ func (x *GossipStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipStatus.ProtoReflect.Descriptor instead.
 func (*GossipStatus) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GossipStatus) GetCluster() *ClusterID {
 	if x != nil {
 		return x.Cluster
-	}
-	return nil
-}
-
-func (x *GossipStatus) GetVersion() []*ClockEntry {
-	if x != nil {
-		return x.Version
 	}
 	return nil
 }
@@ -793,24 +988,35 @@ func (x *GossipStatus) GetDigest() uint64 {
 	return 0
 }
 
-func (x *GossipStatus) GetSeen() []*Node {
+func (x *GossipStatus) GetSeen() []byte {
 	if x != nil {
 		return x.Seen
 	}
 	return nil
 }
 
-// Gossip is the sender's state.
+func (x *GossipStatus) GetParts() []uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+// Gossip is the sender's state, or some parts of it.
 type Gossip struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         *State                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"` // of the whole state
+	Parts         uint32                 `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`    // into how many parts it is divided
+	Which         []byte                 `protobuf:"bytes,4,opt,name=which,proto3" json:"which,omitempty"`     // which of them these are, one bit each
+	Answer        bool                   `protobuf:"varint,5,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Gossip) Reset() {
 	*x = Gossip{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[10]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1028,7 @@ func (x *Gossip) String() string {
 func (*Gossip) ProtoMessage() {}
 
 func (x *Gossip) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[10]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1041,7 @@ func (x *Gossip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gossip.ProtoReflect.Descriptor instead.
 func (*Gossip) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Gossip) GetState() *State {
@@ -843,6 +1049,34 @@ func (x *Gossip) GetState() *State {
 		return x.State
 	}
 	return nil
+}
+
+func (x *Gossip) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *Gossip) GetParts() uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *Gossip) GetWhich() []byte {
+	if x != nil {
+		return x.Which
+	}
+	return nil
+}
+
+func (x *Gossip) GetAnswer() bool {
+	if x != nil {
+		return x.Answer
+	}
+	return false
 }
 
 // Heartbeat asks for a sign of life.
@@ -855,7 +1089,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[11]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1101,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[11]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1114,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Heartbeat) GetSeq() uint64 {
@@ -900,7 +1134,7 @@ type HeartbeatReply struct {
 
 func (x *HeartbeatReply) Reset() {
 	*x = HeartbeatReply{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[12]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1146,7 @@ func (x *HeartbeatReply) String() string {
 func (*HeartbeatReply) ProtoMessage() {}
 
 func (x *HeartbeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[12]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1159,7 @@ func (x *HeartbeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatReply.ProtoReflect.Descriptor instead.
 func (*HeartbeatReply) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HeartbeatReply) GetSeq() uint64 {
@@ -944,7 +1178,7 @@ type ExitingConfirmed struct {
 
 func (x *ExitingConfirmed) Reset() {
 	*x = ExitingConfirmed{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[13]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1190,7 @@ func (x *ExitingConfirmed) String() string {
 func (*ExitingConfirmed) ProtoMessage() {}
 
 func (x *ExitingConfirmed) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[13]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1203,7 @@ func (x *ExitingConfirmed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitingConfirmed.ProtoReflect.Descriptor instead.
 func (*ExitingConfirmed) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 // NotMember tells the receiver that it is no member.
@@ -983,7 +1217,7 @@ type NotMember struct {
 
 func (x *NotMember) Reset() {
 	*x = NotMember{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[14]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1229,7 @@ func (x *NotMember) String() string {
 func (*NotMember) ProtoMessage() {}
 
 func (x *NotMember) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[14]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1242,7 @@ func (x *NotMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotMember.ProtoReflect.Descriptor instead.
 func (*NotMember) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NotMember) GetClaim() *Claim {
@@ -1036,7 +1270,7 @@ type ClusterID struct {
 
 func (x *ClusterID) Reset() {
 	*x = ClusterID{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[15]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1282,7 @@ func (x *ClusterID) String() string {
 func (*ClusterID) ProtoMessage() {}
 
 func (x *ClusterID) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[15]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1295,7 @@ func (x *ClusterID) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterID.ProtoReflect.Descriptor instead.
 func (*ClusterID) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClusterID) GetFoundedUnixMs() int64 {
@@ -1090,7 +1324,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[16]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1336,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[16]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1349,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Claim) GetCluster() *ClusterID {
@@ -1146,15 +1380,15 @@ type State struct {
 	Members       []*Member              `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // sorted by node, as all lists here
 	Observers     []*Observer            `protobuf:"bytes,3,rep,name=observers,proto3" json:"observers,omitempty"`
 	Tombstones    []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
-	Version       []*ClockEntry          `protobuf:"bytes,5,rep,name=version,proto3" json:"version,omitempty"`
-	Seen          []*Node                `protobuf:"bytes,6,rep,name=seen,proto3" json:"seen,omitempty"`
+	Seen          []byte                 `protobuf:"bytes,5,opt,name=seen,proto3" json:"seen,omitempty"`       // one bit for each member of the whole state
+	Version       []*ClockEntry          `protobuf:"bytes,6,rep,name=version,proto3" json:"version,omitempty"` // of those who are not members here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[17]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1400,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[17]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1413,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *State) GetCluster() *ClusterID {
@@ -1210,16 +1444,16 @@ func (x *State) GetTombstones() []*Tombstone {
 	return nil
 }
 
-func (x *State) GetVersion() []*ClockEntry {
+func (x *State) GetSeen() []byte {
 	if x != nil {
-		return x.Version
+		return x.Seen
 	}
 	return nil
 }
 
-func (x *State) GetSeen() []*Node {
+func (x *State) GetVersion() []*ClockEntry {
 	if x != nil {
-		return x.Seen
+		return x.Version
 	}
 	return nil
 }
@@ -1231,13 +1465,16 @@ type Member struct {
 	Roles         []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
 	Status        Status                 `protobuf:"varint,4,opt,name=status,proto3,enum=roost.cluster.v1.Status" json:"status,omitempty"`
 	UpNumber      uint32                 `protobuf:"varint,5,opt,name=up_number,json=upNumber,proto3" json:"up_number,omitempty"` // 0: not up yet
+	Zone          string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`                          // data center or availability zone
+	AppVersion    string                 `protobuf:"bytes,7,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	Changes       uint64                 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"` // its counter in the vector clock of the state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1486,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1499,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Member) GetNode() *Node {
@@ -1300,6 +1537,27 @@ func (x *Member) GetUpNumber() uint32 {
 	return 0
 }
 
+func (x *Member) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Member) GetAppVersion() string {
+	if x != nil {
+		return x.AppVersion
+	}
+	return ""
+}
+
+func (x *Member) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
 // Observer is what one node observes about others.
 type Observer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1312,7 +1570,7 @@ type Observer struct {
 
 func (x *Observer) Reset() {
 	*x = Observer{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1582,7 @@ func (x *Observer) String() string {
 func (*Observer) ProtoMessage() {}
 
 func (x *Observer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1595,7 @@ func (x *Observer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observer.ProtoReflect.Descriptor instead.
 func (*Observer) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Observer) GetNode() *Node {
@@ -1372,7 +1630,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1642,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1655,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Observation) GetSubject() *Node {
@@ -1432,7 +1690,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1702,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1715,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tombstone) GetNode() *Node {
@@ -1485,7 +1743,7 @@ type ClockEntry struct {
 
 func (x *ClockEntry) Reset() {
 	*x = ClockEntry{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1755,7 @@ func (x *ClockEntry) String() string {
 func (*ClockEntry) ProtoMessage() {}
 
 func (x *ClockEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1768,7 @@ func (x *ClockEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockEntry.ProtoReflect.Descriptor instead.
 func (*ClockEntry) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClockEntry) GetUid() uint64 {
@@ -1539,7 +1797,7 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\fPostResponse\",\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\x06R\x03uid\"\xeb\x05\n" +
+	"\x03uid\x18\x02 \x01(\x06R\x03uid\"\xf6\x06\n" +
 	"\aMessage\x12\x15\n" +
 	"\x06to_uid\x18\x01 \x01(\x06R\x05toUid\x129\n" +
 	"\tinit_join\x18\x02 \x01(\v2\x1a.roost.cluster.v1.InitJoinH\x00R\binitJoin\x12C\n" +
@@ -1554,25 +1812,42 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	" \x01(\v2 .roost.cluster.v1.HeartbeatReplyH\x00R\x0eheartbeatReply\x12Q\n" +
 	"\x11exiting_confirmed\x18\v \x01(\v2\".roost.cluster.v1.ExitingConfirmedH\x00R\x10exitingConfirmed\x12<\n" +
 	"\n" +
-	"not_member\x18\f \x01(\v2\x1b.roost.cluster.v1.NotMemberH\x00R\tnotMemberB\x06\n" +
+	"not_member\x18\f \x01(\v2\x1b.roost.cluster.v1.NotMemberH\x00R\tnotMember\x12B\n" +
+	"\fjoin_refused\x18\r \x01(\v2\x1d.roost.cluster.v1.JoinRefusedH\x00R\vjoinRefused\x12E\n" +
+	"\rleave_request\x18\x0e \x01(\v2\x1e.roost.cluster.v1.LeaveRequestH\x00R\fleaveRequestB\x06\n" +
 	"\x04kind\"\n" +
 	"\n" +
 	"\bInitJoin\"<\n" +
 	"\vInitJoinAck\x12-\n" +
 	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\"\x0e\n" +
-	"\fInitJoinNack\"0\n" +
+	"\fInitJoinNack\"\x9c\x01\n" +
 	"\x04Join\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05roles\x18\x02 \x03(\tR\x05roles\"8\n" +
+	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x12\n" +
+	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1f\n" +
+	"\vapp_version\x18\x04 \x01(\tR\n" +
+	"appVersion\x125\n" +
+	"\bsettings\x18\x05 \x03(\v2\x19.roost.cluster.v1.SettingR\bsettings\"3\n" +
+	"\aSetting\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\";\n" +
+	"\vJoinRefused\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05final\x18\x02 \x01(\bR\x05final\"\x0e\n" +
+	"\fLeaveRequest\"8\n" +
 	"\aWelcome\x12-\n" +
-	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\xc1\x01\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\x87\x01\n" +
 	"\fGossipStatus\x125\n" +
-	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x126\n" +
-	"\aversion\x18\x02 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12*\n" +
-	"\x04seen\x18\x04 \x03(\v2\x16.roost.cluster.v1.NodeR\x04seen\"7\n" +
+	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x12\n" +
+	"\x04seen\x18\x03 \x01(\fR\x04seen\x12\x14\n" +
+	"\x05parts\x18\x04 \x03(\aR\x05parts\"\x93\x01\n" +
 	"\x06Gossip\x12-\n" +
-	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\x1d\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x14\n" +
+	"\x05parts\x18\x03 \x01(\rR\x05parts\x12\x14\n" +
+	"\x05which\x18\x04 \x01(\fR\x05which\x12\x16\n" +
+	"\x06answer\x18\x05 \x01(\bR\x06answer\"\x1d\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\"\n" +
 	"\x0eHeartbeatReply\x12\x10\n" +
@@ -1588,22 +1863,26 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x05Claim\x125\n" +
 	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12(\n" +
 	"\x10oldest_up_number\x18\x02 \x01(\rR\x0eoldestUpNumber\x12.\n" +
-	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\"\xcd\x02\n" +
+	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\"\xb5\x02\n" +
 	"\x05State\x125\n" +
 	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x122\n" +
 	"\amembers\x18\x02 \x03(\v2\x18.roost.cluster.v1.MemberR\amembers\x128\n" +
 	"\tobservers\x18\x03 \x03(\v2\x1a.roost.cluster.v1.ObserverR\tobservers\x12;\n" +
 	"\n" +
 	"tombstones\x18\x04 \x03(\v2\x1b.roost.cluster.v1.TombstoneR\n" +
-	"tombstones\x126\n" +
-	"\aversion\x18\x05 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\x12*\n" +
-	"\x04seen\x18\x06 \x03(\v2\x16.roost.cluster.v1.NodeR\x04seen\"\xad\x01\n" +
+	"tombstones\x12\x12\n" +
+	"\x04seen\x18\x05 \x01(\fR\x04seen\x126\n" +
+	"\aversion\x18\x06 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\"\xfc\x01\n" +
 	"\x06Member\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x120\n" +
 	"\x06status\x18\x04 \x01(\x0e2\x18.roost.cluster.v1.StatusR\x06status\x12\x1b\n" +
-	"\tup_number\x18\x05 \x01(\rR\bupNumber\"\x93\x01\n" +
+	"\tup_number\x18\x05 \x01(\rR\bupNumber\x12\x12\n" +
+	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x1f\n" +
+	"\vapp_version\x18\a \x01(\tR\n" +
+	"appVersion\x12\x18\n" +
+	"\achanges\x18\b \x01(\x04R\achanges\"\x93\x01\n" +
 	"\bObserver\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12A\n" +
@@ -1618,14 +1897,15 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"ClockEntry\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count*|\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count*\x92\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSTATUS_JOINING\x10\x01\x12\r\n" +
 	"\tSTATUS_UP\x10\x02\x12\x12\n" +
 	"\x0eSTATUS_LEAVING\x10\x03\x12\x12\n" +
 	"\x0eSTATUS_EXITING\x10\x04\x12\x0f\n" +
-	"\vSTATUS_DOWN\x10\x05*Q\n" +
+	"\vSTATUS_DOWN\x10\x05\x12\x14\n" +
+	"\x10STATUS_WEAKLY_UP\x10\x06*Q\n" +
 	"\aVerdict\x12\x15\n" +
 	"\x11VERDICT_REACHABLE\x10\x00\x12\x17\n" +
 	"\x13VERDICT_UNREACHABLE\x10\x01\x12\x16\n" +
@@ -1646,7 +1926,7 @@ func file_roost_cluster_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_cluster_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_roost_cluster_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_roost_cluster_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(Status)(0),              // 0: roost.cluster.v1.Status
 	(Verdict)(0),             // 1: roost.cluster.v1.Verdict
@@ -1658,21 +1938,24 @@ var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(*InitJoinAck)(nil),      // 7: roost.cluster.v1.InitJoinAck
 	(*InitJoinNack)(nil),     // 8: roost.cluster.v1.InitJoinNack
 	(*Join)(nil),             // 9: roost.cluster.v1.Join
-	(*Welcome)(nil),          // 10: roost.cluster.v1.Welcome
-	(*GossipStatus)(nil),     // 11: roost.cluster.v1.GossipStatus
-	(*Gossip)(nil),           // 12: roost.cluster.v1.Gossip
-	(*Heartbeat)(nil),        // 13: roost.cluster.v1.Heartbeat
-	(*HeartbeatReply)(nil),   // 14: roost.cluster.v1.HeartbeatReply
-	(*ExitingConfirmed)(nil), // 15: roost.cluster.v1.ExitingConfirmed
-	(*NotMember)(nil),        // 16: roost.cluster.v1.NotMember
-	(*ClusterID)(nil),        // 17: roost.cluster.v1.ClusterID
-	(*Claim)(nil),            // 18: roost.cluster.v1.Claim
-	(*State)(nil),            // 19: roost.cluster.v1.State
-	(*Member)(nil),           // 20: roost.cluster.v1.Member
-	(*Observer)(nil),         // 21: roost.cluster.v1.Observer
-	(*Observation)(nil),      // 22: roost.cluster.v1.Observation
-	(*Tombstone)(nil),        // 23: roost.cluster.v1.Tombstone
-	(*ClockEntry)(nil),       // 24: roost.cluster.v1.ClockEntry
+	(*Setting)(nil),          // 10: roost.cluster.v1.Setting
+	(*JoinRefused)(nil),      // 11: roost.cluster.v1.JoinRefused
+	(*LeaveRequest)(nil),     // 12: roost.cluster.v1.LeaveRequest
+	(*Welcome)(nil),          // 13: roost.cluster.v1.Welcome
+	(*GossipStatus)(nil),     // 14: roost.cluster.v1.GossipStatus
+	(*Gossip)(nil),           // 15: roost.cluster.v1.Gossip
+	(*Heartbeat)(nil),        // 16: roost.cluster.v1.Heartbeat
+	(*HeartbeatReply)(nil),   // 17: roost.cluster.v1.HeartbeatReply
+	(*ExitingConfirmed)(nil), // 18: roost.cluster.v1.ExitingConfirmed
+	(*NotMember)(nil),        // 19: roost.cluster.v1.NotMember
+	(*ClusterID)(nil),        // 20: roost.cluster.v1.ClusterID
+	(*Claim)(nil),            // 21: roost.cluster.v1.Claim
+	(*State)(nil),            // 22: roost.cluster.v1.State
+	(*Member)(nil),           // 23: roost.cluster.v1.Member
+	(*Observer)(nil),         // 24: roost.cluster.v1.Observer
+	(*Observation)(nil),      // 25: roost.cluster.v1.Observation
+	(*Tombstone)(nil),        // 26: roost.cluster.v1.Tombstone
+	(*ClockEntry)(nil),       // 27: roost.cluster.v1.ClockEntry
 }
 var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: roost.cluster.v1.PostRequest.from:type_name -> roost.cluster.v1.Node
@@ -1681,32 +1964,32 @@ var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	7,  // 3: roost.cluster.v1.Message.init_join_ack:type_name -> roost.cluster.v1.InitJoinAck
 	8,  // 4: roost.cluster.v1.Message.init_join_nack:type_name -> roost.cluster.v1.InitJoinNack
 	9,  // 5: roost.cluster.v1.Message.join:type_name -> roost.cluster.v1.Join
-	10, // 6: roost.cluster.v1.Message.welcome:type_name -> roost.cluster.v1.Welcome
-	11, // 7: roost.cluster.v1.Message.gossip_status:type_name -> roost.cluster.v1.GossipStatus
-	12, // 8: roost.cluster.v1.Message.gossip:type_name -> roost.cluster.v1.Gossip
-	13, // 9: roost.cluster.v1.Message.heartbeat:type_name -> roost.cluster.v1.Heartbeat
-	14, // 10: roost.cluster.v1.Message.heartbeat_reply:type_name -> roost.cluster.v1.HeartbeatReply
-	15, // 11: roost.cluster.v1.Message.exiting_confirmed:type_name -> roost.cluster.v1.ExitingConfirmed
-	16, // 12: roost.cluster.v1.Message.not_member:type_name -> roost.cluster.v1.NotMember
-	18, // 13: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
-	19, // 14: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
-	17, // 15: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.ClusterID
-	24, // 16: roost.cluster.v1.GossipStatus.version:type_name -> roost.cluster.v1.ClockEntry
-	4,  // 17: roost.cluster.v1.GossipStatus.seen:type_name -> roost.cluster.v1.Node
-	19, // 18: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
-	18, // 19: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
-	17, // 20: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
-	4,  // 21: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
-	17, // 22: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
-	20, // 23: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
-	21, // 24: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
-	23, // 25: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
-	24, // 26: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
-	4,  // 27: roost.cluster.v1.State.seen:type_name -> roost.cluster.v1.Node
+	13, // 6: roost.cluster.v1.Message.welcome:type_name -> roost.cluster.v1.Welcome
+	14, // 7: roost.cluster.v1.Message.gossip_status:type_name -> roost.cluster.v1.GossipStatus
+	15, // 8: roost.cluster.v1.Message.gossip:type_name -> roost.cluster.v1.Gossip
+	16, // 9: roost.cluster.v1.Message.heartbeat:type_name -> roost.cluster.v1.Heartbeat
+	17, // 10: roost.cluster.v1.Message.heartbeat_reply:type_name -> roost.cluster.v1.HeartbeatReply
+	18, // 11: roost.cluster.v1.Message.exiting_confirmed:type_name -> roost.cluster.v1.ExitingConfirmed
+	19, // 12: roost.cluster.v1.Message.not_member:type_name -> roost.cluster.v1.NotMember
+	11, // 13: roost.cluster.v1.Message.join_refused:type_name -> roost.cluster.v1.JoinRefused
+	12, // 14: roost.cluster.v1.Message.leave_request:type_name -> roost.cluster.v1.LeaveRequest
+	21, // 15: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
+	10, // 16: roost.cluster.v1.Join.settings:type_name -> roost.cluster.v1.Setting
+	22, // 17: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
+	20, // 18: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.ClusterID
+	22, // 19: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
+	21, // 20: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
+	20, // 21: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
+	4,  // 22: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
+	20, // 23: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
+	23, // 24: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
+	24, // 25: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
+	26, // 26: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
+	27, // 27: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
 	4,  // 28: roost.cluster.v1.Member.node:type_name -> roost.cluster.v1.Node
 	0,  // 29: roost.cluster.v1.Member.status:type_name -> roost.cluster.v1.Status
 	4,  // 30: roost.cluster.v1.Observer.node:type_name -> roost.cluster.v1.Node
-	22, // 31: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
+	25, // 31: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
 	4,  // 32: roost.cluster.v1.Observation.subject:type_name -> roost.cluster.v1.Node
 	1,  // 33: roost.cluster.v1.Observation.verdict:type_name -> roost.cluster.v1.Verdict
 	4,  // 34: roost.cluster.v1.Tombstone.node:type_name -> roost.cluster.v1.Node
@@ -1736,6 +2019,8 @@ func file_roost_cluster_v1_cluster_proto_init() {
 		(*Message_HeartbeatReply)(nil),
 		(*Message_ExitingConfirmed)(nil),
 		(*Message_NotMember)(nil),
+		(*Message_JoinRefused)(nil),
+		(*Message_LeaveRequest)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1743,7 +2028,7 @@ func file_roost_cluster_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_cluster_v1_cluster_proto_rawDesc), len(file_roost_cluster_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
