@@ -1,0 +1,216 @@
+package splitbrain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+)
+
+// The names of the strategies.
+const (
+	keepMajorityName  = "keep-majority"
+	keepOldestName    = "keep-oldest"
+	staticQuorumName  = "static-quorum"
+	downAllName       = "down-all"
+	leaseMajorityName = "lease-majority"
+	// Names of [Config.Open] that are no strategies.
+	autoDownName = "auto-down"
+	offName      = "off"
+)
+
+var names = []string{leaseMajorityName, keepMajorityName, keepOldestName, staticQuorumName, downAllName, autoDownName, offName}
+
+// Config chooses a strategy. All members of a cluster must use the same one
+// with the same settings, or both sides of a partition may stay. The tags are
+// the names of the settings in the services.
+type Config struct {
+	// Strategy is lease-majority, keep-majority, keep-oldest, static-quorum or
+	// down-all. [Config.Open] knows two more: auto-down is [gossip.AutoDown],
+	// which bears no partitions; with off only operators down members. Default:
+	// keep-majority, which needs nothing; lease-majority in the services.
+	Strategy string `key:"gossip.downing" help:"who stays after a partition, the same on all members: lease-majority, keep-majority, keep-oldest, static-quorum, down-all; auto-down (unsafe: by time alone, both sides may stay) or off (operators decide)"`
+	// StableAfter is how long nothing must have changed in membership and
+	// reachability before anything is decided. Long enough for all nodes of a
+	// side to see the same, whatever the size of the cluster. Default 20 s, as
+	// in Akka.
+	StableAfter time.Duration `key:"gossip.stable_after" help:"members are declared down when reachability has not changed for this"`
+	// DownAllWhenUnstable is how long after StableAfter reachability may go on
+	// changing before all members go, since none of them can know any more
+	// what the others see; with lease-majority the lease then decides at once,
+	// and nobody goes who could stay. Default [On].
+	DownAllWhenUnstable Unstable `key:"gossip.down_all_when_unstable" help:"all members go when reachability has kept changing for gossip.stable_after and this: a duration, on (3/4 of gossip.stable_after, at least 4s) or off; with lease-majority the lease decides then"`
+	// Role restricts who is counted, or who is the oldest, to members with this
+	// role; whom the decision is against goes whatever its roles. Default "":
+	// all members. Not for lease-majority and down-all, where nobody is counted.
+	Role string `key:"gossip.downing_role" help:"count only members with this role; empty: all"`
+	// QuorumSize is, for static-quorum, how many members a side needs to stay:
+	// more than half of all that there will ever be. No default.
+	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"members that a side needs to stay, with static-quorum; more than half of all"`
+	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
+	// against two or more. Default true.
+	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, the oldest goes when it is alone against two or more"`
+	// LeasePatience is how long a side waits that cannot learn who holds the
+	// lease, because no member that can see it is reachable or because nobody
+	// holds it; then it goes. Default 5 min: longer than it takes to start all
+	// those members anew, since nothing durable is at stake meanwhile.
+	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, a side without coordinators stops after this; until then it serves what it has"`
+	// DownAfter is for auto-down. Default 10 s.
+	DownAfter time.Duration `key:"gossip.down_after" help:"an unreachable member is declared down after this, with auto-down"`
+
+	// LeaseRole is the role of the members that can see the lease. Required for
+	// lease-majority.
+	LeaseRole string
+}
+
+// DefaultConfig is keep-majority with the defaults named at the fields.
+func DefaultConfig() Config {
+	return Config{
+		Strategy:            keepMajorityName,
+		StableAfter:         20 * time.Second,
+		DownAllWhenUnstable: On,
+		DownIfAlone:         true,
+		LeasePatience:       5 * time.Minute,
+		DownAfter:           10 * time.Second,
+	}
+}
+
+// LeaseConfig is lease-majority by a lease that members with a role compete
+// for, with the defaults named at the fields.
+func LeaseConfig(role string) Config {
+	c := DefaultConfig()
+	c.Strategy, c.LeaseRole = leaseMajorityName, role
+	return c
+}
+
+// Validate names every setting that makes no sense, with the fix.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !slices.Contains(names, c.Strategy) {
+		bad("gossip.downing %.40q is none: choose %s", c.Strategy, strings.Join(names, ", "))
+	}
+	if c.StableAfter < 0 {
+		bad("gossip.stable_after is %v: choose 0 or more", c.StableAfter)
+	}
+	if c.DownAllWhenUnstable < 0 && c.DownAllWhenUnstable != On {
+		bad("gossip.down_all_when_unstable is %v: choose a duration above 0, on or off", time.Duration(c.DownAllWhenUnstable))
+	}
+	if c.Strategy == staticQuorumName && c.QuorumSize < 1 {
+		bad("gossip.quorum_size is %d: static-quorum needs the number of members of a side that may stay, more than half of all", c.QuorumSize)
+	}
+	if c.Strategy == leaseMajorityName && c.LeaseRole == "" {
+		bad("LeaseRole is empty: lease-majority needs the role of the members that see the lease")
+	}
+	if c.LeasePatience <= 0 || c.DownAfter <= 0 {
+		bad("gossip.lease_patience %v and gossip.down_after %v: choose more than 0", c.LeasePatience, c.DownAfter)
+	}
+	return errors.Join(errs...)
+}
+
+// String is what all members must agree on.
+func (c Config) String() string {
+	unstable, _ := c.DownAllWhenUnstable.MarshalText()
+	s := fmt.Sprintf("%s, stable after %v, unstable %s", c.Strategy, c.StableAfter, unstable)
+	switch c.Strategy {
+	case keepMajorityName:
+		return s + ", role " + strconv.Quote(c.Role)
+	case keepOldestName:
+		return fmt.Sprintf("%s, role %q, down if alone %v", s, c.Role, c.DownIfAlone)
+	case staticQuorumName:
+		return fmt.Sprintf("%s, role %q, quorum %d", s, c.Role, c.QuorumSize)
+	case leaseMajorityName:
+		return fmt.Sprintf("%s, lease of role %q, patience %v", s, c.LeaseRole, c.LeasePatience)
+	}
+	return s
+}
+
+// New is a resolver with one of the five strategies.
+func New(c Config) (*Resolver, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := c.strategy()
+	if s == nil {
+		return nil, fmt.Errorf("%s is no strategy of a resolver: use Open", c.Strategy)
+	}
+	return &Resolver{cfg: c, strategy: s}, nil
+}
+
+// Open is what the services plug into the membership: a resolver, or what goes
+// without one. It is nil for "off".
+func (c Config) Open() (gossip.Downing, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	switch c.Strategy {
+	case autoDownName:
+		return gossip.AutoDown{After: c.DownAfter}, nil
+	case offName:
+		return nil, nil
+	}
+	return New(c)
+}
+
+// strategy is the one place where strategies are listed.
+func (c Config) strategy() strategy {
+	switch c.Strategy {
+	case keepMajorityName:
+		return keepMajority{c.Role}
+	case keepOldestName:
+		return keepOldest{c.Role, c.DownIfAlone}
+	case staticQuorumName:
+		return staticQuorum{c.QuorumSize, c.Role}
+	case downAllName:
+		return everybodyGoes{}
+	case leaseMajorityName:
+		return leaseMajority{}
+	}
+	return nil
+}
+
+// Unstable is a duration, or derived from StableAfter. 0 is never.
+type Unstable time.Duration
+
+// On stands for three quarters of StableAfter, at least 4 s.
+const On Unstable = -1
+
+// UnmarshalText reads on, off or a duration.
+func (u *Unstable) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on":
+		*u = On
+	case "off":
+		*u = 0
+	default:
+		d, err := time.ParseDuration(string(text))
+		if err != nil || d <= 0 {
+			return fmt.Errorf("%.40q: write on, off or a duration such as 15s", text)
+		}
+		*u = Unstable(d)
+	}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (u Unstable) MarshalText() ([]byte, error) {
+	switch u {
+	case On:
+		return []byte("on"), nil
+	case 0:
+		return []byte("off"), nil
+	}
+	return []byte(time.Duration(u).String()), nil
+}
+
+// after is the time after StableAfter; 0 is never.
+func (u Unstable) after(stable time.Duration) time.Duration {
+	if u == On {
+		return max(4*time.Second, stable*3/4)
+	}
+	return time.Duration(u)
+}

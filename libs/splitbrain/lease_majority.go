@@ -1,0 +1,82 @@
+package splitbrain
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// leaseMajority keeps the side that holds the lease: this is what it does
+// there. Where the lease is held elsewhere it is reversed.
+type leaseMajority struct{}
+
+func (leaseMajority) decide(s *sides) action {
+	if s.anyIndirect() {
+		return downIndirect
+	}
+	return downUnreachable
+}
+
+// reversed is what a side does that does not hold the lease.
+func reversed(a action) action {
+	if a == downIndirect {
+		return downIndirectReversed
+	}
+	return downReachable
+}
+
+// InMinority tells whether less than half of the members with a role are
+// reachable, or half of them without the one of the lowest address. Who is in
+// a minority should leave a free lease to others for a while, [MinorityDelay],
+// so that the larger side gets it.
+func InMinority(v gossip.View, role string) bool { return inMinority(newSides(&v), role) }
+
+// MinorityDelay is the head start of the majority.
+const MinorityDelay = 2 * time.Second
+
+func inMinority(s *sides, role string) bool {
+	counted := who{role: role, leaving: true}
+	here, there := s.count(false, counted), s.count(true, counted)
+	lowest := s.first(counted, byAddress)
+	return there > here || there == here && lowest >= 0 && s.unreachable[lowest]
+}
+
+// answer is what is known about the side of the lease's holder.
+type answer uint8
+
+const (
+	unknown answer = iota
+	ours
+	theirs
+)
+
+// holder tells on which side the lease is held. A lease that is over, or whose
+// holder is no member here, says nothing: somebody may be about to acquire it.
+func (s *sides) holder(now time.Time, l gossip.Lease) answer {
+	if l.Holder.IsZero() || !now.Before(l.Until) && !mutant.On("split-lease-fresh") {
+		return unknown
+	}
+	switch i := s.find(l.Holder); {
+	case i < 0:
+		return unknown
+	case s.unreachable[i] || s.members[i].Status == gossip.Down:
+		return theirs
+	}
+	return ours
+}
+
+// judge decides for its side by the lease: the first by address of the
+// reachable members that can see it, those first that are up. The zero node: no
+// such member is reachable.
+func (s *sides) judge(role string) sharding.NodeID {
+	for _, w := range []who{{role: role, leaving: true}, {role: role, leaving: true, joining: true}} {
+		for i := range s.members {
+			if s.counts(i, w) && !s.unreachable[i] {
+				return s.members[i].Node
+			}
+		}
+	}
+	return sharding.NodeID{}
+}

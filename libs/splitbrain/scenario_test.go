@@ -1,0 +1,153 @@
+package splitbrain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+)
+
+// scenarios are what single rules are for.
+var scenarios = map[string]func() error{
+	"only the leader decides": func() error {
+		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
+		x.pass(1, 30*time.Second)
+		if x.downed {
+			return fmt.Errorf("a node decides that is not the leader")
+		}
+		x.pass(0, 30*time.Second)
+		return x.want(true)
+	},
+	"a change starts the clock anew": func() error {
+		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
+		x.pass(0, 15*time.Second)
+		x.w.o = matrix{}
+		x.pass(0, 5*time.Second)
+		x.w.o = clean([]int{0, 0, 1})
+		x.pass(0, 15*time.Second)
+		if x.downed {
+			return fmt.Errorf("downed 15 s after a change")
+		}
+		x.pass(0, 6*time.Second)
+		return x.want(true)
+	},
+	"my own pause is no time": func() error {
+		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
+		x.pass(0, 5*time.Second)
+		x.now, x.paused = x.now.Add(time.Minute), time.Minute
+		x.pass(0, 10*time.Second)
+		if x.downed {
+			return fmt.Errorf("downed after 15 s and a pause")
+		}
+		x.pass(0, 6*time.Second)
+		return x.want(true)
+	},
+	"a lease that is over says nothing": func() error {
+		x := newScene(3, LeaseConfig("seer"), []int{0, 0, 1})
+		x.w.holder, x.lasts = 2, -time.Second // it has died
+		x.pass(0, time.Minute)
+		if x.downed {
+			return fmt.Errorf("goes because of a lease that is over")
+		}
+		x.w.holder, x.lasts = 1, time.Second // a standby on this side acquired it
+		x.pass(0, time.Second)
+		return x.want(true)
+	},
+	"regions alone wait, and go in the end": func() error {
+		x := newScene(4, LeaseConfig("seer"), []int{0, 0, 1, 0})
+		x.w.holder = -1
+		x.pass(2, 5*time.Minute)
+		if x.downed {
+			return fmt.Errorf("regions go as soon as there is no coordinator")
+		}
+		x.pass(2, 30*time.Second)
+		return x.want(true)
+	},
+	"regions leave it to the coordinator": func() error {
+		x := newScene(4, LeaseConfig("seer"), []int{1, 0, 0, 0})
+		x.w.holder, x.lasts = 0, time.Second
+		x.pass(2, 10*time.Minute)
+		if x.downed {
+			return fmt.Errorf("a region decides beside a coordinator")
+		}
+		x.pass(1, 30*time.Second) // the first of its side, and the lease is held elsewhere
+		return x.want(true)
+	},
+	"two crashes, one after the other": func() error {
+		for _, c := range []Config{DefaultConfig(), LeaseConfig("seer")} {
+			x := newScene(5, c, []int{0, 1, 2, 0, 0})
+			x.w.old, x.w.holder, x.lasts = true, 0, time.Second
+			x.w.alive &^= 0b110
+			x.pass(0, 30*time.Second)
+			if x.down != 0b110 {
+				return fmt.Errorf("%s: %05b are downed", c.Strategy, x.down)
+			}
+		}
+		return nil
+	},
+	"unstable for too long: by lease": func() error {
+		x := newScene(3, LeaseConfig("seer"), []int{0, 0, 1})
+		x.w.holder, x.lasts = 0, time.Second
+		for range 10 {
+			x.pass(0, 3*time.Second)
+			x.w.o = clean([]int{0, 1, 1})
+			x.pass(0, 3*time.Second)
+			x.w.o = clean([]int{0, 0, 1})
+		}
+		return x.want(true)
+	},
+}
+
+// scene shows resolvers of a small cluster what happens.
+type scene struct {
+	w      small
+	r      map[int]*Resolver
+	now    time.Time
+	paused time.Duration
+	lasts  time.Duration // the lease, from now
+	downed bool
+	down   uint8 // whom
+}
+
+func newScene(n int, c Config, parts []int) *scene {
+	x := &scene{w: smallCluster(n, c, true, -1), r: map[int]*Resolver{}, now: began}
+	x.w.cfg.StableAfter = c.StableAfter
+	x.w.alive, x.w.o = 1<<n-1, clean(parts)
+	return x
+}
+
+// pass asks the resolver of node i every 100 ms.
+func (x *scene) pass(i int, d time.Duration) {
+	r := x.r[i]
+	if r == nil {
+		r = &Resolver{cfg: x.w.cfg, strategy: x.w.cfg.strategy()}
+		x.r[i] = r
+	}
+	for end := x.now.Add(d); x.now.Before(end); x.now = x.now.Add(100 * time.Millisecond) {
+		v := x.w.view(i)
+		v.Paused = x.paused
+		if !v.Lease.Holder.IsZero() {
+			v.Lease = gossip.Lease{Holder: v.Lease.Holder, Until: x.now.Add(x.lasts)}
+		}
+		for _, n := range r.Decide(x.now, v).Down {
+			x.downed = true
+			x.down |= 1 << (n.Addr[0] - 'a')
+		}
+	}
+}
+
+func (x *scene) want(downed bool) error {
+	if x.downed != downed {
+		return fmt.Errorf("anybody downed: %v", x.downed)
+	}
+	return nil
+}
+
+func TestScenarios(t *testing.T) {
+	for name, run := range scenarios {
+		if err := run(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

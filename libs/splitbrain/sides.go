@@ -1,0 +1,238 @@
+package splitbrain
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// action is what a strategy decides for the side of the deciding node.
+type action uint8
+
+const (
+	downUnreachable action = iota + 1
+	downReachable
+	downAll
+	// downIndirect: the indirectly connected, and whom the strategy decides
+	// against when they are left out of account.
+	downIndirect
+	// downIndirectReversed: the indirectly connected and all that are
+	// reachable, because the lease is held elsewhere.
+	downIndirectReversed
+)
+
+var actionNames = map[action]string{
+	downUnreachable: "the unreachable go", downReachable: "the reachable go", downAll: "all go",
+	downIndirect:         "the indirectly connected and the losing side go",
+	downIndirectReversed: "the indirectly connected and the reachable go",
+}
+
+// strategy decides which side stays.
+type strategy interface{ decide(s *sides) action }
+
+// sides is the membership in two parts: whom nobody observes as unreachable,
+// the deciding node included, and the others.
+type sides struct {
+	members     []gossip.MemberView // sorted by node
+	self        int
+	records     []record
+	unreachable []bool // by member
+	// Two signs that members are connected indirectly: both observer and
+	// subject of observations; or observer and subject of one whose subject
+	// has seen the state in which it stands.
+	both, seen []bool
+}
+
+// record is an observation by numbers of members.
+type record struct{ observer, subject int }
+
+func newSides(v *gossip.View) *sides {
+	s := &sides{members: v.Members, self: -1, unreachable: make([]bool, len(v.Members))}
+	for i := range v.Members {
+		if v.Members[i].Node == v.Self {
+			s.self = i
+		} else {
+			s.unreachable[i] = !v.Members[i].Reachable
+		}
+	}
+	for _, o := range v.Observations {
+		r := record{s.find(o.Observer), s.find(o.Subject)}
+		if r.observer >= 0 && r.subject >= 0 {
+			s.records = append(s.records, r)
+		}
+	}
+	s.findIndirect()
+	return s
+}
+
+func (s *sides) find(n sharding.NodeID) int {
+	i, ok := slices.BinarySearchFunc(s.members, n, func(m gossip.MemberView, n sharding.NodeID) int { return m.Node.Compare(n) })
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// findIndirect finds the signs of indirect connection. A clean partition or a
+// crash gives none: who is observed is then on the other side, observes
+// nothing on this one and has not seen that it is observed.
+func (s *sides) findIndirect() {
+	n := len(s.members)
+	flags := make([]bool, 4*n)
+	observer, subject := flags[:n], flags[n:2*n]
+	s.both, s.seen = flags[2*n:3*n], flags[3*n:]
+	if mutant.On("split-indirect") {
+		return
+	}
+	for _, r := range s.records {
+		observer[r.observer], subject[r.subject] = true, true
+		if s.members[r.subject].Seen && !mutant.On("split-seen") {
+			s.seen[r.observer], s.seen[r.subject] = true, true
+		}
+	}
+	for i := range observer {
+		s.both[i] = observer[i] && subject[i]
+	}
+}
+
+func (s *sides) indirect(i int) bool { return s.both[i] || s.seen[i] }
+
+func (s *sides) anyIndirect() bool {
+	return slices.Contains(s.both, true) || slices.Contains(s.seen, true)
+}
+
+// withoutIndirect is the membership as if the indirectly connected reached
+// each other. What is observed by members that are unreachable even so is left
+// out too, since it is old: when two crash one after the other, the second
+// leaves its observation of the first.
+func (s *sides) withoutIndirect() *sides {
+	t := &sides{members: s.members, self: s.self}
+	for _, r := range s.records {
+		if !(s.both[r.observer] && s.both[r.subject] || s.seen[r.observer] && s.seen[r.subject]) {
+			t.records = append(t.records, r)
+		}
+	}
+	gone := t.subjects()
+	if !mutant.On("split-old") {
+		t.records = slices.DeleteFunc(t.records, func(r record) bool { return gone[r.observer] })
+	}
+	t.unreachable = t.subjects()
+	t.findIndirect()
+	return t
+}
+
+// subjects are the members that are observed, without this node.
+func (s *sides) subjects() []bool {
+	out := make([]bool, len(s.members))
+	for _, r := range s.records {
+		out[r.subject] = r.subject != s.self
+	}
+	return out
+}
+
+// who says which members count. Those that are exiting or down never do.
+type who struct {
+	role string // "" is everybody's
+	// joining counts members that are not up yet: the other side may have
+	// moved them up.
+	joining bool
+	// leaving counts members that are leaving: the other side may have moved
+	// them on to exiting.
+	leaving bool
+}
+
+func (s *sides) counts(i int, w who) bool {
+	m := &s.members[i]
+	switch m.Status {
+	case gossip.Up:
+	case gossip.Leaving:
+		if !w.leaving {
+			return false
+		}
+	case gossip.Exiting, gossip.Down, gossip.Removed:
+		return false
+	default: // not up yet
+		if !w.joining {
+			return false
+		}
+	}
+	return m.HasRole(w.role)
+}
+
+// count counts members on one side.
+func (s *sides) count(unreachable bool, w who) int {
+	n := 0
+	for i := range s.members {
+		if s.unreachable[i] == unreachable && s.counts(i, w) {
+			n++
+		}
+	}
+	return n
+}
+
+// first is the member that goes before all others that count; -1 if none does.
+func (s *sides) first(w who, before func(a, b *gossip.Member) bool) int {
+	best := -1
+	for i := range s.members {
+		if s.counts(i, w) && (best < 0 || before(&s.members[i].Member, &s.members[best].Member)) {
+			best = i
+		}
+	}
+	return best
+}
+
+func byAddress(a, b *gossip.Member) bool { return a.Node.Compare(b.Node) < 0 }
+
+func byAge(a, b *gossip.Member) bool { return a.OlderThan(b) }
+
+// downable members can be declared down; exiting ones go anyway.
+func (s *sides) downable(i int) bool {
+	st := s.members[i].Status
+	return st != gossip.Exiting && st != gossip.Down && st != gossip.Removed
+}
+
+// nodes are the members that an action downs.
+func (s *sides) nodes(st strategy, a action) []sharding.NodeID {
+	goes := s.goes(st, a)
+	var out []sharding.NodeID
+	for i := range s.members {
+		if goes(i) && s.downable(i) {
+			out = append(out, s.members[i].Node)
+		}
+	}
+	return out
+}
+
+func (s *sides) goes(st strategy, a action) func(i int) bool {
+	switch a {
+	case downUnreachable:
+		return func(i int) bool { return s.unreachable[i] }
+	case downReachable:
+		return func(i int) bool { return !s.unreachable[i] }
+	case downIndirectReversed:
+		return func(i int) bool { return s.indirect(i) || !s.unreachable[i] }
+	case downIndirect:
+		t := s.withoutIndirect()
+		if !t.any(func(i int) bool { return t.unreachable[i] && t.downable(i) }) {
+			return s.indirect
+		}
+		second := st.decide(t)
+		if second == downIndirect {
+			break // no side can be sure of itself
+		}
+		also := t.goes(st, second)
+		return func(i int) bool { return s.indirect(i) || also(i) }
+	}
+	return func(int) bool { return true }
+}
+
+func (s *sides) any(is func(i int) bool) bool {
+	for i := range s.members {
+		if is(i) {
+			return true
+		}
+	}
+	return false
+}
