@@ -17,6 +17,7 @@ func newCluster(t *testing.T, seed uint64, n int) *gossiptest.Net {
 		cfg := gossip.DefaultConfig()
 		cfg.Seeds = []string{"n1:1", "n2:1"}
 		cfg.Name = fmt.Sprintf("node-%d", i+1)
+		cfg.IgnoreSettings = []string{"heartbeat"} // the first two watch faster
 		cfg.Roles = []string{"region"}
 		if i < 2 {
 			cfg.Roles = []string{"coordinator"}
@@ -112,5 +113,39 @@ func storm(t *testing.T, seed uint64) {
 	}
 	if !net.RunUntil(40*time.Second, func() bool { return net.Agreed() == nil }) {
 		t.Fatalf("seed %d: %v", seed, net.Agreed())
+	}
+}
+
+// TestNodesThatWait form nothing by themselves, and join a cluster that shows
+// itself: through seeds that they are told, or because it announces itself.
+func TestNodesThatWait(t *testing.T) {
+	net := gossiptest.New(1)
+	for i := range 3 {
+		cfg := gossip.DefaultConfig()
+		cfg.Wait = true
+		net.Add(fmt.Sprintf("n%d:1", i+1), cfg)
+	}
+	startAll(net)
+	n1, n2, n3 := net.Nodes[0], net.Nodes[1], net.Nodes[2]
+	net.Run(20 * time.Second)
+	for _, node := range net.Nodes {
+		if node.M.View().InCluster {
+			t.Errorf("%s is in a cluster", node.Addr)
+		}
+	}
+	net.Step(n1, gossip.Form{})
+	net.Step(n2, gossip.SetSeeds{Seeds: []string{"n1:1"}})
+	net.Run(time.Second)
+	net.Step(n1, gossip.SetSeeds{Seeds: []string{"n3:1"}}) // announces the cluster there
+	agree(t, net, 10*time.Second)
+	cluster := n3.M.View().Cluster
+	net.Step(n2, gossip.Form{})
+	net.Crash(n2)
+	net.Start(n2) // the others still send to the one before it
+	net.Run(time.Second)
+	net.Step(n2, gossip.Form{})
+	agree(t, net, 20*time.Second)
+	if n2.M.View().Cluster != cluster {
+		t.Error("a member that came back formed another cluster")
 	}
 }

@@ -14,8 +14,39 @@ import (
 type Profile struct {
 	// Interval is the time between heartbeats to each of them.
 	Interval time.Duration
-	// Phi judges by their replies.
+	// Phi judges by their replies: by how regularly they came before.
 	Phi phi.Config
+	// Deadline judges instead of Phi, unless it is zero: by when the last one
+	// came.
+	Deadline phi.DeadlineConfig
+}
+
+// ProfileOf is the normal or the fast profile with the detector of the given
+// name: "phi"; "cloud", which is more patient with machines that share their
+// hosts (see [phi.CloudConfig]); "deadline", which allows for the same pause.
+func ProfileOf(fast bool, detector string) (Profile, error) {
+	p := NormalProfile()
+	if fast {
+		p = FastProfile()
+	}
+	switch detector {
+	case "phi":
+	case "cloud":
+		p.Phi.Threshold = phi.CloudConfig().Threshold
+	case "deadline":
+		p.Deadline = phi.DeadlineConfig{Interval: p.Interval, Pause: p.Phi.Pause}
+	default:
+		return p, fmt.Errorf("%q is no failure detector: choose phi, cloud or deadline", detector)
+	}
+	return p, nil
+}
+
+// detector is a new one of the kind chosen.
+func (p *Profile) detector() phi.Detector {
+	if p.Deadline != (phi.DeadlineConfig{}) {
+		return phi.NewDeadline(p.Deadline)
+	}
+	return phi.New(p.Phi)
 }
 
 // NormalProfile beats every second and accepts a pause of 3 s: a dead node is
@@ -34,34 +65,11 @@ func FastProfile() Profile {
 	return Profile{Interval: 200 * time.Millisecond, Phi: p}
 }
 
-// Downing decides which members are gone for good. Decide is asked at every
-// tick while anybody is unreachable, must answer from its arguments alone, and
-// may name nodes that are down already.
-type Downing interface {
-	Decide(now time.Time, v View) []sharding.NodeID
-}
-
-// AutoDown downs whoever has been unreachable for a time, if asked on the
-// leader. During a partition both sides do that to each other; afterwards the
-// nodes of the junior side stop (see [Claim]). A link cut between two nodes
-// that others still reach costs both of them.
-type AutoDown struct {
-	// After is how long somebody must have been unreachable.
-	After time.Duration
-}
-
-// Decide implements [Downing].
-func (d AutoDown) Decide(now time.Time, v View) []sharding.NodeID {
-	if v.Leader != v.Self {
-		return nil
-	}
-	var gone []sharding.NodeID
-	for _, m := range v.Members {
-		if !m.Reachable && m.Status != Down && now.Sub(m.UnreachableSince) >= d.After {
-			gone = append(gone, m.Node)
-		}
-	}
-	return gone
+// RoleMinimum is how many members of a role must have joined before anybody
+// comes up.
+type RoleMinimum struct {
+	Role    string
+	Members int
 }
 
 // Config is what a node knows from the start.
@@ -72,15 +80,60 @@ type Config struct {
 	Name string
 	// Roles say what the node is for. The order does not matter.
 	Roles []string
+	// Zone is where the node runs, Version what it runs; both may be empty. See
+	// [Member].
+	Zone, Version string
 	// Seeds are the addresses to join through. The first one may form a
 	// cluster if nobody knows of one; give all nodes the same first one. A node
-	// without seeds forms a cluster by itself.
+	// without seeds forms a cluster by itself, unless it is to Wait.
 	Seeds []string
+	// Wait leaves it to others where to join and who forms a cluster: until
+	// [SetSeeds] or [Form] comes, the node joins only a cluster that shows itself.
+	Wait bool
+	// Seed makes the random choices of this node; it may be the same for all.
+	// The agent draws it if it is 0.
+	Seed uint64
 	// Watch is how this node watches the others. Default: normal.
 	Watch Profile
-	// Downing declares unreachable members down. Default: after 10 s. Nil:
-	// only [DownNode] does.
+	// MonitoredBy is how many others watch each member, on a ring of all; in
+	// clusters with no more others than that, all of them. Default 9, as in Akka:
+	// more than can fall silent at once by chance. All nodes need the same.
+	MonitoredBy int
+	// WatchRoles are roles whose members this node watches all, whoever else
+	// does: for who must know of its own knowledge. Default: none.
+	WatchRoles []string
+	// Downing declares unreachable members down. Default: [AutoDown] after
+	// 10 s, which bears crashes, but no partitions: package splitbrain does.
+	// Nil: only [DownNode] does. The machine works on a clone of its own.
 	Downing Downing
+
+	// MinMembers is how many members, of any status, must have joined before the
+	// first one comes up. Default 1. All nodes need the same.
+	MinMembers int
+	// MinOfRole is the same for single roles. Default: none.
+	MinOfRole []RoleMinimum
+	// WeaklyUpAfter is how long a leader waits for convergence, which whoever is
+	// unreachable prevents, before it makes reachable joining members weakly
+	// up. Default 7 s, as in Akka; 0: never.
+	WeaklyUpAfter time.Duration
+
+	// Settings are what the driver wants compared on joining besides the core's
+	// own: what all nodes of the cluster must have in common. At most 50, each a
+	// name of up to 64 bytes and a value of up to 256.
+	Settings []Setting
+	// IgnoreSettings names settings that are not compared, on joining as on
+	// letting in; the core's own are protocol, heartbeat, downing, min-members,
+	// weakly-up-after, max-members and tombstones. A rolling change of a setting
+	// gives the new value together with its name here, and takes the name out
+	// when all nodes have it.
+	IgnoreSettings []string
+	// RetryRefused goes on asking after a refusal that is final, such as for
+	// settings that differ. Default: stop with [JoinFailed], so that somebody
+	// looks at it.
+	RetryRefused bool
+	// JoinGiveUp is how long a node tries to join before it stops with
+	// [JoinFailed]. Default 0: for ever.
+	JoinGiveUp time.Duration
 
 	// SeedTimeout is how long the first seed looks for a cluster before it
 	// forms one, when other seeds do not answer. Default 5 s, as in Akka.
@@ -98,9 +151,24 @@ type Config struct {
 	// GossipInterval is the time between rounds of gossip when all is calm.
 	// Default 1 s.
 	GossipInterval time.Duration
-	// BusyInterval is the same while somebody has not seen the newest state.
-	// Default 200 ms.
+	// BusyInterval is the same while there is news: somebody is down, or fewer
+	// than half have seen the newest state; with no more members than watch each
+	// other, until all have. Default a third of that, as in Akka.
 	BusyInterval time.Duration
+	// PreferUnseen is how likely a round of gossip goes to a member that has not
+	// seen the newest state, if there is any, from 0 to 1. Default 0.8.
+	PreferUnseen float64
+	// PreferUnseenUpTo is the number of members beyond which that becomes less,
+	// down to a tenth at three times the number. Default 400. Both as in Akka.
+	PreferUnseenUpTo int
+	// GossipTTL is how long gossip may wait in this process before it is dropped:
+	// on a node that cannot keep up newer gossip waits behind it. Default 2 s, as
+	// in Akka.
+	GossipTTL time.Duration
+	// DowningInterval is the time between two questions to Downing while anybody
+	// is unreachable. Default 500 ms: short against the times after which
+	// somebody is downed.
+	DowningInterval time.Duration
 	// ExitTimeout is how long an exiting node waits to be removed before it
 	// goes anyway. Default 5 s.
 	ExitTimeout time.Duration
@@ -112,29 +180,41 @@ type Config struct {
 	// for longer could bring them back. Default 24 h.
 	TombstoneTTL time.Duration
 	// MaxMembers bounds the cluster, and with it memory and messages.
-	// Default 1000.
+	// Default 5000: twice the largest that is simulated.
 	MaxMembers int
 	// MaxTombstones bounds the memory of removed nodes; the oldest are
 	// forgotten first. Default 10000.
 	MaxTombstones int
+	// MaxQuarantined bounds the memory of incarnations that contradict
+	// themselves, kept for TombstoneTTL; the oldest are forgotten first.
+	// Default 1000.
+	MaxQuarantined int
 }
 
 // DefaultConfig has everything but Self, Name, Roles and Seeds.
 func DefaultConfig() Config {
 	return Config{
-		Watch:           NormalProfile(),
-		Downing:         AutoDown{After: 10 * time.Second},
-		SeedTimeout:     5 * time.Second,
-		SeedNackTimeout: 1500 * time.Millisecond,
-		JoinInterval:    500 * time.Millisecond,
-		JoinTimeout:     3 * time.Second,
-		GossipInterval:  time.Second,
-		BusyInterval:    200 * time.Millisecond,
-		ExitTimeout:     5 * time.Second,
-		LateTick:        400 * time.Millisecond,
-		TombstoneTTL:    24 * time.Hour,
-		MaxMembers:      1000,
-		MaxTombstones:   10_000,
+		Watch:            NormalProfile(),
+		MonitoredBy:      9,
+		Downing:          AutoDown{After: 10 * time.Second},
+		MinMembers:       1,
+		WeaklyUpAfter:    7 * time.Second,
+		SeedTimeout:      5 * time.Second,
+		SeedNackTimeout:  1500 * time.Millisecond,
+		JoinInterval:     500 * time.Millisecond,
+		JoinTimeout:      3 * time.Second,
+		GossipInterval:   time.Second,
+		BusyInterval:     time.Second / 3,
+		PreferUnseen:     0.8,
+		PreferUnseenUpTo: 400,
+		GossipTTL:        2 * time.Second,
+		DowningInterval:  500 * time.Millisecond,
+		ExitTimeout:      5 * time.Second,
+		LateTick:         400 * time.Millisecond,
+		TombstoneTTL:     24 * time.Hour,
+		MaxMembers:       5000,
+		MaxTombstones:    10_000,
+		MaxQuarantined:   1000,
 	}
 }
 
@@ -144,7 +224,18 @@ func (c Config) Validate() error {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	self := c.selfAs(Joining)
 	if why := self.check(); why != "" {
-		bad("Self, Name or Roles: %s", why)
+		bad("Self, Name, Roles, Zone or Version: %s", why)
+	}
+	if c.MinMembers < 1 || c.MinMembers > c.MaxMembers {
+		bad("MinMembers is %d: choose 1 to MaxMembers %d", c.MinMembers, c.MaxMembers)
+	}
+	for _, least := range c.MinOfRole {
+		if least.Role == "" || least.Members < 1 || least.Members > c.MaxMembers {
+			bad("MinOfRole has %d of %q: name a role, and choose 1 to MaxMembers %d", least.Members, least.Role, c.MaxMembers)
+		}
+	}
+	if c.WeaklyUpAfter < 0 {
+		bad("WeaklyUpAfter is %v: choose 0 for never, or more", c.WeaklyUpAfter)
 	}
 	for _, s := range c.Seeds {
 		if s == "" || len(s) > maxAddrLen {
@@ -158,7 +249,7 @@ func (c Config) Validate() error {
 		{"Watch.Interval", c.Watch.Interval}, {"SeedTimeout", c.SeedTimeout}, {"SeedNackTimeout", c.SeedNackTimeout},
 		{"JoinInterval", c.JoinInterval}, {"JoinTimeout", c.JoinTimeout}, {"GossipInterval", c.GossipInterval},
 		{"BusyInterval", c.BusyInterval}, {"ExitTimeout", c.ExitTimeout}, {"LateTick", c.LateTick},
-		{"TombstoneTTL", c.TombstoneTTL},
+		{"TombstoneTTL", c.TombstoneTTL}, {"GossipTTL", c.GossipTTL}, {"DowningInterval", c.DowningInterval},
 	} {
 		if d.d <= 0 {
 			bad("%s is %v: choose more than 0", d.name, d.d)
@@ -167,14 +258,31 @@ func (c Config) Validate() error {
 	if err := c.Watch.Phi.Validate(); err != nil {
 		bad("Watch.Phi: %w", err)
 	}
+	if c.Watch.Deadline != (phi.DeadlineConfig{}) {
+		if err := c.Watch.Deadline.Validate(); err != nil {
+			bad("Watch.Deadline: %w", err)
+		}
+	}
 	if c.SeedNackTimeout > c.SeedTimeout {
 		bad("SeedNackTimeout %v is longer than SeedTimeout %v: choose at most that", c.SeedNackTimeout, c.SeedTimeout)
 	}
 	if c.SeedNackTimeout < 2*c.JoinInterval {
 		bad("SeedNackTimeout %v is too short to hear announcements: choose at least twice JoinInterval %v", c.SeedNackTimeout, c.JoinInterval)
 	}
-	if c.MaxMembers < 1 || c.MaxTombstones < 1 {
-		bad("MaxMembers %d and MaxTombstones %d: choose at least 1", c.MaxMembers, c.MaxTombstones)
+	if c.MonitoredBy < 1 {
+		bad("MonitoredBy is %d: choose at least 1", c.MonitoredBy)
+	}
+	if !(c.PreferUnseen >= 0 && c.PreferUnseen <= 1) || c.PreferUnseenUpTo < 1 {
+		bad("PreferUnseen is %v: choose 0 to 1; PreferUnseenUpTo is %d: choose at least 1", c.PreferUnseen, c.PreferUnseenUpTo)
+	}
+	if c.MaxMembers < 1 || c.MaxTombstones < 1 || c.MaxQuarantined < 1 {
+		bad("MaxMembers %d, MaxTombstones %d and MaxQuarantined %d: choose at least 1", c.MaxMembers, c.MaxTombstones, c.MaxQuarantined)
+	}
+	if c.JoinGiveUp < 0 {
+		bad("JoinGiveUp is %v: choose 0 for never, or more", c.JoinGiveUp)
+	}
+	if why := checkSettings(c.settings()); why != "" {
+		bad("Settings: %s, or named like one of the core's", why)
 	}
 	return errors.Join(errs...)
 }
@@ -182,5 +290,7 @@ func (c Config) Validate() error {
 func (c *Config) selfAs(s Status) Member {
 	roles := slices.Clone(c.Roles)
 	slices.Sort(roles)
-	return Member{Node: c.Self, Name: c.Name, Roles: slices.Compact(roles), Status: s}
+	return Member{
+		Node: c.Self, Name: c.Name, Roles: slices.Compact(roles), Zone: c.Zone, Version: c.Version, Status: s,
+	}
 }

@@ -8,21 +8,24 @@
 // Every node keeps a [State]: the members, who has seen exactly this state,
 // who observes whom as unreachable, a vector clock, and tombstones of removed
 // nodes. Nodes tell each other the digest of their state at short intervals
-// (push-pull, status first) and send the whole of it only when digests differ.
+// (push-pull, status first), and when digests differ, the hashes of its parts and
+// then the parts that differ, records of a few members.
 // Two states are always joined, never replaced: the join is idempotent,
 // commutative and associative, so in the end all nodes hold the same state
-// whatever the network did to the messages. The vector clock only tells who
-// has something to send.
+// whatever the network did to the messages. The vector clock counts who changed
+// what, so that two views can be compared.
 //
 // A state is converged when everybody who matters has seen it and nobody who
 // matters is unreachable. Then the leader, which is no office but a function
 // of the state, moves members on: joining to up, leaving to exiting, exiting
 // and down to removed.
 //
-// Every node sends heartbeats to every other and judges by the replies, with a
-// phi accrual failure detector. Being unreachable is reversible and stops
-// nothing but convergence. Being down is final: a [Downing] provider or an
-// operator decides it, and the node concerned stops as soon as it hears of it.
+// Every node sends heartbeats to a few others, the next ones on a hashed ring,
+// and judges by the replies, with a phi accrual failure detector, or a deadline
+// ([Profile]). When most of them fall silent at once it suspects itself first. Being unreachable is
+// reversible and stops nothing but convergence. Being down is final: a [Downing]
+// provider or an operator decides it, and the node concerned stops as soon as it
+// hears of it.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation

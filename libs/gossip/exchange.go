@@ -3,11 +3,19 @@ package gossip
 import (
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/vclock"
 )
 
-// round gossips with one member when it is time.
+// An exchange of gossip is push-pull, status first. Whoever hears the status of
+// another state answers with the hashes of the parts of its own; the other one
+// sends the parts that differ, and gets back what these lack. Nodes that hold
+// the same state only tell each other who else has seen it.
+
+// round gossips with one member when it is time, and now and then with one
+// that could not be reached, and with a seed: parts of the cluster that know
+// nothing of each other any more would never meet otherwise (Akka Cluster
+// specification 2.0, "Gossip protocol").
 func (m *Machine) round() {
 	if m.phase != member || m.now.Before(m.nextGossip) {
 		return
@@ -16,42 +24,153 @@ func (m *Machine) round() {
 	if m.busy() {
 		m.nextGossip = m.now.Add(m.cfg.BusyInterval)
 	}
-	if to, ok := m.nextTarget(); ok {
-		m.cursor = to
+	to, ok := m.nextTarget()
+	if ok {
 		m.sendStatus(to)
 	}
+	all := len(m.state.Members)
+	lost := m.lost()
+	if m.chance(float64(len(lost)) / float64(all-len(lost)+1)) {
+		m.sendStatus(lost[m.draw(len(lost))])
+	}
+	if slices.Contains(m.cfg.Seeds, to.Addr) {
+		return
+	}
+	seeds := m.seeds()
+	if m.chance(float64(len(seeds)) / float64(all)) {
+		m.sendStatus(seeds[m.draw(len(seeds))])
+	}
 }
 
-// busy tells whether there is news to spread.
-func (m *Machine) busy() bool {
-	return slices.ContainsFunc(m.state.Members, func(mem Member) bool {
-		return mem.Status == Down || !m.state.HasSeen(mem.Node)
-	})
-}
-
-// nextTarget goes round the members that can be reached, those first that have
-// not seen the state.
-func (m *Machine) nextTarget() (sharding.NodeID, bool) {
-	start, _ := slices.BinarySearchFunc(m.state.Members, m.cursor, memberOf)
-	var fallback sharding.NodeID
-	n := len(m.state.Members)
-	for i := 1; i <= n; i++ {
-		mem := &m.state.Members[(start+i)%n]
-		if mem.Node == m.self || mem.Status == Down || m.state.Reach.Of(m.self, mem.Node) != Reachable {
-			continue
-		}
-		if !m.state.HasSeen(mem.Node) {
-			return mem.Node, true
-		}
-		if fallback.IsZero() {
-			fallback = mem.Node
+// lost are the members that this node cannot reach and that are not down.
+func (m *Machine) lost() []sharding.NodeID {
+	var out []sharding.NodeID
+	for _, r := range m.state.Reach.row(m.self) {
+		if mem, ok := m.state.Member(r.Subject); ok && r.Subject != m.self && mem.Status != Down && r.Verdict == Unreachable {
+			out = append(out, r.Subject)
 		}
 	}
-	return fallback, !fallback.IsZero()
+	return out
+}
+
+// seeds are the members at seed addresses that this node can reach.
+func (m *Machine) seeds() []sharding.NodeID {
+	var out []sharding.NodeID
+	mine := m.state.Reach.row(m.self)
+	for _, addr := range m.cfg.Seeds {
+		for i := range m.state.at(addr) {
+			if mem := &m.state.Members[i]; m.reaches(mem, mine) {
+				out = append(out, mem.Node)
+			}
+		}
+	}
+	slices.SortFunc(out, sharding.NodeID.Compare)
+	return slices.Compact(out)
+}
+
+// reaches tells whether another member, which is not down, can be reached as
+// far as this node observes.
+func (m *Machine) reaches(mem *Member, mine []Record) bool {
+	return mem.Status != Down && mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable
+}
+
+// busy tells whether there is news to spread: somebody is down, or fewer than
+// half of the members have seen the state, as in Akka; in a cluster in which
+// everybody watches everybody, where it costs nothing, until all have.
+func (m *Machine) busy() bool {
+	seen, down, missing := 0, false, false
+	for i := range m.state.Members {
+		down = down || m.state.Members[i].Status == Down
+		if m.state.Seen.Has(i) {
+			seen++
+		} else {
+			missing = true
+		}
+	}
+	all := len(m.state.Members)
+	return hurry(all, seen, down) || missing && all <= m.cfg.MonitoredBy+1
+}
+
+func hurry(members, seen int, anybodyDown bool) bool { return anybodyDown || seen < members/2 }
+
+// nextTarget draws one of the members that this node can reach: with the
+// probability of [preference] one that has not seen the state, if there is any.
+func (m *Machine) nextTarget() (sharding.NodeID, bool) {
+	mine := m.state.Reach.row(m.self)
+	all, unseen := make([]int32, 0, len(m.state.Members)), []int32(nil) // places
+	for i := range m.state.Members {
+		if !m.reaches(&m.state.Members[i], mine) {
+			continue
+		}
+		all = append(all, int32(i))
+		if !m.state.Seen.Has(i) {
+			unseen = append(unseen, int32(i))
+		}
+	}
+	if m.chance(preference(m.cfg.PreferUnseen, m.cfg.PreferUnseenUpTo, len(m.state.Members))) && len(unseen) > 0 {
+		all = unseen
+	}
+	if len(all) == 0 {
+		return sharding.NodeID{}, false
+	}
+	return m.state.Members[all[m.draw(len(all))]].Node, true
+}
+
+// preference is how likely a round goes to a member that has not seen the
+// state: p in clusters of up to a size, then falling to a tenth of it at three
+// times the size, because in large ones too many would choose the same few
+// last ones (Akka Cluster, gossip-different-view-probability).
+func preference(p float64, upTo, members int) float64 {
+	beyond := float64(members-upTo) / float64(2*upTo)
+	return p * (1 - 0.9*min(max(beyond, 0), 1))
+}
+
+// draw is a number below n, from splitmix64 (Steele, Lea, Flood 2014) over
+// seed, uid and a counter: a generator whose state can be copied and hashed
+// with the rest.
+func (m *Machine) draw(n int) int {
+	m.draws++
+	z := (m.cfg.Seed ^ uint64(m.self.UID)*0xd1342543de82ef95) + m.draws*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return int((z ^ z>>31) >> 1 % uint64(n))
+}
+
+// chance draws whether something of that probability happens.
+func (m *Machine) chance(p float64) bool {
+	const fine = 1 << 30
+	return p > 0 && (p >= 1 || m.draw(fine) < int(p*fine))
 }
 
 func (m *Machine) sendStatus(to sharding.NodeID) {
-	m.send(to, GossipStatus{m.state.Cluster, m.state.Version, m.digest, m.state.Seen})
+	m.send(to, GossipStatus{Cluster: m.state.Cluster, Digest: m.digest, Seen: m.state.Seen})
+}
+
+// sendParts sends what this node holds in some parts of a division.
+func (m *Machine) sendParts(to sharding.NodeID, parts int, which Bits, answer bool) {
+	s := m.state.fragment(parts, which)
+	s.Seen = m.state.Seen
+	m.send(to, Gossip{State: s, Digest: m.digest, Parts: parts, Which: which, Answer: answer})
+}
+
+// whole is gossip of all of a state.
+func (s *State) whole() Gossip {
+	return Gossip{State: *s, Digest: s.digest(), Parts: 1, Which: allBits(1)}
+}
+
+// sendPartOf sends what this node holds about another one, unasked.
+func (m *Machine) sendPartOf(subject, to sharding.NodeID) {
+	m.sendParts(to, maxParts, Bits(nil).With(partOf(subject.UID)), false)
+}
+
+// expired drops gossip that has waited too long: on a node that cannot keep up
+// it is better not done at all, because newer gossip waits behind it.
+func (m *Machine) expired(in Receive) bool {
+	if in.Waited <= m.cfg.GossipTTL || mutant.On("gossip-ttl") {
+		return false
+	}
+	m.emit(Expired{in.From, in.Waited})
+	return true
 }
 
 // stranger deals with gossip from outside: of an outcast, or another cluster.
@@ -67,8 +186,9 @@ func (m *Machine) stranger(from sharding.NodeID, cluster ClusterID) bool {
 }
 
 func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
-	if !strictlySorted(msg.Seen, sharding.NodeID.Compare) || !msg.Version.Valid() {
-		m.emit(Refused{from, "gossip status: not sorted"})
+	parts := len(msg.Parts)
+	if parts > maxParts || parts&(parts-1) != 0 {
+		m.emit(Refused{from, "gossip status: the number of parts is no power of two, or too high"})
 		return
 	}
 	if m.stranger(from, msg.Cluster) {
@@ -76,69 +196,107 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 	}
 	switch {
 	case msg.Digest == m.digest:
-		m.sameState(from, msg.Version, msg.Seen)
-	case msg.Version.Compare(m.state.Version) == vclock.After:
-		m.sendStatus(from) // it sees that we need its state
+		m.sameState(from, msg.Seen)
+	case parts == 0:
+		parts = partsFor(len(m.state.Members))
+		m.send(from, GossipStatus{Cluster: m.state.Cluster, Digest: m.digest, Parts: m.sums.short(parts)})
 	default:
-		m.send(from, Gossip{m.state})
+		var differ Bits
+		for i, sum := range m.sums.short(parts) {
+			if sum != msg.Parts[i] {
+				differ = differ.With(i)
+			}
+		}
+		if differ == nil {
+			differ = allBits(parts) // short hashes may be equal by chance
+		}
+		m.sendParts(from, parts, differ, false)
 	}
 }
 
 // sameState learns who else has seen the state, and tells the sender if we
 // know of more.
-func (m *Machine) sameState(from sharding.NodeID, version Clock, seen []sharding.NodeID) {
-	s := m.state
-	s.Version = s.Version.Merge(version)
-	s.Seen = union(seen, union(s.Seen, []sharding.NodeID{from}))
-	m.state = s.withoutRemoved()
-	if slices.ContainsFunc(m.state.Seen, func(n sharding.NodeID) bool { return n != from && !slices.Contains(seen, n) }) {
+func (m *Machine) sameState(from sharding.NodeID, seen Bits) {
+	if !seen.Below(len(m.state.Members)) {
+		m.emit(Refused{from, "gossip: seen by more than there are members"})
+		return
+	}
+	theirs := seen.Union(m.state.seenBy(from))
+	if !m.state.Seen.Includes(theirs) {
+		m.state.Seen = m.state.Seen.Union(theirs)
+	}
+	if !theirs.Includes(m.state.Seen) {
 		m.sendStatus(from)
 	}
 }
 
-func (m *Machine) gossip(from sharding.NodeID, theirs *State) {
-	if why := theirs.check(m.cfg.MaxMembers); why != "" {
+func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
+	if why := msg.check(m.cfg.MaxMembers); why != "" {
 		m.emit(Refused{from, "gossip: " + why})
 		return
 	}
-	if m.stranger(from, theirs.Cluster) {
+	if m.stranger(from, msg.State.Cluster) {
 		return
-	}
-	if _, ok := theirs.Member(from); !ok {
-		return // it has been removed and does not know yet that we know
 	}
 	limit, most := m.tombstoneLimit(), m.cfg.MaxTombstones
-	fresh, forgot := theirs.pruneTombstones(limit, most)
-	joined := m.state.join(&fresh)
+	theirs, forgot := msg.State.pruneTombstones(limit, most)
+	joined := m.state.join(&theirs)
 	joined, forgotMore := joined.pruneTombstones(limit, most)
-	mine, both, before := m.digest, joined.digest(), fresh.digest()
-	switch {
-	case both == mine && both == before:
-		m.sameState(from, theirs.Version, theirs.Seen)
-		return
-	case both == mine:
-	case both == before:
-		m.take(joined, union(theirs.Seen, union([]sharding.NodeID{m.self}, []sharding.NodeID{from})))
-	default:
-		m.take(joined, []sharding.NodeID{m.self})
+	both := m.sums
+	both.update(&m.state, &joined)
+	digest := both.digest(joined.Cluster)
+	seen := joined.seenBy(m.self)
+	if digest == msg.Digest && msg.State.Seen.Below(len(joined.Members)) {
+		seen = msg.State.Seen.Union(joined.seenBy(m.self, from))
 	}
-	switch {
-	case m.phase != member || forgot || forgotMore:
+	taken := digest != m.digest
+	if taken {
+		m.take(joined, &both, seen)
+	}
+	if m.phase != member || forgot || forgotMore {
 		// Two nodes that forget removed nodes at different times cannot agree
 		// until both did: no answer, or they would answer each other for ever.
-	case both == before:
-		m.sendStatus(from) // so that it knows that we have seen it
-	default:
-		m.send(from, Gossip{m.state}) // it lacks something
+		return
 	}
+	lacking := lacks(&theirs, &joined, msg)
+	switch {
+	case digest == msg.Digest && taken:
+		m.sendStatus(from) // so that it knows that we have seen it
+	case digest == msg.Digest:
+		m.sameState(from, msg.State.Seen)
+	case lacking != nil && !msg.Answer:
+		m.sendParts(from, msg.Parts, lacking, true)
+	}
+}
+
+// lacks are the parts of those sent in which ours is more than theirs.
+func lacks(theirs, ours *State, msg *Gossip) Bits {
+	sent := ours.fragment(msg.Parts, msg.Which)
+	var more sums
+	more.update(theirs, &sent)
+	var out Bits
+	for i := range msg.Parts {
+		if msg.Which.Has(i) && more.part(i, msg.Parts) != 0 {
+			out = out.With(i)
+		}
+	}
+	return out
+}
+
+// check tells what is wrong with gossip from outside, or "".
+func (g *Gossip) check(maxMembers int) string {
+	if g.Parts < 1 || g.Parts > maxParts || g.Parts&(g.Parts-1) != 0 || !g.Which.Below(g.Parts) {
+		return "these are no parts of a state"
+	}
+	return g.State.check(maxMembers)
 }
 
 // take takes over a state that came from others, and stops if it says that
 // this node is no member any more.
-func (m *Machine) take(s State, seen []sharding.NodeID) {
+func (m *Machine) take(s State, p *sums, seen Bits) {
 	exiting := m.status() == Exiting
 	s.Seen = seen
-	m.setState(s.withoutRemoved())
+	m.setSummed(s, p)
 	m.nextGossip = m.now
 	self, ok := m.state.Member(m.self)
 	switch {
@@ -159,13 +317,18 @@ func (m *Machine) status() Status {
 	return 0
 }
 
-func (m *Machine) tombstoneLimit() int64 { return m.now.Add(-m.cfg.TombstoneTTL).UnixMilli() }
+func (m *Machine) tombstoneLimit() int64 {
+	if mutant.On("tombstones") {
+		return m.now.UnixMilli()
+	}
+	return m.now.Add(-m.cfg.TombstoneTTL).UnixMilli()
+}
 
 // prune forgets nodes that were removed long ago. Everybody does so at about
 // the same time, so it is no change to tell others about.
 func (m *Machine) prune() {
 	if s, pruned := m.state.pruneTombstones(m.tombstoneLimit(), m.cfg.MaxTombstones); pruned {
-		s.Seen = []sharding.NodeID{m.self}
+		s.Seen = s.seenBy(m.self)
 		m.setState(s)
 	}
 }

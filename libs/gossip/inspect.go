@@ -19,42 +19,66 @@ func (m *Machine) Check() error {
 	if why := s.check(m.cfg.MaxMembers + m.cfg.MaxTombstones); why != "" {
 		bad("state: %s", why)
 	}
-	if s.digest() != m.digest {
-		bad("digest is not that of the state")
+	if s.sums() != m.sums || m.sums.digest(s.Cluster) != m.digest {
+		bad("sums and digest are not those of the state")
 	}
-	if clean := s.withoutRemoved(); clean.digest() != m.digest || len(clean.Seen) != len(s.Seen) || len(clean.Version) != len(s.Version) {
+	if clean := s.withoutRemoved(); clean.digest() != m.digest {
 		bad("state holds traces of nodes that are no members")
 	}
 	if m.status() == 0 || m.status() == Down {
 		bad("this node is %v, but still a member", m.status())
 	}
-	if !s.HasSeen(m.self) {
-		bad("this node has not seen its own state")
+	if !s.HasSeen(m.self) || !s.Seen.Below(len(s.Members)) {
+		bad("this node has not seen its own state, or too many have")
 	}
-	if len(m.peers) != len(s.Members)-1 {
-		bad("%d members have %d peers", len(s.Members), len(m.peers))
-	}
+	m.checkPeers(bad)
 	for i := range s.Members {
 		mem := &s.Members[i]
-		if mem.Node != m.self && m.peer(mem.Node) == nil {
-			bad("%v has no peer", mem.Node)
-		}
-		if mem.Status == Up && mem.UpNumber == 0 || mem.Status == Joining && mem.UpNumber != 0 {
+		if mem.Status == Up && mem.UpNumber == 0 || mem.Status < Up && mem.UpNumber != 0 {
 			bad("%v is %v with up number %d", mem.Node, mem.Status, mem.UpNumber)
 		}
 	}
-	if len(s.Tombstones) > m.cfg.MaxTombstones {
-		bad("%d tombstones", len(s.Tombstones))
+	if len(s.Tombstones) > m.cfg.MaxTombstones || len(m.outlaws) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
+		bad("%d tombstones, %d quarantines, %d disputes", len(s.Tombstones), len(m.outlaws), len(m.disputes))
 	}
 	return errors.Join(errs...)
 }
 
-// Clone is an independent copy. The downing provider is shared.
+// checkPeers verifies that exactly those are watched who should be: a node that
+// observes another one as unreachable must be able to take it back.
+func (m *Machine) checkPeers(bad func(string, ...any)) {
+	if !slices.IsSortedFunc(m.peers, func(a, b peer) int { return a.node.Compare(b.node) }) {
+		bad("peers are not sorted")
+	}
+	for i := range m.peers {
+		n := m.peers[i].node
+		if _, ok := m.state.Member(n); !ok || n == m.self {
+			bad("%v is watched and no other member", n)
+		}
+	}
+	for _, n := range m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects) {
+		if m.peer(n) == nil {
+			bad("%v is not watched", n)
+		}
+	}
+	for _, r := range m.state.Reach.row(m.self) {
+		if r.Verdict != Reachable && m.peer(r.Subject) == nil {
+			bad("%v is observed as %v, and not watched", r.Subject, r.Verdict)
+		}
+	}
+}
+
+// Clone is an independent copy.
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out = nil
+	if m.downing != nil {
+		c.downing = m.downing.Clone()
+	}
 	c.nacks = slices.Clone(m.nacks)
 	c.confirmed = slices.Clone(m.confirmed)
+	c.outlaws, c.disputes = slices.Clone(m.outlaws), slices.Clone(m.disputes)
+	c.since = slices.Clone(m.since)
 	c.peers = slices.Clone(m.peers)
 	for i := range c.peers {
 		c.peers[i].detector = m.peers[i].detector.Clone()
@@ -75,35 +99,59 @@ func (m *Machine) AppendState(b []byte) []byte {
 	}
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
-	for _, t := range []time.Time{m.lastTick, m.formAt, m.nackedAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.exitAt} {
+	for _, t := range []time.Time{
+		m.lastTick, m.formAt, m.nackedAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.sought, m.stuckAt, m.exitAt,
+		m.nextDown,
+	} {
 		since(t)
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.cfg.Seeds)))
+	for _, s := range m.cfg.Seeds {
+		b = appendString(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.nacks)))
 	for _, n := range m.nacks {
 		b = appendString(b, n)
 	}
-	b = appendNode(appendNode(b, m.target), m.cursor)
+	b = appendNode(b, m.target)
 	b = m.state.appendContent(b, epoch)
 	for _, e := range m.state.Version {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Node)), e.Count)
 	}
-	b = binary.AppendUvarint(b, uint64(len(m.state.Seen)))
-	for _, n := range m.state.Seen {
-		b = appendNode(b, n)
-	}
+	b = append(b, m.state.Seen...)
 	b = binary.AppendUvarint(b, uint64(len(m.confirmed)))
 	for _, n := range m.confirmed {
 		b = appendNode(b, n)
 	}
-	b = binary.AppendUvarint(b, m.seq)
+	b = appendString(appendString(append(b, flag(m.asked)), m.via), m.refusal)
+	b = binary.AppendUvarint(b, uint64(len(m.outlaws)))
+	for _, q := range m.outlaws {
+		b = appendString(appendNode(b, q.Node), q.Reason)
+		since(q.Since)
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.disputes)))
+	for _, d := range m.disputes {
+		b = binary.AppendUvarint(appendNode(b, d.joiner), d.seq)
+	}
+	for _, n := range []uint64{m.seq, m.beatSeq, m.draws, uint64(m.illness)} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, t := range m.since {
+		since(t)
+	}
 	for i := range m.peers {
 		p := &m.peers[i]
 		b = p.detector.AppendState(appendNode(b, p.node), m.now)
 		for _, n := range []uint64{p.firstSeq, p.lastSeq, p.goneSeq} {
 			b = binary.AppendUvarint(b, n)
 		}
-		b = append(b, flag(p.gone), flag(p.unreachable), flag(p.unreachableByMe))
-		since(p.unreachableSince)
+		b = append(b, flag(p.gone))
+		since(p.askedUntil)
+	}
+	b = appendNode(append(b, flag(m.troubled)), m.lease.Holder)
+	since(m.lease.Until)
+	if m.downing != nil {
+		b = m.downing.AppendState(b, m.now)
 	}
 	return b
 }
@@ -113,4 +161,23 @@ func flag(set bool) byte {
 		return 1
 	}
 	return 0
+}
+
+// Members is how many members there are, as this node sees it now.
+func (m *Machine) Members() int { return len(m.state.Members) }
+
+// Digest is the hash of the state that this node holds, 0 if there is none.
+func (m *Machine) Digest() uint64 { return m.digest }
+
+// Share lets this machine keep its state in the memory of another one that
+// holds the same state, and tells whether it does. Nothing else changes. It is
+// for whoever runs many machines in one process: most of them hold the same.
+func (m *Machine) Share(o *Machine) bool {
+	if m.digest != o.digest || m.changed || o.changed {
+		return false
+	}
+	seen := m.state.Seen
+	m.state, m.told = o.state, o.told
+	m.state.Seen = seen
+	return true
 }

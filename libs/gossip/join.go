@@ -1,8 +1,12 @@
 package gossip
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -10,20 +14,61 @@ func (m *Machine) start() {
 	if m.phase != idle {
 		return
 	}
-	if len(m.otherSeeds()) == 0 {
+	if len(m.otherSeeds()) == 0 && !m.cfg.Wait {
 		m.form()
 		return
 	}
+	m.search()
+}
+
+// search begins to look for a cluster.
+func (m *Machine) search() {
 	m.phase = seeking
+	m.sought = m.now
 	m.resetSearch()
 	m.seek()
+}
+
+// joinVia joins through one address, whatever the seeds say.
+func (m *Machine) joinVia(addr string) {
+	switch {
+	case m.phase != idle && m.phase != seeking || addr == "" || len(addr) > maxAddrLen:
+	case addr == m.self.Addr:
+		m.form()
+	default:
+		m.via, m.target, m.nextJoin = addr, sharding.NodeID{}, m.now
+		m.search()
+	}
+}
+
+// askable are the addresses that are asked for a cluster.
+func (m *Machine) askable() []string {
+	if m.via != "" {
+		return []string{m.via}
+	}
+	return m.otherSeeds()
+}
+
+// setSeeds begins the search anew, with other addresses.
+func (m *Machine) setSeeds(seeds []string) {
+	if slices.Equal(m.cfg.Seeds, seeds) {
+		return
+	}
+	m.cfg.Seeds = slices.Clone(seeds)
+	m.nacks = nil
+	if m.phase == seeking {
+		m.nextJoin = m.now
+		m.seek()
+	}
 }
 
 func (m *Machine) otherSeeds() []string {
 	return slices.DeleteFunc(slices.Clone(m.cfg.Seeds), func(s string) bool { return s == m.self.Addr })
 }
 
-func (m *Machine) mayForm() bool { return len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr }
+func (m *Machine) mayForm() bool {
+	return !m.cfg.Wait && m.via == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
+}
 
 func (m *Machine) resetSearch() {
 	m.formAt, m.nackedAt = m.now.Add(m.cfg.SeedTimeout), m.now.Add(m.cfg.SeedNackTimeout)
@@ -34,19 +79,21 @@ func (m *Machine) resetSearch() {
 func (m *Machine) form() {
 	m.phase = member
 	m.resetTimers()
-	self := m.cfg.selfAs(Up)
-	self.UpNumber = 1
 	s := State{Cluster: ClusterID{m.now.UnixMilli(), m.self.UID}}
-	m.change(s.with(self))
+	m.change(s.with(m.cfg.selfAs(Joining)))
+	m.lead() // so that the founder is the oldest, unless it has to wait for others
 }
 
 func (m *Machine) resetTimers() {
 	m.nextBeat, m.nextGossip, m.nextJoin = m.now, m.now, m.now
-	m.cursor = m.self
 }
 
 // seek goes on looking for a cluster, or insisting to be let in.
 func (m *Machine) seek() {
+	if m.cfg.JoinGiveUp > 0 && m.now.Sub(m.sought) >= m.cfg.JoinGiveUp {
+		m.giveUp()
+		return
+	}
 	if m.mayForm() && m.target.IsZero() {
 		allNacked := len(m.nacks) == len(m.otherSeeds()) && !m.now.Before(m.nackedAt)
 		if allNacked || !m.now.Before(m.formAt) {
@@ -65,19 +112,36 @@ func (m *Machine) seek() {
 		m.askIn()
 		return
 	}
-	for _, s := range m.otherSeeds() {
+	for _, s := range m.askable() {
 		m.send(sharding.NodeID{Addr: s}, InitJoin{})
 	}
 }
 
+// giveUp ends the search, and says how far it came.
+func (m *Machine) giveUp() {
+	why := fmt.Sprintf("no member answered at %s", strings.Join(m.askable(), ", "))
+	switch {
+	case m.refusal != "":
+		why = "the last refusal: " + m.refusal
+	case !m.target.IsZero():
+		why = m.target.String() + " is in a cluster, but did not let this node in"
+	}
+	m.stop(JoinFailed{fmt.Sprintf("not let in within %v; %s", m.cfg.JoinGiveUp, why)})
+}
+
 func (m *Machine) askIn() {
 	self := m.cfg.selfAs(Joining)
-	m.send(m.target, Join{Name: self.Name, Roles: self.Roles})
+	m.send(m.target, Join{
+		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(),
+	})
 }
 
 // foundCluster asks a node that showed to be in a cluster to let us in. Any
 // such sign also delays forming one.
 func (m *Machine) foundCluster(at sharding.NodeID) {
+	if m.via != "" && at.Addr != m.via {
+		return // not the one that was asked for
+	}
 	m.resetSearch()
 	if !m.target.IsZero() {
 		return
@@ -122,51 +186,99 @@ func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 
 // letIn adds a joiner, or welcomes it once more.
 func (m *Machine) letIn(from sharding.NodeID, msg Join) {
-	if m.phase != member || m.status() >= Exiting || m.disown(from) {
+	if m.phase != member || m.disown(from) {
+		return
+	}
+	if m.status() >= Exiting {
+		m.send(from, JoinRefused{Reason: "this member is leaving itself"})
 		return
 	}
 	if _, ok := m.state.Member(from); ok {
 		m.send(from, Welcome{m.state})
 		return
 	}
-	joiner := Member{Node: from, Name: msg.Name, Roles: msg.Roles, Status: Joining}
-	if why := joiner.check(); why != "" {
+	joiner := Member{
+		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining,
+	}
+	if why, final := m.objection(&joiner, msg.Settings); why != "" {
 		m.emit(Refused{from, "join: " + why})
+		m.send(from, JoinRefused{why, final})
 		return
 	}
-	if len(m.state.Members) >= m.cfg.MaxMembers {
-		m.emit(Refused{from, "join: the cluster has as many members as allowed"})
+	if m.askOldIncarnations(from) { // it will ask again
+		m.send(from, JoinRefused{Reason: "an earlier incarnation is still a member at this address"})
 		return
-	}
-	if m.askOldIncarnations(from) {
-		return // it will ask again
 	}
 	m.change(m.state.with(joiner))
 	m.send(from, Welcome{m.state})
 }
 
+// objection tells why a joiner is not let in, and whether that is final.
+func (m *Machine) objection(joiner *Member, settings []Setting) (why string, final bool) {
+	if why := cmp.Or(joiner.check(), checkSettings(settings)); why != "" {
+		return why, true
+	}
+	if other, ok := m.sameUID(joiner.Node); ok {
+		m.quarantine(joiner.Node, "it has the uid of "+other.String())
+		return "the uid is that of " + other.String() + "; start this process again, and never from a copy of a running one", true
+	}
+	if diff := differing(m.cfg.settings(), settings); diff != "" && !mutant.On("config-check") {
+		return "settings differ: " + diff, true
+	}
+	if len(m.state.Members) >= m.cfg.MaxMembers {
+		return fmt.Sprintf("the cluster has its %d members; raise MaxMembers on all nodes, or remove some", m.cfg.MaxMembers), false
+	}
+	return "", false
+}
+
+// joinRefused hears why this node is not let in.
+func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
+	if m.phase != seeking || from != m.target {
+		return
+	}
+	m.resetSearch() // a sign of a cluster
+	if m.refusal != msg.Reason {
+		m.refusal = msg.Reason
+		m.emit(NotLetIn{from, msg.Reason})
+	}
+	switch {
+	case msg.Final && !m.cfg.RetryRefused:
+		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
+	case msg.Final:
+		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
+	}
+}
+
 // askOldIncarnations tells whether members at the address of a joiner are in
 // the way, and sends each a heartbeat. Only the reply decides which of them
-// lives there: the joiner's message may be older than the member.
+// lives there: the joiner's message may be older than the member. One that is
+// down and proven gone is not in the way, although it cannot be removed while
+// others are unreachable: the joiner may be the one who can decide about them.
 func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
+	m.watchAt(joiner.Addr)
+	at := m.peersAt(joiner.Addr)
 	inTheWay := false
-	for i := range m.peers {
-		p := &m.peers[i]
-		if p.node.Addr != joiner.Addr {
+	for i := range at {
+		p := &at[i]
+		if mem, ok := m.state.Member(p.node); ok && mem.Status == Down && m.state.verdict(p.node) == Terminated {
 			continue
 		}
 		inTheWay = true
+		p.askedUntil = m.now.Add(m.cfg.JoinTimeout)
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
 			m.beatTo(p)
+			m.disputeOf(joiner, m.seq)
 		}
 	}
+	m.former = m.former || len(at) > 0
 	return inTheWay
 }
 
 func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	if m.phase == member {
-		m.gossip(from, s)
+		all := s.whole()
+		m.gossip(from, &all)
 		return
 	}
 	if why := s.check(m.cfg.MaxMembers); why != "" {
@@ -182,19 +294,31 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 		return
 	}
 	m.phase = member
+	m.refusal = ""
 	m.resetTimers()
-	m.take(*s, union(s.Seen, []sharding.NodeID{m.self}))
+	p := s.sums()
+	m.take(*s, &p, s.seenBy(m.self))
 	m.sendStatus(from)
 }
 
-// announce tells seed addresses that are no members where the cluster is.
+// announce tells seed addresses where the cluster is, unless a member lives
+// there that is reachable: an unreachable one may have been started anew, and
+// must not form another cluster before this one downs its former incarnation.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
 	}
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
+	if !m.chance(float64(m.cfg.MonitoredBy+1) / float64(len(m.state.Members))) {
+		return // in a large cluster others do
+	}
 	for _, s := range m.otherSeeds() {
-		if !slices.ContainsFunc(m.state.Members, func(mem Member) bool { return mem.Node.Addr == s && mem.Status != Down }) {
+		lives := false
+		for i := range m.state.at(s) {
+			mem := &m.state.Members[i]
+			lives = lives || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
+		}
+		if !lives {
 			m.send(sharding.NodeID{Addr: s}, InitJoinAck{m.state.claim()})
 		}
 	}
@@ -222,6 +346,11 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 func (m *Machine) contend(from sharding.NodeID, theirs Claim, answer bool) {
 	mine := m.state.claim()
 	if !mine.Senior(theirs) {
+		// The others may never meet the senior side, and would let nodes in that
+		// it ends, again and again.
+		for i := range m.peers {
+			m.send(m.peers[i].node, NotMember{Claim: theirs, Answer: true})
+		}
 		m.stop(SelfDowned{"in the junior one of two clusters, says " + from.String()})
 		return
 	}

@@ -1,28 +1,21 @@
 package gossip
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// downTold is how many members hear it from a node itself that it is down,
-// before it stops.
+// downTold is how many members hear it from a node itself that it is down or
+// exiting, before it stops.
 const downTold = 5
 
-// autoDown asks the downing provider while anybody is unreachable.
-func (m *Machine) autoDown() {
-	if m.phase != member || m.cfg.Downing == nil {
-		return
-	}
-	if slices.ContainsFunc(m.peers, func(p peer) bool { return p.unreachable }) {
-		m.down(m.cfg.Downing.Decide(m.now, m.View()))
-	}
-}
-
 // down declares members gone for good, and tells them. This node itself comes
-// last.
-func (m *Machine) down(nodes []sharding.NodeID) {
+// last. A reason is given if a [Downing] decided it.
+func (m *Machine) down(nodes []sharding.NodeID, reason string) {
 	if m.phase != member {
 		return
 	}
@@ -39,6 +32,9 @@ func (m *Machine) down(nodes []sharding.NodeID) {
 	if len(told) == 0 {
 		return
 	}
+	if reason != "" {
+		m.emit(DowningDecided{Down: told, Reason: reason})
+	}
 	m.change(s)
 	for _, n := range told {
 		if n != m.self {
@@ -47,7 +43,7 @@ func (m *Machine) down(nodes []sharding.NodeID) {
 	}
 	if m.status() == Down {
 		m.tellDown()
-		m.stop(SelfDowned{"declared down on this node"})
+		m.stop(SelfDowned{cmp.Or(reason, "declared down on this node")})
 	}
 }
 
@@ -57,27 +53,37 @@ func (m *Machine) tellDown() {
 		if !ok {
 			return
 		}
-		m.cursor = to
-		m.send(to, Gossip{m.state})
+		m.sendPartOf(m.self, to)
 	}
 }
 
 // lead moves members on, if this node is the leader and all is converged.
 func (m *Machine) lead() {
-	if m.phase != member || m.state.leader(m.self) != m.self || !m.state.converged(m.self, m.confirmed) {
+	if m.phase != member || m.leader() != m.self {
+		m.stuckAt = time.Time{}
 		return
 	}
+	if !m.state.converged(m.self, m.confirmed, m.suspectsNow()) {
+		m.leadWeakly()
+		return
+	}
+	m.stuckAt = time.Time{}
+	enough := m.enough()
 	s := m.state
 	up := s.youngest()
-	var removed []sharding.NodeID
+	var removed, exiting []sharding.NodeID
 	changed := false
 	for _, mem := range m.state.Members { // by address, so up numbers are too
 		switch mem.Status {
-		case Joining:
+		case Joining, WeaklyUp:
+			if !enough {
+				continue
+			}
 			up++
 			mem.Status, mem.UpNumber = Up, up
 		case Leaving:
 			mem.Status = Exiting
+			exiting = append(exiting, mem.Node)
 		case Exiting, Down:
 			if mem.Node != m.self && (slices.Contains(m.confirmed, mem.Node) || s.verdict(mem.Node) != Reachable) {
 				removed = append(removed, mem.Node)
@@ -99,6 +105,114 @@ func (m *Machine) lead() {
 	for _, n := range removed {
 		m.send(n, NotMember{Claim: m.state.claim()})
 	}
+	for _, n := range m.state.concernedBy(exiting) {
+		if n != m.self {
+			m.sendStatus(n)
+		}
+	}
+}
+
+// concernedBy lists who should hear at once that nodes are exiting, because
+// something may pass to or from them: the two oldest members, and the two
+// oldest of every role of the nodes.
+func (s *State) concernedBy(exiting []sharding.NodeID) []sharding.NodeID {
+	var roles []string
+	for _, n := range exiting {
+		if mem, ok := s.Member(n); ok {
+			roles = append(append(roles, ""), mem.Roles...)
+		}
+	}
+	slices.Sort(roles)
+	byAge := slices.SortedFunc(slices.Values(s.Members), func(a, b Member) int { return a.byAge(&b) })
+	var out []sharding.NodeID
+	for _, role := range slices.Compact(roles) {
+		left := 2
+		for i := 0; i < len(byAge) && left > 0; i++ {
+			if byAge[i].HasRole(role) {
+				out = append(out, byAge[i].Node)
+				left--
+			}
+		}
+	}
+	slices.SortFunc(out, sharding.NodeID.Compare)
+	return slices.Compact(out)
+}
+
+// leadWeakly moves those who wait to come up as far as is possible while there
+// is no convergence: they may not own anything, but they are in.
+func (m *Machine) leadWeakly() {
+	if m.stuckAt.IsZero() {
+		m.stuckAt = m.now
+	}
+	if m.cfg.WeaklyUpAfter == 0 || m.now.Sub(m.stuckAt) < m.cfg.WeaklyUpAfter || !m.enough() {
+		return
+	}
+	s, changed := m.state, false
+	for _, mem := range m.state.Members {
+		if mem.Status == Joining && (mem.Node == m.self || s.verdict(mem.Node) == Reachable) {
+			mem.Status = WeaklyUp
+			s, changed = s.with(mem), true
+		}
+	}
+	if changed {
+		m.change(s)
+	}
+}
+
+// enough tells whether so many members have joined that they may come up.
+func (m *Machine) enough() bool {
+	if mutant.On("min-members") {
+		return true
+	}
+	if len(m.state.Members) < m.cfg.MinMembers {
+		return false
+	}
+	for _, least := range m.cfg.MinOfRole {
+		n := 0
+		for i := range m.state.Members {
+			if m.state.Members[i].HasRole(least.Role) {
+				n++
+			}
+		}
+		if n < least.Members {
+			return false
+		}
+	}
+	return true
+}
+
+// remove removes a member without waiting for anybody's agreement.
+func (m *Machine) remove(n sharding.NodeID) {
+	if m.phase != member {
+		return
+	}
+	if n == m.self {
+		m.down([]sharding.NodeID{n}, "removed on this node")
+		return
+	}
+	if _, ok := m.state.Member(n); !ok {
+		return
+	}
+	m.change(m.state.without([]sharding.NodeID{n}, m.now.UnixMilli()))
+	m.send(n, NotMember{Claim: m.state.claim()})
+}
+
+// leaveNode passes an operator's wish on to the node that is to leave.
+func (m *Machine) leaveNode(n sharding.NodeID) {
+	if n == m.self {
+		m.leaveRequest(n)
+	} else if _, ok := m.state.Member(n); ok && m.phase == member {
+		m.send(n, LeaveRequest{})
+	}
+}
+
+// leaveRequest tells the driver once that this node is to leave.
+func (m *Machine) leaveRequest(by sharding.NodeID) {
+	if _, ok := m.state.Member(by); !ok || m.asked || m.phase != member {
+		return
+	}
+	m.asked = true
+	m.emit(LeaveRequested{by})
 }
 
 func (m *Machine) leave() {
@@ -124,15 +238,30 @@ func (m *Machine) exit() {
 	if m.exitAt.IsZero() {
 		m.exitAt = m.now.Add(m.cfg.ExitTimeout)
 	}
-	if len(m.peers) == 0 || !m.now.Before(m.exitAt) {
+	if len(m.state.Members) == 1 || !m.now.Before(m.exitAt) {
 		m.stop(Left{})
 		return
 	}
-	for i := range m.peers {
-		if m.state.Reach.Of(m.self, m.peers[i].node) == Reachable {
-			m.send(m.peers[i].node, ExitingConfirmed{})
+	for _, n := range m.candidates(downTold) {
+		m.send(n, ExitingConfirmed{})
+	}
+}
+
+// candidates are the first reachable members in line to lead.
+func (m *Machine) candidates(most int) []sharding.NodeID {
+	mine := m.state.Reach.row(m.self)
+	var line []*Member
+	for i := range m.state.Members {
+		if mem := &m.state.Members[i]; mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable {
+			line = append(line, mem)
 		}
 	}
+	slices.SortFunc(line, byLeaderRank)
+	var out []sharding.NodeID
+	for _, mem := range line[:min(most, len(line))] {
+		out = append(out, mem.Node)
+	}
+	return out
 }
 
 func (m *Machine) exitingConfirmed(from sharding.NodeID) {

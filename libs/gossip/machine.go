@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
-	"github.com/roost-cluster/roost/libs/phi"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -36,41 +35,50 @@ type Machine struct {
 	target   sharding.NodeID // whom we ask to let us in, or zero
 	targetBy time.Time       // until when
 	nextJoin time.Time       // next question to seeds or target; as member: next announcement
+	via      string          // asked instead of the seeds, on request
+	sought   time.Time       // since when
+	refusal  string          // why we were not let in last
 
 	// As member.
 	state      State
-	digest     uint64
-	peers      []peer // the other members, sorted by node
+	sums       sums   // of the state
+	digest     uint64 // of the sums
+	peers      []peer // whom this node watches, sorted by node
+	former     bool   // some of them only until they answer
 	confirmed  []sharding.NodeID
 	seq        uint64 // of the last heartbeat sent
+	beatSeq    uint64 // of the last heartbeat sent to all peers
+	illness    int    // of this node, from 0 to ill
+	draws      uint64 // random numbers drawn
 	nextBeat   time.Time
 	nextGossip time.Time
-	cursor     sharding.NodeID // whom we gossiped to last
-	exitAt     time.Time       // when an exiting node goes anyway
+	nextDown   time.Time     // when the downing provider is asked again
+	stuckAt    time.Time     // since when this leader waits for convergence
+	outlaws    []Quarantine  // oldest first
+	disputes   []dispute     // oldest first
+	asked      bool          // to leave
+	exitAt     time.Time     // when an exiting node goes anyway
+	downing    Downing       // nil: only operators down members
+	troubled   bool          // somebody was unreachable when downing was asked last
+	lease      Lease         // as told last
+	paused     time.Duration // how long this process was found paused in all
 
 	// What events told last.
 	changed  bool
 	told     []Member
+	suspects []suspect   // sorted by node
+	since    []time.Time // when each of them became unreachable; zero if only some observe it
 	toldLead sharding.NodeID
-}
-
-// peer is what this node alone knows about another member.
-type peer struct {
-	node     sharding.NodeID
-	detector phi.Detector
-	// Numbers of heartbeats: the first one sent since the peer is known, the
-	// last one answered, the last one before evidence that it is gone.
-	firstSeq, lastSeq, goneSeq uint64
-	gone                       bool // evidence, and no newer reply
-	// As told by events.
-	unreachable, unreachableByMe bool
-	unreachableSince             time.Time
 }
 
 // New is a node that has not started yet. The configuration must be valid.
 func New(cfg Config) *Machine {
 	cfg.Seeds = slices.Clone(cfg.Seeds)
-	return &Machine{cfg: cfg, self: cfg.Self}
+	m := &Machine{cfg: cfg, self: cfg.Self}
+	if cfg.Downing != nil {
+		m.downing = cfg.Downing.Clone()
+	}
+	return m
 }
 
 // Step applies in at now and appends to out what the driver must do, in that
@@ -83,16 +91,30 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Start:
 		m.start()
+	case SetSeeds:
+		m.setSeeds(in.Seeds)
+	case Form:
+		if m.phase == seeking && m.cfg.Wait && m.via == "" && m.target.IsZero() {
+			m.form()
+		}
 	case Receive:
 		m.receive(in)
 	case Tick:
 		m.tick()
+	case JoinVia:
+		m.joinVia(in.Addr)
 	case Leave:
 		m.leave()
+	case LeaveNode:
+		m.leaveNode(in.Node)
+	case RemoveNode:
+		m.remove(in.Node)
 	case DownNode:
-		m.down([]sharding.NodeID{in.Node})
+		m.down([]sharding.NodeID{in.Node}, "")
 	case Evidence:
 		m.evidence(in.Node)
+	case Lease:
+		m.lease = in
 	}
 	m.publish()
 	out, m.out = m.out, nil
@@ -122,14 +144,22 @@ func (m *Machine) receive(in Receive) {
 		m.initJoinNack(in.From)
 	case Join:
 		m.letIn(in.From, msg)
+	case JoinRefused:
+		m.joinRefused(in.From, msg)
+	case LeaveRequest:
+		m.leaveRequest(in.From)
 	case Welcome:
 		m.welcome(in.From, &msg.State)
 	case NotMember:
 		m.notMember(in.From, msg)
 	case GossipStatus:
-		m.gossipStatus(in.From, &msg)
+		if !m.expired(in) {
+			m.gossipStatus(in.From, &msg)
+		}
 	case Gossip:
-		m.gossip(in.From, &msg.State)
+		if !m.expired(in) {
+			m.gossip(in.From, &msg)
+		}
 	case ExitingConfirmed:
 		m.exitingConfirmed(in.From)
 	}
@@ -161,9 +191,10 @@ func (m *Machine) tick() {
 		m.seek()
 	case member:
 		m.prune()
+		m.releaseOld()
 		m.beat()
 		m.reap()
-		m.autoDown()
+		m.askDowning()
 		m.lead()
 		m.round()
 		m.announce()
@@ -174,52 +205,52 @@ func (m *Machine) tick() {
 // wasPaused makes up for a pause of this process: nobody else is to blame for
 // what it did not hear in the meantime.
 func (m *Machine) wasPaused(gap time.Duration) {
+	mine := m.state.Reach.row(m.self)
 	for i := range m.peers {
-		p := &m.peers[i]
-		if !p.unreachableByMe {
+		if p := &m.peers[i]; verdictIn(mine, p.node) == Reachable {
 			p.detector.Restart(m.now)
 		}
-		if p.unreachable {
-			p.unreachableSince = p.unreachableSince.Add(gap)
+	}
+	for i, t := range m.since {
+		if !t.IsZero() {
+			m.since[i] = t.Add(gap)
 		}
 	}
-	m.formAt, m.nackedAt, m.targetBy = m.formAt.Add(gap), m.nackedAt.Add(gap), m.targetBy.Add(gap)
+	m.paused += gap
+	for _, t := range []*time.Time{&m.formAt, &m.nackedAt, &m.targetBy, &m.sought, &m.stuckAt} {
+		if !t.IsZero() {
+			*t = t.Add(gap)
+		}
+	}
 }
 
 // change makes a local change known: a new version that only this node has
 // seen.
 func (m *Machine) change(s State) {
 	s.Version = s.Version.Tick(m.self.UID)
-	s.Seen = []sharding.NodeID{m.self}
+	if !mutant.On("seen-reset") {
+		s.Seen = nil
+	}
+	s.Seen = s.Seen.Union(s.seenBy(m.self))
 	m.setState(s)
 	m.nextGossip = m.now
 }
 
 // setState takes over a state that this node has seen.
 func (m *Machine) setState(s State) {
-	m.state, m.digest, m.changed = s, s.digest(), true
-	kept := m.peers[:0:0]
-	for i := range s.Members {
-		n := s.Members[i].Node
-		if n == m.self {
-			continue
-		}
-		if p := m.peer(n); p != nil {
-			kept = append(kept, *p)
-		} else {
-			kept = append(kept, peer{node: n, detector: phi.New(m.cfg.Watch.Phi)})
-		}
-	}
-	m.peers = kept
-	m.confirmed = slices.DeleteFunc(m.confirmed, func(n sharding.NodeID) bool { return m.peer(n) == nil })
+	p := m.sums
+	p.update(&m.state, &s)
+	m.setSummed(s, &p)
 }
 
-func (m *Machine) peer(n sharding.NodeID) *peer {
-	i, ok := slices.BinarySearchFunc(m.peers, n, func(p peer, n sharding.NodeID) int { return p.node.Compare(n) })
-	if !ok {
-		return nil
-	}
-	return &m.peers[i]
+// setSummed is setState for a state whose sums are known.
+func (m *Machine) setSummed(s State, p *sums) {
+	m.sums, m.digest = *p, p.digest(s.Cluster)
+	m.state, m.changed = s, true
+	m.confirmed = slices.DeleteFunc(m.confirmed, func(n sharding.NodeID) bool {
+		_, ok := s.Member(n)
+		return !ok
+	})
 }
 
 func (m *Machine) send(to sharding.NodeID, msg Msg) { m.out = append(m.out, Send{to, msg}) }
@@ -242,7 +273,7 @@ func (m *Machine) outcast(n sharding.NodeID) bool {
 		return false
 	}
 	mem, ok := m.state.Member(n)
-	return m.state.IsRemoved(n) || ok && mem.Status == Down
+	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.quarantined(n)
 }
 
 // disown answers an outcast that it is one.
@@ -261,12 +292,12 @@ func (m *Machine) publish() {
 	}
 	m.changed = false
 	now := m.state.Members
-	for old := m.told; len(old) > 0 || len(now) > 0; {
+	for old := m.told; !identical(old, now) && (len(old) > 0 || len(now) > 0); {
 		switch {
-		case len(now) == 0 || len(old) > 0 && memberOrder(old[0], now[0]) < 0:
+		case len(now) == 0 || len(old) > 0 && memberOrder(&old[0], &now[0]) < 0:
 			m.emit(MemberRemoved{old[0]})
 			old = old[1:]
-		case len(old) == 0 || memberOrder(now[0], old[0]) < 0:
+		case len(old) == 0 || memberOrder(&now[0], &old[0]) < 0:
 			m.emit(memberEvent(now[0]))
 			now = now[1:]
 		default:
@@ -276,26 +307,81 @@ func (m *Machine) publish() {
 			old, now = old[1:], now[1:]
 		}
 	}
+	sameRing := identical(m.told, m.state.Members)
 	m.told = m.state.Members
-	for i := range m.peers {
-		p := &m.peers[i]
-		if byMe := m.state.Reach.Of(m.self, p.node) != Reachable; byMe != p.unreachableByMe {
-			p.unreachableByMe = byMe
-			m.emit(ReachabilityChanged{Node: p.node, Reachable: !byMe, ByMe: true})
-		}
-		if un := m.state.verdict(p.node) != Reachable; un != p.unreachable {
-			p.unreachable, p.unreachableSince = un, m.now
-			m.emit(ReachabilityChanged{Node: p.node, Reachable: !un})
-		}
-	}
-	if l := m.state.leader(m.self); l != m.toldLead {
+	was := m.suspects
+	m.publishReach()
+	if l := m.state.leader(m.self, m.suspects); l != m.toldLead {
 		m.toldLead = l
 		m.emit(LeaderChanged{l})
+	}
+	if !sameRing || !slices.Equal(was, m.suspects) {
+		m.rewatch()
+	}
+}
+
+// leader is who leads as this node sees it.
+func (m *Machine) leader() sharding.NodeID {
+	if m.changed {
+		return m.state.leader(m.self, m.suspectsNow())
+	}
+	return m.toldLead
+}
+
+// suspectsNow are the suspects of the state, which publish has listed unless
+// the step that is running changed it.
+func (m *Machine) suspectsNow() []suspect {
+	if m.changed {
+		return m.state.suspects(m.self)
+	}
+	return m.suspects
+}
+
+// publishReach tells who can be reached now and could not before, and the
+// other way round. Members who are no more are not told about.
+func (m *Machine) publishReach() {
+	was, since := m.suspects, m.since
+	m.suspects, m.since = m.state.suspects(m.self), nil
+	for _, x := range m.suspects {
+		for len(was) > 0 && was[0].node.Compare(x.node) < 0 {
+			m.tellReach(was[0], suspect{node: was[0].node})
+			was, since = was[1:], since[1:]
+		}
+		before, at := suspect{node: x.node}, time.Time{}
+		if len(was) > 0 && was[0].node == x.node {
+			before, at = was[0], since[0]
+			was, since = was[1:], since[1:]
+		}
+		switch {
+		case x.verdict == Reachable:
+			at = time.Time{}
+		case before.verdict == Reachable:
+			at = m.now
+		}
+		m.since = append(m.since, at)
+		m.tellReach(before, x)
+	}
+	for _, x := range was {
+		m.tellReach(x, suspect{node: x.node})
+	}
+}
+
+func (m *Machine) tellReach(was, now suspect) {
+	if _, ok := m.state.Member(now.node); !ok || now.node == m.self {
+		return
+	}
+	if byMe := now.mine != Reachable; byMe != (was.mine != Reachable) {
+		m.emit(ReachabilityChanged{Node: now.node, Reachable: !byMe, ByMe: true})
+	}
+	if un := now.verdict != Reachable; un != (was.verdict != Reachable) {
+		m.emit(ReachabilityChanged{Node: now.node, Reachable: !un})
 	}
 }
 
 func memberEvent(mem Member) Event {
 	switch mem.Status {
+	case WeaklyUp:
+		return MemberWeaklyUp{mem}
 	case Up:
 		return MemberUp{mem}
 	case Leaving:

@@ -40,7 +40,7 @@ func newPair(t *testing.T) *lab {
 	if _, ok := sent[Welcome](l, other); !ok {
 		t.Fatal("not welcomed")
 	}
-	l.receive(other, GossipStatus{l.m.state.Cluster, l.m.state.Version, l.m.digest, nodes(nil)})
+	l.receive(other, GossipStatus{Cluster: l.m.state.Cluster, Digest: l.m.digest})
 	l.pass(100 * time.Millisecond)
 	if mem, _ := l.m.state.Member(other); mem == nil || mem.Status != Up {
 		t.Fatalf("%v is not up: %+v", other, l.m.state)
@@ -243,7 +243,7 @@ func TestOutcastsAreNotListenedTo(t *testing.T) {
 	l.step(DownNode{other})
 	was := l.m.digest
 	theirs = theirs.with(Member{Node: sharding.NodeID{Addr: "c:1", UID: 3}, Status: Joining})
-	for _, msg := range []Msg{Gossip{theirs}, GossipStatus{Cluster: theirs.Cluster}, Heartbeat{1}, Join{}, ExitingConfirmed{}} {
+	for _, msg := range []Msg{theirs.whole(), GossipStatus{Cluster: theirs.Cluster}, Heartbeat{1}, Join{}, ExitingConfirmed{}} {
 		l.receive(other, msg)
 		if _, ok := sent[NotMember](l, other); !ok || len(l.out) != 1 {
 			t.Errorf("%T is answered %v", msg, l.out)
@@ -259,7 +259,7 @@ func TestOtherClustersAreNotMixed(t *testing.T) {
 	was := l.m.digest
 	foreign := l.m.state
 	foreign.Cluster.Founded++
-	l.receive(other, Gossip{foreign})
+	l.receive(other, foreign.whole())
 	if _, ok := sent[NotMember](l, other); !ok || l.m.digest != was {
 		t.Error("gossip of another cluster is taken")
 	}
@@ -269,12 +269,12 @@ func TestNobodyWaitsForTheDownWhenNobodyIsUp(t *testing.T) {
 	s := State{}
 	s = s.with(Member{Node: self, Status: Joining})
 	s = s.with(Member{Node: other, Status: Down})
-	s.Seen = []sharding.NodeID{self}
-	if !s.converged(self, nil) {
+	s.Seen = s.seenBy(self)
+	if !s.converged(self, nil, s.suspects(self)) {
 		t.Error("a joining node waits for a down one for ever")
 	}
 	s = s.with(Member{Node: other, Status: Joining})
-	if s.converged(self, nil) {
+	if s.converged(self, nil, s.suspects(self)) {
 		t.Error("a joining node does not wait for another one")
 	}
 }
@@ -285,11 +285,12 @@ func TestRemovedWhileExitingHasLeft(t *testing.T) {
 	exiting := *me
 	exiting.Status = Exiting
 	theirs := l.m.state.with(exiting)
-	l.receive(other, Gossip{theirs})
+	l.receive(other, theirs.whole())
 	if l.m.status() != Exiting {
 		t.Fatalf("status is %v", l.m.status())
 	}
-	l.receive(other, Gossip{theirs.without([]sharding.NodeID{self}, l.now.UnixMilli())})
+	gone := theirs.without([]sharding.NodeID{self}, l.now.UnixMilli())
+	l.receive(other, gone.whole())
 	if !happened[Left](l) || happened[SelfDowned](l) {
 		t.Errorf("removed while exiting: %v", l.out)
 	}
@@ -311,7 +312,7 @@ func TestTombstonesExpire(t *testing.T) {
 	}
 	// A node whose clock is behind still has it. Neither gets it back from
 	// there, nor do the two argue about it.
-	l.receive(sharding.NodeID{Addr: "c:1", UID: 3}, Gossip{outdated})
+	l.receive(sharding.NodeID{Addr: "c:1", UID: 3}, outdated.whole())
 	if len(l.m.state.Tombstones) != 0 {
 		t.Error("an expired tombstone is taken over")
 	}
@@ -348,7 +349,7 @@ func TestExitingIsRemovedOnItsWordAlone(t *testing.T) {
 	theirs.Status = Exiting
 	state := l.m.state.with(theirs)
 	state.Version = state.Version.Tick(other.UID)
-	l.receive(other, Gossip{state})
+	l.receive(other, state.whole())
 	l.pass(300 * time.Millisecond)
 	if _, ok := l.m.state.Member(other); !ok {
 		t.Fatal("removed before it confirmed")
@@ -408,14 +409,34 @@ func TestNothingHappensBeforeStartOrAfterTheEnd(t *testing.T) {
 func TestAgreementIsSilent(t *testing.T) {
 	l := newPair(t)
 	s := l.m.state
-	s.Seen = []sharding.NodeID{self, other}
-	l.receive(other, GossipStatus{s.Cluster, s.Version, l.m.digest, []sharding.NodeID{other}})
-	if st, ok := sent[GossipStatus](l, other); !ok || len(st.Seen) != 2 {
+	s.Seen = s.seenBy(self, other)
+	l.receive(other, GossipStatus{Cluster: s.Cluster, Digest: l.m.digest, Seen: s.seenBy(other)})
+	if st, ok := sent[GossipStatus](l, other); !ok || !st.Seen.Includes(s.Seen) {
 		t.Errorf("the other does not learn that this node has seen it: %v", l.out)
 	}
-	for _, msg := range []Msg{Gossip{s}, GossipStatus{s.Cluster, s.Version, l.m.digest, s.Seen}} {
+	for _, msg := range []Msg{s.whole(), GossipStatus{Cluster: s.Cluster, Digest: l.m.digest, Seen: s.Seen}} {
 		if l.receive(other, msg); len(l.out) != 0 {
 			t.Errorf("%T is answered %v", msg, l.out)
 		}
+	}
+}
+
+// Gossip that waited too long is dropped, heartbeats never are.
+func TestGossipExpires(t *testing.T) {
+	l := newPair(t)
+	theirs := l.m.state.with(Member{Node: sharding.NodeID{Addr: "c:1", UID: 3}, Status: Joining})
+	late := l.m.cfg.GossipTTL + time.Millisecond
+	was := l.m.digest
+	l.step(Receive{From: other, To: self, Msg: theirs.whole(), Waited: late})
+	if l.m.digest != was || !happened[Expired](l) {
+		t.Error("late gossip is taken")
+	}
+	l.step(Receive{From: other, To: self, Msg: Heartbeat{Seq: 1}, Waited: late})
+	if _, ok := sent[HeartbeatReply](l, other); !ok {
+		t.Error("a late heartbeat is not answered")
+	}
+	l.step(Receive{From: other, To: self, Msg: theirs.whole(), Waited: late - time.Millisecond})
+	if l.m.digest == was {
+		t.Error("gossip in time is not taken")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,6 +15,10 @@ type Status uint8
 const (
 	// Joining: let in by some member, not yet known to all.
 	Joining Status = iota + 1
+	// WeaklyUp: let in while somebody is unreachable, so that not everybody can
+	// know of it yet. It works as far as nobody has to agree: it counts in no
+	// quorum and is given nothing to own.
+	WeaklyUp
 	// Up: full member.
 	Up
 	// Leaving: asked to leave, still working.
@@ -31,6 +36,8 @@ func (s Status) String() string {
 	switch s {
 	case Joining:
 		return "joining"
+	case WeaklyUp:
+		return "weakly-up"
 	case Up:
 		return "up"
 	case Leaving:
@@ -48,10 +55,12 @@ func (s Status) String() string {
 // CanBecome tells whether a member may go from s to next in one step.
 func (s Status) CanBecome(next Status) bool {
 	switch next {
-	case Up:
+	case WeaklyUp:
 		return s == Joining
+	case Up:
+		return s == Joining || s == WeaklyUp
 	case Leaving:
-		return s == Joining || s == Up
+		return s == Joining || s == WeaklyUp || s == Up
 	case Exiting:
 		return s == Leaving
 	case Down, Removed:
@@ -66,6 +75,8 @@ const (
 	maxNameLen = 128
 	maxRoles   = 16
 	maxRoleLen = 64
+	maxZoneLen = 64
+	maxVersion = 128
 )
 
 // Member is one node of the cluster.
@@ -75,8 +86,13 @@ type Member struct {
 	// the process is started again.
 	Name string
 	// Roles say what the node is for: "coordinator", "region". Sorted.
-	Roles  []string
-	Status Status
+	Roles []string
+	// Zone is where the node runs: a data center or an availability zone. It is
+	// told to others and changes nothing about the membership. May be empty.
+	Zone string
+	// Version is that of the application that the node runs; may be empty.
+	Version string
+	Status  Status
 	// UpNumber counts members in the order in which they came up: a lower one
 	// is older. 0 until the member is up. Numbers may be used again after
 	// removals.
@@ -104,23 +120,36 @@ func later(a, b *Member) *Member {
 		cmp.Compare(b.UpNumber-1, a.UpNumber-1),
 		cmp.Compare(b.Name, a.Name),
 		slices.Compare(b.Roles, a.Roles),
+		cmp.Compare(b.Zone, a.Zone),
+		cmp.Compare(b.Version, a.Version),
 	)
+	if mutant.On("merge-precedence") {
+		c = -c
+	}
 	if c >= 0 {
 		return a
 	}
 	return b
 }
 
+// equal tells whether two records are the same.
+func (m *Member) equal(o *Member) bool {
+	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.Name == o.Name &&
+		m.Zone == o.Zone && m.Version == o.Version && slices.Equal(m.Roles, o.Roles)
+}
+
 // leaderRank orders members for the choice of a leader when none is up:
-// joining before exiting before down.
+// weakly up before joining before exiting before down.
 func (s Status) leaderRank() int {
 	switch s {
-	case Joining:
+	case WeaklyUp:
 		return 1
-	case Exiting:
+	case Joining:
 		return 2
-	case Down, Removed:
+	case Exiting:
 		return 3
+	case Down, Removed:
+		return 4
 	}
 	return 0
 }
@@ -143,9 +172,13 @@ func (m *Member) check() string {
 		return "roles are not sorted"
 	case slices.ContainsFunc(m.Roles, func(r string) bool { return r == "" || len(r) > maxRoleLen }):
 		return "a role is empty or too long"
+	case len(m.Zone) > maxZoneLen:
+		return "zone is too long"
+	case len(m.Version) > maxVersion:
+		return "version is too long"
 	case m.Status < Joining || m.Status > Down:
 		return "status is none"
-	case m.Status == Joining && m.UpNumber != 0 || m.Status == Up && m.UpNumber == 0:
+	case m.Status < Up && m.UpNumber != 0 || m.Status == Up && m.UpNumber == 0:
 		return "up number does not fit the status"
 	}
 	return ""

@@ -3,6 +3,7 @@ package gossip
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -52,12 +53,16 @@ type Row struct {
 // value: methods return a new table.
 type Reachability []Row
 
-func rowOf(r Row, n sharding.NodeID) int       { return r.Observer.Compare(n) }
 func recordOf(r Record, n sharding.NodeID) int { return r.Subject.Compare(n) }
+
+// place is where the row of an observer is, or would be.
+func (t Reachability) place(observer sharding.NodeID) (int, bool) {
+	return sort.Find(len(t), func(i int) int { return observer.Compare(t[i].Observer) })
+}
 
 // Set notes that observer now judges subject so.
 func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachability {
-	i, ok := slices.BinarySearchFunc(t, observer, rowOf)
+	i, ok := t.place(observer)
 	if !ok || len(t[i].Records) == 0 {
 		if v == Reachable {
 			return t // what everybody is anyway
@@ -98,12 +103,28 @@ func (t Reachability) replace(i int, exists bool, row Row) Reachability {
 
 // Of is what observer observes about subject.
 func (t Reachability) Of(observer, subject sharding.NodeID) Verdict {
-	if i, ok := slices.BinarySearchFunc(t, observer, rowOf); ok {
-		if j, ok := slices.BinarySearchFunc(t[i].Records, subject, recordOf); ok {
-			return t[i].Records[j].Verdict
-		}
+	return verdictIn(t.row(observer), subject)
+}
+
+func verdictIn(row []Record, subject sharding.NodeID) Verdict {
+	if i, ok := slices.BinarySearchFunc(row, subject, recordOf); ok {
+		return row[i].Verdict
 	}
 	return Reachable
+}
+
+// row is what observer observes.
+func (t Reachability) row(observer sharding.NodeID) []Record {
+	if i, ok := t.place(observer); ok {
+		return t[i].Records
+	}
+	return nil
+}
+
+// includes tells whether a row would change nothing.
+func (t Reachability) includes(r *Row) bool {
+	i, ok := t.place(r.Observer)
+	return ok && newer(&t[i], r) == &t[i]
 }
 
 // Aggregate is the worst that any observer for which counts holds observes
@@ -122,13 +143,18 @@ func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sh
 
 // Keep drops everything by or about nodes that keep refuses.
 func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
-	var out Reachability
-	for _, row := range t {
-		if !keep(row.Observer) {
+	out := dropped(t, func(r *Row) bool { return !keep(r.Observer) })
+	unknown := func(r *Record) bool { return !keep(r.Subject) }
+	own := false
+	for i := range out {
+		known := dropped(out[i].Records, unknown)
+		if len(known) == len(out[i].Records) {
 			continue
 		}
-		row.Records = slices.DeleteFunc(slices.Clone(row.Records), func(r Record) bool { return !keep(r.Subject) })
-		out = append(out, row)
+		if !own {
+			out, own = slices.Clone(out), true
+		}
+		out[i].Records = known
 	}
 	return out
 }
@@ -136,30 +162,89 @@ func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
 // Merge takes the newer row of every observer. Rows of equal version can only
 // differ by subjects that one side dropped already.
 func (t Reachability) Merge(o Reachability) Reachability {
-	out := make(Reachability, 0, max(len(t), len(o)))
-	for len(t) > 0 && len(o) > 0 {
-		switch c := t[0].Observer.Compare(o[0].Observer); {
-		case c < 0:
-			out, t = append(out, t[0]), t[1:]
-		case c > 0:
-			out, o = append(out, o[0]), o[1:]
-		default:
-			out = append(out, newer(t[0], o[0]))
-			t, o = t[1:], o[1:]
-		}
-	}
-	return append(append(out, t...), o...)
+	return mergeSorted(t, o, rowOrder, newer)
 }
 
-func newer(a, b Row) Row {
-	switch cmp.Compare(a.Version, b.Version) {
-	case 1:
+func newer(a, b *Row) *Row {
+	switch {
+	case a.Version > b.Version:
 		return a
-	case -1:
+	case a.Version < b.Version:
 		return b
 	}
-	a.Records = slices.DeleteFunc(slices.Clone(a.Records), func(r Record) bool { return !slices.Contains(b.Records, r) })
-	return a
+	if identical(a.Records, b.Records) {
+		return a
+	}
+	both := dropped(a.Records, func(r *Record) bool { return !slices.Contains(b.Records, *r) })
+	if len(both) == len(a.Records) {
+		return a
+	}
+	return &Row{a.Observer, a.Version, both}
+}
+
+// suspect is a node about which somebody observes that it is not reachable.
+type suspect struct {
+	node sharding.NodeID
+	// The worst that anybody observes, that members who are not down observe,
+	// and that this node does.
+	worst, verdict, mine Verdict
+}
+
+func suspectOf(s suspect, n sharding.NodeID) int { return s.node.Compare(n) }
+
+// suspects lists, sorted, who is not reachable in the eyes of somebody.
+func (s *State) suspects(self sharding.NodeID) []suspect {
+	var out []suspect
+	members := s.Members // sorted as rows are
+	for i := range s.Reach {
+		row := &s.Reach[i]
+		if len(row.Records) == 0 {
+			continue
+		}
+		for len(members) > 0 && members[0].Node != row.Observer && members[0].Node.Compare(row.Observer) < 0 {
+			members = members[1:]
+		}
+		counts := len(members) > 0 && members[0].Node == row.Observer && members[0].Status != Down
+		for _, r := range row.Records {
+			if r.Verdict == Reachable {
+				continue
+			}
+			x := suspect{node: r.Subject, worst: r.Verdict}
+			if counts {
+				x.verdict = r.Verdict
+			}
+			if row.Observer == self {
+				x.mine = r.Verdict
+			}
+			out = append(out, x)
+		}
+	}
+	// By uid first, which is a number: many observe the same few.
+	slices.SortFunc(out, func(a, b suspect) int {
+		if a.node.UID != b.node.UID {
+			return cmp.Compare(a.node.UID, b.node.UID)
+		}
+		return sharding.CompareAddr(a.node.Addr, b.node.Addr)
+	})
+	kept := out[:0]
+	for _, x := range out {
+		if n := len(kept); n > 0 && kept[n-1].node == x.node {
+			last := &kept[n-1]
+			last.worst, last.verdict, last.mine = max(last.worst, x.worst), max(last.verdict, x.verdict), max(last.mine, x.mine)
+			continue
+		}
+		kept = append(kept, x)
+	}
+	slices.SortFunc(kept, func(a, b suspect) int { return a.node.Compare(b.node) })
+	return kept
+}
+
+// suspected finds a node among suspects; one who is not there is reachable.
+func suspected(list []suspect, n sharding.NodeID) suspect {
+	if i, ok := slices.BinarySearchFunc(list, n, suspectOf); ok {
+		return list[i]
+	}
+	return suspect{node: n}
 }
 
 func (t Reachability) check() string {

@@ -3,9 +3,10 @@ package gossip
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
+	"sort"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
 )
@@ -38,20 +39,33 @@ type State struct {
 	Reach      Reachability
 	Tombstones []Tombstone // sorted by node
 	Version    Clock
-	// Seen are the nodes known to hold exactly this state, sorted. It is not
-	// part of what they have seen.
-	Seen []sharding.NodeID
+	// Seen are the members known to hold exactly this state, by their places in
+	// Members. It is not part of what they have seen.
+	Seen Bits
 }
 
-func memberOf(m Member, n sharding.NodeID) int       { return m.Node.Compare(n) }
 func tombstoneOf(t Tombstone, n sharding.NodeID) int { return t.Node.Compare(n) }
+
+// place is where a node is among the members, or would be.
+func (s *State) place(n sharding.NodeID) (int, bool) {
+	return sort.Find(len(s.Members), func(i int) int { return n.Compare(s.Members[i].Node) })
+}
 
 // Member finds a member. The result must not be changed.
 func (s *State) Member(n sharding.NodeID) (*Member, bool) {
-	if i, ok := slices.BinarySearchFunc(s.Members, n, memberOf); ok {
+	if i, ok := s.place(n); ok {
 		return &s.Members[i], true
 	}
 	return nil, false
+}
+
+// at are the places of the members at an address.
+func (s *State) at(addr string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		i, _ := s.place(sharding.NodeID{Addr: addr})
+		for ; i < len(s.Members) && s.Members[i].Node.Addr == addr && yield(i); i++ {
+		}
+	}
 }
 
 // IsRemoved tells whether a node has a tombstone.
@@ -62,63 +76,119 @@ func (s *State) IsRemoved(n sharding.NodeID) bool {
 
 // HasSeen tells whether a node is known to hold exactly this state.
 func (s *State) HasSeen(n sharding.NodeID) bool {
-	_, ok := slices.BinarySearchFunc(s.Seen, n, sharding.NodeID.Compare)
-	return ok
+	i, ok := s.place(n)
+	return ok && s.Seen.Has(i)
+}
+
+// seenBy is a seen set of these nodes, as far as they are members.
+func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
+	out := make(Bits, (len(s.Members)+7)/8)
+	for _, n := range nodes {
+		if i, ok := s.place(n); ok {
+			out[i>>3] |= 1 << (i & 7)
+		}
+	}
+	return out
 }
 
 // join is the state that includes both: of every member the later record, of
 // every observer the newer row, of everybody removed the tombstone and nothing
-// else. Nobody is known to have seen the result.
+// else. Nobody is known to have seen the result. What does not change keeps its
+// memory.
+//
+// The other state may be a [State.fragment]. Rows in it that name nodes which
+// nobody here has heard of are left out, or they would lose these records: they
+// come again with or after the members.
 func (s *State) join(o *State) State {
-	out := State{
-		Cluster:    s.Cluster,
-		Members:    mergeSorted(s.Members, o.Members, memberOrder, func(a, b Member) Member { return *later(&a, &b) }),
-		Reach:      s.Reach.Merge(o.Reach),
-		Tombstones: mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, latest),
-		Version:    s.Version.Merge(o.Version),
+	out := State{Cluster: s.Cluster, Version: s.Version}
+	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, latest)
+	theirs := o.Members
+	if len(out.Tombstones) > 0 {
+		theirs = dropped(theirs, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	return out.withoutRemoved()
+	out.Members = mergeSorted(s.Members, theirs, memberOrder, later)
+	// A tombstone that is new here may be of a member.
+	removes := !identical(out.Tombstones, s.Tombstones) && slices.ContainsFunc(o.Tombstones, func(t Tombstone) bool {
+		_, ok := s.Member(t.Node)
+		return ok
+	})
+	isMember := func(n sharding.NodeID) bool {
+		_, ok := out.Member(n)
+		return ok
+	}
+	if removes {
+		out.Members = dropped(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
+	}
+	rows := dropped(o.Reach, func(r *Row) bool {
+		return s.Reach.includes(r) || !isMember(r.Observer) || slices.ContainsFunc(r.Records, func(r Record) bool {
+			return !isMember(r.Subject) && !out.IsRemoved(r.Subject)
+		})
+	})
+	out.Reach = s.Reach.Merge(rows.Keep(isMember))
+	if counts := knownCounts(o.Version, theirs); slices.ContainsFunc(counts, func(e clockEntry) bool { return e.Count > s.Version.Count(e.Node) }) {
+		out.Version = s.Version.Merge(counts)
+	}
+	if removes {
+		out.Reach = out.Reach.Keep(isMember)
+		out.Version = knownCounts(out.Version, out.Members)
+	}
+	return out
 }
 
-func memberOrder(a, b Member) int       { return a.Node.Compare(b.Node) }
-func tombstoneOrder(a, b Tombstone) int { return a.Node.Compare(b.Node) }
-func latest(a, b Tombstone) Tombstone {
-	return Tombstone{a.Node, max(a.Removed, b.Removed)}
+// knownCounts are the entries of a clock that belong to members.
+func knownCounts(c Clock, members []Member) Clock {
+	uids := make([]sharding.NodeUID, len(members))
+	for i := range members {
+		uids[i] = members[i].Node.UID
+	}
+	slices.Sort(uids)
+	return dropped(c, func(e *clockEntry) bool {
+		_, ok := slices.BinarySearch(uids, e.Node)
+		return !ok
+	})
+}
+
+func memberOrder(a, b *Member) int       { return a.Node.Compare(b.Node) }
+func rowOrder(a, b *Row) int             { return a.Observer.Compare(b.Observer) }
+func tombstoneOrder(a, b *Tombstone) int { return a.Node.Compare(b.Node) }
+
+func sortTombstones(list []Tombstone) {
+	slices.SortFunc(list, func(a, b Tombstone) int { return tombstoneOrder(&a, &b) })
+}
+func latest(a, b *Tombstone) *Tombstone {
+	if a.Removed >= b.Removed {
+		return a
+	}
+	return b
 }
 
 // withoutRemoved drops every trace of nodes that have a tombstone, and keeps
 // observations and clock entries of members only.
 func (s *State) withoutRemoved() State {
 	out := *s
-	out.Members = slices.DeleteFunc(slices.Clone(s.Members), func(m Member) bool { return s.IsRemoved(m.Node) })
-	isMember := func(n sharding.NodeID) bool {
+	out.Members = dropped(s.Members, func(m *Member) bool { return s.IsRemoved(m.Node) })
+	out.Reach = s.Reach.Keep(func(n sharding.NodeID) bool {
 		_, ok := out.Member(n)
 		return ok
-	}
-	out.Reach = s.Reach.Keep(isMember)
-	uids := make([]sharding.NodeUID, len(out.Members))
-	for i := range out.Members {
-		uids[i] = out.Members[i].Node.UID
-	}
-	slices.Sort(uids)
-	out.Version = s.Version.Keep(func(u sharding.NodeUID) bool {
-		_, ok := slices.BinarySearch(uids, u)
-		return ok
 	})
-	out.Seen = slices.DeleteFunc(slices.Clone(s.Seen), func(n sharding.NodeID) bool { return !isMember(n) })
+	out.Version = knownCounts(s.Version, out.Members)
+	if len(out.Members) != len(s.Members) {
+		out.Seen = nil
+	}
 	return out
 }
 
 // with is the state with a member added or its record replaced.
 func (s *State) with(m Member) State {
 	out := *s
-	i, ok := slices.BinarySearchFunc(s.Members, m.Node, memberOf)
-	out.Members = slices.Clone(s.Members)
+	i, ok := s.place(m.Node)
 	if ok {
+		out.Members = slices.Clone(s.Members)
 		out.Members[i] = m
-	} else {
-		out.Members = slices.Insert(out.Members, i, m)
+		return out
 	}
+	out.Members = slices.Insert(slices.Clip(s.Members), i, m)
+	out.Seen = nil // it goes by places
 	return out
 }
 
@@ -129,7 +199,7 @@ func (s *State) without(nodes []sharding.NodeID, at int64) State {
 	for _, n := range nodes {
 		stones = append(stones, Tombstone{n, at})
 	}
-	slices.SortFunc(stones, tombstoneOrder)
+	sortTombstones(stones)
 	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, latest)
 	return out.withoutRemoved()
 }
@@ -137,13 +207,14 @@ func (s *State) without(nodes []sharding.NodeID, at int64) State {
 // pruneTombstones keeps the tombstones newer than limit, and of those at most
 // the newest most.
 func (s *State) pruneTombstones(limit int64, most int) (State, bool) {
-	keep := slices.DeleteFunc(slices.Clone(s.Tombstones), func(t Tombstone) bool { return t.Removed <= limit })
+	keep := dropped(s.Tombstones, func(t *Tombstone) bool { return t.Removed <= limit })
 	if len(keep) > most {
+		keep = slices.Clone(keep)
 		slices.SortFunc(keep, func(a, b Tombstone) int {
 			return cmp.Or(cmp.Compare(b.Removed, a.Removed), a.Node.Compare(b.Node))
 		})
 		keep = keep[:most]
-		slices.SortFunc(keep, tombstoneOrder)
+		sortTombstones(keep)
 	}
 	if len(keep) == len(s.Tombstones) {
 		return *s, false
@@ -162,41 +233,49 @@ func (s *State) youngest() uint32 {
 	return n
 }
 
-// digest is a hash over everything but the version and the seen set: equal
-// digests mean equal states. The version stays out, because nodes that
-// did the same apart from each other agree.
-func (s *State) digest() uint64 { return xxhash.Sum64(s.appendContent(nil, 0)) }
-
-// appendContent appends the canonical form of what digest covers, with times
-// relative to epoch.
+// appendContent appends the canonical form of what a digest covers but the
+// clock, with times relative to epoch.
 func (s *State) appendContent(b []byte, epoch int64) []byte {
 	b = binary.AppendVarint(b, s.Cluster.Founded-epoch)
 	b = binary.AppendUvarint(b, uint64(s.Cluster.Founder))
 	b = binary.AppendUvarint(b, uint64(len(s.Members)))
 	for i := range s.Members {
-		m := &s.Members[i]
-		b = appendString(appendNode(b, m.Node), m.Name)
-		b = binary.AppendUvarint(b, uint64(len(m.Roles)))
-		for _, r := range m.Roles {
-			b = appendString(b, r)
-		}
-		b = append(b, byte(m.Status))
-		b = binary.AppendUvarint(b, uint64(m.UpNumber))
+		b = appendMember(b, &s.Members[i])
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Reach)))
-	for _, row := range s.Reach {
-		b = binary.AppendUvarint(appendNode(b, row.Observer), row.Version)
-		b = binary.AppendUvarint(b, uint64(len(row.Records)))
-		for _, r := range row.Records {
-			b = append(appendNode(b, r.Subject), byte(r.Verdict))
-			b = binary.AppendUvarint(b, r.Version)
-		}
+	for i := range s.Reach {
+		b = appendRow(b, &s.Reach[i])
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Tombstones)))
-	for _, t := range s.Tombstones {
-		b = binary.AppendVarint(appendNode(b, t.Node), t.Removed-epoch)
+	for i := range s.Tombstones {
+		b = appendTombstone(b, &s.Tombstones[i], epoch)
 	}
 	return b
+}
+
+func appendMember(b []byte, m *Member) []byte {
+	b = appendString(appendNode(b, m.Node), m.Name)
+	b = binary.AppendUvarint(b, uint64(len(m.Roles)))
+	for _, r := range m.Roles {
+		b = appendString(b, r)
+	}
+	b = appendString(appendString(b, m.Zone), m.Version)
+	b = append(b, byte(m.Status))
+	return binary.AppendUvarint(b, uint64(m.UpNumber))
+}
+
+func appendRow(b []byte, row *Row) []byte {
+	b = binary.AppendUvarint(appendNode(b, row.Observer), row.Version)
+	b = binary.AppendUvarint(b, uint64(len(row.Records)))
+	for _, r := range row.Records {
+		b = append(appendNode(b, r.Subject), byte(r.Verdict))
+		b = binary.AppendUvarint(b, r.Version)
+	}
+	return b
+}
+
+func appendTombstone(b []byte, t *Tombstone, epoch int64) []byte {
+	return binary.AppendVarint(appendNode(b, t.Node), t.Removed-epoch)
 }
 
 func appendNode(b []byte, n sharding.NodeID) []byte {
@@ -207,7 +286,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// check tells what is wrong with a state from outside, or "".
+// check tells what is wrong with a state from outside, or a fragment of one, or
+// "". Places of the seen set are those of the whole state.
 func (s *State) check(maxMembers int) string {
 	if len(s.Members) > maxMembers {
 		return "too many members"
@@ -222,40 +302,74 @@ func (s *State) check(maxMembers int) string {
 		return "members are not sorted"
 	case !strictlySorted(s.Tombstones, tombstoneOrder):
 		return "tombstones are not sorted"
-	case !strictlySorted(s.Seen, sharding.NodeID.Compare):
-		return "seen set is not sorted"
 	case !s.Version.Valid():
 		return "clock is not sorted"
 	}
 	return s.Reach.check()
 }
 
-func strictlySorted[T any](s []T, order func(a, b T) int) bool {
+func strictlySorted[T any](s []T, order func(a, b *T) int) bool {
 	for i := 1; i < len(s); i++ {
-		if order(s[i-1], s[i]) >= 0 {
+		if order(&s[i-1], &s[i]) >= 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// mergeSorted merges two sorted lists; both decides about elements in both.
-func mergeSorted[T any](a, b []T, order func(a, b T) int, both func(a, b T) T) []T {
-	out := make([]T, 0, max(len(a), len(b)))
-	for len(a) > 0 && len(b) > 0 {
-		switch c := order(a[0], b[0]); {
-		case c < 0:
-			out, a = append(out, a[0]), a[1:]
-		case c > 0:
-			out, b = append(out, b[0]), b[1:]
-		default:
-			out = append(out, both(a[0], b[0]))
-			a, b = a[1:], b[1:]
+// mergeSorted merges a sorted list into another; both picks one, or makes one,
+// of two elements of the same place. Places are searched from the last one on in
+// growing strides, so a short list goes fast into a long one, and one of the same
+// length in a single walk. What changes nothing gives back the list as it is.
+func mergeSorted[T any](into, from []T, order func(a, b *T) int, both func(a, b *T) *T) []T {
+	var out []T // into[:done], merged, once anything has changed
+	done, at := 0, 0
+	for k := range from {
+		x := &from[k]
+		stride := 1
+		for at+stride <= len(into) && order(x, &into[at+stride-1]) > 0 {
+			at += stride
+			stride *= 2
+		}
+		near := into[at:min(at+stride, len(into))]
+		i, found := sort.Find(len(near), func(i int) int { return order(x, &near[i]) })
+		at += i
+		if found {
+			pick := both(&into[at], x)
+			if pick == &into[at] {
+				continue
+			}
+			x = pick
+		}
+		if out == nil {
+			out = make([]T, 0, len(into)+len(from))
+		}
+		out = append(append(out, into[done:at]...), *x)
+		done = at
+		if found {
+			done++
 		}
 	}
-	return append(append(out, a...), b...)
+	if out == nil {
+		return into
+	}
+	return append(out, into[done:]...)
 }
 
-func union(a, b []sharding.NodeID) []sharding.NodeID {
-	return mergeSorted(a, b, sharding.NodeID.Compare, func(a, _ sharding.NodeID) sharding.NodeID { return a })
+// dropped is a list without some elements; if there are none of them it is the
+// list itself.
+func dropped[S ~[]T, T any](list S, drop func(*T) bool) S {
+	for i := range list {
+		if !drop(&list[i]) {
+			continue
+		}
+		out := append(make(S, 0, len(list)-1), list[:i]...)
+		for j := i + 1; j < len(list); j++ {
+			if !drop(&list[j]) {
+				out = append(out, list[j])
+			}
+		}
+		return out
+	}
+	return list
 }

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -124,7 +125,6 @@ func TestBadStatesAreRefused(t *testing.T) {
 		"too many":         {Members: []Member{good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
 		"long name":        {Members: []Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
 		"roles unsorted":   {Members: []Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
-		"seen unsorted":    {Seen: []sharding.NodeID{node("b"), node("a")}},
 		"stones unsorted":  {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
 		"clock unsorted":   {Version: Clock{{Node: 2}, {Node: 1}}},
 		"rows unsorted":    {Reach: Reachability{{Observer: node("b")}, {Observer: node("a")}}},
@@ -154,6 +154,56 @@ func TestSeniority(t *testing.T) {
 	} {
 		if got := c.a.Senior(c.b); got != c.want {
 			t.Errorf("%+v senior to %+v: %v", c.a, c.b, got)
+		}
+	}
+}
+
+// A record that differs in any field is another record, with another hash: or
+// nodes would take different states for the same.
+func TestEveryFieldOfAMemberCounts(t *testing.T) {
+	base := Member{Node: node("a"), Name: "n", Roles: []string{"r"}, Zone: "z", Version: "1", Status: Up, UpNumber: 1}
+	v := reflect.ValueOf(base)
+	for i := range v.NumField() {
+		other := base
+		field := reflect.ValueOf(&other).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.String:
+			field.SetString("other")
+		case reflect.Slice:
+			field.Set(reflect.ValueOf([]string{"other"}))
+		case reflect.Struct:
+			field.Set(reflect.ValueOf(node("other")))
+		default:
+			field.SetUint(5)
+		}
+		if name := v.Type().Field(i).Name; base.equal(&other) || base.hash() == other.hash() {
+			t.Errorf("%s does not count", name)
+		}
+	}
+}
+
+// What is sent of a state in parts is all of it, and sums follow changes.
+func TestPartsMakeTheWhole(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		s := history(r, 40)
+		for _, parts := range []int{1, 8, maxParts} {
+			joined := s[0]
+			for i := range parts {
+				f := s[1].fragment(parts, Bits(nil).With(i))
+				joined = joined.join(&f)
+			}
+			again := s[1].fragment(parts, allBits(parts)) // rows may come before those they name
+			joined = joined.join(&again)
+			if whole := s[0].join(&s[1]); whole.digest() != joined.digest() {
+				t.Fatalf("in %d parts:\n%+v\n%+v", parts, joined, whole)
+			}
+			p := s[0].sums()
+			if p.update(&s[0], &joined); p != joined.sums() {
+				t.Fatal("sums do not follow a change")
+			}
 		}
 	}
 }

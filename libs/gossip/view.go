@@ -18,16 +18,40 @@ type View struct {
 	Cluster   ClusterID
 	// Members are sorted by node, Self included.
 	Members []MemberView
+	// Refusal is why this node was not let in when it asked last; empty once it is.
+	Refusal string
+	// Removed are the tombstones of those who were members, Quarantined the
+	// others that this node refuses for good. The lists must not be changed.
+	Removed     []Tombstone
+	Quarantined []Quarantine
 	// Leader is the node that this node takes for the leader; zero if none.
 	Leader sharding.NodeID
 	// Converged tells that everybody who matters is reachable and known to
 	// have seen this very state.
 	Converged bool
+	// Observations are who observes whom as unreachable, without those of
+	// members that are down: sorted by observer, then by subject.
+	Observations []Observation
+	// Lease is what this node was told last about who holds the lease.
+	Lease Lease
+	// Paused is how long this process was found paused in all since it
+	// started. In that time it heard nobody.
+	Paused time.Duration
+	// Version counts the changes that the view includes, by who made them: of two
+	// views of a cluster the later one has the higher counts.
+	Version Clock
 }
+
+// Observation says that one member observes another as unreachable.
+type Observation struct{ Observer, Subject sharding.NodeID }
 
 // MemberView is a member and how it is reached.
 type MemberView struct {
 	Member
+	// Phi is how strongly the viewing node suspects this member now, by its own
+	// heartbeats: 0 is not at all, and unreachable is from the threshold on; see
+	// package phi. 0 for members that it does not watch, itself among them.
+	Phi float64
 	// Reachable is false when any member that is not down observes this one as
 	// unreachable.
 	Reachable bool
@@ -36,6 +60,8 @@ type MemberView struct {
 	// UnreachableSince is since when Reachable is false, as noticed by the
 	// viewing node, its own pauses left out; zero if it is reachable.
 	UnreachableSince time.Time
+	// Seen tells that the member is known to hold exactly this state.
+	Seen bool
 }
 
 // Member finds a member by node.
@@ -102,46 +128,72 @@ func (v View) Events() []Event {
 
 // View is the membership as this node sees it now.
 func (m *Machine) View() View {
-	v := View{Self: m.self, InCluster: m.phase == member, Cluster: m.state.Cluster}
+	v := View{Self: m.self, InCluster: m.phase == member, Cluster: m.state.Cluster, Version: m.state.Version, Lease: m.lease, Paused: m.paused}
+	v.Refusal, v.Removed, v.Quarantined = m.refusal, m.state.Tombstones, slices.Clone(m.outlaws)
 	if len(m.state.Members) == 0 {
 		return v
 	}
-	v.Leader = m.state.leader(m.self)
-	v.Converged = m.state.converged(m.self, m.confirmed)
+	v.Leader = m.leader()
+	v.Converged = m.state.converged(m.self, m.confirmed, m.suspectsNow())
 	v.Members = make([]MemberView, 0, len(m.state.Members))
-	for _, mem := range m.state.Members {
-		mv := MemberView{Member: mem, Reachable: true, ReachableByMe: true}
-		if p := m.peer(mem.Node); p != nil {
-			mv.Reachable = m.state.verdict(mem.Node) == Reachable
-			mv.ReachableByMe = m.state.Reach.Of(m.self, mem.Node) == Reachable
-			if !mv.Reachable {
-				mv.UnreachableSince = p.unreachableSince
+	list, since, peers := m.suspects, m.since, m.peers // sorted as members are
+	for i, mem := range m.state.Members {
+		for len(list) > 0 && list[0].node.Compare(mem.Node) < 0 {
+			list, since = list[1:], since[1:]
+		}
+		mv := MemberView{Member: mem, Reachable: true, ReachableByMe: true, Seen: m.state.Seen.Has(i)}
+		for len(peers) > 0 && peers[0].node.Compare(mem.Node) < 0 {
+			peers = peers[1:]
+		}
+		if len(peers) > 0 && peers[0].node == mem.Node {
+			mv.Phi = peers[0].detector.Phi(m.now)
+		}
+		if len(list) > 0 && list[0].node == mem.Node {
+			if mem.Node != m.self {
+				mv.Reachable, mv.ReachableByMe = list[0].verdict == Reachable, list[0].mine == Reachable
+				mv.UnreachableSince = since[0]
 			}
+			list, since = list[1:], since[1:]
 		}
 		v.Members = append(v.Members, mv)
 	}
+	v.Observations = m.state.observations()
 	return v
 }
 
-// verdict is the worst that members who are not down observe about a node.
-func (s *State) verdict(n sharding.NodeID) Verdict {
-	return s.Reach.Aggregate(n, func(observer sharding.NodeID) bool {
-		m, ok := s.Member(observer)
-		return ok && m.Status != Down
-	})
+// observations lists who observes whom as unreachable.
+func (s *State) observations() []Observation {
+	var out []Observation
+	for _, row := range s.Reach {
+		for _, r := range row.Records {
+			if r.Verdict != Reachable && s.observes(row.Observer) {
+				out = append(out, Observation{row.Observer, r.Subject})
+			}
+		}
+	}
+	return out
 }
+
+// observes tells whether a node's observations count: not after it is down.
+func (s *State) observes(n sharding.NodeID) bool {
+	m, ok := s.Member(n)
+	return ok && m.Status != Down
+}
+
+// verdict is the worst that members who are not down observe about a node.
+func (s *State) verdict(n sharding.NodeID) Verdict { return s.Reach.Aggregate(n, s.observes) }
 
 // leader is the first by address of the members that are up or leaving and not
 // unreachable; if there is none, the first of the others by status and
 // address. A node always counts itself as reachable.
-func (s *State) leader(self sharding.NodeID) sharding.NodeID {
+func (s *State) leader(self sharding.NodeID, suspects []suspect) sharding.NodeID {
 	var best *Member
-	for i := range s.Members {
+	for i := range s.Members { // by address, so only a better status counts
 		m := &s.Members[i]
-		if m.Status == Down || m.Node != self && s.Reach.Aggregate(m.Node, nil) != Reachable {
+		if m.Status == Down || best != nil && m.Status.leaderRank() >= best.Status.leaderRank() {
 			continue
 		}
-		if best == nil || byLeaderRank(m, best) < 0 {
+		if m.Node == self || suspected(suspects, m.Node).worst == Reachable {
 			best = m
 		}
 	}
@@ -156,18 +208,24 @@ func (s *State) leader(self sharding.NodeID) sharding.NodeID {
 // exiting anyway. While nobody is up, all members that are not down must have
 // seen it.
 // Members that confirmed their exit do not matter any more.
-func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID) bool {
-	anybodyUp := slices.ContainsFunc(s.Members, func(m Member) bool { return m.Status == Up || m.Status == Leaving })
-	for i := range s.Members {
-		m := &s.Members[i]
-		if slices.Contains(confirmed, m.Node) {
+func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, suspects []suspect) bool {
+	for _, x := range suspects {
+		if x.verdict == Reachable || x.node == self || slices.Contains(confirmed, x.node) {
 			continue
 		}
-		matters := m.Status == Up || m.Status == Leaving || !anybodyUp && m.Status != Down
-		if matters && !s.HasSeen(m.Node) {
+		if m, ok := s.Member(x.node); ok && m.Status != Down && m.Status != Exiting {
 			return false
 		}
-		if m.Node != self && m.Status != Down && m.Status != Exiting && s.verdict(m.Node) != Reachable {
+	}
+	up := func(m *Member) bool { return m.Status == Up || m.Status == Leaving }
+	anybodyUp := false
+	for i := range s.Members {
+		anybodyUp = anybodyUp || up(&s.Members[i])
+	}
+	for i := range s.Members {
+		m := &s.Members[i]
+		matters := up(m) || !anybodyUp && m.Status != Down
+		if matters && !s.Seen.Has(i) && !slices.Contains(confirmed, m.Node) {
 			return false
 		}
 	}

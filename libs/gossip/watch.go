@@ -1,16 +1,119 @@
 package gossip
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	"slices"
+	"time"
 
-// beat asks every other member for a sign of life when it is time.
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/phi"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// peer is what this node alone knows about a member that it watches.
+type peer struct {
+	node     sharding.NodeID
+	detector phi.Detector
+	// Numbers of heartbeats: the first one sent since the peer is known, the
+	// last one answered, the last one before evidence that it is gone.
+	firstSeq, lastSeq, goneSeq uint64
+	gone                       bool // evidence, and no newer reply
+	// Until when a node outside the ring is watched because somebody wants to
+	// join at its address.
+	askedUntil time.Time
+}
+
+func peerOf(p peer, n sharding.NodeID) int { return p.node.Compare(n) }
+
+func (m *Machine) peer(n sharding.NodeID) *peer {
+	i, ok := slices.BinarySearchFunc(m.peers, n, peerOf)
+	if !ok {
+		return nil
+	}
+	return &m.peers[i]
+}
+
+// peersAt are the watched members at an address.
+func (m *Machine) peersAt(addr string) []peer {
+	at, _ := slices.BinarySearchFunc(m.peers, sharding.NodeID{Addr: addr}, peerOf)
+	n := at
+	for n < len(m.peers) && m.peers[n].node.Addr == addr {
+		n++
+	}
+	return m.peers[at:n]
+}
+
+// watch begins to watch a member, if it is not watched already.
+func (m *Machine) watch(n sharding.NodeID) *peer {
+	i, ok := slices.BinarySearchFunc(m.peers, n, peerOf)
+	if !ok {
+		m.peers = slices.Insert(m.peers, i, peer{node: n, detector: m.cfg.Watch.detector()})
+	}
+	return &m.peers[i]
+}
+
+// watchAt begins to watch all members at an address.
+func (m *Machine) watchAt(addr string) {
+	for i := range m.state.at(addr) {
+		if n := m.state.Members[i].Node; n != m.self {
+			m.watch(n)
+		}
+	}
+}
+
+// rewatch adapts who is watched to the membership: the receivers of this node
+// on the ring and the members of roles that it watches anyway.
+//
+// Former receivers stay as long as this node holds them for unreachable, or is
+// about to: it is the only one who can take that back.
+func (m *Machine) rewatch() {
+	wanted := m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects)
+	if len(m.cfg.WatchRoles) > 0 {
+		for i := range m.state.Members {
+			if mem := &m.state.Members[i]; mem.Node != m.self && slices.ContainsFunc(m.cfg.WatchRoles, mem.HasRole) {
+				wanted = append(wanted, mem.Node)
+			}
+		}
+		slices.SortFunc(wanted, sharding.NodeID.Compare)
+	}
+	m.former = false
+	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
+		if _, ok := slices.BinarySearchFunc(wanted, p.node, sharding.NodeID.Compare); ok {
+			return false
+		}
+		if _, ok := m.state.Member(p.node); !ok || !m.stillWatched(&p) {
+			return true
+		}
+		m.former = true
+		return false
+	})
+	for _, n := range wanted {
+		m.watch(n)
+	}
+}
+
+func (m *Machine) stillWatched(p *peer) bool {
+	if m.now.Before(p.askedUntil) {
+		return true
+	}
+	return !mutant.On("former-receivers") &&
+		(p.gone || m.state.Reach.Of(m.self, p.node) != Reachable || !p.detector.Available(m.now))
+}
+
+// beat asks everybody it watches for a sign of life when it is time.
 func (m *Machine) beat() {
 	if m.phase != member || m.now.Before(m.nextBeat) {
 		return
 	}
 	m.nextBeat = m.now.Add(m.cfg.Watch.Interval)
+	if m.former {
+		m.rewatch()
+	}
+	m.judgeMyself()
 	m.seq++
+	m.beatSeq = m.seq
+	mine := m.state.Reach.row(m.self)
 	for i := range m.peers {
-		if p := &m.peers[i]; m.state.Reach.Of(m.self, p.node) != Terminated {
+		if p := &m.peers[i]; verdictIn(mine, p.node) != Terminated {
 			m.beatTo(p)
 		}
 	}
@@ -26,6 +129,41 @@ func (m *Machine) beatTo(p *peer) {
 	m.send(p.node, Heartbeat{m.seq})
 }
 
+// ill is the worst state of health.
+const ill = 8
+
+// judgeMyself looks at who answered the last heartbeats. When most of those
+// fall silent at once that were well before, this node is more likely to be
+// the cause than they are: starved of time or cut off. It then gives them more
+// time, up to three times the pause of the profile, and suspects itself first.
+// With one or two to watch there is no telling.
+//
+// The idea and the measure are Lifeguard's local health multiplier (Dadgar,
+// Phillips, Currey 2017, arXiv 1707.00788).
+func (m *Machine) judgeMyself() {
+	watched, silent := 0, 0
+	mine := m.state.Reach.row(m.self)
+	for i := range m.peers {
+		p := &m.peers[i]
+		if p.firstSeq == 0 || p.firstSeq > m.beatSeq || p.gone || verdictIn(mine, p.node) != Reachable {
+			continue
+		}
+		watched++
+		if p.lastSeq < m.beatSeq {
+			silent++
+		}
+	}
+	m.illness = min(max(m.illness+2*silent-watched, 0), ill)
+	if watched < 3 || mutant.On("local-health") {
+		m.illness = 0
+	}
+}
+
+// patience is what is added to the pause that the detectors accept.
+func (m *Machine) patience() time.Duration {
+	return m.cfg.Watch.Phi.Pause * time.Duration(2*m.illness) / ill
+}
+
 func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
 	if m.phase != member || seq > m.seq {
 		return
@@ -34,12 +172,12 @@ func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
 		p.lastSeq, p.gone = seq, false
 		p.detector.Heartbeat(m.now)
 	}
+	m.settleDisputes(from, seq)
 	// Whoever answers at an address is the incarnation that lives there, at
 	// least since the heartbeat it answers was sent. A member at the same
 	// address that was known by then and has answered nothing newer is gone.
-	for i := range m.peers {
-		p := &m.peers[i]
-		if p.node.Addr == from.Addr && p.node.UID != from.UID && p.firstSeq != 0 && seq >= p.firstSeq && seq > p.lastSeq {
+	for _, p := range m.peersAt(from.Addr) {
+		if p.node.UID != from.UID && p.firstSeq != 0 && seq >= p.firstSeq && seq > p.lastSeq {
 			m.replaced(p.node, from)
 			return
 		}
@@ -66,13 +204,16 @@ func (m *Machine) evidence(n sharding.NodeID) {
 	if m.phase != member {
 		return
 	}
-	for i := range m.peers {
-		p := &m.peers[i]
-		if p.node.Addr == n.Addr && (n.UID == 0 || p.node.UID == n.UID) && !p.gone {
+	m.watchAt(n.Addr)
+	at := m.peersAt(n.Addr)
+	for i := range at {
+		p := &at[i]
+		if (n.UID == 0 || p.node.UID == n.UID) && !p.gone {
 			p.gone, p.goneSeq = true, m.seq
 			m.emit(NodeGone{p.node})
 		}
 	}
+	m.former = true // some of them may be outside the ring
 	m.reap()
 }
 
@@ -81,15 +222,21 @@ func (m *Machine) reap() {
 	if m.phase != member {
 		return
 	}
+	patient := m.now.Add(-m.patience())
+	mine := m.state.Reach.row(m.self)
 	s := m.state
 	changed := false
 	for i := range m.peers {
 		p := &m.peers[i]
+		was, at := verdictIn(mine, p.node), patient
+		if was != Reachable {
+			at = m.now // only a reply heals
+		}
 		verdict := Reachable
-		if p.gone || !p.detector.Available(m.now) {
+		if p.gone || !p.detector.Available(at) {
 			verdict = Unreachable
 		}
-		if was := s.Reach.Of(m.self, p.node); was != verdict && was != Terminated {
+		if was != verdict && was != Terminated {
 			s.Reach = s.Reach.Set(m.self, p.node, verdict)
 			changed = true
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,10 @@ import (
 // down. The process should stop; started again it is another incarnation.
 var ErrDowned = errors.New("this node was declared down")
 
+// ErrNotJoined is returned by [Agent.Run] when this node was refused for good, or
+// gave up joining; the text says why.
+var ErrNotJoined = errors.New("this node did not join the cluster")
+
 // Agent is the membership of one process. Make one with [New], put its
 // [Agent.Handler] on the service listener, then [Agent.Run] it. All methods
 // are safe for concurrent use.
@@ -28,6 +33,7 @@ type Agent struct {
 	senders *senders
 	stats   counters
 	view    atomic.Pointer[gossip.View]
+	events  *eventLog
 	left    chan struct{} // closed once this node has left
 	ended   chan struct{} // closed when Run returns
 	running atomic.Bool
@@ -47,6 +53,7 @@ type Stats struct {
 	Sent     uint64 // messages that arrived at other nodes
 	Dropped  uint64 // messages that fell out of a full queue
 	Failed   uint64 // messages in posts that failed
+	Expired  uint64 // gossip that waited too long for the loop, and was dropped
 }
 
 // New prepares an agent.
@@ -65,6 +72,7 @@ func New(cfg Config) (*Agent, error) {
 	a.senders = newSenders(cfg, &a.stats, a.Evidence)
 	v := a.core.View()
 	a.view.Store(&v)
+	a.events = newEventLog(cfg.EventLog, v)
 	return a, nil
 }
 
@@ -73,7 +81,7 @@ func (a *Agent) PathPrefix() string { return pb.ClusterPathPrefix }
 
 // Handler serves other nodes, at [Agent.PathPrefix].
 func (a *Agent) Handler() http.Handler {
-	return http.MaxBytesHandler(pb.NewClusterServer(service{a}), a.cfg.MaxBody)
+	return a.cfg.limits().Handler(pb.NewClusterServer(service{a}))
 }
 
 // Members is the membership as seen now. It may be up to a second old in what
@@ -85,6 +93,7 @@ func (a *Agent) Stats() Stats {
 	return Stats{
 		Received: a.stats.received.Load(), Refused: a.stats.refused.Load(), Sent: a.stats.sent.Load(),
 		Dropped: a.stats.dropped.Load(), Failed: a.stats.failed.Load(),
+		Expired: a.stats.expired.Load(),
 	}
 }
 
@@ -113,6 +122,38 @@ func (a *Agent) Down(n sharding.NodeID) {
 	a.inbox.put(false, item{in: gossip.DownNode{Node: n}})
 }
 
+// Lease tells who holds the lease that downing goes by, and until when.
+func (a *Agent) Lease(l gossip.Lease) {
+	a.inbox.put(false, item{in: l})
+}
+
+// SetSeeds names the addresses to join through, and as a member those to
+// announce the cluster to, in place of the configured ones.
+func (a *Agent) SetSeeds(seeds []string) {
+	a.inbox.put(false, item{in: gossip.SetSeeds{Seeds: slices.Clone(seeds)}})
+}
+
+// Form makes a cluster of this node alone, if it was configured to wait and has
+// found none.
+func (a *Agent) Form() { a.inbox.put(false, item{in: gossip.Form{}}) }
+
+// Remove removes a member at once, see [gossip.RemoveNode].
+func (a *Agent) Remove(n sharding.NodeID) {
+	a.inbox.put(false, item{in: gossip.RemoveNode{Node: n}})
+}
+
+// AskToLeave asks a member to leave gracefully. The wish may get lost: repeat it
+// until the member leaves.
+func (a *Agent) AskToLeave(n sharding.NodeID) {
+	a.inbox.put(false, item{in: gossip.LeaveNode{Node: n}})
+}
+
+// JoinVia joins the cluster of the node at an address, whatever the seeds say;
+// this node's own address forms one. A node that is in a cluster stays there.
+func (a *Agent) JoinVia(addr string) {
+	a.inbox.put(false, item{in: gossip.JoinVia{Addr: addr}})
+}
+
 // Leave leaves the cluster and returns when this node is no member any more.
 // It returns at once if the agent is not running.
 func (a *Agent) Leave(ctx context.Context) error {
@@ -130,13 +171,14 @@ func (a *Agent) Leave(ctx context.Context) error {
 }
 
 // Run joins the cluster and stays in it until ctx ends; it does not leave it
-// by itself. It returns ErrDowned as soon as this node is down, else nil. It
-// runs once.
+// by itself. It returns ErrDowned as soon as this node is down, ErrNotJoined if
+// it is not to be, else nil. It runs once.
 func (a *Agent) Run(ctx context.Context) error {
 	if a.running.Swap(true) {
 		return errors.New("membership: the agent ran already")
 	}
 	defer close(a.ended)
+	defer a.events.end()
 	defer a.senders.close()
 	defer a.inbox.close()
 	a.step(gossip.Start{})
@@ -155,7 +197,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			if it.do != nil {
 				it.do()
 			} else {
-				a.step(it.in)
+				a.step(it.aged(time.Now()))
 			}
 		}
 		if tick {
@@ -170,16 +212,21 @@ func (a *Agent) step(in gossip.Input) {
 	now := time.Now()
 	a.out = a.core.Step(now, in, a.out[:0])
 	last := a.view.Load()
-	events := false
+	var events []gossip.Event
 	for _, o := range a.out {
-		if _, ok := o.(gossip.Event); ok {
-			events = true
+		if e, ok := o.(gossip.Event); ok {
+			events = append(events, e)
 		}
 	}
-	if events || !last.Converged || now.Sub(a.viewed) >= time.Second {
+	if len(events) > 0 || !last.Converged || now.Sub(a.viewed) >= time.Second {
 		v := a.core.View()
 		a.view.Store(&v)
 		a.viewed = now
+		// What peers get wrong is counted and logged; it must not push out what happened.
+		events = slices.DeleteFunc(events, func(e gossip.Event) bool { _, refused := e.(gossip.Refused); return refused })
+		if len(events) > 0 {
+			a.events.add(now, v, events)
+		}
 	}
 	for _, o := range a.out {
 		switch o := o.(type) {
@@ -199,10 +246,20 @@ func (a *Agent) event(e gossip.Event) {
 	switch e := e.(type) {
 	case gossip.SelfDowned:
 		a.err = fmt.Errorf("%w: %s", ErrDowned, e.Reason)
+	case gossip.JoinFailed:
+		a.err = fmt.Errorf("%w: %s", ErrNotJoined, e.Reason)
+	case gossip.LeaveRequested:
+		if a.cfg.OnLeave != nil {
+			a.cfg.OnLeave()
+		} else {
+			a.inbox.put(false, item{in: gossip.Leave{}})
+		}
 	case gossip.Left:
 		close(a.left)
 	case gossip.Refused:
 		a.stats.refused.Add(1)
+	case gossip.Expired:
+		a.stats.expired.Add(1)
 	}
 }
 
@@ -214,6 +271,8 @@ func (a *Agent) log(e gossip.Event) {
 	switch e := e.(type) {
 	case gossip.MemberJoined:
 		log.Info("member joined", member(e.Member)...)
+	case gossip.MemberWeaklyUp:
+		log.Info("member is weakly up: somebody is unreachable", member(e.Member)...)
 	case gossip.MemberUp:
 		log.Info("member is up", member(e.Member)...)
 	case gossip.MemberLeaving:
@@ -237,10 +296,22 @@ func (a *Agent) log(e gossip.Event) {
 		log.Warn("member's process is gone: connection refused", "member", e.Node)
 	case gossip.NewIncarnation:
 		log.Warn("member was started again", "member", e.Old, "now", e.New)
+	case gossip.DowningDecided:
+		log.Warn("members are declared down", "members", e.Down, "reason", e.Reason)
+	case gossip.NotLetIn:
+		log.Warn("not let in, asking again", "by", e.By, "reason", e.Reason)
+	case gossip.JoinFailed:
+		log.Error("this node does not join the cluster", "reason", e.Reason)
+	case gossip.LeaveRequested:
+		log.Info("this node was asked to leave", "by", e.By)
+	case gossip.Quarantined:
+		log.Warn("incarnation is refused from now on", "node", e.Node, "reason", e.Reason)
 	case gossip.LeaderChanged:
 		log.Info("leader changed", "leader", e.Leader)
 	case gossip.Refused:
 		log.Warn("message refused", "peer", e.From, "reason", e.Reason)
+	case gossip.Expired:
+		log.Debug("gossip waited too long: this node cannot keep up", "peer", e.From, "waited", e.Waited)
 	case gossip.SelfDowned:
 		log.Error("this node was declared down", "reason", e.Reason)
 	case gossip.Left:
@@ -264,6 +335,7 @@ func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse,
 		return refuse(twirp.RequiredArgumentError("from"))
 	}
 	var bad error
+	now := time.Now()
 	items := make([]item, 0, len(req.GetMessages()))
 	for _, m := range req.GetMessages() {
 		msg, err := fromMessage(m)
@@ -273,7 +345,7 @@ func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse,
 			continue
 		}
 		to := sharding.NodeID{Addr: s.a.cfg.Core.Self.Addr, UID: sharding.NodeUID(m.GetToUid())}
-		items = append(items, item{in: gossip.Receive{From: from, To: to, Msg: msg}})
+		items = append(items, item{in: gossip.Receive{From: from, To: to, Msg: msg}, at: now})
 	}
 	if !s.a.inbox.put(true, items...) {
 		return refuse(twirp.NewError(twirp.Unavailable, "too many messages are waiting, or this node is stopping"))

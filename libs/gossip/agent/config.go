@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
@@ -19,12 +21,18 @@ type Config struct {
 	// Cluster is the name of the cluster. Nodes of another name are refused.
 	Cluster string
 	// Client sends to other nodes. Default: a client of its own without TLS,
-	// that connects within a second and follows no redirects.
+	// that connects within a second, follows no redirects and reads no answer
+	// of more than 64 KiB; posts are answered with nothing, or an error.
 	Client *http.Client
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
 	// Log gets what happens to the membership. Default: nothing is logged.
 	Log *slog.Logger
+
+	// OnLeave is called in the loop when somebody asks this node to leave; it must
+	// not wait. Default: it leaves at once. A process that has something to hand
+	// over starts to stop in it, and calls [Agent.Leave] in the end.
+	OnLeave func()
 
 	// TickEvery is the time between ticks of the core. It bounds the precision
 	// of everything, and must stay well below Core.LateTick. Default 50 ms.
@@ -35,11 +43,18 @@ type Config struct {
 	// Queue is how many messages wait for one address. Default 64: about the
 	// messages of ten seconds.
 	Queue int
+	// EventLog is how many events are kept for those who follow them. Default
+	// 1024: those of a cluster of some hundred members that all start anew.
+	EventLog int
 	// Inbox is how many messages wait for the loop. Default 4096.
 	Inbox int
-	// MaxBody is the largest request accepted, in bytes. Default 4 MiB: a
-	// state with some ten thousand members.
+	// MaxBody is the largest request accepted, in bytes, after expansion of a
+	// compressed one. Default 4 MiB: a state with some ten thousand members. No
+	// state in it may have more members than Core.MaxMembers.
 	MaxBody int64
+	// GzipFrom is the length in bytes from which posts are compressed. Default
+	// 4 KiB: shorter ones fit into a few packets anyway.
+	GzipFrom int64
 }
 
 // withDefaults fills in what is zero.
@@ -53,6 +68,9 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Core.Seed == 0 {
+		c.Core.Seed = rand.Uint64()
+	}
 	if c.TickEvery == 0 {
 		c.TickEvery = 50 * time.Millisecond
 	}
@@ -62,11 +80,17 @@ func (c Config) withDefaults() Config {
 	if c.Queue == 0 {
 		c.Queue = 64
 	}
+	if c.EventLog == 0 {
+		c.EventLog = 1024
+	}
 	if c.Inbox == 0 {
 		c.Inbox = 4096
 	}
 	if c.MaxBody == 0 {
 		c.MaxBody = 4 << 20
+	}
+	if c.GzipFrom == 0 {
+		c.GzipFrom = 4 << 10
 	}
 	return c
 }
@@ -87,21 +111,23 @@ func (c Config) Validate() error {
 	if c.SendTimeout < 0 {
 		errs = append(errs, fmt.Errorf("SendTimeout is %v: choose more than 0", c.SendTimeout))
 	}
-	if c.Queue < 0 || c.Inbox < 0 || c.MaxBody < 0 {
-		errs = append(errs, fmt.Errorf("Queue %d, Inbox %d, MaxBody %d: choose more than 0", c.Queue, c.Inbox, c.MaxBody))
+	if c.Queue < 0 || c.Inbox < 0 || c.EventLog < 0 || c.MaxBody < 0 || c.GzipFrom < 0 {
+		errs = append(errs, fmt.Errorf("Queue %d, Inbox %d, EventLog %d, MaxBody %d, GzipFrom %d: choose more than 0", c.Queue, c.Inbox, c.EventLog, c.MaxBody, c.GzipFrom))
 	}
 	return errors.Join(errs...)
 }
 
+const maxAnswer = 64 << 10
+
 func defaultClient() *http.Client {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: bounded.Limits{Body: maxAnswer}.Transport(&http.Transport{
 			DialContext:         dialer.DialContext,
 			MaxIdleConnsPerHost: 2,
 			IdleConnTimeout:     90 * time.Second,
 			DisableCompression:  true,
-		},
+		}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

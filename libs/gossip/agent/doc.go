@@ -12,7 +12,9 @@
 //
 // # Limits
 //
-// What arrives waits in a bounded inbox; what does not fit is refused. Each
+// A post is refused before it is decoded if it is too long, expands to too much,
+// has too many messages or members, or would take memory out of proportion; see
+// package bounded. What arrives waits in a bounded inbox; what does not fit is refused. Each
 // address has a queue of its own for what goes out, so that a hanging peer
 // delays nobody else; when it is full the oldest message goes, since newer
 // gossip outdates older. Nothing is repeated here: the protocol survives loss.

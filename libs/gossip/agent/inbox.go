@@ -2,6 +2,7 @@ package agent
 
 import (
 	"sync"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 )
@@ -20,6 +21,16 @@ type inbox struct {
 type item struct {
 	in gossip.Input
 	do func()
+	at time.Time // of arrival, if a message
+}
+
+// aged is the input, knowing for how long it waited if it is a message.
+func (i item) aged(now time.Time) gossip.Input {
+	if r, ok := i.in.(gossip.Receive); ok {
+		r.Waited = now.Sub(i.at)
+		return r
+	}
+	return i.in
 }
 
 func newInbox(most int) *inbox { return &inbox{signal: make(chan struct{}, 1), most: most} }

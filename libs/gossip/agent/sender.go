@@ -34,7 +34,7 @@ type senders struct {
 	closed bool
 }
 
-type counters struct{ received, refused, sent, dropped, failed atomic.Uint64 }
+type counters struct{ received, refused, sent, dropped, failed, expired atomic.Uint64 }
 
 type sender struct {
 	addr   string
@@ -64,7 +64,7 @@ func (s *senders) send(m gossip.Send) {
 		to = &sender{
 			addr:   m.To.Addr,
 			wake:   make(chan struct{}, 1),
-			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), s.cfg.Client),
+			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), zip{s.cfg.Client, s.cfg.GzipFrom}),
 		}
 		s.byAddr[m.To.Addr] = to
 		s.wg.Go(func() { s.run(to) })
@@ -133,10 +133,7 @@ func (s *senders) isClosed() bool {
 }
 
 func (s *senders) post(to *sender, batch []gossip.Send) {
-	req := &pb.PostRequest{Cluster: s.cfg.Cluster, From: toNode(s.cfg.Core.Self)}
-	for _, m := range batch {
-		req.Messages = append(req.Messages, toMessage(m.To.UID, m.Msg))
-	}
+	req := NewPost(s.cfg.Cluster, s.cfg.Core.Self, batch)
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.SendTimeout)
 	defer cancel()
 	_, err := to.client.Post(ctx, req)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,15 @@ import (
 // of the wire. What comes from the wire is checked for shape here, and for
 // sense by the core.
 
+// NewPost is what goes over the wire for messages of one node to another.
+func NewPost(cluster string, from sharding.NodeID, batch []gossip.Send) *pb.PostRequest {
+	req := &pb.PostRequest{Cluster: cluster, From: toNode(from)}
+	for _, m := range batch {
+		req.Messages = append(req.Messages, toMessage(m.To.UID, m.Msg))
+	}
+	return req
+}
+
 func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 	m := &pb.Message{ToUid: uint64(to)}
 	switch msg := msg.(type) {
@@ -25,16 +35,24 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 	case gossip.InitJoinNack:
 		m.Kind = &pb.Message_InitJoinNack{InitJoinNack: &pb.InitJoinNack{}}
 	case gossip.Join:
-		m.Kind = &pb.Message_Join{Join: &pb.Join{Name: msg.Name, Roles: msg.Roles}}
+		m.Kind = &pb.Message_Join{Join: &pb.Join{
+			Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, AppVersion: msg.Version,
+			Settings: toList(msg.Settings, func(s gossip.Setting) *pb.Setting { return &pb.Setting{Name: s.Name, Value: s.Value} }),
+		}}
+	case gossip.JoinRefused:
+		m.Kind = &pb.Message_JoinRefused{JoinRefused: &pb.JoinRefused{Reason: msg.Reason, Final: msg.Final}}
+	case gossip.LeaveRequest:
+		m.Kind = &pb.Message_LeaveRequest{LeaveRequest: &pb.LeaveRequest{}}
 	case gossip.Welcome:
 		m.Kind = &pb.Message_Welcome{Welcome: &pb.Welcome{State: toState(&msg.State)}}
 	case gossip.GossipStatus:
 		m.Kind = &pb.Message_GossipStatus{GossipStatus: &pb.GossipStatus{
-			Cluster: toClusterID(msg.Cluster), Version: toClock(msg.Version),
-			Digest: msg.Digest, Seen: toList(msg.Seen, toNode),
+			Cluster: toClusterID(msg.Cluster), Digest: msg.Digest, Seen: msg.Seen, Parts: msg.Parts,
 		}}
 	case gossip.Gossip:
-		m.Kind = &pb.Message_Gossip{Gossip: &pb.Gossip{State: toState(&msg.State)}}
+		m.Kind = &pb.Message_Gossip{Gossip: &pb.Gossip{
+			State: toState(&msg.State), Digest: msg.Digest, Parts: uint32(msg.Parts), Which: msg.Which, Answer: msg.Answer,
+		}}
 	case gossip.Heartbeat:
 		m.Kind = &pb.Message_Heartbeat{Heartbeat: &pb.Heartbeat{Seq: msg.Seq}}
 	case gossip.HeartbeatReply:
@@ -56,19 +74,30 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_InitJoinNack:
 		return gossip.InitJoinNack{}, nil
 	case *pb.Message_Join:
-		return gossip.Join{Name: k.Join.GetName(), Roles: k.Join.GetRoles()}, nil
+		return gossip.Join{
+			Name: k.Join.GetName(), Roles: k.Join.GetRoles(), Zone: k.Join.GetZone(), Version: k.Join.GetAppVersion(),
+			Settings: toList(k.Join.GetSettings(), func(s *pb.Setting) gossip.Setting {
+				return gossip.Setting{Name: s.GetName(), Value: s.GetValue()}
+			}),
+		}, nil
+	case *pb.Message_JoinRefused:
+		return gossip.JoinRefused{Reason: k.JoinRefused.GetReason(), Final: k.JoinRefused.GetFinal()}, nil
+	case *pb.Message_LeaveRequest:
+		return gossip.LeaveRequest{}, nil
 	case *pb.Message_Welcome:
 		s, err := fromState(k.Welcome.GetState())
 		return gossip.Welcome{State: s}, err
 	case *pb.Message_GossipStatus:
 		s := k.GossipStatus
 		return gossip.GossipStatus{
-			Cluster: fromClusterID(s.GetCluster()), Version: fromClock(s.GetVersion()),
-			Digest: s.GetDigest(), Seen: toList(s.GetSeen(), fromNode),
+			Cluster: fromClusterID(s.GetCluster()), Digest: s.GetDigest(), Seen: fromBits(s.GetSeen()), Parts: s.GetParts(),
 		}, nil
 	case *pb.Message_Gossip:
-		s, err := fromState(k.Gossip.GetState())
-		return gossip.Gossip{State: s}, err
+		g := k.Gossip
+		s, err := fromState(g.GetState())
+		return gossip.Gossip{
+			State: s, Digest: g.GetDigest(), Parts: int(g.GetParts()), Which: fromBits(g.GetWhich()), Answer: g.GetAnswer(),
+		}, err
 	case *pb.Message_Heartbeat:
 		return gossip.Heartbeat{Seq: k.Heartbeat.GetSeq()}, nil
 	case *pb.Message_HeartbeatReply:
@@ -122,10 +151,39 @@ func toClock(c gossip.Clock) []*pb.ClockEntry {
 	})
 }
 
-func fromClock(c []*pb.ClockEntry) gossip.Clock {
-	return toList(c, func(e *pb.ClockEntry) vclock.Entry[sharding.NodeUID] {
-		return vclock.Entry[sharding.NodeUID]{Node: sharding.NodeUID(e.GetUid()), Count: e.GetCount()}
-	})
+// withoutMembers are the entries of a clock that belong to none of the members.
+// Theirs travel with the record of the member, which names the node already.
+func withoutMembers(c gossip.Clock, members []gossip.Member) gossip.Clock {
+	with := make(map[sharding.NodeUID]bool, len(members))
+	for i := range members {
+		with[members[i].Node.UID] = true
+	}
+	return c.Keep(func(u sharding.NodeUID) bool { return !with[u] })
+}
+
+func fromClock(s *pb.State) (gossip.Clock, error) {
+	var c gossip.Clock
+	for _, e := range s.GetVersion() {
+		c = append(c, vclock.Entry[sharding.NodeUID]{Node: sharding.NodeUID(e.GetUid()), Count: e.GetCount()})
+	}
+	for _, m := range s.GetMembers() {
+		if m.GetChanges() != 0 {
+			c = append(c, vclock.Entry[sharding.NodeUID]{Node: sharding.NodeUID(m.GetNode().GetUid()), Count: m.GetChanges()})
+		}
+	}
+	slices.SortFunc(c, func(a, b vclock.Entry[sharding.NodeUID]) int { return cmp.Compare(a.Node, b.Node) })
+	if !c.Valid() || slices.ContainsFunc(c, func(e vclock.Entry[sharding.NodeUID]) bool { return e.Count == 0 }) {
+		return nil, errors.New("the clock has a node twice, or a counter of 0")
+	}
+	return c, nil
+}
+
+// fromBits is nil for no bits, as the core has it.
+func fromBits(b []byte) gossip.Bits {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
 }
 
 func toState(s *gossip.State) *pb.State {
@@ -134,6 +192,8 @@ func toState(s *gossip.State) *pb.State {
 		Members: toList(s.Members, func(m gossip.Member) *pb.Member {
 			return &pb.Member{
 				Node: toNode(m.Node), Name: m.Name, Roles: m.Roles, Status: statuses[m.Status], UpNumber: m.UpNumber,
+				Zone: m.Zone, AppVersion: m.Version,
+				Changes: s.Version.Count(m.Node.UID),
 			}
 		}),
 		Observers: toList(s.Reach, func(r gossip.Row) *pb.Observer {
@@ -142,8 +202,8 @@ func toState(s *gossip.State) *pb.State {
 		Tombstones: toList(s.Tombstones, func(t gossip.Tombstone) *pb.Tombstone {
 			return &pb.Tombstone{Node: toNode(t.Node), RemovedUnixMs: t.Removed}
 		}),
-		Version: toClock(s.Version),
-		Seen:    toList(s.Seen, toNode),
+		Version: toClock(withoutMembers(s.Version, s.Members)),
+		Seen:    s.Seen,
 	}
 }
 
@@ -152,7 +212,7 @@ func toObservation(r gossip.Record) *pb.Observation {
 }
 
 func fromState(s *pb.State) (gossip.State, error) {
-	var bad error
+	clock, bad := fromClock(s)
 	out := gossip.State{
 		Cluster: fromClusterID(s.GetCluster()),
 		Members: toList(s.GetMembers(), func(m *pb.Member) gossip.Member {
@@ -162,6 +222,7 @@ func fromState(s *pb.State) (gossip.State, error) {
 			}
 			return gossip.Member{
 				Node: fromNode(m.GetNode()), Name: m.GetName(), Roles: m.GetRoles(), Status: status, UpNumber: m.GetUpNumber(),
+				Zone: m.GetZone(), Version: m.GetAppVersion(),
 			}
 		}),
 		Reach: toList(s.GetObservers(), func(o *pb.Observer) gossip.Row {
@@ -177,8 +238,8 @@ func fromState(s *pb.State) (gossip.State, error) {
 		Tombstones: toList(s.GetTombstones(), func(t *pb.Tombstone) gossip.Tombstone {
 			return gossip.Tombstone{Node: fromNode(t.GetNode()), Removed: t.GetRemovedUnixMs()}
 		}),
-		Version: fromClock(s.GetVersion()),
-		Seen:    toList(s.GetSeen(), fromNode),
+		Version: clock,
+		Seen:    fromBits(s.GetSeen()),
 	}
 	return out, bad
 }
@@ -186,11 +247,12 @@ func fromState(s *pb.State) (gossip.State, error) {
 // statuses and verdicts map the core's numbers to those of the wire, which
 // never change.
 var statuses = [...]pb.Status{
-	gossip.Joining: pb.Status_STATUS_JOINING,
-	gossip.Up:      pb.Status_STATUS_UP,
-	gossip.Leaving: pb.Status_STATUS_LEAVING,
-	gossip.Exiting: pb.Status_STATUS_EXITING,
-	gossip.Down:    pb.Status_STATUS_DOWN,
+	gossip.Joining:  pb.Status_STATUS_JOINING,
+	gossip.WeaklyUp: pb.Status_STATUS_WEAKLY_UP,
+	gossip.Up:       pb.Status_STATUS_UP,
+	gossip.Leaving:  pb.Status_STATUS_LEAVING,
+	gossip.Exiting:  pb.Status_STATUS_EXITING,
+	gossip.Down:     pb.Status_STATUS_DOWN,
 }
 
 var verdicts = [...]pb.Verdict{

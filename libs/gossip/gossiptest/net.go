@@ -1,6 +1,6 @@
 // Package gossiptest runs membership machines on an in-memory network with
 // virtual time and seeded weather: loss, duplicates, delays, one-way cuts,
-// crashes and pauses, all on one goroutine. The same seed gives the same run.
+// crashes, pauses and starvation, all on one goroutine. The same seed gives the same run.
 //
 // # What this does not do
 //
@@ -9,7 +9,6 @@
 package gossiptest
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -52,18 +51,20 @@ type Node struct {
 	ID      sharding.NodeID
 	Events  []gossip.Event // since it was started
 	Starts  int
+	Rounds  int // of gossip that it began since it was started
 	Downed  int // how often it stopped with SelfDowned
 	LeftSet bool
 	// RestartAfter starts it again so long after it stopped with SelfDowned;
 	// 0 leaves it.
 	RestartAfter time.Duration
 
-	removed  map[sharding.NodeID]bool // as its events said
-	cfg      gossip.Config
-	paused   bool
-	held     []delivery
-	nextTick time.Time
-	restart  time.Time
+	removed map[sharding.NodeID]bool // as its events said
+	cfg     gossip.Config
+	paused  bool
+	starved bool
+	held    []event       // what waits for it
+	unsent  []gossip.Send // what it could not send
+	restart time.Time
 }
 
 // Net is the network and all nodes on it.
@@ -75,12 +76,23 @@ type Net struct {
 	Sent map[string]int
 	// Trace, if set, is called for everything that happens.
 	Trace func(format string, args ...any)
+	// OnSend and OnEvent, if set, are called for every message sent and every
+	// event; events are then not kept at the nodes.
+	OnSend  func(from *Node, s gossip.Send)
+	OnEvent func(at *Node, e gossip.Event)
+	// CheckEvery is after how many steps the invariants of a machine are
+	// verified: after each if 0.
+	CheckEvery int
 
 	rng     *rand.Rand
 	nextUID sharding.NodeUID
+	byAddr  map[string]*Node
 	cuts    map[[2]string]bool
 	queue   queue
 	order   int
+	holders map[uint64]*gossip.Machine // by the digest of the state
+	steps   int
+	out     []gossip.Output
 }
 
 // New is a network without nodes.
@@ -89,8 +101,10 @@ func New(seed uint64) *Net {
 		Now:     time.Unix(1_000_000, 0),
 		Weather: Calm(),
 		Sent:    map[string]int{},
+		byAddr:  map[string]*Node{},
 		rng:     rand.New(rand.NewPCG(seed, 0)),
 		cuts:    map[[2]string]bool{},
+		holders: map[uint64]*gossip.Machine{},
 	}
 }
 
@@ -101,18 +115,12 @@ func (n *Net) Rand() *rand.Rand { return n.rng }
 func (n *Net) Add(addr string, cfg gossip.Config) *Node {
 	node := &Node{Addr: addr, cfg: cfg}
 	n.Nodes = append(n.Nodes, node)
+	n.byAddr[addr] = node
 	return node
 }
 
 // Node finds a node by address.
-func (n *Net) Node(addr string) *Node {
-	for _, node := range n.Nodes {
-		if node.Addr == addr {
-			return node
-		}
-	}
-	return nil
-}
+func (n *Net) Node(addr string) *Node { return n.byAddr[addr] }
 
 // Start starts a new incarnation of a node.
 func (n *Net) Start(node *Node) {
@@ -123,33 +131,46 @@ func (n *Net) Start(node *Node) {
 		panic(err)
 	}
 	node.M = gossip.New(node.cfg)
-	node.Events, node.held, node.paused, node.LeftSet = nil, nil, false, false
+	node.Events, node.held, node.unsent = nil, nil, nil
+	node.paused, node.starved, node.LeftSet = false, false, false
 	node.restart, node.removed = time.Time{}, map[sharding.NodeID]bool{}
 	node.Starts++
-	node.nextTick = n.Now.Add(time.Duration(n.rng.Int64N(int64(TickEvery))))
+	node.Rounds = 0
+	n.after(time.Duration(n.rng.Int64N(int64(TickEvery))), event{tick: node, start: node.Starts})
 	n.Step(node, gossip.Start{})
 }
 
 // Crash ends a node at once. Nobody is told.
 func (n *Net) Crash(node *Node) {
 	n.tracef("%s crashes", node.ID)
-	node.M, node.held, node.paused = nil, nil, false
+	node.M, node.held, node.unsent, node.paused, node.starved = nil, nil, nil, false, false
 }
 
 // Pause stops a node until Resume; messages to it wait.
 func (n *Net) Pause(node *Node) { node.paused = node.M != nil }
 
-// Resume lets a paused node go on, with the waiting messages first.
+// Starve lets a node tick, but neither send nor receive until Resume: what it
+// says and what is said to it waits, as in a process that gets no time for its
+// connections.
+func (n *Net) Starve(node *Node) { node.starved = node.M != nil }
+
+// Resume lets a paused or starved node go on, with the waiting messages first.
 func (n *Net) Resume(node *Node) {
-	held := node.held
-	node.held, node.paused = nil, false
-	for _, d := range held {
-		n.deliver(d)
+	held, unsent := node.held, node.unsent
+	node.held, node.unsent, node.paused, node.starved = nil, nil, false, false
+	for _, s := range unsent {
+		n.send(node, s)
+	}
+	for _, e := range held {
+		n.deliver(e)
 	}
 }
 
 // Cut stops or restores messages from one address to another.
 func (n *Net) Cut(from, to string, cut bool) { n.cuts[[2]string{from, to}] = cut }
+
+// IsCut tells whether messages from one address to another are stopped.
+func (n *Net) IsCut(from, to string) bool { return n.cuts[[2]string{from, to}] }
 
 // Heal restores all links.
 func (n *Net) Heal() { clear(n.cuts) }
@@ -169,15 +190,26 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	if node.M == nil {
 		return
 	}
-	for _, out := range node.M.Step(n.Now, in, nil) {
-		switch out := out.(type) {
+	had := node.M.Digest()
+	out := node.M.Step(n.Now, in, n.out[:0])
+	if node.M.Digest() != had {
+		n.share(node.M)
+	}
+	n.out = nil // a restart steps within a step
+	if _, ok := in.(gossip.Tick); ok && slices.ContainsFunc(out, isStatus) {
+		node.Rounds++
+	}
+	for _, o := range out {
+		switch o := o.(type) {
 		case gossip.Send:
-			n.send(node, out)
+			n.send(node, o)
 		case gossip.Event:
-			n.event(node, out)
+			n.event(node, o)
 		}
 	}
-	if node.M == nil {
+	n.out = out
+	n.steps++
+	if node.M == nil || n.steps%max(n.CheckEvery, 1) != 0 {
 		return
 	}
 	if err := node.M.Check(); err != nil {
@@ -185,9 +217,37 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	}
 }
 
+// maxHolders bounds the memory of who holds which state.
+const maxHolders = 10_000
+
+// share lets machines that hold the same state keep it in the same memory: a
+// state of thousands of members, thousands of times, fits into no cache.
+func (n *Net) share(m *gossip.Machine) {
+	if o := n.holders[m.Digest()]; o != nil && o != m && m.Share(o) {
+		return
+	}
+	if len(n.holders) >= maxHolders {
+		clear(n.holders)
+	}
+	n.holders[m.Digest()] = m
+}
+
+func isStatus(o gossip.Output) bool {
+	s, ok := o.(gossip.Send)
+	if !ok {
+		return false
+	}
+	_, ok = s.Msg.(gossip.GossipStatus)
+	return ok
+}
+
 func (n *Net) event(node *Node, e gossip.Event) {
 	n.tracef("%s: %T%+v", node.ID, e, e)
-	node.Events = append(node.Events, e)
+	if n.OnEvent != nil {
+		n.OnEvent(node, e)
+	} else {
+		node.Events = append(node.Events, e)
+	}
 	switch e := e.(type) {
 	case gossip.MemberRemoved:
 		node.removed[e.Member.Node] = true
@@ -200,7 +260,12 @@ func (n *Net) event(node *Node, e gossip.Event) {
 		node.M = nil
 		if node.RestartAfter > 0 {
 			node.restart = n.Now.Add(node.RestartAfter)
+			n.after(node.RestartAfter, event{again: node, start: node.Starts})
 		}
+	case gossip.LeaveRequested:
+		n.Step(node, gossip.Leave{})
+	case gossip.JoinFailed:
+		node.M = nil
 	case gossip.Left:
 		node.LeftSet = true
 		node.M = nil
@@ -215,13 +280,20 @@ func (node *Node) mustBeNew(id sharding.NodeID) {
 }
 
 func (n *Net) send(from *Node, s gossip.Send) {
-	n.Sent[fmt.Sprintf("%T", s.Msg)]++
+	if from.starved {
+		from.unsent = append(from.unsent, s)
+		return
+	}
+	n.Sent[kind(s.Msg)]++
+	if n.OnSend != nil {
+		n.OnSend(from, s)
+	}
 	copies := 1
 	if n.rng.Float64() < n.Weather.Duplicate {
 		copies = 2
 	}
 	for range copies {
-		if n.rng.Float64() < n.Weather.Loss || n.cuts[[2]string{from.Addr, s.To.Addr}] {
+		if n.rng.Float64() < n.Weather.Loss || n.isCut(from.Addr, s.To.Addr) {
 			continue
 		}
 		w := n.Weather
@@ -229,55 +301,70 @@ func (n *Net) send(from *Node, s gossip.Send) {
 		if n.rng.Float64() < w.Late {
 			delay += time.Duration(n.rng.Int64N(int64(w.MaxLate) + 1))
 		}
-		n.order++
-		heap.Push(&n.queue, delivery{n.Now.Add(delay), n.order, gossip.Receive{From: from.ID, To: s.To, Msg: s.Msg}})
+		n.after(delay, event{in: gossip.Receive{From: from.ID, To: s.To, Msg: s.Msg}})
 	}
 }
 
-func (n *Net) deliver(d delivery) {
-	node := n.Node(d.in.To.Addr)
-	if node == nil || node.M == nil || n.cuts[[2]string{d.in.From.Addr, d.in.To.Addr}] {
+// kind is the type of a message as %T prints it.
+func kind(msg gossip.Msg) string {
+	switch msg.(type) { // those that come by the million
+	case gossip.Heartbeat:
+		return "gossip.Heartbeat"
+	case gossip.HeartbeatReply:
+		return "gossip.HeartbeatReply"
+	case gossip.GossipStatus:
+		return "gossip.GossipStatus"
+	}
+	return fmt.Sprintf("%T", msg)
+}
+
+func (n *Net) isCut(from, to string) bool { return len(n.cuts) > 0 && n.cuts[[2]string{from, to}] }
+
+func (n *Net) deliver(e event) {
+	node := n.byAddr[e.in.To.Addr]
+	if node == nil || node.M == nil || n.isCut(e.in.From.Addr, e.in.To.Addr) {
 		return
 	}
-	if node.paused {
-		node.held = append(node.held, d)
+	if node.paused || node.starved {
+		node.held = append(node.held, e)
 		return
 	}
-	n.Step(node, d.in)
+	e.in.Waited = n.Now.Sub(e.at)
+	n.Step(node, e.in)
+}
+
+// after puts an event into the future.
+func (n *Net) after(d time.Duration, e event) {
+	n.order++
+	e.at, e.order = n.Now.Add(d), n.order
+	n.queue.push(e)
 }
 
 // Run lets time pass.
 func (n *Net) Run(d time.Duration) {
 	end := n.Now.Add(d)
-	for {
-		next := end
-		if len(n.queue) > 0 && n.queue[0].at.Before(next) {
-			next = n.queue[0].at
+	for len(n.queue) > 0 && !n.queue[0].at.After(end) {
+		e := n.queue.pop()
+		n.Now = e.at
+		switch {
+		case e.tick != nil:
+			n.tick(e)
+		case e.again == nil:
+			n.deliver(e)
+		case e.again.Starts == e.start && !e.again.restart.IsZero():
+			n.Start(e.again)
 		}
-		for _, node := range n.Nodes {
-			if node.M != nil && !node.paused && node.nextTick.Before(next) {
-				next = node.nextTick
-			}
-			if !node.restart.IsZero() && node.restart.Before(next) {
-				next = node.restart
-			}
-		}
-		n.Now = next
-		for len(n.queue) > 0 && !n.queue[0].at.After(n.Now) {
-			n.deliver(heap.Pop(&n.queue).(delivery))
-		}
-		for _, node := range n.Nodes {
-			if !node.restart.IsZero() && !node.restart.After(n.Now) {
-				n.Start(node)
-			}
-			if node.M != nil && !node.paused && !node.nextTick.After(n.Now) {
-				node.nextTick = n.Now.Add(TickEvery)
-				n.Step(node, gossip.Tick{})
-			}
-		}
-		if !n.Now.Before(end) {
-			return
-		}
+	}
+	n.Now = end
+}
+
+func (n *Net) tick(e event) {
+	if e.tick.M == nil || e.tick.Starts != e.start {
+		return // of an incarnation that is gone
+	}
+	n.after(TickEvery, event{tick: e.tick, start: e.start})
+	if !e.tick.paused {
+		n.Step(e.tick, gossip.Tick{})
 	}
 }
 
@@ -337,26 +424,61 @@ func (n *Net) tracef(format string, args ...any) {
 	}
 }
 
-type delivery struct {
+// event is something in the future: a message arrives, a node ticks, or starts
+// again. Of the latter only if it has not been started since.
+type event struct {
 	at    time.Time
 	order int
 	in    gossip.Receive
+	tick  *Node
+	again *Node
+	start int
 }
 
-type queue []delivery
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	if q[i].at.Equal(q[j].at) {
-		return q[i].order < q[j].order
+func (e *event) before(o *event) bool {
+	if e.at.Equal(o.at) {
+		return e.order < o.order
 	}
-	return q[i].at.Before(q[j].at)
+	return e.at.Before(o.at)
 }
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(delivery)) }
-func (q *queue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
+
+// queue is a heap of events, the next one first.
+type queue []event
+
+func (q *queue) push(e event) {
+	*q = append(*q, e)
+	h := *q
+	i := len(h) - 1
+	for i > 0 && e.before(&h[(i-1)/2]) {
+		h[i] = h[(i-1)/2]
+		i = (i - 1) / 2
+	}
+	h[i] = e
+}
+
+func (q *queue) pop() event {
+	h := *q
+	first, last := h[0], h[len(h)-1]
+	h[len(h)-1] = event{}
+	h = h[:len(h)-1]
+	*q = h
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			break
+		}
+		if child+1 < len(h) && h[child+1].before(&h[child]) {
+			child++
+		}
+		if !h[child].before(&last) {
+			break
+		}
+		h[i] = h[child]
+		i = child
+	}
+	if len(h) > 0 {
+		h[i] = last
+	}
+	return first
 }

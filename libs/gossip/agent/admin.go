@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// AdminPathPrefix is the path below which [Agent.AdminHandler] serves.
+const AdminPathPrefix = adminv1.MembershipPathPrefix
+
+// AdminHandler serves operators, at [AdminPathPrefix]. Whoever reaches it is
+// obeyed.
+func (a *Agent) AdminHandler() http.Handler { return adminv1.NewMembershipServer(admin{a}) }
+
+type admin struct{ a *Agent }
+
+// pollHold is how long a question for events waits for one.
+const pollHold = time.Second
+
+func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {
+	v := s.a.Members()
+	if v.InCluster {
+		return nil, twirp.NewErrorf(twirp.AlreadyExists, "%v is in a cluster already; to move it, let it leave and start it again", v.Self)
+	}
+	if host, port, ok := strings.Cut(req.Addr, ":"); !ok || host == "" || port == "" {
+		return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is no address of a member; write host:port, as in roost members", req.Addr)
+	}
+	s.a.JoinVia(req.Addr)
+	return &adminv1.JoinResponse{Self: v.Self.String()}, nil
+}
+
+func (s admin) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return s.order(req.Node, s.a.AskToLeave)
+}
+
+func (s admin) Down(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return s.order(req.Node, s.a.Down)
+}
+
+func (s admin) Remove(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return s.order(req.Node, s.a.Remove)
+}
+
+// order does something with the member that is named.
+func (s admin) order(name string, do func(sharding.NodeID)) (*adminv1.NodeResponse, error) {
+	m, err := find(s.a.Members(), name)
+	if err != nil {
+		return nil, err
+	}
+	do(m.Node)
+	return &adminv1.NodeResponse{Member: ToAdmin(m)}, nil
+}
+
+// find finds a member by name, address, or address and uid. Of several with
+// one name or address, those that are not down are meant.
+func find(v gossip.View, name string) (*gossip.MemberView, error) {
+	if !v.InCluster {
+		return nil, twirp.NewErrorf(twirp.Unavailable, "%v is in no cluster; ask a member", v.Self)
+	}
+	var alive, down []*gossip.MemberView
+	for i := range v.Members {
+		switch m := &v.Members[i]; {
+		case m.Node.String() == name:
+			return m, nil
+		case m.Name != name && m.Node.Addr != name:
+		case m.Status == gossip.Down:
+			down = append(down, m)
+		default:
+			alive = append(alive, m)
+		}
+	}
+	if len(alive) == 0 {
+		alive = down
+	}
+	switch len(alive) {
+	case 0:
+		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost members", name)
+	case 1:
+		return alive[0], nil
+	}
+	var all []string
+	for _, m := range alive {
+		all = append(all, m.Node.String())
+	}
+	return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several members; choose one of %s", name, strings.Join(all, ", "))
+}
+
+// ToAdmin is a member as the admin API shows it.
+func ToAdmin(m *gossip.MemberView) *adminv1.Member {
+	return &adminv1.Member{
+		Name: m.Name, Roles: m.Roles, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe,
+		Addr: m.Node.Addr, Uid: fmt.Sprintf("%x", uint64(m.Node.UID)), Zone: m.Zone, AppVersion: m.Version,
+	}
+}
+
+// Events answers with what is new since a number, waiting for it a while.
+func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollHold)
+	defer cancel()
+	f := s.a.Follow()
+	stream := s.a.cfg.Core.Self.String()
+	if req.Stream == stream {
+		f.next = req.Next
+	}
+	out := &adminv1.EventsResponse{Stream: stream}
+	b, err := f.Next(ctx) // an error is that nothing is new
+	if err == nil && b.Resync {
+		out.Resync, out.Missed = true, b.Missed
+		b.Events = s.a.events.newest()
+		for i := range b.View.Members {
+			out.Members = append(out.Members, ToAdmin(&b.View.Members[i]))
+		}
+	}
+	out.Next = f.next
+	for _, r := range b.Events {
+		if r.Seq < f.next { // newer ones come with the next answer
+			out.Events = append(out.Events, toEvent(r, &b.View))
+		}
+	}
+	return out, nil
+}
+
+func toEvent(r Record, v *gossip.View) *adminv1.Event {
+	out := &adminv1.Event{Seq: r.Seq, AtUnixMs: r.At.UnixMilli()}
+	about := func(kind string, n sharding.NodeID, text string) {
+		out.Kind, out.Node, out.Text = kind, n.String(), text
+		if m, ok := v.Member(n); ok {
+			out.Name = m.Name
+		}
+	}
+	member := func(m gossip.Member) {
+		about(m.Status.String(), m.Node, "")
+		out.Name = m.Name
+	}
+	switch e := r.Event.(type) {
+	case gossip.MemberJoined:
+		member(e.Member)
+	case gossip.MemberWeaklyUp:
+		member(e.Member)
+	case gossip.MemberUp:
+		member(e.Member)
+	case gossip.MemberLeaving:
+		member(e.Member)
+	case gossip.MemberExited:
+		member(e.Member)
+	case gossip.MemberDowned:
+		member(e.Member)
+	case gossip.MemberRemoved:
+		member(e.Member)
+		out.Kind, out.Text = "removed", "it was "+e.Member.Status.String()
+	case gossip.ReachabilityChanged:
+		about(map[bool]string{true: "reachable", false: "unreachable"}[e.Reachable], e.Node, "")
+		out.ByMe = e.ByMe
+	case gossip.NodeGone:
+		about("gone", e.Node, "connection refused")
+	case gossip.NewIncarnation:
+		about("replaced", e.Old, "now "+e.New.String())
+	case gossip.LeaderChanged:
+		about("leader", e.Leader, "")
+	case gossip.Quarantined:
+		about("quarantined", e.Node, e.Reason)
+	case gossip.NotLetIn:
+		about("not-let-in", v.Self, "by "+e.By.String()+": "+e.Reason)
+	case gossip.JoinFailed:
+		about("join-failed", v.Self, e.Reason)
+	case gossip.LeaveRequested:
+		about("asked-to-leave", v.Self, "by "+e.By.String())
+	case gossip.SelfDowned:
+		about("down", v.Self, e.Reason)
+	case gossip.Left:
+		about("left", v.Self, "")
+	default:
+		out.Kind, out.Text = strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "gossip.")), fmt.Sprintf("%+v", e)
+	}
+	return out
+}

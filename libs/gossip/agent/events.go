@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+)
+
+// Record is an event, numbered from 1 since the agent was made.
+type Record struct {
+	Seq   uint64
+	At    time.Time
+	Event gossip.Event
+}
+
+// Batch is what a [Follower] gets at a time.
+type Batch struct {
+	// Resync says that View is to be taken as it is, whatever was known before:
+	// in the first batch, and when the follower was so slow that Missed events
+	// are not kept any more.
+	Resync bool
+	Missed uint64
+	View   gossip.View // after the last event of the batch
+	Events []Record
+}
+
+// Follower reads the events of an agent at its own pace. It is for one
+// goroutine at a time.
+type Follower struct {
+	log  *eventLog
+	next uint64 // the number to come; 0: nothing was read yet
+}
+
+// Follow begins to read the events: first the membership as it is, then all that
+// happens. Nobody waits for a follower; one that falls behind by more than
+// Config.EventLog events is told so, and gets the membership again.
+func (a *Agent) Follow() *Follower { return &Follower{log: a.events} }
+
+// Next waits for something new. It returns [io.EOF] once the agent has stopped
+// and all was read.
+func (f *Follower) Next(ctx context.Context) (Batch, error) {
+	for {
+		b, next, changed := f.log.since(f.next)
+		if b.Resync || len(b.Events) > 0 {
+			f.next = next
+			return b, nil
+		}
+		if changed == nil {
+			return Batch{}, io.EOF
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Batch{}, ctx.Err()
+		}
+	}
+}
+
+// eventLog keeps the newest events for all who follow, with the view after the
+// last of them.
+type eventLog struct {
+	most int
+
+	mu      sync.Mutex
+	view    gossip.View
+	records []Record // the newest last
+	next    uint64
+	changed chan struct{} // closed and made anew with every event; nil: no more
+}
+
+func newEventLog(most int, v gossip.View) *eventLog {
+	return &eventLog{most: most, view: v, next: 1, changed: make(chan struct{})}
+}
+
+// add appends what happened in one step.
+func (l *eventLog) add(now time.Time, v gossip.View, events []gossip.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view = v
+	for _, e := range events {
+		l.records = append(l.records, Record{l.next, now, e})
+		l.next++
+	}
+	if over := len(l.records) - l.most; over > 0 {
+		l.records = append(l.records[:0:0], l.records[over:]...)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// end tells everybody that nothing more will come.
+func (l *eventLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = nil
+}
+
+// since lists the events from number next on, and when to look again.
+func (l *eventLog) since(next uint64) (b Batch, then uint64, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.View = l.view
+	first := l.next - uint64(len(l.records))
+	switch {
+	case next == 0 || next > l.next:
+		b.Resync = true
+	case next < first:
+		b.Resync, b.Missed = true, l.next-next
+	default:
+		b.Events = l.records[next-first : len(l.records) : len(l.records)]
+	}
+	return b, l.next, l.changed
+}
+
+// newest lists the events that are kept.
+func (l *eventLog) newest() []Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records[:len(l.records):len(l.records)]
+}

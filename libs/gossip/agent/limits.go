@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+)
+
+// limits are those of a post, which hold before it is decoded.
+func (c *Config) limits() bounded.Limits {
+	return bounded.Limits{Body: c.MaxBody, Lists: map[protoreflect.FullName]int{
+		"roost.cluster.v1.PostRequest.messages": c.Inbox,
+		"roost.cluster.v1.State.members":        c.Core.MaxMembers,
+	}}
+}
+
+// zip compresses requests from a length on.
+type zip struct {
+	client *http.Client
+	from   int64
+}
+
+// Do sends a request that Twirp made: its body is in memory.
+func (z zip) Do(req *http.Request) (*http.Response, error) {
+	if req.ContentLength < z.from {
+		return z.client.Do(req)
+	}
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // most of it is names that come again
+	if err == nil {
+		_, err = io.Copy(w, req.Body)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compressing a post: %w", err)
+	}
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
+	req.Body, _ = req.GetBody()
+	req.ContentLength = int64(b.Len())
+	req.Header.Set("Content-Encoding", "gzip")
+	return z.client.Do(req)
+}

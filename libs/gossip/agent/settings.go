@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/gossip"
+)
+
+// Joining are the settings of a service about joining and coming up, as they
+// are called in its configuration.
+type Joining struct {
+	Zone           string        `key:"node.zone" help:"where this node runs, such as a data center or an availability zone; shown to operators"`
+	MinMembers     int           `key:"gossip.min_members" unit:"members" help:"members that must have joined before the first one comes up; the same on all nodes"`
+	WeaklyUpAfter  time.Duration `key:"gossip.weakly_up_after" help:"while somebody is unreachable, joining members become weakly up after this: in, but hosting nothing; 0: never"`
+	GiveUp         time.Duration `key:"gossip.join_give_up" help:"stop when not let into a cluster within this; 0: try for ever"`
+	RetryRefused   bool          `key:"gossip.retry_refused" help:"go on asking after a final refusal, such as for settings that differ, instead of stopping"`
+	IgnoreSettings []string      `key:"gossip.ignore_settings" help:"settings that may differ between this node and the cluster, while they are changed node by node, such as downing"`
+}
+
+// DefaultJoining are the defaults, those of the core.
+func DefaultJoining() Joining {
+	c := gossip.DefaultConfig()
+	return Joining{MinMembers: c.MinMembers, WeaklyUpAfter: c.WeaklyUpAfter, GiveUp: c.JoinGiveUp}
+}
+
+// Apply sets what the core is to do.
+func (j *Joining) Apply(c *gossip.Config) {
+	c.Zone, c.MinMembers, c.WeaklyUpAfter = j.Zone, j.MinMembers, j.WeaklyUpAfter
+	c.JoinGiveUp, c.RetryRefused, c.IgnoreSettings = j.GiveUp, j.RetryRefused, j.IgnoreSettings
+}
+
+// Check names every key that makes no sense, with the fix.
+func (j *Joining) Check() error {
+	var errs []error
+	if j.MinMembers < 1 {
+		errs = append(errs, fmt.Errorf("gossip.min_members is %d; choose at least 1", j.MinMembers))
+	}
+	if j.WeaklyUpAfter < 0 || j.GiveUp < 0 {
+		errs = append(errs, errors.New("gossip.weakly_up_after and gossip.join_give_up must not be negative; 0 switches them off"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package gossip
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// ringHash is the place of a node on the ring of observers, as in Akka.
+func ringHash(u sharding.NodeUID) uint32 { return uint32(u) ^ uint32(u>>32) }
+
+// distance is how far a node is from another, clockwise; ties are in the order
+// of nodes.
+func distance(from, to sharding.NodeID) uint64 {
+	d := uint64(ringHash(to.UID) - ringHash(from.UID))
+	if d == 0 && to.Compare(from) < 0 {
+		return 1 << 32 // all the way round
+	}
+	return d
+}
+
+// receivers are whom a node watches: the next k members that are reachable,
+// clockwise on a ring of all members, and who is unreachable among them. These
+// are not counted, so that however many neighbours die, all of them have
+// observers left. Everybody else, if they are no more than k.
+//
+// The ring and its rules are Akka's (HeartbeatNodeRing).
+func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sharding.NodeID {
+	if len(s.Members) <= k+1 {
+		var all []sharding.NodeID
+		for i := range s.Members {
+			if n := s.Members[i].Node; n != self {
+				all = append(all, n)
+			}
+		}
+		return all
+	}
+	next := nearest{from: self, most: k}
+	for i := range s.Members {
+		if n := s.Members[i].Node; next.mayTake(n) && n != self {
+			next.offer(n, func() bool { return suspected(suspects, n).verdict == Reachable })
+		}
+	}
+	chosen := next.places
+	for _, x := range suspects {
+		if _, ok := s.Member(x.node); ok && x.node != self && x.verdict != Reachable {
+			chosen = append(chosen, place{distance(self, x.node), x.node})
+		}
+	}
+	slices.SortFunc(chosen, placeOrder)
+	var out []sharding.NodeID
+	reachable := 0
+	for _, p := range chosen {
+		if reachable == k {
+			break
+		}
+		switch {
+		case suspected(suspects, p.node).verdict == Reachable:
+			reachable++
+			out = append(out, p.node)
+		case len(out) < k:
+			out = append(out, p.node)
+		}
+	}
+	slices.SortFunc(out, sharding.NodeID.Compare)
+	return out
+}
+
+// place is a node and how far it is on the ring.
+type place struct {
+	distance uint64
+	node     sharding.NodeID
+}
+
+func placeOrder(a, b place) int {
+	switch {
+	case a.distance < b.distance:
+		return -1
+	case a.distance > b.distance:
+		return 1
+	}
+	return a.node.Compare(b.node)
+}
+
+// nearest keeps the first few nodes clockwise, in order, without sorting them
+// all.
+type nearest struct {
+	from   sharding.NodeID
+	most   int
+	places []place
+}
+
+// mayTake is false for nodes that are too far, which most are.
+func (x *nearest) mayTake(n sharding.NodeID) bool {
+	have := len(x.places)
+	return have < x.most || have > 0 && distance(x.from, n) <= x.places[have-1].distance
+}
+
+func (x *nearest) offer(n sharding.NodeID, fits func() bool) {
+	p := place{distance(x.from, n), n}
+	if have := len(x.places); have == x.most && (have == 0 || placeOrder(p, x.places[have-1]) >= 0) || !fits() {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(x.places, p, placeOrder)
+	x.places = slices.Insert(x.places, i, p)
+	x.places = x.places[:min(len(x.places), x.most)]
+}
