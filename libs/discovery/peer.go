@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -42,12 +43,43 @@ type Backend interface {
 	Peers(ctx context.Context) ([]Peer, error)
 }
 
+// Follower is a Backend that notices changes.
+type Follower interface {
+	Backend
+	// Follow is Peers with what waits for another answer.
+	Follow(ctx context.Context) ([]Peer, Changed, error)
+}
+
+// Changed waits until asking again may give another answer than the one it came
+// with, at most until that answer is old enough to be confirmed, and returns
+// nil then. An error says that changes would not be noticed. It is called once
+// and returns soon after ctx ends.
+type Changed func(ctx context.Context) error
+
+// Recheck is after how long a backend that notices changes has its answer
+// confirmed all the same.
+const Recheck = 10 * time.Second
+
+// Registrar is a Backend in which processes enter themselves.
+type Registrar interface {
+	// Enter lists self, or confirms that it is there, in whatever state its
+	// entry is.
+	Enter(ctx context.Context, self Peer) error
+	// Remove takes the entry out that this Registrar has entered. That there is
+	// none is no error.
+	Remove(ctx context.Context, self Peer) error
+	// TTL is for how long an entry stays that nobody confirms.
+	TTL() time.Duration
+}
+
 // Sentinels, wrapped once with the details.
 var (
 	// ErrConfig: a Config, a URL or an address in it makes no sense.
 	ErrConfig = errors.New("bad discovery config")
 	// ErrLookup: the backend could not be asked, or its answer makes no sense.
 	ErrLookup = errors.New("discovery lookup")
+	// ErrDenied: the backend knows us not, or does not let us.
+	ErrDenied = errors.New("credentials refused")
 )
 
 // maxHost is the longest name of a host in the DNS, in bytes.

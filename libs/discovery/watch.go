@@ -24,6 +24,13 @@ type Config struct {
 	Jitter float64
 	// Timeout bounds one lookup. Default 3 s.
 	Timeout time.Duration
+	// Gap is the least time between two lookups of a Follower, lengthened at
+	// random up to twofold. Default 100 ms: many changes at once become few
+	// lookups.
+	Gap time.Duration
+	// MaxWait is the longest time that a Follower is believed to notice changes
+	// without being asked. Default 5 min; backends have shorter ones.
+	MaxWait time.Duration
 	// MaxPeers is the largest answer that is believed. Default 1000.
 	MaxPeers int
 }
@@ -35,6 +42,8 @@ func DefaultConfig() Config {
 		MaxBackoff: 15 * time.Second,
 		Jitter:     0.2,
 		Timeout:    3 * time.Second,
+		Gap:        100 * time.Millisecond,
+		MaxWait:    5 * time.Minute,
 		MaxPeers:   1000,
 	}
 }
@@ -49,7 +58,7 @@ func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value time.Duration
-	}{{"Interval", c.Interval}, {"Timeout", c.Timeout}} {
+	}{{"Interval", c.Interval}, {"Timeout", c.Timeout}, {"Gap", c.Gap}, {"MaxWait", c.MaxWait}} {
 		if f.value <= 0 || f.value > time.Hour {
 			bad("%s is %v; it must be above 0 and at most 1h", f.name, f.value)
 		}
@@ -90,6 +99,14 @@ type Answer struct {
 	Err error
 }
 
+// WatchStats counts what a Watch has done.
+type WatchStats struct {
+	Lookups  uint64        // that have ended
+	Failures uint64        // of them
+	Changes  uint64        // answers that differed from the one before
+	Took     time.Duration // the latest lookup
+}
+
 // Watch keeps the answer of a Backend up to date. Its methods may be called
 // from anywhere.
 type Watch struct {
@@ -104,6 +121,8 @@ type Watch struct {
 	at       time.Time
 	err      error
 	failures int // in a row
+	deaf     bool
+	stats    WatchStats
 }
 
 // NewWatch makes a Watch. A nil log is silent. Errors wrap ErrConfig.
@@ -117,14 +136,15 @@ func NewWatch(b Backend, c Config, log *slog.Logger) (*Watch, error) {
 	return &Watch{backend: b, cfg: c, log: log, turn: make(chan struct{}, 1)}, nil
 }
 
-// Run looks up at once and then at every interval until ctx ends. The first
-// answer that succeeds and every one that differs from the one before is told
-// to notify, from this goroutine; nil for nobody.
+// Run looks up at once and then at every interval, or when a Follower notices a
+// change, until ctx ends. The first answer that succeeds and every one that
+// differs from the one before is told to notify, from this goroutine; nil for
+// nobody.
 func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
 	var told []Peer
 	first := true
 	for {
-		a := w.Lookup(ctx)
+		a, changed := w.lookup(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -135,13 +155,48 @@ func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
 				notify(a)
 			}
 		}
-		timer := time.NewTimer(w.cfg.delay(w.failed(), rand.Float64()))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		w.wait(ctx, changed)
+		if ctx.Err() != nil {
 			return
-		case <-timer.C:
 		}
+	}
+}
+
+// wait returns when the next lookup is due.
+func (w *Watch) wait(ctx context.Context, changed Changed) {
+	if changed != nil {
+		bounded, cancel := context.WithTimeout(ctx, w.cfg.MaxWait)
+		err := changed(bounded)
+		late := bounded.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		w.hears(err == nil || late, err)
+		if err == nil || late {
+			sleep(ctx, w.cfg.Gap+time.Duration(rand.Float64()*float64(w.cfg.Gap)))
+			return
+		}
+	}
+	sleep(ctx, w.cfg.delay(w.failed(), rand.Float64()))
+}
+
+// hears logs once that a Follower does not follow: it is asked at intervals then.
+func (w *Watch) hears(well bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !well && !w.deaf {
+		w.log.Warn("discovery does not tell of changes now, it is asked at intervals", "error", err)
+	}
+	w.deaf = !well
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 
@@ -156,30 +211,57 @@ func (w *Watch) Peers() Answer {
 	return a
 }
 
+// Stats is what has been done so far.
+func (w *Watch) Stats() WatchStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stats
+}
+
 // Lookup asks the backend now and returns what is known then: after a failure
 // the last good answer, with its age and the error. Lookups take turns.
 func (w *Watch) Lookup(ctx context.Context) Answer {
+	a, _ := w.lookup(ctx)
+	return a
+}
+
+// lookup also returns what waits for another answer, if the backend has it.
+func (w *Watch) lookup(ctx context.Context) (Answer, Changed) {
 	select {
 	case w.turn <- struct{}{}:
 		defer func() { <-w.turn }()
 	case <-ctx.Done():
-		return w.Peers()
+		return w.Peers(), nil
 	}
 	began := time.Now() // the answer is at least as old as the question
 	bounded, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
-	peers, err := w.ask(bounded)
+	peers, changed, err := w.ask(bounded)
 	if ctx.Err() == nil { // a caller that goes away says nothing about the backend
 		w.keep(began, peers, err)
 	}
-	return w.Peers()
+	return w.Peers(), changed
 }
 
-func (w *Watch) ask(ctx context.Context) ([]Peer, error) {
-	peers, err := w.backend.Peers(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLookup, err)
+func (w *Watch) ask(ctx context.Context) (peers []Peer, changed Changed, err error) {
+	if f, ok := w.backend.(Follower); ok {
+		peers, changed, err = f.Follow(ctx)
+	} else {
+		peers, err = w.backend.Peers(ctx)
 	}
+	if err == nil {
+		peers, err = w.believe(peers)
+	} else {
+		err = fmt.Errorf("%w: %w", ErrLookup, err)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return peers, changed, nil
+}
+
+// believe checks an answer and puts it in order.
+func (w *Watch) believe(peers []Peer) ([]Peer, error) {
 	for _, p := range peers {
 		if parsed, err := ParsePeer(p.String()); err != nil || parsed != p {
 			return nil, fmt.Errorf("%w: the backend names a peer %.80q: %w", ErrLookup, p.String(), err)
@@ -203,9 +285,15 @@ func (w *Watch) keep(began time.Time, peers []Peer, err error) {
 		}
 	}
 	w.err = err
+	w.stats.Lookups++
+	w.stats.Took = time.Since(began)
 	if err != nil {
 		w.failures++
+		w.stats.Failures++
 		return
+	}
+	if !w.known || !slices.Equal(w.peers, peers) {
+		w.stats.Changes++
 	}
 	w.peers, w.known, w.at, w.failures = peers, true, began, 0
 }

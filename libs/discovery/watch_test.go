@@ -249,6 +249,8 @@ func TestConfigIsChecked(t *testing.T) {
 		"backoff":  func(c *Config) { c.MaxBackoff = time.Millisecond },
 		"jitter":   func(c *Config) { c.Jitter = math.NaN() },
 		"peers":    func(c *Config) { c.MaxPeers = 0 },
+		"gap":      func(c *Config) { c.Gap = 0 },
+		"wait":     func(c *Config) { c.MaxWait = -1 },
 	} {
 		c := DefaultConfig()
 		f(&c)

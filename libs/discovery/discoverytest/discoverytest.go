@@ -1,50 +1,130 @@
 // Package discoverytest is the conformance suite of discovery backends. A
-// backend's own test calls [Run].
+// backend's own test calls [Run], or a [Suite] that says what the backend can
+// express.
 //
 // # What this does not do
 //
-// It does not test retries, order or duplicates: those are the business of
-// [discovery.Watch], not of a backend.
+// It does not test back-off and jitter: those are the business of
+// [discovery.Watch], tested there in virtual time.
 package discoverytest
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Harness is one backend that lists certain peers.
+const (
+	// within is the deadline of what a real server needs some time for; on a
+	// busy machine that is long.
+	within = 60 * time.Second
+	often  = 20 * time.Millisecond
+)
+
+// Harness is one backend that lists certain peers, and the ways to trouble it.
+// A func that is nil is something that cannot happen there; its test is skipped.
 type Harness struct {
 	Backend discovery.Backend
-	// Change makes it list others. Nil if it never changes.
+	// Lag says that what happens is seen a moment later.
+	Lag bool
+	// Change makes it list others, and undoes Break, Garbage and Foreign.
 	Change func(t *testing.T, peers []discovery.Peer)
-	// Break makes it fail, until the next Change. Nil if it cannot fail.
+	// Break makes it fail, until the next Change.
 	Break func(t *testing.T)
+	// Garbage puts something among the peers that is none, and returns a word
+	// of the error that names the place.
+	Garbage func(t *testing.T) string
+	// WrongPort puts a peer whose port cannot be, and returns a word as above.
+	WrongPort func(t *testing.T) string
+	// Foreign puts a peer of another cluster, and returns a word as above.
+	Foreign func(t *testing.T) string
+	// Deny refuses the backend's credentials, and returns a word as above;
+	// Allow takes them again.
+	Deny  func(t *testing.T) string
+	Allow func(t *testing.T)
+	// Down ends the server, Up starts it again with what it had, Pause makes it
+	// hang until Up.
+	Down, Up, Pause func(t *testing.T)
+	// Forget makes the server lose what was entered.
+	Forget func(t *testing.T)
+	// Again opens the same backend as another process would.
+	Again func(t *testing.T) discovery.Backend
 }
 
-// Run runs the suite; with makes a backend that lists the peers.
+// Suite runs the suite for a backend.
+type Suite struct {
+	// Name is in every error of the backend.
+	Name string
+	// With makes a backend that lists the peers.
+	With func(t *testing.T, peers []discovery.Peer) Harness
+	// Express turns any peer into one that the backend can list, different ones
+	// into different ones. Nil: all can be.
+	Express func(discovery.Peer) discovery.Peer
+}
+
+// Run runs the suite for a backend that can list all peers.
 func Run(t *testing.T, with func(t *testing.T, peers []discovery.Peer) Harness) {
+	Suite{With: with}.Run(t)
+}
+
+// Run runs every test that the harness allows.
+func (s Suite) Run(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, with func([]discovery.Peer) Harness)
+		test func(*testing.T, Suite)
 	}{
 		{"nobody", nobody},
 		{"listed", listed},
+		{"duplicates", duplicates},
 		{"many", many},
 		{"owned by the caller", owned},
 		{"cancelled", cancelled},
 		{"concurrent", concurrent},
-		{"change", change},
+		{"join and leave", change},
+		{"flapping", flapping},
+		{"changes are noticed", noticed},
 		{"failure is not nobody", failure},
+		{"stale answer", stale},
+		{"garbage", garbage},
+		{"wrong port", wrongPort},
+		{"another cluster", foreign},
+		{"credentials refused", denied},
+		{"server down at the start", down},
+		{"server restarted", restarted},
+		{"server hangs", hangs},
+		{"registration", registration},
+		{"registration expires", expires},
+		{"registration is forgotten", forgotten},
+		{"registration and a server that is down", registerWhileDown},
+		{"registration refused", registerDenied},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			c.test(t, func(peers []discovery.Peer) Harness { return with(t, peers) })
-		})
+		t.Run(c.name, func(t *testing.T) { c.test(t, s) })
 	}
+}
+
+// with makes a harness, or skips the test that needs what the backend has not.
+func (s Suite) with(t *testing.T, peers []discovery.Peer, possible func(Harness) bool) Harness {
+	t.Helper()
+	h := s.With(t, s.express(peers...))
+	if possible != nil && !possible(h) {
+		t.Skip("cannot happen with this backend")
+	}
+	return h
+}
+
+func (s Suite) express(peers ...discovery.Peer) []discovery.Peer {
+	out := slices.Clone(peers)
+	if s.Express != nil {
+		for i, p := range out {
+			out[i] = s.Express(p)
+		}
+	}
+	return out
 }
 
 var some = []discovery.Peer{
@@ -54,97 +134,68 @@ var some = []discovery.Peer{
 	{Addr: "roost-0.roost.svc.cluster.local:65535", Role: "region"},
 }
 
-func want(t *testing.T, b discovery.Backend, peers []discovery.Peer) {
+// want waits, if the backend lags, until it lists exactly the peers.
+func (h Harness) want(t *testing.T, b discovery.Backend, peers []discovery.Peer) {
 	t.Helper()
-	got, err := b.Peers(context.Background())
-	if err != nil {
-		t.Fatal(err)
+	peers = discovery.Normalize(slices.Clone(peers))
+	h.eventually(t, func() error {
+		got, err := b.Peers(t.Context())
+		if err == nil && !slices.Equal(discovery.Normalize(got), peers) {
+			err = fmt.Errorf("got %v, want %v", got, peers)
+		}
+		return err
+	})
+}
+
+// eventually tries at once, and again if the backend lags.
+func (h Harness) eventually(t *testing.T, try func() error) {
+	t.Helper()
+	if !h.Lag {
+		if err := try(); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
-	got, peers = discovery.Normalize(got), discovery.Normalize(slices.Clone(peers))
-	if !slices.Equal(got, peers) {
-		t.Fatalf("got %v, want %v", got, peers)
+	retry(t, try)
+}
+
+// retry tries until the deadline.
+func retry(t *testing.T, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", within, err)
+		}
+		pause := time.NewTimer(often)
+		<-pause.C
 	}
 }
 
-func nobody(t *testing.T, with func([]discovery.Peer) Harness) { want(t, with(nil).Backend, nil) }
-
-func listed(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	want(t, h.Backend, some)
-	want(t, h.Backend, some)
+// short is the context of a call that is to fail.
+func short(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
-func many(t *testing.T, with func([]discovery.Peer) Harness) {
-	var peers []discovery.Peer
-	for i := range 500 {
-		peers = append(peers, discovery.Peer{Addr: fmt.Sprintf("10.1.%d.%d:%d", i/250, i%250, 7000+i)})
-	}
-	want(t, with(peers).Backend, peers)
-}
-
-func owned(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	got, err := h.Backend.Peers(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(got)
-	want(t, h.Backend, some)
-}
-
-func cancelled(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if got, err := h.Backend.Peers(ctx); err == nil {
-		t.Errorf("a cancelled lookup gives %v", got)
-	}
-	want(t, h.Backend, some)
-}
-
-func concurrent(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for range 10 {
-				if got, err := h.Backend.Peers(context.Background()); err != nil || len(got) != len(some) {
-					t.Errorf("got %v, %v", got, err)
-				}
+// refused wants an error that names backend and place.
+func (s Suite) refused(h Harness, t *testing.T, place string) {
+	t.Helper()
+	h.eventually(t, func() error {
+		got, err := h.Backend.Peers(short(t))
+		if err == nil {
+			return fmt.Errorf("it lists %v", got)
+		}
+		for _, word := range []string{s.Name, place} {
+			if !strings.Contains(err.Error(), word) {
+				return fmt.Errorf("the error does not name %q: %w", word, err)
 			}
-		})
-	}
-	wg.Wait()
-}
-
-func change(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	if h.Change == nil {
-		t.Skip("never changes")
-	}
-	want(t, h.Backend, some)
-	for _, peers := range [][]discovery.Peer{some[:1], some[1:], nil, some} {
-		h.Change(t, peers)
-		want(t, h.Backend, peers)
-	}
-	// As long, but different.
-	h.Change(t, []discovery.Peer{{Addr: "a:1"}})
-	want(t, h.Backend, []discovery.Peer{{Addr: "a:1"}})
-	h.Change(t, []discovery.Peer{{Addr: "b:1"}})
-	want(t, h.Backend, []discovery.Peer{{Addr: "b:1"}})
-}
-
-func failure(t *testing.T, with func([]discovery.Peer) Harness) {
-	h := with(some)
-	if h.Break == nil {
-		t.Skip("cannot fail")
-	}
-	h.Break(t)
-	if got, err := h.Backend.Peers(context.Background()); err == nil {
-		t.Errorf("broken, it lists %v", got)
-	}
-	if h.Change != nil {
-		h.Change(t, some)
-		want(t, h.Backend, some)
-	}
+		}
+		return nil
+	})
 }

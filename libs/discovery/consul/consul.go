@@ -1,0 +1,238 @@
+// Package consul is discovery by Consul, in which processes enter themselves as
+// instances of one service:
+//
+//	consul://127.0.0.1:8500/roost?ttl=10s
+//
+// The host is an agent, as a rule the one of this machine; the path is the name
+// of the service. Instances are listed whose checks all pass. An entry has a
+// check that this process confirms: unconfirmed for the ttl it is not listed,
+// and after a minute more it is removed. The role and the cluster of a peer are
+// in its metadata, under "role" and "cluster"; an instance that something else
+// has registered needs neither.
+//
+// Parameters: ttl (default 10s), cluster (whose instances are taken; default that
+// of the process), token_file, datacenter (to look in; default the agent's), tls,
+// ca, cert, key. Files are read again when they are needed. Without token_file
+// the environment's CONSUL_HTTP_TOKEN counts.
+//
+// # What this does not do
+//
+// It does not guess: an instance that makes no sense, or belongs to another
+// cluster, fails the lookup, because a service is one cluster's. Instead of
+// an error Consul shows nobody to those who may not see the service. With a token
+// that is told apart while there are instances to hide; without one it is not.
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+const (
+	// removeAfter is Consul's own least time.
+	removeAfter = time.Minute
+	// answerWithin is what a blocking query may take longer than it was told:
+	// Consul itself adds up to a sixteenth.
+	answerWithin = discovery.Recheck/16 + 3*time.Second
+)
+
+// Backend asks an agent for the instances of one service.
+type Backend struct {
+	client     *api.Client
+	at         string // for errors
+	service    string
+	cluster    string
+	datacenter string
+	ttl        time.Duration
+	token      string // the name of its file
+}
+
+// New makes a Backend for a cluster of that name, any if it is empty. It asks
+// nobody yet. Errors wrap discovery.ErrConfig.
+func New(u *backend.URL, cluster string) (*Backend, error) {
+	b := &Backend{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
+	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
+	b.cluster = u.Text("cluster", cluster)
+	b.datacenter = u.Text("datacenter", "")
+	b.token = u.Text("token_file", "")
+	secure := u.TLS()
+	if err := u.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
+	}
+	if _, err := discovery.ParsePeer(u.Hosts); err != nil {
+		return nil, fmt.Errorf("%w: consul: agent %w; write for example consul://127.0.0.1:8500/roost", discovery.ErrConfig, err)
+	}
+	if u.Path == "" || strings.ContainsAny(u.Path, "/?# ") {
+		return nil, fmt.Errorf("%w: consul: %.80q is no name of a service; write for example consul://127.0.0.1:8500/roost", discovery.ErrConfig, u.Path)
+	}
+	scheme := "http"
+	if secure != nil {
+		scheme = "https"
+	}
+	// Not the library's transport: it would read Consul's environment for TLS.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	var err error
+	b.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: transport}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: consul: %w", discovery.ErrConfig, err)
+	}
+	return b, nil
+}
+
+// Peers asks for the instances.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := b.Follow(ctx)
+	return peers, err
+}
+
+// Follow asks for the instances; a blocking query waits for others.
+func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	found, index, err := b.query(ctx, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	peers := make([]discovery.Peer, len(found))
+	for i, e := range found {
+		if peers[i], err = b.read(e); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", b.at, err)
+		}
+	}
+	return peers, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, discovery.Recheck+answerWithin)
+		defer cancel()
+		_, _, err := b.query(ctx, index)
+		return err
+	}, nil
+}
+
+// query waits, if after is not 0, for the index to pass it.
+func (b *Backend) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
+	token, err := backend.Secret(b.token)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: token_file: %w", b.at, err)
+	}
+	q := &api.QueryOptions{Token: token, Datacenter: b.datacenter, WaitIndex: after, WaitTime: discovery.Recheck}
+	found, meta, err := b.client.Health().Service(b.service, "", true, q.WithContext(ctx))
+	if err != nil {
+		return nil, 0, b.wrap(err)
+	}
+	if meta.ResultsFilteredByACLs {
+		return nil, 0, fmt.Errorf("%s: %w: instances are hidden from token_file %q; its policy needs service %q and node_prefix \"\" to be read",
+			b.at, discovery.ErrDenied, b.token, b.service)
+	}
+	// An index of 0 would not wait.
+	return found, max(meta.LastIndex, 1), nil
+}
+
+func (b *Backend) read(e *api.ServiceEntry) (discovery.Peer, error) {
+	if e.Service == nil || e.Node == nil {
+		return discovery.Peer{}, errors.New("an instance without service or node")
+	}
+	host := e.Service.Address
+	if host == "" { // Consul's convention
+		host = e.Node.Address
+	}
+	addr := net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(e.Service.Port))
+	p, err := discovery.ParsePeer(discovery.Peer{Addr: addr, Role: e.Service.Meta["role"]}.String())
+	if err != nil {
+		return discovery.Peer{}, fmt.Errorf("instance %s at node %s: %w", e.Service.ID, e.Node.Node, err)
+	}
+	if other := e.Service.Meta["cluster"]; b.cluster != "" && other != "" && other != b.cluster {
+		return discovery.Peer{}, fmt.Errorf("instance %s at node %s belongs to cluster %.80q, this process to %q; give each cluster a service of its own",
+			e.Service.ID, e.Node.Node, other, b.cluster)
+	}
+	return p, nil
+}
+
+// TTL is for how long an entry is listed that nobody confirms.
+func (b *Backend) TTL() time.Duration { return b.ttl }
+
+// instance is the id of a peer's entry: what is in it may stand in a path.
+func (b *Backend) instance(p discovery.Peer) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(":[]%@", r) {
+			return '-'
+		}
+		return r
+	}, b.service+"-"+p.String())
+}
+
+// Enter confirms the entry of self, or makes one if the agent knows of none.
+func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
+	id := b.instance(self)
+	token, err := backend.Secret(b.token)
+	if err != nil {
+		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
+	}
+	q := (&api.QueryOptions{Token: token}).WithContext(ctx)
+	err = b.client.Agent().UpdateTTLOpts("service:"+id, "", api.HealthPassing, q)
+	if !absent(err) {
+		return b.wrapAt(id, err)
+	}
+	host, port, err := net.SplitHostPort(self.Addr)
+	if err != nil {
+		return b.wrapAt(id, err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return b.wrapAt(id, err)
+	}
+	r := &api.AgentServiceRegistration{
+		ID: id, Name: b.service, Address: host, Port: number, Meta: map[string]string{"role": self.Role, "cluster": b.cluster},
+		Check: &api.AgentServiceCheck{
+			TTL: b.ttl.String(), Status: api.HealthPassing, DeregisterCriticalServiceAfter: removeAfter.String(),
+		},
+	}
+	if self.Role != "" {
+		r.Tags = []string{self.Role}
+	}
+	opts := api.ServiceRegisterOpts{Token: token, ReplaceExistingChecks: true}.WithContext(ctx)
+	return b.wrapAt(id, b.client.Agent().ServiceRegisterOpts(r, opts))
+}
+
+// Remove takes the entry of self out.
+func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
+	id := b.instance(self)
+	token, err := backend.Secret(b.token)
+	if err != nil {
+		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
+	}
+	err = b.client.Agent().ServiceDeregisterOpts(id, (&api.QueryOptions{Token: token}).WithContext(ctx))
+	if absent(err) {
+		return nil
+	}
+	return b.wrapAt(id, err)
+}
+
+// absent tells whether the agent does not know what it was asked about.
+func absent(err error) bool {
+	var status api.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusNotFound
+}
+
+func (b *Backend) wrap(err error) error {
+	var status api.StatusError
+	if errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized) {
+		err = fmt.Errorf("%w: token_file %q: %w", discovery.ErrDenied, b.token, err)
+	}
+	return fmt.Errorf("%s: %w", b.at, err)
+}
+
+func (b *Backend) wrapAt(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("instance %s: %w", id, b.wrap(err))
+}

@@ -1,0 +1,315 @@
+// Package dns is discovery by the domain name system:
+//
+//	dns:///roost.example.net?port=25521          addresses, each with this port
+//	dns:///_roost._tcp.example.net               SRV records: names and ports
+//	dns://10.0.0.2,10.0.0.3:5353/roost.example.net?port=25521
+//	                                             these resolvers, in order
+//
+// Parameters: type (ip, a, aaaa or srv; default srv for a name that begins with
+// "_", else ip, which is a and aaaa), port (of addresses, which have none), role
+// (of every peer), min_ttl and max_ttl (default 1s and 1m, within which the time
+// to live of an answer counts). Without a resolver those of /etc/resolv.conf are
+// asked, which is read at every lookup. Names are complete: nothing is searched.
+//
+// # What this does not do
+//
+// A name that does not exist lists nobody: a service without instances looks
+// like that. Nobody is registered, and the target of an SRV record is not
+// resolved: it is the peer's address. Answers are not authenticated (DNSSEC);
+// whoever is listed still has to prove who it is.
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+const (
+	resolvConf = "/etc/resolv.conf"
+	// udpSize is the largest answer asked for by UDP, which no path splits;
+	// longer ones are asked for again by TCP. Source: DNS flag day 2020.
+	udpSize = 1232
+	// maxAliases bounds a chain of CNAME records.
+	maxAliases = 8
+)
+
+// Backend asks for the records of one name.
+type Backend struct {
+	resolvers      []string // none: those of conf
+	conf           string
+	name           string
+	types          []uint16
+	port           int
+	role           string
+	minTTL, maxTTL time.Duration
+}
+
+// New makes a Backend; it asks nobody yet. Errors wrap discovery.ErrConfig.
+func New(u *backend.URL) (*Backend, error) {
+	b := &Backend{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
+	kind := "ip"
+	if strings.HasPrefix(u.Path, "_") {
+		kind = "srv"
+	}
+	kinds := map[string][]uint16{"ip": {dns.TypeA, dns.TypeAAAA}, "a": {dns.TypeA}, "aaaa": {dns.TypeAAAA}, "srv": {dns.TypeSRV}}
+	kind = u.OneOf("type", kind, "ip", "a", "aaaa", "srv")
+	b.types = kinds[kind]
+	b.minTTL = u.Duration("min_ttl", time.Second, 100*time.Millisecond, time.Minute)
+	b.maxTTL = u.Duration("max_ttl", time.Minute, time.Second, 5*time.Minute)
+	if err := u.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
+	}
+	bad := func(format string, args ...any) (*Backend, error) {
+		return nil, fmt.Errorf("%w: dns: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
+	}
+	if _, ok := dns.IsDomainName(b.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
+		return bad("%.80q is no name; write for example dns:///roost.example.net?port=25521", u.Path)
+	}
+	switch {
+	case kind == "srv" && b.port != 0:
+		return bad("SRV records have ports; leave the parameter port out")
+	case kind != "srv" && b.port == 0:
+		return bad("addresses have no port; add for example ?port=25521")
+	case b.minTTL > b.maxTTL:
+		return bad("min_ttl %v is above max_ttl %v", b.minTTL, b.maxTTL)
+	}
+	if _, err := discovery.ParsePeer(discovery.Peer{Addr: "a:1", Role: b.role}.String()); err != nil {
+		return bad("parameter role: %v", err)
+	}
+	for _, s := range strings.Split(u.Hosts, ",") {
+		if u.Hosts == "" {
+			break
+		}
+		addr, err := resolver(s)
+		if err != nil {
+			return bad("%v", err)
+		}
+		b.resolvers = append(b.resolvers, addr)
+	}
+	return b, nil
+}
+
+// resolver completes the address of a resolver.
+func resolver(s string) (string, error) {
+	addr := s
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		addr = net.JoinHostPort(strings.Trim(s, "[]"), "53")
+	}
+	if _, err := discovery.ParsePeer(addr); err != nil {
+		return "", fmt.Errorf("resolver %.80q is no host or host:port", s)
+	}
+	return addr, nil
+}
+
+// Peers asks now.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := b.lookup(ctx)
+	return peers, err
+}
+
+// Follow asks now; another answer may come when the records have expired.
+func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	began := time.Now()
+	peers, ttl, err := b.lookup(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return peers, expiry(began, ttl), nil
+}
+
+// expiry waits for the end of an answer's time to live, counted from the
+// question.
+func expiry(began time.Time, ttl time.Duration) discovery.Changed {
+	return func(ctx context.Context) error {
+		timer := time.NewTimer(time.Until(began.Add(ttl)))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lookup asks for all types and tells for how long the answer holds.
+func (b *Backend) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
+	resolvers, err := b.servers()
+	if err != nil {
+		return nil, 0, err
+	}
+	var peers []discovery.Peer
+	ttl := b.maxTTL
+	for _, typ := range b.types {
+		res, err := b.ask(ctx, resolvers, typ)
+		if err != nil {
+			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], b.name, err)
+		}
+		found, holds, err := b.read(res, typ)
+		if err != nil {
+			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], b.name, err)
+		}
+		peers = append(peers, found...)
+		ttl = min(ttl, holds)
+	}
+	return peers, b.within(ttl), nil
+}
+
+func (b *Backend) within(ttl time.Duration) time.Duration { return min(max(ttl, b.minTTL), b.maxTTL) }
+
+func (b *Backend) servers() ([]string, error) {
+	if len(b.resolvers) > 0 {
+		return b.resolvers, nil
+	}
+	conf, err := dns.ClientConfigFromFile(b.conf)
+	if err != nil {
+		return nil, fmt.Errorf("dns: which resolver to ask: %w", err)
+	}
+	var servers []string
+	for _, s := range conf.Servers {
+		servers = append(servers, net.JoinHostPort(s, conf.Port))
+	}
+	if len(servers) == 0 {
+		return nil, fmt.Errorf("dns: %s names no resolver; write one into the URL: dns://host/name", b.conf)
+	}
+	return servers, nil
+}
+
+// ask goes through the resolvers until one answers; each gets its share of the
+// time.
+func (b *Backend) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
+	var errs []error
+	for i, server := range resolvers {
+		share, cancel := ctx, context.CancelFunc(func() {})
+		if deadline, ok := ctx.Deadline(); ok {
+			left := time.Until(deadline)
+			share, cancel = context.WithTimeout(ctx, left/time.Duration(len(resolvers)-i))
+		}
+		res, err := b.exchange(share, server, typ)
+		cancel()
+		if err == nil {
+			return res, nil
+		}
+		errs = append(errs, fmt.Errorf("resolver %s: %w", server, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (b *Backend) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
+	req := new(dns.Msg)
+	req.SetQuestion(b.name, typ)
+	req.SetEdns0(udpSize, false)
+	for _, network := range []string{"udp", "tcp"} {
+		res, err := b.once(ctx, network, server, req)
+		if err != nil {
+			return nil, err
+		}
+		if res.Truncated && network == "udp" {
+			continue
+		}
+		switch {
+		case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, b.name) || res.Question[0].Qtype != typ:
+			return nil, errors.New("it answers another question")
+		case res.Truncated:
+			return nil, errors.New("its answer is cut off")
+		case res.Rcode == dns.RcodeRefused:
+			return nil, fmt.Errorf("%w: it refuses to answer us", discovery.ErrDenied)
+		case res.Rcode != dns.RcodeSuccess && res.Rcode != dns.RcodeNameError:
+			return nil, fmt.Errorf("it answers %s", dns.RcodeToString[res.Rcode])
+		}
+		return res, nil
+	}
+	return nil, errors.New("no answer")
+}
+
+func (b *Backend) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
+	client := dns.Client{Net: network, UDPSize: udpSize, Timeout: time.Hour} // ctx bounds it
+	conn, err := client.DialContext(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	// The client looks at the deadline of ctx only.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	res, _, err := client.ExchangeWithConnContext(ctx, req, conn)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return res, err
+}
+
+// read takes the peers out of an answer, and for how long it holds.
+func (b *Backend) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
+	holds := b.maxTTL
+	lives := func(seconds uint32) { holds = min(holds, time.Duration(seconds)*time.Second) }
+	names := aliases(res.Answer, b.name, lives)
+	var peers []discovery.Peer
+	for _, rr := range res.Answer {
+		h := rr.Header()
+		if h.Rrtype != typ || h.Class != dns.ClassINET || !slices.Contains(names, strings.ToLower(h.Name)) {
+			continue
+		}
+		lives(h.Ttl)
+		host, port := "", b.port
+		switch r := rr.(type) {
+		case *dns.A:
+			host = r.A.String()
+		case *dns.AAAA:
+			host = r.AAAA.String()
+		case *dns.SRV:
+			if r.Target == "." { // decidedly no such service, says RFC 2782
+				continue
+			}
+			host, port = strings.TrimSuffix(r.Target, "."), int(r.Port)
+		}
+		p, err := discovery.ParsePeer(discovery.Peer{Addr: net.JoinHostPort(host, strconv.Itoa(port)), Role: b.role}.String())
+		if err != nil {
+			return nil, 0, fmt.Errorf("record %.200q: %w", rr.String(), err)
+		}
+		peers = append(peers, p)
+	}
+	if len(peers) == 0 {
+		// How long "nobody" holds says the zone (RFC 2308, 5).
+		for _, rr := range res.Ns {
+			if soa, ok := rr.(*dns.SOA); ok {
+				lives(min(soa.Hdr.Ttl, soa.Minttl))
+			}
+		}
+	}
+	return peers, holds, nil
+}
+
+// aliases are the names that an answer may be about: the one asked for, and
+// those that CNAME records lead to.
+func aliases(answer []dns.RR, name string, lives func(uint32)) []string {
+	names := []string{strings.ToLower(name)}
+	for range maxAliases {
+		last := names[len(names)-1]
+		for _, rr := range answer {
+			if c, ok := rr.(*dns.CNAME); ok && strings.EqualFold(c.Hdr.Name, last) {
+				lives(c.Hdr.Ttl)
+				names = append(names, strings.ToLower(c.Target))
+				break
+			}
+		}
+		if names[len(names)-1] == last {
+			break
+		}
+	}
+	return names
+}

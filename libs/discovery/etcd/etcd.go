@@ -1,0 +1,332 @@
+// Package etcd is discovery by an etcd cluster, version 3.4 or newer, in which
+// processes enter themselves:
+//
+//	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod?ttl=10s
+//
+// Entries are keys below the path, "/roost/prod/<role>@<host:port>", with a
+// JSON value, under a lease of the process: an entry that nobody confirms for
+// the ttl is gone. Parameters: ttl (default 10s), cluster (whose entries are
+// taken; default that of the process), user and password_file, tls, ca, cert,
+// key. Files are read again when they are needed.
+//
+// # What this does not do
+//
+// It does not guess: an entry that makes no sense, or belongs to another
+// cluster, fails the lookup, with its key, because a path is one cluster's. It
+// gives nobody permissions; with authentication the user needs to read and
+// write below the path.
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+// Backend reads and writes the entries below one path.
+type Backend struct {
+	prefix   string // with a slash at its end
+	cluster  string
+	ttl      time.Duration
+	config   clientv3.Config
+	password string        // the name of its file
+	dialing  chan struct{} // holds a token while a client is made
+
+	mu     sync.Mutex
+	client *clientv3.Client            // nil until it is needed
+	leases map[string]clientv3.LeaseID // of the keys that were entered here
+}
+
+// entry is the value of a key.
+type entry struct {
+	Addr    string `json:"addr"`
+	Role    string `json:"role,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// New makes a Backend for a cluster of that name, any if it is empty. It
+// connects when it is first asked. Errors wrap discovery.ErrConfig.
+func New(u *backend.URL, cluster string) (*Backend, error) {
+	b := &Backend{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
+	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
+	b.cluster = u.Text("cluster", cluster)
+	b.config = clientv3.Config{
+		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(),
+		// Notices a member that is gone without a word while a watch is open.
+		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		DialTimeout: 3 * time.Second,
+	}
+	b.password = u.Text("password_file", "")
+	if err := u.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
+	}
+	bad := func(format string, args ...any) (*Backend, error) {
+		return nil, fmt.Errorf("%w: etcd: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
+	}
+	if u.Hosts == "" || u.Path == "" {
+		return bad("the members or the path are missing; write for example etcd://10.0.0.2:2379/roost/prod")
+	}
+	if (b.config.Username == "") != (b.password == "") {
+		return bad("the parameters user and password_file belong together; give both or none")
+	}
+	scheme := "http://"
+	if b.config.TLS != nil {
+		scheme = "https://"
+	}
+	for _, h := range strings.Split(u.Hosts, ",") {
+		if _, err := discovery.ParsePeer(h); err != nil {
+			return bad("member %v", err)
+		}
+		b.config.Endpoints = append(b.config.Endpoints, scheme+h)
+	}
+	return b, nil
+}
+
+// Peers reads the entries.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := b.Follow(ctx)
+	return peers, err
+}
+
+// Follow reads the entries; what comes after them is watched.
+func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	c, err := b.connect(ctx)
+	if err != nil {
+		return nil, nil, b.wrap(b.prefix, err)
+	}
+	res, err := c.Get(ctx, b.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, nil, b.wrap(b.prefix, err)
+	}
+	var peers []discovery.Peer
+	for _, kv := range res.Kvs {
+		p, err := b.read(strings.TrimPrefix(string(kv.Key), b.prefix), kv.Value)
+		if err != nil {
+			return nil, nil, b.wrap(string(kv.Key), err)
+		}
+		peers = append(peers, p)
+	}
+	return peers, func(ctx context.Context) error { return b.watch(ctx, c, res.Header.Revision+1) }, nil
+}
+
+func (b *Backend) read(name string, value []byte) (discovery.Peer, error) {
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return discovery.Peer{}, fmt.Errorf("the value is no entry: %w", err)
+	}
+	p, err := discovery.ParsePeer(discovery.Peer{Addr: e.Addr, Role: e.Role}.String())
+	switch {
+	case err != nil:
+		return discovery.Peer{}, err
+	case b.cluster != "" && e.Cluster != b.cluster:
+		return discovery.Peer{}, fmt.Errorf("the entry belongs to cluster %.80q, this process to %q; give each cluster a path of its own", e.Cluster, b.cluster)
+	case name != p.String():
+		return discovery.Peer{}, fmt.Errorf("the entry is of %s", p)
+	}
+	return p, nil
+}
+
+// watch waits for a change at a revision or later.
+func (b *Backend) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
+	defer cancel()
+	// Without a leader a member would not tell of changes.
+	events := c.Watch(clientv3.WithRequireLeader(ctx), b.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision))
+	for {
+		select {
+		case e, ok := <-events:
+			switch {
+			case !ok:
+				return nil // ask again
+			case errors.Is(e.Err(), rpctypes.ErrCompacted):
+				return nil // so much has changed
+			case e.Err() != nil:
+				return b.wrap(b.prefix, e.Err())
+			case len(e.Events) > 0:
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// TTL is for how long an entry stays that nobody confirms.
+func (b *Backend) TTL() time.Duration { return b.ttl }
+
+// Enter confirms the lease of self, and puts the entry if it is not there as it
+// should be: it may have been deleted, expired, or left by an earlier process.
+func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
+	key := b.prefix + self.String()
+	c, err := b.connect(ctx)
+	if err != nil {
+		return b.wrap(key, err)
+	}
+	lease, err := b.lease(ctx, c, key)
+	if err != nil {
+		return b.wrap(key, err)
+	}
+	value, err := json.Marshal(entry{Addr: self.Addr, Role: self.Role, Cluster: b.cluster})
+	if err != nil {
+		return b.wrap(key, err)
+	}
+	_, err = c.Txn(ctx).
+		If(clientv3.Compare(clientv3.LeaseValue(key), "=", lease), clientv3.Compare(clientv3.Value(key), "=", string(value))).
+		Else(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).
+		Commit()
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		b.forget(key)
+	}
+	return b.wrap(key, err)
+}
+
+// lease confirms the lease of a key, or takes a new one.
+func (b *Backend) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
+	b.mu.Lock()
+	id, ok := b.leases[key]
+	b.mu.Unlock()
+	if ok {
+		_, err := c.KeepAliveOnce(ctx, id)
+		if err == nil {
+			return id, nil
+		}
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return 0, err
+		}
+	}
+	res, err := c.Grant(ctx, int64(b.ttl/time.Second))
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leases[key] = res.ID
+	return res.ID, nil
+}
+
+func (b *Backend) forget(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.leases, key)
+}
+
+// Remove gives the lease of self back, and its entry goes with it. An entry
+// that a later process has put is under another lease, and stays.
+func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
+	key := b.prefix + self.String()
+	b.mu.Lock()
+	id, ok := b.leases[key]
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	c, err := b.connect(ctx)
+	if err == nil {
+		_, err = c.Revoke(ctx, id)
+	}
+	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return b.wrap(key, err)
+	}
+	b.forget(key)
+	return nil
+}
+
+// Close ends the connections. The backend may be used again.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.client == nil {
+		return nil
+	}
+	c := b.client
+	b.client = nil
+	return c.Close()
+}
+
+// connect returns the client, made when it is first needed: with a user that
+// needs a member that answers.
+func (b *Backend) connect(ctx context.Context) (*clientv3.Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case b.dialing <- struct{}{}:
+		defer func() { <-b.dialing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if c := b.current(); c != nil {
+		return c, nil
+	}
+	config := b.config
+	var err error
+	if config.Password, err = backend.Secret(b.password); err != nil {
+		return nil, fmt.Errorf("password_file: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok { // the client itself outlives ctx
+		config.DialTimeout = min(config.DialTimeout, time.Until(deadline))
+	}
+	c, err := clientv3.New(config)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.client = c
+	return c, nil
+}
+
+func (b *Backend) current() *clientv3.Client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.client
+}
+
+// wrap says where it happened. A user that is refused gets a new client, which
+// reads the password anew.
+func (b *Backend) wrap(key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	at := fmt.Sprintf("etcd %s key %s", strings.Join(b.config.Endpoints, ","), key)
+	if denied(err) {
+		_ = b.Close()
+		return fmt.Errorf("%s: %w: user %q: %w", at, discovery.ErrDenied, b.config.Username, err)
+	}
+	if c := b.current(); c != nil && errors.Is(err, context.DeadlineExceeded) {
+		if state := c.ActiveConnection().GetState(); state != connectivity.Ready {
+			return fmt.Errorf("%s: no member can be connected to (%s): %w", at, strings.ToLower(state.String()), err)
+		}
+	}
+	return fmt.Errorf("%s: %w", at, err)
+}
+
+func denied(err error) bool {
+	for _, refusal := range []error{
+		rpctypes.ErrAuthFailed, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+		rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthNotEnabled, rpctypes.ErrAuthOldRevision,
+	} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	switch status.Code(err) {
+	case codes.PermissionDenied, codes.Unauthenticated:
+		return true
+	}
+	return false
+}

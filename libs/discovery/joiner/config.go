@@ -1,0 +1,149 @@
+package joiner
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Settings are the keys that every member of a cluster has in its
+// configuration, beside its discovery.url. A service embeds them in its own.
+type Settings struct {
+	Seeds      []string      `key:"cluster.seeds" help:"coordinators to join through, as host:port, instead of those that discovery.url lists; the first forms the cluster if there is none"`
+	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"coordinators that must have answered before a cluster is formed; set it to the number that starts together"`
+	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same before a cluster is formed"`
+	ContactAll bool          `key:"discovery.contact_all" help:"form a cluster only when every listed coordinator has answered"`
+	FormNew    bool          `key:"discovery.form_new_cluster" help:"allow this process to form a cluster; without it waits for one to join"`
+	GiveUp     time.Duration `key:"discovery.give_up" help:"end the process if it is in no cluster after this; 0: never"`
+	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two questions to one contact point"`
+	Timeout    time.Duration `key:"discovery.timeout" help:"time for a lookup or for an answer, and how old an answer may be"`
+	Port       int           `key:"discovery.port" help:"of several listed ports of one host, only this one counts; 0: all do"`
+	// A management listener has no TLS, hence a key of its own and not a default.
+	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port of theirs, by plain HTTP, such as their management port; 0: at the address that is listed"`
+}
+
+// DefaultSettings returns the defaults. For their reasons see
+// [bootstrap.Config].
+func DefaultSettings() Settings {
+	b := bootstrap.DefaultConfig()
+	return Settings{
+		Required: b.Required, StableFor: b.StableMargin, ContactAll: b.ContactAll, FormNew: b.NewCluster,
+		GiveUp: b.GiveUp, Interval: b.ProbeInterval, Timeout: b.ProbeTimeout,
+	}
+}
+
+// Validate names every key that makes no sense, with the fix.
+func (s *Settings) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, seed := range s.Seeds {
+		if _, ok := bootstrap.ParseContactPoint(seed); !ok {
+			bad("cluster.seeds names %.80q, which is no host:port", seed)
+		}
+	}
+	if most := bootstrap.DefaultConfig().MaxContacts; s.Required < 1 || s.Required > most {
+		bad("discovery.required_contacts is %d; choose from 1 to %d", s.Required, most)
+	}
+	if s.StableFor < 0 || s.GiveUp < 0 || s.GiveUp > 0 && s.GiveUp <= s.StableFor {
+		bad("discovery.stable_for %v must not be negative, and discovery.give_up %v must be above it, or 0 for never", s.StableFor, s.GiveUp)
+	}
+	if s.Interval < minInterval || s.Timeout < s.Interval || s.Timeout > time.Minute {
+		bad("discovery.interval %v must be at least %v and at most discovery.timeout %v, and that at most 1m", s.Interval, minInterval, s.Timeout)
+	}
+	for key, port := range map[string]int{"discovery.port": s.Port, "discovery.contact_port": s.ContactPort} {
+		if port < 0 || port > 65535 {
+			bad("%s is %d; choose a port, or 0", key, port)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// minInterval keeps a slip in the unit from becoming a load.
+const minInterval = 10 * time.Millisecond
+
+// Config is what a Joiner needs.
+type Config struct {
+	Settings
+	// URL is the discovery.url.
+	URL string
+	// Cluster is the name of the cluster.
+	Cluster string
+	// Self is this incarnation of this node, Roles what it is for.
+	Self  sharding.NodeID
+	Roles []string
+	// Client asks contact points, at the base URL that PeerURL gives for their
+	// address. It must not follow redirects.
+	Client  *http.Client
+	PeerURL func(addr string) string
+	// Log gets what is waited for, whenever that changes.
+	Log *slog.Logger
+	// Changed, if set, is called when discovery lists others. It must not wait.
+	Changed func()
+}
+
+// Membership is what a Joiner brings into the cluster.
+type Membership interface {
+	// Members is the membership as seen now.
+	Members() gossip.View
+	// SetSeeds names the addresses to join through or to announce the cluster to.
+	SetSeeds([]string)
+	// Form makes a cluster of this node alone, unless it is in one.
+	Form()
+}
+
+// announceEvery is how often a member tells seeds that are no members where the
+// cluster is: several times within the stable margin, so that who looks for a
+// cluster hears of it before forming one, and never less often than gossip
+// would without a margin.
+func announceEvery(stableFor time.Duration) time.Duration {
+	return min(max(stableFor/4, 50*time.Millisecond), gossip.DefaultConfig().JoinInterval)
+}
+
+// Configure makes a membership wait for the Joiner, or join through the
+// configured seeds.
+func (j *Joiner) Configure(g *gossip.Config) {
+	g.Seeds, g.Wait = j.cfg.Seeds, len(j.cfg.Seeds) == 0
+	if g.Wait {
+		g.JoinInterval = announceEvery(j.cfg.StableFor)
+	}
+}
+
+// core is the configuration of the machine.
+func (c *Config) core() bootstrap.Config {
+	b := bootstrap.DefaultConfig()
+	b.Self, b.Roles, b.Cluster = c.Self, c.Roles, c.Cluster
+	b.Required, b.StableMargin, b.ContactAll, b.NewCluster = c.Required, c.StableFor, c.ContactAll, c.FormNew
+	b.ProbeInterval, b.ProbeTimeout, b.GiveUp = c.Interval, c.Timeout, c.GiveUp
+	b.Port, b.Seed = uint16(c.Port), uint64(c.Self.UID)
+	return b
+}
+
+// contactURL is where a listed address is asked.
+func (c *Config) contactURL(addr string) string {
+	if c.ContactPort == 0 {
+		return c.PeerURL(addr) + Path
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil { // the core lets no such address through
+		host = addr
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.ContactPort)) + Path
+}
+
+// redacted is a discovery URL without its password.
+func redacted(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	return u.Redacted()
+}

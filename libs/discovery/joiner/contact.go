@@ -1,0 +1,176 @@
+package joiner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"syscall"
+
+	"github.com/roost-cluster/roost/libs/bootstrap"
+)
+
+// Where a node answers. Path is on both listeners, the others on the
+// management one.
+const (
+	Path       = "/bootstrap/seed-nodes"
+	StatusPath = "/bootstrap/status"
+	JoinPath   = "/bootstrap/join"
+)
+
+// maxAnswer bounds what is read of an answer or a request, in bytes: many times
+// that of five members with long names.
+const maxAnswer = 64 << 10
+
+// Node is where a Joiner is served.
+type Node interface {
+	Handle(pattern string, handler http.Handler)
+	HandleManagement(pattern string, handler http.Handler)
+	Ready(name string, check func(context.Context) error)
+}
+
+// Register serves the contact point on both listeners of a node, status and
+// explicit join on its management listener, and adds a readiness check. It
+// comes before Run.
+func (j *Joiner) Register(n Node, m Membership) {
+	j.members.Store(&m)
+	n.Handle("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
+	n.HandleManagement("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
+	n.HandleManagement("GET "+StatusPath, http.HandlerFunc(j.serveStatus))
+	n.HandleManagement("POST "+JoinPath, http.HandlerFunc(j.serveJoin))
+	n.Ready("bootstrap", j.ready)
+}
+
+func (j *Joiner) serveSeedNodes(w http.ResponseWriter, _ *http.Request) {
+	v := (*j.members.Load()).Members()
+	writeJSON(w, http.StatusOK, bootstrap.AnswerOf(&v, j.cfg.Cluster, j.cfg.Roles))
+}
+
+// serveStatus tells how the search goes.
+func (j *Joiner) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	type status struct {
+		Discovery string   `json:"discoveryUrl,omitempty"`
+		Seeds     []string `json:"configuredSeeds,omitempty"`
+		InCluster bool     `json:"inCluster"`
+		bootstrap.Status
+	}
+	s := status{Discovery: j.url, Seeds: j.cfg.Seeds, InCluster: (*j.members.Load()).Members().InCluster, Status: *j.status.Load()}
+	if j.watch == nil {
+		s.Discovery, s.Phase = "", "off"
+	}
+	writeJSON(w, http.StatusOK, s)
+}
+
+// serveJoin takes the wish of a person to join through certain members.
+func (j *Joiner) serveJoin(w http.ResponseWriter, r *http.Request) {
+	refuse := func(code int, format string, args ...any) {
+		writeJSON(w, code, map[string]string{"error": fmt.Sprintf(format, args...)})
+	}
+	// Which also keeps forms of foreign web pages out.
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		refuse(http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+		return
+	}
+	var req struct {
+		SeedNodes []string `json:"seedNodes"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&req); err != nil || len(req.SeedNodes) == 0 {
+		refuse(http.StatusBadRequest, `write {"seedNodes": ["host:port"]}`)
+		return
+	}
+	for _, s := range req.SeedNodes {
+		if _, ok := bootstrap.ParseContactPoint(s); !ok {
+			refuse(http.StatusBadRequest, "seedNodes: %.80q is no host:port", s)
+			return
+		}
+	}
+	if j.watch == nil || (*j.members.Load()).Members().InCluster {
+		refuse(http.StatusConflict, "this node is in a cluster already, or was told by cluster.seeds where to join")
+		return
+	}
+	select {
+	case j.inbox <- bootstrap.ExplicitJoin{Seeds: req.SeedNodes}:
+		writeJSON(w, http.StatusAccepted, map[string][]string{"joining": req.SeedNodes})
+	default:
+		refuse(http.StatusServiceUnavailable, "too much is waiting; try again")
+	}
+}
+
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// probe asks one contact point and brings the answer into the loop.
+func (j *Joiner) probe(ctx context.Context, addr string) {
+	asking, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
+	defer cancel()
+	var in bootstrap.Input
+	if a, err := j.ask(asking, addr); err != nil {
+		in = bootstrap.ProbeFailed{Addr: addr, Reason: reason(err)}
+	} else {
+		in = bootstrap.Answered{Addr: addr, Answer: a}
+	}
+	select {
+	case j.inbox <- in:
+	case <-ctx.Done():
+	}
+}
+
+func (j *Joiner) ask(ctx context.Context, addr string) (a bootstrap.Answer, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cfg.contactURL(addr), nil)
+	if err != nil {
+		return a, err
+	}
+	res, err := j.cfg.Client.Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return a, err
+	case res.StatusCode != http.StatusOK:
+		return a, fmt.Errorf("it answers %s to GET %s: is this a node of the cluster?", res.Status, Path)
+	case len(body) > maxAnswer:
+		return a, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+	}
+	if err := json.Unmarshal(body, &a); err != nil {
+		return a, fmt.Errorf("its answer to GET %s is not the JSON of a contact point", Path)
+	}
+	return a, nil
+}
+
+// reason says why there is no answer, without what differs every time, such as
+// the port of the connection: it is logged when it changes.
+func reason(err error) string {
+	var dns *net.DNSError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.EPIPE):
+		return "connection lost"
+	case errors.As(err, &dns):
+		return "no such host"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer in time"
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			break
+		}
+		err = inner
+	}
+	const most = 200
+	text := err.Error()
+	return text[:min(len(text), most)]
+}

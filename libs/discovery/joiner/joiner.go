@@ -1,0 +1,211 @@
+package joiner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/discovery"
+	"github.com/roost-cluster/roost/libs/discovery/open"
+)
+
+// Joiner brings one process into its cluster. Make one with [New], let it
+// Configure the membership, Register its handlers, and Run it beside the
+// membership. Its methods may be called from anywhere.
+type Joiner struct {
+	cfg     Config
+	url     string // as people may see it
+	watch   *discovery.Watch
+	inbox   chan bootstrap.Input
+	members atomic.Pointer[Membership]
+	status  atomic.Pointer[bootstrap.Status]
+
+	// Of the loop only.
+	core   *bootstrap.Machine
+	outs   []bootstrap.Output
+	probes sync.WaitGroup
+	told   []discovery.Peer // the last that Changed and the membership know of
+	err    error
+	done   bool
+}
+
+// New prepares a Joiner. Nothing is asked yet: a discovery that is down is no
+// reason not to start.
+func New(cfg Config) (*Joiner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	core := cfg.core()
+	if err := core.Validate(); err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	j := &Joiner{
+		cfg: cfg, url: redacted(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: bootstrap.New(core),
+		// Every contact point has at most one question under way.
+		inbox: make(chan bootstrap.Input, 2*core.MaxContacts),
+	}
+	j.keepStatus()
+	if len(cfg.Seeds) > 0 {
+		return j, nil
+	}
+	backend, err := open.ForCluster(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
+	if err != nil {
+		return nil, fmt.Errorf("discovery.url: %w", err)
+	}
+	c := discovery.DefaultConfig()
+	c.Interval, c.Timeout = cfg.Interval, cfg.Timeout
+	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
+	if j.watch, err = discovery.NewWatch(backend, c, cfg.Log.With("discovery.url", j.url)); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// Watch is what asks discovery, for metrics; nil with configured seeds.
+func (j *Joiner) Watch() *discovery.Watch { return j.watch }
+
+// Coordinators are the addresses that discovery lists now, or the configured
+// seeds.
+func (j *Joiner) Coordinators() []string {
+	if j.watch == nil {
+		return slices.Clone(j.cfg.Seeds)
+	}
+	return coordinators(j.watch.Peers().Peers)
+}
+
+// coordinators are the addresses of peers that are not said to be something
+// else.
+func coordinators(peers []discovery.Peer) []string {
+	var addrs []string
+	for _, p := range peers {
+		if p.Role == "" || p.Role == "coordinator" {
+			addrs = append(addrs, p.Addr)
+		}
+	}
+	return addrs
+}
+
+// Run looks for the cluster until this node is a member, then keeps the
+// membership informed of what discovery lists, until ctx ends. It returns an
+// error only when it gives up.
+func (j *Joiner) Run(ctx context.Context) error {
+	m := *j.members.Load()
+	if j.watch == nil {
+		j.cfg.Log.Warn("bootstrap is off: cluster.seeds names the nodes to join through; discovery.url is not asked", "cluster.seeds", j.cfg.Seeds)
+		<-ctx.Done()
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer j.probes.Wait()
+	defer cancel()
+	j.probes.Go(func() { j.watch.Run(ctx, nil) })
+	ticker := time.NewTicker(min(max(j.cfg.Interval/4, minInterval/2), 100*time.Millisecond))
+	defer ticker.Stop()
+	j.step(ctx, m, bootstrap.Start{})
+	for j.err == nil && !j.done {
+		select {
+		case <-ctx.Done():
+			return nil
+		case in := <-j.inbox:
+			j.step(ctx, m, in)
+		case <-ticker.C:
+			for more := true; more; { // what has arrived is older than the tick
+				select {
+				case in := <-j.inbox:
+					j.step(ctx, m, in)
+				default:
+					more = false
+				}
+			}
+			j.tick(ctx, m)
+		}
+	}
+	ticker.Reset(j.cfg.Interval)
+	for j.err == nil {
+		j.announce(m)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	return j.err
+}
+
+// tick gives the core what can be seen without waiting.
+func (j *Joiner) tick(ctx context.Context, m Membership) {
+	switch a := j.watch.Peers(); {
+	case a.Err != nil:
+		j.step(ctx, m, bootstrap.LookupFailed{Reason: fmt.Sprintf("discovery.url %s: %v", j.url, a.Err)})
+	case a.Known:
+		var d bootstrap.Discovered
+		for _, p := range a.Peers {
+			d.Peers = append(d.Peers, bootstrap.Peer{Addr: p.Addr, Role: p.Role})
+		}
+		j.step(ctx, m, d)
+		if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.told) {
+			j.told = a.Peers
+			j.cfg.Changed()
+		}
+	}
+	if m.Members().InCluster {
+		j.step(ctx, m, bootstrap.Joined{})
+		return
+	}
+	j.step(ctx, m, bootstrap.Tick{})
+}
+
+// announce tells the membership where nodes may be that do not know of it.
+func (j *Joiner) announce(m Membership) {
+	a := j.watch.Peers()
+	m.SetSeeds(coordinators(a.Peers)) // the same again is no news
+	if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.told) {
+		j.told = a.Peers
+		j.cfg.Changed()
+	}
+}
+
+// step gives the core one input and performs what comes out.
+func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
+	j.outs = j.core.Step(time.Now(), in, j.outs[:0])
+	log := j.cfg.Log
+	for _, o := range j.outs {
+		switch o := o.(type) {
+		case bootstrap.Probe:
+			j.probes.Go(func() { j.probe(ctx, o.Addr) })
+		case bootstrap.JoinSeeds:
+			m.SetSeeds(o.Seeds)
+		case bootstrap.FormCluster:
+			m.Form()
+		case bootstrap.Waiting:
+			log.Info("bootstrap: "+o.Why, "discovery.url", j.url)
+		case bootstrap.Warning:
+			log.Warn("bootstrap: a contact point is not what it should be", "problem", o.Problem, "discovery.url", j.url)
+		case bootstrap.GaveUp:
+			j.err = fmt.Errorf("in no cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.GiveUp, j.url, o.Why)
+		case bootstrap.Finished:
+			log.Info("bootstrap: this node is a member of the cluster")
+			j.done = true
+		}
+	}
+	j.keepStatus()
+}
+
+func (j *Joiner) keepStatus() {
+	s := j.core.Status()
+	j.status.Store(&s)
+}
+
+// ready says what is being waited for.
+func (j *Joiner) ready(context.Context) error {
+	s := j.status.Load()
+	if j.watch == nil || s.Phase == "finished" {
+		return nil
+	}
+	return errors.New(s.Waiting)
+}

@@ -1,0 +1,184 @@
+// Package kubernetes is discovery by the endpoints of Kubernetes services, read
+// from the API server as EndpointSlices (discovery.k8s.io/v1):
+//
+//	kubernetes:///coordinator                    a service in my own namespace
+//	kubernetes://prod/coordinator,region?port=service
+//
+// Parameters: port (name or number; default the only one a slice has), ready
+// (only: endpoints that are ready, the default; any: the others too), family
+// (any, ipv4 or ipv6), role (of peers whose slice has no label "roost-role"),
+// cluster (that the label "roost-cluster", if there is one, must name; default
+// that of the process), api (URL of the API server), token_file and ca. Without
+// the last three a process in a pod uses what its service account gives it. Files
+// are read again when they are needed.
+//
+// The service account needs a Role that allows list and watch of endpointslices
+// in discovery.k8s.io. Labels of a Service are passed on to its slices. A service
+// whose pods are to find each other before they are ready needs
+// publishNotReadyAddresses: true.
+//
+// # What this does not do
+//
+// Nobody enters itself: Kubernetes knows who is there.
+package kubernetes
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/discovery"
+	"github.com/roost-cluster/roost/libs/kubeapi"
+)
+
+const (
+	group = "discovery.k8s.io/v1"
+	// pageSize is how many slices are asked for at once. Each has up to a
+	// hundred endpoints by default.
+	pageSize = 500
+	// maxBody is the largest page that is read, in bytes.
+	maxBody = 32 << 20
+)
+
+// Backend reads the endpoints of services.
+type Backend struct {
+	api      *kubeapi.Client
+	selector string
+	at       string // for errors
+	cluster  string
+	role     string
+	port     string
+	unready  bool
+	family   string
+}
+
+// New makes a Backend for a cluster of that name, any if it is empty. It asks
+// nobody yet. Errors wrap discovery.ErrConfig.
+func New(u *backend.URL, cluster string) (*Backend, error) {
+	b := &Backend{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
+	b.unready = u.OneOf("ready", "only", "any") == "any"
+	b.family = u.OneOf("family", "any", "ipv4", "ipv6")
+	var err error
+	if b.api, err = kubeapi.New(u); err != nil {
+		return nil, fmt.Errorf("%w: kubernetes: %w", discovery.ErrConfig, err)
+	}
+	services := strings.Split(u.Path, ",")
+	for _, s := range services {
+		if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+			return nil, fmt.Errorf("%w: kubernetes: %.80q is no name of a service; write for example kubernetes://prod/coordinator", discovery.ErrConfig, s)
+		}
+	}
+	b.selector = "kubernetes.io/service-name in (" + strings.Join(services, ",") + ")"
+	b.at = fmt.Sprintf("%s service %s/%s", b.api.Where(), b.api.Namespace(), u.Path)
+	return b, nil
+}
+
+// Peers lists the endpoints.
+func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := b.Follow(ctx)
+	return peers, err
+}
+
+// Follow lists the endpoints; what comes after them is watched.
+func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	var peers []discovery.Peer
+	next, version := "", ""
+	for restarts := 0; ; {
+		page, err := b.page(ctx, next)
+		if expired(err) && next != "" && restarts < 3 {
+			// The list that the pages are of is gone; begin anew.
+			peers, next = nil, ""
+			restarts++
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", b.at, err)
+		}
+		for _, s := range page.Items {
+			found, err := b.read(s)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: slice %s: %w", b.at, s.Metadata.Name, err)
+			}
+			peers = append(peers, found...)
+		}
+		if next, version = page.Metadata.Continue, page.Metadata.ResourceVersion; next == "" {
+			break
+		}
+	}
+	return peers, func(ctx context.Context) error { return b.watch(ctx, version) }, nil
+}
+
+func (b *Backend) page(ctx context.Context, next string) (*sliceList, error) {
+	q := url.Values{"labelSelector": {b.selector}, "limit": {strconv.Itoa(pageSize)}}
+	if next != "" {
+		q.Set("continue", next)
+	}
+	body, err := b.get(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBody {
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxBody)
+	}
+	var page sliceList
+	if err := json.Unmarshal(text, &page); err != nil {
+		return nil, fmt.Errorf("the answer is no list of slices: %w", err)
+	}
+	if page.Kind != "EndpointSliceList" {
+		return nil, fmt.Errorf("the answer is of kind %.40q, not EndpointSliceList", page.Kind)
+	}
+	return &page, nil
+}
+
+// watch waits for an event after the version of a list.
+func (b *Backend) watch(ctx context.Context, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
+	defer cancel()
+	body, err := b.get(ctx, url.Values{
+		"labelSelector": {b.selector}, "watch": {"1"}, "resourceVersion": {version},
+		"timeoutSeconds": {strconv.Itoa(int(discovery.Recheck / time.Second))},
+	})
+	if err != nil {
+		if expired(err) || errors.Is(err, context.DeadlineExceeded) {
+			return nil // list again
+		}
+		return fmt.Errorf("%s: watch: %w", b.at, err)
+	}
+	defer func() { _ = body.Close() }()
+	events := json.NewDecoder(bufio.NewReader(io.LimitReader(body, maxBody)))
+	for {
+		var e struct{ Type string }
+		if err := events.Decode(&e); err != nil {
+			return nil // it ended, as it does now and then: list again
+		}
+		if e.Type != "BOOKMARK" {
+			return nil // a change, or an ERROR such as an expired version
+		}
+	}
+}
+
+// get asks the API server; the body of a good answer is to be closed.
+func (b *Backend) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
+	body, err := b.api.Stream(ctx, http.MethodGet, group, "endpointslices?"+q.Encode(), nil)
+	if kubeapi.Is(err, http.StatusUnauthorized) || kubeapi.Is(err, http.StatusForbidden) {
+		err = fmt.Errorf("%w: it takes a Role with list and watch of endpointslices: %w", discovery.ErrDenied, err)
+	}
+	return body, err
+}
+
+// expired tells whether a version or page is too old for the server.
+func expired(err error) bool { return kubeapi.Is(err, http.StatusGone) }

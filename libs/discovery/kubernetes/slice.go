@@ -1,0 +1,102 @@
+package kubernetes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/discovery"
+)
+
+// Labels of a slice, as of its Service.
+const (
+	roleLabel    = "roost-role"
+	clusterLabel = "roost-cluster"
+)
+
+// sliceList is what we read of an EndpointSliceList of discovery.k8s.io/v1.
+type sliceList struct {
+	Kind     string
+	Metadata struct{ ResourceVersion, Continue string }
+	Items    []slice
+}
+
+type slice struct {
+	Metadata struct {
+		Name   string
+		Labels map[string]string
+	}
+	AddressType string // IPv4, IPv6 or FQDN
+	Endpoints   []struct {
+		Addresses  []string
+		Conditions struct{ Ready *bool }
+	}
+	Ports []struct {
+		Name     *string
+		Port     *int32
+		Protocol *string
+	}
+}
+
+// read takes the peers out of a slice.
+func (b *Backend) read(s slice) ([]discovery.Peer, error) {
+	if b.family != "any" && !strings.EqualFold(s.AddressType, b.family) || len(s.Endpoints) == 0 {
+		return nil, nil
+	}
+	if other := s.Metadata.Labels[clusterLabel]; b.cluster != "" && other != "" && other != b.cluster {
+		return nil, fmt.Errorf("its label %s says cluster %.80q, this process belongs to %q", clusterLabel, other, b.cluster)
+	}
+	port, err := b.choose(s)
+	if err != nil {
+		return nil, err
+	}
+	var peers []discovery.Peer
+	for i, e := range s.Endpoints {
+		// Not said counts as ready, says the API.
+		if ready := e.Conditions.Ready; ready != nil && !*ready && !b.unready {
+			continue
+		}
+		if len(e.Addresses) == 0 {
+			return nil, fmt.Errorf("endpoint %d has no address", i)
+		}
+		// All are of the same endpoint, so the first will do, says the API.
+		addr := net.JoinHostPort(e.Addresses[0], strconv.Itoa(port))
+		p, err := discovery.ParsePeer(discovery.Peer{Addr: addr, Role: cmp.Or(s.Metadata.Labels[roleLabel], b.role)}.String())
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %d: %w", i, err)
+		}
+		peers = append(peers, p)
+	}
+	return peers, nil
+}
+
+// choose finds the port that is meant.
+func (b *Backend) choose(s slice) (int, error) {
+	if n, err := strconv.ParseUint(b.port, 10, 16); err == nil {
+		return int(n), nil
+	}
+	var names []string
+	found := -1
+	for i, p := range s.Ports {
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		names = append(names, strconv.Quote(name))
+		if b.port == name || b.port == "" && len(s.Ports) == 1 {
+			found = i
+		}
+	}
+	switch {
+	case found < 0 && b.port == "" && len(names) > 1:
+		return 0, fmt.Errorf("it has the ports %s; say which with the parameter port", strings.Join(names, ", "))
+	case found < 0:
+		return 0, fmt.Errorf("it has no port %q, only %s", b.port, cmp.Or(strings.Join(names, ", "), "none"))
+	case s.Ports[found].Port == nil:
+		return 0, errors.New("its port has no number")
+	}
+	return int(*s.Ports[found].Port), nil
+}
