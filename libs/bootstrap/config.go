@@ -1,0 +1,114 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Config is what a node knows from the start. Defaults are those of
+// [DefaultConfig]; durations and numbers are Akka Management's where it has them.
+type Config struct {
+	// Self is this incarnation of this node, by the address at which others
+	// reach it.
+	Self sharding.NodeID
+	// Roles say what it is for.
+	Roles []string
+	// Cluster is the name of the cluster. Contact points of others do not count.
+	Cluster string
+	// Former is the role of the nodes that form a cluster: only they count, and
+	// only they may begin. Default "coordinator".
+	Former string
+
+	// Required is how many contact points must have answered before a cluster is
+	// formed. Default 1; set it to the number of nodes that start together.
+	Required int
+	// StableMargin is how long discovery must have listed the same. Longer than
+	// discovery shows different nodes to different nodes, and than a message to
+	// a process that has ended can be on its way. Default 5 s.
+	StableMargin time.Duration
+	// ContactAll asks for an answer of every listed contact point before a
+	// cluster is formed. Default true.
+	ContactAll bool
+	// NewCluster allows to form a cluster. Default true; without the Former role
+	// a node never does.
+	NewCluster bool
+	// Decider makes the decision. Default: [LowestAddress] of the fields above.
+	Decider JoinDecider
+
+	// ProbeInterval is the time between two questions to one contact point.
+	// Default 1 s.
+	ProbeInterval time.Duration
+	// ProbeJitter is the part by which every interval is lengthened at random,
+	// from 0 to 1. Default 0.2.
+	ProbeJitter float64
+	// ProbeTimeout is how long an answer is waited for, and how old one may be,
+	// counted from its question. Default 3 s.
+	ProbeTimeout time.Duration
+	// GiveUp is how long a node looks for a cluster before it gives up. Default
+	// 0: it does not.
+	GiveUp time.Duration
+	// MaxContacts bounds the contact points, and so the questions per interval.
+	// Default 100: a cluster is formed by a few nodes.
+	MaxContacts int
+	// Port, if not 0, is the one that counts of a host with several; see
+	// [OnPort].
+	Port uint16
+	// Seed is for the jitter.
+	Seed uint64
+}
+
+// DefaultConfig has everything but Self, Roles, Cluster and Seed.
+func DefaultConfig() Config {
+	return Config{
+		Former: "coordinator", Required: 1, StableMargin: 5 * time.Second, ContactAll: true, NewCluster: true,
+		ProbeInterval: time.Second, ProbeJitter: 0.2, ProbeTimeout: 3 * time.Second, MaxContacts: 100,
+	}
+}
+
+// Validate names every field that makes no sense, with the fix.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
+		bad("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID)
+	}
+	if c.Cluster == "" || c.Former == "" {
+		bad("Cluster %q and Former %q: name the cluster and the role that forms it", c.Cluster, c.Former)
+	}
+	if c.Required < 1 || c.Required > c.MaxContacts {
+		bad("Required is %d: choose from 1 to MaxContacts %d", c.Required, c.MaxContacts)
+	}
+	if c.StableMargin < 0 || c.GiveUp < 0 {
+		bad("StableMargin %v and GiveUp %v: choose 0 or more", c.StableMargin, c.GiveUp)
+	}
+	if c.GiveUp > 0 && c.GiveUp <= c.StableMargin {
+		bad("GiveUp %v is over before StableMargin %v: choose more, or 0 for never", c.GiveUp, c.StableMargin)
+	}
+	if c.ProbeInterval <= 0 || c.ProbeTimeout < c.ProbeInterval {
+		bad("ProbeInterval %v must be above 0 and at most ProbeTimeout %v, else no answer is ever fresh", c.ProbeInterval, c.ProbeTimeout)
+	}
+	if !(c.ProbeJitter >= 0 && c.ProbeJitter <= 1) {
+		bad("ProbeJitter is %v: choose from 0 to 1", c.ProbeJitter)
+	}
+	return errors.Join(errs...)
+}
+
+// decider is the configured one, or the usual one.
+func (c *Config) decider() JoinDecider {
+	if c.Decider != nil {
+		return c.Decider
+	}
+	return LowestAddress{
+		Required: c.Required, StableMargin: c.StableMargin, ContactAll: c.ContactAll,
+		NewCluster: c.NewCluster && slices.Contains(c.Roles, c.Former),
+	}
+}
+
+// probeDelay is the time to the next question, for a random number in [0, 1).
+func (c *Config) probeDelay(random float64) time.Duration {
+	return c.ProbeInterval + time.Duration(random*c.ProbeJitter*float64(c.ProbeInterval))
+}

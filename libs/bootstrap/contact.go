@@ -1,0 +1,111 @@
+package bootstrap
+
+import (
+	"cmp"
+	"net/netip" // pure: addresses are values
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ContactPoint is where a node can be asked.
+type ContactPoint struct {
+	Host string     // a name or an IP, without brackets
+	Port uint16     // 0: not known
+	IP   netip.Addr // of the host; zero: not resolved
+}
+
+// maxAddrLen bounds an address, in bytes: a DNS name, a colon and a port.
+const maxAddrLen = 261
+
+// ParseContactPoint reads "host:port"; an IPv6 address stands in brackets.
+func ParseContactPoint(addr string) (p ContactPoint, ok bool) {
+	i := strings.LastIndexByte(addr, ':')
+	if i <= 0 || len(addr) > maxAddrLen {
+		return p, false
+	}
+	port, err := strconv.ParseUint(addr[i+1:], 10, 16)
+	host := unbracketed(addr[:i])
+	if err != nil || port == 0 || host == "" || strings.ContainsAny(host, " /@[]") {
+		return p, false
+	}
+	p = ContactPoint{Host: host, Port: uint16(port)}
+	p.IP, _ = netip.ParseAddr(host) // a name has none
+	return p, p.IP.IsValid() || !strings.Contains(host, ":")
+}
+
+func unbracketed(host string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// String is "host:port", or the host alone.
+func (p ContactPoint) String() string {
+	host := p.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if p.Port == 0 {
+		return host
+	}
+	return host + ":" + strconv.Itoa(int(p.Port))
+}
+
+// Compare orders by IP, host and port; what is not known comes first. Bytes of
+// an IP count as signed, as in the process that this one follows: any order
+// would do, as long as it is everybody's.
+func (p ContactPoint) Compare(o ContactPoint) int {
+	bytes := func(a, b byte) int { return cmp.Compare(int8(a), int8(b)) }
+	return cmp.Or(
+		slices.CompareFunc(p.IP.AsSlice(), o.IP.AsSlice(), bytes),
+		cmp.Compare(p.Host, o.Host), cmp.Compare(p.Port, o.Port))
+}
+
+// Is tells whether p is the contact point of the node that calls itself self.
+func (p ContactPoint) Is(self ContactPoint) bool {
+	host := unbracketed(self.Host)
+	if p.Port != 0 && p.Port != self.Port {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return unbracketed(p.Host) == host || err == nil && ip == p.IP
+}
+
+// Peer is what discovery lists: an address, and the role that it says lives
+// there, if it says so.
+type Peer struct{ Addr, Role string }
+
+// OnPort keeps of every host with several ports only the one with the given
+// port: discovery that lists all ports of a machine names each node more than
+// once. A host with one port is kept as it is, and so is everything if port is 0.
+func OnPort(peers []Peer, port uint16) []Peer {
+	if port == 0 {
+		return peers
+	}
+	ports := map[string]map[string]bool{}
+	for _, p := range peers {
+		host := hostOf(p.Addr)
+		if ports[host] == nil {
+			ports[host] = map[string]bool{}
+		}
+		ports[host][p.Addr] = true
+	}
+	suffix := ":" + strconv.Itoa(int(port))
+	return slices.DeleteFunc(slices.Clone(peers), func(p Peer) bool {
+		return len(ports[hostOf(p.Addr)]) > 1 && !strings.HasSuffix(p.Addr, suffix)
+	})
+}
+
+func hostOf(addr string) string {
+	if i := strings.LastIndexByte(addr, ':'); i >= 0 {
+		return addr[:i]
+	}
+	return addr
+}
+
+// Expand puts the name of the cluster, as host names are written, where a
+// discovery URL says {cluster}: in lower case, with dashes for blanks and
+// underscores. So one URL, such as dns:{cluster}.prod, serves many clusters.
+func Expand(url, cluster string) string {
+	name := strings.NewReplacer(" ", "-", "_", "-").Replace(strings.ToLower(cluster))
+	return strings.ReplaceAll(url, "{cluster}", name)
+}

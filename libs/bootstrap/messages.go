@@ -1,0 +1,112 @@
+package bootstrap
+
+import "github.com/roost-cluster/roost/libs/gossip"
+
+// Answer is what a contact point answers, as JSON. UIDs are signed there.
+type Answer struct {
+	// SelfNode is the address that the node gives itself, SelfUID its
+	// incarnation, SelfRoles what it is for.
+	SelfNode  string   `json:"selfNode"`
+	SelfUID   int64    `json:"selfUid"`
+	SelfRoles []string `json:"selfRoles"`
+	// Cluster is the name of the cluster that it belongs to, or wants to.
+	Cluster string `json:"cluster"`
+	// InCluster says that it is a member itself.
+	InCluster bool `json:"inCluster"`
+	// SeedNodes are members that it can reach; empty while it is none itself, and
+	// when all of them are about to leave.
+	SeedNodes []SeedNode `json:"seedNodes"`
+}
+
+// SeedNode is a member to join through.
+type SeedNode struct {
+	Node    string   `json:"node"`
+	NodeUID int64    `json:"nodeUid"`
+	Status  string   `json:"status"` // Joining, WeaklyUp or Up
+	Roles   []string `json:"roles"`
+}
+
+// AnswerOf is what the node with the given view answers.
+func AnswerOf(v *gossip.View, cluster string, roles []string) Answer {
+	a := Answer{SelfNode: v.Self.Addr, SelfUID: int64(v.Self.UID), SelfRoles: roles, Cluster: cluster, SeedNodes: []SeedNode{}}
+	if a.InCluster = v.InCluster; !v.InCluster {
+		return a
+	}
+	status := map[gossip.Status]string{gossip.Joining: "Joining", gossip.WeaklyUp: "WeaklyUp", gossip.Up: "Up"}
+	for _, m := range v.Members { // in the order of their addresses
+		if m.Reachable && status[m.Status] != "" && len(a.SeedNodes) < maxSeeds {
+			a.SeedNodes = append(a.SeedNodes, SeedNode{
+				Node: m.Node.Addr, NodeUID: int64(m.Node.UID), Status: status[m.Status], Roles: m.Roles,
+			})
+		}
+	}
+	return a
+}
+
+// Input is what [Machine.Step] takes.
+type Input interface{ input() }
+
+type (
+	// Start begins the search. It comes once, first.
+	Start struct{}
+	// Tick is the passing of time, at least twice per ProbeInterval.
+	Tick struct{}
+	// Discovered is what discovery lists, each time it is asked with success.
+	Discovered struct{ Peers []Peer }
+	// LookupFailed says that discovery does not know, and why.
+	LookupFailed struct{ Reason string }
+	// Answered is the answer to a [Probe].
+	Answered struct {
+		Addr   string
+		Answer Answer
+	}
+	// ProbeFailed says that a [Probe] got no answer, and why.
+	ProbeFailed struct{ Addr, Reason string }
+	// Joined says that this node is a member, however it became one.
+	Joined struct{}
+	// ExplicitJoin is the wish of a person to join through these members. It
+	// wins over everything that discovery says.
+	ExplicitJoin struct{ Seeds []string }
+)
+
+func (Start) input()        {}
+func (Tick) input()         {}
+func (Discovered) input()   {}
+func (LookupFailed) input() {}
+func (Answered) input()     {}
+func (ProbeFailed) input()  {}
+func (Joined) input()       {}
+func (ExplicitJoin) input() {}
+
+// Output is what [Machine.Step] gives.
+type Output interface{ output() }
+
+type (
+	// Probe asks the contact point at an address. Answered or ProbeFailed
+	// follows.
+	Probe struct{ Addr string }
+	// JoinSeeds joins through the members at these addresses, and through none
+	// that were named before. Nothing is formed if they do not answer.
+	JoinSeeds struct{ Seeds []string }
+	// FormCluster makes a cluster of this node alone, unless it is in one or
+	// about to be let into one.
+	FormCluster struct{}
+	// Waiting says what is being waited for, whenever that has changed.
+	Waiting struct{ Why string }
+	// Warning tells of something that is wrong outside and should be mended,
+	// whenever that has changed.
+	Warning struct{ Problem string }
+	// GaveUp says that the time is over, and what was waited for in vain.
+	GaveUp struct{ Why string }
+	// Finished says that this node is a member. The machine does nothing any
+	// more.
+	Finished struct{}
+)
+
+func (Probe) output()       {}
+func (JoinSeeds) output()   {}
+func (FormCluster) output() {}
+func (Waiting) output()     {}
+func (Warning) output()     {}
+func (GaveUp) output()      {}
+func (Finished) output()    {}
