@@ -38,6 +38,10 @@ type Config struct {
 	// when the lease is free. Default 300 ms: more than a round trip and a
 	// tick, so that the first in line wins when it is well.
 	RankDelay time.Duration
+	// CheckEvery is the time between two self-tests of the store by the Keeper,
+	// see Check. Default 1 h: finds a store that has become read-only on a
+	// standby, which otherwise only reads.
+	CheckEvery time.Duration
 	// Rank is the place in line to begin with: 0 is first, negative is no
 	// candidate. See SetRank. Default 0.
 	Rank int
@@ -56,6 +60,7 @@ func DefaultConfig() Config {
 		OpTimeout:  500 * time.Millisecond,
 		RetryEvery: 100 * time.Millisecond,
 		RankDelay:  300 * time.Millisecond,
+		CheckEvery: time.Hour,
 	}
 }
 
@@ -77,6 +82,9 @@ func (c Config) Validate() error {
 		if f.value <= 0 || f.value > time.Hour {
 			bad("%s is %v; it must be above 0 and at most 1h", f.name, f.value)
 		}
+	}
+	if c.CheckEvery < time.Second {
+		bad("CheckEvery is %v; it must be at least 1s", c.CheckEvery)
 	}
 	if !(c.Jitter >= 0 && c.Jitter <= 0.5) {
 		bad("Jitter is %v; it must be between 0 and 0.5", c.Jitter)

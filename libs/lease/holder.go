@@ -26,6 +26,7 @@ type Holder struct {
 	rec    Record // the latest version known to have been stored
 	mine   bool   // this Holder wrote rec
 	seenAt time.Time
+	lostBy time.Time // when whoever held a record that got lost has stopped
 
 	held     bool
 	term     sharding.Term // of the tenure
@@ -97,6 +98,19 @@ func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
 	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
 }
 
+// Current is who holds the lease, as far as this Holder can know, and until
+// when: itself, or whom the record names, until others may take it over. Zero:
+// it is free, or not known.
+func (h *Holder) Current() (sharding.NodeID, time.Time) {
+	switch {
+	case h.held:
+		return h.cfg.Self, h.until
+	case !h.known || h.mine || h.rec.Holder.IsZero():
+		return sharding.NodeID{}, time.Time{}
+	}
+	return h.rec.Holder, h.freeAt()
+}
+
 // next sends the request that is due, if none is under way.
 func (h *Holder) next(now time.Time, out []Output) []Output {
 	if h.busy {
@@ -160,16 +174,23 @@ func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
 
 // freeAt is when the record may be replaced by an acquisition: at once if
 // nobody holds it or if it is our own from a tenure that is over, else when it
-// has been seen unchanged for its time to live.
+// has been seen unchanged, or is known to be lost, for its time to live.
 func (h *Holder) freeAt() time.Time {
+	if h.rec.Version == 0 && h.lostBy.After(h.seenAt) {
+		return h.lostBy
+	}
 	if h.mine || h.rec.Holder.IsZero() {
 		return h.seenAt
 	}
-	ttl := h.rec.TTL
-	if ttl <= 0 {
-		ttl = h.cfg.TTL
+	return h.seenAt.Add(h.ttl())
+}
+
+// ttl is how long the holder in the record may go on without another write.
+func (h *Holder) ttl() time.Duration {
+	if h.rec.TTL > 0 {
+		return h.rec.TTL
 	}
-	return h.seenAt.Add(ttl)
+	return h.cfg.TTL
 }
 
 // nextTerm is the term of the next acquisition: above every term that was ever
@@ -194,7 +215,7 @@ func (h *Holder) swap(now time.Time, holder sharding.NodeID, term sharding.Term,
 	}
 	h.attempts = append(h.attempts, attempt{next: next, start: now})
 	h.send(now, true)
-	return append(out, Swap{Request: h.request, Old: h.rec.Version, New: next})
+	return append(out, Swap{Request: h.request, Old: h.rec, New: next})
 }
 
 func (h *Holder) send(now time.Time, swapping bool) {
@@ -233,6 +254,10 @@ func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
 	}
 	if h.held {
 		out = h.lose(now, out)
+	}
+	if r.Version == 0 && h.known && !h.mine {
+		// The record is gone, its holder may not know yet.
+		h.lostBy = now.Add(h.ttl())
 	}
 	h.attempts = h.attempts[:0]
 	return h.learn(now, r, false, out)
@@ -274,7 +299,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	}
 	h.nextAt = a.start.Add(h.interval())
 	until := a.start.Add(h.cfg.TTL - h.cfg.Margin)
-	if !now.Before(until) {
+	if !now.Before(until) && !mutant.On("late-confirm") {
 		// The answer came too late to act on. The record is ours, so the next
 		// acquisition need not wait.
 		if h.held {

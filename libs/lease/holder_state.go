@@ -79,6 +79,7 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 	record(h.rec)
 	flag(h.mine)
 	at(h.seenAt)
+	at(h.lostBy)
 	flag(h.held)
 	num(uint64(h.term))
 	at(h.until)

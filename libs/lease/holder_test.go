@@ -51,7 +51,7 @@ func (b *bench) step(in Input) {
 		case Swap:
 			b.swaps = append(b.swaps, o)
 			outcome := Conflict
-			if !b.deaf && o.Old == b.rec.Version {
+			if !b.deaf && o.Old == b.rec {
 				b.rec, outcome = o.New, Done
 			}
 			if !b.mute && !b.deaf {
@@ -173,6 +173,32 @@ func TestAcquisitionKnownTooLate(t *testing.T) {
 	}
 }
 
+func TestCurrentHolder(t *testing.T) {
+	b := newBench(t, config(1))
+	if who, _ := b.h.Current(); !who.IsZero() {
+		t.Errorf("knows %v before it read the record", who)
+	}
+	b.step(Tick{})
+	if who, until := b.h.Current(); who != b.h.cfg.Self || until != b.now.Add(b.h.cfg.TTL-b.h.cfg.Margin) {
+		t.Errorf("holds the lease, and says %v until %v", who, until)
+	}
+	s := newBench(t, config(2))
+	s.rec = b.rec
+	s.step(Tick{})
+	if who, until := s.h.Current(); who != b.h.cfg.Self || until != s.now.Add(b.rec.TTL) {
+		t.Errorf("a standby says %v until %v", who, until)
+	}
+	b.step(Release{})
+	s.rec, s.now = b.rec, s.now.Add(s.h.cfg.RenewEvery)
+	s.step(SetRank{Rank: -1})
+	if who, _ := s.h.Current(); !who.IsZero() {
+		t.Errorf("the lease is free, and a standby says %v", who)
+	}
+	if who, _ := b.h.Current(); !who.IsZero() {
+		t.Errorf("it was released, and the former holder says %v", who)
+	}
+}
+
 func TestWaitsForTTLObservedByItself(t *testing.T) {
 	b := newBench(t, config(1))
 	b.rec = foreign(7, 3)
@@ -288,6 +314,10 @@ func TestTermStaysAboveALostRecord(t *testing.T) {
 	b.take()
 	b.rec = Record{} // somebody deleted it
 	b.run(time.Second)
+	if got, ok := find[Acquired](b.take()); ok {
+		t.Errorf("acquired term %d while the holder of the lost record may go on", got.Term)
+	}
+	b.run(3 * time.Second)
 	if got, _ := find[Acquired](b.take()); got.Term != 31 {
 		t.Errorf("acquired term %d, want 31", got.Term)
 	}

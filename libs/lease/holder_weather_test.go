@@ -184,11 +184,11 @@ func (w *world) request(do func() Input, failed Input, n *node, inc int) {
 }
 
 func (w *world) swap(o Swap) Outcome {
-	if w.rec.Version != o.Old {
-		return Conflict
-	}
-	if o.New.Term < w.rec.Term {
+	if w.rec.Version == o.Old.Version && o.New.Term < w.rec.Term {
 		w.fail("term %d after %d in the store", o.New.Term, w.rec.Term)
+	}
+	if !w.rec.Yields(o.Old, o.New) {
+		return Conflict
 	}
 	w.rec = o.New
 	return Done

@@ -28,14 +28,15 @@ type Keeper struct {
 	log    *slog.Logger
 
 	answers chan answer
-	ops     int  // requests that have not come back
-	failing bool // the last request failed
+	ops     int // requests that have not come back
+	health  health
 
 	wake   chan struct{}
 	mu     sync.Mutex
 	orders []Input // SetRank and RaiseTerm, not stepped yet
 
-	tenure atomic.Pointer[Acquired] // nil: none
+	tenure  atomic.Pointer[Acquired] // nil: none
+	current atomic.Pointer[current]  // nil: nothing known
 }
 
 // NewKeeper makes a Keeper for the lease of that name. A zero Config.Seed is
@@ -58,6 +59,7 @@ func NewKeeper(store Store, name string, c Config, log *slog.Logger) (*Keeper, e
 		store: store, name: name, cfg: c, holder: h, log: log,
 		answers: make(chan answer, maxOps),
 		wake:    make(chan struct{}, 1),
+		health:  health{untested: true, tolerance: c.TTL},
 	}, nil
 }
 
@@ -70,6 +72,22 @@ func (k *Keeper) Valid() (sharding.Term, bool) {
 		return 0, false
 	}
 	return t.Term, true
+}
+
+// current is what Holder.Current said last.
+type current struct {
+	holder sharding.NodeID
+	until  time.Time
+}
+
+// Current is who holds the lease, as far as is known here, and until when, by
+// the monotonic clock. A time that is over says that it is not known. It is
+// cheap, and may be called at any time from anywhere.
+func (k *Keeper) Current() (sharding.NodeID, time.Time) {
+	if c := k.current.Load(); c != nil {
+		return c.holder, c.until
+	}
+	return sharding.NodeID{}, time.Time{}
 }
 
 // SetRank tells the place in line: 0 is first, negative is no candidate.
@@ -106,6 +124,11 @@ func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 	ops, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer k.tenure.Store(nil)
+	defer k.current.Store(nil)
+	testing, endTests := context.WithCancel(ctx)
+	var tests sync.WaitGroup
+	tests.Go(func() { k.selfTests(testing) })
+	defer func() { endTests(); tests.Wait() }()
 	ticker := time.NewTicker(k.cfg.RenewEvery / ticksPerRenewal)
 	defer ticker.Stop()
 	done := ctx.Done()
@@ -137,6 +160,9 @@ func (k *Keeper) step(ctx context.Context, ins []Input, notify func(Output)) boo
 	var out []Output
 	for len(ins) > 0 {
 		out = k.holder.Step(time.Now(), ins[0], out[:0])
+		var c current
+		c.holder, c.until = k.holder.Current()
+		k.current.Store(&c)
 		ins = ins[1:]
 		for _, o := range out {
 			switch o := o.(type) {
@@ -187,9 +213,8 @@ type answer struct {
 // recovery.
 func (k *Keeper) receive(a answer) Input {
 	k.ops--
-	if failing := a.err != nil; failing != k.failing {
-		k.failing = failing
-		if failing {
+	if k.health.request(a.err, time.Now()) {
+		if a.err != nil {
 			k.log.Warn("lease store fails", "lease", k.name, "error", a.err)
 		} else {
 			k.log.Info("lease store answers again", "lease", k.name)

@@ -67,7 +67,7 @@ func (m *moody) Get(ctx context.Context, name string) (lease.Record, error) {
 	return m.Store.Get(ctx, name)
 }
 
-func (m *moody) Swap(ctx context.Context, name string, old uint64, next lease.Record) (bool, error) {
+func (m *moody) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := m.enter(ctx); err != nil {
 		return false, err
 	}
@@ -306,4 +306,92 @@ func TestNewKeeperRefuses(t *testing.T) {
 			t.Errorf("name %q gives %v", name, err)
 		}
 	}
+}
+
+// readOnly is a store that forgets how to write.
+type readOnly struct {
+	memory.Store
+	mu   sync.Mutex
+	deny bool
+}
+
+func (r *readOnly) set(deny bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deny = deny
+}
+
+func (r *readOnly) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	r.mu.Lock()
+	deny := r.deny
+	r.mu.Unlock()
+	if deny {
+		return false, errors.New("read-only")
+	}
+	return r.Store.Swap(ctx, name, old, next)
+}
+
+// A standby only reads, so nothing but its self-test finds that it could not
+// take over.
+func TestSelfTestFindsAStoreThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &readOnly{}
+		standby := launch(t, s, 1, -1, nil)
+		synctest.Wait()
+		if err := standby.Usable(); err != nil {
+			t.Fatalf("a good store is not usable: %v", err)
+		}
+		s.set(true)
+		time.Sleep(time.Hour + time.Second)
+		if err := standby.Usable(); err == nil || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("an hour after it became read-only, the store is usable: %v", err)
+		}
+		s.set(false)
+		time.Sleep(11 * time.Second)
+		if err := standby.Usable(); err != nil {
+			t.Errorf("it is written again, and not usable: %v", err)
+		}
+		standby.stop()
+		<-standby.done
+	})
+}
+
+// A store that does not answer is unusable after a TTL, and usable at its first
+// answer.
+func TestUsable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &moody{}
+		k := launch(t, m, 1, 0, nil)
+		time.Sleep(time.Second)
+		m.set(func() { m.fail = true })
+		time.Sleep(1500 * time.Millisecond)
+		if err := k.Usable(); err != nil {
+			t.Errorf("unusable within the TTL: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := k.Usable(); err == nil || !strings.Contains(err.Error(), "no such luck") {
+			t.Errorf("without an answer for longer than the TTL it is usable: %v", err)
+		}
+		m.set(func() { m.fail = false })
+		time.Sleep(time.Second)
+		if err := k.Usable(); err != nil {
+			t.Errorf("it answers, and is not usable: %v", err)
+		}
+		k.stop()
+		<-k.done
+	})
+}
+
+// The self-tests of many nodes under one name do not hinder each other.
+func TestCheckByMany(t *testing.T) {
+	var s memory.Store
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := lease.Check(t.Context(), &s, "x"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 }

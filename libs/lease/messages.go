@@ -46,7 +46,7 @@ const (
 	Unknown Outcome = iota
 	// Done: the record is the new one.
 	Done
-	// Conflict: the stored version was another one.
+	// Conflict: the stored record was another one.
 	Conflict
 )
 
@@ -55,10 +55,10 @@ const (
 type (
 	// Get reads the record; answered by Got.
 	Get struct{ Request uint64 }
-	// Swap replaces version Old of the record; answered by Swapped.
+	// Swap replaces the record if it is Old; answered by Swapped.
 	Swap struct {
 		Request uint64
-		Old     uint64
+		Old     Record
 		New     Record
 	}
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -31,11 +32,20 @@ type Record struct {
 type Store interface {
 	// Get reads the record; the zero Record if there is none.
 	Get(ctx context.Context, name string) (Record, error)
-	// Swap replaces the record by next, with Version old+1, iff the stored
-	// version is old (0: there is none) and the stored term is not above
-	// next.Term. It returns false if it is not. After an error the outcome is
-	// unknown: the write may have happened, or may still happen.
-	Swap(ctx context.Context, name string, old uint64, next Record) (bool, error)
+	// Swap replaces the record by next, with Version old.Version+1, iff the
+	// stored record [Record.Yields]: it is the very one that old was read from,
+	// by version and nonce (the zero Record: there is none), and its term is not
+	// above next.Term. It returns false if it does not. After an error the
+	// outcome is unknown: the write may have happened, or may still happen.
+	Swap(ctx context.Context, name string, old, next Record) (bool, error)
+}
+
+// Yields tells whether a stored record may be replaced by next by someone who
+// knows it as old. The version alone does not tell: it starts again when a store
+// has lost the record.
+func (r Record) Yields(old, next Record) bool {
+	same := r.Version == old.Version && (r.Nonce == old.Nonce || mutant.On("lease-nonce"))
+	return same && r.Term <= next.Term
 }
 
 // Sentinels, wrapped once with the details.

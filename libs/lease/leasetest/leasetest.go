@@ -43,6 +43,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 		{"absent", absent},
 		{"swap", swap},
 		{"conflict", conflict},
+		{"another record", anotherRecord},
 		{"term never falls", termNeverFalls},
 		{"names", names},
 		{"cancelled", cancelled},
@@ -71,6 +72,13 @@ var full = lease.Record{
 	Nonce:   1<<63 + 5,
 }
 
+// none is what an absent record is known as.
+var none lease.Record
+
+func record(version uint64, term sharding.Term, nonce uint64) lease.Record {
+	return lease.Record{Version: version, Term: term, Nonce: nonce}
+}
+
 func get(t *testing.T, s lease.Store, name string) lease.Record {
 	t.Helper()
 	r, err := s.Get(context.Background(), name)
@@ -80,14 +88,14 @@ func get(t *testing.T, s lease.Store, name string) lease.Record {
 	return r
 }
 
-func put(t *testing.T, s lease.Store, name string, old uint64, next lease.Record, want bool) {
+func put(t *testing.T, s lease.Store, name string, old, next lease.Record, want bool) {
 	t.Helper()
 	ok, err := s.Swap(context.Background(), name, old, next)
 	if err != nil {
-		t.Fatalf("swap %q at version %d: %v", name, old, err)
+		t.Fatalf("swap %q of %+v: %v", name, old, err)
 	}
 	if ok != want {
-		t.Fatalf("swap %q at version %d to %+v is %v, want %v", name, old, next, ok, want)
+		t.Fatalf("swap %q of %+v to %+v is %v, want %v", name, old, next, ok, want)
 	}
 }
 
@@ -95,8 +103,8 @@ func absent(t *testing.T, h Harness) {
 	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
 		t.Errorf("an absent record is %+v, want the zero Record", r)
 	}
-	put(t, h.Store, "nobody", 1, full, false)
-	put(t, h.Store, "nobody", math.MaxUint64, full, false)
+	put(t, h.Store, "nobody", full, full, false)
+	put(t, h.Store, "nobody", record(math.MaxUint64, 0, 0), full, false)
 	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
 		t.Errorf("a refused swap left %+v", r)
 	}
@@ -105,53 +113,66 @@ func absent(t *testing.T, h Harness) {
 func swap(t *testing.T, h Harness) {
 	first := full
 	first.Version, first.Term = 77, 1 // the store counts versions itself
-	put(t, h.Store, "x", 0, first, true)
+	put(t, h.Store, "x", none, first, true)
 	first.Version = 1
 	if r := get(t, h.Store, "x"); r != first {
 		t.Errorf("stored %+v, want %+v", r, first)
 	}
 	second := full
 	second.Version = 2
-	put(t, h.Store, "x", 1, second, true)
+	put(t, h.Store, "x", first, second, true)
 	if r := get(t, h.Store, "x"); r != second {
 		t.Errorf("stored %+v, want %+v", r, second)
 	}
 	released := lease.Record{Version: 3, Term: math.MaxUint32}
-	put(t, h.Store, "x", 2, released, true)
+	put(t, h.Store, "x", second, released, true)
 	if r := get(t, h.Store, "x"); r != released {
 		t.Errorf("stored %+v, want %+v", r, released)
 	}
 }
 
 func conflict(t *testing.T, h Harness) {
-	put(t, h.Store, "x", 0, full, true)
-	put(t, h.Store, "x", 1, full, true)
-	other := full
-	other.Nonce++
-	for _, old := range []uint64{0, 1, 3, math.MaxUint64} {
-		put(t, h.Store, "x", old, other, false)
-	}
+	put(t, h.Store, "x", none, full, true)
 	want := full
 	want.Version = 2
+	put(t, h.Store, "x", full, want, true)
+	other := full
+	other.Nonce++
+	for _, version := range []uint64{0, 1, 3, math.MaxUint64} {
+		put(t, h.Store, "x", record(version, full.Term, full.Nonce), other, false)
+	}
 	if r := get(t, h.Store, "x"); r != want {
 		t.Errorf("refused swaps left %+v, want %+v", r, want)
 	}
 }
 
+// anotherRecord: a record with the version that is known, but written by
+// somebody else after the store had lost its records, is not replaced.
+func anotherRecord(t *testing.T, h Harness) {
+	put(t, h.Store, "x", none, record(1, 1, 1<<63+1), true)
+	for _, nonce := range []uint64{0, 1, 1<<63 + 2} {
+		put(t, h.Store, "x", record(1, 1, nonce), record(2, 2, 7), false)
+	}
+	if r := get(t, h.Store, "x"); r != record(1, 1, 1<<63+1) {
+		t.Errorf("refused swaps left %+v", r)
+	}
+	put(t, h.Store, "x", record(1, 1, 1<<63+1), record(2, 2, 7), true)
+}
+
 func termNeverFalls(t *testing.T, h Harness) {
-	put(t, h.Store, "x", 0, lease.Record{Term: 5}, true)
-	put(t, h.Store, "x", 1, lease.Record{Term: 4}, false)
-	put(t, h.Store, "x", 1, lease.Record{Term: 5}, true)
-	put(t, h.Store, "x", 2, lease.Record{Term: 6}, true)
+	put(t, h.Store, "x", none, record(1, 5, 1), true)
+	put(t, h.Store, "x", record(1, 5, 1), record(2, 4, 2), false)
+	put(t, h.Store, "x", record(1, 5, 1), record(2, 5, 3), true)
+	put(t, h.Store, "x", record(2, 5, 3), record(3, 6, 4), true)
 	if r := get(t, h.Store, "x"); r.Term != 6 || r.Version != 3 {
 		t.Errorf("stored %+v, want term 6 at version 3", r)
 	}
 }
 
 func names(t *testing.T, h Harness) {
-	put(t, h.Store, "a", 0, lease.Record{Term: 5}, true)
-	put(t, h.Store, "A", 0, lease.Record{Term: 1}, true)
-	put(t, h.Store, "a", 1, lease.Record{Term: 6}, true)
+	put(t, h.Store, "a", none, record(1, 5, 1), true)
+	put(t, h.Store, "A", none, record(1, 1, 1), true)
+	put(t, h.Store, "a", record(1, 5, 1), record(2, 6, 2), true)
 	if a, b := get(t, h.Store, "a"), get(t, h.Store, "A"); a.Version != 2 || b.Version != 1 || b.Term != 1 {
 		t.Errorf("two names got mixed: %+v and %+v", a, b)
 	}
@@ -163,11 +184,11 @@ func cancelled(t *testing.T, h Harness) {
 	if _, err := h.Store.Get(ctx, "x"); err == nil {
 		t.Error("a cancelled get has no error")
 	}
-	if ok, err := h.Store.Swap(ctx, "x", 0, full); err == nil {
+	if ok, err := h.Store.Swap(ctx, "x", none, full); err == nil {
 		t.Errorf("a cancelled swap says %v", ok)
 	}
 	// The store is as good as before.
-	put(t, h.Store, "y", 0, full, true)
+	put(t, h.Store, "y", none, full, true)
 }
 
 // race: of concurrent swaps of one version exactly one wins, and it is what
@@ -177,13 +198,14 @@ func race(t *testing.T, h Harness) {
 	if h.Second != nil {
 		stores = append(stores, h.Second(t))
 	}
+	var last lease.Record
 	for round := range uint64(10) {
 		var wg sync.WaitGroup
 		won := make([]bool, 8)
 		for i := range won {
 			wg.Go(func() {
-				ok, err := stores[i%len(stores)].Swap(context.Background(), "x", round,
-					lease.Record{Term: sharding.Term(round + 1), Nonce: uint64(i)})
+				ok, err := stores[i%len(stores)].Swap(context.Background(), "x", last,
+					record(round+1, sharding.Term(round+1), round<<8|uint64(i)))
 				if err != nil {
 					t.Errorf("swap: %v", err)
 				}
@@ -199,8 +221,9 @@ func race(t *testing.T, h Harness) {
 				winner = i
 			}
 		}
-		if r := get(t, h.Store, "x"); winner < 0 || r.Nonce != uint64(winner) || r.Version != round+1 {
-			t.Fatalf("round %d: winner is %d, the record %+v", round, winner, r)
+		last = get(t, h.Store, "x")
+		if winner < 0 || last.Nonce != round<<8|uint64(winner) || last.Version != round+1 {
+			t.Fatalf("round %d: winner is %d, the record %+v", round, winner, last)
 		}
 	}
 }
@@ -210,9 +233,9 @@ func secondHandle(t *testing.T, h Harness) {
 		t.Skip("records cannot be reached twice")
 	}
 	other := h.Second(t)
-	put(t, h.Store, "x", 0, lease.Record{Term: 1, Nonce: 1}, true)
-	put(t, other, "x", 0, lease.Record{Term: 1, Nonce: 2}, false)
-	put(t, other, "x", 1, lease.Record{Term: 2, Nonce: 2}, true)
+	put(t, h.Store, "x", none, record(1, 1, 1), true)
+	put(t, other, "x", none, record(1, 1, 2), false)
+	put(t, other, "x", record(1, 1, 1), record(2, 2, 2), true)
 	if a, b := get(t, h.Store, "x"), get(t, other, "x"); a != b || a.Nonce != 2 {
 		t.Errorf("the handles see %+v and %+v", a, b)
 	}
@@ -222,16 +245,16 @@ func reopen(t *testing.T, h Harness) {
 	if h.Reopen == nil {
 		t.Skip("records do not outlive their store")
 	}
-	put(t, h.Store, "x", 0, lease.Record{Term: 1}, true)
-	put(t, h.Store, "x", 1, full, true)
+	put(t, h.Store, "x", none, record(1, 1, 1), true)
+	put(t, h.Store, "x", record(1, 1, 1), full, true)
 	want := full
 	want.Version = 2
 	s := h.Reopen(t)
 	if r := get(t, s, "x"); r != want {
 		t.Errorf("reopened, the record is %+v, want %+v", r, want)
 	}
-	put(t, s, "x", 0, full, false)
-	put(t, s, "x", 2, full, true)
+	put(t, s, "x", none, full, false)
+	put(t, s, "x", want, full, true)
 }
 
 // addr is the address of a candidate.

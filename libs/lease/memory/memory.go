@@ -33,20 +33,20 @@ func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 	return s.records[name], nil
 }
 
-// Swap replaces the record if version and term allow it.
-func (s *Store) Swap(ctx context.Context, name string, old uint64, next lease.Record) (bool, error) {
+// Swap replaces the record if it yields.
+func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.records[name]; r.Version != old || r.Term > next.Term {
+	if !s.records[name].Yields(old, next) {
 		return false, nil
 	}
 	if s.records == nil {
 		s.records = make(map[string]lease.Record)
 	}
-	next.Version = old + 1
+	next.Version = old.Version + 1
 	s.records[name] = next
 	return true, nil
 }

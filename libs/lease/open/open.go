@@ -1,7 +1,14 @@
 // Package open opens lease stores by URL.
 //
-//	memory:            private to the caller, gone with the process
-//	sqlite:lease.db    a SQLite file of its own; relative or absolute path
+//	memory:                          private to the caller, gone with the process
+//	sqlite:lease.db                  a SQLite file of its own; relative or absolute path
+//	postgres://user@host/database    a table of a PostgreSQL database
+//	etcd://host:2379,host:2379/path  keys of an etcd cluster, below a path
+//	consul://host:8500/path          keys of Consul, below a path
+//	kubernetes://namespace           Lease objects; in a pod just kubernetes:
+//
+// For the parameters see the backends' packages. Those that are servers are
+// connected to when they are first asked.
 //
 // # What this does not do
 //
@@ -13,10 +20,16 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/roost-cluster/roost/libs/backend"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/lease/consul"
+	"github.com/roost-cluster/roost/libs/lease/etcd"
+	"github.com/roost-cluster/roost/libs/lease/kubernetes"
 	"github.com/roost-cluster/roost/libs/lease/memory"
 	"github.com/roost-cluster/roost/libs/lease/sqlstore"
 )
+
+const known = "use memory:, sqlite:path, postgres://, etcd://, consul:// or kubernetes://"
 
 // Store is a lease store with an end.
 type Store interface {
@@ -30,28 +43,49 @@ type Store interface {
 func Open(ctx context.Context, url string) (Store, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: %q is no URL; use memory: or sqlite:path", lease.ErrConfig, url)
-	}
-	path, params, hasParams := strings.Cut(rest, "?")
-	if hasParams {
-		return nil, fmt.Errorf("%w: %s: unknown parameters %q; %s takes none", lease.ErrConfig, url, params, scheme)
+		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, url, known)
 	}
 	switch scheme {
 	case "memory":
-		if path != "" {
-			return nil, fmt.Errorf("%w: %s: memory: takes no path", lease.ErrConfig, url)
+		if rest != "" {
+			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, url)
 		}
 		return memory.New(), nil
 	case "sqlite":
-		path = strings.TrimPrefix(path, "//")
+		path, params, hasParams := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
+		if hasParams {
+			return nil, fmt.Errorf("%w: %s: unknown parameters %q; sqlite takes none", lease.ErrConfig, url, params)
+		}
 		if path == "" {
 			return nil, fmt.Errorf("%w: %s: sqlite: needs the path of a file", lease.ErrConfig, url)
 		}
-		s, err := sqlstore.OpenSQLite(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
+		return orError(sqlstore.OpenSQLite(ctx, path))
+	case "postgres", "postgresql":
+		return orError(sqlstore.OpenPostgres(url))
+	case "etcd":
+		return server(url, etcd.Open)
+	case "consul":
+		return server(url, consul.Open)
+	case "kubernetes":
+		return server(url, kubernetes.Open)
 	}
-	return nil, fmt.Errorf("%w: %s: there is no backend %q; use memory: or sqlite:path", lease.ErrConfig, url, scheme)
+	return nil, fmt.Errorf("%w: there is no backend %q; %s", lease.ErrConfig, scheme, known)
+}
+
+// server opens a backend that is a server.
+func server[S Store](url string, open func(*backend.URL) (S, error)) (Store, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	u, err := backend.ParseURL(scheme + "://" + strings.TrimPrefix(rest, "//"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", lease.ErrConfig, scheme, err)
+	}
+	return orError(open(u))
+}
+
+// orError keeps a nil pointer from becoming a Store.
+func orError[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }

@@ -32,6 +32,8 @@ const (
 	sqliteBusy = 5
 )
 
+var sqliteStatements = statementsOf("lease")
+
 // OpenSQLite opens or makes the lease file at path, its folder included. A
 // file that holds anything else is refused and left alone. Every write is on
 // disk before it is acknowledged (WAL, synchronous=FULL).
@@ -79,7 +81,7 @@ func openSQLite(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db}, nil
+	return &Store{db: db, stmts: sqliteStatements, where: path}, nil
 }
 
 // create makes an empty file that only its owner may read. One that is there
@@ -143,7 +145,7 @@ func claimFile(ctx context.Context, db *sql.DB) error {
 		return errors.New("the file holds something else; leases need a file of their own")
 	}
 	for _, stmt := range []string{
-		createTable,
+		sqliteStatements.create,
 		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 		fmt.Sprintf("PRAGMA user_version = %d", format),
 	} {

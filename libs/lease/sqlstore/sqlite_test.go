@@ -117,7 +117,7 @@ func TestForeignFiles(t *testing.T) {
 func TestSpoiledRow(t *testing.T) {
 	s := openAt(t, filepath.Join(t.TempDir(), "lease.db"))
 	ctx := context.Background()
-	if _, err := s.Swap(ctx, "x", 0, lease.Record{Term: 1}); err != nil {
+	if _, err := s.Swap(ctx, "x", lease.Record{}, lease.Record{Term: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.db.Exec("UPDATE lease SET term = -5"); err != nil {

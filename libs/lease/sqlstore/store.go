@@ -12,8 +12,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-const (
-	createTable = `CREATE TABLE IF NOT EXISTS lease (
+// statements are those of a table; SQLite and PostgreSQL have the same.
+type statements struct{ create, read, insert, update string }
+
+func statementsOf(table string) statements {
+	return statements{
+		create: `CREATE TABLE IF NOT EXISTS ` + table + ` (
 	name    TEXT   PRIMARY KEY,
 	version BIGINT NOT NULL,
 	term    BIGINT NOT NULL,
@@ -21,31 +25,37 @@ const (
 	uid     BIGINT NOT NULL,
 	ttl_ns  BIGINT NOT NULL,
 	nonce   BIGINT NOT NULL
-)`
-	selectRecord = `SELECT version, term, addr, uid, ttl_ns, nonce FROM lease WHERE name = $1`
-	insertRecord = `INSERT INTO lease (name, version, term, addr, uid, ttl_ns, nonce)
-	VALUES ($1, 1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING`
-	updateRecord = `UPDATE lease SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6
-	WHERE name = $1 AND version = $7 AND term <= $2`
-)
+)`,
+		read: `SELECT version, term, addr, uid, ttl_ns, nonce FROM ` + table + ` WHERE name = $1`,
+		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce)
+	VALUES ($1, 1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING`,
+		// It asks what [lease.Record.Yields] asks.
+		update: `UPDATE ` + table + ` SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6
+	WHERE name = $1 AND version = $7 AND nonce = $8 AND term <= $2`,
+	}
+}
 
 // Store is a [lease.Store] in a SQL database.
-type Store struct{ db *sql.DB }
+type Store struct {
+	db    *sql.DB
+	stmts statements
+	where string // for error messages
+}
 
 // Get reads the record.
 func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 	var version, term, uid, ttl, nonce int64
 	var addr string
-	err := s.db.QueryRowContext(ctx, selectRecord, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce)
+	err := s.db.QueryRowContext(ctx, s.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce)
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.Record{}, nil
 	}
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("%w: get %q: %w", lease.ErrStore, name, err)
+		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, s.where, name, err)
 	}
 	if version < 1 || term < 0 || term > math.MaxUint32 {
-		return lease.Record{}, fmt.Errorf("%w: get %q: version %d or term %d is out of range; the row was not written by us",
-			lease.ErrStore, name, version, term)
+		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: version %d or term %d is out of range; the row was not written by us",
+			lease.ErrStore, s.where, name, version, term)
 	}
 	return lease.Record{
 		Version: uint64(version),
@@ -56,24 +66,24 @@ func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 	}, nil
 }
 
-// Swap replaces the record if version and term allow it. Numbers of 64 bits
-// without sign are kept as the signed ones with the same bits.
-func (s *Store) Swap(ctx context.Context, name string, old uint64, next lease.Record) (bool, error) {
-	if old > math.MaxInt64-1 {
+// Swap replaces the record if it yields. Numbers of 64 bits without sign are
+// kept as the signed ones with the same bits.
+func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	if old.Version > math.MaxInt64-1 {
 		return false, nil // no such version is ever stored
 	}
 	args := []any{name, int64(next.Term), next.Holder.Addr, int64(next.Holder.UID), int64(next.TTL), int64(next.Nonce)}
-	query := insertRecord
-	if old > 0 {
-		query, args = updateRecord, append(args, int64(old))
+	query := s.stmts.insert
+	if old.Version > 0 {
+		query, args = s.stmts.update, append(args, int64(old.Version), int64(old.Nonce))
 	}
 	res, err := s.db.ExecContext(ctx, query, args...)
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %q: %w", lease.ErrStore, name, err)
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, s.where, name, err)
 	}
 	n, err := res.RowsAffected()
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %q: %w", lease.ErrStore, name, err)
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, s.where, name, err)
 	}
 	return n == 1, nil
 }

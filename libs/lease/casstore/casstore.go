@@ -1,0 +1,136 @@
+// Package casstore keeps lease records in servers that store bytes under a key
+// and replace them only if nobody else did in between: etcd, Consul,
+// Kubernetes. Such a server is a [Register]; its package opens the [Store].
+//
+// A record is a line of JSON that people can read. Reading and then writing
+// takes two round trips; the write compares the revision that was read, so
+// what happens between the two refuses it.
+//
+// # What this does not do
+//
+// It uses none of the servers' own leases, sessions or times to live: when a
+// holder is gone is decided by [lease.Holder] alone, in the same way everywhere.
+package casstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// maxValue is the most that a record takes, in bytes; ours have about 200. More
+// was not written by us.
+const maxValue = 4 << 10
+
+// Register is the values of a server, one per name of a lease.
+type Register interface {
+	// Read returns the value and its revision; nil and "" if there is none. It
+	// sees every write that was acknowledged before it began.
+	Read(ctx context.Context, name string) (value []byte, revision string, err error)
+	// Write replaces the value iff its revision is still this one ("": there is
+	// none), and is on disk when it returns. After an error it may have
+	// happened, or may still happen.
+	Write(ctx context.Context, name string, value []byte, revision string) (bool, error)
+	// Key is what the server calls the value of that name, for error messages.
+	Key(name string) string
+}
+
+// Store is a [lease.Store] on a register.
+type Store struct {
+	register Register
+	close    func() error
+}
+
+// New makes a Store that closes with the given function, if any.
+func New(r Register, close func() error) *Store { return &Store{r, close} }
+
+// Get reads the record.
+func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
+	r, _, err := s.read(ctx, name)
+	if err != nil {
+		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, s.register.Key(name), err)
+	}
+	return r, nil
+}
+
+// Swap replaces the record if it yields.
+func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	ok, err := s.swap(ctx, name, old, next)
+	if err != nil {
+		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, s.register.Key(name), err)
+	}
+	return ok, nil
+}
+
+func (s *Store) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	stored, revision, err := s.read(ctx, name)
+	if err != nil || !stored.Yields(old, next) {
+		return false, err
+	}
+	next.Version = old.Version + 1
+	value, err := encode(next)
+	if err != nil {
+		return false, err
+	}
+	return s.register.Write(ctx, name, value, revision)
+}
+
+func (s *Store) read(ctx context.Context, name string) (lease.Record, string, error) {
+	value, revision, err := s.register.Read(ctx, name)
+	if err != nil || revision == "" {
+		return lease.Record{}, "", err
+	}
+	r, err := decode(value)
+	if err != nil {
+		return lease.Record{}, "", fmt.Errorf("what is stored there is no lease record: %w; delete it if nobody needs it, or choose another path", err)
+	}
+	return r, revision, nil
+}
+
+// Close gives the connections back; requests under way may fail.
+func (s *Store) Close() error {
+	if s.close == nil {
+		return nil
+	}
+	return s.close()
+}
+
+// record is a lease.Record as stored. Numbers of 64 bits are text, because
+// other programs read JSON's numbers as floating point.
+type record struct {
+	Version uint64           `json:"version,string"`
+	Term    sharding.Term    `json:"term"`
+	Addr    string           `json:"addr"`
+	UID     sharding.NodeUID `json:"uid,string"`
+	TTL     string           `json:"ttl"`
+	Nonce   uint64           `json:"nonce,string"`
+}
+
+func encode(r lease.Record) ([]byte, error) {
+	return json.Marshal(record{r.Version, r.Term, r.Holder.Addr, r.Holder.UID, r.TTL.String(), r.Nonce})
+}
+
+func decode(value []byte) (lease.Record, error) {
+	if len(value) > maxValue {
+		return lease.Record{}, fmt.Errorf("it has %d bytes, a record has at most %d", len(value), maxValue)
+	}
+	var r record
+	if err := json.Unmarshal(value, &r); err != nil {
+		return lease.Record{}, err
+	}
+	if r.Version == 0 {
+		return lease.Record{}, errors.New("it has no version")
+	}
+	ttl, err := time.ParseDuration(r.TTL)
+	if err != nil {
+		return lease.Record{}, err
+	}
+	return lease.Record{
+		Version: r.Version, Term: r.Term, Holder: sharding.NodeID{Addr: r.Addr, UID: r.UID}, TTL: ttl, Nonce: r.Nonce,
+	}, nil
+}

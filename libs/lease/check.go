@@ -1,0 +1,124 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// checkRetry is the pause after a self-test that failed.
+	checkRetry = 10 * time.Second
+	// checkTries is how often a self-test that collides with another node's is
+	// tried. Colliding that often, they have shown that writes work.
+	checkTries = 4
+)
+
+// Check is the self-test of a store: it reads a record, replaces it, and reads
+// it again, as an acquisition would. Use a name of its own; nodes may use the
+// same.
+func Check(ctx context.Context, s Store, name string) error {
+	for range checkTries {
+		old, err := s.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		next := Record{Term: old.Term, Nonce: rand.Uint64()}
+		ok, err := s.Swap(ctx, name, old, next)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		got, err := s.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if got.Version <= old.Version {
+			return fmt.Errorf("%w: %s: version %d is read after version %d was written; are reads served by a replica?",
+				ErrStore, name, got.Version, old.Version+1)
+		}
+		return nil
+	}
+	return nil
+}
+
+// health is whether a store can be used, as a Keeper has seen it last.
+type health struct {
+	mu        sync.Mutex
+	failure   error     // of the last request, nil if it was answered
+	failing   time.Time // since when requests fail
+	selfTest  error     // of the last self-test
+	untested  bool      // no self-test has ended yet
+	tolerance time.Duration
+}
+
+// request notes how a request went, and tells whether that is news.
+func (h *health) request(err error, now time.Time) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news = (err != nil) != (h.failure != nil)
+	if news {
+		h.failing = now
+	}
+	h.failure = err
+	return news
+}
+
+func (h *health) tested(err error) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	news = (err != nil) != (h.selfTest != nil)
+	h.selfTest, h.untested = err, false
+	return news
+}
+
+func (h *health) err(now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.failure != nil && now.Sub(h.failing) >= h.tolerance:
+		return fmt.Errorf("no answer for %v: %w", now.Sub(h.failing).Round(time.Second), h.failure)
+	case h.selfTest != nil:
+		return fmt.Errorf("the self-test failed: %w", h.selfTest)
+	case h.untested:
+		return fmt.Errorf("%w: the self-test has not ended yet", ErrStore)
+	}
+	return nil
+}
+
+// Usable tells why the store cannot be used at the moment: its requests have
+// failed for longer than the lease lasts, or the last self-test has failed. For
+// a readiness check: a coordinator without its store cannot take over.
+func (k *Keeper) Usable() error { return k.health.err(time.Now()) }
+
+// selfTests tests the store now and then, until ctx ends.
+func (k *Keeper) selfTests(ctx context.Context) {
+	for {
+		asking, cancel := context.WithTimeout(ctx, k.cfg.TTL)
+		err := Check(asking, k.store, k.name+".check")
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if k.health.tested(err) {
+			if err != nil {
+				k.log.Error("lease store fails its self-test; is it writable?", "lease", k.name, "error", err)
+			} else {
+				k.log.Info("lease store passes its self-test again", "lease", k.name)
+			}
+		}
+		pause := k.cfg.CheckEvery
+		if err != nil {
+			pause = min(pause, checkRetry)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,146 @@
+// Package etcd keeps lease records in an etcd cluster, version 3.4 or newer:
+//
+//	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod
+//
+// The record of a lease is the key "/roost/prod/<name>". Reads are
+// linearizable and a write is a transaction that compares the revision, so it
+// is the majority of etcd's members that decides. Parameters: user and
+// password_file, tls, ca, cert, key.
+//
+// # What this does not do
+//
+// It uses none of etcd's own leases (see [casstore]), and gives nobody
+// permissions: with authentication the user needs to read and write below the
+// path.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/lease/casstore"
+)
+
+const (
+	// dialTimeout bounds one attempt to reach a member: less than a lease lasts.
+	dialTimeout = time.Second
+	// A member that says nothing for these two together is left for another one:
+	// about as long as a lease lasts.
+	keepAliveEvery, keepAliveTimeout = time.Second, time.Second
+)
+
+// Open makes a store; it connects when it is first asked. Errors wrap
+// lease.ErrConfig.
+func Open(u *backend.URL) (*casstore.Store, error) {
+	r, err := newRegister(u)
+	if err != nil {
+		return nil, fmt.Errorf("%w: etcd: %w", lease.ErrConfig, err)
+	}
+	return casstore.New(r, r.close), nil
+}
+
+type register struct {
+	prefix   string // with a slash at its end
+	config   clientv3.Config
+	password string // the name of its file
+
+	mu     sync.Mutex
+	client *clientv3.Client // nil until it is needed
+}
+
+func newRegister(u *backend.URL) (*register, error) {
+	r := &register{prefix: "/" + u.Path + "/", config: clientv3.Config{
+		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(), DialTimeout: dialTimeout,
+		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
+	}}
+	r.password = u.Text("password_file", "")
+	if err := u.Err(); err != nil {
+		return nil, err
+	}
+	if u.Hosts == "" || u.Path == "" {
+		return nil, errors.New("the members or the path are missing; write for example etcd://10.0.0.2:2379/roost/prod")
+	}
+	if (r.config.Username == "") != (r.password == "") {
+		return nil, errors.New("the parameters user and password_file belong together; give both or none")
+	}
+	var err error
+	r.config.Endpoints, err = u.Endpoints(r.config.TLS != nil)
+	return r, err
+}
+
+// connect makes the client. With a password that takes a round trip, which
+// fails while etcd is down, so it is tried anew at every request.
+func (r *register) connect() (*clientv3.Client, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client != nil {
+		return r.client, nil
+	}
+	var err error
+	if r.config.Password, err = backend.Secret(r.password); err != nil {
+		return nil, fmt.Errorf("parameter password_file: %w", err)
+	}
+	r.client, err = clientv3.New(r.config)
+	return r.client, err
+}
+
+func (r *register) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.client == nil {
+		return nil
+	}
+	return r.client.Close()
+}
+
+// Key implements [casstore.Register].
+func (r *register) Key(name string) string {
+	return "etcd " + strings.Join(r.config.Endpoints, ",") + " key " + r.prefix + name
+}
+
+// Read implements [casstore.Register].
+func (r *register) Read(ctx context.Context, name string) ([]byte, string, error) {
+	client, err := r.connect()
+	if err != nil {
+		return nil, "", err
+	}
+	res, err := client.Get(ctx, r.prefix+name)
+	if err != nil || len(res.Kvs) == 0 {
+		return nil, "", err
+	}
+	return res.Kvs[0].Value, strconv.FormatInt(res.Kvs[0].ModRevision, 10), nil
+}
+
+// Write implements [casstore.Register]. A key that is not there has the
+// revision 0.
+func (r *register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
+	client, err := r.connect()
+	if err != nil {
+		return false, err
+	}
+	var known int64
+	if revision != "" {
+		if known, err = strconv.ParseInt(revision, 10, 64); err != nil {
+			return false, err
+		}
+	}
+	key := r.prefix + name
+	res, err := client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", known)).
+		Then(clientv3.OpPut(key, string(value))).
+		Commit()
+	if err != nil {
+		return false, err
+	}
+	return res.Succeeded, nil
+}

@@ -1,0 +1,126 @@
+//go:build linux
+
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/lease/leasetest"
+)
+
+func openPostgres(t *testing.T, url string) *Store {
+	t.Helper()
+	s, err := OpenPostgres(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// One server and one database for all: making them takes longest.
+func TestPostgres(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, err := server.NewDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &database{server: server, name: name, url: server.URL(postgrestest.Superuser, name)}
+	t.Run("suite", func(t *testing.T) {
+		leasetest.Run(t, func(t *testing.T) leasetest.Harness {
+			d.empty(t)
+			return leasetest.Harness{
+				Store:  openPostgres(t, d.url),
+				Second: func(t *testing.T) lease.Store { return openPostgres(t, d.url) },
+				Reopen: func(t *testing.T) lease.Store {
+					server.Kill()
+					server.Run()
+					return openPostgres(t, d.url)
+				},
+			}
+		})
+		leasetest.RunServer(t, func(t *testing.T) leasetest.ServerHarness {
+			d.empty(t)
+			return leasetest.ServerHarness{
+				Server: server,
+				Open:   func(t *testing.T) lease.Store { return openPostgres(t, d.url) },
+				Delete: func(t *testing.T, lease string) { d.exec(t, "DELETE FROM roost_lease.lease WHERE name = '"+lease+"'") },
+			}
+		})
+	})
+	t.Run("made by many at once", d.madeByMany)
+	t.Run("roles", d.roles)
+	t.Run("not durable", d.notDurable)
+}
+
+type database struct {
+	server    *postgrestest.Server
+	name, url string
+}
+
+func (d *database) exec(t *testing.T, statements string) {
+	t.Helper()
+	if err := d.server.Exec(d.name, statements); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *database) empty(t *testing.T) { d.exec(t, "DROP SCHEMA IF EXISTS roost_lease CASCADE") }
+
+// Many processes may start on an empty database at once.
+func (d *database) madeByMany(t *testing.T) {
+	d.empty(t)
+	var wg sync.WaitGroup
+	for range 6 {
+		s := openPostgres(t, d.url)
+		wg.Go(func() {
+			if _, err := s.Get(t.Context(), "x"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A role that may not make the table is told what to do; with the grants that
+// are documented it needs no more.
+func (d *database) roles(t *testing.T) {
+	d.empty(t)
+	d.exec(t, "CREATE ROLE service LOGIN")
+	s := openPostgres(t, d.server.URL("service", d.name))
+	_, err := s.Get(t.Context(), "x")
+	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "CREATE SCHEMA roost_lease") {
+		t.Errorf("a role without rights gives %v", err)
+	}
+	d.exec(t, "CREATE SCHEMA roost_lease; "+postgresStatements.create+
+		"; GRANT USAGE ON SCHEMA roost_lease TO service; GRANT SELECT, INSERT, UPDATE ON roost_lease.lease TO service")
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Errorf("a role with the grants gives %v, %v", ok, err)
+	}
+}
+
+func (d *database) notDurable(t *testing.T) {
+	d.exec(t, "ALTER DATABASE "+d.name+" SET synchronous_commit = off")
+	_, err := openPostgres(t, d.url).Get(t.Context(), "x")
+	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "synchronous_commit") {
+		t.Errorf("synchronous_commit off gives %v", err)
+	}
+}
+
+func TestPostgresRefusedURLs(t *testing.T) {
+	for _, url := range []string{"postgres://me:secret@h/d?synchronous_commit=off", "postgres://me:secret@h:x/d", "postgres://me:secret@h/d?sslmode=maybe"} {
+		_, err := OpenPostgres(url)
+		if !errors.Is(err, lease.ErrConfig) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s gives %v", url, err)
+		}
+	}
+	if _, err := openPostgres(t, "postgres://127.0.0.1:1/d").Get(context.Background(), "x"); !errors.Is(err, lease.ErrStore) {
+		t.Errorf("no server gives %v", err)
+	}
+}
