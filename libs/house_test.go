@@ -17,16 +17,21 @@ func TestHouse(t *testing.T) {
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
 			"gossip":         nouns,
-			"gossip/agent":   with("libs/gossip", "libs/splitbrain", "proto/..."),
+			"gossip/agent":   with("libs/gossip", "libs/splitbrain", "libs/bounded", "proto/..."),
 			"gossip/...":     with("libs/gossip"),
+			"bootstrap":      with("libs/gossip"),
 			"splitbrain/...": with("libs/gossip"),
 			"allocation":     nouns,
 			"allocation/...": with("libs/allocation"),
 			"table":          nouns,
 			"turn":           nouns,
 			"passivation":    nouns,
+			"backend":        {},
+			"kubeapi":        {"libs/backend"},
 			"link/...":       with("proto/...", "libs/link"),
 			"wire":           with("proto/..."),
+			"servertest":     {},
+			"bounded":        {},
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",
@@ -35,7 +40,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "gossip", "splitbrain", "allocation", "table", "turn", "passivation",
+			"sharding", "vclock", "phi", "gossip", "bootstrap", "splitbrain", "allocation", "table", "turn", "passivation",
 		},
 	})
 }

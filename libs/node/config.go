@@ -35,6 +35,7 @@ type Config struct {
 	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time a request has from its first byte to its answer"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"a connection without requests is closed after this"`
 	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time to connect to a peer, TLS included"`
+	MaxAnswer     Bytes         `key:"peer.max_answer" help:"longest answer of a peer; a longer one is a failed request"`
 
 	Management string `key:"management.listen" help:"host:port of the management listener: health, metrics, administration; nobody is authenticated there"`
 	Pprof      bool   `key:"management.pprof" help:"serve /debug/pprof on the management listener"`
@@ -73,6 +74,8 @@ func DefaultConfig(listen string) Config {
 		IdleTimeout:   2 * time.Minute,
 		// A peer in the same network that needs longer is as good as gone.
 		DialTimeout: 2 * time.Second,
+		// The route table with all the shards it may have is a quarter of it.
+		MaxAnswer: 64 << 20,
 		// Nobody is authenticated there, hence loopback.
 		Management:      "127.0.0.1:8558",
 		TLS:             TLS{ClientAuth: "require"},
@@ -103,7 +106,7 @@ func (c *Config) check() error {
 	}{
 		{"service.max_body", int64(c.MaxBody)}, {"service.max_header", int64(c.MaxHeader)},
 		{"service.header_timeout", int64(c.HeaderTimeout)}, {"service.read_timeout", int64(c.ReadTimeout)},
-		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)},
+		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)}, {"peer.max_answer", int64(c.MaxAnswer)},
 		{"shutdown.timeout", int64(c.ShutdownTimeout)},
 	} {
 		if limit.value <= 0 {

@@ -21,6 +21,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add("region: {share: .nan}\n---\nregion: {}\n", "ROOST_REGION_SHARE=NaN", "--region.share=-0x1p-2\n--version")
 	f.Add(strings.Repeat("- x\n", 1000), "ROOST_"+strings.Repeat("X", 5000)+"=1", "--"+strings.Repeat("x", 5000))
 	f.Add(strings.Repeat("{", 500), strings.Repeat("ROOST_X=1\n", 300), "--print-config")
+	for _, deep := range []string{"? ", "- ", "[", "a: {"} {
+		f.Add(strings.Repeat(deep, 5000), "", "")
+	}
 	f.Fuzz(func(t *testing.T, content, environ, command string) {
 		if strings.Contains(environ, "_FILE=") || strings.Contains(environ, "ROOST_CONFIG") {
 			return // any file of this machine
@@ -31,10 +34,10 @@ func FuzzLoad(f *testing.F) {
 			args = args[1:]
 		}
 		env := strings.Split(environ, "\n")
-		// A key of a few bytes is a node of the YAML package, and, if wrong, an
-		// error that names file, line and fix. A whole file has 1 MiB at most,
-		// and its writer is no stranger: this is against what grows faster.
-		house.Memory(t, 128*house.MemoryFactor, len(content)+len(environ)+len(command), func() {
+		// A floor, not a choice: the YAML package takes 100 bytes for a byte of
+		// any file, and up to 570 where every other one begins a level ("? ? ?").
+		// Its writer is no stranger, and a whole file has 64 KiB at most: 36 MiB.
+		house.Memory(t, 80*house.MemoryFactor, len(content)+len(environ)+len(command), func() {
 			_, _ = Load(newExample(), args, env)
 		})
 		c := newExample()

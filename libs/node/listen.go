@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/bounded"
 )
 
 // closeTimeout bounds what is left when all stages have stopped: answers on
@@ -18,8 +21,9 @@ const closeTimeout = 3 * time.Second
 // A listener is a bound address and the server behind it.
 type listener struct {
 	net.Listener
-	server *http.Server
-	mux    *http.ServeMux
+	server  *http.Server
+	mux     *http.ServeMux
+	leaving *atomic.Bool // every answer closes its connection
 }
 
 func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logger) (*listener, error) {
@@ -29,8 +33,16 @@ func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logge
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	mux := http.NewServeMux()
+	limits := bounded.Limits{Body: int64(config.MaxBody)}
+	leaving := new(atomic.Bool)
+	served := http.MaxBytesHandler(limits.Handler(mux), int64(config.MaxBody))
 	server := &http.Server{
-		Handler:           http.MaxBytesHandler(mux, int64(config.MaxBody)),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if leaving.Load() {
+				w.Header().Set("Connection", "close")
+			}
+			served.ServeHTTP(w, r)
+		}),
 		MaxHeaderBytes:    int(config.MaxHeader),
 		ReadHeaderTimeout: config.HeaderTimeout,
 		ReadTimeout:       config.ReadTimeout,
@@ -38,7 +50,7 @@ func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logge
 		// A broken client is a daily matter.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	return &listener{Listener: bound, server: server, mux: mux}, nil
+	return &listener{Listener: bound, server: server, mux: mux, leaving: leaving}, nil
 }
 
 // secure puts TLS on the listener.
@@ -50,6 +62,10 @@ func (l *listener) serve(failed func(error)) {
 		failed(fmt.Errorf("listener %s: %w", l.Addr(), err))
 	}
 }
+
+// leave sends clients away, each with its next answer: an idle connection that
+// is closed under a client's request leaves it in doubt whether that was read.
+func (l *listener) leave() { l.leaving.Store(true) }
 
 // close lets the requests at work finish for a while, then cuts them.
 func (l *listener) close() {

@@ -15,9 +15,13 @@ import (
 const (
 	envPrefix = "ROOST_"
 
-	// maxFile bounds a configuration file and a secret: both are written by
-	// hand, so a longer one is a mistake.
+	// maxFile bounds a secret or certificates, which a configuration names.
 	maxFile = 1 << 20
+	// maxConfig bounds the configuration file itself: it is written by hand, so
+	// a longer one is a mistake, and a byte of YAML can take 500 in memory.
+	maxConfig = 64 << 10
+	// maxProblems is how many problems of a file are told at once.
+	maxProblems = 20
 )
 
 // Sections of the file and the environment that belong to one kind of service.
@@ -188,7 +192,7 @@ func (s *Settings) readEnv(env map[string]string) error {
 		name += "_FILE"
 		known[name] = true
 		if path, ok := env[name]; ok {
-			content, err := readBounded(path)
+			content, err := readBounded(path, maxFile)
 			if err != nil {
 				problems = append(problems, fmt.Errorf("%s: %s: %w", f.key, name, err))
 				continue
@@ -219,7 +223,7 @@ func (s *Settings) readEnv(env map[string]string) error {
 }
 
 func (s *Settings) readFile() error {
-	content, err := readBounded(s.File)
+	content, err := readBounded(s.File, maxConfig)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
@@ -235,6 +239,9 @@ func (s *Settings) readFile() error {
 	}
 	var problems []error
 	s.readNode("", document.Content[0], map[string]int{}, &problems)
+	if len(problems) >= maxProblems {
+		problems = append(problems, fmt.Errorf("%s: the rest was not read", s.File))
+	}
 	return errors.Join(problems...)
 }
 
@@ -260,7 +267,7 @@ func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, p
 	switch {
 	case s.foreign(key):
 	case node.Kind == yaml.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
+		for i := 0; i+1 < len(node.Content) && len(*problems) < maxProblems; i += 2 {
 			below := node.Content[i].Value
 			if key != "" {
 				below = key + "." + below
@@ -307,15 +314,15 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 	return nil
 }
 
-func readBounded(path string) ([]byte, error) {
+func readBounded(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %v", Bytes(maxFile))}
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("longer than %v", Bytes(most))}
 	}
 	return content, err
 }
@@ -346,7 +353,8 @@ func distance(a, b string) int {
 	if len(a) < len(b) {
 		a, b = b, a
 	}
-	row := make([]int, len(b)+1) // of the shorter, in practice a name of ours
+	var space [64]int
+	row := append(space[:0], make([]int, len(b)+1)...) // of the shorter, in practice a name of ours
 	for j := range row {
 		row[j] = j
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -94,8 +95,17 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// manyKeys is a file without a single key that is known.
+func manyKeys() string {
+	var b strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&b, "k%d: 1\n", i)
+	}
+	return b.String()
+}
+
 func TestLoadRefuses(t *testing.T) {
-	long := "#" + strings.Repeat("x", maxFile)
+	long := "#" + strings.Repeat("x", maxConfig)
 	for _, test := range []struct {
 		name, file string
 		args, env  []string
@@ -122,7 +132,8 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "not YAML", file: "{", want: []string{"roost.yaml"}},
 		{name: "two documents", file: "region: {mailbox: 3}\n---\na: 1\n", want: []string{"one document"}},
 		{name: "alias", file: "region: {mailbox: &a 3, small: *a}\n", want: []string{"alias"}},
-		{name: "too long", file: long, want: []string{"longer than 1MiB"}},
+		{name: "many problems", file: manyKeys(), want: []string{"k0 is unknown", "the rest was not read"}},
+		{name: "too long", file: long, want: []string{"longer than 64KiB"}},
 		{name: "invalid, own part", file: "region: {mailbox: 0}\n", want: []string{"region.mailbox must be above 0", "region.mailbox is set by", "roost.yaml:1"}},
 		{name: "invalid, common part", args: []string{"--tls.cert", "x", "--service.listen", "nowhere"}, want: []string{"tls.key", "service.listen", "set by --tls.cert"}},
 		{name: "all problems at once", args: []string{"--region.small", "x", "--region.share", "y"}, want: []string{"region.small", "region.share"}},

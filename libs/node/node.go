@@ -63,7 +63,8 @@ func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.tracer
 func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
-// Bodies are bounded by service.max_body; a connection can be hijacked.
+// Bodies are bounded by service.max_body, and what requests of Twirp services
+// take in memory as package bounded tells; a connection can be hijacked.
 func (n *Node) Handle(pattern string, handler http.Handler) { n.service.mux.Handle(pattern, handler) }
 
 // HandleManagement serves a pattern on the management listener.
@@ -81,6 +82,9 @@ func (n *Node) Live(name string, check func(context.Context) error) { n.live.add
 
 // Stage adds a part with a beginning and an end, after those added before.
 func (n *Node) Stage(stage Stage) { n.life.stages = append(n.life.stages, &stage) }
+
+// Stop stops the node in order, as SIGTERM does. It does not wait.
+func (n *Node) Stop() { n.life.fail(nil) }
 
 // Fail stops the node in order, and makes [Run] return err. It does not wait.
 func (n *Node) Fail(err error) { n.life.fail(err) }
@@ -116,7 +120,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	n.Ready("node", n.phase.check)
 
 	badTLS := func(err error) { n.log.Error("changed TLS files are unusable, the old ones stay", "error", err) }
-	if n.peers, err = NewPeers(config.TLS, config.DialTimeout, badTLS); err != nil {
+	if n.peers, err = NewPeers(config.TLS, config.DialTimeout, config.MaxAnswer, badTLS); err != nil {
 		return nil, err
 	}
 	if n.service, err = bind(ctx, "service.listen", config.Listen, config, n.log); err != nil {
@@ -155,6 +159,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	}
 	stopping := func(ctx context.Context) {
 		n.phase.set("stopping")
+		n.service.leave()
 		n.log.Info("stopping", "within", n.config.ShutdownTimeout)
 		wait := time.NewTimer(n.config.ShutdownDelay)
 		defer wait.Stop()

@@ -105,6 +105,9 @@ func TestNode(t *testing.T) {
 		if response.StatusCode != want {
 			t.Errorf("body %q: %d, want %d", body, response.StatusCode, want)
 		}
+		if response.Close && want == http.StatusOK {
+			t.Errorf("body %q: the answer closes its connection", body)
+		}
 	}
 
 	cancel()
@@ -114,6 +117,8 @@ func TestNode(t *testing.T) {
 	}
 	if response, err := client.Post("http://"+n.ServiceAddr()+"/take", "", strings.NewReader("x")); err != nil || response.StatusCode != 200 {
 		t.Errorf("while stopping the service listener answers %v", err)
+	} else if !response.Close {
+		t.Error("while stopping an answer keeps its connection")
 	}
 	close(drained)
 	if err := <-done; err != nil {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/bounded"
 )
 
 // Peers connects to other nodes' service listeners, with this node's TLS files
@@ -17,10 +19,10 @@ type Peers struct {
 	client  *http.Client
 }
 
-// NewPeers returns the connections of a process with the given TLS files and
-// time to connect; a node has one already, see [Node.Peers]. onBad is told when
-// changed files are unusable.
-func NewPeers(config TLS, timeout time.Duration, onBad func(error)) (*Peers, error) {
+// NewPeers returns the connections of a process with the given TLS files, time
+// to connect and longest answer; a node has one already, see [Node.Peers]. onBad
+// is told when changed files are unusable.
+func NewPeers(config TLS, timeout time.Duration, longest Bytes, onBad func(error)) (*Peers, error) {
 	files, err := loadTLS(config, onBad)
 	if err != nil {
 		return nil, err
@@ -28,14 +30,14 @@ func NewPeers(config TLS, timeout time.Duration, onBad func(error)) (*Peers, err
 	p := &Peers{files: files, timeout: timeout}
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) { return p.Dial(ctx, addr) }
 	p.client = &http.Client{
-		Transport: &http.Transport{
+		Transport: bounded.Limits{Body: int64(longest)}.Transport(&http.Transport{
 			DialContext:    dial,
 			DialTLSContext: dial,
 			// Peers are few and talk often, so connections are kept.
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
 			DisableCompression:  true,
-		},
+		}),
 		// A redirected command could run twice; no peer ever redirects.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

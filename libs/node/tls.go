@@ -93,7 +93,7 @@ func (f *tlsFiles) read() (*certificates, error) {
 	if f.config.CA == "" {
 		return read, nil
 	}
-	pem, err := readBounded(f.config.CA)
+	pem, err := readBounded(f.config.CA, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("tls.ca: %w", err)
 	}

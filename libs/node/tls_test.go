@@ -128,7 +128,7 @@ func serveTLS(t *testing.T, files TLS) string {
 
 func newTestPeers(t *testing.T, files TLS) *Peers {
 	t.Helper()
-	p, err := NewPeers(files, time.Minute, func(err error) { t.Log(err) })
+	p, err := NewPeers(files, time.Minute, 1<<20, func(err error) { t.Log(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestTLSRefuses(t *testing.T) {
 		files TLS
 		want  string
 	}{"absent": {absent, "/nonexistent"}, "wrong key": {wrong, "tls.key"}, "empty authority": {empty, "no certificate"}} {
-		if _, err := NewPeers(test.files, time.Second, nil); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := NewPeers(test.files, time.Second, 1<<20, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -241,7 +241,7 @@ func TestDialTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	p, err := NewPeers(newAuthority(t).issue(2), 20*time.Millisecond, nil)
+	p, err := NewPeers(newAuthority(t).issue(2), 20*time.Millisecond, 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,15 +87,25 @@ func (n NodeID) IsZero() bool { return n == NodeID{} }
 // Compare orders nodes by address (host as string, then port as number), then
 // by uid.
 func (n NodeID) Compare(o NodeID) int {
-	return cmp.Or(CompareAddr(n.Addr, o.Addr), cmp.Compare(n.UID, o.UID))
+	if c := CompareAddr(n.Addr, o.Addr); c != 0 {
+		return c
+	}
+	return cmp.Compare(n.UID, o.UID)
 }
 
 // CompareAddr orders host:port addresses by host as a string, then by port as
 // a number.
 func CompareAddr(a, b string) int {
+	if a == b {
+		return 0
+	}
 	ah, ap := splitAddr(a)
 	bh, bp := splitAddr(b)
-	return cmp.Or(cmp.Compare(ah, bh), cmp.Compare(len(ap), len(bp)), cmp.Compare(ap, bp))
+	if c := strings.Compare(ah, bh); c != 0 {
+		return c
+	}
+	ap, bp = strings.TrimLeft(ap, "0"), strings.TrimLeft(bp, "0")
+	return cmp.Or(cmp.Compare(len(ap), len(bp)), strings.Compare(ap, bp))
 }
 
 func splitAddr(a string) (host, port string) {
@@ -103,7 +113,7 @@ func splitAddr(a string) (host, port string) {
 	if i < 0 {
 		return a, ""
 	}
-	return a[:i], strings.TrimLeft(a[i+1:], "0")
+	return a[:i], a[i+1:]
 }
 
 // Term counts acquisitions of the coordinator lease. Every acquisition by

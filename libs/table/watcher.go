@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -106,7 +107,7 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 		if answered {
 			w.next = now.Add(w.cfg.Retry)
 		}
-	case d.Version.Term < w.term:
+	case d.Version.Term < w.term && !mutant.On("watch-term"):
 		w.gone(from)
 		if answered {
 			w.vain(now, p, w.cfg.Retry)

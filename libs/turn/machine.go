@@ -3,6 +3,7 @@ package turn
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -147,7 +148,7 @@ func (m *Machine) find(id sharding.Entity, inc Incarnation) *entity {
 		return nil
 	}
 	e := s.entities[id.ID]
-	if e == nil || e.inc != inc {
+	if e == nil || e.inc != inc && !mutant.On("incarnation") {
 		return nil
 	}
 	return e

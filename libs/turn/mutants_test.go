@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // TestMutants shows that the scenarios notice when a guard is off.
@@ -40,4 +43,42 @@ func differs(text string) (yes bool) {
 		}
 	}()
 	return newScenario().run(text) != text
+}
+
+// TestMutantsOfIncarnations: a shard that was lost and came back is loaded again.
+// What was read for the first tenure is older, and must not be taken for it.
+func TestMutantsOfIncarnations(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	shard := sharding.ShardID{Type: "T"}
+	id := sharding.Entity{Type: "T", ID: "x"}
+	for _, name := range []string{"", "incarnation"} {
+		mutant.Activate(name)
+		m := turn.New(turn.DefaultConfig(turn.Type{Desc: sharding.TypeDesc{
+			Type: "T", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Do"}},
+		}}))
+		now := time.Unix(0, 0)
+		deliver := turn.Deliver{Request: 1, Shard: shard, Env: sharding.Envelope{Entity: id, Command: "Do", ID: "a"}}
+		var loads []turn.Load
+		for _, in := range []turn.Input{
+			turn.Open{Shard: shard, Epoch: 1}, deliver, turn.Abort{Shard: shard},
+			turn.Open{Shard: shard, Epoch: 2}, deliver,
+		} {
+			for _, o := range m.Step(now, in, nil) {
+				if load, ok := o.(turn.Load); ok {
+					loads = append(loads, load)
+				}
+			}
+		}
+		if len(loads) != 2 {
+			t.Fatalf("loaded %d times, want 2", len(loads))
+		}
+		ran := false
+		for _, o := range m.Step(now, turn.Loaded{Entity: id, Incarnation: loads[0].Incarnation}, nil) {
+			_, run := o.(turn.Run)
+			ran = ran || run
+		}
+		if ran != (name != "") {
+			t.Errorf("mutant %q: a turn runs on what an ended incarnation read: %t", name, ran)
+		}
+	}
 }

@@ -6,15 +6,17 @@
 // # What this does not do
 //
 // It installs nothing: without the programs the test is skipped. The server
-// listens on a Unix socket only, trusts everybody who can reach it, and is gone
-// with its data when the test ends.
+// listens on a Unix socket only, if no [Place] is given, trusts everybody who can
+// reach it, and is gone with its data when the test ends.
 package postgrestest
 
 import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,12 +35,25 @@ import (
 // Superuser is the role that may do anything.
 const Superuser = "postgres"
 
+// port is that of a server with an address of its own.
+const port = "5432"
+
+// Place is where a server runs that listens on TCP, such as in a network of its
+// own.
+type Place struct {
+	// Address is the IP address to listen at. Whoever reaches it is trusted.
+	Address string
+	// Start starts a command there.
+	Start func(*exec.Cmd) error
+}
+
 // Server is a running server. It is not safe for concurrent use, except for
 // NewDatabase and URL.
 type Server struct {
 	tb        testing.TB
 	bin, dir  string
 	attr      *syscall.SysProcAttr
+	place     *Place // nil: here, on a Unix socket only
 	cmd       *exec.Cmd
 	ended     chan struct{} // the process is gone
 	databases atomic.Int64
@@ -47,6 +62,17 @@ type Server struct {
 // Start makes a server that lives until the test ends, or skips the test and
 // says why.
 func Start(tb testing.TB) *Server {
+	tb.Helper()
+	return start(tb, nil)
+}
+
+// StartAt makes a server like Start does, which listens on TCP too.
+func StartAt(tb testing.TB, place Place) *Server {
+	tb.Helper()
+	return start(tb, &place)
+}
+
+func start(tb testing.TB, place *Place) *Server {
 	tb.Helper()
 	bin := programs()
 	if bin == "" {
@@ -59,7 +85,7 @@ func Start(tb testing.TB) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{tb: tb, bin: bin, dir: dir, attr: &syscall.SysProcAttr{}}
+	s := &Server{tb: tb, bin: bin, dir: dir, attr: &syscall.SysProcAttr{}, place: place}
 	// The server refuses to run as root.
 	if os.Geteuid() == 0 {
 		uid, gid, err := somebody()
@@ -74,6 +100,11 @@ func Start(tb testing.TB) *Server {
 	cmd := s.command("initdb", "-D", filepath.Join(dir, "data"), "-U", Superuser, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	if place != nil {
+		if err := trust(filepath.Join(dir, "data", "pg_hba.conf")); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	s.Run()
 	tb.Cleanup(s.Kill)
@@ -107,6 +138,16 @@ func somebody() (uid, gid int, err error) {
 	return uid, gid, err
 }
 
+// trust lets everybody in who comes over the network.
+func trust(file string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("host all all all trust\n")
+	return errors.Join(err, f.Close())
+}
+
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir, cmd.SysProcAttr = s.dir, s.attr
@@ -118,7 +159,11 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 // connections.
 func (s *Server) Run() {
 	s.tb.Helper()
-	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses=", "-c", "fsync=on",
+	address, start := "", (*exec.Cmd).Start
+	if s.place != nil {
+		address, start = s.place.Address, s.place.Start
+	}
+	s.cmd = s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-k", s.dir, "-c", "listen_addresses="+address, "-p", port, "-c", "fsync=on",
 		"-c", "shared_buffers=32MB", "-c", "max_connections=200", "-c", "log_min_messages=log", "-c", "deadlock_timeout=100ms")
 	// It must not outlive a test that panics.
 	attr := *s.attr
@@ -128,7 +173,7 @@ func (s *Server) Run() {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
+	if err := start(s.cmd); err != nil {
 		s.tb.Fatal(err)
 	}
 	ready := make(chan struct{})
@@ -163,6 +208,31 @@ func (s *Server) Stop() { s.end(syscall.SIGINT) }
 // whatever it does.
 func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
 
+// Pause stops the clock of all its processes: connections stay, and nobody
+// answers, until Resume.
+func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
+
+// Resume lets it go on.
+func (s *Server) Resume() { s.signalAll(syscall.SIGCONT) }
+
+// signalAll signals the server and the processes that it has for connections
+// and housekeeping: each is in a session of its own.
+func (s *Server) signalAll(signal syscall.Signal) {
+	s.tb.Helper()
+	pid := strconv.Itoa(s.cmd.Process.Pid)
+	children, err := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children"))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	// The server itself first, so that it makes no more of them. One that
+	// waits for its client stops before it looks at what comes.
+	for _, field := range append([]string{pid}, strings.Fields(string(children))...) {
+		if n, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(n, signal) // one may have ended meanwhile
+		}
+	}
+}
+
 func (s *Server) end(signal syscall.Signal) {
 	_ = s.cmd.Process.Signal(signal) // it may be gone already
 	<-s.ended
@@ -176,6 +246,9 @@ func (s *Server) NewDatabase() (string, error) {
 
 // URL leads a role to a database.
 func (s *Server) URL(role, database string) string {
+	if s.place != nil {
+		return (&url.URL{Scheme: "postgres", User: url.User(role), Host: net.JoinHostPort(s.place.Address, port), Path: "/" + database}).String()
+	}
 	return (&url.URL{Scheme: "postgres", User: url.User(role), Path: "/" + database, RawQuery: url.Values{"host": {s.dir}}.Encode()}).String()
 }
 
