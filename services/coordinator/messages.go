@@ -36,6 +36,9 @@ type (
 		// Reachable is the verdict of this node's own detector (fast profile)
 		// together with evidence of a dead process.
 		Reachable bool
+		// Joining says that the member is not up yet, weakly up included: it is
+		// given no shards, because others may not know of it.
+		Joining bool
 		// Leaving says that the member is on its way out.
 		Leaving bool
 	}

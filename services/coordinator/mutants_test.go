@@ -34,3 +34,55 @@ func TestPersistBeforeSend(t *testing.T) {
 		}
 	}
 }
+
+// TestMutants: what comes late, or early in a term, must have no consequence.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	r1, r2 := node(t, "r1"), node(t, "r2")
+	types := []sharding.TypeDesc{{Type: "T", Shards: 1}}
+	shard := sharding.ShardID{Type: "T"}
+	first := sharding.MakeEpoch(1, 1)
+	// r1 has refused the shard at its first epoch, and claims it at the second.
+	again := []Input{
+		Member{Node: r1, Reachable: true}, Elected{Term: 1}, Register{Region: r1, Types: types},
+		GetShardHome{Shard: shard}, HostRefused{Region: r1, Shard: shard, Epoch: first, Above: first},
+	}
+	for _, m := range []struct {
+		name string
+		in   []Input
+		last Input
+	}{
+		// A row that nobody has claimed would be served.
+		{"started-epoch", again, ShardStarted{Region: r1, Shard: shard, Epoch: first}},
+		// A shard would be taken from an owner who was not asked.
+		{"stopped-epoch", again, ShardStopped{Region: r1, Shard: shard, Epoch: first}},
+		// A shard that is served would move because its owner is the second to
+		// hear of the new term.
+		{"recovery-wait", []Input{
+			Member{Node: r1, Reachable: true}, Member{Node: r2, Reachable: true},
+			Elected{Term: 2, Facts: []Fact{
+				TypeFact{Desc: types[0]},
+				RowFact{Row: sharding.Row{Shard: shard, Owner: r1, Epoch: first, Phase: sharding.Serving}},
+			}},
+		}, Register{Region: r2, Types: types}},
+	} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			c := New(DefaultConfig())
+			w := newWorld(t, DefaultConfig())
+			for _, in := range m.in {
+				c.Step(w.now, in, nil)
+			}
+			changed := 0
+			for _, o := range c.Step(w.now, m.last, nil) {
+				p, ok := o.(Persist)
+				if _, row := p.Fact.(RowFact); ok && row {
+					changed++
+				}
+			}
+			if (changed > 0) != (name != "") {
+				t.Errorf("mutant %q: %d rows change by %+v", name, changed, m.last)
+			}
+		}
+	}
+}

@@ -168,18 +168,18 @@ func (c *cluster) input(in Input) {
 		c.pending = append(c.pending, c.step(in)...)
 		return
 	}
-	before := c.m.AppendState(nil)
+	before := c.m.AppendState(c.now, nil)
 	twin := c.m.Clone()
 	now := c.now
 	out := c.step(in)
-	if !bytes.Equal(before, twin.AppendState(nil)) {
+	if !bytes.Equal(before, twin.AppendState(c.now, nil)) {
 		c.t.Fatal("a clone is not independent")
 	}
 	again := twin.Step(now, in, nil)
 	if err := twin.Check(); err != nil {
 		c.t.Fatalf("a clone fails: %v", err)
 	}
-	if fmt.Sprint(again) != fmt.Sprint(out) || !bytes.Equal(twin.AppendState(nil), c.m.AppendState(nil)) {
+	if fmt.Sprint(again) != fmt.Sprint(out) || !bytes.Equal(twin.AppendState(c.now, nil), c.m.AppendState(c.now, nil)) {
 		c.t.Fatalf("a clone does something else after %T%+v", in, in)
 	}
 	c.pending = append(c.pending, out...)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,6 +15,7 @@ type region struct {
 	node      sharding.NodeID
 	name      string
 	reachable bool
+	joining   bool // not up yet
 	going     bool // leaving, says the membership
 
 	registered bool
@@ -36,7 +38,12 @@ func (r *region) hosts(t sharding.EntityType) bool {
 func (r *region) candidate() bool { return r.lastResort() && !r.draining }
 
 // lastResort tells whether it could serve if it must.
-func (r *region) lastResort() bool { return r.registered && r.reachable && !r.going && !r.leaving }
+func (r *region) lastResort() bool { return r.present() && r.reachable && !r.going && !r.leaving }
+
+// present tells whether the region is here to stay: registered, and up.
+func (r *region) present() bool {
+	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
+}
 
 func (m *Machine) searchRegion(node sharding.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(m.regions, node, func(r region, n sharding.NodeID) int { return r.node.Compare(n) })
@@ -60,7 +67,8 @@ func (m *Machine) member(in Member) {
 		m.regions = slices.Insert(m.regions, i, region{node: in.Node})
 	}
 	r := &m.regions[i]
-	r.name, r.reachable, r.going = in.Name, in.Reachable, in.Leaving
+	r.name, r.reachable, r.joining, r.going = in.Name, in.Reachable, in.Joining, in.Leaving
+	m.openGate()
 	m.sweepDue = true
 }
 
@@ -94,17 +102,19 @@ func (m *Machine) register(in Register) {
 		}
 	}
 	old := m.settle(in.Region)
-	m.open = m.open || old || m.registered() >= m.cfg.MinRegions
+	m.open = m.open || old
+	m.openGate()
 	m.sweepDue = true
 	m.emit(RegisterAck{To: in.Region, Term: m.term})
 }
 
-func (m *Machine) registered() int {
+// openGate lets allocation begin once enough regions are there.
+func (m *Machine) openGate() {
 	n := 0
 	for i := range m.regions {
-		n += one(m.regions[i].registered)
+		n += one(m.regions[i].present())
 	}
-	return n
+	m.open = m.open || m.active && n >= m.cfg.MinRegions
 }
 
 // checkTypes returns the descriptors sorted, as they may be declared, or says

@@ -173,9 +173,10 @@ func (w *world) do(line string) {
 		w.run(Deposed{})
 	case "active": // active c2 3: a standby hears who is active
 		w.run(Active{Node: node(w.t, args[0]), Term: sharding.Term(number(w.t, args[1]))})
-	case "member": // member r1 [unreachable] [leaving]
+	case "member": // member r1 [unreachable] [joining] [leaving]
 		w.run(Member{Node: node(w.t, args[0]), Name: args[0],
-			Reachable: !slices.Contains(args, "unreachable"), Leaving: slices.Contains(args, "leaving")})
+			Reachable: !slices.Contains(args, "unreachable"),
+			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
 	case "register": // register r1 T:4 V:2:volatile

@@ -72,9 +72,9 @@ func (s *state) desc(d sharding.TypeDesc) {
 }
 
 // AppendState appends everything that decides about later outputs, in a
-// canonical form, times relative to the last Step: equal states behave alike.
-func (m *Machine) AppendState(b []byte) []byte {
-	s := &state{b: b, now: m.now}
+// canonical form, times relative to now: equal states behave alike.
+func (m *Machine) AppendState(now time.Time, b []byte) []byte {
+	s := &state{b: b, now: now}
 	s.bool(m.active)
 	s.uint(uint64(m.term))
 	s.node(m.known.Node)
@@ -86,7 +86,9 @@ func (m *Machine) AppendState(b []byte) []byte {
 	if !m.active {
 		return s.b
 	}
-	s.time(m.since)
+	if !m.recovered {
+		s.time(m.since)
+	}
 	s.time(m.rebalanced)
 	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short} {
 		s.bool(v)
@@ -113,7 +115,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 func (s *state) region(r *region) {
 	s.node(r.node)
 	s.text(r.name)
-	for _, v := range []bool{r.reachable, r.going, r.registered, r.leaving, r.draining} {
+	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining} {
 		s.bool(v)
 	}
 	s.text(r.version)
@@ -138,7 +140,9 @@ func (s *state) table(t *typeTable) {
 		s.uint(uint64(r.Epoch))
 		s.uint(uint64(r.Phase))
 		s.uint(r.changed)
-		s.time(r.since)
+		if inTransit(r.Row) { // else nobody waits
+			s.time(r.since)
+		}
 		s.time(r.asked)
 		s.uint(uint64(r.tries))
 	}
@@ -172,8 +176,8 @@ type RegionView struct {
 	// Reachable is the verdict of this coordinator's detector, Registered
 	// whether the region has registered in this term.
 	Reachable, Registered bool
-	// Leaving: on its way out. Draining: emptied on an operator's wish.
-	Leaving, Draining bool
+	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied on an operator's wish.
+	Joining, Leaving, Draining bool
 	// Shards counts the rows that name it, HandingOff those that hand off.
 	Shards, HandingOff int
 }
@@ -191,7 +195,7 @@ func (m *Machine) View() View {
 		rv := RegionView{
 			Node: r.node, Name: r.name, Version: r.version, Types: r.types,
 			Reachable: r.reachable, Registered: r.registered,
-			Leaving: r.going || r.leaving, Draining: r.draining,
+			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
 		}
 		for _, t := range m.types {
 			shards := t.shardsOf(r.node)

@@ -9,6 +9,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -41,6 +42,9 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 	for i := range members.Members {
 		out.Members = append(out.Members, toMember(&members.Members[i], &v, a.s.self))
 	}
+	for _, q := range members.Quarantined {
+		out.Quarantined = append(out.Quarantined, &adminv1.Quarantined{Node: q.Node.String(), Reason: q.Reason})
+	}
 	slices.SortFunc(out.Members, func(x, y *adminv1.Member) int {
 		return cmp.Or(slices.Compare(x.Roles, y.Roles), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Addr, y.Addr))
 	})
@@ -48,10 +52,8 @@ func (a admin) Members(ctx context.Context, _ *adminv1.MembersRequest) (*adminv1
 }
 
 func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *adminv1.Member {
-	out := &adminv1.Member{
-		Name: m.Name, Roles: m.Roles, Status: m.Status.String(), Reachable: m.Reachable && m.ReachableByMe,
-		Addr: m.Node.Addr, Uid: fmt.Sprintf("%x", uint64(m.Node.UID)), Active: m.Node == self,
-	}
+	out := agent.ToAdmin(m)
+	out.Active = m.Node == self
 	for i := range v.Regions {
 		if r := &v.Regions[i]; r.Node == m.Node {
 			out.Shards, out.Draining = uint32(r.Shards), r.Draining

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -39,6 +40,9 @@ func (b *inbox) take() []func() {
 
 const tickEvery = 50 * time.Millisecond
 
+// minorityRank is splitbrain.MinorityDelay in places in line for the lease.
+var minorityRank = int(splitbrain.MinorityDelay/lease.DefaultConfig().RankDelay) + 1
+
 // loop owns the core. Nothing waits inside it.
 func (s *Server) loop() {
 	ticker := time.NewTicker(tickEvery)
@@ -57,6 +61,7 @@ func (s *Server) loop() {
 			f()
 		}
 		if tick {
+			s.shareLease()
 			s.step(coordinator.Tick{})
 		}
 		s.pump()
@@ -177,6 +182,16 @@ func (s *Server) onLease(o lease.Output) {
 	}
 }
 
+// shareLease tells the membership who holds the lease: its side stays when
+// members cannot reach each other.
+func (s *Server) shareLease() {
+	holder, until := s.keeper.Current()
+	if l := (gossip.Lease{Holder: holder, Until: until}); l != s.lease {
+		s.lease = l
+		s.agent.Lease(l)
+	}
+}
+
 // onMember takes the membership's news; it runs on the agent's goroutine.
 func (s *Server) onMember(e gossip.Event) {
 	switch e := e.(type) {
@@ -207,12 +222,16 @@ func (s *Server) reviewMembers() {
 		}
 		now := coordinator.Member{
 			Node: m.Node, Name: m.Name, Reachable: m.ReachableByMe,
-			Leaving: m.Status == gossip.Leaving || m.Status == gossip.Exiting,
+			Joining: m.Status < gossip.Up, Leaving: m.Status == gossip.Leaving || m.Status == gossip.Exiting,
 		}
 		if now != s.members[m.Node] {
 			s.members[m.Node] = now
 			s.step(now)
 		}
 	}
-	s.keeper.SetRank(v.Rank("coordinator", s.self))
+	rank := v.Rank("coordinator", s.self)
+	if splitbrain.InMinority(v, "") {
+		rank += minorityRank // the larger side goes first
+	}
+	s.keeper.SetRank(rank)
 }

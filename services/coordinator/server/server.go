@@ -11,14 +11,13 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
 
-	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -60,6 +59,7 @@ type Server struct {
 	}
 	keeper *lease.Keeper
 	agent  *agent.Agent
+	joiner *joiner.Joiner
 	inbox  *inbox
 	wishes *node.Outbox[sharding.NodeID, wish]
 
@@ -76,6 +76,7 @@ type Server struct {
 	shutdowns callers[coordinator.ShutdownAck]
 	members   map[sharding.NodeID]coordinator.Member
 	moves     map[sharding.ShardID]time.Time // since when shards hand off
+	lease     gossip.Lease                   // as the membership was told
 
 	telemetry telemetry
 }
@@ -110,6 +111,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
 	n.Ready("coordinator", s.ready)
 	s.stages(n)
+	if err := s.enterDiscovery(n); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -117,38 +121,46 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 func (s *Server) join(n *node.Node) error {
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles = s.self, s.name, []string{"coordinator"}
-	if s.cfg.FastWatch {
-		g.Watch = gossip.FastProfile()
+	g.WatchRoles = []string{"region"} // their shards move on this coordinator's own word
+	var err error
+	if g.Watch, err = gossip.ProfileOf(s.cfg.FastWatch, s.cfg.Detector); err != nil {
+		return err
 	}
-	g.Downing = gossip.AutoDown{After: s.cfg.DownAfter}
-	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-	defer cancel()
-	backend, err := discoveryopen.Open(s.cfg.Discovery)
-	if err != nil {
-		return fmt.Errorf("discovery.url: %w", err)
+	g.Version = n.Version().Version
+	s.cfg.Joining.Apply(&g)
+	if g.Downing, err = s.cfg.Downing.Open(); err != nil {
+		return err
 	}
-	peers, err := backend.Peers(ctx)
-	if err != nil {
-		return fmt.Errorf("discovery.url %s: %w", s.cfg.Discovery, err)
+	if s.joiner, err = joiner.New(joiner.Config{
+		Settings: s.cfg.Settings, URL: s.cfg.Discovery, Cluster: s.cfg.ClusterName, Self: s.self, Roles: g.Roles,
+		Client: s.peers.Client(), PeerURL: s.peers.URL, Log: s.log,
+	}); err != nil {
+		return err
 	}
-	for _, p := range peers {
-		g.Seeds = append(g.Seeds, p.Addr)
-	}
-	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log})
+	s.joiner.Configure(&g)
+	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log, OnLeave: n.Stop})
 	if err != nil {
 		return err
 	}
 	s.agent.Subscribe(s.onMember)
 	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
-	return nil
+	s.joiner.Register(n, s.agent)
+	n.HandleManagement(agent.AdminPathPrefix, s.agent.AdminHandler())
+	return n.ObserveMembers(s.agent.Members)
 }
 
 // stages start in this order and stop in reverse: a coordinator that stops
 // gives up the lease first, so that the next one takes over at once.
 func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
-		Name:  "stores",
-		Start: s.openStores,
+		Name: "stores",
+		Start: func(ctx context.Context) error {
+			if err := s.openStores(ctx); err != nil {
+				return err
+			}
+			n.Ready("lease", func(context.Context) error { return s.keeper.Usable() })
+			return nil
+		},
 		Run: func(ctx context.Context) error {
 			select {
 			case <-s.journal.Broken():
@@ -173,6 +185,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 	})
 	n.Stage(node.Stage{Name: "membership", Run: s.agent.Run, Stop: s.agent.Leave, StopTimeout: 10 * time.Second})
+	n.Stage(node.Stage{Name: "bootstrap", Run: s.joiner.Run})
 	n.Stage(node.Stage{
 		Name: "lease",
 		Run: func(ctx context.Context) error {

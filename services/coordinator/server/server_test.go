@@ -17,6 +17,7 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
@@ -89,6 +90,7 @@ func start(t *testing.T, dir, addr, discovery string) *running {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Management, cfg.Discovery = addr, "127.0.0.1:0", discovery
+	cfg.StableFor, cfg.Interval = 100*time.Millisecond, 20*time.Millisecond
 	cfg.Journal, cfg.Lease, cfg.LogLevel = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db", slog.LevelError+1
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
@@ -191,7 +193,13 @@ func newRegion(t *testing.T, seeds []string, types ...*coordinatorv1.Type) *fake
 		f.reach[s] = coordinatorv1.NewCoordinatorProtobufClient("http://"+s, client)
 	}
 	g := gossip.DefaultConfig()
+	downing, err := splitbrain.LeaseConfig("coordinator").Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Downing = downing
 	g.Self, g.Name, g.Roles, g.Seeds, g.Watch = f.self, "region-1", []string{"region"}, seeds, gossip.FastProfile()
+	g.IgnoreSettings = []string{"heartbeat", "downing"} // those of the tests differ
 	a, err := agent.New(agent.Config{Core: g, Cluster: "dev", Client: client})
 	if err != nil {
 		t.Fatal(err)

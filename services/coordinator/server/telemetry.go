@@ -85,6 +85,9 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 		return errs
 	}
 	_, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		if s.ctx.Err() != nil {
+			return nil // the loop has ended; the last report has what is counted elsewhere
+		}
 		return s.look(ctx, func() error {
 			v := s.core.View()
 			o.ObserveInt64(leader, active(v))

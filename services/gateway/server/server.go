@@ -30,8 +30,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
 	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -115,11 +117,15 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n.TracerProvider(), n.MeterProvider()); err != nil {
 		return nil, err
 	}
-	backend, err := discoveryopen.Open(cfg.Discovery)
+	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
+	backend, err := discoveryopen.ForCluster(url, cfg.ClusterName)
 	if err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	if s.watcher, err = discovery.NewWatch(backend, discovery.DefaultConfig(), s.log); err != nil {
+		return nil, err
+	}
+	if err := discoverytelemetry.Observe(n.MeterProvider().Meter(scope), url, s.watcher, nil); err != nil {
 		return nil, err
 	}
 	n.Handle("/v1/", http.HandlerFunc(s.serveCommand))

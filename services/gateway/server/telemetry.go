@@ -70,6 +70,9 @@ func (s *Server) gauges(meter metric.Meter) error {
 		return errs
 	}
 	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		if s.ctx.Err() != nil {
+			return nil // the loop has ended; the last report has what is counted elsewhere
+		}
 		var st gateway.Stats
 		var open int
 		if err := s.look(ctx, func() error { st, open = s.core.Stats(), s.openLinks(); return nil }); err != nil {

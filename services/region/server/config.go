@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/discovery/joiner"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/splitbrain"
 )
 
 // Config is the configuration of a region process.
 type Config struct {
 	node.Config
-	Discovery    string        `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt"`
+	agent.Joining
+	Discovery string `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
+	joiner.Settings
 	Journal      string        `key:"journal.url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's loop before links are held back"`
@@ -22,14 +28,18 @@ type Config struct {
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
-	DownAfter    time.Duration `key:"gossip.down_after" help:"an unreachable member is declared down after this"`
+	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
+	// Downing is the same in all services: the coordinators see the lease.
+	Downing splitbrain.Config
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	return Config{
 		Config:       node.DefaultConfig(":25520"),
+		Joining:      agent.DefaultJoining(),
 		Discovery:    "static://127.0.0.1:25521",
+		Settings:     joiner.DefaultSettings(),
 		Inbox:        65536,
 		Mailbox:      1000,
 		Commands:     100_000,
@@ -38,13 +48,14 @@ func DefaultConfig() Config {
 		LeaveTimeout: 20 * time.Second,
 		StopTimeout:  5 * time.Second,
 		FastWatch:    true,
-		DownAfter:    10 * time.Second,
+		Detector:     "phi",
+		Downing:      splitbrain.LeaseConfig("coordinator"),
 	}
 }
 
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
-	var errs []error
+	errs := []error{c.Joining.Check()}
 	if c.Journal == "" {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
 	}
@@ -54,7 +65,7 @@ func (c *Config) Validate() error {
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
 		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
-		"region.stop_timeout": int(c.StopTimeout), "gossip.down_after": int(c.DownAfter),
+		"region.stop_timeout": int(c.StopTimeout),
 	} {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))
@@ -63,5 +74,9 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))
 	}
+	if _, err := gossip.ProfileOf(c.FastWatch, c.Detector); err != nil {
+		errs = append(errs, fmt.Errorf("gossip.detector: %w", err))
+	}
+	errs = append(errs, c.Settings.Validate(), c.Downing.Validate())
 	return errors.Join(errs...)
 }

@@ -17,13 +17,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
-	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -68,6 +67,7 @@ type Server struct {
 
 	journal *journal.Journal
 	agent   *agent.Agent
+	joiner  *joiner.Joiner
 	links   *link.Server
 	reports *node.Outbox[string, report]
 	inbox   *inbox
@@ -131,6 +131,9 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(service{s}))
 	n.Ready("region", s.ready)
 	s.stages(n)
+	if err := s.enterDiscovery(n); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -173,45 +176,42 @@ func (s *Server) describe(types []entity.Definition) error {
 func (s *Server) join(n *node.Node) error {
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles = s.self, s.name, []string{"region"}
-	if s.cfg.FastWatch {
-		g.Watch = gossip.FastProfile()
+	var err error
+	if g.Watch, err = gossip.ProfileOf(s.cfg.FastWatch, s.cfg.Detector); err != nil {
+		return err
 	}
-	g.Downing = gossip.AutoDown{After: s.cfg.DownAfter}
-	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-	defer cancel()
-	backend, err := discoveryopen.Open(s.cfg.Discovery)
-	if err != nil {
-		return fmt.Errorf("discovery.url: %w", err)
+	g.Version = n.Version().Version
+	s.cfg.Joining.Apply(&g)
+	if g.Downing, err = s.cfg.Downing.Open(); err != nil {
+		return err
 	}
-	peers, err := backend.Peers(ctx)
-	if err != nil {
-		return fmt.Errorf("discovery.url %s: %w", s.cfg.Discovery, err)
+	if s.joiner, err = joiner.New(joiner.Config{
+		Settings: s.cfg.Settings, URL: s.cfg.Discovery, Cluster: s.cfg.ClusterName, Self: s.self, Roles: g.Roles,
+		Client: s.peers.Client(), PeerURL: s.peers.URL, Log: s.log, Changed: s.findCoordinators,
+	}); err != nil {
+		return err
 	}
-	var coordinators []string
-	for _, p := range peers {
-		coordinators = append(coordinators, p.Addr)
-	}
-	g.Seeds = coordinators
-	s.inbox.put(item{in: region.Coordinators{Addrs: coordinators}})
-	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log})
+	s.joiner.Configure(&g)
+	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log, OnLeave: n.Stop})
 	if err != nil {
 		return err
 	}
-	s.agent.Subscribe(func(gossip.Event) {
-		s.inbox.put(item{in: region.Coordinators{Addrs: s.coordinators(coordinators)}})
-	})
+	s.agent.Subscribe(func(gossip.Event) { s.findCoordinators() })
 	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
-	return nil
+	s.joiner.Register(n, s.agent)
+	s.findCoordinators()
+	n.HandleManagement(agent.AdminPathPrefix, s.agent.AdminHandler())
+	return n.ObserveMembers(s.agent.Members)
 }
 
-// coordinators are those that were discovered at the start, and those that
-// have joined since.
-func (s *Server) coordinators(discovered []string) []string {
-	addrs := slices.Clone(discovered)
+// findCoordinators tells the core which coordinators discovery lists, and which
+// are members.
+func (s *Server) findCoordinators() {
+	addrs := s.joiner.Coordinators()
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		addrs = append(addrs, m.Node.Addr)
 	}
-	return addrs
+	s.inbox.put(item{in: region.Coordinators{Addrs: addrs}})
 }
 
 // stages start in this order and stop in reverse: a leaving region drains
@@ -261,6 +261,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: s.leave,
 	})
+	n.Stage(node.Stage{Name: "bootstrap", Run: s.joiner.Run})
 }
 
 func (s *Server) openJournal(ctx context.Context) error {

@@ -134,7 +134,9 @@ func newFake(t *testing.T) *fake {
 	srv := httptest.NewServer(mux)
 	f.addr = srv.Listener.Addr().String()
 	g := gossip.DefaultConfig()
+	g.Watch = gossip.FastProfile() // as regions have it, or they are refused
 	g.Self, g.Name, g.Roles, g.Seeds = sharding.NodeID{Addr: f.addr, UID: 77}, "coordinator", []string{"coordinator"}, []string{f.addr}
+	g.IgnoreSettings = []string{"heartbeat", "downing"} // those of the tests differ
 	client := &http.Client{Transport: &http.Transport{}}
 	var err error
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
@@ -220,7 +222,7 @@ func start(t *testing.T, f *fake, journal string, change func(*Config)) *running
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
-	cfg.Journal, cfg.Discovery, cfg.LogLevel = journal, "static://"+f.addr, slog.LevelError+1
+	cfg.Journal, cfg.Seeds, cfg.LogLevel = journal, []string{f.addr}, slog.LevelError+1
 	if change != nil {
 		change(&cfg)
 	}

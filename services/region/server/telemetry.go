@@ -96,6 +96,9 @@ func (s *Server) gauges(meter metric.Meter) error {
 		return errs
 	}
 	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		if s.ctx.Err() != nil {
+			return nil // the loop has ended; the last report has what is counted elsewhere
+		}
 		st, held, err := s.counts(ctx)
 		if err != nil {
 			return err
