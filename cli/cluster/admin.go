@@ -10,6 +10,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/bounded"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -37,9 +38,16 @@ type Admin struct {
 func NewAdmin(addresses ...string) *Admin {
 	a := &Admin{urls: addresses}
 	for _, u := range addresses {
-		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, &http.Client{Timeout: askTimeout}))
+		a.clients = append(a.clients, adminv1.NewAdminProtobufClient(u, NewClient(askTimeout)))
 	}
 	return a
+}
+
+// NewClient makes a client of the services' Twirp APIs that waits for an answer
+// for the given time, and reads none of more than 64 MiB: a few times the whole
+// route table.
+func NewClient(timeout time.Duration) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: bounded.Limits{Body: 64 << 20}.Transport(http.DefaultTransport)}
 }
 
 // Members lists the members as the active coordinator sees them.

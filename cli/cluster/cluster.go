@@ -119,13 +119,15 @@ func (c *Cluster) add(role string) (*child, error) {
 	p := &child{role: role, name: role + "-" + strconv.Itoa(number), state: Starting}
 	p.log = filepath.Join(c.options.Dir, "logs", p.name+".log")
 	p.addresses = filepath.Join(c.options.Dir, "run", p.name+".json")
-	service, management := c.ports.random, c.ports.random
+	at := c.options.Address(p.name)
+	random := func() (string, error) { return c.ports.random(at) }
+	service, management := random, random
 	if c.options.Ports == Fixed && role == Gateway {
-		service = func() (string, error) { return c.ports.fixed(gatewayPort+number-1, p.name) }
+		service = func() (string, error) { return c.ports.fixed(at, gatewayPort+number-1, p.name) }
 	}
 	if c.options.Ports == Fixed && role == Coordinator {
-		service = func() (string, error) { return c.ports.fixed(coordinatorPort+number-1, p.name) }
-		management = func() (string, error) { return c.ports.fixed(adminPort+number-1, p.name) }
+		service = func() (string, error) { return c.ports.fixed(at, coordinatorPort+number-1, p.name) }
+		management = func() (string, error) { return c.ports.fixed(at, adminPort+number-1, p.name) }
 	}
 	var err error
 	if p.service, err = service(); err != nil {
@@ -325,7 +327,7 @@ func (c *Cluster) each(children []*child, f func(*child) error) error {
 func (c *Cluster) change(p *child, state string) {
 	p.state = state
 	if c.options.StateFile != "" {
-		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Control: c.options.Control, Processes: c.processes()}
+		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Lease: c.options.Lease, Control: c.options.Control, Processes: c.processes()}
 		// Who reads the file finds the old state; nothing else is harmed.
 		_ = s.write(c.options.StateFile)
 	}

@@ -101,6 +101,48 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
+// TestElsewhere: processes listen where they are told to, and are started by
+// whoever knows how to start one there, over restarts too.
+func TestElsewhere(t *testing.T) {
+	var mu sync.Mutex
+	started := map[string]int{}
+	c := start(t, cluster.Options{
+		Coordinators: 1, Regions: 2,
+		Address: func(name string) string {
+			if name == "region-2" {
+				return "127.0.0.2"
+			}
+			return "127.0.0.1"
+		},
+		Start: func(name string, cmd *exec.Cmd) error {
+			mu.Lock()
+			started[name]++
+			mu.Unlock()
+			return cmd.Start()
+		},
+	})
+	if err := c.Ready(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range c.Processes() {
+		want := "127.0.0.1:"
+		if p.Name == "region-2" {
+			want = "127.0.0.2:"
+		}
+		if !strings.HasPrefix(p.Service, want) || !strings.HasPrefix(p.Management, want) {
+			t.Errorf("%s listens at %s and %s, want %s", p.Name, p.Service, p.Management, want)
+		}
+	}
+	if err := c.Restart(deadline(t), "region-1"); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if started["coordinator-1"] != 1 || started["region-1"] != 2 || started["region-2"] != 1 {
+		t.Errorf("started %v", started)
+	}
+}
+
 func get(t *testing.T, c *cluster.Cluster, name string) cluster.Process {
 	t.Helper()
 	for _, p := range c.Processes() {

@@ -23,6 +23,7 @@
 // # What this does not do
 //
 // It does not restart what died, does not build binaries, and does not reach
-// beyond this machine. It is made for Unix; elsewhere processes die with the
+// beyond this machine; Options.Address and Options.Start may give processes
+// networks of their own. It is made for Unix; elsewhere processes die with the
 // launcher a moment later.
 package cluster

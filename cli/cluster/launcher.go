@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"os/exec"
-	"runtime"
-)
+import "runtime"
 
 // launcher starts processes from one thread that lives as long as the
 // launcher: the kernel kills a process when the *thread* that started it ends,
@@ -13,8 +10,8 @@ type launcher struct {
 }
 
 type order struct {
-	cmd  *exec.Cmd
-	done chan error
+	start func() error
+	done  chan error
 }
 
 func newLauncher() *launcher {
@@ -22,14 +19,14 @@ func newLauncher() *launcher {
 	go func() {
 		runtime.LockOSThread() // Never unlocked: the thread ends with this goroutine.
 		for o := range l.orders {
-			o.done <- o.cmd.Start()
+			o.done <- o.start()
 		}
 	}()
 	return l
 }
 
-func (l *launcher) start(cmd *exec.Cmd) error {
-	o := order{cmd, make(chan error, 1)}
+func (l *launcher) start(start func() error) error {
+	o := order{start, make(chan error, 1)}
 	l.orders <- o
 	return <-o.done
 }

@@ -47,6 +47,8 @@ type Options struct {
 	// Dir holds journal, lease, logs and addresses. It is made if missing and
 	// never removed. One cluster uses it at a time. Required.
 	Dir string
+	// Lease is the URL of the coordinators' lease; default a SQLite file in Dir.
+	Lease string
 	// BinDir holds the binaries coordinator, region and gateway; default: where
 	// the running binary is.
 	BinDir string
@@ -60,6 +62,13 @@ type Options struct {
 	Args map[string][]string
 	// Env is added to the environment of the processes, as KEY=value.
 	Env []string
+	// Address, if set, gives the IP address at which a process listens; default
+	// 127.0.0.1 for all.
+	Address func(name string) string
+	// Start, if set, starts the command of a process where it is to run, such as
+	// in a network of its own; default (*exec.Cmd).Start. It is called on one
+	// thread, which lives as long as the cluster and must stay as it is.
+	Start func(name string, cmd *exec.Cmd) error
 	// StartTimeout bounds the time from fork to bound listeners; default 15 s,
 	// which only a machine that is overloaded beyond use needs.
 	StartTimeout time.Duration
@@ -78,11 +87,20 @@ func (o Options) complete() (Options, error) {
 	if o.Name == "" {
 		o.Name = "dev"
 	}
+	if o.Lease == "" {
+		o.Lease = "sqlite:" + filepath.Join(o.Dir, "lease.db")
+	}
 	if o.Ports == "" {
 		o.Ports = Random
 	}
 	if o.LogLevel == "" {
 		o.LogLevel = "info"
+	}
+	if o.Address == nil {
+		o.Address = func(string) string { return loopback }
+	}
+	if o.Start == nil {
+		o.Start = func(_ string, cmd *exec.Cmd) error { return cmd.Start() }
 	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 15 * time.Second

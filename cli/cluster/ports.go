@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"syscall"
 )
 
 // Random ports come from below the range that systems take ports of outgoing
@@ -28,38 +30,41 @@ func (e *PortError) Error() string {
 	return fmt.Sprintf("port %d, meant for %s, is in use by another program; stop that, or take random ports", e.Port, e.Process)
 }
 
-// ports hands out addresses on loopback, none twice.
+// loopback is where processes listen if nobody says otherwise.
+const loopback = "127.0.0.1"
+
+// ports hands out addresses, no port twice.
 type ports struct{ taken map[int]bool }
 
 // fixed returns the address with the given port.
-func (p *ports) fixed(port int, process string) (string, error) {
-	if p.taken[port] || !free(port) {
+func (p *ports) fixed(host string, port int, process string) (string, error) {
+	if p.taken[port] || !free(host, port) {
 		return "", &PortError{Port: port, Process: process}
 	}
 	p.taken[port] = true
-	return address(port), nil
+	return address(host, port), nil
 }
 
 // random returns an address with a free port.
-func (p *ports) random() (string, error) {
+func (p *ports) random(host string) (string, error) {
 	for range portTries {
 		port := lowPort + rand.N(highPort-lowPort)
-		if !p.taken[port] && free(port) {
+		if !p.taken[port] && free(host, port) {
 			p.taken[port] = true
-			return address(port), nil
+			return address(host, port), nil
 		}
 	}
 	return "", fmt.Errorf("no free port found between %d and %d", lowPort, highPort)
 }
 
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // free tells whether a listener can be bound; as "in use" counts only what would
-// stop a process of ours too.
-func free(port int) bool {
-	listener, err := net.Listen("tcp", address(port))
+// stop a process of ours too. An address in another network is not ours to try.
+func free(host string, port int) bool {
+	listener, err := net.Listen("tcp", address(host, port))
 	if err != nil {
-		return false
+		return errors.Is(err, syscall.EADDRNOTAVAIL)
 	}
 	return listener.Close() == nil
 }

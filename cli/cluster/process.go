@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +52,10 @@ const (
 	tailLines, tailBytes = 10, 8 << 10
 )
 
+// How coordinators find each other: a member announces the cluster four times in
+// the first, and the second is what joining takes at most beyond it.
+const stableFor, askEvery = "500ms", "100ms"
+
 // child is one process name over all its starts. All fields but the constant
 // first ones are guarded by Cluster.mu.
 type child struct {
@@ -92,9 +95,13 @@ func (c *Cluster) arguments(p *child) []string {
 	}
 	if p.role != Gateway {
 		args = append(args, "--journal.url="+journalURL(o.Dir))
+		// All coordinators are named, on one machine: nothing is to be waited for
+		// but that members of a cluster announce it to one that comes back.
+		args = append(args, "--discovery.required_contacts="+strconv.Itoa(o.Coordinators),
+			"--discovery.stable_for="+stableFor, "--discovery.interval="+askEvery)
 	}
 	if p.role == Coordinator {
-		args = append(args, "--lease.url=sqlite:"+filepath.Join(o.Dir, "lease.db"))
+		args = append(args, "--lease.url="+o.Lease)
 		if o.Regions > 0 {
 			// Else the region that is up first gets all the first shards.
 			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
@@ -141,7 +148,7 @@ func (c *Cluster) fork(p *child) (err error) {
 	if info, err := out.Stat(); err == nil {
 		p.started = info.Size()
 	}
-	if err := c.launcher.start(cmd); err != nil {
+	if err := c.launcher.start(func() error { return c.options.Start(p.name, cmd) }); err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	p.process, p.exited, p.wanted, p.reason, p.last = cmd.Process, make(chan struct{}), Died, "", nil

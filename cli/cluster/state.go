@@ -22,6 +22,8 @@ type State struct {
 	PID int `json:"pid"`
 	// Dir is the Options.Dir of the cluster.
 	Dir string `json:"dir"`
+	// Lease is the URL of the coordinators' lease.
+	Lease string `json:"lease"`
 	// Control is where the launcher takes orders.
 	Control   Control   `json:"control"`
 	Processes []Process `json:"processes"`

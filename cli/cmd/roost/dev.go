@@ -24,10 +24,10 @@ const (
 	// drainTimeout bounds the stop in order; then the rest is killed, which
 	// costs nothing that is durable.
 	drainTimeout = 30 * time.Second
-	// downAfter is when a process that does not answer is given up: on one
+	// stableAfter is when a process that does not answer is given up: on one
 	// machine it is dead, no network is in between. Until then no other member
 	// can leave in order.
-	downAfter = "--gossip.down_after=3s"
+	stableAfter = "--gossip.stable_after=3s"
 )
 
 const devHelp = `Starts a cluster of real processes on this machine and keeps it up until Ctrl-C,
@@ -39,7 +39,7 @@ removed at the end. With --data a later start finds the state.`
 // devOptions are the flags of roost dev.
 type devOptions struct {
 	regions, gateways, coordinators int
-	region, data, bin               string
+	region, data, bin, lease        string
 	ports, logLevel                 string
 }
 
@@ -62,6 +62,7 @@ func (a *app) devCommand() *cobra.Command {
 	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
 	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
 	flags.StringVar(&o.data, "data", "", "keep the journal in this directory")
+	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: a SQLite file")
 	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
 	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
@@ -169,8 +170,8 @@ type devCluster struct {
 func (d *devCluster) start(ctx context.Context, o devOptions, data string, control *control) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Coordinators: o.coordinators, Regions: o.regions, Gateways: o.gateways,
-		Dir: data, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
-		Args:      map[string][]string{cluster.Coordinator: {downAfter}, cluster.Region: {downAfter}},
+		Dir: data, Lease: o.lease, BinDir: o.bin, RegionBinary: o.region, Ports: cluster.Ports(o.ports), LogLevel: o.logLevel,
+		Args:      map[string][]string{cluster.Coordinator: {stableAfter}, cluster.Region: {stableAfter}},
 		StateFile: d.stateFile(), Control: control.at(), Changed: d.changed,
 	})
 	if err != nil {

@@ -77,7 +77,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]*coordinatorv1.Type, err
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		region := regionv1.NewRegionProtobufClient("http://"+process.Service, &http.Client{Timeout: proveTimeout})
+		region := regionv1.NewRegionProtobufClient("http://"+process.Service, cluster.NewClient(proveTimeout))
 		table, err := region.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: "dev", BootUid: rand.Uint64()})
 		switch {
 		case err != nil:

@@ -77,7 +77,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringSliceVar(&a.gateway, "gateway", nil, "URLs of gateways; env ROOST_GATEWAY")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.AddCommand(a.devCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(),
-		a.callCommand(), a.versionCommand())
+		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
+		a.callCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

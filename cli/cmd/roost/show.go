@@ -32,15 +32,28 @@ func (a *app) membersCommand() *cobra.Command {
 				if !isRegion(m) {
 					shards = "-"
 				}
-				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), memberState(m), shards, m.Addr})
+				rows = append(rows, []any{m.Name, strings.Join(m.Roles, ","), memberState(m), shards, orDash(m.Zone), orDash(m.AppVersion), m.Addr})
 			}
-			if err := a.printTable([]string{"NAME", "ROLE", "STATE", "SHARDS", "ADDRESS"}, rows, "SHARDS"); err != nil {
+			header := []string{"NAME", "ROLE", "STATE", "SHARDS", "ZONE", "VERSION", "ADDRESS"}
+			if err := a.printTable(header, rows, "SHARDS"); err != nil {
 				return err
+			}
+			for _, q := range res.Quarantined {
+				if _, err := fmt.Fprintf(a.out, "refused for good: %s: %s\n", q.Node, q.Reason); err != nil {
+					return err
+				}
 			}
 			_, err = fmt.Fprintf(a.out, "active coordinator: %s, term %d\n", res.Self, res.Term)
 			return err
 		},
 	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
 }
 
 func isRegion(m *adminv1.Member) bool {

@@ -32,7 +32,7 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 	return &adminv1.MembersResponse{Self: "coordinator-1", Active: "10.0.0.1:25521", Term: 3, Members: []*adminv1.Member{
 		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
 		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true},
-		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520"},
+		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520", Zone: "b", AppVersion: "1.4"},
 	}}, f.check()
 }
 
@@ -94,10 +94,10 @@ func TestShow(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"members", 0, `NAME           ROLE         STATE            SHARDS  ADDRESS
-coordinator-1  coordinator  up, active            -  10.0.0.1:25521
-region-1       region       up, draining         12  10.0.0.2:25520
-region-2       region       up, unreachable       0  10.0.0.3:25520
+		{"members", 0, `NAME           ROLE         STATE            SHARDS  ZONE  VERSION  ADDRESS
+coordinator-1  coordinator  up, active            -  -     -        10.0.0.1:25521
+region-1       region       up, draining         12  -     -        10.0.0.2:25520
+region-2       region       up, unreachable       0  b     1.4      10.0.0.3:25520
 active coordinator: coordinator-1, term 3
 `},
 		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS

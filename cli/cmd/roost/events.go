@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	var follow, all bool
+	cmd := &cobra.Command{
+		Use: "events", Short: "Tell what happened to the members", Args: cobra.NoArgs,
+		Long: `Prints what happened to the membership as one coordinator saw it, the newest
+thousand events or so, and with -f all that goes on to happen. When events are
+missing, because that coordinator is gone or this command was too slow, a line says
+so and the members follow as they are.`,
+		Example: "  roost events -f\n  roost events -o json | jq -c 'select(.kind==\"unreachable\")'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.membershipClient()
+			if err != nil {
+				return err
+			}
+			return a.events(cmd.Context(), client, follow, all)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	cmd.Flags().BoolVar(&all, "all", false, "also what only the coordinator that answers sees, such as its own suspicions")
+	return cmd
+}
+
+func (a *app) events(ctx context.Context, client *cluster.Membership, follow, all bool) error {
+	var last *adminv1.EventsResponse
+	for {
+		res, err := client.Events(ctx, last)
+		switch {
+		case ctx.Err() != nil:
+			return errInterrupted
+		case err != nil && last != nil && errors.Is(err, cluster.ErrUnreachable):
+			if err := pause(ctx, leavePoll); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if last != nil && res.Resync {
+			err = a.resync(last, res)
+		} else {
+			err = a.printEvents(res.Events, all)
+		}
+		if err != nil || !follow {
+			return err
+		}
+		last = res
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errInterrupted
+	}
+}
+
+// resync tells that events are missing, and who is a member now.
+func (a *app) resync(last, res *adminv1.EventsResponse) error {
+	if a.json() {
+		return a.printMessage(res)
+	}
+	why := fmt.Sprintf("%d events are missing", res.Missed)
+	if last.Stream != res.Stream {
+		why = "another coordinator answers, " + res.Stream + "; events may be missing"
+	}
+	if _, err := fmt.Fprintf(a.out, "-- %s; the members now:\n", why); err != nil {
+		return err
+	}
+	for _, m := range res.Members {
+		if _, err := fmt.Fprintf(a.out, "--   %s  %s  %s\n", name(m), memberState(m), m.Addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printEvents(events []*adminv1.Event, all bool) error {
+	for _, e := range events {
+		if e.ByMe && !all {
+			continue
+		}
+		var err error
+		if a.json() {
+			err = a.printMessage(e)
+		} else {
+			_, err = fmt.Fprintln(a.out, eventLine(e))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventLine is an event in words.
+func eventLine(e *adminv1.Event) string {
+	who, addr := e.Name, e.Node
+	if who == "" {
+		who, addr = e.Node, ""
+	}
+	what := map[string]string{
+		"leader": "leads", "gone": "is gone", "replaced": "was started again", "asked-to-leave": "is asked to leave",
+		"not-let-in": "is not let in", "join-failed": "does not join", "left": "has left",
+	}[e.Kind]
+	if what == "" {
+		what = "is " + e.Kind
+	}
+	if e.Node == "" {
+		who, what = e.Kind, ""
+	}
+	line := time.UnixMilli(e.AtUnixMs).Format("15:04:05.000") + "  " + strings.TrimSpace(who+" "+what)
+	if e.ByMe {
+		line += " in the eyes of this coordinator"
+	}
+	if e.Text != "" {
+		line += ": " + e.Text
+	}
+	if addr != "" {
+		line += "  (" + addr + ")"
+	}
+	return line
+}

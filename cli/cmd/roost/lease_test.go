@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/lease"
+	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func TestLeaseShow(t *testing.T) {
+	url := "sqlite:" + filepath.Join(t.TempDir(), "lease.db")
+	run := func(want string, code int, args ...string) {
+		t.Helper()
+		var out, errOut strings.Builder
+		got := run(t.Context(), append([]string{"lease", "show", url, "--cluster", "shop"}, args...), &out, &errOut)
+		if text := out.String() + errOut.String(); got != code || !strings.Contains(text, want) {
+			t.Errorf("%v gives %d and %q; want %d and %q", args, got, text, code, want)
+		}
+	}
+	run("there is no lease file", exitFailed)
+	s, err := leaseopen.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	run("there is no such lease", exitOK)
+	record := lease.Record{Version: 1, Term: 7, Holder: sharding.NodeID{Addr: "10.0.0.1:25521", UID: 5}, TTL: 300 * time.Millisecond, Nonce: 1}
+	if ok, err := s.Swap(t.Context(), "coordinator.shop", lease.Record{}, record); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	run("expired: 10.0.0.1:25521 held it in term 7", exitOK)
+	run(`"state":"expired","holder":"10.0.0.1:25521","uid":"5","term":7,"version":1,"ttl":"300ms"`, exitOK, "-o", "json")
+	run("the store can be written", exitOK, "--test")
+	free := lease.Record{Version: 2, Term: 7}
+	if ok, err := s.Swap(t.Context(), "coordinator.shop", record, free); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	run("free since the holder of term 7 released it", exitOK)
+
+	c := lease.DefaultConfig()
+	c.Self = sharding.NodeID{Addr: "10.0.0.2:25521", UID: 6}
+	k, err := lease.NewKeeper(s, "coordinator.shop", c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	acquired, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Run(ctx, func(o lease.Output) {
+			if _, ok := o.(lease.Acquired); ok {
+				close(acquired)
+			}
+		})
+	}()
+	<-acquired
+	run("held by 10.0.0.2:25521 in term 8, and renewed", exitOK)
+	stop()
+	<-done
+}
+
+func TestLeaseShowRefuses(t *testing.T) {
+	for url, code := range map[string]int{"memory:": exitUsage, "zookeeper:x": exitUsage, "etcd://a": exitUsage} {
+		var out, errOut strings.Builder
+		if got := run(t.Context(), []string{"lease", "show", url, "--dir", t.TempDir()}, &out, &errOut); got != code {
+			t.Errorf("%s gives %d and %q, want %d", url, got, errOut.String(), code)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// leavePoll is the pause between two requests to leave.
+const leavePoll = 500 * time.Millisecond
+
+const nodeHelp = `
+
+A node is named as roost members lists it: by name, by address, or, when an old
+and a new process share these, by host:port#uid.`
+
+func (a *app) membershipClient() (*cluster.Membership, error) {
+	urls, err := a.urls(a.admin, "ROOST_ADMIN", (*cluster.State).Admin)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.NewMembership(urls...), nil
+}
+
+func (a *app) leaveCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "leave NODE", Short: "Stop a node in order and let it leave the cluster", Args: cobra.ExactArgs(1),
+		Long: "Asks a node to stop in order, as SIGTERM does, and waits until it is no member any\nmore: a region hands its shards off first." + nodeHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.leave(ctx, args[0])
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has left; it goes on leaving after that")
+	return cmd
+}
+
+// leave repeats the wish, which may get lost, until the member is gone.
+func (a *app) leave(ctx context.Context, node string) error {
+	client, err := a.membershipClient()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	first, err := client.Leave(ctx, node)
+	if err != nil {
+		return err
+	}
+	poll := time.NewTicker(leavePoll)
+	defer poll.Stop()
+	for last := first; ; {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return errInterrupted
+			}
+			if !last.GetReachable() {
+				return fmt.Errorf("%s is unreachable and was not heard to leave; if its process is gone: roost down %s", name(first), name(first))
+			}
+			return fmt.Errorf("%s is still %s; it goes on leaving, see roost members", name(first), last.GetStatus())
+		}
+		now, err := client.Leave(ctx, first.GetAddr()+"#"+first.GetUid())
+		var remote twirp.Error
+		switch {
+		case err == nil:
+			last = now
+		case errors.As(err, &remote) && remote.Code() == twirp.NotFound:
+			return a.done(first, "left", fmt.Sprintf("%s has left the cluster (%.1f s)", name(first), time.Since(begin).Seconds()))
+		case errors.Is(err, cluster.ErrUnreachable) && ctx.Err() == nil && len(a.admin) > 0:
+			return fmt.Errorf("%w; whether %s has left is not known", err, name(first))
+		}
+	}
+}
+
+func (a *app) downCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "down NODE", Short: "Declare a node gone for good", Args: cobra.ExactArgs(1),
+		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nhears of it. A process that is started again is another member. A node that works\nis better asked to leave: roost leave." + nodeHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.membershipClient()
+			if err != nil {
+				return err
+			}
+			m, err := client.Down(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.done(m, "down", name(m)+" is declared down: its shards move, and its process stops as soon as it hears of it")
+		},
+	}
+}
+
+func (a *app) removeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NODE", Short: "Remove a node that never comes back, at once", Args: cobra.ExactArgs(1),
+		Long: "Removes a node without waiting for anybody's agreement: for nodes that are gone\nfor good and keep others from coming up. Its incarnation is refused from then on; if\nits process lives after all, it stops as soon as it talks to a member. Prefer roost\nleave for a node that works, and roost down for one that is lost." + nodeHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.membershipClient()
+			if err != nil {
+				return err
+			}
+			m, err := client.Remove(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.done(m, "removed", name(m)+" is removed, and this incarnation of it is refused from now on")
+		},
+	}
+}
+
+func (a *app) joinCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "join ADDRESS", Short: "Make a process join the cluster of the node at an address", Args: cobra.ExactArgs(1),
+		Long: `Makes a process that is in no cluster yet join through the node at ADDRESS, its
+host:port as in roost members, whatever its configuration says. The process is the
+one whose management URL --admin names. With its own address it forms a cluster.`,
+		Example: "  roost join 10.0.0.4:25521 --admin http://localhost:8561",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(a.admin) != 1 {
+				return usageError{errors.New("which process is to join? name its management URL: --admin http://localhost:8558")}
+			}
+			client, err := a.membershipClient()
+			if err != nil {
+				return err
+			}
+			self, err := client.Join(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(map[string]string{"node": self, "via": args[0]})
+			}
+			_, err = fmt.Fprintf(a.out, "%s asks %s to be let in; see roost members, and its log if it does not appear there\n", self, args[0])
+			return err
+		},
+	}
+}
+
+type ordered struct {
+	Name    string `json:"name"`
+	Addr    string `json:"addr"`
+	UID     string `json:"uid"`
+	Outcome string `json:"outcome"`
+}
+
+// done tells what became of a member.
+func (a *app) done(m *adminv1.Member, outcome, text string) error {
+	if a.json() {
+		return a.printJSON(ordered{m.GetName(), m.GetAddr(), m.GetUid(), outcome})
+	}
+	_, err := fmt.Fprintln(a.out, text)
+	return err
+}
+
+// name is what people call a member.
+func name(m *adminv1.Member) string {
+	if m.GetName() != "" {
+		return m.GetName()
+	}
+	return m.GetAddr()
+}

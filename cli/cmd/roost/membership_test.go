@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twitchtv/twirp"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+// fakeMember has one other member, which leaves when it was asked three times.
+type fakeMember struct {
+	asked  atomic.Int32
+	stream string
+}
+
+func (f *fakeMember) find(node string) (*adminv1.NodeResponse, error) {
+	if node != "region-1" && node != "10.0.0.2:25520#2a" {
+		return nil, twirp.NewErrorf(twirp.NotFound, "no member %q; see roost members", node)
+	}
+	return &adminv1.NodeResponse{Member: &adminv1.Member{Name: "region-1", Addr: "10.0.0.2:25520", Uid: "2a", Status: "up", Reachable: true}}, nil
+}
+
+func (f *fakeMember) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {
+	return &adminv1.JoinResponse{Self: "10.0.0.9:1#1"}, nil
+}
+
+func (f *fakeMember) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	if f.asked.Add(1) > 3 {
+		return nil, twirp.NewError(twirp.NotFound, "no such member")
+	}
+	return f.find(req.Node)
+}
+
+func (f *fakeMember) Down(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return f.find(req.Node)
+}
+
+func (f *fakeMember) Remove(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
+	return f.find(req.Node)
+}
+
+func (f *fakeMember) Events(_ context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
+	if req.Next >= 3 && req.Stream == f.stream { // nothing goes on for ever
+		return nil, twirp.NewError(twirp.InvalidArgument, "the end")
+	}
+	return &adminv1.EventsResponse{Stream: f.stream, Next: req.Next + 1, Resync: req.Stream != f.stream, Events: []*adminv1.Event{
+		{Seq: 1, Kind: "up", Name: "region-1", Node: "10.0.0.2:25520#2a"},
+		{Seq: 2, Kind: "unreachable", Node: "10.0.0.3:25520#2b", ByMe: true},
+		{Seq: 3, Kind: "replaced", Node: "10.0.0.3:25520#2b", Text: "now 10.0.0.3:25520#2c"},
+	}}, nil
+}
+
+func serveMember(t *testing.T, f *fakeMember) string {
+	t.Helper()
+	s := httptest.NewServer(adminv1.NewMembershipServer(f))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestSteeringMembers(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	member := serveMember(t, &fakeMember{})
+	both := gone.URL + "," + member
+	for _, test := range []struct {
+		command string
+		code    int
+		want    string
+	}{
+		{"down region-1 --admin " + both, 0, "region-1 is declared down: its shards move, and its process stops as soon as it hears of it\n"},
+		{"remove region-1 -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
+		{"remove region-7 --admin " + both, exitNotFound, "roost: no member \"region-7\"; see roost members\n"},
+		{"down --admin " + both, exitUsage, "roost: accepts 1 arg(s), received 0\nsee: roost down --help\n"},
+		{"join 10.0.0.4:25521 --admin " + both, exitUsage, "roost: which process is to join? name its management URL: --admin http://localhost:8558\n"},
+		{"join 10.0.0.4:25521 --admin " + member, 0, "10.0.0.9:1#1 asks 10.0.0.4:25521 to be let in; see roost members, and its log if it does not appear there\n"},
+	} {
+		code, out, errOut := roost(t, strings.Fields(test.command)...)
+		if code != test.code || out+errOut != test.want {
+			t.Errorf("roost %s: exit code %d, want %d\n%s%s\nwant:\n%s", test.command, code, test.code, out, errOut, test.want)
+		}
+	}
+	if code, _, errOut := roost(t, "down", "region-1", "--admin", gone.URL); code != exitUnreachable {
+		t.Errorf("nobody answers: %d %s", code, errOut)
+	}
+}
+
+func TestLeave(t *testing.T) {
+	code, out, errOut := roost(t, "leave", "region-1", "--admin", serveMember(t, &fakeMember{}))
+	if code != 0 || !strings.HasPrefix(out, "region-1 has left the cluster") {
+		t.Errorf("leave: %d\n%s%s", code, out, errOut)
+	}
+	stays := &fakeMember{}
+	stays.asked.Store(-1 << 20)
+	code, _, errOut = roost(t, "leave", "region-1", "--timeout", "600ms", "--admin", serveMember(t, stays))
+	if code != exitFailed || errOut != "roost: region-1 is still up; it goes on leaving, see roost members\n" {
+		t.Errorf("one that stays: %d %s", code, errOut)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	url := serveMember(t, &fakeMember{stream: "a#1"})
+	code, out, _ := roost(t, "events", "--all", "--admin", url)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 0 || len(lines) != 3 {
+		t.Fatalf("%d:\n%s", code, out)
+	}
+	for i, want := range []string{
+		"  region-1 is up  (10.0.0.2:25520#2a)",
+		"  10.0.0.3:25520#2b is unreachable in the eyes of this coordinator",
+		"  10.0.0.3:25520#2b was started again: now 10.0.0.3:25520#2c",
+	} {
+		if !strings.HasSuffix(lines[i], want) {
+			t.Errorf("%q, want %q", lines[i], want)
+		}
+	}
+	_, out, _ = roost(t, "events", "-f", "--admin", url)
+	if n := strings.Count(out, "region-1 is up"); n != 3 || strings.Contains(out, "eyes") {
+		t.Errorf("following gives\n%s", out)
+	}
+}
