@@ -14,13 +14,15 @@ func TestHouse(t *testing.T) {
 				"libs/...", "sdk/entity/...", "e2e/sim/...",
 				"services/coordinator", "services/region", "services/gateway",
 			},
+			// The real core, and the real encoding to measure it.
+			"membership":  {"libs/...", "proto/..."},
 			"explore/...": {"libs/...", "services/coordinator", "services/region"},
 			// A region as users build theirs.
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
 			// The judge uses nothing of what it judges.
 			"cluster/history": {},
 			// Real processes are spoken to as any user would.
-			"...": {"proto/...", "sdk/client/...", "cli/cluster", "e2e/..."},
+			"...": {"proto/...", "sdk/client/...", "cli/cluster", "libs/servertest", "e2e/..."},
 		},
 	})
 }

@@ -24,6 +24,9 @@ type addRequest struct {
 	Value int64 `json:"value"`
 }
 
+// keyOf is the idempotency key with which a value is added.
+func keyOf(value int64) string { return fmt.Sprintf("key-%d", value) }
+
 // one does one operation to its end.
 func (c *call) one(ctx context.Context) history.Op {
 	o := history.Op{Client: c.client, List: c.list, Kind: c.kind}
@@ -32,7 +35,8 @@ func (c *call) one(ctx context.Context) history.Op {
 		o.Value = c.value.Add(1)
 		path, body = "/v1/List/"+c.list+"/Add", addRequest{o.Value}
 		if c.keyed {
-			key = fmt.Sprintf("key-%d", o.Value)
+			key = keyOf(o.Value)
+			o.Key = key
 		}
 	}
 	o.Call = time.Since(c.began)
@@ -128,7 +132,8 @@ func (c *call) many(ctx context.Context, other string) {
 		it := item{Type: "List", ID: list, Command: "Add", Timeout: (patience - 500*time.Millisecond).Milliseconds()}
 		it.Payload, _ = json.Marshal(addRequest{o.Value})
 		if batch%2 == 0 {
-			it.Key = fmt.Sprintf("key-%d", o.Value)
+			o.Key = keyOf(o.Value)
+			it.Key = o.Key
 		}
 		ops, items = append(ops, o), append(items, it)
 	}

@@ -1,21 +1,16 @@
 package cluster
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	_ "modernc.org/sqlite" // the database/sql driver "sqlite"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
@@ -27,20 +22,9 @@ func sameAddress(r *run) {
 	r.wait(2 * time.Second)
 	for _, name := range []string{"region-1", "coordinator-1", "region-2", "gateway-2", "coordinator-2"} {
 		r.kill(name)
-		r.up(name)
+		r.up()
 		r.wait(500 * time.Millisecond)
 	}
-}
-
-// process is the launcher's account of a process.
-func (r *run) process(name string) launcher.Process {
-	r.Helper()
-	all := r.cluster.Processes()
-	i := slices.IndexFunc(all, func(p launcher.Process) bool { return p.Name == name })
-	if i < 0 {
-		r.Fatalf("no process %s", name)
-	}
-	return all[i]
 }
 
 // sameIdentity starts a region a second time, with the same name and data, at
@@ -116,8 +100,7 @@ func smallDisk(r *run, o *launcher.Options) {
 			r.Error(err)
 		}
 	})
-	journal := "--journal.url=" + (&url.URL{Scheme: "sqlite", Path: filepath.Join(disk, "journal.db")}).String()
-	o.Args = map[string][]string{launcher.Region: {journal}, launcher.Coordinator: {journal}}
+	r.keepAt(o, filepath.Join(disk, "journal.db"))
 }
 
 // diskFull fills the file system of the journal for a while. Commands are
@@ -168,44 +151,84 @@ func (r *run) answered(kind history.Kind) (n int) {
 	return n
 }
 
-// failingFsync lets every fsync of a region fail. It cannot know any more what
-// is on the disk, so it has to end; nobody else is harmed.
-func failingFsync(r *run) {
+// brokenDisk is what a process says that ends because it cannot know any more
+// what is on its disk.
+const brokenDisk = "disk I/O error"
+
+// failFsync lets every fsync of a process fail, as long as it lives or until
+// the function returned is called, which tells how many have failed.
+func failFsync(r *run, name string) (heal func() (failed int)) {
+	r.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		r.Skipf("needs strace: %v", err)
 	}
-	r.wait(2 * time.Second)
-	r.maybeDie("region-2")
-	p := r.process("region-2")
+	r.maybeDie(brokenDisk, name)
+	p := r.process(name)
+	trace := filepath.Join(r.dir, "strace")
 	// strace ends with what it traces.
-	cmd := exec.Command(strace, "-f", "-qq", "-o", filepath.Join(r.dir, "strace"), "-p", strconv.Itoa(p.PID),
+	cmd := exec.Command(strace, "-f", "-qq", "-o", trace, "-p", strconv.Itoa(p.PID),
 		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
 	var told strings.Builder
 	cmd.Stderr = &told
 	r.must(cmd.Start())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = cmd.Wait() }()
-	defer func() { _ = cmd.Process.Kill(); <-done }()
-	began := time.Now()
+	heal = sync.OnceValue(func() int {
+		_ = cmd.Process.Signal(syscall.SIGINT) // it lets go of what it traces
+		<-done
+		raw, err := os.ReadFile(trace)
+		r.must(err)
+		return strings.Count(string(raw), "INJECTED")
+	})
+	r.Cleanup(func() { heal() })
 	r.wait(time.Second)
 	select {
 	case <-done:
-		if r.process("region-2").PID == p.PID {
+		if r.process(name).PID == p.PID {
 			r.Skipf("strace cannot trace here: %s", told.String())
 		}
 	default:
 	}
-	eventually(r.T, 10*time.Second, func() error {
+	return heal
+}
+
+// failingFsync lets every fsync of a region fail. It cannot know any more what
+// is on the disk, so it has to end; nobody else is harmed.
+func failingFsync(r *run) {
+	r.wait(2 * time.Second)
+	began := time.Now()
+	heal := failFsync(r, "region-2")
+	eventually(r.T, soon, func() error {
 		if p := r.process("region-2"); p.PID != 0 {
 			return errors.New("region-2 goes on although no fsync of it succeeds")
 		}
 		return nil
 	})
-	raw, err := os.ReadFile(filepath.Join(r.dir, "strace"))
-	r.must(err)
-	r.figure("%d failed fsyncs, region ended within %.1f s", strings.Count(string(raw), "INJECTED"), time.Since(began).Seconds())
+	r.figure("%d failed fsyncs, region ended within %.1f s", heal(), time.Since(began).Seconds())
 	r.wait(2 * time.Second)
+	r.up()
+}
+
+// failingFsyncOfCoordinator lets every fsync of the active coordinator fail,
+// those of its lease too: another one takes over, which the cluster notices by a
+// region that dies.
+func failingFsyncOfCoordinator(r *run) {
+	r.wait(2 * time.Second)
+	old, before := r.active()
+	heal := failFsync(r, old)
+	r.kill("region-3")
+	began := time.Now()
+	now, term := r.successor(before)
+	if now == old {
+		r.Errorf("%s is active again in term %d, although no fsync of it succeeds", old, term)
+	}
+	r.wait(3 * time.Second)
+	state := "ended"
+	if !r.ended(old) {
+		state = "stands by"
+	}
+	r.figure("%d failed fsyncs, term %d after %d within %.1f s, the old coordinator %s", heal(), term, before, time.Since(began).Seconds(), state)
 	r.up()
 }
 
@@ -236,17 +259,13 @@ func corruptedRecord(r *run) {
 // down kills everything.
 func (r *run) down() {
 	r.Helper()
-	var names []string
-	for _, p := range r.cluster.Processes() {
-		names = append(names, p.Name)
-	}
-	r.kill(names...)
+	r.kill(r.names()...)
 }
 
 // ask reads a list once; only what says that it could not be asked is repeated.
 func (r *run) ask(list string) (outcome history.Outcome, body string) {
 	r.Helper()
-	eventually(r.T, 20*time.Second, func() error {
+	eventually(r.T, soon, func() error {
 		a := r.load.post(r.Context(), 0, "/v1/List/"+list+"/Get", "", struct{}{})
 		outcome, body = a.outcome, string(a.body)
 		if outcome == history.Unknown || outcome == history.Rejected && !strings.Contains(body, "data_loss") {
@@ -260,14 +279,11 @@ func (r *run) ask(list string) (outcome history.Outcome, body string) {
 // flip inverts one bit of the last record of a list.
 func flip(r *run, list string) {
 	r.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(r.dir, "journal.db"))
-	r.must(err)
-	defer func() { _ = db.Close() }()
 	var id, seq int64
 	var body []byte
-	r.must(db.QueryRow(`SELECT r.entity, r.seq, r.body FROM record r JOIN entity e ON e.id = r.entity
+	r.must(r.db.QueryRow(`SELECT r.entity, r.seq, r.body FROM record r JOIN entity e ON e.id = r.entity
 		WHERE e.type = 'List' AND e.name = ? ORDER BY r.seq DESC LIMIT 1`, list).Scan(&id, &seq, &body))
 	body[len(body)/2] ^= 0x10
-	_, err = db.Exec("UPDATE record SET body = ? WHERE entity = ? AND seq = ?", body, id, seq)
+	_, err := r.db.Exec("UPDATE record SET body = ? WHERE entity = ? AND seq = ?", body, id, seq)
 	r.must(err)
 }

@@ -6,8 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
-	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
@@ -62,7 +62,7 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("closing the cluster: %v", err)
@@ -71,7 +71,7 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 			showLogs(t, o.Dir)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	defer cancel()
 	if err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -79,10 +79,14 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 	return c
 }
 
+// report is the last metrics of a process, which tell a reader little.
+var report = regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(reportBegins) + `.*\n`)
+
 func showLogs(t *testing.T, dir string) {
 	logs, _ := filepath.Glob(filepath.Join(dir, "logs", "*.log"))
 	for _, l := range logs {
 		raw, _ := os.ReadFile(l)
+		raw = report.ReplaceAll(raw, nil)
 		if len(raw) > 4000 {
 			raw = raw[len(raw)-4000:]
 		}

@@ -43,19 +43,34 @@ func (c *call) lost(to sharding.NodeID) {
 	c.open = open
 }
 
+// client is who sends the commands.
+type client struct{ calls []call }
+
+func (c *client) clone() part { return &client{slices.Clone(c.calls)} }
+
+func (c *client) appendState(b []byte) []byte { return fmt.Appendf(b, "%+v", c.calls) }
+
+// sending is a command on its way by a row.
+type sending struct {
+	call int
+	row  sharding.Row
+}
+
 // callMoves: a command may be sent by any row that ever served.
-func (w *cluster) callMoves() []move {
-	var list []move
-	for k := range w.calls {
-		if c := &w.calls[k]; c.left == 0 || c.acked {
+func (w *cluster) callMoves(e *engine, s *state, list []*move) []*move {
+	c := e.parts[clientPart][s.parts[clientPart]].(*client)
+	for k := range c.calls {
+		if c.calls[k].left == 0 || c.calls[k].acked {
 			continue
 		}
-		for _, row := range w.served {
-			list = append(list, move{fmt.Sprintf("%s %s is sent to %v at %v", w.calls[k].cmd, w.calls[k].x, row.Owner, row.Epoch), func(s state) {
-				n := s.(*cluster)
-				n.call(k, row)
-				n.check()
-			}})
+		for _, row := range e.parts[storePart][s.parts[storePart]].(*store).served {
+			m := w.sendings[sending{k, row}]
+			if m == nil {
+				name := fmt.Sprintf("%s %s is sent to %v at %v", c.calls[k].cmd, c.calls[k].x, row.Owner, row.Epoch)
+				m = &move{name: name, uses: ofHost(indexOf(row.Owner)), do: func() { w.call(k, row) }}
+				w.sendings[sending{k, row}] = m
+			}
+			list = append(list, m)
 		}
 	}
 	return list
@@ -67,17 +82,16 @@ func (w *cluster) call(k int, row sharding.Row) {
 	if !c.begun {
 		c.begun, c.since = true, len(w.numbers())
 	}
-	for i := range w.hosts {
-		h := &w.hosts[i]
-		if h.id != row.Owner {
-			continue
-		}
-		h.next++
-		c.open = append(slices.Clip(c.open), attempt{h.id, h.next})
-		w.regionStep(i, region.Command{Request: h.next, Epoch: row.Epoch, Env: sharding.Envelope{
-			Entity: theEntity, Command: c.cmd, ID: sharding.CommandID("k" + c.x), Keyed: true, Payload: []byte(c.x),
-		}})
+	i := indexOf(row.Owner)
+	h := w.hosts[i]
+	if h.id != row.Owner {
+		return
 	}
+	h.next++
+	c.open = append(slices.Clip(c.open), attempt{h.id, h.next})
+	w.regionStep(i, region.Command{Request: h.next, Epoch: row.Epoch, Env: sharding.Envelope{
+		Entity: theEntity, Command: c.cmd, ID: sharding.CommandID("k" + c.x), Keyed: true, Payload: []byte(c.x),
+	}})
 }
 
 // end takes the attempt out of the call that made it.
@@ -168,6 +182,9 @@ func (w *cluster) checkJournal() {
 				w.fail("%v: record %d after %d", a.Entity, r.Seq, seqs[a.Entity])
 			}
 			seqs[a.Entity] = r.Seq
+			if a.Entity == theEntity {
+				w.last = r.Seq
+			}
 			if a.Entity == factEntity && i >= w.read {
 				w.fact(r.Events[0].Payload)
 			}

@@ -30,71 +30,130 @@ const (
 	tick = time.Second
 )
 
+// start is when every search begins.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// The parts of a cluster.
+const (
+	coordPart  = 0 // and the next
+	hostPart   = 2 // and the next
+	storePart  = 4
+	clientPart = 5
+
+	bothCoords parts = 1<<coordPart | 2<<coordPart
+	bothHosts  parts = 1<<hostPart | 2<<hostPart
+	ofStore    parts = 1 << storePart
+	ofClient   parts = 1 << clientPart
+)
+
+func ofCoord(i int) parts { return 1<<(coordPart+i) | ofStore }
+
+// ofHost: an answer of a region is the client's, who compares it with what is
+// committed.
+func ofHost(i int) parts { return 1<<(hostPart+i) | ofStore | ofClient }
+
 // cluster is two coordinators, two regions, a journal and a client.
 type cluster struct {
-	bound  Bound
 	now    time.Time
+	coords [2]*coord
+	hosts  [2]*host
+	*store
+	*client
+	sent []*message
+	why  string
+	// prompt: the coordinators decide in no time, and nothing happens to them.
+	prompt bool
+
+	crashes   [2]*move // of regions
+	elections [2]*move
+	timeouts  [maxParts]*move
+	sendings  map[sending]*move
+}
+
+// store is the journal, and what is known from reading it.
+type store struct {
 	ledger *memory.Ledger
-	coords [2]coord
-	hosts  [2]host
-	net    []message
-	calls  []call
-	term   sharding.Term // the newest
 	served []sharding.Row
 	facts  []sharding.Row // durable rows
 	read   int            // how much of the log of commits they were read from
-	why    string
+	last   uint64         // sequence number of the entity
 }
 
-// message is anything under way. Its text says all that do does.
-type message struct {
-	text string
-	// local messages are not lost or doubled: they stay within a process.
-	local bool
-	do    func(*cluster)
-	to    sharding.NodeID // the region incarnation it is about, if any
-	coord int             // one more than the coordinator it goes to, if any
-	// op is set for what goes to the journal; then fails those who asked.
-	op      *journal.Op
-	unknown func(*cluster)
+func (s *store) clone() part {
+	return &store{s.ledger.Clone(), slices.Clone(s.served), slices.Clone(s.facts), s.read, s.last}
 }
 
-// coord is a coordinator and its driver.
-type coord struct {
-	core  *coordinator.Machine
-	gen   int
-	at    time.Time // of its last step
-	term  sharding.Term
-	live  bool // elected, not deposed
-	held  []coordinator.Output
-	facts []coordinator.Fact
-	seq   uint64
-	busy  bool
-}
+func (s *store) appendState(b []byte) []byte { return s.ledger.AppendState(b, start) }
+
+// term is the newest that was elected.
+func (s *store) term() sharding.Term { return s.ledger.Fence(factShard).Epoch.Term() }
 
 // newCluster is a cluster whose shard has just been given to one of the
 // regions; nobody has heard of it yet.
-func newCluster(b Bound) *cluster {
-	w := &cluster{now: start, ledger: memory.NewLedger(journal.DefaultConfig())}
+func newCluster() *cluster {
+	w := &cluster{
+		now: start, store: &store{ledger: memory.NewLedger(journal.DefaultConfig())}, client: &client{},
+		sendings: map[sending]*move{},
+	}
 	for i := range w.hosts {
 		w.startRegion(i, sharding.NodeUID(i+1))
+		w.crashes[i] = &move{name: fmt.Sprintf("crash of r%d", i), fault: true, uses: ofHost(i) | bothCoords, do: func() { w.crashRegion(i) }}
+		w.timeouts[hostPart+i] = &move{name: fmt.Sprintf("time runs out at r%d", i), timeout: true, uses: ofHost(i), do: func() {
+			w.regionStep(i, region.Tick{})
+		}}
 	}
 	for i := range w.coords {
+		w.coords[i] = &coord{}
 		w.startCoordinator(i)
+		w.elections[i] = &move{name: fmt.Sprintf("c%d is elected", i), fault: true, uses: ofCoord(i) | bothHosts, do: func() { w.elect(i) }}
+		w.timeouts[coordPart+i] = &move{name: fmt.Sprintf("time runs out at c%d", i), timeout: true, uses: ofCoord(i), do: func() {
+			w.coordStep(i, coordinator.Tick{})
+		}}
 	}
-	w.net = nil
+	w.sent = nil
 	w.elect(0)
-	for len(w.net) > 0 { // the regions register
-		m := w.net[0]
-		w.net = w.net[1:]
-		w.arrive(m)
+	for len(w.sent) > 0 { // the regions register
+		m := w.sent[0]
+		w.sent = w.sent[1:]
+		m.moves[0].do()
 	}
 	w.coordStep(0, coordinator.GetShardHome{Shard: theShard})
-	m := w.net[0]
-	w.net = nil
-	w.arrive(m)
-	w.bound = b
+	m := w.sent[0]
+	w.sent = nil
+	m.moves[0].do()
 	return w
+}
+
+func (w *cluster) load(passed int, all [maxParts]part) {
+	w.now, w.sent, w.why = start.Add(time.Duration(passed)*tick), nil, ""
+	for i := range w.coords {
+		w.coords[i], _ = all[coordPart+i].(*coord)
+		w.hosts[i], _ = all[hostPart+i].(*host)
+	}
+	w.store, _ = all[storePart].(*store)
+	w.client, _ = all[clientPart].(*client)
+}
+
+func (w *cluster) unload() (all [maxParts]part, sent []*message, why string) {
+	if w.client != nil {
+		w.check()
+	}
+	for i := range w.coords {
+		if w.coords[i] != nil {
+			w.coords[i].view()
+			all[coordPart+i] = w.coords[i]
+		}
+		if w.hosts[i] != nil {
+			all[hostPart+i] = w.hosts[i]
+		}
+	}
+	if w.store != nil {
+		all[storePart] = w.store
+	}
+	if w.client != nil {
+		all[clientPart] = w.client
+	}
+	return all, w.sent, w.why
 }
 
 func (w *cluster) fail(format string, args ...any) {
@@ -103,24 +162,32 @@ func (w *cluster) fail(format string, args ...any) {
 	}
 }
 
-func (w *cluster) broken() string { return w.why }
-
-func (w *cluster) send(to sharding.NodeID, text string, do func(*cluster)) {
-	w.net = append(w.net, message{text: text, do: do, to: to})
+// under puts a message under way that may arrive.
+func (w *cluster) under(text string, uses parts, do func()) *message {
+	m := &message{text: text}
+	m.moves = []*move{{name: "arrives: " + text, takes: m, uses: uses, do: do}}
+	w.sent = append(w.sent, m)
+	return m
 }
 
-// after is what happens inside a process, once and later.
-func (w *cluster) after(to sharding.NodeID, text string, do func(*cluster)) {
-	w.net = append(w.net, message{text: text, local: true, do: do, to: to})
+// send sends a message, which may be doubled.
+func (w *cluster) send(text string, uses parts, do func()) *message {
+	m := w.under(text, uses, do)
+	m.moves = append(m.moves, &move{name: "doubled: " + text, fault: true, uses: uses, do: do})
+	return m
 }
 
-// commit sends an operation to the journal.
-func (w *cluster) commit(to sharding.NodeID, text string, op journal.Op, done func(*cluster, journal.Result)) {
-	w.net = append(w.net, message{
-		text: text, op: &op, to: to,
-		do:      func(n *cluster) { done(n, n.apply(op)) },
-		unknown: func(n *cluster) { done(n, journal.Result{Verdict: sharding.UnknownOutcome}) },
-	})
+// commit sends an operation to the journal. If the outcome is unknown to those
+// who asked, it may happen later; a read does not matter then.
+func (w *cluster) commit(text string, uses parts, op journal.Op, done func(journal.Result)) *message {
+	m := w.under(text, uses, func() { done(w.apply(op)) })
+	m.moves = append(m.moves, &move{name: "outcome unknown: " + text, fault: true, takes: m, uses: uses, do: func() {
+		if op.Fence == nil {
+			w.under("late: "+text, ofStore|ofClient, func() { w.apply(op) }).void = refusedForever(op)
+		}
+		done(journal.Result{Verdict: sharding.UnknownOutcome})
+	}})
+	return m
 }
 
 // apply is the journal at work.
@@ -130,124 +197,18 @@ func (w *cluster) apply(op journal.Op) journal.Result {
 	return r
 }
 
-func (w *cluster) arrive(m message) { m.do(w) }
-
-func (w *cluster) moves() []move {
-	var list []move
-	add := func(fault bool, name string, do func(*cluster)) {
-		if fault && w.bound.Faults == 0 {
-			return
-		}
-		list = append(list, move{name, func(s state) {
-			n := s.(*cluster)
-			if fault {
-				n.bound.Faults--
-			}
-			do(n)
-			n.net = slices.DeleteFunc(n.net, n.void)
-			n.check()
-		}})
-	}
-	for i, m := range w.net {
-		if slices.ContainsFunc(w.net[:i], func(o message) bool { return o.text == m.text }) {
-			continue
-		}
-		take := func(n *cluster) { n.net = slices.Delete(n.net, i, i+1) }
-		add(false, "arrives: "+m.text, func(n *cluster) { take(n); n.arrive(m) })
-		switch {
-		case m.local:
-		case m.op != nil:
-			add(true, "outcome unknown: "+m.text, func(n *cluster) {
-				op := *m.op
-				n.net[i] = message{text: "late: " + m.text, local: true, do: func(n *cluster) { n.apply(op) }}
-				if op.Fence != nil {
-					take(n)
-				}
-				m.unknown(n)
-			})
-		default:
-			add(true, "doubled: "+m.text, func(n *cluster) { n.arrive(m) })
-		}
-	}
-	for i := range w.hosts {
-		add(true, fmt.Sprintf("crash of r%d", i), func(n *cluster) { n.crashRegion(i) })
-	}
+func (w *cluster) moves(e *engine, s *state, list []*move) []*move {
+	term := storeIn(e, s).term()
+	list = append(list, w.crashes[:]...)
 	for i := range w.coords {
-		if w.coords[i].live {
-			add(true, fmt.Sprintf("crash of c%d", i), func(n *cluster) { n.startCoordinator(i) })
+		c := coordIn(e, s, i)
+		if c.live {
+			list = append(list, w.timeouts[coordPart+i])
 		}
-		if w.coords[i].term < w.term || !w.coords[i].live {
-			add(true, fmt.Sprintf("c%d is elected", i), func(n *cluster) { n.elect(i) })
+		if !c.live || c.term < term {
+			list = append(list, w.elections[i])
 		}
+		list = append(list, w.timeouts[hostPart+i])
 	}
-	if w.bound.Timeouts > 0 {
-		for i := range w.hosts {
-			add(false, fmt.Sprintf("time runs out at r%d", i), func(n *cluster) {
-				n.pass()
-				n.regionStep(i, region.Tick{})
-			})
-		}
-		for i := range w.coords {
-			if w.coords[i].live {
-				add(false, fmt.Sprintf("time runs out at c%d", i), func(n *cluster) {
-					n.pass()
-					n.coordStep(i, coordinator.Tick{})
-				})
-			}
-		}
-	}
-	return append(list, w.callMoves()...)
-}
-
-// void: whom the message is about is gone, and it changes nothing else.
-func (w *cluster) void(m message) bool {
-	if m.coord > 0 {
-		return !w.coords[m.coord-1].live
-	}
-	if m.to.IsZero() || m.op != nil && m.op.Fence == nil {
-		return false
-	}
-	return m.to != w.hosts[0].id && m.to != w.hosts[1].id
-}
-
-func (w *cluster) pass() {
-	w.bound.Timeouts--
-	w.now = w.now.Add(tick)
-}
-
-func (w *cluster) clone() state {
-	c := *w
-	c.ledger = w.ledger.Clone()
-	for i := range c.coords {
-		d := &c.coords[i]
-		d.core, d.held, d.facts = d.core.Clone(), slices.Clone(d.held), slices.Clone(d.facts)
-	}
-	for i := range c.hosts {
-		c.hosts[i].core = c.hosts[i].core.Clone()
-		c.hosts[i].bodies = slices.Clone(c.hosts[i].bodies)
-	}
-	c.net, c.calls = slices.Clone(w.net), slices.Clone(w.calls)
-	c.served, c.facts = slices.Clone(w.served), slices.Clone(w.facts)
-	return &c
-}
-
-func (w *cluster) appendState(b []byte) []byte {
-	b = fmt.Appendf(b, "%d %d %d %+v\n", w.bound.Faults, w.bound.Timeouts, w.term, w.calls)
-	b = w.ledger.AppendState(b, start)
-	for i := range w.coords {
-		c := &w.coords[i]
-		b = fmt.Appendf(b, "\nc%d %d %v %d %t %+v %+v %d %t ", i, c.gen, w.now.Sub(c.at), c.term, c.live, c.held, c.facts, c.seq, c.busy)
-		b = c.core.AppendState(b)
-	}
-	for i := range w.hosts {
-		h := &w.hosts[i]
-		b = fmt.Appendf(b, "\nr%d %v %v %v %d ", i, h.id, h.stopped, h.bodies, h.next)
-		b = h.core.AppendState(w.now, b)
-	}
-	texts := make([]string, len(w.net))
-	for i := range w.net {
-		texts[i] = w.net[i].text
-	}
-	slices.Sort(texts)
-	return fmt.Appendf(b, "\n%q", texts)
+	return w.callMoves(e, s, list)
 }

@@ -7,10 +7,25 @@
 // two commands for one entity are under way, one of them sent twice), and lease
 // (two candidates and the store). In every state any message that is under way
 // may arrive next, or, while the budgets of [Bound] last, a fault happens: a
-// message is doubled, a process crashes, the outcome of a commit is unknown and
-// it may happen later, another coordinator is elected while the old one goes on;
-// or the time of one process runs out. A loss is no fault of its own: what never
-// arrives on a path is lost on it.
+// message is doubled, a region or a candidate crashes, the outcome of a commit
+// is unknown and it may happen later, the record of the lease is lost, another
+// coordinator is elected while the old one goes on; or the time of one process
+// runs out. A loss is no fault of its own: what never arrives on a path is lost
+// on it, and a coordinator that crashes is one that is not heard of again until
+// it is elected.
+//
+// # How
+//
+// A world consists of parts: processes, the store, the client. What a move does
+// depends on the parts that it uses and on nothing else, which the engine makes
+// sure of by giving it no others. So the cores are stepped once for each
+// combination of a move and the parts it uses, and a state is a few numbers:
+// which parts, which messages.
+//
+// Messages that cannot change anything any more are left out (void.go): orders
+// and answers about an epoch that the shard has gone beyond, operations that the
+// journal refuses for good. A test compares with searches that keep them: all
+// parts together come into exactly the same states.
 //
 // # What is checked
 //
@@ -27,14 +42,14 @@
 // Gateways, gossip and the watch of the table are left out: a client sends to
 // the owner of any row that ever served, and regions register when the search
 // says so. An answer of the journal reaches who asked in the instant of the
-// commit, or never (the outcome is unknown). A message to a standby is lost.
-// Time runs out by one second at a time, longer than any pause of the cores in
-// the clusters, and there are no deadlines and no passivation. Only safety is
-// searched; that all finishes is the business of package sim.
+// commit, or never (the outcome is unknown). A message to a standby is lost. In
+// the append scope the coordinators decide in no time: what is sent to them
+// arrives at once, and their facts are durable at once; what they do when that
+// takes longer is searched by the handoff scope. Time runs out by one second at a
+// time, longer than any pause of the cores in the clusters, and there are no
+// deadlines and no passivation. Only safety is searched; that all finishes is the
+// business of package sim.
 //
-// The whole bound of two faults and two timeouts is too large for a daily run:
-// there a number of states is searched, nearest first, and smaller bounds to
-// their end: with one fault and one timeout handoff has 113,935 states, append
-// with one fault 90,132, lease with one fault and two timeouts 664,671. The
-// result says whether the end was reached.
+// Each scope is searched to the end of two faults and two timeouts by make
+// explore, which takes minutes, and to the end of smaller bounds by make test.
 package explore

@@ -25,7 +25,9 @@ var mutants = []struct {
 	{"settle-by-write", "append", Bound{Faults: 1}},
 	{"claim-check", "append", Bound{Faults: 1}},
 	{"term-per-incarnation", "lease", Bound{Faults: 1, Timeouts: 1}},
+	{"late-confirm", "lease", Bound{Timeouts: 1}},
 	{"lease-time", "lease", Bound{Timeouts: 2}},
+	{"lease-nonce", "lease", Bound{Faults: 1, Timeouts: 1}},
 }
 
 // TestMutants removes one guard after the other: the search must find how the
@@ -40,7 +42,10 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%-21s SURVIVES %s: %v", m.name, m.scope, r)
 			continue
 		}
-		t.Logf("%-21s %-8s state %6d  %s, after %d moves, the last: %s",
-			m.name, m.scope, r.States, r.Broken, len(r.Path), r.Path[len(r.Path)-1])
+		last := "the beginning"
+		if n := len(r.Path); n > 0 {
+			last = r.Path[n-1]
+		}
+		t.Logf("%-21s %-8s state %6d  %s, after %d moves, the last: %s", m.name, m.scope, r.States, r.Broken, len(r.Path), last)
 	}
 }

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -19,6 +20,20 @@ type host struct {
 	next    turn.RequestID
 }
 
+func (h *host) clone() part {
+	c := *h
+	c.core, c.bodies = h.core.Clone(), slices.Clone(h.bodies)
+	return &c
+}
+
+func (h *host) appendState(b []byte) []byte {
+	b = fmt.Appendf(b, "%v %v %v %d ", h.id, h.stopped, h.bodies, h.next)
+	return h.core.AppendState(start, b)
+}
+
+// indexOf is the number of a region process.
+func indexOf(id sharding.NodeID) int { return int(id.Addr[1] - '0') }
+
 // body is an instance of the entity.
 type body struct {
 	inc  turn.Incarnation
@@ -29,7 +44,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	id := sharding.NodeID{Addr: fmt.Sprintf("r%d", i), UID: uid}
 	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: desc})
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = tick, tick, tick
-	w.hosts[i] = host{id: id, core: region.New(cfg)}
+	w.hosts[i] = &host{id: id, core: region.New(cfg)}
 }
 
 // crashRegion begins a new incarnation; the coordinators hear of it one by one.
@@ -43,11 +58,11 @@ func (w *cluster) crashRegion(i int) {
 			w.coordStep(c, coordinator.Member{Node: id, Reachable: true})
 			continue
 		}
-		w.after(sharding.NodeID{}, fmt.Sprintf("c%d hears that %v is gone and %v is there", c, old, id), func(n *cluster) {
-			n.coordStep(c, coordinator.MemberGone{Node: old})
-			n.coordStep(c, coordinator.Member{Node: id, Reachable: true})
-			if n.hosts[i].id == id {
-				n.register(c, i)
+		w.under(fmt.Sprintf("c%d hears that %v is gone and %v is there", c, old, id), ofCoord(c)|ofHost(i), func() {
+			w.coordStep(c, coordinator.MemberGone{Node: old})
+			w.coordStep(c, coordinator.Member{Node: id, Reachable: true})
+			if w.hosts[i].id == id {
+				w.register(c, i)
 			}
 		})
 	}
@@ -56,27 +71,24 @@ func (w *cluster) crashRegion(i int) {
 	}
 }
 
-func (w *cluster) toRegion(to sharding.NodeID, in region.Input) {
-	w.send(to, fmt.Sprintf("%v %T %+v", to, in, in), func(n *cluster) {
-		for i := range n.hosts {
-			if n.hosts[i].id == to {
-				n.regionStep(i, in)
-			}
-		}
-	})
+// toRegion sends an order about an epoch. Once the shard has gone on, an order
+// that changes nothing now never will: the region's floor and term stay above it.
+func (w *cluster) toRegion(to sharding.NodeID, about sharding.Epoch, in region.Input) {
+	m := w.send(fmt.Sprintf("%v %T %+v", to, in, in), ofHost(indexOf(to)), func() { w.back(to, in) })
+	m.void = func(e *engine, s *state) bool {
+		return hostIn(e, s, to).id != to || !e.bound.Whole && pastForAll(e, s, after(about)) && e.inert(s, m)
+	}
 }
 
-// back is an answer to a region incarnation.
+// back is an input for a region incarnation, if it is still there.
 func (w *cluster) back(id sharding.NodeID, in region.Input) {
-	for i := range w.hosts {
-		if w.hosts[i].id == id {
-			w.regionStep(i, in)
-		}
+	if i := indexOf(id); w.hosts[i].id == id {
+		w.regionStep(i, in)
 	}
 }
 
 func (w *cluster) regionStep(i int, in region.Input) {
-	h := &w.hosts[i]
+	h := w.hosts[i]
 	out := h.core.Step(w.now, in, nil)
 	if err := h.core.Check(); err != nil {
 		w.fail("r%d: %v", i, err)
@@ -87,22 +99,23 @@ func (w *cluster) regionStep(i int, in region.Input) {
 }
 
 func (w *cluster) regionDoes(i int, o region.Output) {
-	h := &w.hosts[i]
+	h := w.hosts[i]
 	id := h.id
 	switch o := o.(type) {
 	case region.Claim:
 		w.alive(h, o.Epoch)
 		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: id.UID}
-		w.commit(id, fmt.Sprintf("journal claim %+v", claim), journal.Op{Claim: &claim}, func(n *cluster, r journal.Result) {
-			n.back(id, region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
-		})
+		op := journal.Op{Claim: &claim}
+		w.commit(fmt.Sprintf("journal claim %+v", claim), ofHost(i), op, func(r journal.Result) {
+			w.back(id, region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
+		}).void = unheard(id, op)
 	case region.ShardStarted:
-		w.answerCoord(o.To, coordinator.ShardStarted{Region: id, Shard: o.Shard, Epoch: o.Epoch})
+		w.answerCoord(o.To, coordinator.ShardStarted{Region: id, Shard: o.Shard, Epoch: o.Epoch}, sharding.Row{Epoch: o.Epoch, Phase: sharding.Starting})
 	case region.HostRefused:
-		w.answerCoord(o.To, coordinator.HostRefused{Region: id, Shard: o.Shard, Epoch: o.Epoch, Above: o.Above})
+		w.answerCoord(o.To, coordinator.HostRefused{Region: id, Shard: o.Shard, Epoch: o.Epoch, Above: o.Above}, sharding.Row{Epoch: o.Epoch, Phase: sharding.Serving})
 	case region.ShardStopped:
 		h.stopped = max(h.stopped, o.Epoch)
-		w.answerCoord(o.To, coordinator.ShardStopped{Region: id, Shard: o.Shard, Epoch: o.Epoch})
+		w.answerCoord(o.To, coordinator.ShardStopped{Region: id, Shard: o.Shard, Epoch: o.Epoch}, after(o.Epoch))
 	case region.NotMine:
 		w.refused(id, o.Request)
 	case region.Refuse:
@@ -112,12 +125,14 @@ func (w *cluster) regionDoes(i int, o region.Output) {
 	}
 }
 
-func (w *cluster) answerCoord(to string, in coordinator.Input) {
-	i := w.active()
-	if to == "c0" || to == "c1" {
-		i = int(to[1] - '0')
+// answerCoord answers the coordinator that asked; about is the last row that the
+// answer can say something about.
+func (w *cluster) answerCoord(to string, in coordinator.Input, about sharding.Row) {
+	if to != "c0" && to != "c1" {
+		panic(fmt.Sprintf("%T goes to %q; every region was told who asks", in, to))
 	}
-	w.toCoord(i, in)
+	i := int(to[1] - '0')
+	w.toCoord(i, in, func(e *engine, s *state) bool { return past(e, s, i, about) })
 }
 
 // alive: once a region has said ShardStopped, nothing of the shard at that
@@ -129,37 +144,38 @@ func (w *cluster) alive(h *host, e sharding.Epoch) {
 }
 
 func (w *cluster) entityDoes(i int, o turn.Output) {
-	h := &w.hosts[i]
+	h := w.hosts[i]
 	id := h.id
-	entity := func(n *cluster, in turn.Input) { n.back(id, region.Turn{Input: in}) }
+	entity := func(in turn.Input) { w.back(id, region.Turn{Input: in}) }
 	switch o := o.(type) {
 	case turn.Load:
 		w.alive(h, o.Epoch)
-		w.after(id, fmt.Sprintf("%v %+v", id, o), func(n *cluster) { n.load(id, o) })
+		w.under(fmt.Sprintf("%v %+v", id, o), ofHost(i), func() { w.loadEntity(id, o) }).void = gone(id)
 	case turn.Run:
 		w.alive(h, o.Epoch)
-		w.after(id, fmt.Sprintf("%v runs %d %d %s", id, o.Incarnation, o.Request, o.Env.ID), func(n *cluster) {
-			if k := n.body(id, o.Incarnation); k != nil {
-				entity(n, k.run(&o))
+		w.under(fmt.Sprintf("%v runs %d %d %s", id, o.Incarnation, o.Request, o.Env.ID), ofHost(i), func() {
+			if k := w.body(id, o.Incarnation); k != nil {
+				entity(k.run(&o))
 			}
-		})
+		}).void = gone(id)
 	case turn.Append:
 		a := o.Append
 		text := fmt.Sprintf("journal %v append inc %d epoch %v seq %d", id, o.Incarnation, a.Epoch, a.Records[0].Seq)
 		for _, r := range a.Records {
 			text += fmt.Sprintf(" %q %q", r.Command, r.Reply.Payload)
 		}
-		w.commit(id, text, journal.Op{Append: &a}, func(n *cluster, r journal.Result) {
-			entity(n, turn.Appended{Entity: a.Entity, Incarnation: o.Incarnation, Seq: a.Records[0].Seq, Verdict: r.Verdict, Fence: r.Fence})
-		})
+		op := journal.Op{Append: &a}
+		w.commit(text, ofHost(i), op, func(r journal.Result) {
+			entity(turn.Appended{Entity: a.Entity, Incarnation: o.Incarnation, Seq: a.Records[0].Seq, Verdict: r.Verdict, Fence: r.Fence})
+		}).void = unheard(id, op)
 	case turn.ReadFence:
 		f := sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}
-		w.commit(id, fmt.Sprintf("journal %v fence %v %d", id, o.Epoch, o.Number), journal.Op{Fence: &f}, func(n *cluster, r journal.Result) {
-			entity(n, turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence})
-		})
+		w.commit(fmt.Sprintf("journal %v fence %v %d", id, o.Epoch, o.Number), ofHost(i), journal.Op{Fence: &f}, func(r journal.Result) {
+			entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence})
+		}).void = gone(id)
 	case turn.Stop:
 		h.forget(o.Incarnation)
-		entity(w, turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+		entity(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
 	case turn.Drop:
 		h.forget(o.Incarnation)
 	case turn.Answer:
@@ -167,8 +183,8 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 	}
 }
 
-// load reads the entity; what was read arrives later.
-func (w *cluster) load(id sharding.NodeID, o turn.Load) {
+// loadEntity reads the entity; what was read arrives later.
+func (w *cluster) loadEntity(id sharding.NodeID, o turn.Load) {
 	got, _ := w.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
 	list := ""
 	for _, r := range got.Records {
@@ -177,23 +193,20 @@ func (w *cluster) load(id sharding.NodeID, o turn.Load) {
 		}
 	}
 	in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, LastSeq: got.LastSeq, Stored: got.Stored}
-	w.after(id, fmt.Sprintf("%v loaded %d seq %d %q %+v", id, o.Incarnation, got.LastSeq, list, got.Stored), func(n *cluster) {
-		for i := range n.hosts {
-			if n.hosts[i].id == id && !o.LookupOnly {
-				n.hosts[i].bodies = append(n.hosts[i].bodies, body{o.Incarnation, list})
-			}
+	i := indexOf(id)
+	text := fmt.Sprintf("%v loaded %d seq %d %q %+v only %t", id, o.Incarnation, got.LastSeq, list, got.Stored, o.LookupOnly)
+	w.under(text, ofHost(i), func() {
+		if w.hosts[i].id == id && !o.LookupOnly {
+			w.hosts[i].bodies = append(w.hosts[i].bodies, body{o.Incarnation, list})
 		}
-		n.back(id, region.Turn{Input: in})
-	})
+		w.back(id, region.Turn{Input: in})
+	}).void = gone(id)
 }
 
 func (w *cluster) body(id sharding.NodeID, inc turn.Incarnation) *body {
-	for i := range w.hosts {
-		for k := range w.hosts[i].bodies {
-			if b := &w.hosts[i].bodies[k]; w.hosts[i].id == id && b.inc == inc {
-				return b
-			}
-		}
+	h := w.hosts[indexOf(id)]
+	if i := slices.IndexFunc(h.bodies, func(b body) bool { return h.id == id && b.inc == inc }); i >= 0 {
+		return &h.bodies[i]
 	}
 	return nil
 }

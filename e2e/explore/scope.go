@@ -1,30 +1,41 @@
 package explore
 
 import (
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // Handoff searches the move of a drained shard. No commands are under way; those
 // are the append scope's.
 func Handoff(b Bound) *Result {
-	w := newCluster(b)
-	w.after(sharding.NodeID{}, "the owner is to be drained", func(n *cluster) {
-		n.coordStep(n.active(), coordinator.DrainRegion{Region: n.facts[0].Owner})
+	w := newCluster()
+	w.under("the owner is to be drained", ofStore|bothCoords, func() {
+		w.coordStep(w.active(), coordinator.DrainRegion{Region: w.facts[0].Owner})
 	})
-	return search(w, b.States)
+	return search(w, b)
 }
 
 // Append searches commits of two commands while the owner may be suspected.
 func Append(b Bound) *Result {
-	w := newCluster(b)
+	w := newCluster()
+	w.prompt = true
 	w.calls = []call{{cmd: cmdAdd, x: "a", left: 2}, {cmd: cmdGet, x: "g", left: 1}}
 	owner := w.facts[0].Owner
-	w.after(sharding.NodeID{}, "c0 suspects the owner", func(n *cluster) {
-		n.coordStep(0, coordinator.Member{Node: owner})
+	w.under("c0 suspects the owner", ofCoord(0), func() {
+		w.coordStep(0, coordinator.Member{Node: owner})
 	})
-	return search(w, b.States)
+	return search(w, b)
 }
 
 // Lease searches the acquisition of the lease.
-func Lease(b Bound) *Result { return search(newLeaseWorld(b), b.States) }
+func Lease(b Bound) *Result { return search(newLeaseWorld(), b) }
+
+// active is the coordinator that operators take for active: that of the newest
+// term.
+func (w *cluster) active() int {
+	for i, c := range w.coords {
+		if c.live && c.term == w.store.term() {
+			return i
+		}
+	}
+	return 0
+}

@@ -2,39 +2,29 @@ package explore
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Bound limits a search.
 type Bound struct {
-	Faults   int // losses, duplicates, crashes, unknown outcomes, elections on a path
+	Faults   int // duplicates, crashes, unknown outcomes, elections on a path
 	Timeouts int // how often time runs out on a path
 	States   int // give up after that many; 0: never
-}
-
-// state is one state of a world.
-type state interface {
-	// moves are what may happen next, in a fixed order.
-	moves() []move
-	clone() state
-	// appendState describes what decides about the future, canonically.
-	appendState(b []byte) []byte
-	// broken is the promise that was broken on the way here, or empty.
-	broken() string
-}
-
-// move is one thing that may happen. do changes a clone of the state that
-// offered it.
-type move struct {
-	name string
-	do   func(state)
+	// Whole keeps messages under way that cannot change anything any more. They
+	// multiply the states and are left out otherwise.
+	Whole bool
+	// visit is shown every state, once.
+	visit func(*engine, *state)
 }
 
 // Result is what a search found.
 type Result struct {
 	States, Moves, Depth int
+	Steps                int  // different moves of the parts: so often the cores were asked
 	Complete             bool // every state within the bound was visited
 	Broken               string
 	Path                 []string // to the broken state
@@ -42,79 +32,118 @@ type Result struct {
 }
 
 func (r *Result) String() string {
-	text := fmt.Sprintf("%d states, %d moves, depth %d, complete %t, %v", r.States, r.Moves, r.Depth, r.Complete, r.Took.Round(time.Millisecond))
+	text := fmt.Sprintf("%d states, %d moves, %d steps of the cores, depth %d, complete %t, %v",
+		r.States, r.Moves, r.Steps, r.Depth, r.Complete, r.Took.Round(time.Millisecond))
 	if r.Broken != "" {
 		text += "\nbroken: " + r.Broken + "\n\t" + strings.Join(r.Path, "\n\t")
 	}
 	return text
 }
 
-// step remembers how a state was reached.
-type step struct {
-	from int
-	name string
-}
-
-// search goes through all states that can be reached from first, nearest
-// first, and stops at a broken one.
-func search(first state, limit int) *Result {
+// search goes through all states that can be reached in the world, nearest
+// first, and stops at a broken one. The states of a level are kept as bytes,
+// those that were seen as 128 bits of their SHA-256.
+func search(w world, b Bound) *Result {
 	began := time.Now()
-	type open struct {
-		s  state
-		at int
+	e, first, why := begin(w, b)
+	r := &Result{Complete: why == "", Broken: why}
+	if why != "" {
+		return r
 	}
+	var steps []step
+	defer func() { r.States, r.Steps, r.Took = len(steps), len(e.effects), time.Since(began) }()
 	seen := map[[16]byte]struct{}{}
+	var next []byte
 	var buf []byte
-	isNew := func(s state) bool {
-		buf = s.appendState(buf[:0])
+	add := func(s *state, from step) {
+		buf = s.append(buf[:0])
 		sum := sha256.Sum256(buf)
-		key := [16]byte(sum[:16])
-		_, old := seen[key]
-		seen[key] = struct{}{}
-		return !old
+		if _, old := seen[[16]byte(sum[:16])]; old {
+			return
+		}
+		seen[[16]byte(sum[:16])] = struct{}{}
+		steps = append(steps, from)
+		next = append(next, buf...)
+		if b.visit != nil {
+			b.visit(e, s)
+		}
 	}
-	r := &Result{Complete: true}
-	defer func() { r.Took = time.Since(began) }()
-	isNew(first)
-	steps := []step{{from: -1}}
-	level := []open{{first, 0}}
-	for len(level) > 0 {
-		var next []open
-		for i := range level {
-			o := level[i]
-			level[i].s = nil
-			for _, m := range o.s.moves() {
-				s := o.s.clone()
-				m.do(s)
+	add(first, step{from: -1})
+	var s, n state
+	var moves []*move
+	for at := 0; len(next) > 0; r.Depth++ {
+		level := next
+		next = make([]byte, 0, len(level))
+		for ; len(level) > 0; at++ {
+			level = s.read(level)
+			moves = e.moves(&s, moves[:0])
+			for _, m := range moves {
+				why := e.make(&s, m, &n)
 				r.Moves++
-				if why := s.broken(); why != "" {
-					r.Broken, r.States, r.Complete = why, len(steps), false
-					r.Path = append(path(steps, o.at), m.name)
+				if why != "" {
+					r.Broken, r.Complete = why, false
+					r.Path = append(e.path(steps, at), m.name)
 					return r
 				}
-				if !isNew(s) {
-					continue
-				}
-				steps = append(steps, step{o.at, m.name})
-				next = append(next, open{s, len(steps) - 1})
-				if limit > 0 && len(steps) >= limit {
-					r.States, r.Complete = len(steps), false
+				add(&n, step{int32(at), m.number})
+				if b.States > 0 && len(steps) >= b.States {
+					r.Complete = false
 					return r
 				}
 			}
 		}
-		level = next
-		if len(next) > 0 {
-			r.Depth++
-		}
 	}
-	r.States = len(steps)
+	r.Depth--
 	return r
 }
 
-func path(steps []step, at int) []string {
-	if at <= 0 {
-		return nil
+// step remembers how a state was reached.
+type step struct{ from, move int32 }
+
+func (e *engine) path(steps []step, at int) []string {
+	var names []string
+	for ; steps[at].from >= 0; at = int(steps[at].from) {
+		names = append(names, e.made[steps[at].move].name)
 	}
-	return append(path(steps, steps[at].from), steps[at].name)
+	slices.Reverse(names)
+	return names
+}
+
+// state is one state of a world: what its parts are, by number, and what is
+// under way, by number and sorted.
+type state struct {
+	faults, timeouts int
+	parts            [maxParts]int32
+	net              []int32
+}
+
+func (s *state) append(b []byte) []byte {
+	b = append(b, byte(s.faults), byte(s.timeouts), byte(len(s.net)))
+	for _, n := range s.parts {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	for _, n := range s.net {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// read takes the state that b begins with, and returns what follows.
+func (s *state) read(b []byte) []byte {
+	s.faults, s.timeouts = int(b[0]), int(b[1])
+	net := int(b[2])
+	b = b[3:]
+	take := func() int32 {
+		v, n := binary.Uvarint(b)
+		b = b[n:]
+		return int32(v)
+	}
+	for i := range s.parts {
+		s.parts[i] = take()
+	}
+	s.net = s.net[:0]
+	for range net {
+		s.net = append(s.net, take())
+	}
+	return b
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -39,6 +40,8 @@ type coordNode struct {
 	watches   map[coordinator.WatchID]func(watchAnswer)
 	nextWatch coordinator.WatchID
 	rank      int
+	shared    gossip.Lease             // as the membership was told
+	joining   map[sharding.NodeID]bool // as the membership said last
 }
 
 // held is an output that may be performed when the fact after is durable.
@@ -48,7 +51,7 @@ type held struct {
 }
 
 func (w *World) coordinatorProgram(p *process) program {
-	c := &coordNode{p: p, w: w, watches: map[coordinator.WatchID]func(watchAnswer){}}
+	c := &coordNode{p: p, w: w, watches: map[coordinator.WatchID]func(watchAnswer){}, joining: map[sharding.NodeID]bool{}}
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed, cfg.Rank = p.id(), w.dice("lease").Uint64()|1, -1
@@ -66,6 +69,18 @@ func (c *coordNode) step(in coordinator.Input) {
 	at := len(c.out)
 	c.out = c.core.Step(c.p.now(), in, c.out)
 	c.w.stepped(c.p, c.core, len(c.out)-at)
+	for _, o := range c.out[at:] {
+		if p, ok := o.(coordinator.Persist); ok {
+			c.judge(p.Fact)
+		}
+	}
+}
+
+// judge looks at whom a shard is given to.
+func (c *coordNode) judge(f coordinator.Fact) {
+	if r, ok := f.(coordinator.RowFact); ok && r.Row.Phase == sharding.Starting && c.joining[r.Row.Owner] {
+		c.w.violate("only who is up hosts shards", "%s gives %v to %v, which is not up", c.p.name, r.Row.Shard, r.Row.Owner)
+	}
 }
 
 func (c *coordNode) lease(in lease.Input) {
@@ -201,6 +216,11 @@ func (c *coordNode) inTerm() bool {
 
 func (c *coordNode) tick() {
 	c.lease(lease.Tick{})
+	holder, until := c.holder.Current()
+	if l := (gossip.Lease{Holder: holder, Until: until}); l != c.shared {
+		c.shared = l
+		c.member.step(l)
+	}
 	c.member.tick()
 	if rank := c.member.rank(); rank != c.rank {
 		c.rank = rank
@@ -213,11 +233,12 @@ func (c *coordNode) memberChanged(m memberChange) {
 	if m.role != roleRegion {
 		return
 	}
+	c.joining[m.node] = m.joining && !m.gone
 	if m.gone {
 		c.step(coordinator.MemberGone{Node: m.node})
 		return
 	}
-	c.step(coordinator.Member{Node: m.node, Name: m.name, Reachable: m.reachable, Leaving: m.leaving})
+	c.step(coordinator.Member{Node: m.node, Name: m.name, Reachable: m.reachable, Joining: m.joining, Leaving: m.leaving})
 }
 
 // flush performs the outputs whose facts are durable, in order.
@@ -362,7 +383,7 @@ func (c *coordNode) performLease() {
 			}, c.lease)
 		case lease.Swap:
 			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
-				if r.Version != o.Old || r.Term > o.New.Term {
+				if !r.Yields(o.Old, o.New) {
 					return r, lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
 				}
 				return o.New, lease.Swapped{Request: o.Request, Outcome: lease.Done}

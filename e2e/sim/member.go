@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/splitbrain"
 )
 
 const (
@@ -30,18 +30,27 @@ type member struct {
 
 // memberChange is what a coordinator needs to know about another member.
 type memberChange struct {
-	node               sharding.NodeID
-	name, role         string
-	reachable, leaving bool
-	gone               bool
+	node             sharding.NodeID
+	name, role       string
+	reachable        bool
+	joining, leaving bool
+	gone             bool
 }
 
 func newMember(w *World, p *process, role string, changed func(memberChange)) *member {
 	cfg := gossip.DefaultConfig()
 	cfg.Self, cfg.Name, cfg.Roles = p.id(), p.name, []string{role}
 	cfg.Seeds = w.seeds()
+	cfg.IgnoreSettings = []string{"heartbeat"} // coordinators watch faster
 	if role == roleCoordinator {
 		cfg.Watch = gossip.FastProfile()
+		cfg.WatchRoles = []string{roleRegion}
+	}
+	sbr := splitbrain.LeaseConfig(roleCoordinator)
+	sbr.StableAfter = nanos(4 * sec) // enough for so few, and the weather does not last long
+	var err error
+	if cfg.Downing, err = sbr.Open(); err != nil {
+		panic(err)
 	}
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -116,6 +125,9 @@ func (m *member) perform(o gossip.Output) {
 	switch o := o.(type) {
 	case gossip.MemberJoined:
 		m.tell(o.Member)
+	case gossip.MemberWeaklyUp:
+		m.w.mark("gossip: weakly up")
+		m.tell(o.Member)
 	case gossip.MemberUp:
 		m.tell(o.Member)
 	case gossip.MemberLeaving:
@@ -140,6 +152,8 @@ func (m *member) perform(o gossip.Output) {
 			}
 			m.retell(o.Node)
 		}
+	case gossip.DowningDecided:
+		m.w.mark("gossip: split brain resolved")
 	case gossip.SelfDowned:
 		m.w.mark("gossip: self downed")
 		m.over = true
@@ -184,6 +198,7 @@ func (m *member) tell(mem gossip.Member) {
 	m.changed(memberChange{
 		node: mem.Node, name: mem.Name, role: mem.Roles[0],
 		reachable: mv.ReachableByMe && !m.dead[mem.Node],
+		joining:   mv.Status < gossip.Up,
 		leaving:   mv.Status == gossip.Leaving || mv.Status == gossip.Exiting,
 	})
 }
@@ -203,14 +218,19 @@ func (m *member) gone(mem gossip.Member) {
 	}
 }
 
-// rank is this node's place among the candidates for the lease, oldest first;
-// -1 if it is none.
+// rank is this node's place among the candidates for the lease, oldest first,
+// behind all of them while it is not up yet; -1 if it is not in the cluster.
 func (m *member) rank() int {
 	if m.stale {
 		m.stale = false
 		v := m.core.View()
-		all := v.OldestFirst(roleCoordinator)
-		m.ranked = slices.IndexFunc(all, func(o gossip.MemberView) bool { return o.Node == m.p.id() })
+		m.ranked = -1
+		if v.InCluster {
+			m.ranked = v.Rank(roleCoordinator, m.p.id())
+			if splitbrain.InMinority(v, "") {
+				m.ranked += 7 // the delay of a minority
+			}
+		}
 	}
 	return m.ranked
 }

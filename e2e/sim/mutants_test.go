@@ -43,6 +43,7 @@ var mutants = []struct{ name, place string }{
 	{"lease-time", "lease: not used past its time"},
 	{"term-raised", "lease: a term is above every epoch of the journal"},
 	{"rows-forward", "table: rows only go forward"},
+	{"only-up-hosts", "coordinator: who is not up is given no shard"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

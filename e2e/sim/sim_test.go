@@ -122,6 +122,7 @@ var mustHappen = []string{
 	"turn cancelled",
 	"turn of an ended incarnation",
 	"gossip: self downed",
+	"gossip: split brain resolved",
 	"gossip: new incarnation",
 	"gossip: evidence of a dead process",
 	"gossip: suspected",

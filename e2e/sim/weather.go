@@ -84,6 +84,9 @@ func drawWeather(seed uint64) weather {
 	if d.chance(0.2) { // the storm begins before there is a cluster
 		w.Warm = d.between(0, 2*sec)
 	}
+	if d.chance(0.3) { // long enough to be declared down
+		w.CutFor, w.Storm = d.between(15*sec, 30*sec), max(w.Storm, 16*sec)
+	}
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak = 0, 0, 0, 0, 0
 	}

@@ -12,6 +12,11 @@
 //   - answers that no order of the operations explains which respects real
 //     time (not linearizable), by github.com/anishathalye/porcupine.
 //
+// [CheckStored] compares the same operations with the records of the journal
+// itself, which [Decode] reads by its documented form alone: every value
+// acknowledged is at its place on the disk, under its key, none that was refused
+// is, and epochs never fall along a list's records.
+//
 // # What this does not do
 //
 // It uses no code of the system that it judges, and knows nothing of processes,

@@ -54,6 +54,8 @@ type Op struct {
 	Kind   Kind
 	// Value is what Add adds; no two operations of a history add the same.
 	Value int64
+	// Key is the idempotency key that it was sent with, if any.
+	Key string
 	// Call and Return are since the start of the history. Return of an Unknown
 	// operation does not matter.
 	Call, Return time.Duration

@@ -1,0 +1,121 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/libs/servertest"
+)
+
+// TestDiscoveryServers starts a cluster whose processes know nothing of each
+// other but a URL, and enter themselves there.
+func TestDiscoveryServers(t *testing.T) {
+	roost := filepath.Join(bin, "roost")
+	build := exec.Command("go", "build", "-o", roost, "./cli/cmd/roost")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Run("etcd", func(t *testing.T) {
+		s := servertest.Etcd(t)
+		discovered(t, roost, s, "etcd://"+s.Addr()+"/roost/{cluster}?ttl=1m")
+	})
+	t.Run("consul", func(t *testing.T) {
+		s := servertest.Consul(t, servertest.ConsulConfig{})
+		discovered(t, roost, s, "consul://"+s.Addr()+"/roost-{cluster}?ttl=1m")
+	})
+}
+
+func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
+	flag := []string{"--discovery.url=" + url}
+	c := start(t, launcher.Options{Coordinators: 2, Regions: 2, Gateways: 1, Args: map[string][]string{
+		launcher.Coordinator: flag, launcher.Region: flag, launcher.Gateway: flag,
+	}})
+	// listed are the names of the processes that discovery lists.
+	listed := func() (names []string, err error) {
+		cmd := exec.CommandContext(t.Context(), roost, "discovery", "ls", "--cluster=dev", "-o", "json", url)
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("roost discovery ls: %w", err)
+		}
+		var answer struct{ Peers []struct{ Addr, Role string } }
+		if err := json.Unmarshal(out, &answer); err != nil {
+			return nil, err
+		}
+		for _, p := range answer.Peers {
+			i := slices.IndexFunc(c.Processes(), func(q launcher.Process) bool { return q.Service == p.Addr && q.Role == p.Role })
+			if i < 0 {
+				return nil, fmt.Errorf("%s at %s is no process of the cluster", p.Role, p.Addr)
+			}
+			names = append(names, c.Processes()[i].Name)
+		}
+		slices.Sort(names)
+		return names, nil
+	}
+	want := func(names ...string) {
+		t.Helper()
+		eventually(t, time.Minute, func() error {
+			got, err := listed()
+			if err == nil && !slices.Equal(got, names) {
+				err = fmt.Errorf("discovery lists %v, want %v", got, names)
+			}
+			return err
+		})
+	}
+	l := newLoad(c.Gateways(), rate)
+	sum := 0
+	add := func() {
+		t.Helper()
+		sum++
+		eventually(t, time.Minute, func() error {
+			a := l.post(t.Context(), 0, "/v1/Counter/c1/Add", fmt.Sprint("key-", sum), map[string]int{"delta": 1})
+			if a.outcome != history.OK || !strings.Contains(string(a.body), fmt.Sprintf(":%d", sum)) {
+				return fmt.Errorf("add %d: %v %s", sum, a.outcome, a.body)
+			}
+			return nil
+		})
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+
+	want("coordinator-1", "coordinator-2", "region-1", "region-2")
+	add()
+	// Who stops takes its entry out; the entry of one that is killed stays for
+	// the minute.
+	must(c.Stop(ctx, "region-2"))
+	if got, err := listed(); err != nil || !slices.Equal(got, []string{"coordinator-1", "coordinator-2", "region-1"}) {
+		t.Errorf("after a stop discovery lists %v, %v", got, err)
+	}
+	add()
+	must(c.Kill("coordinator-1"))
+	want("coordinator-1", "coordinator-2", "region-1")
+	add()
+	// Discovery is down: what runs goes on, and enters itself again.
+	s.Kill()
+	add()
+	s.Run()
+	must(c.Restart(ctx, "region-2"))
+	must(c.Restart(ctx, "coordinator-1"))
+	must(c.Kill("gateway-1"))
+	must(c.Restart(ctx, "gateway-1"))
+	must(c.Ready(ctx))
+	want("coordinator-1", "coordinator-2", "region-1", "region-2")
+	add()
+}

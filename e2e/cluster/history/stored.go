@@ -1,0 +1,178 @@
+package history
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Stored is a record of the journal, as far as a list's history goes.
+type Stored struct {
+	List    string
+	Seq     int64
+	Epoch   uint64
+	Command string  // the idempotency key, or a name that the gateway gave
+	Values  []int64 // what its events added, in their order
+}
+
+// Decode reads a record's stored form, which package journal documents:
+//
+//	crc(4) epoch stored-at-ms hash(8) command
+//	outcome(1) encoding(1) code message payload
+//	count { name encoding(1) payload }
+//
+// Numbers are unsigned varints, strings and bytes are preceded by their length.
+func Decode(list string, seq int64, body []byte) (Stored, error) {
+	d := decoder{rest: body}
+	s := Stored{List: list, Seq: seq}
+	d.skip(4)
+	s.Epoch = d.number()
+	d.number()
+	d.skip(8)
+	s.Command = string(d.bytes())
+	d.skip(2)
+	for range 3 { // code, message, payload
+		d.bytes()
+	}
+	for range d.number() {
+		name := string(d.bytes())
+		d.skip(1)
+		payload := d.bytes()
+		if d.short {
+			break
+		}
+		var added struct{ Value int64 }
+		if err := json.Unmarshal(payload, &added); err != nil || name != "Added" {
+			return Stored{}, fmt.Errorf("record %d of %s has an event %q that adds nothing: %q", seq, list, name, payload)
+		}
+		s.Values = append(s.Values, added.Value)
+	}
+	if d.short || len(d.rest) > 0 {
+		return Stored{}, fmt.Errorf("record %d of %s is no record: %q", seq, list, body)
+	}
+	return s, nil
+}
+
+// decoder takes a stored form apart; short says that it ended too soon.
+type decoder struct {
+	rest  []byte
+	short bool
+}
+
+func (d *decoder) skip(n uint64) (skipped []byte) {
+	if n > uint64(len(d.rest)) {
+		d.short, d.rest = true, nil
+		return nil
+	}
+	skipped, d.rest = d.rest[:n], d.rest[n:]
+	return skipped
+}
+
+func (d *decoder) number() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.short, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) bytes() []byte { return d.skip(d.number()) }
+
+// CheckStored judges a history by the records of the journal, each list's in
+// the order of their sequence numbers. An error tells what is wrong.
+func CheckStored(ops []Op, stored []Stored) error {
+	c := &storedCheck{last: map[string]Stored{}, length: map[string]int64{}, at: map[int64]storedAt{}, commands: map[[2]string]int64{}}
+	for i := range stored {
+		c.record(&stored[i])
+	}
+	for i := range ops {
+		if o := &ops[i]; o.Kind == Add {
+			c.op(o)
+		}
+	}
+	if len(c.findings) > 0 {
+		told := c.findings[:min(most, len(c.findings))]
+		return fmt.Errorf("%d findings in the journal: %w", len(c.findings), errors.Join(told...))
+	}
+	return nil
+}
+
+// storedAt is where a value is in the journal.
+type storedAt struct {
+	place
+	command string
+}
+
+type storedCheck struct {
+	last     map[string]Stored // by list
+	length   map[string]int64
+	at       map[int64]storedAt
+	commands map[[2]string]int64 // list and command, to a sequence number
+	findings []error
+}
+
+func (c *storedCheck) found(format string, args ...any) {
+	c.findings = append(c.findings, fmt.Errorf(format, args...))
+}
+
+func (c *storedCheck) record(s *Stored) {
+	last := c.last[s.List]
+	if s.Seq != last.Seq+1 {
+		c.found("a gap: record %d of %s follows %d", s.Seq, s.List, last.Seq)
+	}
+	if s.Epoch < last.Epoch {
+		c.found("epochs fall: record %d of %s is of epoch %d, the one before of %d", s.Seq, s.List, s.Epoch, last.Epoch)
+	}
+	c.last[s.List] = *s
+	if seq, twice := c.commands[[2]string{s.List, s.Command}]; twice {
+		c.found("one effect twice: command %q has records %d and %d of %s", s.Command, seq, s.Seq, s.List)
+	}
+	c.commands[[2]string{s.List, s.Command}] = s.Seq
+	for _, v := range s.Values {
+		c.length[s.List]++
+		if p, twice := c.at[v]; twice {
+			c.found("double: %d is at %s[%d] and at %s[%d]", v, p.list, p.position, s.List, c.length[s.List])
+		}
+		c.at[v] = storedAt{place{s.List, c.length[s.List]}, s.Command}
+	}
+}
+
+// op judges an Add by what the journal has of it.
+func (c *storedCheck) op(o *Op) {
+	p, there := c.at[o.Value]
+	if seq, stored := c.commands[[2]string{o.List, o.Key}]; o.Key != "" && o.Outcome == Rejected && stored {
+		c.found("refused and stored: %v is record %d", o, seq)
+	}
+	switch {
+	case there && o.Outcome == Rejected:
+		c.found("refused and stored: %v is at %s[%d]", o, p.list, p.position)
+	case there && p.list != o.List:
+		c.found("astray: %v is at %s[%d]", o, p.list, p.position)
+	case there && o.Key != "" && p.command != o.Key:
+		c.found("another's: %v with the key %q is stored as command %q", o, o.Key, p.command)
+	case o.Outcome == OK && !there:
+		c.found("lost: %v", o)
+	case o.Outcome == OK && p.position != o.Reply.Length:
+		c.found("moved: %v is at [%d]", o, p.position)
+	}
+}
+
+// CheckRead compares what was read of the lists in the end with the records of
+// the journal.
+func CheckRead(final map[string][]int64, stored []Stored) error {
+	values := map[string][]int64{}
+	for i := range stored {
+		values[stored[i].List] = append(values[stored[i].List], stored[i].Values...)
+	}
+	var findings []error
+	for list, read := range final {
+		if !slices.Equal(read, values[list]) {
+			findings = append(findings, fmt.Errorf("another list: %s was read as %v, and the journal has %v", list, read, values[list]))
+		}
+	}
+	return errors.Join(findings...)
+}

@@ -1,0 +1,164 @@
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// store makes the records that a true history leaves.
+func store(ops []Op, final map[string][]int64) (stored []Stored) {
+	keys := map[int64]string{}
+	for i := range ops {
+		if o := &ops[i]; o.Kind == Add {
+			if o.Value%3 > 0 {
+				o.Key = fmt.Sprint("key-", o.Value)
+			}
+			keys[o.Value] = o.Key
+		}
+	}
+	for _, list := range []string{"a", "b"} {
+		for i, v := range final[list] {
+			command := keys[v]
+			if command == "" {
+				command = fmt.Sprint("gateway-", v)
+			}
+			stored = append(stored, Stored{List: list, Seq: int64(i + 1), Epoch: uint64(1 + i/50), Command: command, Values: []int64{v}})
+		}
+	}
+	return stored
+}
+
+// all judges like a run does.
+func all(ops []Op, final map[string][]int64, stored []Stored) error {
+	if err := CheckStored(ops, stored); err != nil {
+		return err
+	}
+	return CheckRead(final, stored)
+}
+
+func TestTrueJournals(t *testing.T) {
+	for seed := range uint64(50) {
+		ops, final := forge(seed)
+		if err := all(ops, final, store(ops, final)); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestForgedJournals: every lie of a journal is found, and called by its name.
+func TestForgedJournals(t *testing.T) {
+	record := func(stored []Stored, o *Op) *Stored {
+		return &stored[slices.IndexFunc(stored, func(s Stored) bool { return s.Values[0] == o.Value })]
+	}
+	keyed := func(o *Op) bool { return acknowledged(o) && o.Key != "" }
+	rejected := func(o *Op) bool { return o.Kind == Add && o.Outcome == Rejected && o.List == "b" && o.Key != "" }
+	last := func(stored []Stored) Stored {
+		s := stored[len(stored)-1]
+		s.Seq, s.Command, s.Values = s.Seq+1, "another", nil
+		return s
+	}
+	for _, l := range []struct {
+		name, want string
+		lie        func(ops []Op, final map[string][]int64, stored []Stored) []Stored
+	}{
+		{"acknowledged and lost", "lost", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			record(stored, pick(ops, acknowledged)).Values = nil
+			return stored
+		}},
+		{"a record is missing", "a gap", func(_ []Op, _ map[string][]int64, stored []Stored) []Stored {
+			return slices.Delete(stored, 20, 21)
+		}},
+		{"a value of a refused command", "refused and stored", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			s := last(stored)
+			s.Values = []int64{pick(ops, rejected).Value}
+			return append(stored, s)
+		}},
+		{"a record without effect of a refused command", "refused and stored", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			s := last(stored)
+			s.Command = pick(ops, rejected).Key
+			return append(stored, s)
+		}},
+		{"a command twice", "one effect twice", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			s := last(stored)
+			s.Command = stored[len(stored)-1].Command
+			return append(stored, s)
+		}},
+		{"a value twice", "double", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			s := last(stored)
+			s.Values = stored[3].Values
+			return append(stored, s)
+		}},
+		{"in another list", "astray", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			o := pick(ops, acknowledged)
+			record(stored, o).Values = nil
+			s := last(stored)
+			s.Values = []int64{o.Value}
+			return append(stored, s)
+		}},
+		{"under another key", "another's", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			record(stored, pick(ops, keyed)).Command = "another"
+			return stored
+		}},
+		{"of a lower epoch", "epochs fall", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
+			stored[60].Epoch = 1
+			return stored
+		}},
+		{"in another order", "moved", func(ops []Op, final map[string][]int64, stored []Stored) []Stored {
+			a, b := record(stored, pick(ops, acknowledged)), record(stored, pick(ops, func(o *Op) bool { return acknowledged(o) && o.Value > 350 }))
+			a.Values, b.Values, a.Command, b.Command = b.Values, a.Values, b.Command, a.Command
+			return stored
+		}},
+		{"read otherwise", "another list", func(_ []Op, final map[string][]int64, stored []Stored) []Stored {
+			final["a"] = append(final["a"], 7)
+			return stored
+		}},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			for seed := range uint64(10) {
+				ops, final := forge(seed)
+				stored := l.lie(ops, final, store(ops, final))
+				if err := all(ops, final, stored); err == nil || !strings.Contains(err.Error(), l.want) {
+					t.Fatalf("seed %d: got %v, want %q", seed, err, l.want)
+				}
+			}
+		})
+	}
+}
+
+// form is a stored record, written by hand.
+func form(events ...string) []byte {
+	b := []byte("\x01\x02\x03\x04")
+	b = binary.AppendUvarint(b, 1<<32|7)
+	b = binary.AppendUvarint(b, 1_700_000_000_000)
+	b = append(b, "hashhash\x05key-1\x01\x00\x00\x00\x02{}"...)
+	b = append(b, byte(len(events)))
+	for _, e := range events {
+		b = append(b, "\x05Added\x00"...)
+		b = append(append(b, byte(len(e))), e...)
+	}
+	return b
+}
+
+func TestDecode(t *testing.T) {
+	got, err := Decode("a", 3, form(`{"Value":5}`, `{"Value":-6}`))
+	if err != nil || got.List != "a" || got.Seq != 3 || got.Epoch != 1<<32|7 || got.Command != "key-1" || !slices.Equal(got.Values, []int64{5, -6}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := Decode("a", 3, form()); err != nil || got.Values != nil {
+		t.Errorf("without events: %+v, %v", got, err)
+	}
+	whole := form(`{"Value":5}`)
+	for i := range whole {
+		if s, err := Decode("a", 3, whole[:i]); err == nil {
+			t.Errorf("%d of %d bytes are read as %+v", i, len(whole), s)
+		}
+	}
+	for name, b := range map[string][]byte{"more": append(whole, 0), "no number": form(`{"Value":"x"}`), "no JSON": form("x")} {
+		if s, err := Decode("a", 3, b); err == nil {
+			t.Errorf("%s: read as %+v", name, s)
+		}
+	}
+}

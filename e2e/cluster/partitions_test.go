@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+)
+
+// partition cuts the network for a while. Who is cut off may be declared down,
+// and ends then when it hears of it.
+func (r *run) partition(d time.Duration, cut func(), off ...string) {
+	r.Helper()
+	r.wait(2 * time.Second)
+	r.maybeDie(declaredDown, off...)
+	cut()
+	before := r.load.acked.Load()
+	r.wait(d)
+	acked := float64(r.load.acked.Load() - before)
+	r.net.Heal()
+	r.figure("%.0f/s meanwhile", acked/d.Seconds())
+}
+
+// cutTime is longer than it takes to notice a cut, and less than it takes to
+// declare anybody down.
+const cutTime = 5 * time.Second
+
+// isolateRegion cuts a region off from everybody, from the journal too if that is
+// elsewhere. Its shards move; what it has in hand when the cut heals is refused.
+func isolateRegion(r *run) {
+	const victim = "region-2"
+	r.partition(cutTime, func() { r.net.Cut(victim, r.machines(victim)...) }, victim)
+	r.figure("%.0f late operations refused%s", r.late(victim, after), r.fate(victim))
+	r.up()
+}
+
+// isolateRegionForLong is as isolateRegion, until it is declared down, and with
+// the journal in reach.
+func isolateRegionForLong(r *run) {
+	const victim = "region-2"
+	r.partition(25*time.Second, func() { r.net.Cut(victim, r.names(victim)...) }, victim)
+	r.wait(5 * time.Second)
+	r.figure("region-2 was cut off for 25 s%s", r.fate(victim))
+	r.up()
+}
+
+// cutRegionFromCoordinators leaves a region its gateways, its neighbours and the
+// journal.
+func cutRegionFromCoordinators(r *run) {
+	r.partition(cutTime, func() { r.net.Cut("region-2", "coordinator-1", "coordinator-2") }, "region-2")
+}
+
+// cutRegionFromJournal leaves a region everybody but the journal. Nobody sees
+// that but the region itself: what it hosts stands still, and all else goes on.
+func cutRegionFromJournal(r *run) {
+	r.maybeDie("", "region-2") // without a journal there is no use in it
+	r.partition(cutTime, func() { r.net.Cut("region-2", journal) })
+}
+
+// cutCoordinator cuts the active coordinator off from everybody. A lease in a
+// file stays in reach: nobody can take over, and nobody needs to; a region that
+// dies meanwhile is noticed when the cut heals. A lease on a server does not, and
+// a standby takes over.
+func cutCoordinator(r *run) {
+	old, before := r.active()
+	r.partition(cutTime, func() { r.net.Cut(old, r.machines(old)...) }, r.names()...)
+	now, term := r.active()
+	r.figure("%s of term %d after %s of term %d%s", now, term, old, before, r.fate(old))
+}
+
+// cutCoordinatorForLong cuts the active coordinator off until it is declared
+// down or gives up, and kills a region meanwhile.
+func cutCoordinatorForLong(r *run) {
+	old, before := r.active()
+	r.partition(25*time.Second, func() {
+		r.net.Cut(old, r.machines(old)...)
+		r.kill("region-3")
+	}, r.names()...)
+	r.wait(5 * time.Second)
+	r.up()
+	now, term := r.active()
+	r.figure("%s of term %d after %s of term %d", now, term, old, before)
+}
+
+// cutGatewayFromRegion cuts one gateway off from one region, which others reach.
+func cutGatewayFromRegion(r *run) {
+	r.partition(cutTime, func() { r.net.Cut("gateway-1", "region-2") })
+}
+
+// muteRegion loses all that a region sends; it hears everybody.
+func muteRegion(r *run) {
+	r.partition(cutTime, func() { r.net.CutOneWay("region-2", r.machines("region-2")...) }, "region-2")
+	r.figure("%.0f late operations refused%s", r.late("region-2", after), r.fate("region-2"))
+	r.up()
+}
+
+// deafRegion loses all that is sent to a region; everybody hears it.
+func deafRegion(r *run) {
+	r.partition(cutTime, func() {
+		for _, other := range r.machines("region-2") {
+			r.net.CutOneWay(other, "region-2")
+		}
+	}, "region-2")
+	r.figure("%.0f late operations refused%s", r.late("region-2", after), r.fate("region-2"))
+	r.up()
+}
+
+// bridge divides the cluster into two sides, which only region-2 and the journal
+// see both of.
+func bridge(r *run) {
+	r.partition(cutTime, func() { r.divide() }, r.names()...)
+	r.up()
+}
+
+// halves divides the cluster into two sides; the larger one has region-2. The
+// journal is on both.
+func halves(r *run) {
+	r.partition(cutTime, func() {
+		r.divide()
+		r.net.Cut("region-2", "coordinator-1", "region-1", "gateway-1")
+	}, r.names()...)
+	r.up()
+}
+
+// divide cuts two sides apart.
+func (r *run) divide() {
+	for _, one := range []string{"coordinator-1", "region-1", "gateway-1"} {
+		r.net.Cut(one, "coordinator-2", "region-3", "gateway-2")
+	}
+}
+
+// machines are those of all processes, but some, and of the journal.
+func (r *run) machines(but ...string) []string {
+	names := r.names(but...)
+	if r.server != nil {
+		names = append(names, journal)
+	}
+	return names
+}
+
+// journalDown ends the server of the journal, and starts it again after a while.
+func journalDown(r *run, end func(*postgrestest.Server)) {
+	r.wait(2 * time.Second)
+	end(r.server)
+	r.wait(3 * time.Second)
+	began := time.Now()
+	r.server.Run()
+	r.figure("server up again in %.1f s", time.Since(began).Seconds())
+}

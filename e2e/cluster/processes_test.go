@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
+)
+
+// up starts everything that does not run, and waits until all serve. Who was
+// declared down may end only now, and is started again then.
+func (r *run) up() {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 2*soon)
+	defer cancel()
+	for {
+		var group sync.WaitGroup
+		for _, p := range r.cluster.Processes() {
+			if p.PID == 0 {
+				group.Go(func() {
+					if err := r.cluster.Restart(ctx, p.Name); err != nil {
+						r.Error(err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		err := r.cluster.Ready(ctx)
+		if err == nil || r.Failed() {
+			return
+		}
+		if ctx.Err() != nil || !slices.ContainsFunc(r.cluster.Processes(), func(p launcher.Process) bool { return p.PID == 0 }) {
+			r.Fatal(err)
+		}
+	}
+}
+
+// names are those of all processes, but some.
+func (r *run) names(but ...string) (names []string) {
+	for _, p := range r.cluster.Processes() {
+		if !slices.Contains(but, p.Name) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// kill ends processes by SIGKILL, all at once.
+func (r *run) kill(names ...string) {
+	r.Helper()
+	var group sync.WaitGroup
+	for _, name := range names {
+		group.Go(func() {
+			if err := r.cluster.Kill(name); err != nil {
+				r.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// stop ends a process by SIGTERM, and starts it again.
+func (r *run) stop(name string) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), 2*soon)
+	defer cancel()
+	began := time.Now()
+	r.must(r.cluster.Stop(ctx, name))
+	r.figure("%s stopped in %.1f s", name, time.Since(began).Seconds())
+	r.up()
+}
+
+// process is the launcher's account of a process.
+func (r *run) process(name string) launcher.Process {
+	r.Helper()
+	all := r.cluster.Processes()
+	i := slices.IndexFunc(all, func(p launcher.Process) bool { return p.Name == name })
+	if i < 0 {
+		r.Fatalf("no process %s", name)
+	}
+	return all[i]
+}
+
+// active is the name of the active coordinator.
+func (r *run) active() (name string, term uint32) {
+	r.Helper()
+	eventually(r.T, soon, func() (err error) {
+		name, term, err = r.cluster.Active(r.Context())
+		return err
+	})
+	return name, term
+}
+
+// successor waits for an active coordinator of a higher term.
+func (r *run) successor(before uint32) (name string, term uint32) {
+	r.Helper()
+	eventually(r.T, soon, func() (err error) {
+		if name, term, err = r.cluster.Active(r.Context()); err == nil && term <= before {
+			err = fmt.Errorf("%s is still active in term %d", name, term)
+		}
+		return err
+	})
+	return name, term
+}
+
+// pause stops a process by SIGSTOP at a moment at which it does not hold the
+// lock of the journal's file: who is stopped while he has it stops all others,
+// which is safe and known, and would show nothing here.
+func (r *run) pause(name string) {
+	r.Helper()
+	r.maybeDie(declaredDown, name)
+	for range 50 {
+		r.must(r.cluster.Signal(name, syscall.SIGSTOP))
+		r.wait(50 * time.Millisecond)
+		before := r.load.acked.Load()
+		r.wait(200 * time.Millisecond)
+		if float64(r.load.acked.Load()-before) > r.rate/20 {
+			return
+		}
+		r.must(r.cluster.Signal(name, syscall.SIGCONT))
+		r.wait(100 * time.Millisecond)
+	}
+	r.isVoid("whenever %s is stopped, everything stands still", name)
+	r.SkipNow()
+}
+
+// ended tells whether a process has ended by itself, as one may that was
+// declared down.
+func (r *run) ended(name string) bool {
+	r.Helper()
+	return r.process(name).State == launcher.Died
+}
+
+// late waits until a process that is late has told that something it had in
+// hand was refused; 0 if it tells of nothing within the time.
+func (r *run) late(name string, within time.Duration) (refused float64) {
+	r.Helper()
+	deadline := time.Now().Add(within)
+	for refused == 0 && time.Now().Before(deadline) && r.Context().Err() == nil {
+		ended := r.ended(name)
+		n, err := r.counter(name, "roost.journal.fenced")
+		if err == nil {
+			refused = n
+		}
+		if ended {
+			break
+		}
+		r.wait(100 * time.Millisecond)
+	}
+	return refused
+}
+
+// counter is a process's counter over all attributes. That of a process which
+// has ended by itself is in its log.
+func (r *run) counter(name, metric string) (float64, error) {
+	r.Helper()
+	if p := r.process(name); p.State == launcher.Died {
+		return lastReport(p.Log, metric)
+	}
+	return r.scrape(name, strings.ReplaceAll(metric, ".", "_")+"_total")
+}
+
+// lastReport reads a counter from the last metrics that a log has.
+func lastReport(log, metric string) (sum float64, err error) {
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		return 0, err
+	}
+	at := strings.LastIndex(string(raw), reportBegins)
+	if at < 0 {
+		return 0, errors.New("the process has ended without a report")
+	}
+	var report struct {
+		ScopeMetrics []struct {
+			Metrics []struct {
+				Name string
+				Data struct{ DataPoints []struct{ Value float64 } }
+			}
+		}
+	}
+	if err := json.NewDecoder(strings.NewReader(string(raw[at:]))).Decode(&report); err != nil {
+		return 0, err
+	}
+	for _, s := range report.ScopeMetrics {
+		for _, m := range s.Metrics {
+			for _, p := range m.Data.DataPoints {
+				if m.Name == metric {
+					sum += p.Value
+				}
+			}
+		}
+	}
+	return sum, nil
+}
+
+// reportBegins is how the metrics in a log begin.
+const reportBegins = `{"Resource":`
+
+// scrape is the sum of a metric over all attributes, as the process serves it.
+func (r *run) scrape(name, metric string) (sum float64, err error) {
+	client := http.Client{Timeout: 5 * time.Second}
+	res, err := client.Get("http://" + r.process(name).Management + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	raw, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasPrefix(line, metric+"{") && !strings.HasPrefix(line, metric+" ") {
+			continue
+		}
+		rest := line[strings.LastIndexByte(line, '}')+1:]
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		v, err := strconv.ParseFloat(fields[0], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", line, err)
+		}
+		sum += v
+	}
+	return sum, nil
+}

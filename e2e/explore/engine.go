@@ -1,0 +1,229 @@
+package explore
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+// maxParts is how many parts a world may have.
+const maxParts = 6
+
+// part is a process, a store or a client: something that changes by itself.
+type part interface {
+	clone() part
+	// appendState describes what decides about the future, canonically.
+	appendState(b []byte) []byte
+}
+
+// parts is a set of them.
+type parts uint8
+
+func (p parts) has(i int) bool { return p&(1<<i) != 0 }
+
+// world is where moves happen. It has no memory of its own: load gives it the
+// parts that a move uses, and nil for all others, so that a move that says too
+// little about what it uses does not get through. unload returns them.
+type world interface {
+	load(passed int, all [maxParts]part)
+	unload() (all [maxParts]part, sent []*message, why string)
+	// moves appends what may happen in s besides what may become of messages.
+	moves(e *engine, s *state, list []*move) []*move
+}
+
+// message is something under way. Its text says all about it: two messages
+// with the same text are the same.
+type message struct {
+	text  string
+	moves []*move // what may become of it
+	eager bool    // it arrives before anything else happens
+	// void tells whether the arrival cannot change anything in s nor later: the
+	// message is under way no more. Nil: it always may.
+	void   func(e *engine, s *state) bool
+	number int32
+}
+
+// move is one thing that may happen.
+type move struct {
+	name           string
+	uses           parts
+	fault, timeout bool
+	takes          *message // is under way no more
+	do             func()   // in the world
+	number         int32
+}
+
+// engine makes moves. A state consists of numbers: of parts in a certain state,
+// and of messages. What a move does depends on nothing but the parts that it
+// uses and on how often time has run out. So the cores are asked once for each
+// combination, and their answer is remembered.
+type engine struct {
+	world    world
+	bound    Bound
+	known    [maxParts]map[[16]byte]int32
+	parts    [maxParts][]part
+	texts    map[string]*message
+	messages []*message
+	made     []*move
+	effects  map[cause]*effect
+	buf      []byte
+}
+
+type cause struct {
+	move   int32
+	passed int8
+	parts  [maxParts]int32 // -1: not used
+}
+
+type effect struct {
+	parts [maxParts]int32
+	sent  []int32
+	why   string
+}
+
+// begin takes the world as it is for the first state.
+func begin(w world, b Bound) (e *engine, s *state, why string) {
+	e = &engine{world: w, bound: b, texts: map[string]*message{}, effects: map[cause]*effect{}, made: []*move{nil}}
+	for i := range e.known {
+		e.known[i] = map[[16]byte]int32{}
+	}
+	all, sent, why := w.unload()
+	s = &state{faults: b.Faults, timeouts: b.Timeouts}
+	for i, p := range all {
+		if p != nil {
+			s.parts[i] = e.part(i, p)
+		}
+	}
+	for _, m := range sent {
+		s.net = append(s.net, e.message(m))
+	}
+	slices.Sort(s.net)
+	return e, s, why
+}
+
+// part is the number of a part in the state that it is in.
+func (e *engine) part(i int, p part) int32 {
+	e.buf = p.appendState(e.buf[:0])
+	sum := sha256.Sum256(e.buf)
+	n, ok := e.known[i][[16]byte(sum[:16])]
+	if !ok {
+		n = int32(len(e.parts[i]))
+		e.known[i][[16]byte(sum[:16])] = n
+		e.parts[i] = append(e.parts[i], p)
+	}
+	return n
+}
+
+func (e *engine) message(m *message) int32 {
+	if old := e.texts[m.text]; old != nil {
+		return old.number
+	}
+	m.number = int32(len(e.messages))
+	e.texts[m.text] = m
+	e.messages = append(e.messages, m)
+	return m.number
+}
+
+// moves appends what may happen in s, in a fixed order.
+func (e *engine) moves(s *state, list []*move) []*move {
+	for i, n := range s.net {
+		if i == 0 || s.net[i-1] != n {
+			list = append(list, e.messages[n].moves...)
+		}
+	}
+	list = e.world.moves(e, s, list)
+	return slices.DeleteFunc(list, func(m *move) bool {
+		return m.fault && s.faults == 0 || m.timeout && s.timeouts == 0
+	})
+}
+
+// make lets the move happen in s, and then what arrives at once, and fills n with
+// the state after it. It returns the promise that was broken, if any.
+func (e *engine) make(s *state, m *move, n *state) string {
+	why := e.single(s, m, n)
+	for why == "" {
+		i := slices.IndexFunc(n.net, func(k int32) bool { return e.messages[k].eager })
+		if i < 0 {
+			break
+		}
+		why = e.single(n, e.messages[n.net[i]].moves[0], n)
+	}
+	return why
+}
+
+// single lets one move happen in s; n may be s.
+func (e *engine) single(s *state, m *move, n *state) string {
+	n.faults, n.timeouts, n.parts = s.faults, s.timeouts, s.parts
+	if m.fault {
+		n.faults--
+	}
+	if m.timeout {
+		n.timeouts--
+	}
+	f := e.effect(m, n)
+	for i := range n.parts {
+		if m.uses.has(i) {
+			n.parts[i] = f.parts[i]
+		}
+	}
+	n.net = append(append(n.net[:0], s.net...), f.sent...)
+	if m.takes != nil {
+		i := slices.Index(n.net, m.takes.number)
+		n.net = slices.Delete(n.net, i, i+1)
+	}
+	n.net = slices.DeleteFunc(n.net, func(k int32) bool { return e.void(n, e.messages[k]) })
+	slices.Sort(n.net)
+	return f.why
+}
+
+func (e *engine) void(s *state, m *message) bool { return m.void != nil && m.void(e, s) }
+
+// inert tells whether the arrival of m would change nothing in s now, but for
+// messages that are void.
+func (e *engine) inert(s *state, m *message) bool {
+	arrives := m.moves[0]
+	f := e.effect(arrives, s)
+	for i := range s.parts {
+		if arrives.uses.has(i) && f.parts[i] != s.parts[i] {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(f.sent, func(n int32) bool { return !e.void(s, e.messages[n]) })
+}
+
+// effect looks up what the move does, or lets it happen in the world.
+func (e *engine) effect(m *move, s *state) *effect {
+	if m.number == 0 {
+		m.number = int32(len(e.made))
+		e.made = append(e.made, m)
+	}
+	c := cause{move: m.number, passed: int8(e.bound.Timeouts - s.timeouts), parts: s.parts}
+	for i := range c.parts {
+		if !m.uses.has(i) {
+			c.parts[i] = -1
+		}
+	}
+	f := e.effects[c]
+	if f != nil {
+		return f
+	}
+	var all [maxParts]part
+	for i, n := range s.parts {
+		if m.uses.has(i) {
+			all[i] = e.parts[i][n].clone()
+		}
+	}
+	e.world.load(int(c.passed), all)
+	m.do()
+	all, sent, why := e.world.unload()
+	f = &effect{why: why}
+	for i, p := range all {
+		if m.uses.has(i) {
+			f.parts[i] = e.part(i, p)
+		}
+	}
+	for _, m := range sent {
+		f.sent = append(f.sent, e.message(m))
+	}
+	e.effects[c] = f
+	return f
+}
