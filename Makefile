@@ -16,10 +16,11 @@ SEEDS ?= 2000
 
 binaries := coordinator region gateway roost flights-region flights
 tools := protoc-gen-go protoc-gen-twirp staticcheck
+servers := consul
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: $(addprefix $(BIN)/,$(binaries)) ## Build every binary into bin/
@@ -63,17 +64,30 @@ race: ## Run all tests under the race detector (needs a C compiler)
 sim: ## Simulate whole clusters in virtual time (SEEDS=n, or SEED=k TRACE=1 for one)
 	$(if $(SEED),SIM_SEED=$(SEED) $(if $(TRACE),SIM_TRACE=1) go test -count=1 -run 'TestSeed$$' -v,SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -run 'Seeds' -v) ./e2e/sim
 
+.PHONY: sim-bootstrap
+sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (BOOTS=n, or SEED=k for one with its trace)
+	$(if $(SEED),BOOT_SEED=$(SEED) go test -count=1 -run 'TestBoot$$' -v,BOOT_SEEDS=$(or $(BOOTS),10000) go test -count=1 -timeout 0 -run 'TestBoots$$' -v) ./libs/bootstrap
+
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
-	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim ./e2e/explore
+	go test -count=1 -timeout 0 -tags mutants -run TestMutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
+		./libs/splitbrain ./libs/turn ./libs/table ./libs/lease ./services/coordinator ./services/region ./services/gateway
+
+.PHONY: sim-membership
+sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
+	GOGC=400 MEMBERSHIP_N=$(or $(N),1000) go test -count=1 -timeout 0 -run TestSize -v ./e2e/membership
 
 .PHONY: explore
-explore: ## Search small worlds exhaustively (STATES=n per scope, 0 for no end)
-	EXPLORE_STATES=$(or $(STATES),150000) go test -count=1 -timeout 0 -run TestScopes -v ./e2e/explore
+explore: ## Search small worlds to the end of two faults and two timeouts (STATES=n: stop there)
+	EXPLORE=$(or $(STATES),full) go test -count=1 -timeout 0 -run 'TestScopes|TestWholeBound|TestVoid' -v ./e2e/explore
+
+.PHONY: splitbrain
+splitbrain: ## Decide on every directed matrix of five nodes, and simulate partitions (SEEDS=n)
+	SPLITBRAIN=full SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -run 'TestMatrices|TestPartitions|TestSimulation' -v ./libs/splitbrain
 
 .PHONY: e2e
-e2e: ## Hurt real processes under load and judge the histories of the clients; a line per scenario (RUN=regexp)
-	E2E=full go test -count=1 -timeout 20m -run 'TestHistories/$(RUN)' -v ./e2e/cluster
+e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership)/$(RUN)' -v ./e2e/cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)
@@ -101,7 +115,7 @@ check-format:
 check-vet: $(BIN)/staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags mutants ./e2e/...
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./services/gateway
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 
@@ -144,6 +158,15 @@ generate: $(BIN)/protoc-gen-go $(BIN)/protoc-gen-twirp ## Generate Go from the .
 $(addprefix $(BIN)/,$(tools)): tools/go.mod tools/go.sum
 	@mkdir -p $(BIN)
 	@cd tools && GOWORK=off go build -o $(BIN)/ tool && touch $(addprefix $(BIN)/,$(tools))
+
+# Servers that tests run; a module of their own each, outside the workspace, so
+# that their dependencies choose no versions of ours.
+.PHONY: servers
+servers: $(addprefix $(BIN)/,$(servers)) ## Build the servers that tests run: Consul (minutes, once); etcd is Debian's etcd-server
+
+$(addprefix $(BIN)/,$(servers)): $(BIN)/%: tools/servers/%/go.mod tools/servers/%/go.sum
+	@mkdir -p $(BIN)
+	cd tools/servers/$* && GOWORK=off go build -o $(BIN)/ tool && touch $@
 
 .PHONY: clean
 clean: ## Remove bin/
