@@ -3,8 +3,6 @@ package allocation_test
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
+	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -56,47 +55,16 @@ type vector struct {
 }
 
 func TestVectors(t *testing.T) {
-	files := []string{filepath.Join("testdata", "allocation.json")}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		// Such a folder need not hold every file.
-		if more := filepath.Join(dir, "allocation.json"); exists(more) {
-			files = append(files, more)
-		}
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct{ Cases []json.RawMessage }
-		if err := json.Unmarshal(data, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if len(doc.Cases) == 0 {
-			t.Fatalf("%s holds no cases", file)
-		}
-		for _, raw := range doc.Cases {
-			var head struct{ ID, Kind string }
-			if err := json.Unmarshal(raw, &head); err != nil {
-				t.Fatal(err)
+	for _, c := range house.Vectors(t, "allocation.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			if strings.HasPrefix(c.Kind, "consistent_hash_") || strings.HasPrefix(c.Kind, "external_") {
+				t.Skip("see testdata/deviations.md")
 			}
-			t.Run(head.ID, func(t *testing.T) {
-				if strings.HasPrefix(head.Kind, "consistent_hash_") || strings.HasPrefix(head.Kind, "external_") {
-					t.Skip("see testdata/deviations.md")
-				}
-				var v vector
-				if err := json.Unmarshal(raw, &v); err != nil {
-					t.Fatal(err)
-				}
-				check(t, &v)
-			})
-		}
+			var v vector
+			c.Decode(t, &v)
+			check(t, &v)
+		})
 	}
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 func check(t *testing.T, v *vector) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -102,57 +103,37 @@ func deviations(t *testing.T) map[string]bool {
 
 func TestVectors(t *testing.T) {
 	listed, used := deviations(t), map[string]bool{}
-	files := []string{filepath.Join("testdata", "bootstrap.json")}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		if more := filepath.Join(dir, "bootstrap.json"); fileExists(more) {
-			files = append(files, more)
-		}
+	checked := 0
+	for _, c := range house.Vectors(t, "bootstrap.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			var v vector
+			c.Decode(t, &v)
+			check, known := vectorKinds[v.Kind]
+			name := v.Kind
+			if listed[v.Spec] {
+				name = v.Spec
+			}
+			switch {
+			case listed[name] && known && name == v.Kind:
+				t.Fatalf("kind %s is checked, but listed in deviations.md", v.Kind)
+			case listed[name]:
+				used[name] = true
+				t.Skip("see testdata/deviations.md")
+			case !known:
+				t.Fatalf("kind %s is neither checked nor listed in deviations.md", v.Kind)
+			}
+			checked++
+			check(t, &v)
+		})
 	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct{ Cases []vector }
-		if err := json.Unmarshal(raw, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		checked := 0
-		for i := range doc.Cases {
-			v := &doc.Cases[i]
-			t.Run(v.ID, func(t *testing.T) {
-				check, known := vectorKinds[v.Kind]
-				name := v.Kind
-				if listed[v.Spec] {
-					name = v.Spec
-				}
-				switch {
-				case listed[name] && known && name == v.Kind:
-					t.Fatalf("kind %s is checked, but listed in deviations.md", v.Kind)
-				case listed[name]:
-					used[name] = true
-					t.Skip("see testdata/deviations.md")
-				case !known:
-					t.Fatalf("kind %s is neither checked nor listed in deviations.md", v.Kind)
-				}
-				checked++
-				check(t, v)
-			})
-		}
-		if checked < 20 {
-			t.Errorf("only %d vectors of %s apply: has the format changed?", checked, file)
-		}
+	if checked < 20 {
+		t.Errorf("only %d vectors apply: has the format changed?", checked)
 	}
 	for name := range listed {
 		if !used[name] {
 			t.Errorf("deviations.md lists %s, which no vector is about", name)
 		}
 	}
-}
-
-func fileExists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 func (v *vector) expect(t *testing.T, into any) {

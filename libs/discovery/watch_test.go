@@ -3,18 +3,17 @@ package discovery
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/house"
 )
 
 // fake is a backend that a test changes.
@@ -261,41 +260,24 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestBackoffVectors(t *testing.T) {
-	files := []string{filepath.Join("testdata", "bootstrap.json")}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		// Such a folder need not hold every file.
-		if more := filepath.Join(dir, "bootstrap.json"); exists(more) {
-			files = append(files, more)
-		}
-	}
 	checked := 0
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, vector := range house.Vectors(t, "bootstrap.json") {
+		if vector.Kind != "discovery_backoff" {
+			continue // see testdata/deviations.md
 		}
-		var doc struct{ Cases []json.RawMessage }
-		if err := json.Unmarshal(data, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
+		var v struct {
+			Failures int        `json:"consecutive_failures"`
+			Interval int64      `json:"interval_ms"`
+			Max      int64      `json:"exponential_backoff_max_ms"`
+			Random   float64    `json:"random_factor"`
+			Range    [2]float64 `json:"delay_ms_range"`
 		}
-		for _, raw := range doc.Cases {
-			var v struct {
-				ID, Kind string
-				Failures int        `json:"consecutive_failures"`
-				Interval int64      `json:"interval_ms"`
-				Max      int64      `json:"exponential_backoff_max_ms"`
-				Random   float64    `json:"random_factor"`
-				Range    [2]float64 `json:"delay_ms_range"`
-			}
-			if json.Unmarshal(raw, &v) != nil || v.Kind != "discovery_backoff" {
-				continue // see testdata/deviations.md
-			}
-			checked++
-			c := Config{Interval: time.Duration(v.Interval) * time.Millisecond, MaxBackoff: time.Duration(v.Max) * time.Millisecond, Jitter: v.Random}
-			low, high := c.delay(v.Failures, 0), c.delay(v.Failures, 1)
-			if low.Seconds()*1000 != v.Range[0] || high.Seconds()*1000 != v.Range[1] {
-				t.Errorf("%s: %v to %v, want %v ms", v.ID, low, high, v.Range)
-			}
+		vector.Decode(t, &v)
+		checked++
+		c := Config{Interval: time.Duration(v.Interval) * time.Millisecond, MaxBackoff: time.Duration(v.Max) * time.Millisecond, Jitter: v.Random}
+		low, high := c.delay(v.Failures, 0), c.delay(v.Failures, 1)
+		if low.Seconds()*1000 != v.Range[0] || high.Seconds()*1000 != v.Range[1] {
+			t.Errorf("%s: %v to %v, want %v ms", vector.Name, low, high, v.Range)
 		}
 	}
 	if checked == 0 {
@@ -304,9 +286,4 @@ func TestBackoffVectors(t *testing.T) {
 	if d := DefaultConfig().delay(math.MaxInt, 1); d != 18*time.Second {
 		t.Errorf("after very many failures: %v", d)
 	}
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }

@@ -100,7 +100,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
-		m.lastTick, m.formAt, m.nackedAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.sought, m.stuckAt, m.exitAt,
+		m.lastTick, m.formAt, m.nackedAt, m.heardAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.sought, m.stuckAt, m.exitAt,
 		m.nextDown,
 	} {
 		since(t)

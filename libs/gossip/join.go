@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -25,7 +26,7 @@ func (m *Machine) start() {
 func (m *Machine) search() {
 	m.phase = seeking
 	m.sought = m.now
-	m.resetSearch()
+	m.resetSearch(m.now)
 	m.seek()
 }
 
@@ -70,9 +71,25 @@ func (m *Machine) mayForm() bool {
 	return !m.cfg.Wait && m.via == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
 
-func (m *Machine) resetSearch() {
-	m.formAt, m.nackedAt = m.now.Add(m.cfg.SeedTimeout), m.now.Add(m.cfg.SeedNackTimeout)
+func (m *Machine) resetSearch(from time.Time) {
+	m.formAt, m.nackedAt = from.Add(m.cfg.SeedTimeout), from.Add(m.cfg.SeedNackTimeout)
 	m.nacks = nil
+}
+
+// signOfCluster delays the forming of another one, counted from a time.
+func (m *Machine) signOfCluster(from time.Time) {
+	m.heardAt = from
+	m.resetSearch(from)
+}
+
+// formWhenAlone forms a cluster on request, but not when there was a sign of one
+// lately: asked again, it may do so when that one has been silent for as long as
+// a first seed would wait.
+func (m *Machine) formWhenAlone() {
+	heard := !m.heardAt.IsZero() && m.now.Sub(m.heardAt) < m.cfg.SeedTimeout
+	if m.phase == seeking && m.cfg.Wait && m.via == "" && m.target.IsZero() && !heard {
+		m.form()
+	}
 }
 
 // form makes a cluster of this node alone.
@@ -142,7 +159,7 @@ func (m *Machine) foundCluster(at sharding.NodeID) {
 	if m.via != "" && at.Addr != m.via {
 		return // not the one that was asked for
 	}
-	m.resetSearch()
+	m.signOfCluster(m.now)
 	if !m.target.IsZero() {
 		return
 	}
@@ -233,10 +250,13 @@ func (m *Machine) objection(joiner *Member, settings []Setting) (why string, fin
 
 // joinRefused hears why this node is not let in.
 func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
-	if m.phase != seeking || from != m.target {
+	if m.phase != seeking || m.via != "" && from.Addr != m.via {
 		return
 	}
-	m.resetSearch() // a sign of a cluster
+	m.signOfCluster(m.now) // whoever refuses is in one
+	if from != m.target {
+		return // asked before somebody else was
+	}
 	if m.refusal != msg.Reason {
 		m.refusal = msg.Reason
 		m.emit(NotLetIn{from, msg.Reason})
@@ -246,6 +266,7 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
 	case msg.Final:
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
+		m.signOfCluster(m.nextJoin) // until it asks again, silence says nothing
 	}
 }
 

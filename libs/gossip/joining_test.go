@@ -228,3 +228,48 @@ func ghost(t *testing.T) string {
 	}
 	return ""
 }
+
+// Whoever does not let a node in is in a cluster, so the node forms none, however
+// it was told to.
+func TestWhoIsRefusedFormsNoCluster(t *testing.T) {
+	differently := func(cfg *gossip.Config) { cfg.MinMembers, cfg.RetryRefused = 2, true }
+	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.Wait = true })
+	net.Start(waiting)
+	net.Step(waiting, gossip.SetSeeds{Seeds: []string{"n1:1"}})
+	net.Run(time.Second) // it is refused
+	net.Weather.Loss = 0.1
+	for range 1200 {
+		net.Run(100 * time.Millisecond)
+		net.Step(waiting, gossip.Form{})
+		if waiting.M.View().InCluster {
+			t.Fatalf("formed a cluster beside the one that refused it at %v", net.Now)
+		}
+	}
+	net.Crash(net.Nodes[0])
+	net.Crash(net.Nodes[1])
+	net.Run(gossip.DefaultConfig().SeedTimeout + gossip.DefaultConfig().JoinTimeout)
+	net.Step(waiting, gossip.Form{})
+	if !waiting.M.View().InCluster {
+		t.Error("waits for a cluster that is no more")
+	}
+}
+
+// A refusal that comes when the node asks somebody else by now is a sign of a
+// cluster all the same.
+func TestLateRefusalIsASignOfACluster(t *testing.T) {
+	cfg := gossip.DefaultConfig()
+	cfg.Self, cfg.Seeds = sharding.NodeID{Addr: "n1:1", UID: 1}, []string{"n1:1", "n2:1"}
+	m, now := gossip.New(cfg), time.Unix(1000, 0)
+	n2 := sharding.NodeID{Addr: "n2:1", UID: 2}
+	step := func(in gossip.Input) { m.Step(now, in, nil) }
+	step(gossip.Start{})
+	step(gossip.Receive{From: n2, Msg: gossip.InitJoinAck{}})
+	for range 200 {
+		now = now.Add(100 * time.Millisecond)
+		step(gossip.Tick{})
+		step(gossip.Receive{From: n2, Msg: gossip.JoinRefused{Reason: "full"}})
+		if m.View().InCluster {
+			t.Fatal("formed a cluster although one refuses it again and again")
+		}
+	}
+}

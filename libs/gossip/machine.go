@@ -31,6 +31,7 @@ type Machine struct {
 	// While seeking.
 	formAt   time.Time       // the first seed forms a cluster then
 	nackedAt time.Time       // or then, if all other seeds know of none
+	heardAt  time.Time       // the last sign of a cluster
 	nacks    []string        // seeds that said so, since the last sign of a cluster
 	target   sharding.NodeID // whom we ask to let us in, or zero
 	targetBy time.Time       // until when
@@ -94,9 +95,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case SetSeeds:
 		m.setSeeds(in.Seeds)
 	case Form:
-		if m.phase == seeking && m.cfg.Wait && m.via == "" && m.target.IsZero() {
-			m.form()
-		}
+		m.formWhenAlone()
 	case Receive:
 		m.receive(in)
 	case Tick:
@@ -217,7 +216,7 @@ func (m *Machine) wasPaused(gap time.Duration) {
 		}
 	}
 	m.paused += gap
-	for _, t := range []*time.Time{&m.formAt, &m.nackedAt, &m.targetBy, &m.sought, &m.stuckAt} {
+	for _, t := range []*time.Time{&m.formAt, &m.nackedAt, &m.heardAt, &m.targetBy, &m.sought, &m.stuckAt} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}

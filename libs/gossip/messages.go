@@ -100,8 +100,9 @@ type (
 	// SetSeeds names the addresses to join through, and as a member those to
 	// announce the cluster to, in place of the configured ones.
 	SetSeeds struct{ Seeds []string }
-	// Form makes a cluster of this node alone, unless it is in one or about to
-	// be let into one. It is for nodes that wait.
+	// Form makes a cluster of this node alone, unless it is in one, about to be
+	// let into one, or heard of one within SeedTimeout: a refusal is a sign of
+	// one, too. It is for nodes that wait.
 	Form struct{}
 	// Receive is a message from another node. To is whom the sender meant, as
 	// in its [Send]: a message to another incarnation at this address is not

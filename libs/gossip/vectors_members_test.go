@@ -311,7 +311,7 @@ func vecEvents(t judge, v *vector) {
 			_ = json.Unmarshal(raw, &names)
 			sameSet(t, key, re, &names)
 		default:
-			t.Errorf("there are no events for %s", key)
+			t.Error(noEvents + key)
 		}
 	}
 }

@@ -3,11 +3,11 @@ package phi
 import (
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/house"
 )
 
 type op struct {
@@ -56,25 +56,12 @@ type vector struct {
 }
 
 func TestVectors(t *testing.T) {
-	files := []string{"testdata/phi.json"}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		files = append(files, filepath.Join(dir, "phi.json"))
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct{ Cases []vector }
-		if err := json.Unmarshal(raw, &doc); err != nil {
-			t.Fatal(err)
-		}
-		if len(doc.Cases) == 0 {
-			t.Fatalf("%s has no cases", file)
-		}
-		for _, v := range doc.Cases {
-			t.Run(v.ID, func(t *testing.T) { runVector(t, v) })
-		}
+	for _, c := range house.Vectors(t, "phi.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			var v vector
+			c.Decode(t, &v)
+			runVector(t, v)
+		})
 	}
 }
 

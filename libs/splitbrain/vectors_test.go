@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -75,43 +75,19 @@ func deviations(t *testing.T) []*deviation {
 }
 
 func TestVectors(t *testing.T) {
-	files := []string{filepath.Join("testdata", "splitbrain.json")}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		if more := filepath.Join(dir, "splitbrain.json"); exists(more) { // such a folder need not hold every file
-			files = append(files, more)
-		}
-	}
 	listed := deviations(t)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct{ Cases []json.RawMessage }
-		if err := json.Unmarshal(raw, &doc); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if len(doc.Cases) == 0 {
-			t.Fatalf("%s has no cases", file)
-		}
-		for _, c := range doc.Cases {
+	for _, c := range house.Vectors(t, "splitbrain.json") {
+		t.Run(c.Name, func(t *testing.T) {
 			var v vector
-			if err := json.Unmarshal(c, &v); err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			t.Run(v.ID, func(t *testing.T) { runVector(t, &v, c, listed) })
-		}
+			c.Decode(t, &v)
+			runVector(t, &v, c.Raw, listed)
+		})
 	}
 	for _, d := range listed {
 		if d.matched && !d.differs {
 			t.Errorf("all cases hold that match %q: testdata/deviations.md is outdated", d.pattern)
 		}
 	}
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
 }
 
 func runVector(t *testing.T, v *vector, raw []byte, listed []*deviation) {

@@ -1,11 +1,10 @@
 package vclock
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/roost-cluster/roost/libs/house"
 )
 
 func fromMap(m map[string]uint64) Clock[string] {
@@ -32,25 +31,12 @@ type vector struct {
 }
 
 func TestVectors(t *testing.T) {
-	files := []string{"testdata/vclock.json"}
-	if dir := os.Getenv("ROOST_VECTORS"); dir != "" {
-		files = append(files, filepath.Join(dir, "vclock.json"))
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc struct{ Cases []vector }
-		if err := json.Unmarshal(raw, &doc); err != nil {
-			t.Fatal(err)
-		}
-		if len(doc.Cases) == 0 {
-			t.Fatalf("%s has no cases", file)
-		}
-		for _, v := range doc.Cases {
-			t.Run(v.ID, func(t *testing.T) { runVector(t, v) })
-		}
+	for _, c := range house.Vectors(t, "vclock.json") {
+		t.Run(c.Name, func(t *testing.T) {
+			var v vector
+			c.Decode(t, &v)
+			runVector(t, v)
+		})
 	}
 }
 

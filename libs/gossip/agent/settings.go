@@ -3,6 +3,9 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
@@ -11,12 +14,14 @@ import (
 // Joining are the settings of a service about joining and coming up, as they
 // are called in its configuration.
 type Joining struct {
-	Zone           string        `key:"node.zone" help:"where this node runs, such as a data center or an availability zone; shown to operators"`
-	MinMembers     int           `key:"gossip.min_members" unit:"members" help:"members that must have joined before the first one comes up; the same on all nodes"`
-	WeaklyUpAfter  time.Duration `key:"gossip.weakly_up_after" help:"while somebody is unreachable, joining members become weakly up after this: in, but hosting nothing; 0: never"`
-	GiveUp         time.Duration `key:"gossip.join_give_up" help:"stop when not let into a cluster within this; 0: try for ever"`
-	RetryRefused   bool          `key:"gossip.retry_refused" help:"go on asking after a final refusal, such as for settings that differ, instead of stopping"`
-	IgnoreSettings []string      `key:"gossip.ignore_settings" help:"settings that may differ between this node and the cluster, while they are changed node by node, such as downing"`
+	Zone       string `key:"node.zone" help:"where this node runs, such as a data center or an availability zone; shown to operators"`
+	MinMembers int    `key:"gossip.min_members" unit:"members" help:"members that must have joined before the first one comes up; the same on all nodes"`
+	// MinOfRole are numbers of members by role.
+	MinOfRole      map[string]string `key:"gossip.min_of_role" unit:"role=members list" help:"the same for single roles, such as coordinator=2,region=3: so many of each must have joined before anybody comes up; the same on all nodes"`
+	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" help:"while somebody is unreachable, joining members become weakly up after this: in, but hosting nothing; 0: never"`
+	GiveUp         time.Duration     `key:"gossip.join_give_up" help:"stop when not let into a cluster within this; 0: try for ever"`
+	RetryRefused   bool              `key:"gossip.retry_refused" help:"go on asking after a final refusal, such as for settings that differ, instead of stopping"`
+	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"settings that may differ between this node and the cluster, while they are changed node by node, such as downing"`
 }
 
 // DefaultJoining are the defaults, those of the core.
@@ -29,6 +34,21 @@ func DefaultJoining() Joining {
 func (j *Joining) Apply(c *gossip.Config) {
 	c.Zone, c.MinMembers, c.WeaklyUpAfter = j.Zone, j.MinMembers, j.WeaklyUpAfter
 	c.JoinGiveUp, c.RetryRefused, c.IgnoreSettings = j.GiveUp, j.RetryRefused, j.IgnoreSettings
+	c.MinOfRole, _ = j.minOfRole() // what is wrong with it, Check says
+}
+
+// minOfRole reads MinOfRole, sorted by role.
+func (j *Joining) minOfRole() (least []gossip.RoleMinimum, err error) {
+	var errs []error
+	for _, role := range slices.Sorted(maps.Keys(j.MinOfRole)) {
+		n, err := strconv.Atoi(j.MinOfRole[role])
+		if err != nil || n < 1 || role == "" {
+			errs = append(errs, fmt.Errorf("gossip.min_of_role is %s=%s; give each role a number of members from 1 on, such as region=3", role, j.MinOfRole[role]))
+			continue
+		}
+		least = append(least, gossip.RoleMinimum{Role: role, Members: n})
+	}
+	return least, errors.Join(errs...)
 }
 
 // Check names every key that makes no sense, with the fix.
@@ -36,6 +56,9 @@ func (j *Joining) Check() error {
 	var errs []error
 	if j.MinMembers < 1 {
 		errs = append(errs, fmt.Errorf("gossip.min_members is %d; choose at least 1", j.MinMembers))
+	}
+	if _, err := j.minOfRole(); err != nil {
+		errs = append(errs, err)
 	}
 	if j.WeaklyUpAfter < 0 || j.GiveUp < 0 {
 		errs = append(errs, errors.New("gossip.weakly_up_after and gossip.join_give_up must not be negative; 0 switches them off"))
