@@ -291,17 +291,24 @@ func (m *Machine) publish() {
 	}
 	m.changed = false
 	now := m.state.Members
+	var came []string // names
+	tell := func(mem Member) {
+		m.emit(memberEvent(mem))
+		if (mem.Status == Up || mem.Status == WeaklyUp) && len(m.told) > 0 { // not before this node came
+			came = append(came, mem.Name)
+		}
+	}
 	for old := m.told; !identical(old, now) && (len(old) > 0 || len(now) > 0); {
 		switch {
 		case len(now) == 0 || len(old) > 0 && memberOrder(&old[0], &now[0]) < 0:
 			m.emit(MemberRemoved{old[0]})
 			old = old[1:]
 		case len(old) == 0 || memberOrder(&now[0], &old[0]) < 0:
-			m.emit(memberEvent(now[0]))
+			tell(now[0])
 			now = now[1:]
 		default:
 			if old[0].Status != now[0].Status {
-				m.emit(memberEvent(now[0]))
+				tell(now[0])
 			}
 			old, now = old[1:], now[1:]
 		}
@@ -310,6 +317,7 @@ func (m *Machine) publish() {
 	m.told = m.state.Members
 	was := m.suspects
 	m.publishReach()
+	m.publishNames(came)
 	if l := m.state.leader(m.self, m.suspects); l != m.toldLead {
 		m.toldLead = l
 		m.emit(LeaderChanged{l})

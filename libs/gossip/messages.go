@@ -203,6 +203,14 @@ type (
 	// NewIncarnation: the address of member Old answered as New, so Old is
 	// gone. It is down with this.
 	NewIncarnation struct{ Old, New sharding.NodeID }
+	// NameShared: several members that can be reached have one name. A process
+	// was started twice, or two were given the same name. They are members all
+	// the same; people and tools that go by names mean one of them. Told when one
+	// of them comes up.
+	NameShared struct {
+		Name  string
+		Nodes []sharding.NodeID
+	}
 	// DowningDecided: the [Downing] provider of this node declared members
 	// down.
 	DowningDecided struct {
@@ -255,6 +263,7 @@ func (MemberRemoved) output()       {}
 func (ReachabilityChanged) output() {}
 func (NodeGone) output()            {}
 func (NewIncarnation) output()      {}
+func (NameShared) output()          {}
 func (DowningDecided) output()      {}
 func (LeaderChanged) output()       {}
 func (NotLetIn) output()            {}
@@ -275,6 +284,7 @@ func (MemberRemoved) event()        {}
 func (ReachabilityChanged) event()  {}
 func (NodeGone) event()             {}
 func (NewIncarnation) event()       {}
+func (NameShared) event()           {}
 func (DowningDecided) event()       {}
 func (LeaderChanged) event()        {}
 func (NotLetIn) event()             {}

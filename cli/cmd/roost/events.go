@@ -124,7 +124,10 @@ func eventLine(e *adminv1.Event) string {
 	if what == "" {
 		what = "is " + e.Kind
 	}
-	if e.Node == "" {
+	switch {
+	case e.Kind == "name-shared":
+		what = "is the name of several members"
+	case e.Node == "":
 		who, what = e.Kind, ""
 	}
 	line := time.UnixMilli(e.AtUnixMs).Format("15:04:05.000") + "  " + strings.TrimSpace(who+" "+what)

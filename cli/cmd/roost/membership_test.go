@@ -52,6 +52,7 @@ func (f *fakeMember) Events(_ context.Context, req *adminv1.EventsRequest) (*adm
 		{Seq: 1, Kind: "up", Name: "region-1", Node: "10.0.0.2:25520#2a"},
 		{Seq: 2, Kind: "unreachable", Node: "10.0.0.3:25520#2b", ByMe: true},
 		{Seq: 3, Kind: "replaced", Node: "10.0.0.3:25520#2b", Text: "now 10.0.0.3:25520#2c"},
+		{Seq: 4, Kind: "name-shared", Name: "region-1", Text: "10.0.0.2:25520#2a, 10.0.0.4:25520#2d"},
 	}}, nil
 }
 
@@ -106,13 +107,14 @@ func TestEvents(t *testing.T) {
 	url := serveMember(t, &fakeMember{stream: "a#1"})
 	code, out, _ := roost(t, "events", "--all", "--admin", url)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || len(lines) != 3 {
+	if code != 0 || len(lines) != 4 {
 		t.Fatalf("%d:\n%s", code, out)
 	}
 	for i, want := range []string{
 		"  region-1 is up  (10.0.0.2:25520#2a)",
 		"  10.0.0.3:25520#2b is unreachable in the eyes of this coordinator",
 		"  10.0.0.3:25520#2b was started again: now 10.0.0.3:25520#2c",
+		"  region-1 is the name of several members: 10.0.0.2:25520#2a, 10.0.0.4:25520#2d",
 	} {
 		if !strings.HasSuffix(lines[i], want) {
 			t.Errorf("%q, want %q", lines[i], want)

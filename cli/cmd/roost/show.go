@@ -43,10 +43,34 @@ func (a *app) membersCommand() *cobra.Command {
 					return err
 				}
 			}
+			for _, s := range sharedNames(res.Members) {
+				if _, err := fmt.Fprintln(a.out, "warning: "+s); err != nil {
+					return err
+				}
+			}
 			_, err = fmt.Fprintf(a.out, "active coordinator: %s, term %d\n", res.Self, res.Term)
 			return err
 		},
 	}
+}
+
+// sharedNames warns of names that several reachable members have.
+func sharedNames(members []*adminv1.Member) []string {
+	var warnings []string
+	bearers := map[string][]string{}
+	for _, m := range members {
+		if m.Name != "" && m.Reachable && m.Status != "exiting" && m.Status != "down" {
+			bearers[m.Name] = append(bearers[m.Name], m.Addr)
+		}
+	}
+	for _, m := range members {
+		if addrs := bearers[m.Name]; len(addrs) > 1 {
+			warnings = append(warnings, fmt.Sprintf("%s is the name of %d members, at %s: give each process a node.name of its own, or stop the one that is too many",
+				m.Name, len(addrs), strings.Join(addrs, " and ")))
+			delete(bearers, m.Name)
+		}
+	}
+	return warnings
 }
 
 func orDash(text string) string {

@@ -33,6 +33,10 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 		{Name: "coordinator-1", Roles: []string{"coordinator"}, Status: "up", Reachable: true, Addr: "10.0.0.1:25521", Active: true},
 		{Name: "region-1", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.2:25520", Shards: 12, Draining: true},
 		{Name: "region-2", Roles: []string{"region"}, Status: "up", Addr: "10.0.0.3:25520", Zone: "b", AppVersion: "1.4"},
+		{Name: "region-2", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.4:25520"},
+		{Name: "region-3", Roles: []string{"region"}, Status: "up", Reachable: true, Addr: "10.0.0.5:25520"},
+		{Name: "region-3", Roles: []string{"region"}, Status: "joining", Reachable: true, Addr: "10.0.0.6:25520"},
+		{Name: "region-3", Roles: []string{"region"}, Status: "exiting", Reachable: true, Addr: "10.0.0.7:25520"},
 	}}, f.check()
 }
 
@@ -98,6 +102,11 @@ func TestShow(t *testing.T) {
 coordinator-1  coordinator  up, active            -  -     -        10.0.0.1:25521
 region-1       region       up, draining         12  -     -        10.0.0.2:25520
 region-2       region       up, unreachable       0  b     1.4      10.0.0.3:25520
+region-2       region       up                    0  -     -        10.0.0.4:25520
+region-3       region       up                    0  -     -        10.0.0.5:25520
+region-3       region       joining               0  -     -        10.0.0.6:25520
+region-3       region       exiting               0  -     -        10.0.0.7:25520
+warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
 active coordinator: coordinator-1, term 3
 `},
 		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS

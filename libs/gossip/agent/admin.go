@@ -87,11 +87,19 @@ func find(v gossip.View, name string) (*gossip.MemberView, error) {
 	case 1:
 		return alive[0], nil
 	}
-	var all []string
+	var all []sharding.NodeID
 	for _, m := range alive {
-		all = append(all, m.Node.String())
+		all = append(all, m.Node)
 	}
-	return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several members; choose one of %s", name, strings.Join(all, ", "))
+	return nil, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several members; choose one of %s", name, nodeList(all))
+}
+
+func nodeList(nodes []sharding.NodeID) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 // ToAdmin is a member as the admin API shows it.
@@ -164,6 +172,10 @@ func toEvent(r Record, v *gossip.View) *adminv1.Event {
 		about("gone", e.Node, "connection refused")
 	case gossip.NewIncarnation:
 		about("replaced", e.Old, "now "+e.New.String())
+	case gossip.NameShared:
+		out.Kind, out.Name, out.Text = "name-shared", e.Name, nodeList(e.Nodes)
+	case gossip.DowningDecided:
+		out.Kind, out.Text = "downing", nodeList(e.Down)+": "+e.Reason
 	case gossip.LeaderChanged:
 		about("leader", e.Leader, "")
 	case gossip.Quarantined:

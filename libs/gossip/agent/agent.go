@@ -296,6 +296,8 @@ func (a *Agent) log(e gossip.Event) {
 		log.Warn("member's process is gone: connection refused", "member", e.Node)
 	case gossip.NewIncarnation:
 		log.Warn("member was started again", "member", e.Old, "now", e.New)
+	case gossip.NameShared:
+		log.Warn("several members have one name: give each process a node.name of its own, or stop the one that is too many", "name", e.Name, "members", e.Nodes)
 	case gossip.DowningDecided:
 		log.Warn("members are declared down", "members", e.Down, "reason", e.Reason)
 	case gossip.NotLetIn:
