@@ -15,6 +15,7 @@ TEST_TIMEOUT ?= 9m
 SEEDS ?= 2000
 
 binaries := coordinator region gateway roost flights-region flights
+benchmark := coordinator gateway bench-region bench
 tools := protoc-gen-go protoc-gen-twirp staticcheck
 servers := consul
 
@@ -31,10 +32,12 @@ $(BIN)/gateway: pkg := ./services/gateway/cmd/gateway
 $(BIN)/roost: pkg := ./cli/cmd/roost
 $(BIN)/flights-region: pkg := ./examples/flights/cmd/flights-region
 $(BIN)/flights: pkg := ./examples/flights/cmd/flights
+$(BIN)/bench: pkg := ./e2e/bench/cmd/bench
+$(BIN)/bench-region: pkg := ./e2e/bench/cmd/bench-region
 
 # The go command knows better than make what is out of date.
-.PHONY: $(addprefix $(BIN)/,$(binaries))
-$(addprefix $(BIN)/,$(binaries)):
+.PHONY: $(addprefix $(BIN)/,$(binaries) $(benchmark))
+$(sort $(addprefix $(BIN)/,$(binaries) $(benchmark))):
 	go build -o $@ $(pkg)
 
 .PHONY: demo
@@ -97,7 +100,16 @@ fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) -fuzzminimizetime 1s $$(dirname $$file); done; done
 
 .PHONY: bench
-bench: ## Run the benchmarks
+bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/)
+	@exec $(BIN)/bench -bin $(BIN) $(if $(RUN),-run "$(RUN)") $(if $(ROUNDS),-rounds "$(ROUNDS)") $(if $(LENGTH),-length "$(LENGTH)") \
+		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+
+.PHONY: profile
+profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)
+	@exec $(BIN)/bench -bin $(BIN) -rounds 1 -length $(or $(LENGTH),5s) -profiles "$(or $(TO),$(BIN)/profiles)" $(if $(RUN),-run "$(RUN)")
+
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks of single packages
 	go test -run '^$$' -bench . -benchmem work
 
 # ---- checks ----------------------------------------------------------------

@@ -19,6 +19,14 @@ func TestHouse(t *testing.T) {
 			"explore/...": {"libs/...", "services/coordinator", "services/region"},
 			// A region as users build theirs.
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
+			// What is measured is the real thing; what it is compared with knows
+			// nothing of it but a message.
+			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "cli/cluster", "e2e/bench/..."},
+			"bench/cmd/...":  {"services/region/server", "e2e/bench/..."},
+			"bench/entities": {"sdk/entity"},
+			"bench/baseline": {"proto/..."},
+			"bench/measure":  {},
+			"bench/report":   {},
 			// The judge uses nothing of what it judges.
 			"cluster/history": {},
 			// Real processes are spoken to as any user would.

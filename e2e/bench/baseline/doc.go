@@ -1,0 +1,16 @@
+// Package baseline holds what Roost is compared with: the same work done by
+// hand, without any of the guarantees, as plainly as it goes fast. The servers
+// live in a process of their own, [Start]ed by the benchmark from any binary
+// that calls [Serve].
+//
+// The entity mux is the bound for asks between two processes: no framework, but
+// everything that an ask to an entity has to do. One connection, a goroutine per
+// caller, protobuf both ways, a string key to a sharded map and its lock. The
+// first caller that finds the writer idle yields once and writes what all have
+// appended meanwhile; the server answers in place and flushes when it has read
+// everything that was there.
+//
+// # What this does not do
+//
+// Nothing here retries, times out, bounds a buffer or survives anything.
+package baseline

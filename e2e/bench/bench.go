@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	"github.com/roost-cluster/roost/e2e/bench/measure"
+	"github.com/roost-cluster/roost/e2e/bench/report"
+)
+
+// Options is what a run consists of. Start from [DefaultOptions].
+type Options struct {
+	// Bin holds the binaries of the services and bench-region.
+	Bin string
+	// Dir is where journals are made; its disk is what durable figures depend
+	// on. It is removed at the end.
+	Dir string
+	// Baselines is a command that calls [baseline.Serve].
+	Baselines []string
+	// Env is added to the environment of that command.
+	Env []string
+	// Run selects suites by name; nil: all.
+	Run *regexp.Regexp
+	// Rounds and Length are those of [measure.Plan]. Defaults 5 and 1 s.
+	Rounds int
+	Length time.Duration
+	// Sizes of what is measured.
+	Sizes Sizes
+	// Profiles, if set, is a directory for processor and allocation profiles of
+	// every process of Roost during every load on it.
+	Profiles string
+	// Progress is told which suite runs.
+	Progress io.Writer
+}
+
+// Sizes are those of the table in the documentation; tests have smaller ones.
+type Sizes struct {
+	Entities    int // that are asked. 10,000
+	Accounts    int // durable ones that work side by side. 1,000
+	Idle        int // entities that do nothing. 1,000,000
+	Activations int // entities brought to life in a round. 100,000
+	Replay      int // events of one entity that are read back. 100,000
+	Claims      int // shards claimed at once. 1,024
+}
+
+// DefaultOptions are those of the table in the documentation.
+func DefaultOptions() Options {
+	return Options{
+		Rounds: 5, Length: time.Second, Progress: io.Discard,
+		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024},
+	}
+}
+
+// run is one run under way.
+type run struct {
+	Options
+	ctx     context.Context
+	report  *report.Report
+	base    *baseline.Process
+	cluster *roost // started by the first suite that needs it
+}
+
+// suites in order of the report.
+var suites = []struct {
+	name string
+	run  func(*run) error
+}{
+	{"link", (*run).linkAsks},
+	{"tell", (*run).linkTells},
+	{"http", (*run).httpAsks},
+	{"durable", (*run).durableHTTP},
+}
+
+// Names are those of all suites.
+func Names() (names []string) {
+	for _, s := range suites {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Run measures and reports. On an error there is no report, and no process is
+// left behind.
+func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
+	r := &run{Options: o, ctx: ctx, report: &report.Report{
+		Time: time.Now(), Machine: report.ThisMachine(), Rounds: o.Rounds, Length: o.Length,
+	}}
+	if r.Dir, err = os.MkdirTemp(o.Dir, "roost-bench-"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.end()) }()
+	if r.report.Machine.Fsync, err = fsync(r.Dir); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(o.Baselines[0], o.Baselines[1:]...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), o.Env...), os.Stderr
+	if r.base, err = baseline.Start(cmd); err != nil {
+		return nil, err
+	}
+	for _, s := range suites {
+		if o.Run != nil && !o.Run.MatchString(s.name) {
+			continue
+		}
+		fmt.Fprintln(o.Progress, s.name)
+		if err := s.run(r); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return r.report, nil
+}
+
+func (r *run) end() error {
+	var errs []error
+	if r.cluster != nil {
+		errs = append(errs, r.cluster.close())
+	}
+	if r.base != nil {
+		errs = append(errs, r.base.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
+}
+
+// wanted is a subject of a comparison with what is reported of it.
+type wanted struct {
+	measure.Subject
+	row report.Row // without figures
+}
+
+// compare measures subjects beside a baseline and reports a row for each.
+func (r *run) compare(unit string, base measure.Subject, subjects ...wanted) error {
+	all := []measure.Subject{base}
+	for _, s := range subjects {
+		all = append(all, s.Subject)
+	}
+	figures, err := r.plan(base.Name).Compare(all...)
+	if err != nil {
+		return err
+	}
+	for i, s := range subjects {
+		f, b := figures[i+1], figures[0]
+		row := s.row
+		row.Unit, row.Value, row.P50, row.P99, row.CPU = unit, f.Rate, f.P50, f.P99, f.CPU
+		row.Baseline = &report.Baseline{Name: b.Name, Value: b.Rate, P99: b.P99, CPU: b.CPU, Ratio: f.Ratio}
+		r.add(row)
+	}
+	return nil
+}
+
+// add judges a row and reports it.
+func (r *run) add(row report.Row) {
+	row.Judge()
+	r.report.Rows = append(r.report.Rows, row)
+	one := report.Report{Rows: []report.Row{row}}
+	_ = one.Table(r.Progress) // progress is a courtesy
+}
+
+func (r *run) plan(baseline string) measure.Plan {
+	p := measure.Plan{Rounds: r.Rounds, Length: r.Length}
+	if r.Profiles != "" {
+		p.Around = func(s *measure.Subject, run func()) {
+			if s.Name == baseline {
+				run()
+			} else {
+				r.profiled(s, run)
+			}
+		}
+	}
+	return p
+}
+
+// fsync is the median time of a small durable write.
+func fsync(dir string) (time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "fsync"))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	var took []float64
+	for range 20 {
+		began := time.Now()
+		if _, err := f.Write(make([]byte, 4096)); err != nil {
+			return 0, err
+		}
+		if err := f.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, float64(time.Since(began)))
+	}
+	return time.Duration(measure.Median(took)), nil
+}

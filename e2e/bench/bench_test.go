@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/e2e/bench/baseline"
+)
+
+// asBaselines makes the test binary the process of the baselines.
+const asBaselines = "ROOST_BENCH_BASELINES"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBaselines) != "" {
+		if err := baseline.Serve(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestHarness runs every suite with tiny sizes. It looks at what is reported,
+// not at the figures.
+func TestHarness(t *testing.T) {
+	bin := t.TempDir()
+	for _, pkg := range []string{
+		"./services/coordinator/cmd/coordinator", "./services/gateway/cmd/gateway", "./e2e/bench/cmd/bench-region",
+	} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, filepath.Base(pkg)), pkg)
+		cmd.Dir = "../.."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", pkg, err, out)
+		}
+	}
+	o := DefaultOptions()
+	o.Bin, o.Dir, o.Rounds, o.Length = bin, t.TempDir(), 1, 20*time.Millisecond
+	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16}
+	o.Baselines, o.Env, o.Progress = []string{os.Args[0]}, []string{asBaselines + "=1"}, t.Output()
+	r, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, row := range r.Rows {
+		if row.Value <= 0 || row.Baseline != nil && row.Baseline.Value <= 0 {
+			t.Errorf("no figure: %+v", row)
+		}
+		name := row.Section + ": " + row.Measure
+		if seen[name] {
+			t.Errorf("%s is there twice", name)
+		}
+		seen[name] = true
+	}
+	if left, _ := os.ReadDir(o.Dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

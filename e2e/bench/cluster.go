@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+)
+
+const (
+	clusterName = "bench"
+	// startTimeout bounds everything that must happen once before a load; a
+	// machine that needs it is overloaded beyond use.
+	startTimeout = time.Minute
+)
+
+// roost is a cluster of one coordinator, one region and one gateway.
+type roost struct {
+	cluster *cluster.Cluster
+	region  cluster.Process
+	gateway cluster.Process
+	rows    map[sharding.ShardID]sharding.Row
+}
+
+// started is the cluster of this run.
+func (r *run) started() (*roost, error) {
+	if r.cluster != nil {
+		return r.cluster, nil
+	}
+	c, err := startCluster(r.ctx, cluster.Options{
+		Name: clusterName, Coordinators: 1, Regions: 1, Gateways: 1, Dir: filepath.Join(r.Dir, "cluster"), BinDir: r.Bin,
+		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn",
+		Args: map[string][]string{
+			cluster.Region:  {"--management.pprof=true"},
+			cluster.Gateway: {"--management.pprof=true"},
+		},
+	})
+	r.cluster = c
+	return c, err
+}
+
+func startCluster(ctx context.Context, o cluster.Options) (*roost, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &roost{cluster: c, rows: map[sharding.ShardID]sharding.Row{}}
+	if err := c.Ready(ctx); err != nil {
+		return s, err
+	}
+	var coordinator cluster.Process
+	for _, p := range c.Processes() {
+		switch p.Role {
+		case cluster.Coordinator:
+			coordinator = p
+		case cluster.Region:
+			s.region = p
+		case cluster.Gateway:
+			s.gateway = p
+		}
+	}
+	return s, s.place(ctx, "http://"+coordinator.Service)
+}
+
+func (s *roost) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return s.cluster.Close(ctx)
+}
+
+// place waits until every shard of every type is served.
+func (s *roost) place(ctx context.Context, coordinator string) error {
+	api := coordinatorv1.NewCoordinatorProtobufClient(coordinator, &http.Client{Timeout: 5 * time.Second})
+	homes := &coordinatorv1.GetShardHomesRequest{Cluster: clusterName}
+	for _, t := range []string{entities.EchoType, entities.AccountType} {
+		for i := range uint32(entities.Shards) {
+			homes.Shards = append(homes.Shards, &coordinatorv1.ShardEpoch{Type: t, Index: i})
+		}
+	}
+	for asked := false; ; {
+		w, err := api.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: clusterName, BootUid: clients.Add(1)})
+		if err != nil {
+			return err
+		}
+		delta := wire.FromDelta(w)
+		for _, row := range delta.Rows {
+			if row.Phase == sharding.Serving {
+				s.rows[row.Shard] = row
+			}
+		}
+		if len(s.rows) == len(homes.Shards) {
+			return nil
+		}
+		if !asked && len(delta.Types) > 0 {
+			if _, err := api.GetShardHomes(ctx, homes); err != nil {
+				return err
+			}
+			asked = true
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d shards are served: %w", len(s.rows), len(homes.Shards), ctx.Err())
+		}
+	}
+}
+
+// dial opens a link to the region, as a gateway does.
+func (s *roost) dial(ctx context.Context, answers func([]link.Answer)) (*link.Peer, *link.Link, error) {
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self = clusterName, sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}
+	var owner sharding.NodeID
+	for _, row := range s.rows { // all have the same
+		owner = row.Owner
+	}
+	up, failed := make(chan *link.Link, 1), make(chan error, 1)
+	peer, err := link.NewPeer(cfg, owner, link.Events{
+		Up:   func(l *link.Link) { up <- l },
+		Down: func(*link.Link, link.Down) {},
+		Failed: func(err error, _ bool) {
+			select {
+			case failed <- err:
+			default:
+			}
+		},
+		Answers: func(_ *link.Link, as []link.Answer) { answers(as) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case l := <-up:
+		return peer, l, nil
+	case err = <-failed:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	peer.Close()
+	return nil, nil, err
+}
+
+// clients numbers the links of this process: each is a client of its own.
+var clients atomic.Uint64

@@ -1,0 +1,98 @@
+// Command bench measures the layers of Roost beside baselines of the same run
+// and prints ratios beside absolute numbers.
+//
+// # What this does not do
+//
+// It does not build the binaries that it starts; make bench does.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/roost-cluster/roost/e2e/bench"
+	"github.com/roost-cluster/roost/e2e/bench/baseline"
+)
+
+// serveBaselines is the argument under which this binary is the process of the
+// baselines.
+const serveBaselines = "baselines"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == serveBaselines {
+		exit(baseline.Serve(os.Stdin, os.Stdout))
+	}
+	exit(measure())
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func measure() error {
+	o := bench.DefaultOptions()
+	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", "))
+	raw := flag.String("json", "", "file for the report as JSON")
+	docs := flag.String("docs", "", "directory of the documentation: rewrites the table in performance.md and the chart performance.svg")
+	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
+	flag.StringVar(&o.Dir, "dir", "", "where journals are made; the figures of durable commands are those of its disk (default: where temporary files go)")
+	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
+	flag.DurationVar(&o.Length, "length", o.Length, "length of one run in a round")
+	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; profiled figures are no figures")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q is no flag", flag.Arg(0))
+	}
+	if *only != "" {
+		var err error
+		if o.Run, err = regexp.Compile("^(" + *only + ")$"); err != nil {
+			return err
+		}
+	}
+	if o.Profiles != "" {
+		if err := os.MkdirAll(o.Profiles, 0o755); err != nil {
+			return err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o.Baselines, o.Progress = []string{self, serveBaselines}, os.Stderr
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r, err := bench.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	fmt.Println(r.Machine)
+	errs := []error{r.Table(os.Stdout)}
+	if *raw != "" {
+		errs = append(errs, write(*raw, r.JSON))
+	}
+	if *docs != "" {
+		errs = append(errs, r.Rewrite(filepath.Join(*docs, "performance.md")), write(filepath.Join(*docs, "performance.svg"), r.Chart))
+	}
+	return errors.Join(errs...)
+}
+
+func write(file string, content func(io.Writer) error) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(content(f), f.Close())
+}

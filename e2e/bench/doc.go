@@ -1,0 +1,16 @@
+// Package bench measures the layers of Roost beside baselines of the same run:
+// real processes that speak over loopback (the region and the gateway as they
+// are built, and a process of baselines), and the runtime inside this process.
+// Command cmd/bench prints the report and writes it as JSON, as a chart and into
+// the documentation.
+//
+//	make bench            # the whole table
+//	make bench RUN=link   # suites by name
+//	make profile          # processor and allocation profiles of each
+//
+// # What this does not do
+//
+// It asserts nothing about time: a slow machine is no failure. Figures of two
+// runs, or of two machines, are not to be compared; ratios to the baselines may
+// be, with care.
+package bench

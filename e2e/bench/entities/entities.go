@@ -1,0 +1,91 @@
+// Package entities holds the entities that benchmarks speak to: one that only
+// counts, in memory, and one that keeps its count in the journal.
+//
+// # What this does not do
+//
+// The handlers do next to nothing, so that what is measured is Roost.
+package entities
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Names of types and commands.
+const (
+	EchoType    = "Echo"
+	Ask         = "Ask"     // protobuf: 64 bytes answered by 16
+	AskJSON     = "AskJSON" // the same in JSON
+	AccountType = "Account"
+	Deposit     = "Deposit" // JSON: 64 bytes answered by 16, one event
+)
+
+// Shards is the number of shards of each type.
+const Shards = 1024
+
+// TenDigits makes a JSON answer of 16 bytes.
+const TenDigits = 1_000_000_000
+
+// Question is 64 bytes of JSON if Data has 53.
+type Question struct {
+	Data string `json:"data"`
+}
+
+// Answer is 16 bytes of JSON.
+type Answer struct {
+	N int64 `json:"n"`
+}
+
+// Echo is a volatile entity.
+type Echo struct{ n uint64 }
+
+// Ask counts.
+func (e *Echo) Ask(*entity.Ctx, *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+	e.n++
+	return &wrapperspb.BytesValue{Value: binary.BigEndian.AppendUint64(make([]byte, 6, 14), e.n)}, nil
+}
+
+// AskJSON counts.
+func (e *Echo) AskJSON(*entity.Ctx, Question) (Answer, error) {
+	e.n++
+	return Answer{TenDigits + int64(e.n)}, nil
+}
+
+// Account is a durable entity.
+type Account struct{ N int64 }
+
+// Deposited is its event.
+type Deposited struct{ Data string }
+
+// Apply changes the state; the only place that does.
+func (a *Account) Apply(event any) {
+	switch event.(type) {
+	case Deposited:
+		a.N++
+	}
+}
+
+// Deposit stores one event.
+func (a *Account) Deposit(ctx *entity.Ctx, in Question) (Answer, error) {
+	if err := ctx.Persist(Deposited(in)); err != nil {
+		return Answer{}, err
+	}
+	return Answer{TenDigits + a.N}, nil
+}
+
+// Types are the types that a region of benchmarks hosts. Nothing is passivated:
+// what is measured would depend on how long ago something else was.
+func Types() []entity.Definition {
+	ask := entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Ask)
+	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)
+	deposit := entity.Command[Question, Answer](AccountType, Deposit)
+	return []entity.Definition{
+		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
+			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON)).Shards(Shards).PassivateAfter(0),
+		entity.Define(AccountType, func(string) *Account { return &Account{} },
+			entity.On(deposit, (*Account).Deposit)).Events(Deposited{}).Shards(Shards).PassivateAfter(0),
+	}
+}

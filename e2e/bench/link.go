@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/e2e/bench/measure"
+	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// question is 64 bytes of protobuf.
+func question() *wrapperspb.BytesValue { return &wrapperspb.BytesValue{Value: make([]byte, 62)} }
+
+// addressee is an entity with what a gateway knows of its shard.
+type addressee struct {
+	entity sharding.Entity
+	shard  uint32
+	epoch  sharding.Epoch
+}
+
+func (s *roost) addressees(typ string, n int) []addressee {
+	as := make([]addressee, n)
+	for i := range as {
+		id := sharding.EntityID("entity-" + strconv.Itoa(i))
+		shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: sharding.ShardOf(id, entities.Shards)}
+		as[i] = addressee{sharding.Entity{Type: shard.Type, ID: id}, shard.Index, s.rows[shard].Epoch}
+	}
+	return as
+}
+
+// asker asks entities over a link, as a gateway does: each command has a name
+// of its own and a deadline.
+type asker struct {
+	peer    *link.Peer
+	link    *link.Link
+	to      []addressee
+	next    atomic.Uint64
+	callers []linkCaller
+}
+
+type linkCaller struct {
+	out, id []byte
+	reply   sharding.Reply // of the reader until done is told
+	done    chan struct{}
+}
+
+func (r *run) newAsker(s *roost, callers int) (*asker, error) {
+	a := &asker{to: s.addressees(entities.EchoType, r.Sizes.Entities), callers: make([]linkCaller, callers)}
+	for i := range a.callers {
+		a.callers[i].done = make(chan struct{}, 1)
+	}
+	var err error
+	a.peer, a.link, err = s.dial(r.ctx, func(as []link.Answer) {
+		for i := range as {
+			c := &a.callers[as[i].Corr]
+			c.reply = as[i].Reply
+			c.done <- struct{}{}
+		}
+	})
+	return a, err
+}
+
+// ask sends one question and reads its answer.
+func (a *asker) ask(caller int, in, out *wrapperspb.BytesValue) error {
+	c := &a.callers[caller]
+	n := a.next.Add(1)
+	to := &a.to[n%uint64(len(a.to))]
+	var err error
+	if c.out, err = (proto.MarshalOptions{}).MarshalAppend(c.out[:0], in); err != nil {
+		return err
+	}
+	command := to.command(uint64(caller), n, c.out)
+	command.Envelope.Deadline = time.Now().Add(10 * time.Second)
+	if err := a.link.Send(to.shard, &command); err != nil {
+		return err
+	}
+	<-c.done
+	if c.reply.Outcome != sharding.OK {
+		return fmt.Errorf("%s: %v %s %s", to.entity, c.reply.Outcome, c.reply.Code, c.reply.Message)
+	}
+	return proto.Unmarshal(c.reply.Payload, out)
+}
+
+func (to *addressee) command(corr, n uint64, payload []byte) link.Command {
+	var name [24]byte
+	return link.Command{Corr: corr, Epoch: to.epoch, Envelope: sharding.Envelope{
+		Entity: to.entity, Command: entities.Ask, ID: sharding.CommandID(strconv.AppendUint(append(name[:0], "bench-"...), n, 36)),
+		Encoding: sharding.Protobuf, Payload: payload,
+	}}
+}
+
+// linkAsks compares asks over a link to entities of a region process with the
+// entity mux, and with a link whose other end answers in place.
+func (r *run) linkAsks() error {
+	s, err := r.started()
+	if err != nil {
+		return err
+	}
+	targets := map[int]report.Target{
+		1: {Ratio: 0.8}, 64: {Ratio: 0.5, P99: time.Millisecond}, 256: {Ratio: 0.5, P99: 2500 * time.Microsecond},
+	}
+	for _, callers := range []int{1, 64, 256} {
+		if err := r.linkAsk(s, callers, targets[callers]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) linkAsk(s *roost, callers int, target report.Target) error {
+	mux, err := baseline.DialMux(r.base.Mux, callers)
+	if err != nil {
+		return err
+	}
+	defer mux.Close()
+	a, err := r.newAsker(s, callers)
+	if err != nil {
+		return err
+	}
+	defer a.peer.Close()
+	keys := make([]string, len(a.to))
+	for i := range keys {
+		keys[i] = string(a.to[i].entity.ID)
+	}
+	var next atomic.Uint64
+	ins, outs := make([]*wrapperspb.BytesValue, callers), make([]wrapperspb.BytesValue, callers)
+	for i := range ins {
+		ins[i] = question()
+	}
+	return r.compare("asks/s",
+		measure.Subject{Name: "entity mux", Processes: []int{r.base.PID}, Run: func(length time.Duration) (measure.Sample, error) {
+			return measure.Callers(callers, length, func(c int) error {
+				return mux.Ask(c, keys[next.Add(1)%uint64(len(keys))], ins[c], &outs[c])
+			})
+		}},
+		wanted{measure.Subject{Name: fmt.Sprint("link-", callers), Processes: []int{s.region.PID}, Run: func(length time.Duration) (measure.Sample, error) {
+			return measure.Callers(callers, length, func(c int) error { return a.ask(c, ins[c], &outs[c]) })
+		}}, report.Row{Section: "link", Measure: fmt.Sprintf("ask, %d in flight", callers), Target: target}})
+}
+
+// linkTells compares tells over a link with a raw one-way stream of the same
+// messages. A tell counts when the region has accepted it.
+func (r *run) linkTells() error {
+	s, err := r.started()
+	if err != nil {
+		return err
+	}
+	t := newTeller(s.addressees(entities.EchoType, r.Sizes.Entities))
+	var peer *link.Peer
+	if peer, t.link, err = s.dial(r.ctx, t.answered); err != nil {
+		return err
+	}
+	defer peer.Close()
+	keys := make([]string, len(t.to))
+	for i := range keys {
+		keys[i] = string(t.to[i].entity.ID)
+	}
+	return r.compare("tells/s",
+		measure.Subject{Name: "raw protobuf tell", Processes: []int{r.base.PID}, Run: func(length time.Duration) (measure.Sample, error) {
+			began := time.Now()
+			n, err := baseline.Tell(r.base.Tell, keys, question(), length)
+			return measure.Sample{Ops: n, Elapsed: time.Since(began)}, err
+		}},
+		wanted{measure.Subject{Name: "link-tell", Processes: []int{s.region.PID}, Run: t.run},
+			report.Row{Section: "link", Measure: "tell", Target: report.Target{Ratio: 1.5 / 4.6}}})
+}
+
+// teller sends tells from one goroutine.
+type teller struct {
+	link *link.Link
+	to   []addressee
+
+	mu   sync.Mutex
+	some sync.Cond // answers have come
+	open int       // sent, not answered
+	good int64     // accepted; what a full region refuses does not count
+}
+
+// tellWindow is how many tells may be unanswered.
+const tellWindow = 16384
+
+func newTeller(to []addressee) *teller {
+	t := &teller{to: to}
+	t.some.L = &t.mu
+	return t
+}
+
+func (t *teller) answered(as []link.Answer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range as {
+		if as[i].Reply.Outcome == sharding.OK {
+			t.good++
+		}
+	}
+	t.open -= len(as)
+	t.some.Signal()
+}
+
+// room waits until some more may be sent, and says how many.
+func (t *teller) room() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.open > tellWindow/2 {
+		t.some.Wait()
+	}
+	n := tellWindow - t.open
+	t.open = tellWindow
+	return n
+}
+
+func (t *teller) run(length time.Duration) (measure.Sample, error) {
+	var message []byte
+	in := question()
+	began := time.Now()
+	end := began.Add(length)
+	t.good = 0
+	for n := uint64(0); time.Now().Before(end); {
+		for range t.room() {
+			n++
+			to := &t.to[n%uint64(len(t.to))]
+			message, _ = (proto.MarshalOptions{}).MarshalAppend(message[:0], in)
+			command := to.command(n, n, message)
+			command.Envelope.Tell = true
+			for {
+				err := t.link.Send(to.shard, &command)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, link.ErrBackpressure) {
+					return measure.Sample{}, err
+				}
+				runtime.Gosched()
+			}
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.open > 0 {
+		t.some.Wait()
+	}
+	return measure.Sample{Ops: t.good, Elapsed: time.Since(began)}, nil
+}

@@ -1,0 +1,89 @@
+package measure
+
+import (
+	"sync"
+	"time"
+)
+
+// Sample is what one run of a load came to.
+type Sample struct {
+	Ops     int64
+	Elapsed time.Duration
+	// Latency of single operations; nil if they were not timed.
+	Latency *Histogram
+}
+
+// Rate is operations per second.
+func (s *Sample) Rate() float64 {
+	if s.Elapsed <= 0 {
+		return 0
+	}
+	return float64(s.Ops) / s.Elapsed.Seconds()
+}
+
+// Callers is a closed loop: n callers, each of which does the next operation
+// when its last one has ended, until the time is over. The first error ends it.
+func Callers(n int, length time.Duration, do func(caller int) error) (Sample, error) {
+	hs, errs := make([]Histogram, n), make([]error, n)
+	began := time.Now()
+	end := began.Add(length)
+	var wg sync.WaitGroup
+	for c := range n {
+		wg.Go(func() {
+			h := &hs[c]
+			for last := time.Now(); ; {
+				if errs[c] = do(c); errs[c] != nil {
+					return
+				}
+				now := time.Now()
+				h.Add(now.Sub(last))
+				if last = now; now.After(end) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := Sample{Elapsed: time.Since(began), Latency: &Histogram{}}
+	for c := range n {
+		if errs[c] != nil {
+			return s, errs[c]
+		}
+		s.Latency.Merge(&hs[c])
+	}
+	s.Ops = int64(s.Latency.N())
+	return s, nil
+}
+
+// Open is an open loop: operations begin at a steady rate whether or not the
+// ones before have ended, and are timed from when they were due. start must not
+// wait; it calls done when the operation has ended. At most limit operations
+// are under way: one more is not begun before another one has ended, which its
+// latency shows.
+func Open(rate float64, limit int, length time.Duration, start func(n int, done func(error))) (Sample, error) {
+	var mu sync.Mutex
+	var first error
+	h := &Histogram{}
+	room := make(chan struct{}, limit)
+	var wg sync.WaitGroup
+	began := time.Now()
+	total := int(rate * length.Seconds())
+	for n := range total {
+		at := began.Add(time.Duration(float64(n) / rate * 1e9))
+		time.Sleep(time.Until(at)) // not at all when behind
+		room <- struct{}{}
+		wg.Add(1)
+		start(n, func(err error) {
+			mu.Lock()
+			h.Add(time.Since(at))
+			if first == nil {
+				first = err
+			}
+			mu.Unlock()
+			<-room
+			wg.Done()
+		})
+	}
+	wg.Wait()
+	return Sample{Ops: int64(total), Elapsed: time.Since(began), Latency: h}, first
+}

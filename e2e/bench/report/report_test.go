@@ -1,0 +1,115 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sample() *Report {
+	r := &Report{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Machine: Machine{CPU: "test", Cores: 2}, Rounds: 3, Length: time.Second, Rows: []Row{
+		{Section: "link", Measure: "ask <1>", Unit: "asks/s", Value: 123456, P99: 900 * time.Microsecond,
+			Baseline: &Baseline{Name: "entity mux", Value: 200000, Ratio: 0.617}, Target: Target{Ratio: 0.5, P99: time.Millisecond}},
+		{Section: "memory", Measure: "idle entity", Unit: "bytes", Value: 400, Target: Target{AtMost: 350}},
+	}}
+	for i := range r.Rows {
+		r.Rows[i].Judge()
+	}
+	return r
+}
+
+func TestRowsAreJudged(t *testing.T) {
+	base := &Baseline{Ratio: 0.6}
+	for _, tc := range []struct {
+		row Row
+		met string
+	}{
+		{Row{Value: 1}, "nothing asked"},
+		{Row{Baseline: base, Target: Target{Ratio: 0.6}}, "yes"},
+		{Row{Baseline: base, Target: Target{Ratio: 0.7}}, "no"},
+		{Row{Target: Target{Ratio: 0.1}}, "no"},
+		{Row{Value: 10, Target: Target{AtLeast: 10}}, "yes"},
+		{Row{Value: 9, Target: Target{AtLeast: 10}}, "no"},
+		{Row{Value: 11, Target: Target{AtMost: 10}}, "no"},
+		{Row{P99: 2, Target: Target{P99: 1}}, "no"},
+		{Row{Target: Target{P99: 1}}, "no"},
+	} {
+		tc.row.Judge()
+		got := "nothing asked"
+		if m := tc.row.Met; m != nil && *m {
+			got = "yes"
+		} else if m != nil {
+			got = "no"
+		}
+		if got != tc.met {
+			t.Errorf("%+v: %s, want %s", tc.row, got, tc.met)
+		}
+	}
+}
+
+func TestNumbersAreReadable(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.1234: "0.123", 12.34: "12.3", 123.4: "123", 1234567: "1,230,000", 999999: "1,000,000"} {
+		if got := Number(v); got != want {
+			t.Errorf("%v is %s, want %s", v, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "", 12: "12 ns", 1234: "1.23 µs", 12345678: "12.3 ms", 90 * time.Second: "90 s"} {
+		if got := Duration(d); got != want {
+			t.Errorf("%d is %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestReportIsWritten(t *testing.T) {
+	r := sample()
+	var table, chart, raw bytes.Buffer
+	if err := errors.Join(r.Table(&table), r.Chart(&chart), r.JSON(&raw)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"LINK", "ask <1>", "123,000 asks/s", "entity mux", "0.62", "≥ 0.5 × baseline, p99 ≤ 1 ms: met", "≤ 350: missed"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, table.String())
+		}
+	}
+	for d := xml.NewDecoder(&chart); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("the chart is no XML: %v", err)
+		}
+	}
+	var again Report
+	if err := json.Unmarshal(raw.Bytes(), &again); err != nil || len(again.Rows) != 2 || again.Rows[0].Baseline.Ratio != 0.617 {
+		t.Errorf("read back %+v, %v", again, err)
+	}
+}
+
+func TestPageIsRewritten(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("before\n"+begin+"\nold\n"+end+"\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := sample().Rewrite(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, _ := os.ReadFile(page)
+	got := string(raw)
+	if !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "\nafter\n") || strings.Contains(got, "old") || strings.Count(got, "| ask <1> |") != 1 {
+		t.Errorf("the page is\n%s", got)
+	}
+	if err := os.WriteFile(page, []byte("no marks"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := sample().Rewrite(page); err == nil {
+		t.Error("a page without marks was taken")
+	}
+}
