@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip/gossiptest"
@@ -95,7 +96,7 @@ func (c *cluster) consistent() error {
 	for _, v := range views { // order-free: errors
 		for _, mem := range v.Members {
 			o := views[mem.Node.Addr]
-			if o == nil || !mem.Seen || o.Self != mem.Node {
+			if o == nil || !mem.Seen || o.Self != mem.Node || slices.Equal(o.Version, v.Version) {
 				continue
 			}
 			for _, x := range v.Members {
