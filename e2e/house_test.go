@@ -29,6 +29,8 @@ func TestHouse(t *testing.T) {
 			"bench/report":   {},
 			// The judge uses nothing of what it judges.
 			"cluster/history": {},
+			// Binaries and files, as any user has them.
+			"deploy": {},
 			// Real processes are spoken to as any user would.
 			"...": {"proto/...", "sdk/client/...", "cli/cluster", "libs/servertest", "e2e/..."},
 		},

@@ -1,0 +1,284 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const root = "../.."
+
+var services = []string{"coordinator", "region", "gateway"}
+
+// bin is where the binaries are, built once for all tests.
+var bin string
+
+func TestMain(m *testing.M) {
+	code := 1
+	dir, err := os.MkdirTemp("", "roost-deploy-")
+	if err == nil {
+		bin = dir
+		if err = build(); err == nil {
+			code = m.Run()
+		}
+		_ = os.RemoveAll(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building the binaries:", err)
+	}
+	os.Exit(code)
+}
+
+func build() error {
+	for _, s := range services {
+		path, err := filepath.Abs(filepath.Join(bin, s))
+		if err != nil {
+			return err
+		}
+		cmd := exec.Command("go", "build", "-o", path, "./services/"+s+"/cmd/"+s)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", s, err, out)
+		}
+	}
+	return nil
+}
+
+// process is one process of ours as a file of deploy/ starts it.
+type process struct {
+	where    string // for people
+	service  string // which of the binaries; the last part of the image's name
+	replicas int
+	args     []string
+	env      map[string]string
+	files    map[string]string // what is mounted, by path
+	grace    time.Duration
+	ports    []int    // that others come to
+	manage   []int    // the same of the management listener
+	probes   []string // paths, there
+}
+
+// check tells everything that its binary would not do as the file says. What the
+// process is told is returned too.
+func (p *process) check(t *testing.T) (effective map[string]string, problems []string) {
+	bad := func(format string, args ...any) {
+		problems = append(problems, p.where+": "+fmt.Sprintf(format, args...))
+	}
+	if !slices.Contains(services, p.service) {
+		bad("there is no service %q", p.service)
+		return nil, problems
+	}
+	flags, variables := help(t, p.service)
+	for _, a := range p.args {
+		if name, _, _ := strings.Cut(a, "="); !slices.Contains(flags, name) {
+			bad("roost-%s --help has no %s", p.service, name)
+		}
+	}
+	for name := range p.env { // order-free: problems
+		if strings.HasPrefix(name, "ROOST_") && !slices.Contains(variables, name) {
+			bad("roost-%s --help has no %s", p.service, name)
+		}
+	}
+	out, err := p.command(t, "--print-config").CombinedOutput()
+	if err != nil {
+		bad("it does not start: %s", out)
+		return nil, problems
+	}
+	effective = values(string(out))
+	for _, port := range p.ports {
+		if listen := effective["service.listen"]; !strings.HasSuffix(listen, fmt.Sprintf(":%d", port)) {
+			bad("port %d is not its service.listen %s", port, listen)
+		}
+	}
+	for _, port := range p.manage {
+		if listen := effective["management.listen"]; listen != fmt.Sprintf(":%d", port) {
+			bad("port %d is not its management.listen %s, for everybody", port, listen)
+		}
+	}
+	const reserve = 5 * time.Second // as --help says
+	if need := duration(t, effective["shutdown.delay"]) + duration(t, effective["shutdown.timeout"]) + reserve; p.grace < need {
+		bad("it is killed %v after SIGTERM, and may need %v to stop", p.grace, need)
+	}
+	return effective, problems
+}
+
+// helps are the texts of --help that were asked for.
+var helps = map[string]string{}
+
+// help is what --help lists.
+func help(t *testing.T, service string) (flags, variables []string) {
+	t.Helper()
+	if helps[service] == "" {
+		out, err := exec.Command(filepath.Join(bin, service), "--help").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		helps[service] = string(out)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^  (--[a-z.-]+), (ROOST_[A-Z_]+)$`).FindAllStringSubmatch(helps[service], -1) {
+		flags, variables = append(flags, m[1]), append(variables, m[2])
+	}
+	if len(flags) < 20 {
+		t.Fatalf("--help of %s is read wrongly: %q", service, flags)
+	}
+	return append(flags, "--config"), variables
+}
+
+// values reads --print-config.
+func values(text string) map[string]string {
+	v := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		if f := strings.Fields(line); len(f) >= 2 {
+			v[f[0]] = strings.Trim(f[1], `"`)
+		}
+	}
+	return v
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// command is the process with more arguments; mounted files are elsewhere.
+func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
+	dir := t.TempDir()
+	var args []string
+	for _, a := range p.args {
+		name, path, _ := strings.Cut(a, "=")
+		if content, ok := p.files[path]; ok {
+			path = filepath.Join(dir, filepath.Base(path))
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a = name + "=" + path
+		}
+		args = append(args, a)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, p.service), append(args, more...)...)
+	cmd.Env, cmd.Dir = []string{"PATH=/nowhere"}, dir
+	for name, value := range p.env { // order-free: an environment
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+// run starts the process with what it is told, but for listeners and journal,
+// and asks the paths of its probes. What a pod's account says is given as
+// parameters, and no server is there: both are no reasons not to start.
+func (p *process) run(t *testing.T, effective map[string]string) (problems []string) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "addresses")
+	more := []string{
+		"--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--node.advertise=127.0.0.1",
+		"--node.address-file=" + file, "--node.exit-with-parent", "--shutdown.delay=0s", "--log.format=text",
+		"--discovery.url=" + outsidePod(effective["discovery.url"]),
+	}
+	if p.service != "gateway" {
+		more = append(more, "--journal.url=sqlite:"+filepath.Join(dir, "journal.db"))
+	}
+	if lease := effective["lease.url"]; strings.HasPrefix(lease, "sqlite:") {
+		more = append(more, "--lease.url=sqlite:"+filepath.Join(dir, "lease.db"))
+	} else if lease != "" {
+		more = append(more, "--lease.url="+outsidePod(lease))
+	}
+	cmd := p.command(t, more...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	problem := p.probe(t, file, ended)
+	_ = cmd.Process.Kill()
+	<-ended
+	if problem != nil {
+		problems = append(problems, fmt.Sprintf("%s: %v\n%s", p.where, problem, log.String()))
+	}
+	if strings.Contains(log.String(), "unknown") {
+		problems = append(problems, fmt.Sprintf("%s: something is unknown\n%s", p.where, log.String()))
+	}
+	return problems
+}
+
+// probe asks the process that writes the address file.
+func (p *process) probe(t *testing.T, file string, ended chan error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var at struct{ Management string }
+	for look := time.NewTicker(20 * time.Millisecond); at.Management == ""; {
+		select {
+		case err := <-ended:
+			ended <- err
+			return fmt.Errorf("it ended: %w", err)
+		case <-ctx.Done():
+			return errors.New("it does not begin to listen")
+		case <-look.C:
+			if text, err := os.ReadFile(file); err == nil {
+				if err := json.Unmarshal(text, &at); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, path := range append([]string{"/livez", "/readyz"}, p.probes...) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.Management+path, nil)
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		_ = res.Body.Close()
+		if code := res.StatusCode; code != http.StatusOK && (code != http.StatusServiceUnavailable || path == "/livez") {
+			return fmt.Errorf("probe %s: %s", path, res.Status)
+		}
+	}
+	return nil
+}
+
+// outsidePod is a URL with what a pod finds in its service account.
+func outsidePod(url string) string {
+	for _, prefix := range []string{"kubernetes:///", "kubernetes:"} {
+		if rest, ok := strings.CutPrefix(url, prefix); ok {
+			parameter := "?api=http://127.0.0.1:1"
+			if strings.Contains(rest, "?") {
+				parameter = "&" + parameter[1:]
+			}
+			return strings.TrimSuffix("kubernetes://roost/"+rest, "/") + parameter
+		}
+	}
+	return url
+}
+
+// opensJournal looks whether a region takes the URL of its journal, if that is a
+// server, which is not there.
+func (p *process) opensJournal(t *testing.T, effective map[string]string) (problems []string) {
+	server := regexp.MustCompile(`^(postgres://[^/]*@)[^/]+`)
+	url := effective["journal.url"]
+	if !server.MatchString(url) {
+		return nil
+	}
+	out, _ := p.command(t, "--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--discovery.url=static:127.0.0.1:1",
+		"--journal.url="+server.ReplaceAllString(url, "${1}127.0.0.1:1")).CombinedOutput()
+	if !bytes.Contains(out, []byte("connection refused")) {
+		problems = append(problems, fmt.Sprintf("%s: %s is not taken:\n%s", p.where, url, out))
+	}
+	return problems
+}
