@@ -211,6 +211,8 @@ func (w *cluster) fact(b []byte) {
 type stored struct {
 	Row  *sharding.Row      `json:",omitempty"`
 	Desc *sharding.TypeDesc `json:",omitempty"`
+	// Drain is a region to be emptied.
+	Drain *coordinator.DrainFact `json:",omitempty"`
 }
 
 func encodeFact(f coordinator.Fact) []byte {
@@ -220,6 +222,8 @@ func encodeFact(f coordinator.Fact) []byte {
 		s.Row = &f.Row
 	case coordinator.TypeFact:
 		s.Desc = &f.Desc
+	case coordinator.DrainFact:
+		s.Drain = &f
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -233,8 +237,11 @@ func decodeFact(b []byte) coordinator.Fact {
 	if err := json.Unmarshal(b, &s); err != nil {
 		panic(err)
 	}
-	if s.Row != nil {
+	switch {
+	case s.Row != nil:
 		return coordinator.RowFact{Row: *s.Row}
+	case s.Drain != nil:
+		return *s.Drain
 	}
 	return coordinator.TypeFact{Desc: *s.Desc}
 }

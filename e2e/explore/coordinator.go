@@ -150,8 +150,10 @@ func (w *cluster) write(i int, f coordinator.Fact) {
 			w.depose(i)
 		}
 	}
-	if _, isType := f.(coordinator.TypeFact); isType {
-		done(w.apply(journal.Op{Append: &a})) // the same for all: nothing depends on when
+	if _, isRow := f.(coordinator.RowFact); !isRow {
+		// A type is the same for all, and a wish has no effect but by its rows:
+		// nothing depends on when.
+		done(w.apply(journal.Op{Append: &a}))
 		return
 	}
 	text := fmt.Sprintf("journal c%d.%d term %d seq %d %+v", i, gen, term, c.seq, f)

@@ -65,6 +65,26 @@ func (m *Machine) apply(f Fact) {
 		m.applyType(f.Desc)
 	case RowFact:
 		m.applyRow(f.Row)
+	case DrainFact:
+		m.applyDrain(f)
+	}
+}
+
+func (m *Machine) applyDrain(f DrainFact) {
+	if mutant.On("drain-kept") && m.active && !m.recovered {
+		return // a wish of an earlier term
+	}
+	i, found := slices.BinarySearchFunc(m.drained, f.Region, sharding.NodeID.Compare)
+	switch {
+	case f.Region.IsZero():
+		return
+	case f.Resume && found:
+		m.drained = slices.Delete(m.drained, i, i+1)
+	case !f.Resume && !found:
+		m.drained = slices.Insert(m.drained, i, f.Region)
+	}
+	if r := m.region(f.Region); r != nil {
+		r.draining = !f.Resume
 	}
 }
 
@@ -188,8 +208,9 @@ func (m *Machine) find(s sharding.ShardID) (*typeTable, *row) {
 	return m.types[i], &m.types[i].rows[s.Index]
 }
 
-// Snapshot returns the table as facts, types first, each sorted: what the fact
-// stream may be compacted to once everything handed out by Step is durable.
+// Snapshot returns the table as facts, types first, then rows, then drained
+// regions, each sorted: what the fact stream may be compacted to once everything
+// handed out by Step is durable.
 func (m *Machine) Snapshot() []Fact {
 	var facts []Fact
 	for _, t := range m.types {
@@ -201,6 +222,9 @@ func (m *Machine) Snapshot() []Fact {
 				facts = append(facts, RowFact{Row: t.rows[i].Row})
 			}
 		}
+	}
+	for _, n := range m.drained {
+		facts = append(facts, DrainFact{Region: n})
 	}
 	return facts
 }

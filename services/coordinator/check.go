@@ -30,6 +30,14 @@ func (m *Machine) Check() error {
 	if m.recovered && len(m.awaited) > 0 {
 		return fmt.Errorf("recovered, but waiting for %v", m.awaited)
 	}
+	if !slices.IsSortedFunc(m.drained, sharding.NodeID.Compare) {
+		return fmt.Errorf("the drained regions are not sorted")
+	}
+	for i := range m.regions {
+		if r := &m.regions[i]; r.draining != slices.Contains(m.drained, r.node) {
+			return fmt.Errorf("%v is drained: %t, and the facts say otherwise", r.node, r.draining)
+		}
+	}
 	var epochs []sharding.Epoch
 	handoffs := 0
 	for i, t := range m.types {
@@ -63,7 +71,7 @@ func (m *Machine) Check() error {
 }
 
 func (m *Machine) checkStandby() error {
-	if len(m.types) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
+	if len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
 	for i := range m.regions {

@@ -30,6 +30,8 @@ type Machine struct {
 
 	regions []region     // members, sorted by node
 	types   []*typeTable // sorted by type
+	// drained are the regions that an operator wants empty, sorted.
+	drained []sharding.NodeID
 	// counter is the last epoch of this term that was given out.
 	counter  uint32
 	handoffs int // rows handing off
@@ -98,8 +100,8 @@ func (m *Machine) stepActive(in Input) {
 	case GracefulShutdown:
 		m.gracefulShutdown(in.Region)
 	case DrainRegion:
-		if r := m.region(in.Region); r != nil {
-			r.draining = !in.Resume
+		if r := m.region(in.Region); r != nil && r.draining == in.Resume {
+			m.commit(DrainFact(in))
 			m.sweepDue = true
 		}
 	case Tick:
@@ -166,6 +168,7 @@ func (m *Machine) settle(node sharding.NodeID) bool {
 
 func (m *Machine) tick() {
 	m.endRecovery()
+	m.forgetDrained()
 	m.expire()
 	m.repeat()
 	if m.short && m.handoffs < m.cfg.MaxHandoffs {

@@ -97,7 +97,7 @@ type (
 	// be handed off. Repeated until acknowledged with nothing left.
 	GracefulShutdown struct{ Region sharding.NodeID }
 	// DrainRegion hands all shards of a region off without its leaving; Resume
-	// ends that. Operator's wish.
+	// ends that. Operator's wish; it outlives the term.
 	DrainRegion struct {
 		Region sharding.NodeID
 		Resume bool
@@ -161,6 +161,12 @@ type (
 	// TypeFact: the type is declared with this descriptor; its number of
 	// shards never changes.
 	TypeFact struct{ Desc sharding.TypeDesc }
+	// DrainFact: the operator wants the region empty; Resume: not any more. It
+	// is about this incarnation only, and ends with it.
+	DrainFact struct {
+		Region sharding.NodeID
+		Resume bool
+	}
 )
 
 func (Elected) input()          {}
@@ -186,5 +192,6 @@ func (NotActive) output()    {}
 func (RegisterAck) output()  {}
 func (ShutdownAck) output()  {}
 
-func (RowFact) fact()  {}
-func (TypeFact) fact() {}
+func (RowFact) fact()   {}
+func (TypeFact) fact()  {}
+func (DrainFact) fact() {}

@@ -3,6 +3,7 @@
 package coordinator
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -31,6 +32,35 @@ func TestPersistBeforeSend(t *testing.T) {
 		}
 		if want := 2 * one(name != ""); len(out) != 3 || wrong != want {
 			t.Errorf("mutant %q: %d of %d outputs come before their fact, want %d of 3: %+v", name, wrong, len(out), want, out)
+		}
+	}
+}
+
+// TestMutantsOfDrains: a region that is to be emptied is given nothing in the next
+// term either.
+func TestMutantsOfDrains(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	r1, r2 := node(t, "r1"), node(t, "r2")
+	types := []sharding.TypeDesc{{Type: "T", Shards: 1}}
+	for _, name := range []string{"", "drain-kept"} {
+		mutant.Activate(name)
+		w := newWorld(t, DefaultConfig())
+		for _, in := range []Input{
+			Member{Node: r1, Reachable: true}, Member{Node: r2, Reachable: true},
+			Elected{Term: 2, Facts: []Fact{
+				TypeFact{Desc: types[0]}, DrainFact{Region: r1},
+				RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: r1, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}},
+			}},
+			Register{Region: r1, Types: types},
+		} {
+			w.m.Step(w.now, in, nil)
+		}
+		handOff := slices.ContainsFunc(w.m.Step(w.now, Register{Region: r2, Types: types}, nil), func(o Output) bool {
+			_, is := o.(HandOff)
+			return is
+		})
+		if handOff != (name == "") {
+			t.Errorf("mutant %q: the drained region is asked for its shard: %t", name, handOff)
 		}
 	}
 }

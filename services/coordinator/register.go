@@ -64,7 +64,8 @@ func (m *Machine) member(in Member) {
 	}
 	i, found := m.searchRegion(in.Node)
 	if !found {
-		m.regions = slices.Insert(m.regions, i, region{node: in.Node})
+		_, drained := slices.BinarySearchFunc(m.drained, in.Node, sharding.NodeID.Compare)
+		m.regions = slices.Insert(m.regions, i, region{node: in.Node, draining: drained})
 	}
 	r := &m.regions[i]
 	r.name, r.reachable, r.joining, r.going = in.Name, in.Reachable, in.Joining, in.Leaving
@@ -78,6 +79,19 @@ func (m *Machine) memberGone(node sharding.NodeID) {
 	}
 	m.settle(node)
 	m.sweepDue = true
+}
+
+// forgetDrained ends the drain of regions that are gone for good: an incarnation
+// never comes back. A new term knows all members when the owners had their time.
+func (m *Machine) forgetDrained() {
+	if len(m.drained) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
+		return
+	}
+	for _, n := range slices.Clone(m.drained) {
+		if m.region(n) == nil {
+			m.commit(DrainFact{Region: n, Resume: true})
+		}
+	}
 }
 
 // register takes a region into the term. One that is no member yet is not

@@ -302,6 +302,11 @@ func outputText(o Output) string {
 			return "persist " + rowText(f.Row)
 		case TypeFact:
 			return "persist " + descText(f.Desc)
+		case DrainFact:
+			if f.Resume {
+				return "persist resume " + nodeText(f.Region)
+			}
+			return "persist drain " + nodeText(f.Region)
 		}
 	case HostShard:
 		return fmt.Sprintf("host %s %v %v", nodeText(o.To), o.Shard, o.Epoch)

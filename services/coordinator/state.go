@@ -15,6 +15,7 @@ func (m *Machine) Clone() *Machine {
 	c.out, c.scratch = nil, nil
 	c.awaited = slices.Clone(m.awaited)
 	c.regions = slices.Clone(m.regions) // their types are never written to
+	c.drained = slices.Clone(m.drained)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
 	c.types = make([]*typeTable, len(m.types))
@@ -86,7 +87,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	if !m.active {
 		return s.b
 	}
-	if !m.recovered {
+	if !m.recovered || len(m.drained) > 0 && now.Sub(m.since) < m.cfg.RecoveryWait {
 		s.time(m.since)
 	}
 	s.time(m.rebalanced)
@@ -98,6 +99,10 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.uint(m.base)
 	s.uint(uint64(len(m.awaited)))
 	for _, n := range m.awaited {
+		s.node(n)
+	}
+	s.uint(uint64(len(m.drained)))
+	for _, n := range m.drained {
 		s.node(n)
 	}
 	s.uint(uint64(len(m.waiting)))

@@ -19,6 +19,7 @@ func (a *app) drainCommand() *cobra.Command {
 		Use: "drain REGION", Short: "Move all shards off a region", Args: cobra.ExactArgs(1),
 		Long: `Moves all shards off a region and waits until none is left; new shards go
 elsewhere. Then the region can be stopped without a pause for anybody.
+The drain lasts until the region ends, whichever coordinator is active;
 --resume lets shards come back.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -70,8 +71,8 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 			}
 			return errInterrupted
 		}
-		// A coordinator that changes meanwhile may not know of the drain: the
-		// wish is repeated, not only asked after.
+		// A coordinator that ends meanwhile may not have stored the wish: it is
+		// repeated, not only asked after.
 		if remaining, err = admin.Drain(ctx, region, false); err != nil && ctx.Err() == nil {
 			return err
 		} else if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,16 +263,19 @@ func TestDeposed(t *testing.T) {
 func TestFacts(t *testing.T) {
 	desc := sharding.TypeDesc{Type: "T", Shards: 8, Commands: []sharding.CommandDesc{{Name: "Get", ReadOnly: true, Stale: true}}}
 	row := sharding.Row{Shard: sharding.ShardID{Type: "T", Index: 3}, Owner: sharding.NodeID{Addr: "r1:1", UID: 1}, Epoch: 1<<32 + 1, Phase: sharding.Serving}
-	facts := []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.RowFact{Row: row}}
+	facts := []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.RowFact{Row: row}, coordinator.DrainFact{Region: row.Owner}}
+	resume := coordinator.DrainFact{Region: row.Owner, Resume: true}
 	snapshot, err := encodeSnapshot(facts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, n, err := decodeFacts(journal.Loaded{
 		Snapshot: journal.Snapshot{Seq: 1, Payload: snapshot},
-		Records:  []sharding.Record{{Seq: 2, Events: []sharding.Event{encodeFact(facts[0]), encodeFact(facts[1])}}},
+		Records:  []sharding.Record{{Seq: 2, Events: []sharding.Event{
+			encodeFact(facts[0]), encodeFact(facts[1]), encodeFact(facts[2]), encodeFact(resume),
+		}}},
 	})
-	if err != nil || n != 2 || fmt.Sprint(got) != fmt.Sprint(append(facts, facts...)) {
+	if err != nil || n != 4 || fmt.Sprint(got) != fmt.Sprint(append(append(slices.Clone(facts), facts...), resume)) {
 		t.Errorf("read back: %v, %d, %v", got, n, err)
 	}
 	for _, bad := range []journal.Loaded{

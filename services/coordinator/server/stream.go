@@ -197,6 +197,11 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		name, m = "row", wire.ToRow(f.Row)
 	case coordinator.TypeFact:
 		name, m = "type", wire.ToType(&f.Desc)
+	case coordinator.DrainFact:
+		name, m = "drain", wire.ToNode(f.Region)
+		if f.Resume {
+			name = "resume"
+		}
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -206,32 +211,36 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 }
 
 func encodeSnapshot(facts []coordinator.Fact) ([]byte, error) {
-	var d sharding.TableDelta
+	w := &coordinatorv1.Facts{}
 	for _, f := range facts {
 		switch f := f.(type) {
 		case coordinator.RowFact:
-			d.Rows = append(d.Rows, f.Row)
+			w.Rows = append(w.Rows, wire.ToRow(f.Row))
 		case coordinator.TypeFact:
-			d.Types = append(d.Types, f.Desc)
+			w.Types = append(w.Types, wire.ToType(&f.Desc))
+		case coordinator.DrainFact:
+			w.Draining = append(w.Draining, wire.ToNode(f.Region))
 		}
 	}
-	return proto.Marshal(wire.ToDelta(d))
+	return proto.Marshal(w)
 }
 
 // decodeFacts reads the stream: types before rows, as a snapshot has them, then
 // the records. n counts the facts after the snapshot.
 func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err error) {
 	if found.Snapshot.Seq > 0 {
-		var w coordinatorv1.WatchTableResponse
+		var w coordinatorv1.Facts
 		if err := proto.Unmarshal(found.Snapshot.Payload, &w); err != nil {
 			return nil, 0, fmt.Errorf("the snapshot at %d: %w", found.Snapshot.Seq, err)
 		}
-		d := wire.FromDelta(&w)
-		for _, t := range d.Types {
-			facts = append(facts, coordinator.TypeFact{Desc: t})
+		for _, t := range w.Types {
+			facts = append(facts, coordinator.TypeFact{Desc: wire.FromType(t)})
 		}
-		for _, r := range d.Rows {
-			facts = append(facts, coordinator.RowFact{Row: r})
+		for _, r := range w.Rows {
+			facts = append(facts, coordinator.RowFact{Row: wire.FromRow(r)})
+		}
+		for _, n := range w.Draining {
+			facts = append(facts, coordinator.DrainFact{Region: wire.FromNode(n)})
 		}
 	}
 	for _, r := range found.Records {
@@ -261,6 +270,12 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.TypeFact{Desc: wire.FromType(&t)}, nil
+	case "drain", "resume":
+		var n coordinatorv1.Node
+		if err := proto.Unmarshal(e.Payload, &n); err != nil {
+			return nil, err
+		}
+		return coordinator.DrainFact{Region: wire.FromNode(&n), Resume: e.Name == "resume"}, nil
 	}
 	return nil, fmt.Errorf("unknown fact %q; this coordinator is older than the journal", e.Name)
 }

@@ -713,6 +713,67 @@ func (x *WatchTableResponse) GetTypes() []*Type {
 	return nil
 }
 
+// Facts is the stream of facts of the coordinators, compacted.
+type Facts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          []*Row                 `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
+	Types         []*Type                `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
+	Draining      []*Node                `protobuf:"bytes,6,rep,name=draining,proto3" json:"draining,omitempty"` // regions that an operator wants empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Facts) Reset() {
+	*x = Facts{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Facts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Facts) ProtoMessage() {}
+
+func (x *Facts) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Facts.ProtoReflect.Descriptor instead.
+func (*Facts) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Facts) GetRows() []*Row {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *Facts) GetTypes() []*Type {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *Facts) GetDraining() []*Node {
+	if x != nil {
+		return x.Draining
+	}
+	return nil
+}
+
 type NotActive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        *Node                  `protobuf:"bytes,1,opt,name=active,proto3" json:"active,omitempty"` // absent: unknown
@@ -723,7 +784,7 @@ type NotActive struct {
 
 func (x *NotActive) Reset() {
 	*x = NotActive{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +796,7 @@ func (x *NotActive) String() string {
 func (*NotActive) ProtoMessage() {}
 
 func (x *NotActive) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[10]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +809,7 @@ func (x *NotActive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotActive.ProtoReflect.Descriptor instead.
 func (*NotActive) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{10}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NotActive) GetActive() *Node {
@@ -776,7 +837,7 @@ type GetShardHomesRequest struct {
 
 func (x *GetShardHomesRequest) Reset() {
 	*x = GetShardHomesRequest{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +849,7 @@ func (x *GetShardHomesRequest) String() string {
 func (*GetShardHomesRequest) ProtoMessage() {}
 
 func (x *GetShardHomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[11]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +862,7 @@ func (x *GetShardHomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHomesRequest.ProtoReflect.Descriptor instead.
 func (*GetShardHomesRequest) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{11}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetShardHomesRequest) GetShards() []*ShardEpoch {
@@ -826,7 +887,7 @@ type GetShardHomesResponse struct {
 
 func (x *GetShardHomesResponse) Reset() {
 	*x = GetShardHomesResponse{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +899,7 @@ func (x *GetShardHomesResponse) String() string {
 func (*GetShardHomesResponse) ProtoMessage() {}
 
 func (x *GetShardHomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[12]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +912,7 @@ func (x *GetShardHomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHomesResponse.ProtoReflect.Descriptor instead.
 func (*GetShardHomesResponse) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{12}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
 }
 
 type ReportShardsRequest struct {
@@ -867,7 +928,7 @@ type ReportShardsRequest struct {
 
 func (x *ReportShardsRequest) Reset() {
 	*x = ReportShardsRequest{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +940,7 @@ func (x *ReportShardsRequest) String() string {
 func (*ReportShardsRequest) ProtoMessage() {}
 
 func (x *ReportShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[13]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +953,7 @@ func (x *ReportShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportShardsRequest.ProtoReflect.Descriptor instead.
 func (*ReportShardsRequest) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{13}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReportShardsRequest) GetRegion() *Node {
@@ -941,7 +1002,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1014,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[14]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1027,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{14}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refused) GetShard() *ShardEpoch {
@@ -991,7 +1052,7 @@ type ReportShardsResponse struct {
 
 func (x *ReportShardsResponse) Reset() {
 	*x = ReportShardsResponse{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1064,7 @@ func (x *ReportShardsResponse) String() string {
 func (*ReportShardsResponse) ProtoMessage() {}
 
 func (x *ReportShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[15]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1077,7 @@ func (x *ReportShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportShardsResponse.ProtoReflect.Descriptor instead.
 func (*ReportShardsResponse) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{15}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{16}
 }
 
 type GracefulShutdownRequest struct {
@@ -1029,7 +1090,7 @@ type GracefulShutdownRequest struct {
 
 func (x *GracefulShutdownRequest) Reset() {
 	*x = GracefulShutdownRequest{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1102,7 @@ func (x *GracefulShutdownRequest) String() string {
 func (*GracefulShutdownRequest) ProtoMessage() {}
 
 func (x *GracefulShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[16]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1115,7 @@ func (x *GracefulShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdownRequest.ProtoReflect.Descriptor instead.
 func (*GracefulShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{16}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GracefulShutdownRequest) GetRegion() *Node {
@@ -1081,7 +1142,7 @@ type GracefulShutdownResponse struct {
 
 func (x *GracefulShutdownResponse) Reset() {
 	*x = GracefulShutdownResponse{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1154,7 @@ func (x *GracefulShutdownResponse) String() string {
 func (*GracefulShutdownResponse) ProtoMessage() {}
 
 func (x *GracefulShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1167,7 @@ func (x *GracefulShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdownResponse.ProtoReflect.Descriptor instead.
 func (*GracefulShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{17}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GracefulShutdownResponse) GetTerm() uint32 {
@@ -1174,7 +1235,11 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\v2\x1d.roost.coordinator.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x03 \x01(\bR\x04full\x12-\n" +
 	"\x04rows\x18\x04 \x03(\v2\x19.roost.coordinator.v1.RowR\x04rows\x120\n" +
-	"\x05types\x18\x05 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\"S\n" +
+	"\x05types\x18\x05 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\"\xa0\x01\n" +
+	"\x05Facts\x12-\n" +
+	"\x04rows\x18\x04 \x03(\v2\x19.roost.coordinator.v1.RowR\x04rows\x120\n" +
+	"\x05types\x18\x05 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\x126\n" +
+	"\bdraining\x18\x06 \x03(\v2\x1a.roost.coordinator.v1.NodeR\bdraining\"S\n" +
 	"\tNotActive\x122\n" +
 	"\x06active\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06active\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\rR\x04term\"j\n" +
@@ -1224,7 +1289,7 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_coordinator_v1_coordinator_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(Phase)(0),                       // 0: roost.coordinator.v1.Phase
 	(*Node)(nil),                     // 1: roost.coordinator.v1.Node
@@ -1237,14 +1302,15 @@ var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(*RegisterResponse)(nil),         // 8: roost.coordinator.v1.RegisterResponse
 	(*WatchTableRequest)(nil),        // 9: roost.coordinator.v1.WatchTableRequest
 	(*WatchTableResponse)(nil),       // 10: roost.coordinator.v1.WatchTableResponse
-	(*NotActive)(nil),                // 11: roost.coordinator.v1.NotActive
-	(*GetShardHomesRequest)(nil),     // 12: roost.coordinator.v1.GetShardHomesRequest
-	(*GetShardHomesResponse)(nil),    // 13: roost.coordinator.v1.GetShardHomesResponse
-	(*ReportShardsRequest)(nil),      // 14: roost.coordinator.v1.ReportShardsRequest
-	(*Refused)(nil),                  // 15: roost.coordinator.v1.Refused
-	(*ReportShardsResponse)(nil),     // 16: roost.coordinator.v1.ReportShardsResponse
-	(*GracefulShutdownRequest)(nil),  // 17: roost.coordinator.v1.GracefulShutdownRequest
-	(*GracefulShutdownResponse)(nil), // 18: roost.coordinator.v1.GracefulShutdownResponse
+	(*Facts)(nil),                    // 11: roost.coordinator.v1.Facts
+	(*NotActive)(nil),                // 12: roost.coordinator.v1.NotActive
+	(*GetShardHomesRequest)(nil),     // 13: roost.coordinator.v1.GetShardHomesRequest
+	(*GetShardHomesResponse)(nil),    // 14: roost.coordinator.v1.GetShardHomesResponse
+	(*ReportShardsRequest)(nil),      // 15: roost.coordinator.v1.ReportShardsRequest
+	(*Refused)(nil),                  // 16: roost.coordinator.v1.Refused
+	(*ReportShardsResponse)(nil),     // 17: roost.coordinator.v1.ReportShardsResponse
+	(*GracefulShutdownRequest)(nil),  // 18: roost.coordinator.v1.GracefulShutdownRequest
+	(*GracefulShutdownResponse)(nil), // 19: roost.coordinator.v1.GracefulShutdownResponse
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
 	0,  // 0: roost.coordinator.v1.Row.phase:type_name -> roost.coordinator.v1.Phase
@@ -1253,33 +1319,36 @@ var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
 	1,  // 3: roost.coordinator.v1.RegisterRequest.region:type_name -> roost.coordinator.v1.Node
 	4,  // 4: roost.coordinator.v1.RegisterRequest.types:type_name -> roost.coordinator.v1.Type
 	6,  // 5: roost.coordinator.v1.WatchTableRequest.version:type_name -> roost.coordinator.v1.Version
-	11, // 6: roost.coordinator.v1.WatchTableResponse.not_active:type_name -> roost.coordinator.v1.NotActive
+	12, // 6: roost.coordinator.v1.WatchTableResponse.not_active:type_name -> roost.coordinator.v1.NotActive
 	6,  // 7: roost.coordinator.v1.WatchTableResponse.version:type_name -> roost.coordinator.v1.Version
 	3,  // 8: roost.coordinator.v1.WatchTableResponse.rows:type_name -> roost.coordinator.v1.Row
 	4,  // 9: roost.coordinator.v1.WatchTableResponse.types:type_name -> roost.coordinator.v1.Type
-	1,  // 10: roost.coordinator.v1.NotActive.active:type_name -> roost.coordinator.v1.Node
-	2,  // 11: roost.coordinator.v1.GetShardHomesRequest.shards:type_name -> roost.coordinator.v1.ShardEpoch
-	1,  // 12: roost.coordinator.v1.ReportShardsRequest.region:type_name -> roost.coordinator.v1.Node
-	2,  // 13: roost.coordinator.v1.ReportShardsRequest.started:type_name -> roost.coordinator.v1.ShardEpoch
-	2,  // 14: roost.coordinator.v1.ReportShardsRequest.stopped:type_name -> roost.coordinator.v1.ShardEpoch
-	15, // 15: roost.coordinator.v1.ReportShardsRequest.refused:type_name -> roost.coordinator.v1.Refused
-	2,  // 16: roost.coordinator.v1.Refused.shard:type_name -> roost.coordinator.v1.ShardEpoch
-	1,  // 17: roost.coordinator.v1.GracefulShutdownRequest.region:type_name -> roost.coordinator.v1.Node
-	7,  // 18: roost.coordinator.v1.Coordinator.Register:input_type -> roost.coordinator.v1.RegisterRequest
-	9,  // 19: roost.coordinator.v1.Coordinator.WatchTable:input_type -> roost.coordinator.v1.WatchTableRequest
-	12, // 20: roost.coordinator.v1.Coordinator.GetShardHomes:input_type -> roost.coordinator.v1.GetShardHomesRequest
-	14, // 21: roost.coordinator.v1.Coordinator.ReportShards:input_type -> roost.coordinator.v1.ReportShardsRequest
-	17, // 22: roost.coordinator.v1.Coordinator.GracefulShutdown:input_type -> roost.coordinator.v1.GracefulShutdownRequest
-	8,  // 23: roost.coordinator.v1.Coordinator.Register:output_type -> roost.coordinator.v1.RegisterResponse
-	10, // 24: roost.coordinator.v1.Coordinator.WatchTable:output_type -> roost.coordinator.v1.WatchTableResponse
-	13, // 25: roost.coordinator.v1.Coordinator.GetShardHomes:output_type -> roost.coordinator.v1.GetShardHomesResponse
-	16, // 26: roost.coordinator.v1.Coordinator.ReportShards:output_type -> roost.coordinator.v1.ReportShardsResponse
-	18, // 27: roost.coordinator.v1.Coordinator.GracefulShutdown:output_type -> roost.coordinator.v1.GracefulShutdownResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	3,  // 10: roost.coordinator.v1.Facts.rows:type_name -> roost.coordinator.v1.Row
+	4,  // 11: roost.coordinator.v1.Facts.types:type_name -> roost.coordinator.v1.Type
+	1,  // 12: roost.coordinator.v1.Facts.draining:type_name -> roost.coordinator.v1.Node
+	1,  // 13: roost.coordinator.v1.NotActive.active:type_name -> roost.coordinator.v1.Node
+	2,  // 14: roost.coordinator.v1.GetShardHomesRequest.shards:type_name -> roost.coordinator.v1.ShardEpoch
+	1,  // 15: roost.coordinator.v1.ReportShardsRequest.region:type_name -> roost.coordinator.v1.Node
+	2,  // 16: roost.coordinator.v1.ReportShardsRequest.started:type_name -> roost.coordinator.v1.ShardEpoch
+	2,  // 17: roost.coordinator.v1.ReportShardsRequest.stopped:type_name -> roost.coordinator.v1.ShardEpoch
+	16, // 18: roost.coordinator.v1.ReportShardsRequest.refused:type_name -> roost.coordinator.v1.Refused
+	2,  // 19: roost.coordinator.v1.Refused.shard:type_name -> roost.coordinator.v1.ShardEpoch
+	1,  // 20: roost.coordinator.v1.GracefulShutdownRequest.region:type_name -> roost.coordinator.v1.Node
+	7,  // 21: roost.coordinator.v1.Coordinator.Register:input_type -> roost.coordinator.v1.RegisterRequest
+	9,  // 22: roost.coordinator.v1.Coordinator.WatchTable:input_type -> roost.coordinator.v1.WatchTableRequest
+	13, // 23: roost.coordinator.v1.Coordinator.GetShardHomes:input_type -> roost.coordinator.v1.GetShardHomesRequest
+	15, // 24: roost.coordinator.v1.Coordinator.ReportShards:input_type -> roost.coordinator.v1.ReportShardsRequest
+	18, // 25: roost.coordinator.v1.Coordinator.GracefulShutdown:input_type -> roost.coordinator.v1.GracefulShutdownRequest
+	8,  // 26: roost.coordinator.v1.Coordinator.Register:output_type -> roost.coordinator.v1.RegisterResponse
+	10, // 27: roost.coordinator.v1.Coordinator.WatchTable:output_type -> roost.coordinator.v1.WatchTableResponse
+	14, // 28: roost.coordinator.v1.Coordinator.GetShardHomes:output_type -> roost.coordinator.v1.GetShardHomesResponse
+	17, // 29: roost.coordinator.v1.Coordinator.ReportShards:output_type -> roost.coordinator.v1.ReportShardsResponse
+	19, // 30: roost.coordinator.v1.Coordinator.GracefulShutdown:output_type -> roost.coordinator.v1.GracefulShutdownResponse
+	26, // [26:31] is the sub-list for method output_type
+	21, // [21:26] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -1293,7 +1362,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
