@@ -17,8 +17,32 @@ import (
 //	          count { name encoding(1) payload }
 //	snapshot: crc(4) epoch encoding(1) payload
 //
+// A record with more than 1,024 events has seven bytes for each at least, their
+// names and payloads with lengths and encodings: an event takes 48 bytes in
+// memory, and what is read may take eight times what is stored.
+//
 // crc is CRC-32C (Castagnoli) over type, id, sequence number and the rest of
 // the form, so that a record in the wrong place is found as well.
+
+const (
+	anyEvents  = 1024 // may be as short as they like
+	eventBytes = 7    // of each on average, if there are more
+)
+
+// thin tells whether so many events, stored in that many bytes, are too many.
+func thin(events, bytes int) bool { return events > anyEvents && bytes < events*eventBytes }
+
+// thinRecord tells whether a record's events are too many for their length.
+func thinRecord(r sharding.Record) bool {
+	if len(r.Events) <= anyEvents {
+		return false
+	}
+	bytes := 0
+	for i := range r.Events {
+		bytes += len(r.Events[i].Name) + len(r.Events[i].Payload) + 3 // lengths and encoding, at least
+	}
+	return thin(len(r.Events), bytes)
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -70,7 +94,7 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	r.Reply.Message = string(d.bytes())
 	r.Reply.Payload = d.payload()
 	// An event takes three bytes at least: a wrong count allocates nothing.
-	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 {
+	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 && !thin(int(n), len(d.b)) {
 		r.Events = make([]sharding.Event, n)
 	} else if n > 0 {
 		d.bad = true

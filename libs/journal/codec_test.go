@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,6 +87,32 @@ func TestDamageIsFound(t *testing.T) {
 	form[len(form)-1] ^= 1
 	if _, err := journal.DecodeSnapshot(alice, 4, form); !errors.Is(err, journal.ErrCorrupt) {
 		t.Fatalf("damaged snapshot: %v", err)
+	}
+}
+
+// TestThinRecords: what is too short for its number of events is neither written
+// nor read.
+func TestThinRecords(t *testing.T) {
+	for name, c := range map[string]struct {
+		events int
+		event  sharding.Event
+		good   bool
+	}{
+		"few of nothing":      {1024, sharding.Event{}, true},
+		"many of nothing":     {1025, sharding.Event{}, false},
+		"many of six bytes":   {5000, sharding.Event{Name: "Odd"}, false},
+		"many of seven bytes": {5000, sharding.Event{Name: "Even"}, true},
+	} {
+		r := sharding.Record{Seq: 1, Events: slices.Repeat([]sharding.Event{c.event}, c.events)}
+		op := journal.Op{Append: &sharding.Append{
+			Shard: sharding.ShardID{Type: alice.Type}, Entity: alice, Records: []sharding.Record{r},
+		}}
+		if err := op.Check(); (err == nil) != c.good {
+			t.Errorf("%s: writing gives %v", name, err)
+		}
+		if _, err := journal.DecodeRecord(alice, 1, journal.AppendRecord(nil, alice, 5, stored, &r)); (err == nil) != c.good {
+			t.Errorf("%s: reading gives %v", name, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -103,6 +104,9 @@ func (o *Op) Check() error {
 		return fmt.Errorf("append to %s holds no record", o.Append.Entity)
 	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
 		return fmt.Errorf("append to %s names shard %s", o.Append.Entity, o.Append.Shard)
+	case o.Append != nil && slices.ContainsFunc(o.Append.Records, thinRecord):
+		return fmt.Errorf("a record of %s has more than %d events that are shorter than %d bytes on average: give them longer names, or put more into each",
+			o.Append.Entity, anyEvents, eventBytes)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
 	}

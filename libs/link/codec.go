@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -70,7 +71,10 @@ func appendString(b []byte, s string) []byte {
 // that finds the table full.
 type names struct {
 	list []string
-	ids  map[string]uint64 // number, from 1
+	// ids are the numbers, from 1, at the writer's end. A reader does without:
+	// it looks names up only to refuse a second definition, and whoever sends
+	// short names only could make it take more memory than they are worth.
+	ids map[string]uint64
 }
 
 func (n *names) add(s string) {
@@ -93,7 +97,7 @@ func (n *names) append(b []byte, s string) []byte {
 	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
-// known tells whether s was found good before.
+// known tells whether s was found good and written before.
 func (n *names) known(s string) bool {
 	_, ok := n.ids[s]
 	return ok
@@ -119,12 +123,12 @@ func (n *names) read(d *decoder, field string) string {
 		d.fail("%v", err)
 		return ""
 	}
-	if n.known(s) {
+	if slices.Contains(n.list, s) {
 		d.fail("%s: %q is defined twice", field, s)
 		return ""
 	}
 	if ref != 0 {
-		n.add(s)
+		n.list = append(n.list, s)
 	}
 	return s
 }

@@ -9,6 +9,13 @@ import (
 	"github.com/roost-cluster/roost/libs/house"
 )
 
+// yamlWeight is what a byte of the file counts more than one of the environment
+// or the command line. It is a floor, not a choice: the YAML package takes 100
+// bytes for a byte of any file, and up to 570 where every other one begins a
+// level ("? ? ?"). Its writer is no stranger, and it has maxConfig at most, so
+// that no file takes more than 40 MiB.
+const yamlWeight = 80
+
 // FuzzLoad: no file, environment or command line panics or takes memory out of
 // proportion, and what is accepted means the same when it is written as flags.
 func FuzzLoad(f *testing.F) {
@@ -34,10 +41,7 @@ func FuzzLoad(f *testing.F) {
 			args = args[1:]
 		}
 		env := strings.Split(environ, "\n")
-		// A floor, not a choice: the YAML package takes 100 bytes for a byte of
-		// any file, and up to 570 where every other one begins a level ("? ? ?").
-		// Its writer is no stranger, and a whole file has 64 KiB at most: 36 MiB.
-		house.Memory(t, 80*house.MemoryFactor, len(content)+len(environ)+len(command), func() {
+		house.Memory(t, house.MemoryFactor, yamlWeight*min(len(content), maxConfig)+len(environ)+len(command), func() {
 			_, _ = Load(newExample(), args, env)
 		})
 		c := newExample()
