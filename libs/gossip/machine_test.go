@@ -187,6 +187,33 @@ func TestJoinerWaitsForItsOldIncarnation(t *testing.T) {
 	}
 }
 
+// While somebody is unreachable nobody is removed, so that a node which starts
+// again and again leaves several incarnations behind. Each is replaced.
+func TestJoinerReplacesEveryOldIncarnation(t *testing.T) {
+	l := newPair(t)
+	l.receive(sharding.NodeID{Addr: "silent:1", UID: 99}, Join{})
+	old := other
+	for uid := other.UID + 1; uid < other.UID+4; uid++ {
+		joiner := sharding.NodeID{Addr: other.Addr, UID: uid}
+		l.receive(joiner, Join{})
+		beat, ok := sent[Heartbeat](l, old)
+		if !ok {
+			t.Fatalf("nobody asks whether %v still lives there", old)
+		}
+		l.receive(joiner, HeartbeatReply(beat))
+		if mem, ok := l.m.state.Member(old); !ok || mem.Status != Down {
+			t.Fatalf("%v is %+v, and another one answers at its address", old, mem)
+		}
+		l.pass(200 * time.Millisecond)
+		l.receive(joiner, Join{})
+		if _, ok := sent[Welcome](l, joiner); !ok {
+			t.Fatalf("%v is not let in although %v is gone", joiner, old)
+		}
+		l.pass(time.Second)
+		old = joiner
+	}
+}
+
 func TestSignOfAClusterDelaysFormingOne(t *testing.T) {
 	l := newLab(t, self.Addr, other.Addr)
 	l.pass(4 * time.Second)

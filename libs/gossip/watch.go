@@ -175,11 +175,11 @@ func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
 	m.settleDisputes(from, seq)
 	// Whoever answers at an address is the incarnation that lives there, at
 	// least since the heartbeat it answers was sent. A member at the same
-	// address that was known by then and has answered nothing newer is gone.
-	for _, p := range m.peersAt(from.Addr) {
+	// address that was known by then and has answered nothing newer is gone; there
+	// may be several, one of which is known to be gone already.
+	for _, p := range slices.Clone(m.peersAt(from.Addr)) {
 		if p.node.UID != from.UID && p.firstSeq != 0 && seq >= p.firstSeq && seq > p.lastSeq {
 			m.replaced(p.node, from)
-			return
 		}
 	}
 }
