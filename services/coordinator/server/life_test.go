@@ -271,7 +271,7 @@ func TestFacts(t *testing.T) {
 	}
 	got, n, err := decodeFacts(journal.Loaded{
 		Snapshot: journal.Snapshot{Seq: 1, Payload: snapshot},
-		Records:  []sharding.Record{{Seq: 2, Events: []sharding.Event{
+		Records: []sharding.Record{{Seq: 2, Events: []sharding.Event{
 			encodeFact(facts[0]), encodeFact(facts[1]), encodeFact(facts[2]), encodeFact(resume),
 		}}},
 	})
