@@ -104,7 +104,8 @@ func hostOf(addr string) string {
 
 // Expand puts the name of the cluster, as host names are written, where a
 // discovery URL says {cluster}: in lower case, with dashes for blanks and
-// underscores. So one URL, such as dns:{cluster}.prod, serves many clusters.
+// underscores. So one URL, such as dns:///{cluster}.prod?port=25521, serves many
+// clusters.
 func Expand(url, cluster string) string {
 	name := strings.NewReplacer(" ", "-", "_", "-").Replace(strings.ToLower(cluster))
 	return strings.ReplaceAll(url, "{cluster}", name)

@@ -153,7 +153,16 @@ func TestOthersWait(t *testing.T) {
 	if outs := r.pass(20*time.Second, both); has[bootstrap.FormCluster](outs) {
 		t.Error("a region formed a cluster")
 	}
-	r.waits("this node may not form one")
+	r.waits("this node may not form one, and none of a:1, b:1 knows of one")
+
+	alone := newNode(t, func(c *bootstrap.Config) { c.Roles = []string{"region"} })
+	alone.step(peers("region@a:1"))
+	itself := good("a:1")
+	itself.SelfRoles = []string{"region"}
+	if outs := alone.pass(20*time.Second, map[string]bootstrap.Answer{"a:1": itself}); has[bootstrap.FormCluster](outs) {
+		t.Error("a region formed a cluster of itself")
+	}
+	alone.waits("discovery lists nobody else who may")
 }
 
 // TestAnswersAreJudged: who answers, and when, counts; not what it is listed as.

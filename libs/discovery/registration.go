@@ -58,6 +58,10 @@ func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registr
 	return r, nil
 }
 
+// Registers tells whether there is an entry to keep: with a backend that is no
+// Registrar there is none.
+func (r *Registration) Registers() bool { return r.registrar != nil }
+
 // Enter enters the process now. Errors wrap ErrRegister.
 func (r *Registration) Enter(ctx context.Context) error {
 	if r.registrar == nil {

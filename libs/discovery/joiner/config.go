@@ -27,6 +27,10 @@ type Settings struct {
 	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two questions to one contact point"`
 	Timeout    time.Duration `key:"discovery.timeout" help:"time for a lookup or for an answer, and how old an answer may be"`
 	Port       int           `key:"discovery.port" help:"of several listed ports of one host, only this one counts; 0: all do"`
+	// Decider, if set, decides whom to join and who forms a cluster, in the place
+	// of the rule that the keys above make. It has no key: the main of a binary of
+	// one's own sets it.
+	Decider bootstrap.JoinDecider
 	// A management listener has no TLS, hence a key of its own and not a default.
 	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port of theirs, by plain HTTP, such as their management port; 0: at the address that is listed"`
 }
@@ -123,7 +127,7 @@ func (c *Config) core() bootstrap.Config {
 	b.Self, b.Roles, b.Cluster = c.Self, c.Roles, c.Cluster
 	b.Required, b.StableMargin, b.ContactAll, b.NewCluster = c.Required, c.StableFor, c.ContactAll, c.FormNew
 	b.ProbeInterval, b.ProbeTimeout, b.GiveUp = c.Interval, c.Timeout, c.GiveUp
-	b.Port, b.Seed = uint16(c.Port), uint64(c.Self.UID)
+	b.Decider, b.Port, b.Seed = c.Decider, uint16(c.Port), uint64(c.Self.UID)
 	return b
 }
 

@@ -53,7 +53,7 @@ func watch(meter metric.Meter, with metric.MeasurementOption, w *discovery.Watch
 }
 
 func registration(meter metric.Meter, with metric.MeasurementOption, r *discovery.Registration) error {
-	if r == nil {
+	if r == nil || !r.Registers() {
 		return nil
 	}
 	entered, err1 := meter.Int64ObservableGauge("roost.discovery.registered", metric.WithUnit("{entry}"), metric.WithDescription("1 while this process has entered itself"))

@@ -80,7 +80,7 @@ func TestForeignValue(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.Get(t.Context(), "x")
-		if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), key) {
+		if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "consul "+server.Addr()+" key "+key) {
 			t.Errorf("%.20q gives %v, want ErrStore with the key", value, err)
 		}
 		if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); ok || err == nil {

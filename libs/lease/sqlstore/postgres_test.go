@@ -56,6 +56,8 @@ func TestPostgres(t *testing.T) {
 	})
 	t.Run("made by many at once", d.madeByMany)
 	t.Run("roles", d.roles)
+	t.Run("foreign rows", d.foreign)
+	t.Run("refused", d.refused)
 	t.Run("not durable", d.notDurable)
 }
 
@@ -102,6 +104,50 @@ func (d *database) roles(t *testing.T) {
 		"; GRANT USAGE ON SCHEMA roost_lease TO service; GRANT SELECT, INSERT, UPDATE ON roost_lease.lease TO service")
 	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
 		t.Errorf("a role with the grants gives %v, %v", ok, err)
+	}
+}
+
+// What somebody else wrote is neither understood nor replaced.
+func (d *database) foreign(t *testing.T) {
+	named := func(err error) bool {
+		return errors.Is(err, lease.ErrStore) && strings.Contains(err.Error(), "postgres ") && strings.Contains(err.Error(), d.name+` lease "x"`)
+	}
+	d.empty(t)
+	s := openPostgres(t, d.url)
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	d.exec(t, "UPDATE roost_lease.lease SET term = -5")
+	if _, err := s.Get(t.Context(), "x"); !named(err) {
+		t.Errorf("a spoiled row gives %v", err)
+	}
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); ok {
+		t.Errorf("a spoiled row is replaced: %v", err)
+	}
+	d.empty(t)
+	d.exec(t, "CREATE SCHEMA roost_lease; CREATE TABLE roost_lease.lease (name TEXT, colour TEXT)")
+	s = openPostgres(t, d.url)
+	if _, err := s.Get(t.Context(), "x"); !named(err) {
+		t.Errorf("another table gives %v", err)
+	}
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); ok || !named(err) {
+		t.Errorf("another table is written to: %v, %v", ok, err)
+	}
+	d.empty(t)
+}
+
+// A role that the server does not let in is tried again and again.
+func (d *database) refused(t *testing.T) {
+	s := openPostgres(t, d.server.URL("stranger", d.name))
+	for range 3 {
+		_, err := s.Get(t.Context(), "x")
+		if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "stranger") || !strings.Contains(err.Error(), `lease "x"`) {
+			t.Errorf("a stranger gives %v", err)
+		}
+	}
+	d.exec(t, "CREATE ROLE stranger LOGIN SUPERUSER")
+	if _, err := s.Get(t.Context(), "x"); err != nil {
+		t.Errorf("let in, it gives %v", err)
 	}
 }
 

@@ -40,7 +40,7 @@ var sqliteStatements = statementsOf("lease")
 func OpenSQLite(ctx context.Context, path string) (*Store, error) {
 	s, err := openSQLite(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: open %s: %w", lease.ErrStore, path, err)
+		return nil, fmt.Errorf("%w: open sqlite %s: %w", lease.ErrStore, path, err)
 	}
 	return s, nil
 }
@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, stmts: sqliteStatements, where: path}, nil
+	return &Store{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
 }
 
 // create makes an empty file that only its owner may read. One that is there

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -101,10 +102,8 @@ func TestForeignFiles(t *testing.T) {
 		if path != "" && path != dir {
 			before, _ = os.ReadFile(path)
 		}
-		if _, err := OpenSQLite(context.Background(), path); !errors.Is(err, lease.ErrStore) {
+		if _, err := OpenSQLite(context.Background(), path); !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "sqlite "+path) {
 			t.Errorf("%q gives %v", path, err)
-		} else {
-			t.Log(err)
 		}
 		if path != "" && path != dir {
 			if after, _ := os.ReadFile(path); string(after) != string(before) {
@@ -123,7 +122,10 @@ func TestSpoiledRow(t *testing.T) {
 	if _, err := s.db.Exec("UPDATE lease SET term = -5"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Get(ctx, "x"); !errors.Is(err, lease.ErrStore) {
+	if r, err := s.Get(ctx, "x"); !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "lease.db lease \"x\"") || !strings.Contains(err.Error(), "sqlite ") {
 		t.Errorf("a spoiled row gives %+v, %v", r, err)
+	}
+	if ok, err := s.Swap(ctx, "x", lease.Record{}, lease.Record{Term: 1}); ok {
+		t.Errorf("a spoiled row is replaced: %v", err)
 	}
 }

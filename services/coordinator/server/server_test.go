@@ -88,10 +88,21 @@ type running struct {
 // start runs a coordinator until it is ready.
 func start(t *testing.T, dir, addr, discovery string) *running {
 	t.Helper()
+	r := launch(t, dir, addr, discovery, nil)
+	await(t, "the coordinator is ready", func() bool { return strings.HasPrefix(r.get("/readyz"), "ok") })
+	return r
+}
+
+// launch runs a coordinator that may never be ready.
+func launch(t *testing.T, dir, addr, discovery string, change func(*Config)) *running {
+	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Listen, cfg.Management, cfg.Discovery = addr, "127.0.0.1:0", discovery
 	cfg.StableFor, cfg.Interval = 100*time.Millisecond, 20*time.Millisecond
 	cfg.Journal, cfg.Lease, cfg.LogLevel = "sqlite:"+dir+"/journal.db", "sqlite:"+dir+"/lease.db", slog.LevelError+1
+	if change != nil {
+		change(&cfg)
+	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +121,6 @@ func start(t *testing.T, dir, addr, discovery string) *running {
 	if err := <-set; err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the coordinator is ready", func() bool { return strings.HasPrefix(r.get("/readyz"), "ok") })
 	return r
 }
 
