@@ -63,8 +63,8 @@ func Starve(n int, seed uint64, d time.Duration, logf func(string, ...any)) (sta
 	switch {
 	case s.Falsely > 0:
 		return s, fmt.Errorf("%d times a node that was well suspected another one that was", s.Falsely)
-	case s.Blamed > n/4:
-		return s, fmt.Errorf("%d times a starved node suspected one that was well, more than once for each of them", s.Blamed)
+	case s.Blamed > n/8:
+		return s, fmt.Errorf("%d times a starved node suspected one that was well, more than once for every second of them", s.Blamed)
 	case s.Expired == 0:
 		return s, fmt.Errorf("gossip that had waited for seconds was taken")
 	}

@@ -83,7 +83,7 @@ func (m *Machine) askDowning() {
 		return
 	}
 	was := m.troubled
-	m.troubled = slices.ContainsFunc(m.suspects, func(x suspect) bool { return x.verdict != Reachable })
+	m.troubled = slices.ContainsFunc(m.toldSuspects, func(x suspect) bool { return x.verdict != Reachable })
 	if _, ok := m.downing.(LeaderDowning); ok && m.leader() != m.self {
 		return
 	}

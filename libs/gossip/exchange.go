@@ -33,11 +33,10 @@ func (m *Machine) round() {
 	if m.chance(float64(len(lost)) / float64(all-len(lost)+1)) {
 		m.sendStatus(lost[m.draw(len(lost))])
 	}
-	if slices.Contains(m.cfg.Seeds, to.Addr) {
+	if slices.Contains(m.cfg.Seeds, to.Addr) || !m.chance(float64(len(m.cfg.Seeds))/float64(all)) {
 		return
 	}
-	seeds := m.seeds()
-	if m.chance(float64(len(seeds)) / float64(all)) {
+	if seeds := m.seeds(); len(seeds) > 0 {
 		m.sendStatus(seeds[m.draw(len(seeds))])
 	}
 }
@@ -58,8 +57,8 @@ func (m *Machine) seeds() []sharding.NodeID {
 	var out []sharding.NodeID
 	mine := m.state.Reach.row(m.self)
 	for _, addr := range m.cfg.Seeds {
-		for i := range m.state.at(addr) {
-			if mem := &m.state.Members[i]; m.reaches(mem, mine) {
+		for _, mem := range m.state.at(addr) {
+			if m.reaches(mem, mine) {
 				out = append(out, mem.Node)
 			}
 		}
@@ -78,17 +77,9 @@ func (m *Machine) reaches(mem *Member, mine []Record) bool {
 // half of the members have seen the state, as in Akka; in a cluster in which
 // everybody watches everybody, where it costs nothing, until all have.
 func (m *Machine) busy() bool {
-	seen, down, missing := 0, false, false
-	for i := range m.state.Members {
-		down = down || m.state.Members[i].Status == Down
-		if m.state.Seen.Has(i) {
-			seen++
-		} else {
-			missing = true
-		}
-	}
-	all := len(m.state.Members)
-	return hurry(all, seen, down) || missing && all <= m.cfg.MonitoredBy+1
+	all, seen := len(m.state.Members), m.state.Seen.count()
+	down := slices.ContainsFunc(m.state.Members, func(mem *Member) bool { return mem.Status == Down })
+	return hurry(all, seen, down) || seen < all && all <= m.cfg.MonitoredBy+1
 }
 
 func hurry(members, seen int, anybodyDown bool) bool { return anybodyDown || seen < members/2 }
@@ -96,24 +87,38 @@ func hurry(members, seen int, anybodyDown bool) bool { return anybodyDown || see
 // nextTarget draws one of the members that this node can reach: with the
 // probability of [preference] one that has not seen the state, if there is any.
 func (m *Machine) nextTarget() (sharding.NodeID, bool) {
+	all := len(m.state.Members)
+	unseen := m.chance(preference(m.cfg.PreferUnseen, m.cfg.PreferUnseenUpTo, all))
+	to, ok := m.drawMember(unseen)
+	if !ok && unseen {
+		to, ok = m.drawMember(false)
+	}
+	return to, ok
+}
+
+// drawMember draws one of the members that this node can reach, or of those
+// that have not seen the state. It draws blindly first: most fit, most of the
+// time, and there may be thousands.
+func (m *Machine) drawMember(unseen bool) (sharding.NodeID, bool) {
 	mine := m.state.Reach.row(m.self)
-	all, unseen := make([]int32, 0, len(m.state.Members)), []int32(nil) // places
+	fits := func(i int) bool {
+		return !(unseen && m.state.Seen.Has(i)) && m.reaches(m.state.Members[i], mine)
+	}
+	for range min(4, len(m.state.Members)) {
+		if i := m.draw(len(m.state.Members)); fits(i) {
+			return m.state.Members[i].Node, true
+		}
+	}
+	var places []int32
 	for i := range m.state.Members {
-		if !m.reaches(&m.state.Members[i], mine) {
-			continue
-		}
-		all = append(all, int32(i))
-		if !m.state.Seen.Has(i) {
-			unseen = append(unseen, int32(i))
+		if fits(i) {
+			places = append(places, int32(i))
 		}
 	}
-	if m.chance(preference(m.cfg.PreferUnseen, m.cfg.PreferUnseenUpTo, len(m.state.Members))) && len(unseen) > 0 {
-		all = unseen
-	}
-	if len(all) == 0 {
+	if len(places) == 0 {
 		return sharding.NodeID{}, false
 	}
-	return m.state.Members[all[m.draw(len(all))]].Node, true
+	return m.state.Members[places[m.draw(len(places))]].Node, true
 }
 
 // preference is how likely a round goes to a member that has not seen the

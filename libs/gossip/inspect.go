@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Check verifies what must hold after every step.
@@ -32,8 +34,13 @@ func (m *Machine) Check() error {
 		bad("this node has not seen its own state, or too many have")
 	}
 	m.checkPeers(bad)
-	for i := range s.Members {
-		mem := &s.Members[i]
+	if !slices.Equal(m.suspects, s.suspects(m.self)) {
+		bad("suspects are %v, but %v by the state", m.suspects, s.suspects(m.self))
+	}
+	if l := s.leader(m.self, m.suspects); l != m.leader() {
+		bad("%v leads, but %v by the state", m.leader(), l)
+	}
+	for _, mem := range s.Members {
 		if mem.Status == Up && mem.UpNumber == 0 || mem.Status < Up && mem.UpNumber != 0 {
 			bad("%v is %v with up number %d", mem.Node, mem.Status, mem.UpNumber)
 		}
@@ -79,6 +86,7 @@ func (m *Machine) Clone() *Machine {
 	c.confirmed = slices.Clone(m.confirmed)
 	c.outlaws, c.disputes = slices.Clone(m.outlaws), slices.Clone(m.disputes)
 	c.since = slices.Clone(m.since)
+	c.observed = slices.Clone(m.observed)
 	c.peers = slices.Clone(m.peers)
 	for i := range c.peers {
 		c.peers[i].detector = m.peers[i].detector.Clone()
@@ -169,6 +177,14 @@ func (m *Machine) Members() int { return len(m.state.Members) }
 // Digest is the hash of the state that this node holds, 0 if there is none.
 func (m *Machine) Digest() uint64 { return m.digest }
 
+// Leader is who leads, as this node sees it now.
+func (m *Machine) Leader() sharding.NodeID { return m.leader() }
+
+// Converged is that of the [View].
+func (m *Machine) Converged() bool {
+	return m.phase == member && m.state.converged(m.self, m.confirmed, m.suspects)
+}
+
 // Share lets this machine keep its state in the memory of another one that
 // holds the same state, and tells whether it does. Nothing else changes. It is
 // for whoever runs many machines in one process: most of them hold the same.
@@ -177,7 +193,7 @@ func (m *Machine) Share(o *Machine) bool {
 		return false
 	}
 	seen := m.state.Seen
-	m.state, m.told = o.state, o.told
+	m.state, m.told, m.inOrder = o.state, o.told, o.inOrder
 	m.state.Seen = seen
 	return true
 }

@@ -335,8 +335,7 @@ func (m *Machine) announce() {
 	}
 	for _, s := range m.otherSeeds() {
 		lives := false
-		for i := range m.state.at(s) {
-			mem := &m.state.Members[i]
+		for _, mem := range m.state.at(s) {
 			lives = lives || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
 		}
 		if !lives {

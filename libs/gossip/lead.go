@@ -63,7 +63,7 @@ func (m *Machine) lead() {
 		m.stuckAt = time.Time{}
 		return
 	}
-	if !m.state.converged(m.self, m.confirmed, m.suspectsNow()) {
+	if !m.state.converged(m.self, m.confirmed, m.suspects) {
 		m.leadWeakly()
 		return
 	}
@@ -73,7 +73,8 @@ func (m *Machine) lead() {
 	up := s.youngest()
 	var removed, exiting []sharding.NodeID
 	changed := false
-	for _, mem := range m.state.Members { // by address, so up numbers are too
+	for _, known := range m.state.inOrder() { // as up numbers are to be
+		mem := *known
 		switch mem.Status {
 		case Joining, WeaklyUp:
 			if !enough {
@@ -123,7 +124,7 @@ func (s *State) concernedBy(exiting []sharding.NodeID) []sharding.NodeID {
 		}
 	}
 	slices.Sort(roles)
-	byAge := slices.SortedFunc(slices.Values(s.Members), func(a, b Member) int { return a.byAge(&b) })
+	byAge := slices.SortedFunc(slices.Values(s.Members), (*Member).byAge)
 	var out []sharding.NodeID
 	for _, role := range slices.Compact(roles) {
 		left := 2
@@ -150,8 +151,9 @@ func (m *Machine) leadWeakly() {
 	s, changed := m.state, false
 	for _, mem := range m.state.Members {
 		if mem.Status == Joining && (mem.Node == m.self || s.verdict(mem.Node) == Reachable) {
-			mem.Status = WeaklyUp
-			s, changed = s.with(mem), true
+			weakly := *mem
+			weakly.Status = WeaklyUp
+			s, changed = s.with(weakly), true
 		}
 	}
 	if changed {
@@ -169,8 +171,8 @@ func (m *Machine) enough() bool {
 	}
 	for _, least := range m.cfg.MinOfRole {
 		n := 0
-		for i := range m.state.Members {
-			if m.state.Members[i].HasRole(least.Role) {
+		for _, mem := range m.state.Members {
+			if mem.HasRole(least.Role) {
 				n++
 			}
 		}
@@ -251,8 +253,8 @@ func (m *Machine) exit() {
 func (m *Machine) candidates(most int) []sharding.NodeID {
 	mine := m.state.Reach.row(m.self)
 	var line []*Member
-	for i := range m.state.Members {
-		if mem := &m.state.Members[i]; mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable {
+	for _, mem := range m.state.Members {
+		if mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable {
 			line = append(line, mem)
 		}
 	}

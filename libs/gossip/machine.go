@@ -64,12 +64,16 @@ type Machine struct {
 	lease      Lease         // as told last
 	paused     time.Duration // how long this process was found paused in all
 
+	observed tallies   // of the state
+	suspects []suspect // of the state
+	inOrder  []int32   // places of its members, sorted by node; nil until needed
+
 	// What events told last.
-	changed  bool
-	told     []Member
-	suspects []suspect   // sorted by node
-	since    []time.Time // when each of them became unreachable; zero if only some observe it
-	toldLead sharding.NodeID
+	changed      bool
+	told         []*Member
+	toldSuspects []suspect
+	since        []time.Time // when each of them became unreachable; zero if only some observe it
+	toldLead     sharding.NodeID
 }
 
 // New is a node that has not started yet. The configuration must be valid.
@@ -245,6 +249,11 @@ func (m *Machine) setState(s State) {
 // setSummed is setState for a state whose sums are known.
 func (m *Machine) setSummed(s State, p *sums) {
 	m.sums, m.digest = *p, p.digest(s.Cluster)
+	m.observed.follow(&m.state, &s, m.self)
+	m.suspects = m.observed.suspects()
+	if !sameNodes(m.state.Members, s.Members) {
+		m.inOrder = nil
+	}
 	m.state, m.changed = s, true
 	m.confirmed = slices.DeleteFunc(m.confirmed, func(n sharding.NodeID) bool {
 		_, ok := s.Member(n)
@@ -290,74 +299,90 @@ func (m *Machine) publish() {
 		return
 	}
 	m.changed = false
-	now := m.state.Members
+	var news touched
 	var came []string // names
-	tell := func(mem Member) {
-		m.emit(memberEvent(mem))
-		if (mem.Status == Up || mem.Status == WeaklyUp) && len(m.told) > 0 { // not before this node came
-			came = append(came, mem.Name)
-		}
-	}
-	for old := m.told; !identical(old, now) && (len(old) > 0 || len(now) > 0); {
+	differences(m.told, m.state.Members, memberOrder, nil, func(was, is *Member) {
 		switch {
-		case len(now) == 0 || len(old) > 0 && memberOrder(&old[0], &now[0]) < 0:
-			m.emit(MemberRemoved{old[0]})
-			old = old[1:]
-		case len(old) == 0 || memberOrder(&now[0], &old[0]) < 0:
-			tell(now[0])
-			now = now[1:]
-		default:
-			if old[0].Status != now[0].Status {
-				tell(now[0])
+		case is == nil:
+			m.emit(MemberRemoved{*was})
+			news.add(was.Node, true)
+		case was == nil || was.Status != is.Status:
+			m.emit(memberEvent(*is))
+			news.add(is.Node, was == nil)
+			if (is.Status == Up || is.Status == WeaklyUp) && len(m.told) > 0 { // not before this node came
+				came = append(came, is.Name)
 			}
-			old, now = old[1:], now[1:]
 		}
-	}
-	sameRing := identical(m.told, m.state.Members)
+	})
 	m.told = m.state.Members
-	was := m.suspects
-	m.publishReach()
+	m.publishReach(&news)
 	m.publishNames(came)
-	if l := m.state.leader(m.self, m.suspects); l != m.toldLead {
+	if l := m.nextLeader(news.nodes); l != m.toldLead {
 		m.toldLead = l
 		m.emit(LeaderChanged{l})
 	}
-	if !sameRing || !slices.Equal(was, m.suspects) {
+	if news.ring {
 		m.rewatch()
 	}
+}
+
+// touched are nodes whose status or reachability is another, and whether the
+// ring of who watches whom is another one with that.
+type touched struct {
+	nodes []sharding.NodeID
+	ring  bool
+}
+
+func (t *touched) add(n sharding.NodeID, ring bool) {
+	t.nodes, t.ring = append(t.nodes, n), t.ring || ring
 }
 
 // leader is who leads as this node sees it.
 func (m *Machine) leader() sharding.NodeID {
 	if m.changed {
-		return m.state.leader(m.self, m.suspectsNow())
+		return m.state.leader(m.self, m.suspects)
 	}
 	return m.toldLead
 }
 
-// suspectsNow are the suspects of the state, which publish has listed unless
-// the step that is running changed it.
-func (m *Machine) suspectsNow() []suspect {
-	if m.changed {
-		return m.state.suspects(m.self)
+// nextLeader is who leads after some nodes changed: one of them, or who did,
+// unless that one is among them.
+func (m *Machine) nextLeader(touched []sharding.NodeID) sharding.NodeID {
+	best, ok := m.state.Member(m.toldLead)
+	if !ok || slices.Contains(touched, m.toldLead) {
+		return m.state.leader(m.self, m.suspects)
 	}
-	return m.suspects
+	for _, n := range touched {
+		if x, ok := m.state.Member(n); ok && byLeaderRank(x, best) < 0 && x.mayLead(m.self, m.suspects) {
+			best = x
+		}
+	}
+	return best.Node
 }
 
 // publishReach tells who can be reached now and could not before, and the
 // other way round. Members who are no more are not told about.
-func (m *Machine) publishReach() {
-	was, since := m.suspects, m.since
-	m.suspects, m.since = m.state.suspects(m.self), nil
+func (m *Machine) publishReach(news *touched) {
+	if slices.Equal(m.toldSuspects, m.suspects) {
+		return
+	}
+	old, since := m.toldSuspects, m.since
+	m.toldSuspects, m.since = m.suspects, make([]time.Time, 0, len(m.suspects))
+	tell := func(was, now suspect) {
+		if was != now {
+			news.add(now.node, true)
+			m.tellReach(was, now)
+		}
+	}
 	for _, x := range m.suspects {
-		for len(was) > 0 && was[0].node.Compare(x.node) < 0 {
-			m.tellReach(was[0], suspect{node: was[0].node})
-			was, since = was[1:], since[1:]
+		for len(old) > 0 && byUID(old[0].node, x.node) < 0 {
+			tell(old[0], suspect{node: old[0].node})
+			old, since = old[1:], since[1:]
 		}
 		before, at := suspect{node: x.node}, time.Time{}
-		if len(was) > 0 && was[0].node == x.node {
-			before, at = was[0], since[0]
-			was, since = was[1:], since[1:]
+		if len(old) > 0 && old[0].node == x.node {
+			before, at = old[0], since[0]
+			old, since = old[1:], since[1:]
 		}
 		switch {
 		case x.verdict == Reachable:
@@ -366,10 +391,10 @@ func (m *Machine) publishReach() {
 			at = m.now
 		}
 		m.since = append(m.since, at)
-		m.tellReach(before, x)
+		tell(before, x)
 	}
-	for _, x := range was {
-		m.tellReach(x, suspect{node: x.node})
+	for _, x := range old {
+		tell(x, suspect{node: x.node})
 	}
 }
 

@@ -158,6 +158,12 @@ func byLeaderRank(a, b *Member) int {
 	return cmp.Or(cmp.Compare(a.Status.leaderRank(), b.Status.leaderRank()), a.Node.Compare(b.Node))
 }
 
+// mayLead tells whether a node can take a member for the leader: one that is
+// not down and can be reached. A node always counts itself as reachable.
+func (m *Member) mayLead(self sharding.NodeID, suspects []suspect) bool {
+	return m.Status != Down && (m.Node == self || suspected(suspects, m.Node).worst == Reachable)
+}
+
 func (m *Member) check() string {
 	switch {
 	case m.Node.UID == 0:

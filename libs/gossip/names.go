@@ -1,6 +1,10 @@
 package gossip
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
 
 // publishNames tells which of the members that came up have the name of another
 // one. Earlier it would be no sign of anything: who was started again elsewhere
@@ -14,8 +18,7 @@ func (m *Machine) publishNames(came []string) {
 	for _, name := range came {
 		bearers[name] = 0
 	}
-	for i := range m.state.Members {
-		mem := &m.state.Members[i]
+	for _, mem := range m.state.Members {
 		if n, ok := bearers[mem.Name]; ok && m.bearsName(mem) {
 			bearers[mem.Name] = n + 1
 		}
@@ -30,11 +33,12 @@ func (m *Machine) publishNames(came []string) {
 }
 
 func (m *Machine) bearersOf(name string) (nodes []sharding.NodeID) {
-	for i := range m.state.Members {
-		if mem := &m.state.Members[i]; mem.Name == name && m.bearsName(mem) {
+	for _, mem := range m.state.Members {
+		if mem.Name == name && m.bearsName(mem) {
 			nodes = append(nodes, mem.Node)
 		}
 	}
+	slices.SortFunc(nodes, sharding.NodeID.Compare)
 	return nodes
 }
 

@@ -1,7 +1,9 @@
 package gossip
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -32,9 +34,8 @@ func partsFor(members int) int {
 	return n
 }
 
-// partOf is the part of a node in the finest division. Founders may count
-// their uids, so these are mixed first.
-func partOf(u sharding.NodeUID) int { return int(uint64(u) * 0x9e3779b97f4a7c15 >> 56) }
+// partOf is the part of a node in the finest division. Uids are drawn at random.
+func partOf(u sharding.NodeUID) int { return int(u >> 56) }
 
 // sums are the hashes of a state: for each part of the finest division the sum
 // of the hashes of its records. Sums do not depend on the order of records and
@@ -73,20 +74,34 @@ func (p *sums) short(parts int) []uint32 {
 
 // update follows the change of a state.
 func (p *sums) update(old, now *State) {
-	differences(old.Members, now.Members, memberOrder, func(a, b *Member) bool { return a.equal(b) }, func(m *Member, sign uint64) {
-		p[partOf(m.Node.UID)] += sign * m.hash()
+	differences(old.Members, now.Members, memberOrder, (*Member).equal, func(was, is *Member) {
+		if was != nil {
+			p[partOf(was.Node.UID)] -= was.hash()
+		}
+		if is != nil {
+			p[partOf(is.Node.UID)] += is.hash()
+		}
 	})
-	differences(old.Reach, now.Reach, rowOrder, func(a, b *Row) bool {
-		return a.Version == b.Version && (identical(a.Records, b.Records) || slices.Equal(a.Records, b.Records))
-	}, func(r *Row, sign uint64) {
-		p[partOf(r.Observer.UID)] += sign * r.hash()
+	differences(old.Reach, now.Reach, rowOrder, sameRow, func(was, is *Row) {
+		if was != nil {
+			p[partOf(was.Observer.UID)] -= was.hash()
+		}
+		if is != nil {
+			p[partOf(is.Observer.UID)] += is.hash()
+		}
 	})
-	differences(old.Tombstones, now.Tombstones, tombstoneOrder, func(a, b *Tombstone) bool { return *a == *b }, func(t *Tombstone, sign uint64) {
-		p[partOf(t.Node.UID)] += sign * t.hash()
+	differences(old.Tombstones, now.Tombstones, tombstoneOrder, nil, func(was, is Tombstone) {
+		p[partOf(was.Node.UID)] -= was.hash()
+		p[partOf(is.Node.UID)] += is.hash()
 	})
-	differences(old.Version, now.Version, clockOrder, func(a, b *clockEntry) bool { return *a == *b }, func(e *clockEntry, sign uint64) {
-		p[partOf(e.Node)] += sign * hashOfEntry(e)
+	differences(old.Version, now.Version, clockOrder, nil, func(was, is clockEntry) {
+		p[partOf(was.Node)] -= hashOfEntry(was)
+		p[partOf(is.Node)] += hashOfEntry(is)
 	})
+}
+
+func sameRow(a, b *Row) bool {
+	return a.Version == b.Version && (identical(a.Records, b.Records) || slices.Equal(a.Records, b.Records))
 }
 
 func (s *State) sums() sums {
@@ -102,7 +117,7 @@ func (s *State) digest() uint64 {
 
 type clockEntry = vclock.Entry[sharding.NodeUID]
 
-func clockOrder(a, b *clockEntry) int {
+func clockOrder(a, b clockEntry) int {
 	switch {
 	case a.Node < b.Node:
 		return -1
@@ -110,6 +125,13 @@ func clockOrder(a, b *clockEntry) int {
 		return 1
 	}
 	return 0
+}
+
+func higher(a, b clockEntry) clockEntry {
+	if a.Count >= b.Count {
+		return a
+	}
+	return b
 }
 
 // Records of different kinds never hash alike: each begins with a byte of its
@@ -131,86 +153,100 @@ func (r *Row) hash() uint64 {
 	return xxhash.Sum64(appendRow(append(buf[:0], ofRow), r))
 }
 
-func (t *Tombstone) hash() uint64 {
+// The zero tombstone is none, and the zero entry.
+func (t Tombstone) hash() uint64 {
+	if t == (Tombstone{}) {
+		return 0
+	}
 	var buf [128]byte
 	return xxhash.Sum64(appendTombstone(append(buf[:0], ofTombstone), t, 0))
 }
 
-func hashOfEntry(e *clockEntry) uint64 {
+func hashOfEntry(e clockEntry) uint64 {
+	if e == (clockEntry{}) {
+		return 0
+	}
 	var buf [17]byte
 	b := binary.LittleEndian.AppendUint64(append(buf[:0], ofEntry), uint64(e.Node))
 	return xxhash.Sum64(binary.LittleEndian.AppendUint64(b, e.Count))
 }
 
-// differences calls f with sign 1 for what the sorted list now has and old has
-// not, and with sign -1 the other way round. Lists that share their memory are
-// equal.
-func differences[T any](old, now []T, order func(a, b *T) int, same func(a, b *T) bool, f func(x *T, sign uint64)) {
+// differences calls f for every element that differs between two sorted lists;
+// the zero element stands for none. Elements that are equal differ in nothing,
+// nor do those for which same, unless it is nil, holds.
+func differences[S ~[]T, T comparable](old, now S, order func(a, b T) int, same func(a, b T) bool, f func(was, is T)) {
 	if identical(old, now) {
 		return
 	}
-	const minus = ^uint64(0)
-	for len(old) > 0 || len(now) > 0 {
+	var none T
+	i, j := 0, 0
+	for i < len(old) || j < len(now) {
 		c := 0
 		switch {
-		case len(old) == 0:
+		case i == len(old):
 			c = 1
-		case len(now) == 0:
+		case j == len(now):
 			c = -1
+		case old[i] == now[j]:
+			i, j = i+1, j+1
+			continue
 		default:
-			c = order(&old[0], &now[0])
+			c = order(old[i], now[j])
 		}
 		switch {
 		case c < 0:
-			f(&old[0], minus)
-			old = old[1:]
+			f(old[i], none)
+			i++
 		case c > 0:
-			f(&now[0], 1)
-			now = now[1:]
+			f(none, now[j])
+			j++
 		default:
-			if !same(&old[0], &now[0]) {
-				f(&old[0], minus)
-				f(&now[0], 1)
+			if same == nil || !same(old[i], now[j]) {
+				f(old[i], now[j])
 			}
-			old, now = old[1:], now[1:]
+			i, j = i+1, j+1
 		}
 	}
 }
 
 // identical tells whether two lists are the same memory.
-func identical[T any](a, b []T) bool {
+func identical[S ~[]T, T any](a, b S) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // fragment is what a state holds in some parts of a division: a state by
 // itself, to be joined. Whom its rows name may be in other parts.
 func (s *State) fragment(parts int, which Bits) State {
-	shift := maxParts / parts
-	in := func(u sharding.NodeUID) bool { return which.Has(partOf(u) / shift) }
 	return State{
 		Cluster:    s.Cluster,
-		Members:    within(s.Members, func(m *Member) bool { return in(m.Node.UID) }),
-		Reach:      within(s.Reach, func(r *Row) bool { return in(r.Observer.UID) }),
-		Tombstones: within(s.Tombstones, func(t *Tombstone) bool { return in(t.Node.UID) }),
-		Version:    within(s.Version, func(e *clockEntry) bool { return in(e.Node) }),
+		Members:    within(s.Members, parts, which, func(m *Member) sharding.NodeUID { return m.Node.UID }),
+		Reach:      within(s.Reach, parts, which, func(r *Row) sharding.NodeUID { return r.Observer.UID }),
+		Tombstones: within(s.Tombstones, parts, which, func(t Tombstone) sharding.NodeUID { return t.Node.UID }),
+		Version:    within(s.Version, parts, which, func(e clockEntry) sharding.NodeUID { return e.Node }),
 	}
 }
 
-// within is the part of a list that is in; the list itself if all of it is.
-func within[S ~[]T, T any](list S, in func(*T) bool) S {
-	n := 0
-	for i := range list {
-		if in(&list[i]) {
-			n++
+// within is what a list holds in some parts of a division: the stretches of
+// neighbouring parts, one after the other.
+func within[S ~[]T, T any](list S, parts int, which Bits, uid func(T) sharding.NodeUID) S {
+	begin := func(part int) int { // where a part begins in the list
+		first := part * (maxParts / parts)
+		i, _ := slices.BinarySearchFunc(list, first, func(x T, first int) int { return cmp.Compare(partOf(uid(x)), first) })
+		return i
+	}
+	var out S
+	for i := 0; i < parts && len(list) > 0; i++ {
+		if !which.Has(i) {
+			continue
 		}
-	}
-	if n == len(list) {
-		return list
-	}
-	out := make(S, 0, n)
-	for i := range list {
-		if in(&list[i]) {
-			out = append(out, list[i])
+		from := i
+		for i++; which.Has(i); i++ {
+		}
+		stretch := list[begin(from):begin(i)]
+		if out == nil {
+			out = slices.Clip(stretch)
+		} else {
+			out = append(out, stretch...)
 		}
 	}
 	return out
@@ -223,6 +259,15 @@ type Bits []byte
 
 // Has tells whether a number is in the set.
 func (b Bits) Has(i int) bool { return i>>3 < len(b) && b[i>>3]&(1<<(i&7)) != 0 }
+
+// count is how many numbers are in the set.
+func (b Bits) count() int {
+	n := 0
+	for _, x := range b {
+		n += bits.OnesCount8(x)
+	}
+	return n
+}
 
 // With is the set with one more number.
 func (b Bits) With(i int) Bits {

@@ -52,9 +52,13 @@ func (m *Machine) releaseOld() {
 // sameUID finds the member at another address that has the uid of a joiner.
 // Clocks count per uid, so there must be no two.
 func (m *Machine) sameUID(joiner sharding.NodeID) (sharding.NodeID, bool) {
-	for i := range m.state.Members {
-		if n := m.state.Members[i].Node; n.UID == joiner.UID && n.Addr != joiner.Addr {
-			return n, true
+	i, _ := m.state.place(sharding.NodeID{UID: joiner.UID})
+	for _, mem := range m.state.Members[i:] {
+		if mem.Node.UID != joiner.UID {
+			break
+		}
+		if mem.Node.Addr != joiner.Addr {
+			return mem.Node, true
 		}
 	}
 	return sharding.NodeID{}, false

@@ -3,7 +3,6 @@ package gossip
 import (
 	"cmp"
 	"slices"
-	"sort"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -46,18 +45,18 @@ type Record struct {
 type Row struct {
 	Observer sharding.NodeID
 	Version  uint64
-	Records  []Record // sorted by subject; none once all are reachable
+	Records  []Record // sorted by the uid of the subject; none once all are reachable
 }
 
-// Reachability is the table of all observations, sorted by observer. It is a
-// value: methods return a new table.
-type Reachability []Row
+// Reachability is the table of all observations, sorted by the uid of the
+// observer. It is a value: methods return a new table.
+type Reachability []*Row
 
-func recordOf(r Record, n sharding.NodeID) int { return r.Subject.Compare(n) }
+func recordOf(r Record, n sharding.NodeID) int { return byUID(r.Subject, n) }
 
 // place is where the row of an observer is, or would be.
 func (t Reachability) place(observer sharding.NodeID) (int, bool) {
-	return sort.Find(len(t), func(i int) int { return observer.Compare(t[i].Observer) })
+	return slices.BinarySearchFunc(t, observer, func(r *Row, n sharding.NodeID) int { return byUID(r.Observer, n) })
 }
 
 // Set notes that observer now judges subject so.
@@ -74,7 +73,7 @@ func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachabi
 		row.Records = []Record{{subject, v, row.Version}}
 		return t.replace(i, ok, row)
 	}
-	row := t[i]
+	row := *t[i]
 	j, known := slices.BinarySearchFunc(row.Records, subject, recordOf)
 	if known && (row.Records[j].Verdict == v || row.Records[j].Verdict == Terminated) {
 		return t
@@ -95,10 +94,10 @@ func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachabi
 func (t Reachability) replace(i int, exists bool, row Row) Reachability {
 	out := slices.Clone(t)
 	if exists {
-		out[i] = row
+		out[i] = &row
 		return out
 	}
-	return slices.Insert(out, i, row)
+	return slices.Insert(out, i, &row)
 }
 
 // Of is what observer observes about subject.
@@ -124,7 +123,7 @@ func (t Reachability) row(observer sharding.NodeID) []Record {
 // includes tells whether a row would change nothing.
 func (t Reachability) includes(r *Row) bool {
 	i, ok := t.place(r.Observer)
-	return ok && newer(&t[i], r) == &t[i]
+	return ok && newer(t[i], r) == t[i]
 }
 
 // Aggregate is the worst that any observer for which counts holds observes
@@ -144,7 +143,7 @@ func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sh
 // Keep drops everything by or about nodes that keep refuses.
 func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
 	out := dropped(t, func(r *Row) bool { return !keep(r.Observer) })
-	unknown := func(r *Record) bool { return !keep(r.Subject) }
+	unknown := func(r Record) bool { return !keep(r.Subject) }
 	own := false
 	for i := range out {
 		known := dropped(out[i].Records, unknown)
@@ -154,7 +153,7 @@ func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
 		if !own {
 			out, own = slices.Clone(out), true
 		}
-		out[i].Records = known
+		out[i] = &Row{out[i].Observer, out[i].Version, known}
 	}
 	return out
 }
@@ -175,7 +174,7 @@ func newer(a, b *Row) *Row {
 	if identical(a.Records, b.Records) {
 		return a
 	}
-	both := dropped(a.Records, func(r *Record) bool { return !slices.Contains(b.Records, *r) })
+	both := dropped(a.Records, func(r Record) bool { return !slices.Contains(b.Records, r) })
 	if len(both) == len(a.Records) {
 		return a
 	}
@@ -190,54 +189,7 @@ type suspect struct {
 	worst, verdict, mine Verdict
 }
 
-func suspectOf(s suspect, n sharding.NodeID) int { return s.node.Compare(n) }
-
-// suspects lists, sorted, who is not reachable in the eyes of somebody.
-func (s *State) suspects(self sharding.NodeID) []suspect {
-	var out []suspect
-	members := s.Members // sorted as rows are
-	for i := range s.Reach {
-		row := &s.Reach[i]
-		if len(row.Records) == 0 {
-			continue
-		}
-		for len(members) > 0 && members[0].Node != row.Observer && members[0].Node.Compare(row.Observer) < 0 {
-			members = members[1:]
-		}
-		counts := len(members) > 0 && members[0].Node == row.Observer && members[0].Status != Down
-		for _, r := range row.Records {
-			if r.Verdict == Reachable {
-				continue
-			}
-			x := suspect{node: r.Subject, worst: r.Verdict}
-			if counts {
-				x.verdict = r.Verdict
-			}
-			if row.Observer == self {
-				x.mine = r.Verdict
-			}
-			out = append(out, x)
-		}
-	}
-	// By uid first, which is a number: many observe the same few.
-	slices.SortFunc(out, func(a, b suspect) int {
-		if a.node.UID != b.node.UID {
-			return cmp.Compare(a.node.UID, b.node.UID)
-		}
-		return sharding.CompareAddr(a.node.Addr, b.node.Addr)
-	})
-	kept := out[:0]
-	for _, x := range out {
-		if n := len(kept); n > 0 && kept[n-1].node == x.node {
-			last := &kept[n-1]
-			last.worst, last.verdict, last.mine = max(last.worst, x.worst), max(last.verdict, x.verdict), max(last.mine, x.mine)
-			continue
-		}
-		kept = append(kept, x)
-	}
-	slices.SortFunc(kept, func(a, b suspect) int { return a.node.Compare(b.node) })
-	return kept
-}
+func suspectOf(s suspect, n sharding.NodeID) int { return byUID(s.node, n) }
 
 // suspected finds a node among suspects; one who is not there is reachable.
 func suspected(list []suspect, n sharding.NodeID) suspect {
@@ -247,13 +199,100 @@ func suspected(list []suspect, n sharding.NodeID) suspect {
 	return suspect{node: n}
 }
 
+// tally counts what is observed about one node: how often each verdict, by
+// anybody and by members who are not down, and what this node does.
+type tally struct {
+	node        sharding.NodeID
+	by, counted [Terminated + 1]int
+	mine        Verdict
+}
+
+// tallies are those of all who are not reachable in the eyes of somebody, sorted
+// by uid. They follow changes at the cost of the rows that change.
+type tallies []tally
+
+// note counts a row once more, or once less.
+func (t *tallies) note(row *Row, counts, mine bool, sign int) {
+	for _, r := range row.Records {
+		if r.Verdict == Reachable {
+			continue
+		}
+		i, ok := slices.BinarySearchFunc(*t, r.Subject, func(x tally, n sharding.NodeID) int { return byUID(x.node, n) })
+		if !ok {
+			*t = slices.Insert(*t, i, tally{node: r.Subject})
+		}
+		x := &(*t)[i]
+		x.by[r.Verdict] += sign
+		if counts {
+			x.counted[r.Verdict] += sign
+		}
+		if mine {
+			x.mine = r.Verdict
+			if sign < 0 {
+				x.mine = Reachable
+			}
+		}
+		if x.by == (tally{}).by {
+			*t = slices.Delete(*t, i, i+1)
+		}
+	}
+}
+
+// follow follows the change of a state.
+func (t *tallies) follow(old, now *State, self sharding.NodeID) {
+	differences(old.Reach, now.Reach, rowOrder, sameRow, func(was, is *Row) {
+		if was != nil {
+			t.note(was, old.observes(was.Observer), was.Observer == self, -1)
+		}
+		if is != nil {
+			t.note(is, now.observes(is.Observer), is.Observer == self, 1)
+		}
+	})
+	// Whose row is the same may count no more, or again.
+	differences(old.Members, now.Members, memberOrder, (*Member).equal, func(was, is *Member) {
+		if counted := was != nil && was.Status != Down; counted != (is != nil && is.Status != Down) {
+			n := cmp.Or(was, is).Node
+			i, ok := old.Reach.place(n)
+			j, still := now.Reach.place(n)
+			if ok && still && sameRow(old.Reach[i], now.Reach[j]) {
+				t.note(old.Reach[i], counted, n == self, -1)
+				t.note(old.Reach[i], !counted, n == self, 1)
+			}
+		}
+	})
+}
+
+// suspects are who is not reachable in the eyes of somebody, sorted by uid.
+func (t tallies) suspects() []suspect {
+	worst := func(by [Terminated + 1]int) Verdict {
+		for v := Terminated; v > Reachable; v-- {
+			if by[v] > 0 {
+				return v
+			}
+		}
+		return Reachable
+	}
+	var out []suspect
+	for i := range t {
+		out = append(out, suspect{node: t[i].node, worst: worst(t[i].by), verdict: worst(t[i].counted), mine: t[i].mine})
+	}
+	return out
+}
+
+// suspects lists, sorted by uid, who is not reachable in the eyes of somebody.
+func (s *State) suspects(self sharding.NodeID) []suspect {
+	var t tallies
+	t.follow(&State{}, s, self)
+	return t.suspects()
+}
+
 func (t Reachability) check() string {
 	for i := range t {
-		if i > 0 && t[i-1].Observer.Compare(t[i].Observer) >= 0 {
+		if i > 0 && rowOrder(t[i-1], t[i]) >= 0 {
 			return "observers are not sorted"
 		}
 		for j, r := range t[i].Records {
-			if j > 0 && t[i].Records[j-1].Subject.Compare(r.Subject) >= 0 {
+			if j > 0 && byUID(t[i].Records[j-1].Subject, r.Subject) >= 0 {
 				return "observations are not sorted"
 			}
 			if r.Verdict > Terminated {

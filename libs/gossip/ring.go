@@ -28,16 +28,17 @@ func distance(from, to sharding.NodeID) uint64 {
 func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sharding.NodeID {
 	if len(s.Members) <= k+1 {
 		var all []sharding.NodeID
-		for i := range s.Members {
-			if n := s.Members[i].Node; n != self {
-				all = append(all, n)
+		for _, m := range s.Members {
+			if m.Node != self {
+				all = append(all, m.Node)
 			}
 		}
+		slices.SortFunc(all, sharding.NodeID.Compare)
 		return all
 	}
 	next := nearest{from: self, most: k}
-	for i := range s.Members {
-		if n := s.Members[i].Node; next.mayTake(n) && n != self {
+	for _, m := range s.Members {
+		if n := m.Node; next.mayTake(n) && n != self {
 			next.offer(n, func() bool { return suspected(suspects, n).verdict == Reachable })
 		}
 	}

@@ -315,7 +315,7 @@ func TestOldestFirst(t *testing.T) {
 func TestNonsenseIsRefusedAndHarmless(t *testing.T) {
 	net := formed(t, 1, 3)
 	n1, n2 := net.Nodes[0], net.Nodes[1]
-	bad := gossip.State{Members: []gossip.Member{{}}}
+	bad := gossip.State{Members: []*gossip.Member{{}}}
 	for _, msg := range []gossip.Msg{
 		gossip.Gossip{State: bad}, gossip.Join{Name: strings.Repeat("x", 1000)}, gossip.Join{Roles: []string{"b", "a"}},
 		gossip.GossipStatus{Parts: make([]uint32, 3)}, nil,

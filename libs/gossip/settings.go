@@ -21,7 +21,7 @@ const (
 	maxSettingValue = 256
 )
 
-func bySettingName(a, b *Setting) int { return strings.Compare(a.Name, b.Name) }
+func bySettingName(a, b Setting) int { return strings.Compare(a.Name, b.Name) }
 
 // settings are what this node wants compared when it joins or lets in: its own
 // and the driver's, sorted by name. Gossip rates are not among them: each node
@@ -43,7 +43,7 @@ func (c *Config) settings() []Setting {
 		{"tombstones", fmt.Sprintf("%d for %v", c.MaxTombstones, c.TombstoneTTL)},
 	}, c.Settings...)
 	all = slices.DeleteFunc(all, func(s Setting) bool { return slices.Contains(c.IgnoreSettings, s.Name) })
-	slices.SortFunc(all, func(a, b Setting) int { return bySettingName(&a, &b) })
+	slices.SortFunc(all, bySettingName)
 	return all
 }
 

@@ -3,9 +3,7 @@ package gossip
 import (
 	"cmp"
 	"encoding/binary"
-	"iter"
 	"slices"
-	"sort"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
@@ -31,47 +29,74 @@ type Tombstone struct {
 	Removed int64 // Unix milliseconds by the remover's clock
 }
 
-// State is what nodes gossip about. It is a value: whoever changes it makes a
-// new one, so states may be shared freely.
+// State is what nodes gossip about. It is a value: whoever changes it, or a
+// record in it, makes a new one, so states and records may be shared freely.
+// All its lists are sorted by uid, which makes every part of it (see
+// [GossipStatus]) a stretch of each list, and places cheap to find.
 type State struct {
 	Cluster    ClusterID
-	Members    []Member // sorted by node
+	Members    []*Member
 	Reach      Reachability
-	Tombstones []Tombstone // sorted by node
+	Tombstones []Tombstone
 	Version    Clock
 	// Seen are the members known to hold exactly this state, by their places in
 	// Members. It is not part of what they have seen.
 	Seen Bits
 }
 
-func tombstoneOf(t Tombstone, n sharding.NodeID) int { return t.Node.Compare(n) }
+// byUID is the order of all lists of a state. The address only counts for the
+// same uid at two of them, which is an accident.
+func byUID(a, b sharding.NodeID) int {
+	switch {
+	case a.UID < b.UID:
+		return -1
+	case a.UID > b.UID:
+		return 1
+	}
+	return cmp.Compare(a.Addr, b.Addr)
+}
+
+func tombstoneOf(t Tombstone, n sharding.NodeID) int { return byUID(t.Node, n) }
 
 // place is where a node is among the members, or would be.
 func (s *State) place(n sharding.NodeID) (int, bool) {
-	return sort.Find(len(s.Members), func(i int) int { return n.Compare(s.Members[i].Node) })
+	return slices.BinarySearchFunc(s.Members, n, func(m *Member, n sharding.NodeID) int { return byUID(m.Node, n) })
 }
 
 // Member finds a member. The result must not be changed.
 func (s *State) Member(n sharding.NodeID) (*Member, bool) {
 	if i, ok := s.place(n); ok {
-		return &s.Members[i], true
+		return s.Members[i], true
 	}
 	return nil, false
 }
 
-// at are the places of the members at an address.
-func (s *State) at(addr string) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		i, _ := s.place(sharding.NodeID{Addr: addr})
-		for ; i < len(s.Members) && s.Members[i].Node.Addr == addr && yield(i); i++ {
+// at are the members at an address.
+func (s *State) at(addr string) []*Member {
+	var out []*Member
+	for _, m := range s.Members {
+		if m.Node.Addr == addr {
+			out = append(out, m)
 		}
 	}
+	return out
+}
+
+// inOrder are the members sorted by node: by address first, as people and up
+// numbers go.
+func (s *State) inOrder() []*Member {
+	return slices.SortedFunc(slices.Values(s.Members), func(a, b *Member) int { return a.Node.Compare(b.Node) })
 }
 
 // IsRemoved tells whether a node has a tombstone.
 func (s *State) IsRemoved(n sharding.NodeID) bool {
 	_, ok := slices.BinarySearchFunc(s.Tombstones, n, tombstoneOf)
 	return ok
+}
+
+// sameNodes tells whether two lists of members are of the same nodes.
+func sameNodes(a, b []*Member) bool {
+	return identical(a, b) || slices.EqualFunc(a, b, func(x, y *Member) bool { return x == y || x.Node == y.Node })
 }
 
 // HasSeen tells whether a node is known to hold exactly this state.
@@ -125,9 +150,7 @@ func (s *State) join(o *State) State {
 		})
 	})
 	out.Reach = s.Reach.Merge(rows.Keep(isMember))
-	if counts := knownCounts(o.Version, theirs); slices.ContainsFunc(counts, func(e clockEntry) bool { return e.Count > s.Version.Count(e.Node) }) {
-		out.Version = s.Version.Merge(counts)
-	}
+	out.Version = mergeSorted(s.Version, knownCounts(o.Version, theirs), clockOrder, higher)
 	if removes {
 		out.Reach = out.Reach.Keep(isMember)
 		out.Version = knownCounts(out.Version, out.Members)
@@ -136,26 +159,20 @@ func (s *State) join(o *State) State {
 }
 
 // knownCounts are the entries of a clock that belong to members.
-func knownCounts(c Clock, members []Member) Clock {
-	uids := make([]sharding.NodeUID, len(members))
-	for i := range members {
-		uids[i] = members[i].Node.UID
-	}
-	slices.Sort(uids)
-	return dropped(c, func(e *clockEntry) bool {
-		_, ok := slices.BinarySearch(uids, e.Node)
-		return !ok
+func knownCounts(c Clock, members []*Member) Clock {
+	return dropped(c, func(e clockEntry) bool {
+		for len(members) > 0 && members[0].Node.UID < e.Node {
+			members = members[1:]
+		}
+		return len(members) == 0 || members[0].Node.UID != e.Node
 	})
 }
 
-func memberOrder(a, b *Member) int       { return a.Node.Compare(b.Node) }
-func rowOrder(a, b *Row) int             { return a.Observer.Compare(b.Observer) }
-func tombstoneOrder(a, b *Tombstone) int { return a.Node.Compare(b.Node) }
+func memberOrder(a, b *Member) int      { return byUID(a.Node, b.Node) }
+func rowOrder(a, b *Row) int            { return byUID(a.Observer, b.Observer) }
+func tombstoneOrder(a, b Tombstone) int { return byUID(a.Node, b.Node) }
 
-func sortTombstones(list []Tombstone) {
-	slices.SortFunc(list, func(a, b Tombstone) int { return tombstoneOrder(&a, &b) })
-}
-func latest(a, b *Tombstone) *Tombstone {
+func latest(a, b Tombstone) Tombstone {
 	if a.Removed >= b.Removed {
 		return a
 	}
@@ -184,10 +201,10 @@ func (s *State) with(m Member) State {
 	i, ok := s.place(m.Node)
 	if ok {
 		out.Members = slices.Clone(s.Members)
-		out.Members[i] = m
+		out.Members[i] = &m
 		return out
 	}
-	out.Members = slices.Insert(slices.Clip(s.Members), i, m)
+	out.Members = slices.Insert(slices.Clip(s.Members), i, &m)
 	out.Seen = nil // it goes by places
 	return out
 }
@@ -199,7 +216,7 @@ func (s *State) without(nodes []sharding.NodeID, at int64) State {
 	for _, n := range nodes {
 		stones = append(stones, Tombstone{n, at})
 	}
-	sortTombstones(stones)
+	slices.SortFunc(stones, tombstoneOrder)
 	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, latest)
 	return out.withoutRemoved()
 }
@@ -207,14 +224,14 @@ func (s *State) without(nodes []sharding.NodeID, at int64) State {
 // pruneTombstones keeps the tombstones newer than limit, and of those at most
 // the newest most.
 func (s *State) pruneTombstones(limit int64, most int) (State, bool) {
-	keep := dropped(s.Tombstones, func(t *Tombstone) bool { return t.Removed <= limit })
+	keep := dropped(s.Tombstones, func(t Tombstone) bool { return t.Removed <= limit })
 	if len(keep) > most {
 		keep = slices.Clone(keep)
 		slices.SortFunc(keep, func(a, b Tombstone) int {
 			return cmp.Or(cmp.Compare(b.Removed, a.Removed), a.Node.Compare(b.Node))
 		})
 		keep = keep[:most]
-		sortTombstones(keep)
+		slices.SortFunc(keep, tombstoneOrder)
 	}
 	if len(keep) == len(s.Tombstones) {
 		return *s, false
@@ -227,8 +244,8 @@ func (s *State) pruneTombstones(limit int64, most int) (State, bool) {
 // youngest is the highest up number.
 func (s *State) youngest() uint32 {
 	var n uint32
-	for i := range s.Members {
-		n = max(n, s.Members[i].UpNumber)
+	for _, m := range s.Members {
+		n = max(n, m.UpNumber)
 	}
 	return n
 }
@@ -239,16 +256,16 @@ func (s *State) appendContent(b []byte, epoch int64) []byte {
 	b = binary.AppendVarint(b, s.Cluster.Founded-epoch)
 	b = binary.AppendUvarint(b, uint64(s.Cluster.Founder))
 	b = binary.AppendUvarint(b, uint64(len(s.Members)))
-	for i := range s.Members {
-		b = appendMember(b, &s.Members[i])
+	for _, m := range s.Members {
+		b = appendMember(b, m)
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Reach)))
-	for i := range s.Reach {
-		b = appendRow(b, &s.Reach[i])
+	for _, r := range s.Reach {
+		b = appendRow(b, r)
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Tombstones)))
-	for i := range s.Tombstones {
-		b = appendTombstone(b, &s.Tombstones[i], epoch)
+	for _, t := range s.Tombstones {
+		b = appendTombstone(b, t, epoch)
 	}
 	return b
 }
@@ -274,7 +291,7 @@ func appendRow(b []byte, row *Row) []byte {
 	return b
 }
 
-func appendTombstone(b []byte, t *Tombstone, epoch int64) []byte {
+func appendTombstone(b []byte, t Tombstone, epoch int64) []byte {
 	return binary.AppendVarint(appendNode(b, t.Node), t.Removed-epoch)
 }
 
@@ -292,8 +309,8 @@ func (s *State) check(maxMembers int) string {
 	if len(s.Members) > maxMembers {
 		return "too many members"
 	}
-	for i := range s.Members {
-		if why := s.Members[i].check(); why != "" {
+	for _, m := range s.Members {
+		if why := m.check(); why != "" {
 			return "member: " + why
 		}
 	}
@@ -308,9 +325,9 @@ func (s *State) check(maxMembers int) string {
 	return s.Reach.check()
 }
 
-func strictlySorted[T any](s []T, order func(a, b *T) int) bool {
+func strictlySorted[T any](s []T, order func(a, b T) int) bool {
 	for i := 1; i < len(s); i++ {
-		if order(&s[i-1], &s[i]) >= 0 {
+		if order(s[i-1], s[i]) >= 0 {
 			return false
 		}
 	}
@@ -321,30 +338,29 @@ func strictlySorted[T any](s []T, order func(a, b *T) int) bool {
 // of two elements of the same place. Places are searched from the last one on in
 // growing strides, so a short list goes fast into a long one, and one of the same
 // length in a single walk. What changes nothing gives back the list as it is.
-func mergeSorted[T any](into, from []T, order func(a, b *T) int, both func(a, b *T) *T) []T {
-	var out []T // into[:done], merged, once anything has changed
+func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, both func(a, b T) T) S {
+	if identical(into, from) {
+		return into
+	}
+	var out S // into[:done], merged, once anything has changed
 	done, at := 0, 0
-	for k := range from {
-		x := &from[k]
+	for _, x := range from {
 		stride := 1
-		for at+stride <= len(into) && order(x, &into[at+stride-1]) > 0 {
+		for at+stride <= len(into) && order(x, into[at+stride-1]) > 0 {
 			at += stride
 			stride *= 2
 		}
-		near := into[at:min(at+stride, len(into))]
-		i, found := sort.Find(len(near), func(i int) int { return order(x, &near[i]) })
+		i, found := slices.BinarySearchFunc(into[at:min(at+stride, len(into))], x, order)
 		at += i
 		if found {
-			pick := both(&into[at], x)
-			if pick == &into[at] {
+			if x = both(into[at], x); x == into[at] {
 				continue
 			}
-			x = pick
 		}
 		if out == nil {
-			out = make([]T, 0, len(into)+len(from))
+			out = make(S, 0, len(into)+len(from))
 		}
-		out = append(append(out, into[done:at]...), *x)
+		out = append(append(out, into[done:at]...), x)
 		done = at
 		if found {
 			done++
@@ -357,16 +373,16 @@ func mergeSorted[T any](into, from []T, order func(a, b *T) int, both func(a, b 
 }
 
 // dropped is a list without some elements; if there are none of them it is the
-// list itself.
-func dropped[S ~[]T, T any](list S, drop func(*T) bool) S {
+// list itself. Every element is asked about once, in order.
+func dropped[S ~[]T, T any](list S, drop func(T) bool) S {
 	for i := range list {
-		if !drop(&list[i]) {
+		if !drop(list[i]) {
 			continue
 		}
 		out := append(make(S, 0, len(list)-1), list[:i]...)
-		for j := i + 1; j < len(list); j++ {
-			if !drop(&list[j]) {
-				out = append(out, list[j])
+		for _, x := range list[i+1:] {
+			if !drop(x) {
+				out = append(out, x)
 			}
 		}
 		return out

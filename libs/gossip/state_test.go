@@ -12,7 +12,10 @@ import (
 // history is a set of states that grew apart from one another by local
 // changes and joins, as states of nodes do.
 func history(r *rand.Rand, steps int) []State {
-	all := []sharding.NodeID{node("a"), node("b"), node("c"), node("d"), node("e")}
+	var all []sharding.NodeID
+	for i := range 5 { // in parts of their own, and in another order than by address
+		all = append(all, sharding.NodeID{Addr: string(rune('a' + i)), UID: sharding.NodeUID(i+1) * 0x9e3779b97f4a7c15})
+	}
 	states := make([]State, 4)
 	for range steps {
 		i := r.IntN(len(states))
@@ -117,14 +120,14 @@ func TestTombstonesAreBounded(t *testing.T) {
 func TestBadStatesAreRefused(t *testing.T) {
 	good := Member{Node: node("a"), Status: Joining}
 	for name, s := range map[string]State{
-		"no uid":           {Members: []Member{{Node: sharding.NodeID{Addr: "a"}, Status: Joining}}},
-		"no status":        {Members: []Member{{Node: node("a")}}},
-		"removed":          {Members: []Member{{Node: node("a"), Status: Removed}}},
-		"up without age":   {Members: []Member{{Node: node("a"), Status: Up}}},
-		"twice":            {Members: []Member{good, good}},
-		"too many":         {Members: []Member{good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
-		"long name":        {Members: []Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
-		"roles unsorted":   {Members: []Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
+		"no uid":           {Members: []*Member{{Node: sharding.NodeID{Addr: "a"}, Status: Joining}}},
+		"no status":        {Members: []*Member{{Node: node("a")}}},
+		"removed":          {Members: []*Member{{Node: node("a"), Status: Removed}}},
+		"up without age":   {Members: []*Member{{Node: node("a"), Status: Up}}},
+		"twice":            {Members: []*Member{&good, &good}},
+		"too many":         {Members: []*Member{&good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
+		"long name":        {Members: []*Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
+		"roles unsorted":   {Members: []*Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
 		"stones unsorted":  {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
 		"clock unsorted":   {Version: Clock{{Node: 2}, {Node: 1}}},
 		"rows unsorted":    {Reach: Reachability{{Observer: node("b")}, {Observer: node("a")}}},
@@ -135,7 +138,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if s := (State{Members: []Member{good}}); s.check(2) != "" {
+	if s := (State{Members: []*Member{&good}}); s.check(2) != "" {
 		t.Errorf("a good one: %s", s.check(2))
 	}
 }

@@ -268,9 +268,9 @@ func vecMemberOrder(t judge, v *vector) {
 		t.Fatal("not a list to sort: ", err)
 	}
 	s := withMembers(t, list)
-	got := slices.Clone(s.Members)
+	got := s.inOrder()
 	if v.Kind == "leader_status_order" {
-		slices.SortFunc(got, func(a, b Member) int { return byLeaderRank(&a, &b) })
+		slices.SortFunc(got, byLeaderRank)
 	}
 	var names []string
 	for _, m := range got {

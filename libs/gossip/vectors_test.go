@@ -349,13 +349,13 @@ func vecReachability(t judge, v *vector) {
 	r := table(t, v.Ops)
 	switch {
 	case v.RemoveObservers != nil:
-		r = slices.DeleteFunc(slices.Clone(r), func(row Row) bool {
+		r = slices.DeleteFunc(slices.Clone(r), func(row *Row) bool {
 			return slices.Contains(nodes(v.RemoveObservers), row.Observer)
 		})
 	case v.Remove != nil:
 		r = r.Keep(func(n sharding.NodeID) bool { return !slices.Contains(nodes(v.Remove), n) })
 	case v.Keep == "records whose observer is not C":
-		r = slices.DeleteFunc(slices.Clone(r), func(row Row) bool { return row.Observer == node("C") })
+		r = slices.DeleteFunc(slices.Clone(r), func(row *Row) bool { return row.Observer == node("C") })
 	case v.Keep != "":
 		t.Fatalf("no such filter here: %s", v.Keep)
 	}
@@ -439,10 +439,10 @@ func vecAggregate(t judge, v *vector) {
 		row := Row{Observer: name, Version: uint64(rec[3].(float64))}
 		i, ok := r.place(name)
 		if ok {
-			row = r[i]
+			row = *r[i]
 		}
 		row.Records = append(row.Records, Record{node(rec[1].(string)), verdict(t, rec[2].(string)), uint64(rec[3].(float64))})
-		slices.SortFunc(row.Records, func(a, b Record) int { return a.Subject.Compare(b.Subject) })
+		slices.SortFunc(row.Records, func(a, b Record) int { return byUID(a.Subject, b.Subject) })
 		r = r.replace(i, ok, row)
 	}
 	var want struct{ Aggregated map[string]string }

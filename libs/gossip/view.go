@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -134,31 +135,39 @@ func (m *Machine) View() View {
 		return v
 	}
 	v.Leader = m.leader()
-	v.Converged = m.state.converged(m.self, m.confirmed, m.suspectsNow())
+	v.Converged = m.state.converged(m.self, m.confirmed, m.suspects)
 	v.Members = make([]MemberView, 0, len(m.state.Members))
-	list, since, peers := m.suspects, m.since, m.peers // sorted as members are
-	for i, mem := range m.state.Members {
-		for len(list) > 0 && list[0].node.Compare(mem.Node) < 0 {
-			list, since = list[1:], since[1:]
-		}
-		mv := MemberView{Member: mem, Reachable: true, ReachableByMe: true, Seen: m.state.Seen.Has(i)}
+	peers := m.peers // sorted by node
+	for _, i := range m.places() {
+		mem := m.state.Members[i]
+		mv := MemberView{Member: *mem, Reachable: true, ReachableByMe: true, Seen: m.state.Seen.Has(int(i))}
 		for len(peers) > 0 && peers[0].node.Compare(mem.Node) < 0 {
 			peers = peers[1:]
 		}
 		if len(peers) > 0 && peers[0].node == mem.Node {
 			mv.Phi = peers[0].detector.Phi(m.now)
 		}
-		if len(list) > 0 && list[0].node == mem.Node {
-			if mem.Node != m.self {
-				mv.Reachable, mv.ReachableByMe = list[0].verdict == Reachable, list[0].mine == Reachable
-				mv.UnreachableSince = since[0]
-			}
-			list, since = list[1:], since[1:]
+		if at, ok := slices.BinarySearchFunc(m.toldSuspects, mem.Node, suspectOf); ok && mem.Node != m.self {
+			x := &m.toldSuspects[at]
+			mv.Reachable, mv.ReachableByMe = x.verdict == Reachable, x.mine == Reachable
+			mv.UnreachableSince = m.since[at]
 		}
 		v.Members = append(v.Members, mv)
 	}
 	v.Observations = m.state.observations()
 	return v
+}
+
+// places are those of the members, sorted by node.
+func (m *Machine) places() []int32 {
+	if m.inOrder == nil {
+		m.inOrder = make([]int32, len(m.state.Members))
+		for i := range m.inOrder {
+			m.inOrder[i] = int32(i)
+		}
+		slices.SortFunc(m.inOrder, func(a, b int32) int { return m.state.Members[a].Node.Compare(m.state.Members[b].Node) })
+	}
+	return m.inOrder
 }
 
 // observations lists who observes whom as unreachable.
@@ -171,6 +180,9 @@ func (s *State) observations() []Observation {
 			}
 		}
 	}
+	slices.SortFunc(out, func(a, b Observation) int {
+		return cmp.Or(a.Observer.Compare(b.Observer), a.Subject.Compare(b.Subject))
+	})
 	return out
 }
 
@@ -188,12 +200,8 @@ func (s *State) verdict(n sharding.NodeID) Verdict { return s.Reach.Aggregate(n,
 // address. A node always counts itself as reachable.
 func (s *State) leader(self sharding.NodeID, suspects []suspect) sharding.NodeID {
 	var best *Member
-	for i := range s.Members { // by address, so only a better status counts
-		m := &s.Members[i]
-		if m.Status == Down || best != nil && m.Status.leaderRank() >= best.Status.leaderRank() {
-			continue
-		}
-		if m.Node == self || suspected(suspects, m.Node).worst == Reachable {
+	for _, m := range s.Members {
+		if (best == nil || byLeaderRank(m, best) < 0) && m.mayLead(self, suspects) {
 			best = m
 		}
 	}
@@ -219,11 +227,10 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, sus
 	}
 	up := func(m *Member) bool { return m.Status == Up || m.Status == Leaving }
 	anybodyUp := false
-	for i := range s.Members {
-		anybodyUp = anybodyUp || up(&s.Members[i])
+	for _, m := range s.Members {
+		anybodyUp = anybodyUp || up(m)
 	}
-	for i := range s.Members {
-		m := &s.Members[i]
+	for i, m := range s.Members {
 		matters := up(m) || !anybodyUp && m.Status != Down
 		if matters && !s.Seen.Has(i) && !slices.Contains(confirmed, m.Node) {
 			return false
@@ -255,8 +262,8 @@ func (c Claim) Senior(o Claim) bool {
 
 func (s *State) claim() Claim {
 	var oldest *Member
-	for i := range s.Members {
-		if m := &s.Members[i]; m.Status != Down && (oldest == nil || m.OlderThan(oldest)) {
+	for _, m := range s.Members {
+		if m.Status != Down && (oldest == nil || m.OlderThan(oldest)) {
 			oldest = m
 		}
 	}

@@ -53,9 +53,9 @@ func (m *Machine) watch(n sharding.NodeID) *peer {
 
 // watchAt begins to watch all members at an address.
 func (m *Machine) watchAt(addr string) {
-	for i := range m.state.at(addr) {
-		if n := m.state.Members[i].Node; n != m.self {
-			m.watch(n)
+	for _, mem := range m.state.at(addr) {
+		if mem.Node != m.self {
+			m.watch(mem.Node)
 		}
 	}
 }
@@ -68,8 +68,8 @@ func (m *Machine) watchAt(addr string) {
 func (m *Machine) rewatch() {
 	wanted := m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects)
 	if len(m.cfg.WatchRoles) > 0 {
-		for i := range m.state.Members {
-			if mem := &m.state.Members[i]; mem.Node != m.self && slices.ContainsFunc(m.cfg.WatchRoles, mem.HasRole) {
+		for _, mem := range m.state.Members {
+			if mem.Node != m.self && slices.ContainsFunc(m.cfg.WatchRoles, mem.HasRole) {
 				wanted = append(wanted, mem.Node)
 			}
 		}

@@ -116,10 +116,9 @@ func TestLongPostsAreCompressed(t *testing.T) {
 	defer server.Close()
 	for n, want := range map[int]string{1: "", 600: "gzip"} {
 		req := &pb.PostRequest{}
-		members := make([]gossip.Member, n)
+		members := make([]*gossip.Member, n)
 		for i := range members {
-			members[i].Node = sharding.NodeID{Addr: "10.0.0.1:25520", UID: sharding.NodeUID(i + 1)}
-			members[i].Status = gossip.Up
+			members[i] = &gossip.Member{Node: sharding.NodeID{Addr: "10.0.0.1:25520", UID: sharding.NodeUID(i + 1)}, Status: gossip.Up}
 		}
 		req.Messages = append(req.Messages, toMessage(1, gossip.Gossip{State: gossip.State{Members: members}}))
 		plain := len(marshal(t, req))

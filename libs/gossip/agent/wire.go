@@ -153,7 +153,7 @@ func toClock(c gossip.Clock) []*pb.ClockEntry {
 
 // withoutMembers are the entries of a clock that belong to none of the members.
 // Theirs travel with the record of the member, which names the node already.
-func withoutMembers(c gossip.Clock, members []gossip.Member) gossip.Clock {
+func withoutMembers(c gossip.Clock, members []*gossip.Member) gossip.Clock {
 	with := make(map[sharding.NodeUID]bool, len(members))
 	for i := range members {
 		with[members[i].Node.UID] = true
@@ -189,14 +189,14 @@ func fromBits(b []byte) gossip.Bits {
 func toState(s *gossip.State) *pb.State {
 	return &pb.State{
 		Cluster: toClusterID(s.Cluster),
-		Members: toList(s.Members, func(m gossip.Member) *pb.Member {
+		Members: toList(s.Members, func(m *gossip.Member) *pb.Member {
 			return &pb.Member{
 				Node: toNode(m.Node), Name: m.Name, Roles: m.Roles, Status: statuses[m.Status], UpNumber: m.UpNumber,
 				Zone: m.Zone, AppVersion: m.Version,
 				Changes: s.Version.Count(m.Node.UID),
 			}
 		}),
-		Observers: toList(s.Reach, func(r gossip.Row) *pb.Observer {
+		Observers: toList(s.Reach, func(r *gossip.Row) *pb.Observer {
 			return &pb.Observer{Node: toNode(r.Observer), Version: r.Version, Observations: toList(r.Records, toObservation)}
 		}),
 		Tombstones: toList(s.Tombstones, func(t gossip.Tombstone) *pb.Tombstone {
@@ -215,18 +215,18 @@ func fromState(s *pb.State) (gossip.State, error) {
 	clock, bad := fromClock(s)
 	out := gossip.State{
 		Cluster: fromClusterID(s.GetCluster()),
-		Members: toList(s.GetMembers(), func(m *pb.Member) gossip.Member {
+		Members: toList(s.GetMembers(), func(m *pb.Member) *gossip.Member {
 			status, ok := fromStatus(m.GetStatus())
 			if !ok {
 				bad = fmt.Errorf("a member has the unknown status %d", m.GetStatus())
 			}
-			return gossip.Member{
+			return &gossip.Member{
 				Node: fromNode(m.GetNode()), Name: m.GetName(), Roles: m.GetRoles(), Status: status, UpNumber: m.GetUpNumber(),
 				Zone: m.GetZone(), Version: m.GetAppVersion(),
 			}
 		}),
-		Reach: toList(s.GetObservers(), func(o *pb.Observer) gossip.Row {
-			return gossip.Row{Observer: fromNode(o.GetNode()), Version: o.GetVersion(), Records: toList(o.GetObservations(),
+		Reach: toList(s.GetObservers(), func(o *pb.Observer) *gossip.Row {
+			return &gossip.Row{Observer: fromNode(o.GetNode()), Version: o.GetVersion(), Records: toList(o.GetObservations(),
 				func(r *pb.Observation) gossip.Record {
 					verdict, ok := fromVerdict(r.GetVerdict())
 					if !ok {

@@ -22,7 +22,7 @@ func samples() []gossip.Msg {
 	clock := gossip.Clock{vclock.Entry[sharding.NodeUID]{Node: 1, Count: 9}, {Node: 1 << 63, Count: 1 << 40}}
 	state := gossip.State{
 		Cluster: cluster,
-		Members: []gossip.Member{
+		Members: []*gossip.Member{
 			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3},
 			{Node: b, Status: gossip.Joining, Zone: "eu-1", Version: "1.2.3"},
 			{Node: sharding.NodeID{Addr: "bb:2", UID: 6}, Status: gossip.WeaklyUp},
@@ -92,8 +92,8 @@ func read(raw []byte) (gossip.Msg, error) {
 func FuzzMessage(f *testing.F) {
 	for _, msg := range append(samples(),
 		gossip.GossipStatus{Parts: make([]uint32, 3000)},
-		gossip.Gossip{State: gossip.State{Reach: make(gossip.Reachability, 3000)}},
-		gossip.Welcome{State: gossip.State{Members: slices.Repeat([]gossip.Member{{Status: gossip.Up}}, 3000)}},
+		gossip.Gossip{State: gossip.State{Reach: slices.Repeat(gossip.Reachability{{}}, 3000)}},
+		gossip.Welcome{State: gossip.State{Members: slices.Repeat([]*gossip.Member{{Status: gossip.Up}}, 3000)}},
 	) {
 		raw, err := proto.Marshal(toMessage(1, msg))
 		if err != nil {
