@@ -231,6 +231,7 @@ func FuzzParsePeer(f *testing.F) {
 	f.Add("r@a:1")
 	f.Add("[::1%x]:2")
 	f.Fuzz(func(t *testing.T, s string) {
+		house.Memory(t, house.MemoryFactor, len(s), func() { _, _ = ParsePeer(s) })
 		p, err := ParsePeer(s)
 		if err != nil {
 			return

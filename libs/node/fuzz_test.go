@@ -67,7 +67,7 @@ func TestLongNames(t *testing.T) {
 			t.Errorf("%v, %v", s, err)
 		}
 	})
-	house.Memory(t, 4*house.MemoryFactor, len(long), func() { // quoted in an error
+	house.Memory(t, house.MemoryFactor, len(long), func() { // quoted in an error
 		if _, err := Load(newExample(), []string{"--" + long}, nil); err == nil {
 			t.Error("the flag is accepted")
 		}

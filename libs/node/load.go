@@ -332,9 +332,10 @@ func readBounded(path string, most int64) ([]byte, error) {
 func (s *Settings) suggest(key string, spell func(*field) string) string {
 	var best *field
 	nearest := max(2, len(key)/4) + 1
+	suffix := "." + key // once: it may be long
 	for _, f := range s.fields {
 		d := distance(f.key, key)
-		if strings.HasSuffix(f.key, "."+key) {
+		if strings.HasSuffix(f.key, suffix) {
 			d = 1 // The section was forgotten.
 		}
 		if d < nearest {
