@@ -281,9 +281,14 @@ func flip(r *run, list string) {
 	r.Helper()
 	var id, seq int64
 	var body []byte
-	r.must(r.db.QueryRow(`SELECT r.entity, r.seq, r.body FROM record r JOIN entity e ON e.id = r.entity
-		WHERE e.type = 'List' AND e.name = ? ORDER BY r.seq DESC LIMIT 1`, list).Scan(&id, &seq, &body))
+	query, update := `SELECT r.entity, r.seq, r.body FROM record r JOIN entity e ON e.id = r.entity
+		WHERE e.type = 'List' AND e.name = ? ORDER BY r.seq DESC LIMIT 1`, "UPDATE record SET body = ? WHERE entity = ? AND seq = ?"
+	if r.store == onPostgres {
+		query = strings.Replace(query, "?", "$1", 1)
+		update = "UPDATE record SET body = $1 WHERE entity = $2 AND seq = $3"
+	}
+	r.must(r.db.QueryRow(query, list).Scan(&id, &seq, &body))
 	body[len(body)/2] ^= 0x10
-	_, err := r.db.Exec("UPDATE record SET body = ? WHERE entity = ? AND seq = ?", body, id, seq)
+	_, err := r.db.Exec(update, body, id, seq)
 	r.must(err)
 }

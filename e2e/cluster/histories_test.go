@@ -83,7 +83,7 @@ var scenarios = []scenario{
 	{name: "disk-full", on: files, length: 12 * time.Second, prepare: smallDisk, faults: diskFull},
 	{name: "failing-fsync", on: files, length: 12 * time.Second, faults: failingFsync},
 	{name: "failing-fsync-coordinator", on: files, length: 12 * time.Second, faults: failingFsyncOfCoordinator},
-	{name: "corrupted-record", on: files, length: 16 * time.Second, least: 0.2, faults: corruptedRecord},
+	{name: "corrupted-record", length: 16 * time.Second, least: 0.2, faults: corruptedRecord},
 }
 
 // killFor kills processes for longer than it takes to notice.

@@ -176,7 +176,19 @@ func (c *coordNode) fold(tenure int) {
 		c.elected = true
 		c.w.mark("coordinator elected")
 		c.step(coordinator.Elected{Term: c.term, Facts: facts})
+		c.wishes()
 	})
+}
+
+// wishes looks whether a new term knows what operators asked of regions.
+func (c *coordNode) wishes() {
+	for _, r := range c.core.View().Regions {
+		if want := c.w.journal.drained[r.Node]; r.Draining != want {
+			c.w.violate("a drain outlives the term", "%s of term %d takes %v for drained: %t, the facts say %t", c.p.name, c.term, r.Node, r.Draining, want)
+		} else if want {
+			c.w.mark("drain outlives the term")
+		}
+	}
 }
 
 // commit writes a batch and calls back in the loop, if the tenure still lasts.

@@ -22,6 +22,8 @@ type store struct {
 	// rows are the rows of all facts that were committed.
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
+	// drained are the regions that operators want empty, by the facts.
+	drained map[sharding.NodeID]bool
 	// stopped are the highest epochs for which a coordinator heard ShardStopped.
 	stopped map[sharding.ShardID]sharding.Epoch
 	// claims are those that held, newest the highest of each shard.
@@ -37,6 +39,7 @@ func newStore(w *World) *store {
 		w: w, ledger: memory.NewLedger(journal.DefaultConfig()),
 		rows:    map[sharding.Row]bool{},
 		newest:  map[sharding.ShardID]sharding.Row{},
+		drained: map[sharding.NodeID]bool{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		claims:  map[sharding.Claim]bool{},
 		highest: map[sharding.ShardID]sharding.Claim{},
@@ -105,7 +108,11 @@ func (s *store) factsOf(a sharding.Append) {
 	}
 	for _, r := range a.Records {
 		for _, e := range r.Events {
-			f, ok := s.w.facts[decodeNumber(e.Payload)].(coordinator.RowFact)
+			fact := s.w.facts[decodeNumber(e.Payload)]
+			if d, ok := fact.(coordinator.DrainFact); ok {
+				s.drained[d.Region] = !d.Resume
+			}
+			f, ok := fact.(coordinator.RowFact)
 			if !ok {
 				continue
 			}

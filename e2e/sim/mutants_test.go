@@ -44,6 +44,7 @@ var mutants = []struct{ name, place string }{
 	{"term-raised", "lease: a term is above every epoch of the journal"},
 	{"rows-forward", "table: rows only go forward"},
 	{"only-up-hosts", "coordinator: who is not up is given no shard"},
+	{"drain-kept", "coordinator: a drain is folded by the next term"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }
 

@@ -115,6 +115,7 @@ var mustHappen = []string{
 	"region: host refused",
 	"region: not mine",
 	"region left in good order",
+	"drain outlives the term",
 	"snapshot",
 	"entity loaded from a snapshot",
 	"turn spoiled",
