@@ -142,7 +142,7 @@ func (n *regionNode) run(o turn.Run) {
 
 func (n *regionNode) turnDone(o turn.Run, b *body, took int64, cancelled bool) {
 	state := b.list
-	done := turnOf(&state, &o.Env)
+	done := turnOf(&state, o.Env)
 	if cancelled {
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list

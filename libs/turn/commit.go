@@ -6,7 +6,7 @@ import (
 )
 
 // turnDone stages what a turn produced and lets the entity go on.
-func (m *Machine) turnDone(in TurnDone) {
+func (m *Machine) turnDone(in *TurnDone) {
 	e := m.find(in.Entity, in.Incarnation)
 	if e == nil || e.state != live || e.running == nil || e.running.ran != in.Request {
 		return // a late result of an ended incarnation stages nothing

@@ -21,8 +21,8 @@ type entity struct {
 	cmds    []*command
 	next    int
 	running *command
-	byID    map[sharding.CommandID]*command
-	bytes   int // of cmds
+	byID    map[sharding.CommandID]*command // of cmds, if they are many
+	bytes   int                             // of cmds
 
 	// staged is the newest sequence number given to a record, durable the
 	// newest one known to be durable. Between them are the unit in flight and
@@ -59,6 +59,7 @@ type command struct {
 	// requests wait for the answer: several when duplicates joined, none for
 	// an accepted tell or a timer.
 	requests []RequestID
+	first    [1]RequestID // memory for the first of them
 	timer    *timer
 	// ran is the name under which the turn was started: a duplicate that joins
 	// meanwhile must not change it.
@@ -122,7 +123,7 @@ func (l *list) remove(e *entity) {
 }
 
 // deliver admits a command or refuses it.
-func (m *Machine) deliver(in Deliver) {
+func (m *Machine) deliver(in *Deliver) {
 	s := m.shards[in.Shard]
 	if s == nil || s.phase != open {
 		m.emit(NotMine{Request: in.Request, Shard: in.Shard})
@@ -140,7 +141,7 @@ func (m *Machine) deliver(in Deliver) {
 	e := s.entities[in.Env.Entity.ID]
 	hash := sharding.PayloadHash(in.Env.Command, in.Env.Payload)
 	if e != nil {
-		if c := e.byID[in.Env.ID]; c != nil {
+		if c := e.find(in.Env.ID); c != nil {
 			m.join(c, in.Request, hash)
 			return
 		}
@@ -159,7 +160,7 @@ func (m *Machine) deliver(in Deliver) {
 	if in.Env.Tell && !in.Env.Keyed {
 		m.emit(Answer{Request: in.Request, Reply: sharding.Reply{Outcome: sharding.OK}})
 	} else {
-		c.requests = []RequestID{in.Request}
+		c.requests = append(c.first[:0], in.Request)
 	}
 	if e == nil {
 		e = &entity{id: in.Env.Entity, shard: s}
@@ -193,12 +194,42 @@ func (m *Machine) join(c *command, r RequestID, hash uint64) {
 
 const conflictMessage = "the idempotency key was used for another command or payload"
 
-func (m *Machine) enqueue(e *entity, c *command) {
-	if e.byID == nil {
-		e.byID = make(map[sharding.CommandID]*command)
+// fewCommands is how many commands are looked through without an index.
+const fewCommands = 8
+
+// find is the waiting command of that id, nil if there is none.
+func (e *entity) find(id sharding.CommandID) *command {
+	if e.byID != nil {
+		return e.byID[id]
 	}
-	e.byID[c.env.ID] = c
+	for _, c := range e.cmds {
+		if !c.answered && c.env.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// index makes byID when commands have become many.
+func (e *entity) index() {
+	if e.byID != nil || len(e.cmds) <= fewCommands {
+		return
+	}
+	e.byID = make(map[sharding.CommandID]*command, 2*fewCommands)
+	for _, c := range e.cmds {
+		if !c.answered {
+			e.byID[c.env.ID] = c
+		}
+	}
+}
+
+func (m *Machine) enqueue(e *entity, c *command) {
 	e.cmds = append(e.cmds, c)
+	if e.byID != nil {
+		e.byID[c.env.ID] = c
+	} else {
+		e.index()
+	}
 	size := c.env.Size()
 	e.bytes += size
 	m.stats.Commands++

@@ -29,7 +29,7 @@ func (m *Machine) emitLoad(e *entity) {
 	m.emit(o)
 }
 
-func (m *Machine) loaded(in Loaded) {
+func (m *Machine) loaded(in *Loaded) {
 	e := m.find(in.Entity, in.Incarnation)
 	if e == nil || e.state != loading && e.state != lookup {
 		if e == nil && in.Err == "" {
@@ -91,7 +91,7 @@ func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]
 }
 
 // outOfOrder ends the commands of an entity that cannot be brought to life.
-func (m *Machine) outOfOrder(e *entity, in Loaded) {
+func (m *Machine) outOfOrder(e *entity, in *Loaded) {
 	for _, c := range e.cmds {
 		switch {
 		case c.answered:
@@ -143,7 +143,7 @@ func (m *Machine) advance(e *entity) {
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		m.emit(Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.ran, Env: c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
+			Request: c.ran, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
 		})
 		return
 	}

@@ -109,15 +109,15 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {
 	case Deliver:
-		m.deliver(in)
+		m.deliver(&in)
 	case TurnDone:
-		m.turnDone(in)
+		m.turnDone(&in)
 	case Appended:
 		m.appended(in)
 	case FenceRead:
 		m.fenceRead(in)
 	case Loaded:
-		m.loaded(in)
+		m.loaded(&in)
 	case Stopped:
 		m.stopped(in)
 	case Open:
@@ -131,6 +131,31 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	}
 	out = m.out
 	m.out = nil
+	return out
+}
+
+// Deliver is Step for the input of that name, which comes with every command:
+// nothing is allocated to pass it.
+func (m *Machine) Deliver(now time.Time, in *Deliver, out []Output) []Output {
+	m.now, m.out = now, out
+	m.deliver(in)
+	out, m.out = m.out, nil
+	return out
+}
+
+// TurnDone is Step for the input of that name, likewise.
+func (m *Machine) TurnDone(now time.Time, in *TurnDone, out []Output) []Output {
+	m.now, m.out = now, out
+	m.turnDone(in)
+	out, m.out = m.out, nil
+	return out
+}
+
+// Loaded is Step for the input of that name, likewise.
+func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
+	m.now, m.out = now, out
+	m.loaded(in)
+	out, m.out = m.out, nil
 	return out
 }
 

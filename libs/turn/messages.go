@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -161,7 +162,7 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		Env         sharding.Envelope
+		Env         *sharding.Envelope // not to be changed
 		ReadOnly    bool
 		// Timer says that the command is a timer's.
 		Timer bool
@@ -229,6 +230,13 @@ type (
 		Epoch sharding.Epoch
 	}
 )
+
+// String shows the command, not where it is kept: traces must be the same
+// every time.
+func (r Run) String() string {
+	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%d Request:%d Env:%+v ReadOnly:%t Timer:%t}",
+		r.Entity, r.Shard, r.Epoch, r.Incarnation, r.Request, *r.Env, r.ReadOnly, r.Timer)
+}
 
 func (Open) input()      {}
 func (Deliver) input()   {}

@@ -133,12 +133,9 @@ func (e *entity) clone(s *shard, timers map[*timer]*timer) *entity {
 		if cmd == e.running {
 			c.running = &cc
 		}
-		if e.byID[cmd.env.ID] == cmd {
-			if c.byID == nil {
-				c.byID = make(map[sharding.CommandID]*command)
-			}
-			c.byID[cmd.env.ID] = &cc
-		}
+	}
+	if e.byID != nil {
+		c.index()
 	}
 	return &c
 }

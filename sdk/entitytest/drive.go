@@ -30,7 +30,7 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case turn.Run:
-		done := k.insts[o.Entity].Run(context.Background(), &o.Env, o.ReadOnly)
+		done := k.insts[o.Entity].Run(context.Background(), o.Env, o.ReadOnly)
 		done.Entity, done.Incarnation, done.Request = o.Entity, o.Incarnation, o.Request
 		return done
 	case turn.Append:

@@ -103,7 +103,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {
 	case Command:
-		m.command(in)
+		m.command(&in)
 	case Turn:
 		m.step(in.Input)
 	case Claimed:
@@ -141,6 +141,31 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return out
 }
 
+// Command is Step for the input of that name, which comes with every command:
+// nothing is allocated to pass it.
+func (m *Machine) Command(now time.Time, in *Command, out []Output) []Output {
+	m.now, m.out = now, out
+	m.command(in)
+	out, m.out = m.out, nil
+	return out
+}
+
+// TurnDone is Step for a Turn of that name, likewise.
+func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Output {
+	m.now, m.out = now, out
+	m.takeUp(m.turn.TurnDone(now, in, m.room()))
+	out, m.out = m.out, nil
+	return out
+}
+
+// Loaded is Step for a Turn of that name, likewise.
+func (m *Machine) Loaded(now time.Time, in *turn.Loaded, out []Output) []Output {
+	m.now, m.out = now, out
+	m.takeUp(m.turn.Loaded(now, in, m.room()))
+	out, m.out = m.out, nil
+	return out
+}
+
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
 // current tells whether a coordinator's message is of the newest known term.
@@ -168,7 +193,7 @@ func (m *Machine) coordinator(from string) string {
 
 // command is the door: a command passes if its shard is served here at exactly
 // the epoch it was routed at.
-func (m *Machine) command(in Command) {
+func (m *Machine) command(in *Command) {
 	t := m.types[in.Env.Entity.Type]
 	if t == nil {
 		m.emit(NotMine{Request: in.Request, Refused: in.Epoch})
@@ -183,9 +208,9 @@ func (m *Machine) command(in Command) {
 		m.notMine(in.Request, id, in.Epoch)
 		m.supersede(h)
 	case h.phase == claiming:
-		m.buffer(h, in)
+		m.buffer(h, *in)
 	default:
-		m.step(turn.Deliver{Request: in.Request, Shard: id, Env: in.Env})
+		m.deliver(&turn.Deliver{Request: in.Request, Shard: id, Env: in.Env})
 	}
 }
 
@@ -224,10 +249,19 @@ func (m *Machine) unbuffer(h *held) []Command {
 }
 
 // step runs the entity core and takes up what concerns the shards.
-func (m *Machine) step(in turn.Input) {
+func (m *Machine) step(in turn.Input) { m.takeUp(m.turn.Step(m.now, in, m.room())) }
+
+func (m *Machine) deliver(in *turn.Deliver) { m.takeUp(m.turn.Deliver(m.now, in, m.room())) }
+
+// room is memory for outputs of the entity core. A nested step must not write
+// into this one's.
+func (m *Machine) room() []turn.Output {
 	outs := m.spare
-	m.spare = nil // a nested step must not write into this one's outputs
-	outs = m.turn.Step(m.now, in, outs[:0])
+	m.spare = nil
+	return outs[:0]
+}
+
+func (m *Machine) takeUp(outs []turn.Output) {
 	for _, o := range outs {
 		switch o := o.(type) {
 		case turn.NotMine:

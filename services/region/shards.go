@@ -75,7 +75,7 @@ func (m *Machine) started(h *held) {
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
-		m.step(turn.Deliver{Request: c.Request, Shard: h.id, Env: c.Env})
+		m.deliver(&turn.Deliver{Request: c.Request, Shard: h.id, Env: c.Env})
 	}
 }
 

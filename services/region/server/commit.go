@@ -10,7 +10,7 @@ import (
 // Everything durable goes through the group commit of the process's journal;
 // its results come back as inputs.
 
-func (s *Server) append(o turn.Append) {
+func (s *Runner) append(o turn.Append) {
 	entity, inc, seq := o.Append.Entity, o.Incarnation, o.Append.Records[0].Seq
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
 		in := turn.Appended{Entity: entity, Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence}
@@ -21,7 +21,7 @@ func (s *Server) append(o turn.Append) {
 	})
 }
 
-func (s *Server) readFence(o turn.ReadFence) {
+func (s *Runner) readFence(o turn.ReadFence) {
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
 		s.inbox.put(item{in: region.Turn{Input: turn.FenceRead{
 			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence,
@@ -29,7 +29,7 @@ func (s *Server) readFence(o turn.ReadFence) {
 	})
 }
 
-func (s *Server) claim(o region.Claim) {
+func (s *Runner) claim(o region.Claim) {
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
 		s.inbox.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
 	})

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -13,61 +12,15 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// slot holds one living instance and the jobs it has to do, one at a time.
-type slot struct {
-	inst *entity.Instance
-
-	mu     sync.Mutex
-	jobs   []func()
-	busy   bool
-	cancel context.CancelFunc // of the running turn
+// startLoad brings an entity to life, as the first job of its slot.
+func (s *Runner) startLoad(o turn.Load) {
+	sl := &slot{}
+	s.queue(job{slot: sl, do: func() { s.load(o, sl) }})
 }
 
-// submit adds a job. An idle instance has no goroutine; the first job starts
-// one.
-func (sl *slot) submit(job func()) {
-	sl.mu.Lock()
-	sl.jobs = append(sl.jobs, job)
-	start := !sl.busy
-	sl.busy = true
-	sl.mu.Unlock()
-	if start {
-		go sl.work()
-	}
-}
-
-func (sl *slot) work() {
-	for {
-		sl.mu.Lock()
-		if len(sl.jobs) == 0 {
-			sl.busy, sl.jobs = false, nil
-			sl.mu.Unlock()
-			return
-		}
-		job := sl.jobs[0]
-		sl.jobs = sl.jobs[1:]
-		sl.mu.Unlock()
-		job()
-	}
-}
-
-func (sl *slot) setCancel(c context.CancelFunc) {
-	sl.mu.Lock()
-	sl.cancel = c
-	sl.mu.Unlock()
-}
-
-func (sl *slot) cancelTurn() {
-	sl.mu.Lock()
-	if sl.cancel != nil {
-		sl.cancel()
-	}
-	sl.mu.Unlock()
-}
-
-// load makes an instance from what the journal holds. It runs on a goroutine
-// of its own; the journal bounds how many read at a time.
-func (s *Server) load(o turn.Load) {
+// load makes an instance from what the journal holds. It runs on a worker; the
+// journal bounds how many read at a time.
+func (s *Runner) load(o turn.Load, sl *slot) {
 	out := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 	var found journal.Loaded
 	if !o.Volatile {
@@ -76,27 +29,28 @@ func (s *Server) load(o turn.Load) {
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
 			out.Retry = !errors.Is(err, journal.ErrCorrupt)
-			s.inbox.put(item{in: region.Turn{Input: out}})
+			s.inbox.loaded(&out, nil)
 			return
 		}
 		out.LastSeq, out.Stored = found.LastSeq, found.Stored
 	}
 	if o.LookupOnly {
-		s.inbox.put(item{in: region.Turn{Input: out}})
+		s.inbox.loaded(&out, nil)
 		return
 	}
 	inst, events, timers, err := s.revive(o, &found)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
 		s.log.Error("an entity cannot be brought to life", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
-		s.inbox.put(item{in: region.Turn{Input: out}})
+		s.inbox.loaded(&out, nil)
 		return
 	}
 	out.Events, out.Timers = events, timers
-	s.inbox.put(item{in: region.Turn{Input: out}, slot: &slot{inst: inst}, inc: o.Incarnation})
+	sl.inst = inst
+	s.inbox.loaded(&out, sl)
 }
 
-func (s *Server) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, events int, timers []turn.Timer, err error) {
+func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, events int, timers []turn.Timer, err error) {
 	if inst, err = entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID); err != nil {
 		return nil, 0, nil, err
 	}
@@ -115,41 +69,60 @@ func (s *Server) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instan
 	return inst, events, timers, err
 }
 
-func (s *Server) run(o turn.Run) {
-	sl := s.slots[o.Incarnation]
-	sl.submit(func() {
-		ctx, cancel := s.turnContext(&o.Env)
-		sl.setCancel(cancel)
-		began := time.Now()
-		done := sl.inst.Run(ctx, &o.Env, o.ReadOnly)
-		sl.setCancel(nil)
-		cancel()
-		done.Entity, done.Incarnation, done.Request = o.Entity, o.Incarnation, o.Request
-		done.Handler = time.Since(began)
-		s.inbox.put(item{in: region.Turn{Input: done}})
-	})
+// run queues a turn; the loop hands all that a batch brings over together.
+func (s *Runner) run(o *turn.Run) {
+	s.queue(job{slot: s.slots[o.Incarnation], run: *o})
+}
+
+func (s *Runner) queue(j job) {
+	s.jobs = append(s.jobs, j)
+	if len(s.jobs) == maxJobs {
+		s.flushJobs()
+	}
+}
+
+// maxJobs is how many turns are handed over at a time: few enough that workers
+// begin before the loop is through with a large batch.
+const maxJobs = 32
+
+func (s *Runner) flushJobs() {
+	if len(s.jobs) > 0 {
+		s.crew.add(s.jobs...)
+		clear(s.jobs)
+		s.jobs = s.jobs[:0]
+	}
+}
+
+// do queues another job than a turn behind those of its slot.
+func (s *Runner) do(sl *slot, f func()) { s.queue(job{slot: sl, do: f}) }
+
+// turn executes one turn, on a worker.
+func (s *Runner) turn(j *job, ctx *turnContext) {
+	began := time.Now()
+	done := j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
+	ctx.end()
+	done.Entity, done.Incarnation, done.Request = j.run.Entity, j.run.Incarnation, j.run.Request
+	done.Handler = time.Since(began)
+	s.inbox.turnDone(&done)
 }
 
 // turnContext ends when the command's client stops waiting, and carries its
 // trace.
-func (s *Server) turnContext(env *sharding.Envelope) (context.Context, context.CancelFunc) {
-	ctx := s.traceContext(env.Trace)
-	if env.Deadline.IsZero() {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadline(ctx, env.Deadline)
+func (s *Runner) turnContext(o *turn.Run) *turnContext {
+	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline}
 }
 
-func (s *Server) cancel(o turn.Cancel) {
+func (s *Runner) cancel(o turn.Cancel) {
 	if sl := s.slots[o.Incarnation]; sl != nil {
-		sl.cancelTurn()
+		s.flushJobs()
+		s.crew.cancel(sl)
 	}
 }
 
-func (s *Server) stop(o turn.Stop) {
+func (s *Runner) stop(o turn.Stop) {
 	sl := s.slots[o.Incarnation]
 	delete(s.slots, o.Incarnation)
-	sl.submit(func() {
+	s.do(sl, func() {
 		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
@@ -159,11 +132,11 @@ func (s *Server) stop(o turn.Stop) {
 
 // stopHook runs a stop hook, and leaves one that does not end to itself: the
 // commands that came meanwhile wait for a new instance.
-func (s *Server) stopHook(inst *entity.Instance, why turn.StopReason) error {
+func (s *Runner) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	if !inst.Stops() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.StopTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.stopTimeout)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- inst.Stop(ctx, why) }()
@@ -175,18 +148,19 @@ func (s *Server) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	}
 }
 
-func (s *Server) drop(o turn.Drop) {
+func (s *Runner) drop(o turn.Drop) {
 	if sl := s.slots[o.Incarnation]; sl != nil {
-		sl.cancelTurn()
+		s.flushJobs()
+		s.crew.cancel(sl)
 		delete(s.slots, o.Incarnation)
 	}
 }
 
 // snapshot is cut by the instance between two turns and stored like an append.
 // A refused one is no loss: the next replay is longer.
-func (s *Server) snapshot(o turn.Snapshot) {
+func (s *Runner) snapshot(o turn.Snapshot) {
 	sl := s.slots[o.Incarnation]
-	sl.submit(func() {
+	s.do(sl, func() {
 		b, err := sl.inst.Snapshot()
 		if err != nil {
 			s.log.Warn("no snapshot", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
@@ -208,7 +209,7 @@ func TestInboxLetsGo(t *testing.T) {
 	b := newInbox(1)
 	b.put(item{})
 	done := make(chan struct{})
-	go func() { b.putWaiting([]item{{}}); close(done) }()
+	go func() { b.arrive(nil, []link.Command{{}}); close(done) }()
 	b.end()
 	<-done
 }
@@ -227,11 +228,7 @@ func TestTypesByRole(t *testing.T) {
 		"unknown": {[]string{"Other", "Cart"}, nil, "region.types names Cart; this binary has [Counter Other]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Server{
-				cfg: &Config{Types: tc.types}, types: map[sharding.EntityType]entity.Definition{},
-				commands: map[sharding.EntityType]map[string]struct{}{},
-			}
-			err := s.describe([]entity.Definition{counters(), other})
+			chosen, err := hosted([]entity.Definition{counters(), other}, tc.types)
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Fatalf("error %v, want %s", err, tc.err)
@@ -239,7 +236,8 @@ func TestTypesByRole(t *testing.T) {
 				return
 			}
 			var got []sharding.EntityType
-			for _, d := range s.descs {
+			for _, t := range chosen {
+				d, _ := entity.Describe(t)
 				got = append(got, d.Desc.Type)
 			}
 			if err != nil || !slices.Equal(got, tc.hosts) {

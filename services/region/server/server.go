@@ -14,13 +14,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
-
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
@@ -30,7 +27,6 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -47,81 +43,54 @@ func Main(types ...entity.Definition) {
 	}))
 }
 
-// Server is one running region.
+// Server is one running region: a [Runner] with a network around it.
 type Server struct {
+	*Runner
 	cfg     *Config
-	log     *slog.Logger
-	self    sharding.NodeID
-	name    string
 	version string
-	descs   []turn.Type
-	types   map[sharding.EntityType]entity.Definition
-	// commands are the known ones per type, for metrics.
-	commands  map[sharding.EntityType]map[string]struct{}
-	telemetry telemetry
-	peers     *node.Peers
-	fail      func(reason string)
+	hosted  []entity.Definition
+	peers   *node.Peers
+	fail    func(reason string)
 
-	ctx context.Context // ends when the loop and its jobs do
-	end context.CancelFunc
-
-	journal *journal.Journal
 	agent   *agent.Agent
 	joiner  *joiner.Joiner
 	links   *link.Server
 	reports *node.Outbox[string, report]
-	inbox   *inbox
 	left    chan struct{}
 
 	// Of the loop only.
-	core        *region.Machine
-	outs        []region.Output
-	lastRequest turn.RequestID
-	callers     map[turn.RequestID]*caller
-	answers     map[*link.Conn][]link.Answer
-	conns       []*link.Conn
-	slots       map[turn.Incarnation]*slot
-	attributes  map[attributeKey]metric.MeasurementOption
-	draining    bool
-	downed      bool // the others declared this node gone
+	draining bool
+	downed   bool // the others declared this node gone
 }
 
 // New sets a region up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
-		cfg: cfg, log: n.Log(), name: n.Name(), version: n.Version().Version, peers: n.Peers(),
-		self:       sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
-		types:      map[sharding.EntityType]entity.Definition{},
-		commands:   map[sharding.EntityType]map[string]struct{}{},
-		inbox:      newInbox(cfg.Inbox),
-		left:       make(chan struct{}),
-		callers:    map[turn.RequestID]*caller{},
-		answers:    map[*link.Conn][]link.Answer{},
-		slots:      map[turn.Incarnation]*slot{},
-		attributes: map[attributeKey]metric.MeasurementOption{},
+		cfg: cfg, version: n.Version().Version, peers: n.Peers(), left: make(chan struct{}),
+		fail: func(reason string) { n.Fail(errors.New(reason)) },
 	}
-	s.ctx, s.end = context.WithCancel(context.Background())
-	s.fail = func(reason string) { n.Fail(errors.New(reason)) }
 	s.reports = node.NewOutbox(s.sendReports)
-	if err := s.describe(types); err != nil {
+	var err error
+	if s.hosted, err = hosted(types, cfg.Types); err != nil {
 		return nil, err
 	}
-	if err := s.instrument(n.TracerProvider(), n.MeterProvider()); err != nil {
+	if s.Runner, err = NewRunner(RunnerConfig{
+		Self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, Name: n.Name(), Types: s.hosted,
+		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Log: n.Log(), Tracers: n.TracerProvider(), Meters: n.MeterProvider(),
+		Core: func(core *region.Config) {
+			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
+			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
+			core.LeaveTimeout = cfg.LeaveTimeout
+		},
+		Outside: s.perform,
+	}); err != nil {
 		return nil, err
 	}
-	core := region.DefaultConfig(s.self, s.name, s.descs...)
-	core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
-	core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
-	core.LeaveTimeout = cfg.LeaveTimeout
-	if err := core.Validate(); err != nil {
-		return nil, err
-	}
-	s.core = region.New(core)
-
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
-	var err error
-	if s.links, err = link.NewServer(lc, s.onCommands, nil); err != nil {
+	if s.links, err = link.NewServer(lc,
+		func(c *link.Conn, cmds []link.Command) { s.Submit(c, cmds) },
+		func(c *link.Conn, _ error) { s.Forget(c) }); err != nil {
 		return nil, err
 	}
 	if err := s.join(n); err != nil {
@@ -137,16 +106,19 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	return s, nil
 }
 
-func (s *Server) describe(types []entity.Definition) error {
+// hosted are the types of this binary that this process hosts: those that are
+// wanted, or all.
+func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, error) {
 	if len(types) == 0 {
-		return errors.New("a region needs at least one entity type: server.Main(types…)")
+		return nil, errors.New("a region needs at least one entity type: server.Main(types…)")
 	}
 	var errs []error
-	wanted := map[string]bool{}
-	for _, name := range s.cfg.Types {
-		wanted[name] = true
-	}
+	var chosen []entity.Definition
 	var all []sharding.EntityType
+	missing := map[string]bool{}
+	for _, name := range wanted {
+		missing[name] = true
+	}
 	for _, t := range types {
 		d, err := entity.Describe(t)
 		if err != nil {
@@ -154,22 +126,37 @@ func (s *Server) describe(types []entity.Definition) error {
 			continue
 		}
 		all = append(all, d.Desc.Type)
-		if len(s.cfg.Types) > 0 && !wanted[string(d.Desc.Type)] {
-			continue
+		if len(wanted) == 0 || missing[string(d.Desc.Type)] {
+			chosen = append(chosen, t)
 		}
-		delete(wanted, string(d.Desc.Type))
-		s.descs = append(s.descs, d)
-		s.types[d.Desc.Type] = t
-		known := map[string]struct{}{}
-		for _, c := range d.Desc.Commands {
-			known[c.Name] = struct{}{}
-		}
-		s.commands[d.Desc.Type] = known
+		delete(missing, string(d.Desc.Type))
 	}
-	for name := range wanted { // order-free: errors
+	for name := range missing { // order-free: errors
 		errs = append(errs, fmt.Errorf("region.types names %s; this binary has %v", name, all))
 	}
-	return errors.Join(errs...)
+	return chosen, errors.Join(errs...)
+}
+
+// perform does what a step of the core wants done outside this process.
+func (s *Server) perform(o region.Output) {
+	switch o := o.(type) {
+	case region.Watch:
+		go s.watch(o)
+	case region.Register:
+		go s.register(o)
+	case region.GracefulShutdown:
+		go s.gracefulShutdown(o)
+	case region.ShardStarted:
+		s.reportStarted(o)
+	case region.ShardStopped:
+		s.reportStopped(o)
+	case region.HostRefused:
+		s.reportRefused(o)
+	case region.Left:
+		close(s.left)
+	case region.Fail:
+		s.fail(o.Reason)
+	}
 }
 
 // join prepares the membership of this region.
@@ -234,7 +221,7 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			loop.Go(func() { _ = s.loop(s.ctx) })
+			loop.Go(s.Run)
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
@@ -244,7 +231,7 @@ func (s *Server) stages(n *node.Node) {
 				cancel() // what still waits for the journal waits in vain
 			}
 			err := s.links.Close(ctx)
-			s.end()
+			s.End()
 			loop.Wait()
 			return err
 		},
@@ -307,6 +294,20 @@ func (s *Server) leave(ctx context.Context) error {
 }
 
 var errBrokenJournal = errors.New("the journal is broken: no shard can be handed off")
+
+// ready tells whether commands would be served here.
+func (s *Server) ready(ctx context.Context) error {
+	got := make(chan error, 1)
+	s.inbox.put(item{do: func() { got <- s.readiness() }})
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
 
 // readiness is asked inside the loop.
 func (s *Server) readiness() error {

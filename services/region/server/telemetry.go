@@ -30,7 +30,7 @@ type telemetry struct {
 	fenced  metric.Int64Counter
 }
 
-func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
+func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
 	meter := mp.Meter(scope)
 	s.telemetry.tracer = tp.Tracer(scope)
 	seconds := metric.WithExplicitBucketBoundaries(.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
@@ -67,7 +67,7 @@ func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) er
 }
 
 // gauges are read from the loop's last published counts.
-func (s *Server) gauges(meter metric.Meter) error {
+func (s *Runner) gauges(meter metric.Meter) error {
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
 		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
@@ -118,7 +118,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 }
 
 // counts asks the loop for its counts.
-func (s *Server) counts(ctx context.Context) (turn.Stats, int, error) {
+func (s *Runner) counts(ctx context.Context) (turn.Stats, int, error) {
 	type counts struct {
 		st   turn.Stats
 		held int
@@ -135,7 +135,7 @@ func (s *Server) counts(ctx context.Context) (turn.Stats, int, error) {
 	}
 }
 
-func (s *Server) journalObserver() journal.Observer {
+func (s *Runner) journalObserver() journal.Observer {
 	return journal.Observer{
 		Batch: func(b journal.BatchStats) {
 			s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
@@ -156,7 +156,7 @@ func (s *Server) journalObserver() journal.Observer {
 }
 
 // traceContext is a context that continues the trace of a command's sender.
-func (s *Server) traceContext(traceparent string) context.Context {
+func (s *Runner) traceContext(traceparent string) context.Context {
 	if traceparent == "" {
 		return s.ctx
 	}
@@ -165,14 +165,15 @@ func (s *Server) traceContext(traceparent string) context.Context {
 
 // observe measures an answered command, and draws its spans if its trace is
 // sampled: mailbox, handler and journal, from the times that the core took.
-func (s *Server) observe(c *caller, r *sharding.Reply) {
+func (s *Runner) observe(c *caller, r *sharding.Reply) {
 	now := time.Now()
 	outcome := string(r.Code)
 	if outcome == "" {
 		outcome = r.Outcome.String()
 	}
-	s.telemetry.command.Record(s.ctx, now.Sub(c.arrived).Seconds(), s.commandAttributes(c, outcome))
-	s.telemetry.mailbox.Record(s.ctx, r.Timing.Mailbox.Seconds(), s.typeAttributes(c.entity.Type))
+	m := s.measures(attributeKey{c.entity.Type, c.command, outcome})
+	s.telemetry.command.Record(s.ctx, now.Sub(c.arrived).Seconds(), m.command...)
+	s.telemetry.mailbox.Record(s.ctx, r.Timing.Mailbox.Seconds(), m.typ...)
 	if c.trace == "" {
 		return
 	}
@@ -202,56 +203,42 @@ func (s *Server) observe(c *caller, r *sharding.Reply) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// attributeKey names one set of attributes; they are made once.
+// attributeKey names the attributes of an answered command; they are made once.
 type attributeKey struct {
 	typ              sharding.EntityType
 	command, outcome string
 }
 
-func (s *Server) commandAttributes(c *caller, outcome string) metric.MeasurementOption {
-	k := attributeKey{c.entity.Type, c.command, outcome}
+// measures are the attributes as the instruments want them.
+type measures struct{ command, typ []metric.RecordOption }
+
+// measures looks attributes up. Commands come many of a kind, so the last ones
+// are kept at hand.
+func (s *Runner) measures(k attributeKey) *measures {
+	if s.lastMeasures != nil && s.lastAttributes == k {
+		return s.lastMeasures
+	}
+	named := k
 	if _, known := s.types[k.typ]; !known {
-		k = attributeKey{outcome: outcome} // a name from outside must not become an attribute
+		named = attributeKey{outcome: k.outcome} // a name from outside must not become an attribute
 	} else if _, known := s.commands[k.typ][k.command]; !known {
-		k.command = ""
+		named.command = ""
 	}
-	o, ok := s.attributes[k]
-	if !ok {
-		o = metric.WithAttributeSet(attribute.NewSet(attribute.String("roost.entity.type", string(k.typ)),
-			attribute.String("roost.command", k.command), attribute.String("roost.outcome", k.outcome)))
-		s.attributes[k] = o
+	m := s.attributes[named]
+	if m == nil {
+		typ := attribute.String("roost.entity.type", string(named.typ))
+		m = &measures{
+			command: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(typ,
+				attribute.String("roost.command", named.command), attribute.String("roost.outcome", named.outcome)))},
+			typ: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(typ))},
+		}
+		s.attributes[named] = m
 	}
-	return o
+	s.lastAttributes, s.lastMeasures = k, m
+	return m
 }
 
 // loadAttributes is for the journal's goroutines; only known types are loaded.
-func (s *Server) loadAttributes(t sharding.EntityType) metric.MeasurementOption {
+func (s *Runner) loadAttributes(t sharding.EntityType) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("roost.entity.type", string(t)))
-}
-
-func (s *Server) typeAttributes(t sharding.EntityType) metric.MeasurementOption {
-	if _, known := s.types[t]; !known {
-		t = ""
-	}
-	k := attributeKey{typ: t}
-	o, ok := s.attributes[k]
-	if !ok {
-		o = metric.WithAttributeSet(attribute.NewSet(attribute.String("roost.entity.type", string(t))))
-		s.attributes[k] = o
-	}
-	return o
-}
-
-// ready tells whether commands would be served here.
-func (s *Server) ready(ctx context.Context) error {
-	got := make(chan error, 1)
-	s.inbox.put(item{do: func() { got <- s.readiness() }})
-	select {
-	case err := <-got:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
 }

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// turnContext is the context of one turn. It makes a channel and a timer only
+// if the handler asks for them, which most do not.
+type turnContext struct {
+	context.Context // of the process, or of the command's trace
+	deadline        time.Time
+
+	mu     sync.Mutex
+	made   context.Context // with channel and timer
+	cancel context.CancelFunc
+	over   bool
+}
+
+// Deadline is that of the command.
+func (c *turnContext) Deadline() (time.Time, bool) {
+	if c.deadline.IsZero() {
+		return c.Context.Deadline()
+	}
+	return c.deadline, true
+}
+
+// Done is closed at the deadline, or when nobody waits for the turn any more.
+func (c *turnContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil {
+		if c.deadline.IsZero() {
+			c.made, c.cancel = context.WithCancel(c.Context)
+		} else {
+			c.made, c.cancel = context.WithDeadline(c.Context, c.deadline)
+		}
+		if c.over {
+			c.cancel()
+		}
+	}
+	return c.made.Done()
+}
+
+// Err says why the context has ended.
+func (c *turnContext) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.made != nil:
+		return c.made.Err()
+	case c.over:
+		return context.Canceled
+	case !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+		return context.DeadlineExceeded
+	}
+	return c.Context.Err()
+}
+
+// end ends the context: the turn is over, or not wanted any more.
+func (c *turnContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
