@@ -49,7 +49,7 @@ func TestNoticed(t *testing.T) {
 		{"static", `MANAGEMENT_LISTEN: ":8558"`, `MANAGEMENT_LISTEN: ":8559"`, "port 8558 is not its management.listen"},
 		{"static", "static://coordinator-1:25521", "static://coordinator:25521", `no service "coordinator"`},
 		{"dns", "dns:///coordinator?", "dns:///coordinators?", `no service "coordinators"`},
-		{"etcd", "etcd://etcd:2379/roost/lease", "etcd://etdc:2379/roost/lease", `no service "etdc"`},
+		{"etcd", "etcd://etcd:2379/roost-lease", "etcd://etdc:2379/roost-lease", `no service "etdc"`},
 		{"consul", "8558-8559", "8558-8560", "2 containers and ports"},
 		{"consul", "stop_grace_period: 100s", "stop_grace_period: 10s", "it is killed 10s after SIGTERM"},
 		{"postgres", "read_only: true", "read_only: false", "more than it needs"},

@@ -102,8 +102,8 @@ func hostOf(addr string) string {
 	return addr
 }
 
-// Expand puts the name of the cluster, as host names are written, where a
-// discovery URL says {cluster}: in lower case, with dashes for blanks and
+// Expand puts the name of the cluster, as host names are written, where the URL of
+// a discovery or of a lease says {cluster}: in lower case, with dashes for blanks and
 // underscores. So one URL, such as dns:///{cluster}.prod?port=25521, serves many
 // clusters.
 func Expand(url, cluster string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/lease"
 	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 )
@@ -82,7 +83,7 @@ func (a *app) showLease(ctx context.Context, url, name string, test bool) error 
 	if name == "" {
 		name = "dev"
 	}
-	s, err := openLease(ctx, url)
+	s, err := openLease(ctx, bootstrap.Expand(url, name))
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,12 @@ import (
 )
 
 func TestLeaseShow(t *testing.T) {
-	url := "sqlite:" + filepath.Join(t.TempDir(), "lease.db")
+	asked := "sqlite:" + filepath.Join(t.TempDir(), "{cluster}.db")
+	url := strings.ReplaceAll(asked, "{cluster}", "shop")
 	run := func(want string, code int, args ...string) {
 		t.Helper()
 		var out, errOut strings.Builder
-		got := run(t.Context(), append([]string{"lease", "show", url, "--cluster", "shop"}, args...), &out, &errOut)
+		got := run(t.Context(), append([]string{"lease", "show", asked, "--cluster", "shop"}, args...), &out, &errOut)
 		if text := out.String() + errOut.String(); got != code || !strings.Contains(text, want) {
 			t.Errorf("%v gives %d and %q; want %d and %q", args, got, text, code, want)
 		}

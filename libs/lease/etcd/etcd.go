@@ -25,6 +25,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/roost-cluster/roost/libs/backend"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -115,8 +116,11 @@ func (r *register) Read(ctx context.Context, name string) ([]byte, string, error
 		return nil, "", err
 	}
 	res, err := client.Get(ctx, r.prefix+name)
-	if err != nil || len(res.Kvs) == 0 {
-		return nil, "", err
+	if err != nil {
+		return nil, "", explained(client, err)
+	}
+	if len(res.Kvs) == 0 {
+		return nil, "", nil
 	}
 	return res.Kvs[0].Value, strconv.FormatInt(res.Kvs[0].ModRevision, 10), nil
 }
@@ -140,7 +144,16 @@ func (r *register) Write(ctx context.Context, name string, value []byte, revisio
 		Then(clientv3.OpPut(key, string(value))).
 		Commit()
 	if err != nil {
-		return false, err
+		return false, explained(client, err)
 	}
 	return res.Succeeded, nil
+}
+
+// explained says so when it was not etcd that took so long: a client that finds no
+// member goes on looking for one until time is over.
+func explained(c *clientv3.Client, err error) error {
+	if state := c.ActiveConnection().GetState(); errors.Is(err, context.DeadlineExceeded) && state != connectivity.Ready {
+		return fmt.Errorf("no member can be connected to (%s): %w", strings.ToLower(state.String()), err)
+	}
+	return err
 }

@@ -138,6 +138,15 @@ func TestPassword(t *testing.T) {
 	}
 }
 
+func TestNobodyThere(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := openURL(t, "etcd://127.0.0.1:1/roost").Get(ctx, "x")
+	if !errors.Is(err, lease.ErrStore) || !strings.Contains(err.Error(), "http://127.0.0.1:1 key /roost/x: no member can be connected to") {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
 func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"etcd://":                           "members or the path",

@@ -48,10 +48,10 @@ func TestOwnDecider(t *testing.T) {
 func TestUnusableArbiter(t *testing.T) {
 	noneLeft(t)
 	addr := freeAddr(t)
-	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.Lease = "consul://127.0.0.1:1/roost" })
+	r := launch(t, t.TempDir(), addr, "static://"+addr, func(c *Config) { c.Lease = "consul://127.0.0.1:1/roost/{cluster}" })
 	await(t, "readiness names the store", func() bool {
 		got := r.get("/readyz?verbose")
-		return strings.Contains(got, "[-] lease") && strings.Contains(got, "consul 127.0.0.1:1") && strings.Contains(got, "roost/coordinator.dev")
+		return strings.Contains(got, "[-] lease") && strings.Contains(got, "consul 127.0.0.1:1") && strings.Contains(got, "roost/dev/coordinator.dev")
 	})
 	if got := r.get("/livez"); !strings.HasPrefix(got, "ok") {
 		t.Errorf("livez is %s", got)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
@@ -212,7 +213,7 @@ func (s *Server) openStores(ctx context.Context) error {
 	if s.journal, err = journal.Open(ctx, b, journal.Declaration{Cluster: s.cfg.ClusterName}, journal.DefaultConfig(), s.journalObserver()); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	if s.store, err = leaseopen.Open(ctx, s.cfg.Lease); err != nil {
+	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
 		return errors.Join(err, s.journal.Close())
 	}
 	lc := lease.DefaultConfig()
