@@ -61,6 +61,7 @@ func (w *World) coordinatorProgram(p *process) program {
 	}
 	c.holder, c.rank = holder, -1
 	c.member = newMember(w, p, roleCoordinator, c.memberChanged)
+	c.member.yield = c.yieldLease
 	return c
 }
 
@@ -239,6 +240,13 @@ func (c *coordNode) tick() {
 		c.lease(lease.SetRank{Rank: rank})
 	}
 	c.step(coordinator.Tick{})
+}
+
+// yieldLease gives the lease up for a coordinator on the larger side.
+func (c *coordNode) yieldLease() {
+	c.rank = c.member.rank()
+	c.lease(lease.SetRank{Rank: c.rank})
+	c.lease(lease.Yield{})
 }
 
 func (c *coordNode) memberChanged(m memberChange) {

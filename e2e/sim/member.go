@@ -20,6 +20,7 @@ type member struct {
 	core    *gossip.Machine
 	out     []gossip.Output
 	changed func(memberChange)
+	yield   func() // gives the lease up
 	ranked  int
 	stale   bool // the rank has to be looked up again
 	beats   int
@@ -154,6 +155,9 @@ func (m *member) perform(o gossip.Output) {
 		}
 	case gossip.DowningDecided:
 		m.w.mark("gossip: split brain resolved")
+	case gossip.YieldLease:
+		m.w.mark("gossip: lease yielded")
+		m.yield()
 	case gossip.SelfDowned:
 		m.w.mark("gossip: self downed")
 		m.over = true

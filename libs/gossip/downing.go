@@ -34,8 +34,10 @@ type LeaderDowning interface {
 // Decision names members to declare down, and says why in a few words for the
 // operator. The zero Decision does nothing.
 type Decision struct {
-	Down   []sharding.NodeID
-	Reason string
+	Down []sharding.NodeID
+	// YieldLease says that this node should give up the lease that it holds.
+	YieldLease bool
+	Reason     string
 }
 
 // AutoDown downs whoever has been unreachable for a time, if asked on the
@@ -90,6 +92,9 @@ func (m *Machine) askDowning() {
 	if m.troubled || was {
 		m.nextDown = m.now.Add(m.cfg.DowningInterval)
 		d := m.downing.Decide(m.now, m.View())
+		if d.YieldLease {
+			m.emit(YieldLease{d.Reason})
+		}
 		m.down(d.Down, d.Reason)
 	}
 }

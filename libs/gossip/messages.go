@@ -217,6 +217,9 @@ type (
 		Down   []sharding.NodeID
 		Reason string
 	}
+	// YieldLease: this node should give up the lease that it holds, says the
+	// [Downing] provider, and stand behind others for it.
+	YieldLease struct{ Reason string }
 	// LeaderChanged: another node leads, as this node sees it. Zero: none.
 	LeaderChanged struct{ Leader sharding.NodeID }
 	// NotLetIn: By refuses to let this node in, for now at least. Told when the
@@ -265,6 +268,7 @@ func (NodeGone) output()            {}
 func (NewIncarnation) output()      {}
 func (NameShared) output()          {}
 func (DowningDecided) output()      {}
+func (YieldLease) output()          {}
 func (LeaderChanged) output()       {}
 func (NotLetIn) output()            {}
 func (JoinFailed) output()          {}
@@ -286,6 +290,7 @@ func (NodeGone) event()             {}
 func (NewIncarnation) event()       {}
 func (NameShared) event()           {}
 func (DowningDecided) event()       {}
+func (YieldLease) event()           {}
 func (LeaderChanged) event()        {}
 func (NotLetIn) event()             {}
 func (JoinFailed) event()           {}

@@ -39,6 +39,9 @@ type Holder struct {
 	sentAt   time.Time
 	nextAt   time.Time // when the next request is due; zero: now
 
+	yielding bool
+	yieldBy  time.Time // when others may take over anyway
+
 	stopping bool
 	stopAt   time.Time // when waiting for the release makes no sense any more
 	stopped  bool
@@ -81,6 +84,11 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 		h.rank = min(in.Rank, MaxRank)
 	case RaiseTerm:
 		h.above = max(h.above, in.Above)
+	case Yield:
+		if h.held && !h.stopping {
+			h.yielding, h.yieldBy = true, now.Add(h.cfg.TTL)
+			out = h.lose(now, out)
+		}
 	case Release:
 		if !h.stopping {
 			h.stopping, h.stopAt = true, now.Add(h.cfg.TTL)
@@ -122,6 +130,12 @@ func (h *Holder) next(now time.Time, out []Output) []Output {
 	if h.stopping {
 		return h.nextRelease(now, out)
 	}
+	if h.yielding && (len(h.attempts) == 0 && !h.mine || !now.Before(h.yieldBy)) {
+		h.yielding, h.attempts = false, h.attempts[:0]
+	}
+	if h.yielding {
+		return h.nextFree(now, out)
+	}
 	due := !now.Before(h.nextAt)
 	if !h.known || len(h.attempts) > 0 {
 		if due { // learn what is true before anything is decided
@@ -156,18 +170,22 @@ func (h *Holder) raise(now time.Time, out []Output) []Output {
 	return h.swap(now, h.cfg.Self, term, out)
 }
 
-// nextRelease writes the record without a holder, once it is known whether it
-// is ours, and gives up when others may take over anyway.
+// nextRelease frees the record, and gives up when others may take over anyway.
 func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
-	due := !now.Before(h.nextAt)
-	switch {
-	case !now.Before(h.stopAt), len(h.attempts) == 0 && !h.mine:
+	if !now.Before(h.stopAt) || len(h.attempts) == 0 && !h.mine {
 		h.stopped = true
 		return append(out, Released{})
-	case len(h.attempts) > 0 && due:
-		return h.get(now, out)
+	}
+	return h.nextFree(now, out)
+}
+
+// nextFree writes the record without a holder, once it is known whether it is ours.
+func (h *Holder) nextFree(now time.Time, out []Output) []Output {
+	switch {
 	case len(h.attempts) == 0:
 		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
+	case !now.Before(h.nextAt):
+		return h.get(now, out)
 	}
 	return out
 }
@@ -270,7 +288,7 @@ func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 		return out
 	}
 	switch {
-	case h.stopping:
+	case h.stopping || h.yielding:
 		if !h.mine { // an acquisition that has not happened is not waited for
 			h.attempts = h.attempts[:0]
 			return out
@@ -291,7 +309,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	raised := a.next.Term != h.rec.Term
 	h.attempts = h.attempts[:0]
 	out = h.learn(now, a.next, true, out)
-	if h.stopping {
+	if h.stopping || h.yielding {
 		if a.next.Holder.IsZero() {
 			h.mine = false
 		}
@@ -344,7 +362,7 @@ func (h *Holder) interval() time.Duration {
 
 // retryAfter is short while something depends on the answer.
 func (h *Holder) retryAfter() time.Duration {
-	if h.held || h.stopping || len(h.attempts) > 0 {
+	if h.held || h.stopping || h.yielding || len(h.attempts) > 0 {
 		return h.cfg.RetryEvery
 	}
 	return h.interval()

@@ -17,8 +17,8 @@ func (h *Holder) Check() error {
 		if !h.known || !h.mine || h.rec.Holder != h.cfg.Self || h.rec.Term != h.term {
 			bad("holds term %d, but the record is %+v, mine %v", h.term, h.rec, h.mine)
 		}
-		if h.stopping {
-			bad("holds term %d while releasing", h.term)
+		if h.stopping || h.yielding {
+			bad("holds term %d while giving it up", h.term)
 		}
 	}
 	if h.stopped && !h.stopping {
@@ -93,6 +93,8 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 	flag(h.swapping)
 	at(h.sentAt)
 	at(h.nextAt)
+	flag(h.yielding)
+	at(h.yieldBy)
 	flag(h.stopping)
 	at(h.stopAt)
 	flag(h.stopped)

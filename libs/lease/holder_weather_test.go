@@ -226,7 +226,7 @@ func (w *world) nemesis() {
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	inc := n.inc
-	switch w.rng.IntN(6) {
+	switch w.rng.IntN(7) {
 	case 0:
 		n.paused = w.now + time.Duration(w.rng.Int64N(int64(6*time.Second)))
 	case 1: // kill -9 and a quick or slow restart at the same address
@@ -249,6 +249,9 @@ func (w *world) nemesis() {
 	case 3:
 		w.step(n, inc, SetRank{Rank: w.rng.IntN(4) - 1})
 	case 4:
+		w.step(n, inc, SetRank{Rank: 7})
+		w.step(n, inc, Yield{})
+	case 5:
 		if term, ok := n.h.Valid(w.local(n)); ok && w.rng.IntN(3) == 0 && n.paused < w.now {
 			w.step(n, inc, RaiseTerm{Above: term + sharding.Term(w.rng.IntN(3))})
 		}

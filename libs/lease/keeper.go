@@ -97,6 +97,9 @@ func (k *Keeper) SetRank(rank int) { k.order(SetRank{Rank: rank}) }
 // above it, Acquired comes again with a higher one.
 func (k *Keeper) RaiseTerm(above sharding.Term) { k.order(RaiseTerm{Above: above}) }
 
+// Yield gives the lease up, if it is held, and stays in line for it.
+func (k *Keeper) Yield() { k.order(Yield{}) }
+
 func (k *Keeper) order(in Input) {
 	k.mu.Lock()
 	k.orders = append(k.orders, in)

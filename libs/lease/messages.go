@@ -34,6 +34,9 @@ type (
 	// RaiseTerm: terms up to Above are spent (an epoch of the journal has it).
 	// A term that is held and not above it is raised: Acquired comes again.
 	RaiseTerm struct{ Above sharding.Term }
+	// Yield gives the lease up, if it is held, and stays in line for it: whoever
+	// is in front of this Holder by then gets it. See SetRank.
+	Yield struct{}
 	// Release gives the lease up for good, held or not; answered by Released.
 	Release struct{}
 )
@@ -93,6 +96,7 @@ func (Got) input()       {}
 func (Swapped) input()   {}
 func (SetRank) input()   {}
 func (RaiseTerm) input() {}
+func (Yield) input()     {}
 func (Release) input()   {}
 
 func (Get) output()      {}

@@ -22,6 +22,7 @@ type cluster struct {
 	store func(*gossiptest.Node) bool
 	// competing: the lease is competed for.
 	competing bool
+	yielded   int // how often it was given up
 }
 
 const leaseTTL = 2 * time.Second
@@ -30,6 +31,7 @@ const leaseTTL = 2 * time.Second
 // lowest address, the first seers of them with the role.
 func newCluster(seed uint64, n, seers int, c Config) (*cluster, error) {
 	x := &cluster{Net: gossiptest.New(seed)}
+	x.OnEvent = x.event
 	downing, err := c.Open()
 	if err != nil {
 		return nil, err
@@ -59,6 +61,15 @@ func (x *cluster) pass(d time.Duration) {
 				x.compete(node)
 			}
 		}
+	}
+}
+
+// event gives the lease up for a node that is to. If it cannot reach the store,
+// the lease ends by itself.
+func (x *cluster) event(node *gossiptest.Node, e gossip.Event) {
+	if _, ok := e.(gossip.YieldLease); ok && x.lease.Holder == node.ID && (x.store == nil || x.store(node)) {
+		x.yielded++
+		x.lease = gossip.Lease{Until: x.Now} // free
 	}
 }
 
@@ -220,22 +231,28 @@ func TestSimulation(t *testing.T) {
 	outcomes := map[string]int{}
 	for seed := first; seed < first+seeds; seed++ {
 		for name, c := range configs(5 + int(seed%5)) { // in any order: each is a run of its own
-			outcome, err := simulate(seed, 5+int(seed%5), c)
+			outcome, yielded, err := simulate(seed, 5+int(seed%5), c)
 			if err != nil {
 				t.Errorf("%s: %v; again with SIM_SEED=%d go test -run TestSimulation ./libs/splitbrain", name, err, seed)
 				continue
 			}
 			outcomes[name+": "+outcome]++
+			if yielded > 0 {
+				outcomes[name+": lease yielded"]++
+			}
 		}
+	}
+	if seeds >= 16 && outcomes[leaseMajorityName+": lease yielded"] == 0 {
+		t.Error("no lease was ever yielded")
 	}
 	t.Logf("%d seeds for each strategy: %v", seeds, outcomes)
 }
 
 // simulate runs a cluster through one or two faults and tells who is left.
-func simulate(seed uint64, n int, c Config) (string, error) {
+func simulate(seed uint64, n int, c Config) (outcome string, yielded int, err error) {
 	x, err := newCluster(seed, n, 2, c)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	x.competing = true
 	x.pass(3 * time.Second)
@@ -258,21 +275,21 @@ func simulate(seed uint64, n int, c Config) (string, error) {
 	x.pass(60 * time.Second)
 	running, err := x.oneSide()
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	x.Weather = gossiptest.Calm()
 	x.Heal()
 	x.pass(30 * time.Second)
 	if running > 0 && !x.RunUntil(30*time.Second, func() bool { return x.Agreed() == nil }) {
-		return "", errors.Join(errors.New("no agreement after all"), x.Agreed())
+		return "", 0, errors.Join(errors.New("no agreement after all"), x.Agreed())
 	}
 	switch running {
 	case 0:
-		return "none", nil
+		return "none", x.yielded, nil
 	case n:
-		return "all", nil
+		return "all", x.yielded, nil
 	}
-	return "a side", nil
+	return "a side", x.yielded, nil
 }
 
 // The only member that sees the lease crashes together with another one, and is

@@ -42,8 +42,9 @@ type Config struct {
 	// DownAllWhenUnstable is how long after StableAfter reachability may go on
 	// changing before all members go, since none of them can know any more
 	// what the others see; with lease-majority the lease then decides at once,
-	// and nobody goes who could stay. Default [On].
-	DownAllWhenUnstable Unstable `key:"gossip.down_all_when_unstable" help:"all members go when reachability has kept changing for gossip.stable_after and this: a duration, on (3/4 of gossip.stable_after, at least 4s) or off; with lease-majority the lease decides then"`
+	// and nobody goes who could stay. Default [On]: three
+	// quarters of StableAfter, at least 4 s.
+	DownAllWhenUnstable Span `key:"gossip.down_all_when_unstable" help:"all members go when reachability has kept changing for gossip.stable_after and this: a duration, on (3/4 of gossip.stable_after, at least 4s) or off; with lease-majority the lease decides then"`
 	// Role restricts who is counted, or who is the oldest, to members with this
 	// role; whom the decision is against goes whatever its roles. Default "":
 	// all members. Not for lease-majority and down-all, where nobody is counted.
@@ -59,6 +60,13 @@ type Config struct {
 	// holds it; then it goes. Default 5 min: longer than it takes to start all
 	// those members anew, since nothing durable is at stake meanwhile.
 	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, a side without coordinators stops after this; until then it serves what it has"`
+	// YieldLeaseAfter is for how long the holder of the lease keeps it after it
+	// fell into a minority, if there are candidates on the other side: one of
+	// them takes over, and with it the larger side stays. Below StableAfter, when
+	// sides are decided about; 0: its side stays, however small. Default [On], a
+	// quarter of StableAfter: longer than most short troubles, and early enough for
+	// the lease to have moved when it matters.
+	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, an active coordinator in a minority gives the lease up after this, if the other side has a coordinator: a duration below gossip.stable_after, on (a quarter of it) or off (its side stays)"`
 	// DownAfter is for auto-down. Default 10 s.
 	DownAfter time.Duration `key:"gossip.down_after" help:"an unreachable member is declared down after this, with auto-down"`
 
@@ -75,6 +83,7 @@ func DefaultConfig() Config {
 		DownAllWhenUnstable: On,
 		DownIfAlone:         true,
 		LeasePatience:       5 * time.Minute,
+		YieldLeaseAfter:     On,
 		DownAfter:           10 * time.Second,
 	}
 }
@@ -106,6 +115,9 @@ func (c Config) Validate() error {
 	if c.Strategy == leaseMajorityName && c.LeaseRole == "" {
 		bad("LeaseRole is empty: lease-majority needs the role of the members that see the lease")
 	}
+	if c.YieldLeaseAfter < 0 && c.YieldLeaseAfter != On || c.YieldLeaseAfter > 0 && time.Duration(c.YieldLeaseAfter) >= c.StableAfter {
+		bad("gossip.yield_lease_after is %v: choose less than gossip.stable_after %v, on or off", time.Duration(c.YieldLeaseAfter), c.StableAfter)
+	}
 	if c.LeasePatience <= 0 || c.DownAfter <= 0 {
 		bad("gossip.lease_patience %v and gossip.down_after %v: choose more than 0", c.LeasePatience, c.DownAfter)
 	}
@@ -124,7 +136,8 @@ func (c Config) String() string {
 	case staticQuorumName:
 		return fmt.Sprintf("%s, role %q, quorum %d", s, c.Role, c.QuorumSize)
 	case leaseMajorityName:
-		return fmt.Sprintf("%s, lease of role %q, patience %v", s, c.LeaseRole, c.LeasePatience)
+		yield, _ := c.YieldLeaseAfter.MarshalText()
+		return fmt.Sprintf("%s, lease of role %q, patience %v, yielded %s", s, c.LeaseRole, c.LeasePatience, yield)
 	}
 	return s
 }
@@ -173,44 +186,52 @@ func (c Config) strategy() strategy {
 	return nil
 }
 
-// Unstable is a duration, or derived from StableAfter. 0 is never.
-type Unstable time.Duration
+// Span is a duration, or [On]. 0 is never.
+type Span time.Duration
 
-// On stands for three quarters of StableAfter, at least 4 s.
-const On Unstable = -1
+// On is derived from StableAfter, as said at the field.
+const On Span = -1
 
 // UnmarshalText reads on, off or a duration.
-func (u *Unstable) UnmarshalText(text []byte) error {
+func (s *Span) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "on":
-		*u = On
+		*s = On
 	case "off":
-		*u = 0
+		*s = 0
 	default:
 		d, err := time.ParseDuration(string(text))
 		if err != nil || d <= 0 {
 			return fmt.Errorf("%.40q: write on, off or a duration such as 15s", text)
 		}
-		*u = Unstable(d)
+		*s = Span(d)
 	}
 	return nil
 }
 
 // MarshalText writes what UnmarshalText reads.
-func (u Unstable) MarshalText() ([]byte, error) {
-	switch u {
+func (s Span) MarshalText() ([]byte, error) {
+	switch s {
 	case On:
 		return []byte("on"), nil
 	case 0:
 		return []byte("off"), nil
 	}
-	return []byte(time.Duration(u).String()), nil
+	return []byte(time.Duration(s).String()), nil
 }
 
-// after is the time after StableAfter; 0 is never.
-func (u Unstable) after(stable time.Duration) time.Duration {
-	if u == On {
-		return max(4*time.Second, stable*3/4)
+// unstableAfter is how long after StableAfter what is unstable ends; 0 is never.
+func (c *Config) unstableAfter() time.Duration {
+	if c.DownAllWhenUnstable == On {
+		return max(4*time.Second, c.StableAfter*3/4)
 	}
-	return time.Duration(u)
+	return time.Duration(c.DownAllWhenUnstable)
+}
+
+// yieldAfter is for how long a lease is kept in a minority; 0: for ever.
+func (c *Config) yieldAfter() time.Duration {
+	if c.YieldLeaseAfter == On {
+		return c.StableAfter / 4
+	}
+	return time.Duration(c.YieldLeaseAfter)
 }

@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 
 func TestUnstable(t *testing.T) {
 	for _, text := range []string{"on", "off", "15s"} {
-		var u Unstable
+		var u Span
 		if err := u.UnmarshalText([]byte(text)); err != nil {
 			t.Error(err)
 		}
@@ -57,7 +57,7 @@ func TestUnstable(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "yes", "-1s", "0s"} {
-		if err := new(Unstable).UnmarshalText([]byte(text)); err == nil {
+		if err := new(Span).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 	}

@@ -53,9 +53,13 @@ const (
 )
 
 // holder tells on which side the lease is held. A lease that is over, or whose
-// holder is no member here, says nothing: somebody may be about to acquire it.
-func (s *sides) holder(now time.Time, l gossip.Lease) answer {
+// holder is no member here, says nothing: somebody may be about to acquire it. So
+// does one that this node has just given up.
+func (r *Resolver) holder(now time.Time, l gossip.Lease, s *sides) answer {
 	if l.Holder.IsZero() || !now.Before(l.Until) && !mutant.On("split-lease-fresh") {
+		return unknown
+	}
+	if l.Holder == s.members[s.self].Node && !l.Until.After(r.yield.given) && !mutant.On("split-lease-given") {
 		return unknown
 	}
 	switch i := s.find(l.Holder); {

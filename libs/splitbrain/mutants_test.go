@@ -25,6 +25,8 @@ var mutants = []struct{ name, place string }{
 	{"split-tie", "keep-majority: of two equal sides the lowest address decides"},
 	{"split-recount", "the side that stays counts the other pessimistically"},
 	{"split-lease-fresh", "a lease that is over says nothing"},
+	{"split-lease-given", "a lease that was given up says nothing"},
+	{"split-yield-late", "no lease moves when a side may have decided by it"},
 }
 
 // TestMutants removes one guard after the other and shows who notices.

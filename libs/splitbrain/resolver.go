@@ -25,6 +25,7 @@ type Resolver struct {
 	unsettled time.Time
 	// waiting is since when the lease is asked for in vain; zero: it is not.
 	waiting time.Time
+	yield   yield
 	paused  time.Duration
 }
 
@@ -47,11 +48,11 @@ func (r *Resolver) Decide(now time.Time, v gossip.View) gossip.Decision {
 		r.unsettled = time.Time{}
 	}
 	if !s.any(func(i int) bool { return s.unreachable[i] && s.members[i].Status != gossip.Down }) {
-		r.waiting = time.Time{}
+		r.waiting, r.yield = time.Time{}, yield{given: r.yield.given}
 		return gossip.Decision{}
 	}
 	stable := now.Sub(r.changed) >= r.cfg.StableAfter || mutant.On("split-stable-after")
-	more := r.cfg.DownAllWhenUnstable.after(r.cfg.StableAfter)
+	more := r.cfg.unstableAfter()
 	unstable := more > 0 && !r.unsettled.IsZero() && now.Sub(r.unsettled) > r.cfg.StableAfter+more && !mutant.On("split-unstable")
 	if r.cfg.Strategy == leaseMajorityName {
 		return r.byLease(now, &v, s, stable || unstable)
@@ -69,13 +70,16 @@ func (r *Resolver) Decide(now time.Time, v gossip.View) gossip.Decision {
 // that cannot see it wait for one that can; where there is none, or the lease
 // is nobody's, they wait for the time of LeasePatience, and go.
 func (r *Resolver) byLease(now time.Time, v *gossip.View, s *sides, due bool) gossip.Decision {
+	if r.yields(now, v, s) {
+		return gossip.Decision{YieldLease: true, Reason: "in a minority for " + r.cfg.yieldAfter().String() + ", and the other side has candidates"}
+	}
 	judge := s.judge(r.cfg.LeaseRole)
 	if !due || !judge.IsZero() && judge != v.Self {
 		r.waiting = time.Time{}
 		return gossip.Decision{}
 	}
 	a := r.strategy.decide(s)
-	switch s.holder(now, v.Lease) {
+	switch r.holder(now, v.Lease, s) {
 	case ours:
 		r.waiting = time.Time{}
 		return r.act(now, s, a, "the lease is held on this side")
@@ -112,7 +116,7 @@ func (r *Resolver) awake(paused time.Duration) {
 	if mutant.On("split-own-pause") {
 		return
 	}
-	for _, t := range []*time.Time{&r.changed, &r.unsettled, &r.waiting} {
+	for _, t := range []*time.Time{&r.changed, &r.unsettled, &r.waiting, &r.yield.fell} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
@@ -160,12 +164,16 @@ func (r *Resolver) Clone() gossip.Downing {
 
 // AppendState implements [gossip.Downing].
 func (r *Resolver) AppendState(b []byte, now time.Time) []byte {
-	for _, t := range []time.Time{r.changed, r.unsettled, r.waiting} {
+	for _, t := range []time.Time{r.changed, r.unsettled, r.waiting, r.yield.fell, r.yield.given} {
 		if t.IsZero() {
 			b = append(b, 0)
 			continue
 		}
 		b = binary.AppendVarint(append(b, 1), int64(t.Sub(now)))
+	}
+	b = append(b, 0)
+	if r.yield.keeps {
+		b[len(b)-1] = 1
 	}
 	node := func(n sharding.NodeID) {
 		b = append(binary.AppendUvarint(b, uint64(len(n.Addr))), n.Addr...)

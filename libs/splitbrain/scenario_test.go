@@ -86,6 +86,97 @@ var scenarios = map[string]func() error{
 		}
 		return nil
 	},
+	"the lease goes to the larger side": func() error {
+		x := newScene(5, LeaseConfig("seer"), []int{0, 1, 1, 0, 1})
+		x.w.holder, x.lasts = 0, time.Second
+		x.pass(0, 4900*time.Millisecond)
+		if x.yielded != 0 {
+			return fmt.Errorf("gives the lease up at once")
+		}
+		x.pass(0, time.Second)
+		if x.yielded != 1 {
+			return fmt.Errorf("keeps the lease in a minority")
+		}
+		x.w.holder = 1
+		x.pass(0, 10*time.Second)
+		if x.downed || x.yielded != 1 {
+			return fmt.Errorf("anybody downed: %v, yielded %d times", x.downed, x.yielded)
+		}
+		x.pass(0, 10*time.Second)
+		if x.down != 0b01001 { // the holder is on the other side, so this one goes
+			return fmt.Errorf("%05b are downed", x.down)
+		}
+		return nil
+	},
+	"who acquired the lease in a minority keeps it": func() error {
+		x := newScene(5, LeaseConfig("seer"), []int{0, 1, 1, 0, 1})
+		x.w.holder, x.lasts = 0, time.Second
+		x.pass(0, 6*time.Second)
+		x.w.holder = -1
+		x.pass(0, 3*time.Second)
+		x.w.holder = 0 // nobody else took it
+		x.pass(0, 10*time.Second)
+		if x.downed || x.yielded != 1 {
+			return fmt.Errorf("anybody downed: %v, yielded %d times", x.downed, x.yielded)
+		}
+		x.pass(0, 2*time.Second)
+		if x.down != 0b10110 {
+			return fmt.Errorf("%05b are downed", x.down)
+		}
+		return nil
+	},
+	"the lease stays where nobody else could take it": func() error {
+		for _, c := range []struct {
+			parts []int
+			yield Span
+		}{
+			{[]int{0, 0, 1, 1, 1}, On}, // the others have no candidate
+			{[]int{0, 1, 0, 0, 1}, On}, // this is the larger side
+			{[]int{0, 1, 1, 0, 1}, 0},  // it is not to yield
+		} {
+			cfg := LeaseConfig("seer")
+			cfg.YieldLeaseAfter = c.yield
+			x := newScene(5, cfg, c.parts)
+			x.w.members[4].Roles = nil
+			x.w.moved = x.w.members
+			x.w.holder, x.lasts = 0, time.Second
+			x.pass(0, 19*time.Second)
+			if x.yielded != 0 {
+				return fmt.Errorf("yielded with %v and %v", c.parts, c.yield)
+			}
+			x.pass(0, 2*time.Second)
+			if err := x.want(true); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"a lease that was given up is not gone by": func() error {
+		x := newScene(5, LeaseConfig("seer"), []int{0, 1, 1, 0, 1})
+		x.w.holder, x.until = 0, began.Add(time.Minute) // it is never told
+		x.pass(0, 30*time.Second)
+		if x.yielded != 1 || x.downed {
+			return fmt.Errorf("yielded %d times, anybody downed: %v", x.yielded, x.downed)
+		}
+		return nil
+	},
+	"nothing is given up shortly before a decision": func() error {
+		x := newScene(5, LeaseConfig("seer"), []int{0, 0, 0, 0, 1})
+		x.w.holder, x.lasts = 0, time.Second
+		for range 5 { // unstable for 25 s
+			x.w.o = clean([]int{0, 0, 0, 0, 1})
+			x.pass(0, 3*time.Second)
+			x.w.o = clean([]int{0, 0, 0, 1, 1})
+			x.pass(0, 2*time.Second)
+		}
+		x.w.o = clean([]int{0, 1, 1, 0, 1})
+		x.pass(0, 9*time.Second)
+		if x.yielded != 0 || x.downed {
+			return fmt.Errorf("yielded %d times, anybody downed: %v", x.yielded, x.downed)
+		}
+		x.pass(0, 2*time.Second)
+		return x.want(true)
+	},
 	"unstable for too long: by lease": func() error {
 		x := newScene(3, LeaseConfig("seer"), []int{0, 0, 1})
 		x.w.holder, x.lasts = 0, time.Second
@@ -101,13 +192,15 @@ var scenarios = map[string]func() error{
 
 // scene shows resolvers of a small cluster what happens.
 type scene struct {
-	w      small
-	r      map[int]*Resolver
-	now    time.Time
-	paused time.Duration
-	lasts  time.Duration // the lease, from now
-	downed bool
-	down   uint8 // whom
+	w       small
+	r       map[int]*Resolver
+	now     time.Time
+	paused  time.Duration
+	lasts   time.Duration // the lease, from now
+	until   time.Time     // or until then
+	downed  bool
+	down    uint8 // whom
+	yielded int
 }
 
 func newScene(n int, c Config, parts []int) *scene {
@@ -129,8 +222,15 @@ func (x *scene) pass(i int, d time.Duration) {
 		v.Paused = x.paused
 		if !v.Lease.Holder.IsZero() {
 			v.Lease = gossip.Lease{Holder: v.Lease.Holder, Until: x.now.Add(x.lasts)}
+			if !x.until.IsZero() {
+				v.Lease.Until = x.until
+			}
 		}
-		for _, n := range r.Decide(x.now, v).Down {
+		d := r.Decide(x.now, v)
+		if d.YieldLease {
+			x.yielded++
+		}
+		for _, n := range d.Down {
 			x.downed = true
 			x.down |= 1 << (n.Addr[0] - 'a')
 		}

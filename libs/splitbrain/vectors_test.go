@@ -115,11 +115,11 @@ func (v *vector) check(t *testing.T) error {
 	case "e2e_partition":
 		return v.checkCluster(t)
 	case "down_all_when_unstable_setting":
-		var u Unstable
-		if err := u.UnmarshalText([]byte(v.Setting)); err != nil {
+		c := Config{StableAfter: seconds(v.Stable)}
+		if err := c.DownAllWhenUnstable.UnmarshalText([]byte(v.Setting)); err != nil {
 			return err
 		}
-		return differ("duration", u.after(seconds(v.Stable)), seconds(v.ExpectS))
+		return differ("duration", c.unstableAfter(), seconds(v.ExpectS))
 	case "lease_name":
 		return fmt.Errorf("the lease of the coordinators has its own name")
 	}
@@ -205,7 +205,7 @@ func (v *vector) settings() Config {
 		c.DownIfAlone = *v.Config.DownIfAlone
 	}
 	if v.Config.UnstableAfter != nil {
-		c.DownAllWhenUnstable = Unstable(seconds(*v.Config.UnstableAfter))
+		c.DownAllWhenUnstable = Span(seconds(*v.Config.UnstableAfter))
 	}
 	return c
 }

@@ -120,6 +120,7 @@ func eventLine(e *adminv1.Event) string {
 	what := map[string]string{
 		"leader": "leads", "gone": "is gone", "replaced": "was started again", "asked-to-leave": "is asked to leave",
 		"not-let-in": "is not let in", "join-failed": "does not join", "left": "has left",
+		"yields-lease": "gives its lease up",
 	}[e.Kind]
 	if what == "" {
 		what = "is " + e.Kind

@@ -176,6 +176,8 @@ func toEvent(r Record, v *gossip.View) *adminv1.Event {
 		out.Kind, out.Name, out.Text = "name-shared", e.Name, nodeList(e.Nodes)
 	case gossip.DowningDecided:
 		out.Kind, out.Text = "downing", nodeList(e.Down)+": "+e.Reason
+	case gossip.YieldLease:
+		about("yields-lease", v.Self, e.Reason)
 	case gossip.LeaderChanged:
 		about("leader", e.Leader, "")
 	case gossip.Quarantined:

@@ -300,6 +300,8 @@ func (a *Agent) log(e gossip.Event) {
 		log.Warn("several members have one name: give each process a node.name of its own, or stop the one that is too many", "name", e.Name, "members", e.Nodes)
 	case gossip.DowningDecided:
 		log.Warn("members are declared down", "members", e.Down, "reason", e.Reason)
+	case gossip.YieldLease:
+		log.Warn("this node gives its lease up", "reason", e.Reason)
 	case gossip.NotLetIn:
 		log.Warn("not let in, asking again", "by", e.By, "reason", e.Reason)
 	case gossip.JoinFailed:

@@ -201,8 +201,17 @@ func (s *Server) onMember(e gossip.Event) {
 		s.inbox.put(func() { s.memberGone(e.Member) })
 	case gossip.MemberDowned:
 		s.inbox.put(func() { s.memberGone(e.Member) })
+	case gossip.YieldLease:
+		s.inbox.put(s.yieldLease)
+		return
 	}
 	s.inbox.put(s.reviewMembers)
+}
+
+// yieldLease leaves the lease to a coordinator on the larger side of a partition.
+func (s *Server) yieldLease() {
+	s.reviewMembers() // our place in line, behind those
+	s.keeper.Yield()
 }
 
 func (s *Server) memberGone(m gossip.Member) {
