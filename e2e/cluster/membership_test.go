@@ -53,6 +53,7 @@ var memberships = []membership{
 	}},
 	{name: "pair", network: true, faults: func(m *members) { m.partition(func() { m.cut("region-1", "region-2") }, 5) }},
 	{name: "halves", short: true, network: true, faults: halve},
+	{name: "active-in-minority", network: true, faults: activeInMinority},
 	{name: "lease-in-minority", network: true, faults: leaseInMinority},
 	{name: "three-parts", network: true, faults: threeParts},
 	{name: "bridge-of-one", network: true, faults: bridgeOfOne},
@@ -394,10 +395,10 @@ func (m *members) oneWay(name string, others ...string) {
 }
 
 // apart cuts sides off from each other, and judges that exactly one stays, whole.
-func (m *members) apart(sides ...[]string) {
+func (m *members) apart(sides ...[]string) (living []string) {
 	m.Helper()
 	active, _ := m.active()
-	living := m.partition(func() {
+	living = m.partition(func() {
 		for i, side := range sides {
 			for _, other := range sides[i+1:] {
 				for _, name := range side {
@@ -415,16 +416,29 @@ func (m *members) apart(sides ...[]string) {
 		whose = "that of the active coordinator"
 	}
 	m.figure("the side of %d stayed, %s", len(living), whose)
+	return living
 }
 
 func halve(m *members) {
 	m.apart([]string{"coordinator-1", "region-1", "region-2"}, []string{"coordinator-2", "coordinator-3", "region-3", "region-4"})
 }
 
-// leaseInMinority cuts the holder of the lease off, with one region.
-func leaseInMinority(m *members) {
+// activeInMinority cuts the holder of the lease off, with one region. It gives the
+// lease up for a coordinator on the other side, which stays.
+func activeInMinority(m *members) {
 	active, _ := m.active()
-	m.apart([]string{active, "region-1"}, m.names(active, "region-1"))
+	if living := m.apart([]string{active, "region-1"}, m.names(active, "region-1")); slices.Contains(living, active) {
+		m.Errorf("%s kept the lease in a minority, and %v stayed", active, living)
+	}
+}
+
+// leaseInMinority cuts all coordinators off, which are fewer than the regions. On
+// the other side nobody can take the lease, so it stays, and they with it.
+func leaseInMinority(m *members) {
+	coordinators := []string{"coordinator-1", "coordinator-2", "coordinator-3"}
+	if living := m.apart(coordinators, m.names(coordinators...)); !slices.Contains(living, "coordinator-1") {
+		m.Errorf("%v stayed, without the lease", living)
+	}
 }
 
 // threeParts have a coordinator each.

@@ -127,6 +127,7 @@ var mustHappen = []string{
 	"gossip: new incarnation",
 	"gossip: evidence of a dead process",
 	"gossip: suspected",
+	"gossip: lease yielded",
 	"message to a former incarnation",
 	"client: unknown",
 	"client: rejected",

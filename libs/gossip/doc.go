@@ -25,7 +25,8 @@
 // ([Profile]). When most of them fall silent at once it suspects itself first. Being unreachable is
 // reversible and stops nothing but convergence. Being down is final: a [Downing]
 // provider or an operator decides it, and the node concerned stops as soon as it
-// hears of it.
+// hears of it. The provider is asked on every node; which of them answers for its
+// side is a part of the rule that it follows.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation

@@ -27,7 +27,9 @@
 // paused does not count as time. When reachability never becomes stable, all
 // go after a while (DownAllWhenUnstable), every node by itself.
 //
-// The leader of a side decides for it. Both sides must come to the same result
+// The leader of a side decides for it; with lease-majority somebody else, see
+// below. All members are asked all the time, since they have to know for how
+// long nothing has changed when it is their turn. Both sides must come to the same result
 // although they may have heard different news: members that are joining,
 // weakly up, exiting or down are not counted; and before a side stays, it counts
 // itself as small and the other as large as they may be by now (keep-majority,
@@ -66,6 +68,14 @@
 //
 // A free lease is not for whoever is fastest: who is [InMinority] leaves it to
 // others for [MinorityDelay].
+//
+// Nor does it stay where it happens to be. A member that held it when it fell into
+// a minority is to give it up after YieldLeaseAfter ([gossip.YieldLease]), if there
+// are candidates on the other side, and so the larger side stays. Whoever acquires
+// it in a minority keeps it: the others had their chance. Once a side may have
+// decided by the lease it must not move any more, or both would stay; so nothing
+// is given up from halfway between YieldLeaseAfter and StableAfter on, nor when all
+// has been unstable for so long that the lease will decide at once.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); by whom and when the lease
