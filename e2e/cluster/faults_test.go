@@ -67,6 +67,13 @@ func sameIdentity(r *run) {
 			bearers++
 		}
 	}
+	for _, name := range []string{"coordinator-1", "region-1"} { // any two of the others
+		log, err := os.ReadFile(r.process(name).Log)
+		r.must(err)
+		if bearers > 1 && !strings.Contains(string(log), "several members have one name") {
+			r.Errorf("%s does not warn of %d members of one name", name, bearers)
+		}
+	}
 	kill()
 	r.figure("%d members of one name", bearers)
 }

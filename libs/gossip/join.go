@@ -257,14 +257,15 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	if from != m.target {
 		return // asked before somebody else was
 	}
+	if msg.Final && !m.cfg.RetryRefused {
+		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
+		return
+	}
 	if m.refusal != msg.Reason {
 		m.refusal = msg.Reason
 		m.emit(NotLetIn{from, msg.Reason})
 	}
-	switch {
-	case msg.Final && !m.cfg.RetryRefused:
-		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
-	case msg.Final:
+	if msg.Final {
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
 		m.signOfCluster(m.nextJoin) // until it asks again, silence says nothing
 	}

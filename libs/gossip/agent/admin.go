@@ -140,9 +140,9 @@ func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1
 func toEvent(r Record, v *gossip.View) *adminv1.Event {
 	out := &adminv1.Event{Seq: r.Seq, AtUnixMs: r.At.UnixMilli()}
 	about := func(kind string, n sharding.NodeID, text string) {
-		out.Kind, out.Node, out.Text = kind, n.String(), text
-		if m, ok := v.Member(n); ok {
-			out.Name = m.Name
+		out.Kind, out.Node, out.Text, out.Name = kind, n.String(), text, r.name
+		if out.Name == "" {
+			out.Name = nameOf(n, *v)
 		}
 	}
 	member := func(m gossip.Member) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Record is an event, numbered from 1 since the agent was made.
@@ -14,6 +15,8 @@ type Record struct {
 	Seq   uint64
 	At    time.Time
 	Event gossip.Event
+
+	name string // of the member that it is about, if it was one then
 }
 
 // Batch is what a [Follower] gets at a time.
@@ -79,16 +82,41 @@ func newEventLog(most int, v gossip.View) *eventLog {
 func (l *eventLog) add(now time.Time, v gossip.View, events []gossip.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.view = v
 	for _, e := range events {
-		l.records = append(l.records, Record{l.next, now, e})
+		l.records = append(l.records, Record{Seq: l.next, At: now, Event: e, name: nameOf(subject(e), l.view, v)})
 		l.next++
 	}
+	l.view = v
 	if over := len(l.records) - l.most; over > 0 {
 		l.records = append(l.records[:0:0], l.records[over:]...)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// subject is the member that an event is about that does not bring its name.
+func subject(e gossip.Event) sharding.NodeID {
+	switch e := e.(type) {
+	case gossip.ReachabilityChanged:
+		return e.Node
+	case gossip.NodeGone:
+		return e.Node
+	case gossip.NewIncarnation:
+		return e.Old
+	case gossip.LeaderChanged:
+		return e.Leader
+	}
+	return sharding.NodeID{}
+}
+
+// nameOf finds the name of a member in the views before and after an event.
+func nameOf(n sharding.NodeID, views ...gossip.View) string {
+	for _, v := range views {
+		if m, ok := v.Member(n); ok && !n.IsZero() {
+			return m.Name
+		}
+	}
+	return ""
 }
 
 // end tells everybody that nothing more will come.

@@ -90,6 +90,20 @@ func TestEventsOverTheAdminAPI(t *testing.T) {
 	}
 }
 
+// An event has the name of the member that it is about, also when that is none any
+// more.
+func TestEventsKeepNames(t *testing.T) {
+	n := sharding.NodeID{Addr: "b:1", UID: 2}
+	with := gossip.View{Members: []gossip.MemberView{{Member: gossip.Member{Node: n, Name: "region-2"}}}}
+	l := newEventLog(4, with)
+	l.add(time.Unix(1, 0), gossip.View{}, []gossip.Event{gossip.NodeGone{Node: n}})
+	for _, r := range l.newest() {
+		if e := toEvent(r, &gossip.View{}); e.Name != "region-2" || e.Kind != "gone" || e.Node != "b:1#2" {
+			t.Errorf("the event is %v", e)
+		}
+	}
+}
+
 func TestMembersAreFoundByName(t *testing.T) {
 	member := func(name, addr string, uid int, s gossip.Status) gossip.MemberView {
 		return gossip.MemberView{Member: gossip.Member{Name: name, Node: sharding.NodeID{Addr: addr, UID: sharding.NodeUID(uid)}, Status: s}}
