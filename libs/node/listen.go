@@ -98,19 +98,39 @@ func advertised(configured string, bound net.Addr) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// ownAddress is this host's address on the way to other networks, or loopback
-// without such a way. Connecting UDP chooses a route and sends nothing.
+// ownAddress is this host's address on the way to other networks. Where there
+// is no such way, as in a network of containers that is closed, it is an address
+// that the host has there, and loopback only when it has no other.
 func ownAddress() string {
-	conn, err := net.Dial("udp", "192.0.2.1:9") // Reserved for documentation (RFC 5737).
-	if err != nil {
-		return "127.0.0.1"
+	// Connecting UDP chooses a route and sends nothing. The address is reserved
+	// for documentation (RFC 5737).
+	if conn, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
+		defer conn.Close()
+		if host, _, err := net.SplitHostPort(conn.LocalAddr().String()); err == nil {
+			return host
+		}
 	}
-	defer conn.Close()
-	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
-	if err != nil {
-		return "127.0.0.1"
+	all, _ := net.InterfaceAddrs() // none is no different from loopback
+	return firstGlobal(all)
+}
+
+// firstGlobal is the first address that other hosts may reach, one of IPv4 if
+// there is any, or loopback.
+func firstGlobal(all []net.Addr) string {
+	found := "127.0.0.1"
+	for _, a := range all {
+		network, ok := a.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		if network.IP.To4() != nil {
+			return network.IP.String()
+		}
+		if found == "127.0.0.1" {
+			found = network.IP.String()
+		}
 	}
-	return host
+	return found
 }
 
 // loopback tells whether only this machine reaches the address.

@@ -267,6 +267,28 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+// TestFirstGlobal: what a host without a way to other networks tells its peers.
+func TestFirstGlobal(t *testing.T) {
+	for want, nets := range map[string]string{
+		"127.0.0.1":  "",
+		"10.1.0.7":   "127.0.0.1/8 fe80::1/64 10.1.0.7/24 10.2.0.7/24",
+		"10.2.0.9":   "::1/128 2001:db8::9/64 10.2.0.9/24",
+		"2001:db8::": "127.0.0.1/8 169.254.3.4/16 2001:db8::/64",
+	} {
+		var all []net.Addr
+		for _, n := range strings.Fields(nets) {
+			ip, network, err := net.ParseCIDR(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, &net.IPNet{IP: ip, Mask: network.Mask})
+		}
+		if got := firstGlobal(all); got != want {
+			t.Errorf("of %q: %s, want %s", nets, got, want)
+		}
+	}
+}
+
 func TestAdvertised(t *testing.T) {
 	bound := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711}
 	for configured, want := range map[string]string{
