@@ -27,7 +27,8 @@ func TestHouse(t *testing.T) {
 			"bench/baseline": {"proto/..."},
 			"bench/measure":  {},
 			"bench/report":   {},
-			// The judge uses nothing of what it judges.
+			// The clients and the judge use nothing of what they judge.
+			"cluster/load":    {"e2e/cluster/history"},
 			"cluster/history": {},
 			// Binaries and files, as any user has them.
 			"deploy": {},

@@ -15,6 +15,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/e2e/cluster/load"
 	"github.com/roost-cluster/roost/libs/servertest"
 )
 
@@ -73,15 +74,15 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 			return err
 		})
 	}
-	l := newLoad(c.Gateways(), rate)
+	l := load.New(c.Gateways(), rate)
 	sum := 0
 	add := func() {
 		t.Helper()
 		sum++
 		eventually(t, time.Minute, func() error {
-			a := l.post(t.Context(), 0, "/v1/Counter/c1/Add", fmt.Sprint("key-", sum), map[string]int{"delta": 1})
-			if a.outcome != history.OK || !strings.Contains(string(a.body), fmt.Sprintf(":%d", sum)) {
-				return fmt.Errorf("add %d: %v %s", sum, a.outcome, a.body)
+			a := l.Post(t.Context(), 0, "/v1/Counter/c1/Add", fmt.Sprint("key-", sum), map[string]int{"delta": 1})
+			if a.Outcome != history.OK || !strings.Contains(string(a.Body), fmt.Sprintf(":%d", sum)) {
+				return fmt.Errorf("add %d: %v %s", sum, a.Outcome, a.Body)
 			}
 			return nil
 		})

@@ -14,6 +14,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
 // sameAddress kills processes and starts them again at once: sooner than
@@ -148,10 +149,8 @@ func diskFull(r *run) {
 
 // answered counts the operations answered OK so far.
 func (r *run) answered(kind history.Kind) (n int) {
-	r.load.mu.Lock()
-	defer r.load.mu.Unlock()
-	for i := range r.load.ops {
-		if o := &r.load.ops[i]; o.Kind == kind && o.Outcome == history.OK {
+	for _, o := range r.load.Ops() {
+		if o.Kind == kind && o.Outcome == history.OK {
 			n++
 		}
 	}
@@ -243,7 +242,7 @@ func failingFsyncOfCoordinator(r *run) {
 // runs. That list refuses everything with an explicit error, and no other does;
 // when the bit is flipped back, the list goes on where it was.
 func corruptedRecord(r *run) {
-	victim := listName(3)
+	victim := load.ListName(3)
 	r.wait(3 * time.Second)
 	r.down()
 	flip(r, victim)
@@ -252,9 +251,9 @@ func corruptedRecord(r *run) {
 	if outcome != history.Rejected || !strings.Contains(body, "data_loss") {
 		r.Errorf("%s is damaged, and its answer is %v: %s", victim, outcome, body)
 	}
-	for i := range listCount {
-		if outcome, body := r.ask(listName(i)); listName(i) != victim && outcome != history.OK {
-			r.Errorf("only %s is damaged, but the answer of %s is %v: %s", victim, listName(i), outcome, body)
+	for i := range load.Lists {
+		if outcome, body := r.ask(load.ListName(i)); load.ListName(i) != victim && outcome != history.OK {
+			r.Errorf("only %s is damaged, but the answer of %s is %v: %s", victim, load.ListName(i), outcome, body)
 		}
 	}
 	r.down()
@@ -273,8 +272,8 @@ func (r *run) down() {
 func (r *run) ask(list string) (outcome history.Outcome, body string) {
 	r.Helper()
 	eventually(r.T, soon, func() error {
-		a := r.load.post(r.Context(), 0, "/v1/List/"+list+"/Get", "", struct{}{})
-		outcome, body = a.outcome, string(a.body)
+		a := r.load.Post(r.Context(), 0, "/v1/List/"+list+"/Get", "", struct{}{})
+		outcome, body = a.Outcome, string(a.Body)
 		if outcome == history.Unknown || outcome == history.Rejected && !strings.Contains(body, "data_loss") {
 			return fmt.Errorf("%s: %v %s", list, outcome, body)
 		}

@@ -13,9 +13,9 @@ func (r *run) partition(d time.Duration, cut func(), off ...string) {
 	r.wait(2 * time.Second)
 	r.maybeDie(declaredDown, off...)
 	cut()
-	before := r.load.acked.Load()
+	before := r.load.Acked()
 	r.wait(d)
-	acked := float64(r.load.acked.Load() - before)
+	acked := float64(r.load.Acked() - before)
 	r.net.Heal()
 	r.figure("%.0f/s meanwhile", acked/d.Seconds())
 }

@@ -123,9 +123,9 @@ func (r *run) pause(name string) {
 	for range 50 {
 		r.must(r.cluster.Signal(name, syscall.SIGSTOP))
 		r.wait(50 * time.Millisecond)
-		before := r.load.acked.Load()
+		before := r.load.Acked()
 		r.wait(200 * time.Millisecond)
-		if float64(r.load.acked.Load()-before) > r.rate/20 {
+		if float64(r.load.Acked()-before) > r.rate/20 {
 			return
 		}
 		r.must(r.cluster.Signal(name, syscall.SIGCONT))

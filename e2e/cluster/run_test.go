@@ -13,6 +13,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/e2e/cluster/load"
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 )
@@ -64,7 +65,7 @@ type run struct {
 
 	cluster *launcher.Cluster
 	dir     string
-	load    *load
+	load    *load.Load
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
 	db      *sql.DB              // the journal
@@ -106,11 +107,11 @@ func (r *run) play(t *testing.T) {
 		r.scenario.prepare(r, &o)
 	}
 	r.cluster = start(t, o)
-	r.load = newLoad(r.cluster.Gateways(), r.rate)
+	r.load = load.New(r.cluster.Gateways(), r.rate)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.load.run(t.Context(), r.length, over, 1)
+		r.load.Run(t.Context(), r.length, over, 1)
 	}()
 	r.scenario.faults(r)
 	r.wait(after)
@@ -132,28 +133,29 @@ func (r *run) judge() {
 	ctx, cancel := context.WithTimeout(r.Context(), soon)
 	defer cancel()
 	final := map[string][]int64{}
-	for i := range listCount {
-		values, err := r.load.final(ctx, listName(i))
+	for i := range load.Lists {
+		values, err := r.load.Final(ctx, load.ListName(i))
 		r.must(err)
-		final[listName(i)] = values
+		final[load.ListName(i)] = values
 	}
 	outcomes := map[history.Outcome]int{}
-	for _, o := range r.load.ops {
+	ops := r.load.Ops()
+	for _, o := range ops {
 		outcomes[o.Outcome]++
 	}
 	r.unknown = outcomes[history.Unknown]
 	began := time.Now()
-	err := history.Check(r.load.ops, final, 2*soon)
+	err := history.Check(ops, final, 2*soon)
 	took := time.Since(began)
 	stored := r.stored()
-	got := float64(outcomes[history.OK]) / r.load.end.Seconds()
+	got := float64(outcomes[history.OK]) / r.load.End.Seconds()
 	r.Logf("%-24s %-10s %5d operations, %3.0f/s, %3d rejected, %3d unknown, longest gap %4.1f s, checked in %3d ms%s",
-		r.scenario.name, r.store, len(r.load.ops), got, outcomes[history.Rejected], r.unknown,
-		history.Longest(r.load.ops, 0, r.load.end).Seconds(), took.Milliseconds(), strings.Join(append([]string{""}, r.figures...), ", "))
+		r.scenario.name, r.store, len(ops), got, outcomes[history.Rejected], r.unknown,
+		history.Longest(ops, 0, r.load.End).Seconds(), took.Milliseconds(), strings.Join(append([]string{""}, r.figures...), ", "))
 	if err != nil {
 		r.Errorf("the history is wrong: %v", err)
 	}
-	if err := history.CheckStored(r.load.ops, stored); err != nil {
+	if err := history.CheckStored(ops, stored); err != nil {
 		r.Errorf("the journal is wrong: %v", err)
 	}
 	if err := history.CheckRead(final, stored); err != nil {
@@ -164,12 +166,12 @@ func (r *run) judge() {
 		least = 0.5
 	}
 	if got < least*r.rate {
-		r.isVoid("%.0f answers per second are below the least rate of %.0f; attempts failed by %v", got, least*r.rate, r.load.reasons)
+		r.isVoid("%.0f answers per second are below the least rate of %.0f; attempts failed by %v", got, least*r.rate, r.load.Reasons)
 	}
-	if r.load.turned > 0 {
-		r.isVoid("%d calls did not start, because %d were under way", r.load.turned, crowd)
+	if r.load.Turned > 0 {
+		r.isVoid("%d calls did not start, because %d were under way", r.load.Turned, load.Crowd)
 	}
-	for _, p := range r.load.problems {
+	for _, p := range r.load.Problems {
 		r.Errorf("an answer that must not be: %s", p)
 	}
 	r.judgeDeaths()

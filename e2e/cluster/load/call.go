@@ -1,4 +1,4 @@
-package cluster
+package load
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // call is one call of a client.
 type call struct {
-	*load
+	*Load
 	client int
 	list   string
 	kind   history.Kind
@@ -40,18 +40,18 @@ func (c *call) one(ctx context.Context) history.Op {
 		}
 	}
 	o.Call = time.Since(c.began)
-	var twin chan answer
+	var twin chan Answer
 	if c.twins {
-		twin = make(chan answer, 1)
+		twin = make(chan Answer, 1)
 		go func() { twin <- c.insist(ctx, c.client+1, path, key, body) }()
 	}
 	a := c.insist(ctx, c.client, path, key, body)
-	answers := []answer{a}
+	answers := []Answer{a}
 	if c.twins {
 		answers = append(answers, <-twin)
 	}
-	if c.again && a.outcome == history.OK {
-		answers = append(answers, c.post(ctx, c.client+1, path, key, body))
+	if c.again && a.Outcome == history.OK {
+		answers = append(answers, c.Post(ctx, c.client+1, path, key, body))
 	}
 	c.conclude(&o, answers)
 	return o
@@ -59,45 +59,45 @@ func (c *call) one(ctx context.Context) history.Op {
 
 // conclude makes an operation's end of the ends of everything that was sent:
 // the first answer counts, and without one a single doubt is enough.
-func (c *call) conclude(o *history.Op, answers []answer) {
+func (c *call) conclude(o *history.Op, answers []Answer) {
 	o.Outcome = history.Rejected
 	for _, a := range answers {
-		o.Return = max(o.Return, a.at)
-		if a.outcome == history.Unknown {
+		o.Return = max(o.Return, a.At)
+		if a.Outcome == history.Unknown {
 			o.Outcome = history.Unknown
 		}
 	}
 	first := true
 	for _, a := range answers {
-		if a.outcome != history.OK {
+		if a.Outcome != history.OK {
 			continue
 		}
 		var r history.Reply
-		if err := json.Unmarshal(a.body, &r); err != nil {
-			c.problem("an answer that is no reply of a list: %.200q", a.body)
+		if err := json.Unmarshal(a.Body, &r); err != nil {
+			c.problem("an answer that is no reply of a list: %.200q", a.Body)
 			continue
 		}
 		if first {
-			o.Outcome, o.Reply, o.Return, first = history.OK, r, a.at, false
+			o.Outcome, o.Reply, o.Return, first = history.OK, r, a.At, false
 			continue
 		}
-		o.Return = min(o.Return, a.at)
+		o.Return = min(o.Return, a.At)
 		o.Repeats = append(o.Repeats, r)
 	}
 }
 
 // insist sends an operation until it is answered or its time is over. What has
 // neither a key nor is a read is sent once.
-func (c *call) insist(ctx context.Context, gateway int, path, key string, body any) answer {
+func (c *call) insist(ctx context.Context, gateway int, path, key string, body any) Answer {
 	doubt := false
 	pause := 20 * time.Millisecond
 	for {
-		a := c.post(ctx, gateway, path, key, body)
-		doubt = doubt || a.outcome == history.Unknown
-		if a.outcome != history.OK && doubt {
-			a.outcome = history.Unknown
+		a := c.Post(ctx, gateway, path, key, body)
+		doubt = doubt || a.Outcome == history.Unknown
+		if a.Outcome != history.OK && doubt {
+			a.Outcome = history.Unknown
 		}
-		if a.outcome == history.OK || c.kind == history.Add && !c.keyed {
+		if a.Outcome == history.OK || c.kind == history.Add && !c.keyed {
 			return a
 		}
 		select {
@@ -137,22 +137,22 @@ func (c *call) many(ctx context.Context, other string) {
 		}
 		ops, items = append(ops, o), append(items, it)
 	}
-	a := c.post(ctx, c.client, "/twirp/roost.gateway.v1.Entities/AskMany", "", map[string]any{"items": items})
+	a := c.Post(ctx, c.client, "/twirp/roost.gateway.v1.Entities/AskMany", "", map[string]any{"items": items})
 	var res struct {
 		Results []struct {
 			Payload []byte
 			Error   *struct{ Code, Message, Executed string }
 		}
 	}
-	if a.outcome == history.OK {
-		if err := json.Unmarshal(a.body, &res); err != nil || len(res.Results) != len(items) {
-			c.problem("an answer that is none to a batch: %.200q", a.body)
-			a.outcome = history.Unknown
+	if a.Outcome == history.OK {
+		if err := json.Unmarshal(a.Body, &res); err != nil || len(res.Results) != len(items) {
+			c.problem("an answer that is none to a batch: %.200q", a.Body)
+			a.Outcome = history.Unknown
 		}
 	}
 	for i := range ops {
-		ops[i].Return, ops[i].Outcome = a.at, a.outcome
-		if a.outcome != history.OK {
+		ops[i].Return, ops[i].Outcome = a.At, a.Outcome
+		if a.Outcome != history.OK {
 			continue
 		}
 		if e := res.Results[i].Error; e != nil {
@@ -166,15 +166,15 @@ func (c *call) many(ctx context.Context, other string) {
 	c.record(ops...)
 }
 
-// final reads all values of a list.
-func (l *load) final(ctx context.Context, list string) ([]int64, error) {
-	c := call{load: l, kind: history.Get}
+// Final reads all values of a list.
+func (l *Load) Final(ctx context.Context, list string) ([]int64, error) {
+	c := call{Load: l, kind: history.Get}
 	a := c.insist(ctx, 0, "/v1/List/"+list+"/All", "", struct{}{})
-	if a.outcome != history.OK {
-		return nil, fmt.Errorf("%s cannot be read in the end: %.500s", list, a.body)
+	if a.Outcome != history.OK {
+		return nil, fmt.Errorf("%s cannot be read in the end: %.500s", list, a.Body)
 	}
 	var all struct{ Values []int64 }
-	if err := json.Unmarshal(a.body, &all); err != nil {
+	if err := json.Unmarshal(a.Body, &all); err != nil {
 		return nil, fmt.Errorf("%s cannot be read in the end: %w", list, err)
 	}
 	return all.Values, nil

@@ -1,4 +1,4 @@
-package cluster
+package load
 
 import (
 	"bytes"
@@ -20,19 +20,28 @@ import (
 )
 
 const (
-	listCount = 16
-	clients   = 8
+	// Lists is how many lists the calls go to; see [ListName].
+	Lists   = 16
+	clients = 8
 	// patience is the time that an operation has, all its attempts included.
 	patience = 10 * time.Second
-	// crowd is the most calls under way. More of them is no load that this
+	// Crowd is the most calls under way. More of them is no load that this
 	// machine carries, and the run is void.
-	crowd = 4000
+	Crowd = 4000
 )
 
-// load is the clients of a run and what they have seen. It is open: a call
-// starts when its time has come, however many others wait for an answer. It
-// speaks HTTP by itself, so that nothing of what it tests is on its own side.
-type load struct {
+// Load is the clients of a run and what they have seen. Its methods may be
+// called from any goroutine; its fields are for after Run.
+type Load struct {
+	// End is how long calls have started.
+	End time.Duration
+	// Turned is how many calls did not start, because [Crowd] were under way.
+	Turned int
+	// Reasons counts attempts that were not answered OK, by why.
+	Reasons map[string]int
+	// Problems are answers that no fault explains.
+	Problems []string
+
 	gateways []string
 	rate     float64 // calls that start per second
 	http     *http.Client
@@ -42,18 +51,16 @@ type load struct {
 	acked    atomic.Int64 // operations answered OK
 	underway atomic.Int64
 	calls    sync.WaitGroup
-	end      time.Duration // of the calls' starts
-	turned   int           // calls that did not start, because of the crowd
 
-	mu       sync.Mutex
-	ops      []history.Op
-	reasons  map[string]int // of attempts that were not answered OK
-	problems []string       // answers that no fault explains
+	mu  sync.Mutex // of ops, Reasons and Problems
+	ops []history.Op
 }
 
-func newLoad(gateways []string, rate float64) *load {
-	return &load{
-		gateways: gateways, rate: rate, began: time.Now(), reasons: map[string]int{},
+// New makes a load for gateways, given as URLs, that starts so many calls per
+// second. The history begins now.
+func New(gateways []string, rate float64) *Load {
+	return &Load{
+		gateways: gateways, rate: rate, began: time.Now(), Reasons: map[string]int{},
 		http: &http.Client{Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
 			MaxIdleConnsPerHost: 512,
@@ -61,11 +68,12 @@ func newLoad(gateways []string, rate float64) *load {
 	}
 }
 
-func listName(i int) string { return "list-" + strconv.Itoa(i) }
+// ListName names one of the lists, from 0.
+func ListName(i int) string { return "list-" + strconv.Itoa(i) }
 
-// run starts calls for a while, and as long as the faults are not over, and
+// Run starts calls for a while, and as long as the faults are not over, and
 // returns when the last one has ended.
-func (l *load) run(ctx context.Context, atLeast time.Duration, over <-chan struct{}, seed uint64) {
+func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struct{}, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -81,7 +89,7 @@ func (l *load) run(ctx context.Context, atLeast time.Duration, over <-chan struc
 			default:
 			}
 		}
-		if l.end = at; over == nil || ctx.Err() != nil {
+		if l.End = at; over == nil || ctx.Err() != nil {
 			break
 		}
 		<-tick.C
@@ -92,15 +100,15 @@ func (l *load) run(ctx context.Context, atLeast time.Duration, over <-chan struc
 
 // start begins the next call: three in ten read, one in ten has no key, one in
 // twenty is a batch, and some are sent twice.
-func (l *load) start(ctx context.Context, n int, r *rand.Rand) {
-	if l.underway.Add(1) > crowd {
-		l.turned++
+func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
+	if l.underway.Add(1) > Crowd {
+		l.Turned++
 		l.underway.Add(-1)
 		return
 	}
-	c := call{load: l, client: n % clients, list: listName(r.IntN(listCount)), kind: history.Add, keyed: true}
+	c := call{Load: l, client: n % clients, list: ListName(r.IntN(Lists)), kind: history.Add, keyed: true}
 	dice := r.IntN(20)
-	other := listName(r.IntN(listCount))
+	other := ListName(r.IntN(Lists))
 	l.calls.Go(func() {
 		defer l.underway.Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -122,7 +130,20 @@ func (l *load) start(ctx context.Context, n int, r *rand.Rand) {
 	})
 }
 
-func (l *load) record(ops ...history.Op) {
+// Now is the time in the history.
+func (l *Load) Now() time.Duration { return time.Since(l.began) }
+
+// Acked counts the operations answered OK so far.
+func (l *Load) Acked() int64 { return l.acked.Load() }
+
+// Ops are the operations that have ended so far.
+func (l *Load) Ops() []history.Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ops)
+}
+
+func (l *Load) record(ops ...history.Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ops = append(l.ops, ops...)
@@ -133,29 +154,29 @@ func (l *load) record(ops ...history.Op) {
 	}
 }
 
-func (l *load) problem(format string, args ...any) {
+func (l *Load) problem(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := fmt.Sprintf(format, args...); len(l.problems) < 10 && !slices.Contains(l.problems, p) {
-		l.problems = append(l.problems, p)
+	if p := fmt.Sprintf(format, args...); len(l.Problems) < 10 && !slices.Contains(l.Problems, p) {
+		l.Problems = append(l.Problems, p)
 	}
 }
 
-func (l *load) count(reason string) {
+func (l *Load) count(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reasons[reason]++
+	l.Reasons[reason]++
 }
 
-// answer is the end of one attempt.
-type answer struct {
-	outcome history.Outcome
-	body    []byte
-	at      time.Duration
+// Answer is the end of one attempt.
+type Answer struct {
+	Outcome history.Outcome
+	Body    []byte
+	At      time.Duration // since the load was made
 }
 
-// post sends one request to a gateway.
-func (l *load) post(ctx context.Context, gateway int, path, key string, body any) answer {
+// Post sends one request to a gateway.
+func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any) Answer {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
@@ -171,30 +192,30 @@ func (l *load) post(ctx context.Context, gateway int, path, key string, body any
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Header.Set("Roost-Timeout", strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10)+"ms")
 	}
-	a := answer{outcome: history.Unknown}
+	a := Answer{Outcome: history.Unknown}
 	res, err := l.http.Do(req)
 	if err == nil {
-		a.body, err = io.ReadAll(res.Body)
+		a.Body, err = io.ReadAll(res.Body)
 		_ = res.Body.Close()
 	}
-	a.at = time.Since(l.began)
+	a.At = time.Since(l.began)
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
-		a.outcome = history.Rejected
+		a.Outcome = history.Rejected
 		l.count("no connection")
 	case err != nil:
 		l.count("connection lost")
 	case res.StatusCode == http.StatusOK:
-		a.outcome = history.OK
+		a.Outcome = history.OK
 	default:
-		a.outcome = l.refusal(a.body)
+		a.Outcome = l.refusal(a.Body)
 	}
 	return a
 }
 
 // refusal reads an error as the gateway documents it.
-func (l *load) refusal(body []byte) history.Outcome {
+func (l *Load) refusal(body []byte) history.Outcome {
 	var e struct {
 		Code, Msg string
 		Meta      struct{ Executed, Error string }
@@ -207,7 +228,7 @@ func (l *load) refusal(body []byte) history.Outcome {
 	return l.executed(e.Meta.Executed, e.Code, e.Msg)
 }
 
-func (l *load) executed(executed, code, message string) history.Outcome {
+func (l *Load) executed(executed, code, message string) history.Outcome {
 	switch {
 	case executed == "unknown":
 		return history.Unknown
