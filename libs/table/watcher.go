@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -14,7 +15,8 @@ import (
 // WatchConfig sets the times of a [Watcher].
 type WatchConfig struct {
 	// Timeout is how long a poll may stay unanswered before the next candidate
-	// is asked. Default 2 s: twice what a coordinator holds a poll.
+	// is asked, and for how long one that left a poll unanswered is passed over.
+	// Default 2 s: twice what a coordinator holds a poll.
 	Timeout time.Duration
 	// Retry is the pause after a refused connection or a useless answer, so
 	// that a dead cluster is not hammered. Default 100 ms.
@@ -41,7 +43,9 @@ func (c WatchConfig) Validate() error {
 // Watcher decides who is asked for the table next. At most one poll is
 // outstanding; an answer is followed by the next poll at once. The active
 // coordinator is found by asking the candidates in turn and by what standbys
-// say; what comes from a term below the highest one seen is dropped.
+// say; what comes from a term below the highest one seen is dropped. One whose
+// machine is gone costs the whole Timeout, so it is passed over for as long
+// again, whatever standbys say that have not noticed yet.
 //
 // After a round of coordinators without an answer one fallback is asked: a
 // region that serves its copy read-only. Its rows are as good as any (newer
@@ -61,6 +65,13 @@ type Watcher struct {
 	at      int       // next coordinator in turn
 	tried   int       // coordinators asked in vain in this round
 	spareAt int       // next fallback in turn
+	silent  []silence // who is passed over, by address
+}
+
+// silence is a coordinator that has let a poll wait in vain.
+type silence struct {
+	addr  string
+	until time.Time // passed over
 }
 
 type poll struct {
@@ -97,6 +108,7 @@ func distinct(addrs []string) []string {
 // The caller applies it otherwise, and polls again.
 func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) bool {
 	answered, p := w.answer(from)
+	w.spoke(from)
 	fallback := p.fallback
 	if !answered {
 		fallback = slices.Contains(w.fallbacks, from) && !slices.Contains(w.coordinators, from)
@@ -129,8 +141,12 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 func (w *Watcher) NotActive(now time.Time, from string, active sharding.NodeID, term sharding.Term) {
 	answered, p := w.answer(from)
 	w.gone(from)
+	w.spoke(from)
 	news := term > w.term
-	follow := active.Addr != "" && active.Addr != from && term >= w.term && (news || !p.hinted)
+	if news {
+		w.spoke(active.Addr) // later than it was silent
+	}
+	follow := active.Addr != "" && active.Addr != from && term >= w.term && (news || !p.hinted) && !w.isSilent(now, active.Addr)
 	if news {
 		w.term = term
 		if w.active != active.Addr {
@@ -152,6 +168,10 @@ func (w *Watcher) NotActive(now time.Time, from string, active sharding.NodeID, 
 func (w *Watcher) Failed(now time.Time, from string) {
 	if answered, p := w.answer(from); answered {
 		w.gone(from)
+		// Whoever makes the poll may give it up a moment before Poll does.
+		if now.Sub(p.since) >= w.cfg.Timeout*3/4 {
+			w.fellSilent(now, p)
+		}
 		w.vain(now, p, w.cfg.Retry)
 	}
 }
@@ -165,12 +185,14 @@ func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bo
 		}
 		_, p := w.answer(w.asked.to)
 		w.gone(p.to)
+		w.fellSilent(now, p)
 		w.vain(now, p, 0)
 	}
 	if now.Before(w.next) {
 		return "", since, false
 	}
 	p := poll{since: now}
+	w.passOver(now)
 	switch {
 	case w.hint != "":
 		p.to, p.hinted = w.hint, true
@@ -215,6 +237,37 @@ func (w *Watcher) gone(from string) {
 	}
 }
 
+// fellSilent passes a coordinator over that has let a poll wait.
+func (w *Watcher) fellSilent(now time.Time, p poll) {
+	if p.fallback {
+		return
+	}
+	w.spoke(p.to)
+	w.silent = append(w.silent, silence{p.to, now.Add(w.cfg.Timeout)})
+	slices.SortFunc(w.silent, func(a, b silence) int { return strings.Compare(a.addr, b.addr) })
+}
+
+// spoke takes a coordinator as one like any other again.
+func (w *Watcher) spoke(addr string) {
+	w.silent = slices.DeleteFunc(w.silent, func(s silence) bool { return s.addr == addr })
+}
+
+func (w *Watcher) isSilent(now time.Time, addr string) bool {
+	return slices.ContainsFunc(w.silent, func(s silence) bool { return s.addr == addr && now.Before(s.until) })
+}
+
+// passOver moves the turn past silent coordinators, unless all of them are.
+func (w *Watcher) passOver(now time.Time) {
+	w.silent = slices.DeleteFunc(w.silent, func(s silence) bool { return !now.Before(s.until) })
+	if len(w.coordinators) == 0 || !slices.ContainsFunc(w.coordinators, func(addr string) bool { return !w.isSilent(now, addr) }) {
+		return
+	}
+	for w.isSilent(now, w.coordinators[w.at%len(w.coordinators)]) {
+		w.at++
+		w.tried++
+	}
+}
+
 // vain moves on after a poll that found no active coordinator.
 func (w *Watcher) vain(now time.Time, p poll, pause time.Duration) {
 	w.next = now.Add(pause)
@@ -245,6 +298,7 @@ func (w *Watcher) Clone() *Watcher {
 	c := *w
 	c.coordinators = slices.Clone(w.coordinators)
 	c.fallbacks = slices.Clone(w.fallbacks)
+	c.silent = slices.Clone(w.silent)
 	return &c
 }
 
@@ -264,6 +318,10 @@ func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
 		b = binary.AppendVarint(b, int64(now.Sub(w.asked.since)))
 	}
 	b = binary.AppendVarint(b, int64(max(0, w.next.Sub(now))))
+	b = binary.AppendUvarint(b, uint64(len(w.silent)))
+	for _, s := range w.silent {
+		b = binary.AppendVarint(appendString(b, s.addr), int64(max(0, s.until.Sub(now))))
+	}
 	for _, n := range []int{w.at, w.tried, w.spareAt} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}

@@ -103,6 +103,51 @@ func TestStandbyNamesTheActive(t *testing.T) {
 	w.active("a", 4)
 }
 
+// TestSilentMachine: a coordinator's machine is gone, so that not even a refusal
+// comes back, and the standbys still name it.
+func TestSilentMachine(t *testing.T) {
+	w := newWatch(t, []string{"a", "b", "c"}, nil)
+	w.asks(0, "a")
+	w.Changed(w.now, "a", at(1, 1))
+	w.asks(0, "a")
+	w.asks(2*time.Second, "b")
+	for range 5 {
+		w.NotActive(w.now, "b", node("a"), 1)
+		w.asks(100*time.Millisecond, "c")
+		w.NotActive(w.now, "c", node("a"), 1)
+		w.asks(100*time.Millisecond, "b")
+	}
+	w.NotActive(w.now, "b", node("c"), 2) // news
+	w.asks(0, "c")
+	w.Changed(w.now, "c", at(2, 1))
+	w.active("c", 2)
+	// It is asked again in its turn when its time is over, or at once when it is
+	// active in a later term.
+	w.asks(0, "c")
+	w.now = w.now.Add(900 * time.Millisecond)
+	w.Failed(w.now, "c")
+	w.asks(100*time.Millisecond, "a")
+	w.Failed(w.now.Add(1990*time.Millisecond), "a")
+	w.now = w.now.Add(1990 * time.Millisecond)
+	w.asks(100*time.Millisecond, "b")
+	w.NotActive(w.now, "b", node("a"), 3)
+	w.asks(0, "a")
+	w.Failed(w.now, "a") // a refusal costs nothing
+	w.asks(100*time.Millisecond, "b")
+	w.NotActive(w.now, "b", node("a"), 3)
+	w.asks(0, "a")
+}
+
+func TestAllSilent(t *testing.T) {
+	w := newWatch(t, []string{"a", "b"}, []string{"r"})
+	w.asks(0, "a")
+	w.asks(2*time.Second, "b")
+	w.asks(2*time.Second, "r")
+	w.Failed(w.now, "r")
+	w.asks(100*time.Millisecond, "a")
+	w.asks(2*time.Second, "b")
+}
+
 func TestLowerTermIsDropped(t *testing.T) {
 	w := newWatch(t, []string{"a", "b"}, nil)
 	w.asks(0, "a")
