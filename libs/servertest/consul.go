@@ -24,7 +24,7 @@ type ConsulConfig struct {
 // Consul starts a Consul agent that is a server too, or skips the test.
 func Consul(tb testing.TB, c ConsulConfig) *Server {
 	tb.Helper()
-	path := program("consul")
+	path := Program("consul")
 	if path == "" {
 		tb.Skip("there is no consul in bin/ or $PATH; build one with: make servers")
 	}

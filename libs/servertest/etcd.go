@@ -12,7 +12,7 @@ import (
 // Etcd starts an etcd of one member, or skips the test.
 func Etcd(tb testing.TB) *Server {
 	tb.Helper()
-	path := program("etcd")
+	path := Program("etcd")
 	if path == "" {
 		tb.Skip("there is no etcd on this machine; on Debian: apt-get install etcd-server")
 	}

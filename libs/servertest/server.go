@@ -199,8 +199,9 @@ func serve(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// program finds a server's binary: in bin/ of the repository, else in $PATH.
-func program(name string) string {
+// Program finds a server's binary, for who runs it elsewhere: in bin/ of the
+// repository, else in $PATH. Empty means that there is none.
+func Program(name string) string {
 	for dir, err := os.Getwd(); err == nil; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
 			if path, err := exec.LookPath(filepath.Join(dir, "bin", name)); err == nil {

@@ -72,7 +72,25 @@ func StartAt(tb testing.TB, place Place) *Server {
 	return start(tb, &place)
 }
 
+// Data makes the data of a server that listens on TCP, for who runs it
+// elsewhere, or skips the test and says why. It returns the folders of the
+// server's programs and of the data, which is gone when the test ends.
+func Data(tb testing.TB) (bin, data string) {
+	tb.Helper()
+	s := prepare(tb, &Place{})
+	return s.bin, filepath.Join(s.dir, "data")
+}
+
 func start(tb testing.TB, place *Place) *Server {
+	tb.Helper()
+	s := prepare(tb, place)
+	s.Run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// prepare makes the data of a server that does not run yet.
+func prepare(tb testing.TB, place *Place) *Server {
 	tb.Helper()
 	bin := programs()
 	if bin == "" {
@@ -106,8 +124,6 @@ func start(tb testing.TB, place *Place) *Server {
 			tb.Fatal(err)
 		}
 	}
-	s.Run()
-	tb.Cleanup(s.Kill)
 	return s
 }
 
