@@ -92,6 +92,10 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
 	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership)/$(RUN)' -v ./e2e/cluster
 
+.PHONY: e2e-docker
+e2e-docker: servers ## Run whole clusters in containers, found through Consul, etcd, DNS and PostgreSQL; a line per scenario (needs Docker; RUN=regexp)
+	E2E=docker go test -count=1 -timeout 2h -run 'TestBackends/$(RUN)' -v ./e2e/docker
+
 .PHONY: fuzz
 fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)
 	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
