@@ -33,7 +33,7 @@ func oneIn(n int) int {
 	if n <= 100 {
 		return 1
 	}
-	return 16
+	return n / 25 // there are the more of them
 }
 
 // postOverhead is how many bytes HTTP adds to each post and its answer, headers

@@ -46,6 +46,7 @@ type Machine struct {
 	digest     uint64 // of the sums
 	peers      []peer // whom this node watches, sorted by node
 	former     bool   // some of them only until they answer
+	ringEnd    uint64 // how far on the ring the last one of those wanted is
 	confirmed  []sharding.NodeID
 	seq        uint64 // of the last heartbeat sent
 	beatSeq    uint64 // of the last heartbeat sent to all peers
@@ -305,10 +306,10 @@ func (m *Machine) publish() {
 		switch {
 		case is == nil:
 			m.emit(MemberRemoved{*was})
-			news.add(was.Node, true)
+			news.add(was.Node, m.onRing(was.Node))
 		case was == nil || was.Status != is.Status:
 			m.emit(memberEvent(*is))
-			news.add(is.Node, was == nil)
+			news.add(is.Node, was == nil && m.onRing(is.Node))
 			if (is.Status == Up || is.Status == WeaklyUp) && len(m.told) > 0 { // not before this node came
 				came = append(came, is.Name)
 			}
@@ -326,8 +327,8 @@ func (m *Machine) publish() {
 	}
 }
 
-// touched are nodes whose status or reachability is another, and whether the
-// ring of who watches whom is another one with that.
+// touched are nodes whose status or reachability is another, and whether that
+// may change whom this node watches.
 type touched struct {
 	nodes []sharding.NodeID
 	ring  bool
@@ -370,7 +371,7 @@ func (m *Machine) publishReach(news *touched) {
 	m.toldSuspects, m.since = m.suspects, make([]time.Time, 0, len(m.suspects))
 	tell := func(was, now suspect) {
 		if was != now {
-			news.add(now.node, true)
+			news.add(now.node, m.onRing(now.node))
 			m.tellReach(was, now)
 		}
 	}

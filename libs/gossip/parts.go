@@ -229,10 +229,10 @@ func (s *State) fragment(parts int, which Bits) State {
 // within is what a list holds in some parts of a division: the stretches of
 // neighbouring parts, one after the other.
 func within[S ~[]T, T any](list S, parts int, which Bits, uid func(T) sharding.NodeUID) S {
+	at := 0
 	begin := func(part int) int { // where a part begins in the list
-		first := part * (maxParts / parts)
-		i, _ := slices.BinarySearchFunc(list, first, func(x T, first int) int { return cmp.Compare(partOf(uid(x)), first) })
-		return i
+		at, _ = placeIn(list, at, part*(maxParts/parts), func(x T, first int) int { return cmp.Compare(partOf(uid(x)), first) })
+		return at
 	}
 	var out S
 	for i := 0; i < parts && len(list) > 0; i++ {

@@ -56,7 +56,7 @@ func recordOf(r Record, n sharding.NodeID) int { return byUID(r.Subject, n) }
 
 // place is where the row of an observer is, or would be.
 func (t Reachability) place(observer sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(t, observer, func(r *Row, n sharding.NodeID) int { return byUID(r.Observer, n) })
+	return placeIn(t, 0, observer, func(r *Row, n sharding.NodeID) int { return byUID(r.Observer, n) })
 }
 
 // Set notes that observer now judges subject so.
@@ -118,12 +118,6 @@ func (t Reachability) row(observer sharding.NodeID) []Record {
 		return t[i].Records
 	}
 	return nil
-}
-
-// includes tells whether a row would change nothing.
-func (t Reachability) includes(r *Row) bool {
-	i, ok := t.place(r.Observer)
-	return ok && newer(t[i], r) == t[i]
 }
 
 // Aggregate is the worst that any observer for which counts holds observes

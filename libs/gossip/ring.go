@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"math"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -65,6 +66,22 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 	}
 	slices.SortFunc(out, sharding.NodeID.Compare)
 	return out
+}
+
+// ringEnd is how far away the last one of the receivers is, beyond which nobody
+// changes them. There is no end if fewer than k of them are reachable.
+func ringEnd(self sharding.NodeID, k int, receivers []sharding.NodeID, suspects []suspect) uint64 {
+	end, reachable := uint64(0), 0
+	for _, n := range receivers {
+		end = max(end, distance(self, n))
+		if suspected(suspects, n).verdict == Reachable {
+			reachable++
+		}
+	}
+	if reachable < k {
+		return math.MaxUint64
+	}
+	return end
 }
 
 // place is a node and how far it is on the ring.

@@ -60,7 +60,7 @@ func tombstoneOf(t Tombstone, n sharding.NodeID) int { return byUID(t.Node, n) }
 
 // place is where a node is among the members, or would be.
 func (s *State) place(n sharding.NodeID) (int, bool) {
-	return slices.BinarySearchFunc(s.Members, n, func(m *Member, n sharding.NodeID) int { return byUID(m.Node, n) })
+	return placeIn(s.Members, 0, n, func(m *Member, n sharding.NodeID) int { return byUID(m.Node, n) })
 }
 
 // Member finds a member. The result must not be changed.
@@ -144,12 +144,24 @@ func (s *State) join(o *State) State {
 	if removes {
 		out.Members = dropped(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
+	at, names := 0, false // names: they name somebody who is removed
 	rows := dropped(o.Reach, func(r *Row) bool {
-		return s.Reach.includes(r) || !isMember(r.Observer) || slices.ContainsFunc(r.Records, func(r Record) bool {
-			return !isMember(r.Subject) && !out.IsRemoved(r.Subject)
+		i, ok := placeIn(s.Reach, at, r, rowOrder)
+		if at = i; ok && newer(s.Reach[i], r) == s.Reach[i] || !isMember(r.Observer) {
+			return true // nothing new, or of nobody
+		}
+		return slices.ContainsFunc(r.Records, func(r Record) bool {
+			if isMember(r.Subject) {
+				return false
+			}
+			names = true
+			return !out.IsRemoved(r.Subject)
 		})
 	})
-	out.Reach = s.Reach.Merge(rows.Keep(isMember))
+	if names {
+		rows = rows.Keep(isMember)
+	}
+	out.Reach = s.Reach.Merge(rows)
 	out.Version = mergeSorted(s.Version, knownCounts(o.Version, theirs), clockOrder, higher)
 	if removes {
 		out.Reach = out.Reach.Keep(isMember)
@@ -334,10 +346,32 @@ func strictlySorted[T any](s []T, order func(a, b T) int) bool {
 	return true
 }
 
+// placeIn finds the place of something in a sorted list, not before another place,
+// in growing strides: fast for what is near, and no slower than halving the
+// list for what is far.
+func placeIn[S ~[]T, T, K any](list S, at int, x K, order func(T, K) int) (int, bool) {
+	from, stride := at, 1
+	if at == 0 {
+		stride = max(1, len(list)) // nothing is known to be near
+	}
+	for from+stride <= len(list) && order(list[from+stride-1], x) < 0 {
+		from += stride
+		stride *= 2
+	}
+	to := min(from+stride, len(list))
+	for from < to {
+		if middle := int(uint(from+to) / 2); order(list[middle], x) < 0 {
+			from = middle + 1
+		} else {
+			to = middle
+		}
+	}
+	return from, from < len(list) && order(list[from], x) == 0
+}
+
 // mergeSorted merges a sorted list into another; both picks one, or makes one,
-// of two elements of the same place. Places are searched from the last one on in
-// growing strides, so a short list goes fast into a long one, and one of the same
-// length in a single walk. What changes nothing gives back the list as it is.
+// of two elements of the same place. What changes nothing gives back the list as
+// it is.
 func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, both func(a, b T) T) S {
 	if identical(into, from) {
 		return into
@@ -345,14 +379,12 @@ func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, bot
 	var out S // into[:done], merged, once anything has changed
 	done, at := 0, 0
 	for _, x := range from {
-		stride := 1
-		for at+stride <= len(into) && order(x, into[at+stride-1]) > 0 {
-			at += stride
-			stride *= 2
-		}
-		i, found := slices.BinarySearchFunc(into[at:min(at+stride, len(into))], x, order)
-		at += i
+		i, found := placeIn(into, at, x, order)
+		at = i
 		if found {
+			if x == into[at] {
+				continue
+			}
 			if x = both(into[at], x); x == into[at] {
 				continue
 			}

@@ -67,6 +67,7 @@ func (m *Machine) watchAt(addr string) {
 // about to: it is the only one who can take that back.
 func (m *Machine) rewatch() {
 	wanted := m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects)
+	m.ringEnd = ringEnd(m.self, m.cfg.MonitoredBy, wanted, m.suspects)
 	if len(m.cfg.WatchRoles) > 0 {
 		for _, mem := range m.state.Members {
 			if mem.Node != m.self && slices.ContainsFunc(m.cfg.WatchRoles, mem.HasRole) {
@@ -89,6 +90,12 @@ func (m *Machine) rewatch() {
 	for _, n := range wanted {
 		m.watch(n)
 	}
+}
+
+// onRing tells whether this node may have to watch others than before when a
+// node comes, goes, or can be reached or not.
+func (m *Machine) onRing(n sharding.NodeID) bool {
+	return len(m.cfg.WatchRoles) > 0 || distance(m.self, n) <= m.ringEnd || m.peer(n) != nil
 }
 
 func (m *Machine) stillWatched(p *peer) bool {
