@@ -12,8 +12,8 @@ import (
 // sends the parts that differ, and gets back what these lack. Nodes that hold
 // the same state only tell each other who else has seen it.
 
-// round gossips with one member when it is time, and now and then with one
-// that could not be reached, and with a seed: parts of the cluster that know
+// round gossips with one member when it is time, with a second one while there is
+// news, and now and then with one that could not be reached, and with a seed: parts of the cluster that know
 // nothing of each other any more would never meet otherwise (Akka Cluster
 // specification 2.0, "Gossip protocol").
 func (m *Machine) round() {
@@ -21,13 +21,22 @@ func (m *Machine) round() {
 		return
 	}
 	m.nextGossip = m.now.Add(m.cfg.GossipInterval)
+	more := 0
 	if m.busy() {
 		m.nextGossip = m.now.Add(m.cfg.BusyInterval)
+		more = 1
+	}
+	if m.toldLead == m.self {
+		// All wait until the leader knows that they have seen the state, or for
+		// what it decided with that: as many as watch a member, which is no hot
+		// spot yet.
+		more = m.cfg.MonitoredBy
 	}
 	to, ok := m.nextTarget()
 	if ok {
 		m.sendStatus(to)
 	}
+	m.tellMore(more, to)
 	all := len(m.state.Members)
 	lost := m.lost()
 	if m.chance(float64(len(lost)) / float64(all-len(lost)+1)) {
@@ -38,6 +47,21 @@ func (m *Machine) round() {
 	}
 	if seeds := m.seeds(); len(seeds) > 0 {
 		m.sendStatus(seeds[m.draw(len(seeds))])
+	}
+}
+
+// tellMore tells a number of members that have not seen the state as far as this
+// node knows.
+func (m *Machine) tellMore(most int, told ...sharding.NodeID) {
+	for range most {
+		to, ok := m.drawMember(true)
+		if !ok {
+			return
+		}
+		if !slices.Contains(told, to) {
+			m.sendStatus(to)
+			told = append(told, to)
+		}
 	}
 }
 
@@ -74,12 +98,13 @@ func (m *Machine) reaches(mem *Member, mine []Record) bool {
 }
 
 // busy tells whether there is news to spread: somebody is down, or fewer than
-// half of the members have seen the state, as in Akka; in a cluster in which
-// everybody watches everybody, where it costs nothing, until all have.
+// half of the members have seen the state, as in Akka; on the leader, and in a
+// cluster in which everybody watches everybody, where it costs nothing, until
+// all have.
 func (m *Machine) busy() bool {
 	all, seen := len(m.state.Members), m.state.Seen.count()
 	down := slices.ContainsFunc(m.state.Members, func(mem *Member) bool { return mem.Status == Down })
-	return hurry(all, seen, down) || seen < all && all <= m.cfg.MonitoredBy+1
+	return hurry(all, seen, down) || seen < all && (all <= m.cfg.MonitoredBy+1 || m.toldLead == m.self)
 }
 
 func hurry(members, seen int, anybodyDown bool) bool { return anybodyDown || seen < members/2 }
