@@ -39,7 +39,7 @@ func oneIn(n int) int {
 // postOverhead is how many bytes HTTP adds to each post and its answer, headers
 // of both, measured between real agents without TLS (TestPostOverhead). An agent
 // that posts several messages at once pays it once.
-const postOverhead = 329
+const postOverhead = 244
 
 // rate is per node and second: bytes of bodies, and what HTTP adds to them.
 type rate struct{ Messages, Bytes, HTTP float64 }

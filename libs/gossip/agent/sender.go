@@ -64,7 +64,7 @@ func (s *senders) send(m gossip.Send) {
 		to = &sender{
 			addr:   m.To.Addr,
 			wake:   make(chan struct{}, 1),
-			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), zip{s.cfg.Client, s.cfg.GzipFrom}),
+			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), lean{s.cfg.Client, s.cfg.GzipFrom}),
 		}
 		s.byAddr[m.To.Addr] = to
 		s.wg.Go(func() { s.run(to) })
