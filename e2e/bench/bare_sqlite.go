@@ -83,3 +83,29 @@ func (b *bareSQLite) insert(length time.Duration) (measure.Sample, error) {
 	}
 	return measure.Sample{Ops: ops, Elapsed: time.Since(began)}, nil
 }
+
+// openRows opens the file of a journal for reading rows.
+func openRows(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)")
+}
+
+// readRows reads all records of a journal, and does nothing with them.
+func readRows(ctx context.Context, db *sql.DB) (measure.Sample, error) {
+	began := time.Now()
+	rows, err := db.QueryContext(ctx, "SELECT seq, body FROM record ORDER BY entity, seq")
+	if err != nil {
+		return measure.Sample{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	var s measure.Sample
+	for rows.Next() {
+		var seq int64
+		var body []byte
+		if err := rows.Scan(&seq, &body); err != nil {
+			return measure.Sample{}, err
+		}
+		s.Ops++
+	}
+	s.Elapsed = time.Since(began)
+	return s, rows.Err()
+}

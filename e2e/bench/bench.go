@@ -75,8 +75,14 @@ var suites = []struct {
 }{
 	{"link", (*run).linkAsks},
 	{"tell", (*run).linkTells},
+	{"process", (*run).inProcessAsks},
+	{"activation", (*run).activations},
+	{"idle", (*run).idleEntities},
 	{"http", (*run).httpAsks},
-	{"durable", (*run).durableHTTP},
+	{"durable", (*run).durable},
+	{"replay", (*run).replay},
+	{"claims", (*run).claims},
+	{"postgres", (*run).durablePostgres},
 }
 
 // Names are those of all suites.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,11 +32,15 @@ type addressee struct {
 func (s *roost) addressees(typ string, n int) []addressee {
 	as := make([]addressee, n)
 	for i := range as {
-		id := sharding.EntityID("entity-" + strconv.Itoa(i))
-		shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: sharding.ShardOf(id, entities.Shards)}
-		as[i] = addressee{sharding.Entity{Type: shard.Type, ID: id}, shard.Index, s.rows[shard].Epoch}
+		as[i] = s.addressee(typ, "entity-"+strconv.Itoa(i))
 	}
 	return as
+}
+
+func (s *roost) addressee(typ, name string) addressee {
+	id := sharding.EntityID(name)
+	shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: sharding.ShardOf(id, entities.Shards)}
+	return addressee{sharding.Entity{Type: shard.Type, ID: id}, shard.Index, s.rows[shard].Epoch}
 }
 
 // asker asks entities over a link, as a gateway does: each command has a name
@@ -157,15 +160,18 @@ func (r *run) linkTells() error {
 	if err != nil {
 		return err
 	}
-	t := newTeller(s.addressees(entities.EchoType, r.Sizes.Entities))
-	var peer *link.Peer
-	if peer, t.link, err = s.dial(r.ctx, t.answered); err != nil {
+	to := s.addressees(entities.EchoType, r.Sizes.Entities)
+	f := newFlood(func(n uint64) *addressee { return &to[n%uint64(len(to))] })
+	f.tell = true
+	peer, l, err := s.dial(r.ctx, f.answered)
+	if err != nil {
 		return err
 	}
 	defer peer.Close()
-	keys := make([]string, len(t.to))
+	f.send = overLink(l)
+	keys := make([]string, len(to))
 	for i := range keys {
-		keys[i] = string(t.to[i].entity.ID)
+		keys[i] = string(to[i].entity.ID)
 	}
 	return r.compare("tells/s",
 		measure.Subject{Name: "raw protobuf tell", Processes: []int{r.base.PID}, Run: func(length time.Duration) (measure.Sample, error) {
@@ -173,83 +179,25 @@ func (r *run) linkTells() error {
 			n, err := baseline.Tell(r.base.Tell, keys, question(), length)
 			return measure.Sample{Ops: n, Elapsed: time.Since(began)}, err
 		}},
-		wanted{measure.Subject{Name: "link-tell", Processes: []int{s.region.PID}, Run: t.run},
+		wanted{measure.Subject{Name: "link-tell", Processes: []int{s.region.PID}, Run: f.run},
 			report.Row{Section: "link", Measure: "tell", Target: report.Target{Ratio: 1.5 / 4.6}}})
 }
 
-// teller sends tells from one goroutine.
-type teller struct {
-	link *link.Link
-	to   []addressee
-
-	mu   sync.Mutex
-	some sync.Cond // answers have come
-	open int       // sent, not answered
-	good int64     // accepted; what a full region refuses does not count
-}
-
-// tellWindow is how many tells may be unanswered.
-const tellWindow = 16384
-
-func newTeller(to []addressee) *teller {
-	t := &teller{to: to}
-	t.some.L = &t.mu
-	return t
-}
-
-func (t *teller) answered(as []link.Answer) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range as {
-		if as[i].Reply.Outcome == sharding.OK {
-			t.good++
-		}
-	}
-	t.open -= len(as)
-	t.some.Signal()
-}
-
-// room waits until some more may be sent, and says how many.
-func (t *teller) room() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.open > tellWindow/2 {
-		t.some.Wait()
-	}
-	n := tellWindow - t.open
-	t.open = tellWindow
-	return n
-}
-
-func (t *teller) run(length time.Duration) (measure.Sample, error) {
-	var message []byte
-	in := question()
-	began := time.Now()
-	end := began.Add(length)
-	t.good = 0
-	for n := uint64(0); time.Now().Before(end); {
-		for range t.room() {
-			n++
-			to := &t.to[n%uint64(len(t.to))]
-			message, _ = (proto.MarshalOptions{}).MarshalAppend(message[:0], in)
-			command := to.command(n, n, message)
-			command.Envelope.Tell = true
+// overLink sends commands by a link, and again while it is full.
+func overLink(l *link.Link) func([]addressed) error {
+	return func(cs []addressed) error {
+		for i := range cs {
 			for {
-				err := t.link.Send(to.shard, &command)
+				err := l.Send(cs[i].shard, &cs[i].Command)
 				if err == nil {
 					break
 				}
 				if !errors.Is(err, link.ErrBackpressure) {
-					return measure.Sample{}, err
+					return err
 				}
 				runtime.Gosched()
 			}
 		}
+		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.open > 0 {
-		t.some.Wait()
-	}
-	return measure.Sample{Ops: t.good, Elapsed: time.Since(began)}, nil
 }

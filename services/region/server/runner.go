@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
@@ -30,8 +32,10 @@ type RunnerConfig struct {
 	// StopTimeout is the time an entity's stop hook has.
 	StopTimeout time.Duration
 	Log         *slog.Logger
-	Tracers     trace.TracerProvider
-	Meters      metric.MeterProvider
+	// Tracers and Meters take what the runner tells about itself; nil: nobody
+	// wants to know.
+	Tracers trace.TracerProvider
+	Meters  metric.MeterProvider
 	// Outside performs, inside the loop, what the core wants done outside: all
 	// that concerns the coordinator. It must not wait.
 	Outside func(region.Output)
@@ -98,6 +102,12 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 			known[command.Name] = struct{}{}
 		}
 		s.commands[d.Desc.Type] = known
+	}
+	if c.Tracers == nil {
+		c.Tracers = tracenoop.NewTracerProvider()
+	}
+	if c.Meters == nil {
+		c.Meters = metricnoop.NewMeterProvider()
 	}
 	errs = append(errs, s.instrument(c.Tracers, c.Meters))
 	core := region.DefaultConfig(s.self, s.name, s.descs...)

@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/e2e/bench/measure"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// flood sends commands from one goroutine, many at a time, and counts answers.
+type flood struct {
+	to   func(n uint64) *addressee // of the n-th command
+	tell bool
+	send func([]addressed) error
+
+	n    uint64
+	mu   sync.Mutex
+	some sync.Cond // answers have come
+	open int       // sent, not answered
+	good int64     // what a full region refuses does not count
+}
+
+// addressed is a command with the shard it goes to.
+type addressed struct {
+	link.Command
+	shard uint32
+}
+
+const (
+	// floodWindow is how many commands may be unanswered.
+	floodWindow = 16384
+	// floodBatch is how many are sent at a time.
+	floodBatch = 64
+)
+
+func newFlood(to func(n uint64) *addressee) *flood {
+	f := &flood{to: to}
+	f.some.L = &f.mu
+	return f
+}
+
+// answered takes answers.
+func (f *flood) answered(as []link.Answer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range as {
+		if as[i].Reply.Outcome == sharding.OK {
+			f.good++
+		}
+	}
+	f.open -= len(as)
+	f.some.Signal()
+}
+
+// SendBatch takes answers of a runner in this process.
+func (f *flood) SendBatch(as []link.Answer) error {
+	f.answered(as)
+	return nil
+}
+
+// room waits until a batch may be sent.
+func (f *flood) room() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.open > floodWindow-floodBatch {
+		f.some.Wait()
+	}
+	f.open += floodBatch
+}
+
+func (f *flood) batch(batch []addressed) error {
+	f.room()
+	payload, err := proto.Marshal(question())
+	if err != nil {
+		return err
+	}
+	for i := range batch {
+		f.n++
+		to := f.to(f.n)
+		batch[i] = addressed{to.command(f.n, f.n, payload), to.shard}
+		batch[i].Envelope.Tell = f.tell
+	}
+	return f.send(batch)
+}
+
+// run sends for a time.
+func (f *flood) run(length time.Duration) (measure.Sample, error) {
+	end := time.Now().Add(length)
+	return f.until(func() bool { return !time.Now().Before(end) })
+}
+
+// count sends so many, rounded up to whole batches.
+func (f *flood) count(n int) (measure.Sample, error) {
+	sent := 0
+	return f.until(func() bool { sent += floodBatch; return sent-floodBatch >= n })
+}
+
+func (f *flood) until(done func() bool) (measure.Sample, error) {
+	f.good = 0
+	began := time.Now()
+	batch := make([]addressed, floodBatch)
+	for !done() {
+		if err := f.batch(batch); err != nil {
+			return measure.Sample{}, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.open > 0 {
+		f.some.Wait()
+	}
+	return measure.Sample{Ops: f.good, Elapsed: time.Since(began)}, nil
+}

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+// local is the runner of a region inside this process: everything but the
+// network and the telemetry.
+type local struct {
+	runner  *server.Runner
+	journal *journal.Journal
+	term    sharding.Term
+	types   []sharding.EntityType
+	ended   sync.WaitGroup
+
+	mu      sync.Mutex
+	missing map[sharding.ShardID]bool
+	started chan struct{} // closed when none is missing
+}
+
+// startLocal runs a runner on a journal.
+func startLocal(ctx context.Context, url string) (*local, error) {
+	l := &local{}
+	var err error
+	if l.runner, err = server.NewRunner(server.RunnerConfig{
+		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "local", Types: entities.Types(),
+		Inbox: 65536, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: l.outside,
+	}); err != nil {
+		return nil, err
+	}
+	d := journal.Declaration{Cluster: clusterName}
+	for _, t := range l.runner.Types() {
+		d.Types = append(d.Types, t.Desc)
+		l.types = append(l.types, t.Desc.Type)
+	}
+	b, err := open.Backend(url, journal.DefaultConfig())
+	if err != nil {
+		return nil, err
+	}
+	if l.journal, err = journal.Open(ctx, b, d, journal.DefaultConfig(), l.runner.Observer()); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	l.runner.Use(l.journal)
+	l.ended.Go(l.runner.Run)
+	for _, t := range l.types {
+		if err := l.claim(ctx, t, entities.Shards); err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+	}
+	return l, nil
+}
+
+func (l *local) close() error {
+	l.runner.End()
+	l.ended.Wait()
+	return l.journal.Close()
+}
+
+// claim makes the runner host shards of a type at a new epoch, and returns when
+// all are served.
+func (l *local) claim(ctx context.Context, typ sharding.EntityType, count int) error {
+	l.mu.Lock()
+	l.term++
+	l.missing, l.started = map[sharding.ShardID]bool{}, make(chan struct{})
+	started := l.started
+	var hosts []region.Input
+	for i := range uint32(count) {
+		id := sharding.ShardID{Type: typ, Index: i}
+		l.missing[id] = true
+		hosts = append(hosts, region.HostShard{Term: l.term, Shard: id, Epoch: sharding.MakeEpoch(l.term, 1)})
+	}
+	l.mu.Unlock()
+	l.runner.Put(hosts...)
+	select {
+	case <-started:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(startTimeout):
+		return fmt.Errorf("shards of %s are not served", typ)
+	}
+}
+
+func (l *local) outside(o region.Output) {
+	s, ok := o.(region.ShardStarted)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.missing) == 0 || s.Epoch.Term() != l.term {
+		return
+	}
+	if delete(l.missing, s.Shard); len(l.missing) == 0 {
+		close(l.started)
+	}
+}
+
+// addressee is an entity; the epoch of its shard is that of the first claim of
+// its type.
+func (l *local) addressee(typ sharding.EntityType, name string) addressee {
+	id := sharding.EntityID(name)
+	a := addressee{entity: sharding.Entity{Type: typ, ID: id}, shard: sharding.ShardOf(id, entities.Shards)}
+	for i, t := range l.types {
+		if t == typ {
+			a.epoch = sharding.MakeEpoch(sharding.Term(i+1), 1)
+		}
+	}
+	return a
+}
+
+// submit hands commands of a flood to the runner.
+func (l *local) submit(to server.Sink) func([]addressed) error {
+	cmds := make([]link.Command, 0, floodBatch)
+	return func(cs []addressed) error {
+		cmds = cmds[:0]
+		for i := range cs {
+			cmds = append(cmds, cs[i].Command)
+		}
+		l.runner.Submit(to, cmds)
+		return nil
+	}
+}
+
+// localAsker is a set of callers that ask inside this process.
+type localAsker struct {
+	local   *local
+	callers []localCaller
+}
+
+type localCaller struct {
+	command [1]link.Command
+	reply   sharding.Reply
+	done    chan struct{}
+}
+
+func newLocalAsker(l *local, callers int) *localAsker {
+	a := &localAsker{local: l, callers: make([]localCaller, callers)}
+	for i := range a.callers {
+		a.callers[i].done = make(chan struct{}, 1)
+	}
+	return a
+}
+
+// SendBatch takes answers.
+func (a *localAsker) SendBatch(as []link.Answer) error {
+	for i := range as {
+		c := &a.callers[as[i].Corr]
+		c.reply = as[i].Reply
+		if as[i].NotMine != nil {
+			c.reply = sharding.Reject(sharding.Unavailable, "not mine")
+		}
+		c.done <- struct{}{}
+	}
+	return nil
+}
+
+// ask sends the command that a caller has prepared and waits for its reply.
+func (a *localAsker) ask(caller int) error {
+	c := &a.callers[caller]
+	a.local.runner.Submit(a, c.command[:])
+	<-c.done
+	if c.reply.Outcome != sharding.OK {
+		return fmt.Errorf("%s: %v %s %s", c.command[0].Envelope.Entity, c.reply.Outcome, c.reply.Code, c.reply.Message)
+	}
+	return nil
+}
