@@ -92,7 +92,7 @@ func (n *regionNode) perform(o region.Output) {
 	switch o := o.(type) {
 	case region.Register:
 		w.tell(n.p, o.To, func(c *coordNode) {
-			c.step(coordinator.Register{Region: me, Name: n.p.name, Types: types})
+			c.step(coordinator.Register{Region: me, Name: n.p.name, Types: types, Last: o.Last})
 		})
 	case region.ShardStarted:
 		w.tell(n.p, o.To, func(c *coordNode) {

@@ -20,8 +20,8 @@ type Config struct {
 	Strategy allocation.Strategy
 	// MinRegions is how many regions must have registered in this term before
 	// the first shard is allocated. Default 1. It holds back a cluster that
-	// starts, not one that runs: an owner of an earlier term that registers
-	// again opens the gate too.
+	// starts, not one that runs: a region of an earlier term that registers again
+	// opens the gate too, whether it owns anything or not.
 	MinRegions int
 
 	// RecoveryWait is how long a new term waits for the owners it found in the

@@ -59,6 +59,9 @@ type (
 		Types  []sharding.TypeDesc
 		// Version is the application version of the region binary, or empty.
 		Version string
+		// Last is the term in which this incarnation was registered before, or 0:
+		// it tells a cluster that runs from one that starts.
+		Last sharding.Term
 	}
 	// GetShardHome asks for an allocation. It is answered by the table change
 	// it causes. Refused is the epoch that refused the command, or 0.

@@ -116,7 +116,7 @@ func (m *Machine) register(in Register) {
 		}
 	}
 	old := m.settle(in.Region)
-	m.open = m.open || old
+	m.open = m.open || old || in.Last != 0
 	m.openGate()
 	m.sweepDue = true
 	m.emit(RegisterAck{To: in.Region, Term: m.term})

@@ -179,8 +179,12 @@ func (w *world) do(line string) {
 			Joining:   slices.Contains(args, "joining"), Leaving: slices.Contains(args, "leaving")})
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
-	case "register": // register r1 T:4 V:2:volatile
+	case "register": // register r1 [last 1] T:4 V:2:volatile
 		in := Register{Region: node(w.t, args[0]), Name: args[0]}
+		if len(args) > 2 && args[1] == "last" {
+			in.Last = sharding.Term(number(w.t, args[2]))
+			args = args[2:]
+		}
 		for _, a := range args[1:] {
 			in.Types = append(in.Types, desc(w.t, a))
 		}

@@ -316,7 +316,7 @@ func (m *Machine) register() {
 		return
 	}
 	m.askedAt = m.now
-	m.emit(Register{To: addr})
+	m.emit(Register{To: addr, Last: m.registered})
 }
 
 func (m *Machine) registerAck(in RegisterAck) {

@@ -80,8 +80,12 @@ type (
 // (field To). Answer, Load, Run, Append and so on of package turn are wrapped
 // in Entity.
 type (
-	// Register announces this region; repeated until acknowledged.
-	Register struct{ To string }
+	// Register announces this region; repeated until acknowledged. Last is the
+	// term that acknowledged it before, or 0.
+	Register struct {
+		To   string
+		Last sharding.Term
+	}
 	// ShardStarted: the claim of the shard at the epoch holds.
 	ShardStarted struct {
 		To    string

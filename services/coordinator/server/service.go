@@ -69,7 +69,7 @@ func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterReques
 	if err := s.checkCluster(req.Cluster); err != nil {
 		return nil, err
 	}
-	in := coordinator.Register{Region: wire.FromNode(req.Region), Name: req.Name, Version: req.AppVersion}
+	in := coordinator.Register{Region: wire.FromNode(req.Region), Name: req.Name, Version: req.AppVersion, Last: sharding.Term(req.LastTerm)}
 	for _, t := range req.Types {
 		in.Types = append(in.Types, wire.FromType(t))
 	}

@@ -40,7 +40,7 @@ func (s *Server) register(o region.Register) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
 	req := &coordinatorv1.RegisterRequest{
-		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Name: s.name, AppVersion: s.version,
+		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Name: s.name, AppVersion: s.version, LastTerm: uint32(o.Last),
 	}
 	for i := range s.descs {
 		req.Types = append(req.Types, wire.ToType(&s.descs[i].Desc))

@@ -455,6 +455,7 @@ type RegisterRequest struct {
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Types         []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
 	AppVersion    string                 `protobuf:"bytes,5,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	LastTerm      uint32                 `protobuf:"varint,6,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -522,6 +523,13 @@ func (x *RegisterRequest) GetAppVersion() string {
 		return x.AppVersion
 	}
 	return ""
+}
+
+func (x *RegisterRequest) GetLastTerm() uint32 {
+	if x != nil {
+		return x.LastTerm
+	}
+	return 0
 }
 
 type RegisterResponse struct {
@@ -1214,14 +1222,15 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\"+\n" +
 	"\aVersion\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
-	"\x01n\x18\x02 \x01(\x04R\x01n\"\xc6\x01\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n\"\xe3\x01\n" +
 	"\x0fRegisterRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x122\n" +
 	"\x06region\x18\x02 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x120\n" +
 	"\x05types\x18\x04 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\x12\x1f\n" +
 	"\vapp_version\x18\x05 \x01(\tR\n" +
-	"appVersion\"@\n" +
+	"appVersion\x12\x1b\n" +
+	"\tlast_term\x18\x06 \x01(\rR\blastTerm\"@\n" +
 	"\x10RegisterResponse\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x81\x01\n" +
