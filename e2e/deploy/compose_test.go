@@ -41,6 +41,12 @@ type composeService struct {
 	Volumes     []string
 	Ports       []string
 	Environment map[string]string
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck struct {
+		Test     []string
+		Interval string
+		Retries  int
+	}
 }
 
 // backends are the compose files that there must be.
@@ -88,6 +94,11 @@ func checkCompose(t *testing.T, text string, run bool) (problems []string) {
 		for _, v := range s.Volumes {
 			if source, _, _ := strings.Cut(v, ":"); !known(f.Volumes, source) {
 				problems = append(problems, name+": there is no volume "+source)
+			}
+		}
+		for other := range s.DependsOn { // order-free: problems
+			if len(f.Services[other].Healthcheck.Test) == 0 {
+				problems = append(problems, name+" waits for the health of "+other+", which has no check")
 			}
 		}
 		if !ours {

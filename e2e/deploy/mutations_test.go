@@ -52,6 +52,7 @@ func TestNoticed(t *testing.T) {
 		{"etcd", "etcd://etcd:2379/roost-lease", "etcd://etdc:2379/roost-lease", `no service "etdc"`},
 		{"consul", "8558-8559", "8558-8560", "2 containers and ports"},
 		{"consul", "stop_grace_period: 100s", "stop_grace_period: 10s", "it is killed 10s after SIGTERM"},
+		{"postgres", "depends_on: {postgres:", "depends_on: {database:", "waits for the health of database"},
 		{"postgres", "read_only: true", "read_only: false", "more than it needs"},
 		{"postgres", "cap_drop", "drop_cap", "drop_cap"},
 		{"etcd", `["journal:/data"]`, `["journals:/data"]`, "no volume journals"},
