@@ -211,8 +211,6 @@ func (w *cluster) fact(b []byte) {
 type stored struct {
 	Row  *sharding.Row      `json:",omitempty"`
 	Desc *sharding.TypeDesc `json:",omitempty"`
-	// Drain is a region to be emptied.
-	Drain *coordinator.DrainFact `json:",omitempty"`
 }
 
 func encodeFact(f coordinator.Fact) []byte {
@@ -222,8 +220,6 @@ func encodeFact(f coordinator.Fact) []byte {
 		s.Row = &f.Row
 	case coordinator.TypeFact:
 		s.Desc = &f.Desc
-	case coordinator.DrainFact:
-		s.Drain = &f
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -237,11 +233,8 @@ func decodeFact(b []byte) coordinator.Fact {
 	if err := json.Unmarshal(b, &s); err != nil {
 		panic(err)
 	}
-	switch {
-	case s.Row != nil:
+	if s.Row != nil {
 		return coordinator.RowFact{Row: *s.Row}
-	case s.Drain != nil:
-		return *s.Drain
 	}
 	return coordinator.TypeFact{Desc: *s.Desc}
 }

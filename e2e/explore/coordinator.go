@@ -122,6 +122,11 @@ func (w *cluster) persist(i int) {
 			continue
 		}
 		c.held = c.held[1:]
+		if _, wish := p.Fact.(coordinator.DrainFact); wish {
+			// Not stored: a next term that knows of it would begin every move once
+			// more. That it does know is for the simulation to look after.
+			continue
+		}
 		w.write(i, p.Fact)
 	}
 }
@@ -150,10 +155,8 @@ func (w *cluster) write(i int, f coordinator.Fact) {
 			w.depose(i)
 		}
 	}
-	if _, isRow := f.(coordinator.RowFact); !isRow {
-		// A type is the same for all, and a wish has no effect but by its rows:
-		// nothing depends on when.
-		done(w.apply(journal.Op{Append: &a}))
+	if _, isType := f.(coordinator.TypeFact); isType {
+		done(w.apply(journal.Op{Append: &a})) // the same for all: nothing depends on when
 		return
 	}
 	text := fmt.Sprintf("journal c%d.%d term %d seq %d %+v", i, gen, term, c.seq, f)
