@@ -282,10 +282,11 @@ func (m *Machine) decide() {
 	}
 }
 
-// silence says why contact points that are waited for do not answer.
+// silence says why contact points that are waited for do not answer, or do not
+// count.
 func (m *Machine) silence() (text string) {
 	for i := range m.contacts {
-		if c := &m.contacts[i]; c.counts && c.problem != "" && !c.wrong && !m.fresh(c) {
+		if c := &m.contacts[i]; c.counts && c.problem != "" && !m.fresh(c) {
 			text += fmt.Sprintf(" (%s: %s)", c.addr, c.problem)
 		}
 	}

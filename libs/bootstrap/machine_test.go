@@ -178,7 +178,7 @@ func TestAnswersAreJudged(t *testing.T) {
 		warns   string
 		forms   bool
 	}{
-		"another cluster":          {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": foreign}, []string{"a:1", "b:1"}, "2 are required", `b:1: it belongs to cluster "test", not "prod"`, false},
+		"another cluster":          {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": foreign}, []string{"a:1", "b:1"}, `2 are required, discovery lists a:1 (b:1: it belongs to cluster "test", not "prod")`, `b:1: it belongs to cluster "test", not "prod"`, false},
 		"no name":                  {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": {}}, []string{"a:1", "b:1"}, "silent: b:1", "b:1: it does not say who it is", false},
 		"a region":                 {map[string]bootstrap.Answer{"a:1": good("a:1"), "b:1": region}, []string{"a:1", "b:1"}, "2 are required", "", false},
 		"one node, two names":      {map[string]bootstrap.Answer{"a:1": good("a:1"), "x:1": good("a:1")}, []string{"a:1", "x:1"}, "2 are required", "", false},

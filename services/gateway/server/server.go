@@ -23,9 +23,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -197,13 +200,35 @@ func (s *Server) readiness() error {
 	case s.stopping.Load():
 		return errors.New("draining")
 	case s.core.Table().Version() == sharding.Version{}:
-		return errors.New("no route table yet: no coordinator has answered")
+		return fmt.Errorf("no route table yet: %s", s.whyNoTable())
 	case len(s.types.Load().byName) == 0:
 		return errors.New("no region has registered yet: there are no entity types")
 	case s.core.Stats().Links > 0 && s.openLinks() == 0:
 		return errors.New("no region can be reached")
 	}
 	return nil
+}
+
+// whyNoTable says who was asked in vain.
+func (s *Server) whyNoTable() string {
+	switch a := s.watcher.Peers(); {
+	case a.Err != nil:
+		return a.Err.Error()
+	case a.Known && len(a.Peers) == 0:
+		return "discovery lists nobody"
+	case len(s.complaints) == 0:
+		return "no coordinator has answered"
+	}
+	const most = 3 // of what may be many with the same complaint
+	var said []string
+	for _, from := range slices.Sorted(maps.Keys(s.complaints)) {
+		if len(said) == most {
+			said = append(said, fmt.Sprintf("and %d more", len(s.complaints)-most))
+			break
+		}
+		said = append(said, from+": "+s.complaints[from])
+	}
+	return strings.Join(said, "; ")
 }
 
 func (s *Server) openLinks() int {
