@@ -292,6 +292,26 @@ func simulate(seed uint64, n int, c Config) (outcome string, yielded int, err er
 	return "a side", x.yielded, nil
 }
 
+// healAndDivide breaks some links, so that some members stay unreachable to others;
+// after a while they are whole, and at the same moment two halves cannot reach
+// each other any more.
+func healAndDivide(after time.Duration) error {
+	c := configs(6)[keepMajorityName]
+	x, err := newCluster(1, 6, 2, c)
+	if err != nil {
+		return err
+	}
+	for _, link := range [][2]string{{"n3:1", "n1:1"}, {"n4:1", "n1:1"}, {"n4:1", "n2:1"}, {"n5:1", "n6:1"}} {
+		x.Cut(link[0], link[1], true)
+	}
+	x.pass(after)
+	x.Heal()
+	x.Split([]string{"n1:1", "n3:1", "n5:1"}, []string{"n2:1", "n4:1", "n6:1"})
+	x.pass(time.Minute)
+	_, err = x.oneSide()
+	return err
+}
+
 // The only member that sees the lease crashes together with another one, and is
 // started anew at the same address. It must be let in although nobody can
 // remove anybody before it decides about the other one.

@@ -21,8 +21,8 @@
 //
 // # When
 //
-// Nothing is decided before membership and reachability have not changed for
-// StableAfter: by then all nodes of a side see the same. Joining, leaving and
+// Nothing is decided before membership and reachability, by every single observer,
+// have not changed for StableAfter: by then all nodes of a side see the same. Joining, leaving and
 // being removed do not count as changes. Time for which this process was
 // paused does not count as time. When reachability never becomes stable, all
 // go after a while (DownAllWhenUnstable), every node by itself.

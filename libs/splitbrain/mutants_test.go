@@ -15,6 +15,7 @@ import (
 // mutants are the guards that can be removed, each with its place.
 var mutants = []struct{ name, place string }{
 	{"split-stable-after", "nothing is decided before the membership is stable"},
+	{"split-observations", "what single members observe must be stable too"},
 	{"split-leader", "one node decides for its side"},
 	{"split-unstable", "what never becomes stable ends"},
 	{"split-own-pause", "one's own pause says nothing about others"},

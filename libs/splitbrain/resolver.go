@@ -18,7 +18,7 @@ type Resolver struct {
 
 	members      []sight // as shown last, sorted by node
 	observations []gossip.Observation
-	// changed is when members or their reachability changed last.
+	// changed is when members, or who observes whom as unreachable, changed last.
 	changed time.Time
 	// unsettled is since when observations have kept coming; zero while nobody
 	// is unreachable who is not down or exiting.
@@ -143,11 +143,17 @@ func (r *Resolver) look(now time.Time, s *sides, obs []gossip.Observation) {
 		changed = changed || moved || is.unreachable != was.unreachable
 		sights[i] = is
 	}
+	if !slices.Equal(r.observations, obs) {
+		// Also when the same members stay unreachable: a link that came back may
+		// be the first sign of another partition, and what was true before it does
+		// not fit to what others see after it.
+		changed = changed || !mutant.On("split-observations")
+		if r.unsettled.IsZero() {
+			r.unsettled = now
+		}
+	}
 	if changed {
 		r.changed = now
-	}
-	if r.unsettled.IsZero() && !slices.Equal(r.observations, obs) {
-		r.unsettled = now
 	}
 	r.members, r.observations = sights, slices.Clone(obs)
 }

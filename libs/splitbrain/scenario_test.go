@@ -32,6 +32,14 @@ var scenarios = map[string]func() error{
 		x.pass(0, 6*time.Second)
 		return x.want(true)
 	},
+	"other links heal and break just before a decision": func() error {
+		for ms := time.Duration(3000); ms <= 6000; ms += 100 {
+			if err := healAndDivide(ms * time.Millisecond); err != nil {
+				return fmt.Errorf("after %d ms: %w", ms, err)
+			}
+		}
+		return nil
+	},
 	"my own pause is no time": func() error {
 		x := newScene(3, DefaultConfig(), []int{0, 0, 1})
 		x.pass(0, 5*time.Second)
