@@ -8,35 +8,68 @@ import (
 )
 
 // entity is one entity that is alive, on the way, or still has something to
-// settle.
+// settle. Most have nothing to do, so what only others need is in its work.
 type entity struct {
 	id      sharding.Entity
 	shard   *shard
 	inc     Incarnation // 0: gone
-	state   entityState
 	touched time.Time
-
-	// cmds are the commands that are not answered, in order of arrival; the
-	// first next of them have had their turn (the last of those may be running).
-	cmds    []*command
-	next    int
-	running *command
-	byID    map[sharding.CommandID]*command // of cmds, if they are many
-	bytes   int                             // of cmds
+	*work   // Machine.nothing if there is none
 
 	// staged is the newest sequence number given to a record, durable the
 	// newest one known to be durable. Between them are the unit in flight and
 	// what is pending behind it.
 	staged, durable uint64
-	inflight        []sharding.Record
-	pending         []sharding.Record
 
 	// sinceSnapshot counts events after the newest snapshot.
 	sinceSnapshot int
-	passivate     bool // by its own wish, as soon as it has nothing to do
-	timers        []*timer
 	prev, after   *entity // in its type's idle list
+	state         entityState
+	passivate     bool // by its own wish, as soon as it has nothing to do
 	listed        bool
+}
+
+// work is what an entity has to do.
+type work struct {
+	// cmds are the commands that are not answered, in order of arrival; the
+	// first next of them have had their turn (the last of those may be running).
+	cmds    []*command
+	first   [2]*command // memory for the first of them
+	next    int
+	running *command
+	byID    map[sharding.CommandID]*command // of cmds, if they are many
+	bytes   int                             // of cmds
+	// inflight is the unit that the journal has, pending what is staged behind it.
+	inflight []sharding.Record
+	pending  []sharding.Record
+	timers   []*timer
+}
+
+// employ gives an entity work of its own before anything is put into it.
+func (m *Machine) employ(e *entity) {
+	if e.work != m.nothing {
+		return
+	}
+	if last := len(m.spareWork) - 1; last >= 0 {
+		e.work, m.spareWork = m.spareWork[last], m.spareWork[:last]
+		return
+	}
+	e.work = &work{}
+}
+
+// maxSpareWork is how much work is kept to be used again.
+const maxSpareWork = 1024
+
+// dismiss takes the work of an entity that has nothing to do any more.
+func (m *Machine) dismiss(e *entity) {
+	if e.work == m.nothing || e.busy() || e.running != nil || len(e.timers) > 0 {
+		return
+	}
+	if len(m.spareWork) < maxSpareWork {
+		*e.work = work{}
+		m.spareWork = append(m.spareWork, e.work)
+	}
+	e.work = m.nothing
 }
 
 type entityState uint8
@@ -163,7 +196,7 @@ func (m *Machine) deliver(in *Deliver) {
 		c.requests = append(c.first[:0], in.Request)
 	}
 	if e == nil {
-		e = &entity{id: in.Env.Entity, shard: s}
+		e = &entity{id: in.Env.Entity, shard: s, work: m.nothing}
 		s.entities[e.id.ID] = e
 		m.stats.Entities++
 		m.enqueue(e, c)
@@ -224,6 +257,10 @@ func (e *entity) index() {
 }
 
 func (m *Machine) enqueue(e *entity, c *command) {
+	m.employ(e)
+	if len(e.cmds) == 0 {
+		e.cmds = e.work.first[:0]
+	}
 	e.cmds = append(e.cmds, c)
 	if e.byID != nil {
 		e.byID[c.env.ID] = c

@@ -178,6 +178,7 @@ func (m *Machine) rest(e *entity) {
 		e.touched = m.now
 		e.shard.typ.idle.remove(e)
 		e.shard.typ.idle.push(e)
+		m.dismiss(e)
 	}
 }
 

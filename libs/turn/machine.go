@@ -19,9 +19,12 @@ type Machine struct {
 	// sweepAt is how many wakes may gather before pointless ones are swept out.
 	sweepAt int
 	ord     uint64 // of the newest wake
-	stats   Stats
-	now     time.Time
-	out     []Output
+	// nothing is the work of all entities that have none. It stays empty.
+	nothing   *work
+	spareWork []*work
+	stats     Stats
+	now       time.Time
+	out       []Output
 }
 
 // Stats counts what the core holds and what happened to it since its start.
@@ -68,6 +71,7 @@ func New(cfg Config) *Machine {
 		types:   make(map[sharding.EntityType]*typeState, len(cfg.Types)),
 		shards:  make(map[sharding.ShardID]*shard),
 		sweepAt: minSweep,
+		nothing: &work{},
 	}
 	for _, t := range cfg.Types {
 		m.types[t.Desc.Type] = &typeState{Type: t}

@@ -12,6 +12,9 @@ import (
 
 // Check verifies the invariants of the machine. An error is a bug.
 func (m *Machine) Check() error {
+	if n := m.nothing; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes > 0 || n.running != nil {
+		return fmt.Errorf("turn: entities share work: %+v", *n)
+	}
 	var commands, bytes, entities int
 	for _, s := range m.shards { // order-free: any violation will do
 		for _, e := range s.entities { // order-free: any violation will do
@@ -77,7 +80,7 @@ func (m *Machine) Clone() *Machine {
 		c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: n.types[id.Type], entities: map[sharding.EntityID]*entity{}}
 		shards[s], n.shards[id] = c, c
 		for eid, e := range s.entities { // order-free: fills maps
-			c.entities[eid] = e.clone(c, timers)
+			c.entities[eid] = e.clone(c, m.nothing, n.nothing, timers)
 			ents[e] = c.entities[eid]
 		}
 		c.fence = fence{asked: s.fence.asked, done: s.fence.done}
@@ -108,9 +111,16 @@ func cloneWaiting(es []*entity, ents map[*entity]*entity) []*entity {
 	return out
 }
 
-func (e *entity) clone(s *shard, timers map[*timer]*timer) *entity {
+func (e *entity) clone(s *shard, nothing, nothingThere *work, timers map[*timer]*timer) *entity {
 	c := *e
+	if c.work = nothingThere; e.work != nothing {
+		w := *e.work
+		c.work = &w
+	}
 	c.shard, c.prev, c.after, c.listed = s, nil, nil, false
+	if e.work == nothing {
+		return &c
+	}
 	c.inflight, c.pending = slices.Clone(e.inflight), slices.Clone(e.pending)
 	c.timers = nil
 	for _, t := range e.timers {

@@ -110,6 +110,7 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 		return
 	}
 	tm := &timer{Timer: t, live: true}
+	m.employ(e)
 	e.timers = append(e.timers, tm)
 	m.plan(wake{at: m.now.Add(t.After), kind: wakeTimer, ent: e, inc: e.inc, timer: tm})
 }

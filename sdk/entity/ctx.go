@@ -24,17 +24,17 @@ type Ctx struct {
 }
 
 // Entity is the address of the entity.
-func (c *Ctx) Entity() sharding.Entity { return c.inst.id }
+func (c *Ctx) Entity() sharding.Entity { return c.inst.entity() }
 
 // ID is the id of the entity.
-func (c *Ctx) ID() string { return string(c.inst.id.ID) }
+func (c *Ctx) ID() string { return string(c.inst.id) }
 
 // Command is the name of the command that runs.
 func (c *Ctx) Command() string { return c.command }
 
 // Log is a logger that names the entity and the command.
 func (c *Ctx) Log() *slog.Logger {
-	return slog.Default().With("entity.type", c.inst.id.Type, "entity.id", c.inst.id.ID, "command", c.command)
+	return slog.Default().With("entity.type", c.inst.def.name, "entity.id", c.inst.id, "command", c.command)
 }
 
 // Persist stages events and applies them at once. They become durable together
@@ -45,7 +45,7 @@ func (c *Ctx) Log() *slog.Logger {
 // ErrVolatile, ErrUnknownEvent, or an event that cannot be encoded.
 func (c *Ctx) Persist(events ...any) error {
 	if c.inst.def.volatile {
-		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.id.Type)
+		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
 	}
 	if c.readOnly {
 		return fmt.Errorf("%w: %s", ErrReadOnly, c.command)

@@ -17,15 +17,19 @@ import (
 // concurrent use.
 type Instance struct {
 	def   *definition
-	id    sharding.Entity
+	id    sharding.EntityID
 	state any
+}
+
+func (i *Instance) entity() sharding.Entity {
+	return sharding.Entity{Type: sharding.EntityType(i.def.name), ID: i.id}
 }
 
 // NewInstance makes the empty entity of an id.
 func NewInstance(t Definition, id sharding.EntityID) (inst *Instance, err error) {
 	d := t.definition()
 	defer recovered(d.name, "create", &err)
-	return &Instance{def: d, id: sharding.Entity{Type: sharding.EntityType(d.name), ID: id}, state: d.create(string(id))}, nil
+	return &Instance{def: d, id: id, state: d.create(string(id))}, nil
 }
 
 // State is the author's value, for tests.
@@ -65,11 +69,11 @@ func (i *Instance) Replay(events []sharding.Event) (err error) {
 func (i *Instance) decode(ev sharding.Event) (any, error) {
 	t, ok := i.def.events[ev.Name]
 	if !ok {
-		return nil, fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.id)
+		return nil, fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.entity())
 	}
 	v, err := t.decode(ev)
 	if err != nil {
-		return nil, fmt.Errorf("event %s of %s: %w", ev.Name, i.id, err)
+		return nil, fmt.Errorf("event %s of %s: %w", ev.Name, i.entity(), err)
 	}
 	return v, nil
 }
@@ -94,7 +98,7 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	for _, ev := range events {
 		name := eventName(ev)
 		if t, ok := i.def.events[name]; !ok || !t.matches(ev) {
-			return nil, fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, i.id.Type)
+			return nil, fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, i.def.name)
 		}
 		payload, enc, err := encode(ev, preferred(ev))
 		if err != nil {
@@ -143,10 +147,10 @@ func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly boo
 	c := &Ctx{Context: ctx, inst: i, readOnly: readOnly, command: env.Command}
 	defer func() {
 		if r := recover(); r != nil {
-			slog.Error("an entity panicked", "entity.type", i.id.Type, "entity.id", i.id.ID,
+			slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id,
 				"command", env.Command, "panic", r, "stack", string(debug.Stack()))
 			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal,
-				fmt.Sprintf("%s panicked in %s; the turn was undone", i.id, env.Command))}
+				fmt.Sprintf("%s panicked in %s; the turn was undone", i.entity(), env.Command))}
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)

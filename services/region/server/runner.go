@@ -64,6 +64,7 @@ type Runner struct {
 	crew    crew
 
 	// Of the loop only.
+	now            time.Time // of the step that is under way
 	core           *region.Machine
 	outs           []region.Output
 	callers        callers

@@ -166,7 +166,7 @@ func (s *Runner) traceContext(traceparent string) context.Context {
 // observe measures an answered command, and draws its spans if its trace is
 // sampled: mailbox, handler and journal, from the times that the core took.
 func (s *Runner) observe(c *caller, r *sharding.Reply) {
-	now := time.Now()
+	now := s.now
 	outcome := string(r.Code)
 	if outcome == "" {
 		outcome = r.Outcome.String()
