@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -317,6 +319,24 @@ func TestManagementPort(t *testing.T) {
 	c.ContactPort = 8558
 	if got := c.contactURL("[::1]:25521"); got != "http://[::1]:8558"+Path {
 		t.Error(got)
+	}
+}
+
+// TestOnlyOnePortCounts: a host that is listed with all its ports is waited for once.
+func TestOnlyOnePortCounts(t *testing.T) {
+	p := newProcess(t)
+	_, port, err := net.SplitHostPort(p.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.begin("static:"+p.addr()+",127.0.0.1:1,127.0.0.1:2", func(c *Config) {
+		if c.Port, err = strconv.Atoi(port); err != nil {
+			t.Fatal(err)
+		}
+	})
+	await(t, "it forms a cluster", func() bool { return p.Members().InCluster })
+	if got := p.status().ContactPoints; len(got) != 1 || got[0].Addr != p.addr() {
+		t.Errorf("contact points are %+v", got)
 	}
 }
 
