@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -20,6 +21,7 @@ func (m *Machine) round() {
 	if m.phase != member || m.now.Before(m.nextGossip) {
 		return
 	}
+	m.passOn = m.now.Add(m.cfg.BusyInterval / 2)
 	m.nextGossip = m.now.Add(m.cfg.GossipInterval)
 	more := 0
 	if m.busy() {
@@ -302,13 +304,17 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 // lacks are the parts of those sent in which ours is more than theirs.
 func lacks(theirs, ours *State, msg *Gossip) Bits {
 	sent := ours.fragment(msg.Parts, msg.Which)
-	var more sums
-	more.update(theirs, &sent)
-	var out Bits
-	for i := range msg.Parts {
-		if msg.Which.Has(i) && more.part(i, msg.Parts) != 0 {
-			out = out.With(i)
-		}
+	out := make(Bits, (msg.Parts+7)/8)
+	differ := func(u sharding.NodeUID) {
+		i := partOf(u) / (maxParts / msg.Parts)
+		out[i>>3] |= 1 << (i & 7)
+	}
+	differences(theirs.Members, sent.Members, memberOrder, (*Member).equal, func(was, is *Member) { differ(cmp.Or(was, is).Node.UID) })
+	differences(theirs.Reach, sent.Reach, rowOrder, sameRow, func(was, is *Row) { differ(cmp.Or(was, is).Observer.UID) })
+	differences(theirs.Tombstones, sent.Tombstones, tombstoneOrder, nil, func(was, is Tombstone) { differ(cmp.Or(was, is).Node.UID) })
+	differences(theirs.Version, sent.Version, clockOrder, nil, func(was, is clockEntry) { differ(cmp.Or(was, is).Node) })
+	if out.count() == 0 {
+		return nil
 	}
 	return out
 }
@@ -327,7 +333,9 @@ func (m *Machine) take(s State, p *sums, seen Bits) {
 	exiting := m.status() == Exiting
 	s.Seen = seen
 	m.setSummed(s, p)
-	m.nextGossip = m.now
+	if m.passOn.Before(m.nextGossip) {
+		m.nextGossip = m.passOn // what comes until then goes with it
+	}
 	self, ok := m.state.Member(m.self)
 	switch {
 	case !ok && exiting:

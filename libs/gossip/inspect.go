@@ -86,7 +86,7 @@ func (m *Machine) Clone() *Machine {
 	c.confirmed = slices.Clone(m.confirmed)
 	c.outlaws, c.disputes = slices.Clone(m.outlaws), slices.Clone(m.disputes)
 	c.since = slices.Clone(m.since)
-	c.observed = slices.Clone(m.observed)
+	c.observed = m.observed.clone()
 	c.peers = slices.Clone(m.peers)
 	for i := range c.peers {
 		c.peers[i].detector = m.peers[i].detector.Clone()
@@ -108,7 +108,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
-		m.lastTick, m.formAt, m.nackedAt, m.heardAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.sought, m.stuckAt, m.exitAt,
+		m.lastTick, m.formAt, m.nackedAt, m.heardAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.passOn, m.sought, m.stuckAt, m.exitAt,
 		m.nextDown,
 	} {
 		since(t)

@@ -54,6 +54,7 @@ type Machine struct {
 	draws      uint64 // random numbers drawn
 	nextBeat   time.Time
 	nextGossip time.Time
+	passOn     time.Time     // not before then for news from others
 	nextDown   time.Time     // when the downing provider is asked again
 	stuckAt    time.Time     // since when this leader waits for convergence
 	outlaws    []Quarantine  // oldest first

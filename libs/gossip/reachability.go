@@ -203,7 +203,7 @@ type tally struct {
 
 // tallies are those of all who are not reachable in the eyes of somebody, sorted
 // by uid. They follow changes at the cost of the rows that change.
-type tallies []tally
+type tallies []*tally
 
 // note counts a row once more, or once less.
 func (t *tallies) note(row *Row, counts, mine bool, sign int) {
@@ -211,11 +211,11 @@ func (t *tallies) note(row *Row, counts, mine bool, sign int) {
 		if r.Verdict == Reachable {
 			continue
 		}
-		i, ok := slices.BinarySearchFunc(*t, r.Subject, func(x tally, n sharding.NodeID) int { return byUID(x.node, n) })
+		i, ok := slices.BinarySearchFunc(*t, r.Subject, func(x *tally, n sharding.NodeID) int { return byUID(x.node, n) })
 		if !ok {
-			*t = slices.Insert(*t, i, tally{node: r.Subject})
+			*t = slices.Insert(*t, i, &tally{node: r.Subject})
 		}
-		x := &(*t)[i]
+		x := (*t)[i]
 		x.by[r.Verdict] += sign
 		if counts {
 			x.counted[r.Verdict] += sign
@@ -266,9 +266,21 @@ func (t tallies) suspects() []suspect {
 		}
 		return Reachable
 	}
-	var out []suspect
-	for i := range t {
-		out = append(out, suspect{node: t[i].node, worst: worst(t[i].by), verdict: worst(t[i].counted), mine: t[i].mine})
+	if len(t) == 0 {
+		return nil
+	}
+	out := make([]suspect, len(t))
+	for i, x := range t {
+		out[i] = suspect{node: x.node, worst: worst(x.by), verdict: worst(x.counted), mine: x.mine}
+	}
+	return out
+}
+
+func (t tallies) clone() tallies {
+	out := slices.Clone(t)
+	for i, x := range t {
+		mine := *x
+		out[i] = &mine
 	}
 	return out
 }

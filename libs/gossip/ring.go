@@ -38,15 +38,24 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 		return all
 	}
 	next := nearest{from: self, most: k}
+	var silent []place
 	for _, m := range s.Members {
-		if n := m.Node; next.mayTake(n) && n != self {
-			next.offer(n, func() bool { return suspected(suspects, n).verdict == Reachable })
+		for len(suspects) > 0 && byUID(suspects[0].node, m.Node) < 0 {
+			suspects = suspects[1:] // both are sorted by uid
+		}
+		switch {
+		case m.Node == self:
+		case len(suspects) > 0 && suspects[0].node == m.Node && suspects[0].verdict != Reachable:
+			silent = append(silent, place{distance(self, m.Node), m.Node})
+		default:
+			next.offer(m.Node)
 		}
 	}
-	chosen := next.places
-	for _, x := range suspects {
-		if _, ok := s.Member(x.node); ok && x.node != self && x.verdict != Reachable {
-			chosen = append(chosen, place{distance(self, x.node), x.node})
+	// Who is silent beyond the last of those reachable is in nobody's way.
+	chosen := slices.Clone(next.places)
+	for _, p := range silent {
+		if n := len(next.places); n < k || n > 0 && placeOrder(p, next.places[n-1]) < 0 {
+			chosen = append(chosen, p)
 		}
 	}
 	slices.SortFunc(chosen, placeOrder)
@@ -56,8 +65,8 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 		if reachable == k {
 			break
 		}
-		switch {
-		case suspected(suspects, p.node).verdict == Reachable:
+		switch _, ok := slices.BinarySearchFunc(next.places, p, placeOrder); {
+		case ok:
 			reachable++
 			out = append(out, p.node)
 		case len(out) < k:
@@ -108,15 +117,9 @@ type nearest struct {
 	places []place
 }
 
-// mayTake is false for nodes that are too far, which most are.
-func (x *nearest) mayTake(n sharding.NodeID) bool {
-	have := len(x.places)
-	return have < x.most || have > 0 && distance(x.from, n) <= x.places[have-1].distance
-}
-
-func (x *nearest) offer(n sharding.NodeID, fits func() bool) {
+func (x *nearest) offer(n sharding.NodeID) {
 	p := place{distance(x.from, n), n}
-	if have := len(x.places); have == x.most && (have == 0 || placeOrder(p, x.places[have-1]) >= 0) || !fits() {
+	if have := len(x.places); have == x.most && (have == 0 || placeOrder(p, x.places[have-1]) >= 0) {
 		return
 	}
 	i, _ := slices.BinarySearchFunc(x.places, p, placeOrder)
