@@ -13,8 +13,9 @@ type Report struct {
 	Nodes int
 	// Joined is the time from the start of all nodes until the last one was let
 	// in, Converged from then until all were up everywhere, Rounds how many
-	// rounds of gossip a node began in that time: ticks at which it told others
-	// the status of its state. What it answered to theirs is not counted.
+	// rounds of gossip a node began in that time: ticks at which it told others,
+	// two while there is news, the leader ten, the status of its state. What it
+	// answered to theirs is not counted.
 	Joined, Converged time.Duration
 	Rounds            rounds
 	Joining           rate

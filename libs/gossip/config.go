@@ -74,7 +74,8 @@ type RoleMinimum struct {
 
 // Config is what a node knows from the start.
 type Config struct {
-	// Self is this incarnation of this node.
+	// Self is this incarnation of this node. Uids are drawn at random: whom a node
+	// watches and in which parts states are compared go by them.
 	Self sharding.NodeID
 	// Name is what people call the node; it may be empty.
 	Name string
@@ -152,8 +153,10 @@ type Config struct {
 	// Default 1 s.
 	GossipInterval time.Duration
 	// BusyInterval is the same while there is news: somebody is down, or fewer
-	// than half have seen the newest state; with no more members than watch each
-	// other, until all have. Default a third of that, as in Akka.
+	// than half have seen the newest state; on the leader, and with no more members
+	// than watch each other, until all have. Default a third of that, as in Akka. A
+	// round then goes to two members, the leader's to ten: one by PreferUnseen,
+	// the others to members that have not seen the state.
 	BusyInterval time.Duration
 	// PreferUnseen is how likely a round of gossip goes to a member that has not
 	// seen the newest state, if there is any, from 0 to 1. Default 0.8.

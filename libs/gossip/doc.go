@@ -9,7 +9,8 @@
 // who observes whom as unreachable, a vector clock, and tombstones of removed
 // nodes. Nodes tell each other the digest of their state at short intervals
 // (push-pull, status first), and when digests differ, the hashes of its parts and
-// then the parts that differ, records of a few members.
+// then the parts that differ, records of a few members. A round goes to one
+// member, while there is news to two, and the leader's, for which all wait, to ten.
 // Two states are always joined, never replaced: the join is idempotent,
 // commutative and associative, so in the end all nodes hold the same state
 // whatever the network did to the messages. The vector clock counts who changed

@@ -1377,7 +1377,7 @@ func (x *Claim) GetOldest() *Node {
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Members       []*Member              `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // sorted by node, as all lists here
+	Members       []*Member              `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // sorted by uid, as all lists here
 	Observers     []*Observer            `protobuf:"bytes,3,rep,name=observers,proto3" json:"observers,omitempty"`
 	Tombstones    []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
 	Seen          []byte                 `protobuf:"bytes,5,opt,name=seen,proto3" json:"seen,omitempty"`       // one bit for each member of the whole state
