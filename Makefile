@@ -108,6 +108,10 @@ bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=
 	@exec $(BIN)/bench -bin $(BIN) $(if $(RUN),-run "$(RUN)") $(if $(ROUNDS),-rounds "$(ROUNDS)") $(if $(LENGTH),-length "$(LENGTH)") \
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
+.PHONY: bench-faults
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of a killed region and of a planned move (KILLS= RATE=)
+	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(KILLS),-kills "$(KILLS)") $(if $(RATE),-rate "$(RATE)") $(if $(JSON),-json "$(JSON)")
+
 .PHONY: profile
 profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)
 	@exec $(BIN)/bench -bin $(BIN) -rounds 1 -length $(or $(LENGTH),5s) -profiles "$(or $(TO),$(BIN)/profiles)" $(if $(RUN),-run "$(RUN)")

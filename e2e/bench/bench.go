@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
@@ -27,6 +28,8 @@ type Options struct {
 	Baselines []string
 	// Env is added to the environment of that command.
 	Env []string
+	// Faults runs the suite of faults instead of all others.
+	Faults bool
 	// Run selects suites by name; nil: all.
 	Run *regexp.Regexp
 	// Rounds and Length are those of [measure.Plan]. Defaults 5 and 1 s.
@@ -49,13 +52,18 @@ type Sizes struct {
 	Activations int // entities brought to life in a round. 100,000
 	Replay      int // events of one entity that are read back. 100,000
 	Claims      int // shards claimed at once. 1,024
+	// FaultRate is commands per second under faults, FaultTime how long they are
+	// sent around each fault, Kills how often a region is killed. 2,000, 9 s, 5
+	FaultRate float64
+	FaultTime time.Duration
+	Kills     int
 }
 
 // DefaultOptions are those of the table in the documentation.
 func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
-		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024},
+		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 5},
 	}
 }
 
@@ -111,6 +119,9 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	if r.base, err = baseline.Start(cmd); err != nil {
 		return nil, err
 	}
+	if o.Faults {
+		return r.report, r.faults()
+	}
 	for _, s := range suites {
 		if o.Run != nil && !o.Run.MatchString(s.name) {
 			continue
@@ -123,6 +134,12 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 			return nil, err
 		}
 	}
+	// Suites that share a section stand together.
+	order := map[string]int{}
+	for i, row := range slices.Backward(r.report.Rows) {
+		order[row.Section] = i
+	}
+	slices.SortStableFunc(r.report.Rows, func(a, b report.Row) int { return order[a.Section] - order[b.Section] })
 	return r.report, nil
 }
 

@@ -41,22 +41,24 @@ func TestHarness(t *testing.T) {
 	}
 	o := DefaultOptions()
 	o.Bin, o.Dir, o.Rounds, o.Length = bin, t.TempDir(), 1, 20*time.Millisecond
-	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16}
+	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1}
 	o.Baselines, o.Env, o.Progress = []string{os.Args[0]}, []string{asBaselines + "=1"}, t.Output()
-	r, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]bool{}
-	for _, row := range r.Rows {
-		if row.Value <= 0 || row.Baseline != nil && row.Baseline.Value <= 0 {
-			t.Errorf("no figure: %+v", row)
+	for _, o.Faults = range []bool{false, true} {
+		r, err := Run(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
 		}
-		name := row.Section + ": " + row.Measure
-		if seen[name] {
-			t.Errorf("%s is there twice", name)
+		for _, row := range r.Rows {
+			if row.Value < 0 || !o.Faults && row.Value == 0 || row.Baseline != nil && row.Baseline.Value <= 0 {
+				t.Errorf("no figure: %+v", row)
+			}
+			name := row.Section + ": " + row.Measure
+			if seen[name] {
+				t.Errorf("%s is there twice", name)
+			}
+			seen[name] = true
 		}
-		seen[name] = true
 	}
 	if left, _ := os.ReadDir(o.Dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

@@ -27,12 +27,14 @@ type Machine struct {
 	askedAt    time.Time     // last Register
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
-	leaving                 bool
-	leaveAt                 time.Time // last GracefulShutdown
-	leftBy                  time.Time
-	left                    bool
-	released                bool // the coordinator says that nothing is ours any more
-	failed                  bool
+	// unanswered says that some claim is to be repeated.
+	unanswered bool
+	leaving    bool
+	leaveAt    time.Time // last GracefulShutdown
+	leftBy     time.Time
+	left       bool
+	released   bool // the coordinator says that nothing is ours any more
+	failed     bool
 
 	now   time.Time
 	out   []Output
@@ -337,14 +339,27 @@ func (m *Machine) registerAck(in RegisterAck) {
 func (m *Machine) tick() {
 	m.poll()
 	m.register()
+	m.claimAgain()
+	m.tickLeave()
+	m.step(turn.Tick{})
+}
+
+// claimAgain repeats claims that were not answered.
+func (m *Machine) claimAgain() {
+	if !m.unanswered {
+		return // almost always: there may be many shards
+	}
+	m.unanswered = false
 	for _, h := range m.sorted() {
-		if h.phase == claiming && !h.claimAt.IsZero() && !m.now.Before(h.claimAt) {
+		switch {
+		case h.phase != claiming || h.claimAt.IsZero():
+		case m.now.Before(h.claimAt):
+			m.unanswered = true
+		default:
 			h.claimAt = time.Time{}
 			m.emit(Claim{Shard: h.id, Epoch: h.epoch})
 		}
 	}
-	m.tickLeave()
-	m.step(turn.Tick{})
 }
 
 // sorted are the shards that wait for something, in a fixed order.

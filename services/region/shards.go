@@ -67,6 +67,7 @@ func (m *Machine) claimed(in Claimed) {
 		m.emit(HostRefused{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
 	default: // an unanswered claim is repeated: a held one holds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
+		m.unanswered = true
 	}
 }
 

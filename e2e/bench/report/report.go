@@ -22,6 +22,7 @@ type Target struct {
 	AtLeast float64       `json:"at_least,omitempty"` // in the row's unit
 	AtMost  float64       `json:"at_most,omitempty"`  // in the row's unit
 	P99     time.Duration `json:"p99_ns,omitempty"`   // at most
+	None    bool          `json:"none,omitempty"`     // the figure should be 0
 }
 
 // Row is one figure beside its baseline.
@@ -56,7 +57,7 @@ func (r *Row) Judge() {
 	}
 	met := (t.Ratio == 0 || r.Baseline != nil && r.Baseline.Ratio >= t.Ratio) &&
 		r.Value >= t.AtLeast && (t.AtMost == 0 || r.Value <= t.AtMost) &&
-		(t.P99 == 0 || r.P99 > 0 && r.P99 <= t.P99)
+		(t.P99 == 0 || r.P99 > 0 && r.P99 <= t.P99) && (!t.None || r.Value == 0)
 	r.Met = &met
 }
 
@@ -130,6 +131,9 @@ func (t Target) String() string {
 	}
 	if t.P99 > 0 {
 		parts = append(parts, "p99 ≤ "+Duration(t.P99))
+	}
+	if t.None {
+		parts = append(parts, "none")
 	}
 	return strings.Join(parts, ", ")
 }

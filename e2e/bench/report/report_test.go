@@ -38,6 +38,8 @@ func TestRowsAreJudged(t *testing.T) {
 		{Row{Value: 10, Target: Target{AtLeast: 10}}, "yes"},
 		{Row{Value: 9, Target: Target{AtLeast: 10}}, "no"},
 		{Row{Value: 11, Target: Target{AtMost: 10}}, "no"},
+		{Row{Target: Target{None: true}}, "yes"},
+		{Row{Value: 1, Target: Target{None: true}}, "no"},
 		{Row{P99: 2, Target: Target{P99: 1}}, "no"},
 		{Row{Target: Target{P99: 1}}, "no"},
 	} {

@@ -52,6 +52,9 @@ func measure() error {
 	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
 	flag.DurationVar(&o.Length, "length", o.Length, "length of one run in a round")
 	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; profiled figures are no figures")
+	flag.BoolVar(&o.Faults, "faults", false, "measure what clients notice of faults, instead of rates")
+	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
+	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("%q is no flag", flag.Arg(0))
