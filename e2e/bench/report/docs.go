@@ -17,6 +17,9 @@ func (r *Report) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured on %s: %s. Medians of %d rounds of %s.\n",
 		r.Time.UTC().Format("2 January 2006"), r.Machine, r.Rounds, Duration(r.Length))
+	if r.Machine.Busy() {
+		b.WriteString(busy + "\n")
+	}
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		if i == 0 || r.Rows[i-1].Section != row.Section {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -49,3 +50,12 @@ func (m Machine) String() string {
 	}
 	return s
 }
+
+// Busy tells whether other work kept the machine busy when the run began.
+func (m Machine) Busy() bool {
+	load, err := strconv.ParseFloat(m.Load, 64)
+	return err == nil && load > float64(m.Cores)
+}
+
+// busy is the warning that goes with such a run.
+const busy = "The machine was busy with other work: rates, latencies and ratios are rough, processor times less so."

@@ -89,6 +89,9 @@ func (r *Report) Table(w io.Writer) error {
 		}
 		fmt.Fprintln(t, strings.Join(append([]string{row.Measure}, row.cells()...), "\t")+"\t")
 	}
+	if r.Machine.Busy() {
+		fmt.Fprintln(t, busy)
+	}
 	for _, s := range r.Skipped {
 		fmt.Fprintf(t, "not measured: %s\n", s)
 	}

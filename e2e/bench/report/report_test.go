@@ -93,6 +93,20 @@ func TestReportIsWritten(t *testing.T) {
 	}
 }
 
+func TestBusyMachineIsTold(t *testing.T) {
+	r := sample()
+	for load, want := range map[string]bool{"1.99": false, "2.01": true, "unknown": false} {
+		r.Machine.Load = load
+		var table bytes.Buffer
+		if err := r.Table(&table); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(table.String(), busy) != want || strings.Contains(r.Markdown(), busy) != want {
+			t.Errorf("load %s: told %t", load, !want)
+		}
+	}
+}
+
 func TestPageIsRewritten(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("before\n"+begin+"\nold\n"+end+"\nafter\n"), 0o644); err != nil {
