@@ -183,6 +183,10 @@ func (c *cluster) postgres(name string) string {
 	return where
 }
 
+// oneOff takes a connection for each request: one from before a restart says
+// nothing.
+var oneOff = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // request asks a server by HTTP; any answer but a failure of its own will do.
 func request(ctx context.Context, method, url, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -191,9 +195,7 @@ func request(ctx context.Context, method, url, body string) error {
 	if err != nil {
 		return err
 	}
-	// A connection of its own: one from before a restart says nothing.
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
+	res, err := oneOff.Do(req)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -100,11 +101,7 @@ func (c *cluster) close() error {
 	if c.network == nil {
 		return nil
 	}
-	all := slices.Clone(c.servers)
-	for _, n := range c.nodes {
-		all = append(all, n.container)
-	}
-	err := each(all, (*container).remove)
+	err := each(c.containers(), (*container).remove)
 	if c.volume != "" {
 		err = errors.Join(err, c.RemoveVolumeWithOptions(docker.RemoveVolumeOptions{Name: c.volume, Force: true}))
 	}
@@ -313,8 +310,7 @@ func twirp(ctx context.Context, n *node, method, body string) ([]byte, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
+	res, err := oneOff.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -327,8 +323,7 @@ func twirp(ctx context.Context, n *node, method, body string) ([]byte, error) {
 }
 
 // up waits until every process is ready, and every coordinator and region is a
-// member of one cluster. Who has ended because it was declared down is started
-// again.
+// member of one cluster.
 func (c *cluster) up() {
 	c.Helper()
 	eventually(c.T, func(ctx context.Context) error {
@@ -353,21 +348,55 @@ func (c *cluster) up() {
 }
 
 func (c *cluster) isReady(ctx context.Context, n *node) error {
-	s, err := n.state()
-	if err != nil {
-		return err
+	if err := request(ctx, http.MethodGet, n.management()+"/readyz", ""); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
 	}
-	if !s.Running {
-		if text := n.log("50"); !strings.Contains(text, "this node was declared down") {
-			return fmt.Errorf("%s has ended: %s", n.name, s.String())
+	return nil
+}
+
+// ends are the reasons for which a process may end by itself; it is started
+// again then.
+var ends = regexp.MustCompile(`this node was declared down|open journal \S+ at`)
+
+// died finds processes that have ended for any other reason.
+func (c *cluster) died() {
+	c.Helper()
+	c.must(each(c.nodes, func(n *node) error {
+		for line := range strings.Lines(n.log("all")) {
+			fatal := strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:")
+			if fatal || strings.Contains(line, "level=ERROR msg=stopped") && !ends.MatchString(line) {
+				return fmt.Errorf("%s ended by itself: %s", n.name, line)
+			}
 		}
-		return n.start()
-	}
-	err = request(ctx, http.MethodGet, n.management()+"/readyz", "")
-	if err != nil {
-		err = fmt.Errorf("%s: %w", n.name, err)
-	}
-	return err
+		return nil
+	}))
+}
+
+// calm waits until all are members and no shard is on the way, nor has been for a
+// few looks of the coordinator: what follows tells of nothing but itself.
+func (c *cluster) calm() {
+	c.Helper()
+	c.up()
+	last, since := "", time.Now()
+	eventually(c.T, func(ctx context.Context) error {
+		table, err := c.admin().Shards(ctx, "", "")
+		if err != nil {
+			return err
+		}
+		rows := map[string]string{}
+		for _, s := range table.Shards {
+			if rows[fmt.Sprint(s.Type, s.Index)] = s.Epoch; s.Phase != "serving" {
+				return fmt.Errorf("shard %d is %s at %s", s.Index, s.Phase, s.Region)
+			}
+		}
+		if now := fmt.Sprint(rows); now != last {
+			last, since = now, time.Now()
+		}
+		if quiet := time.Since(since); quiet < 2*time.Second {
+			return fmt.Errorf("shards have moved %v ago", quiet)
+		}
+		return nil
+	})
 }
 
 // formed is how often a cluster was formed by any of the processes.

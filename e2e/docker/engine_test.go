@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -230,7 +229,8 @@ type spec struct {
 }
 
 // create makes a container that does not run yet. It has as few rights as the
-// services are documented to need.
+// services are documented to need, and as with the compose files of deploy/ the
+// engine starts it again when it ends by itself.
 func (n *network) create(s spec) (*container, error) {
 	made, err := n.CreateContainer(docker.CreateContainerOptions{
 		Name:   prefix + s.name,
@@ -238,6 +238,7 @@ func (n *network) create(s spec) (*container, error) {
 		HostConfig: &docker.HostConfig{
 			Binds: s.volumes, ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges:true"},
 			Tmpfs: map[string]string{"/tmp": "mode=1777"}, NetworkMode: n.name,
+			RestartPolicy: docker.RestartOnFailure(0),
 		},
 		NetworkingConfig: &docker.NetworkingConfig{EndpointsConfig: map[string]*docker.EndpointConfig{
 			n.name: {IPAMConfig: &docker.EndpointIPAMConfig{IPv4Address: s.ip}},
@@ -355,7 +356,7 @@ func each[T any](all []T, do func(T) error) error {
 		group.Go(func() { errs[i] = do(one) })
 	}
 	group.Wait()
-	return errors.Join(slices.Clip(errs)...)
+	return errors.Join(errs...)
 }
 
 // eventually repeats a check until it passes.

@@ -4,17 +4,14 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
@@ -51,7 +48,9 @@ func TestBackends(t *testing.T) {
 						outer := c.T
 						c.T = t
 						defer func() { c.T = outer }()
+						c.calm()
 						tell(t, b, s.play(c, b))
+						c.died()
 					})
 					if t.Failed() {
 						break // what comes after would tell nothing
@@ -99,159 +98,6 @@ func coldStart(c *cluster) string {
 		seconds(answered), seconds(running), len(c.nodes))
 }
 
-// firstAnswer repeats a command, at all gateways in turn, until it is answered.
-func (c *cluster) firstAnswer() {
-	c.Helper()
-	gateways := c.all(gateway)
-	turn := 0
-	eventually(c.T, func(ctx context.Context) error {
-		turn++
-		return request200(ctx, gateways[turn%len(gateways)].url()+"/v1/List/first/Get")
-	})
-}
-
-// request200 sends a command that must be answered.
-func request200(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return command.post(ctx, url)
-}
-
-// underLoad runs something while clients write and read, and judges then what
-// they have seen.
-func (c *cluster) underLoad(do func()) {
-	c.Helper()
-	var urls []string
-	for _, n := range c.all(gateway) {
-		urls = append(urls, n.url())
-	}
-	c.load = load.New(urls, rate)
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.load.Run(c.Context(), 2*time.Second, over, 1)
-	}()
-	c.known()
-	do()
-	close(over)
-	<-ended
-	if !c.Failed() {
-		c.judge()
-	}
-}
-
-// known waits until every list of the load is at its place, so that no shard of
-// theirs is new any more.
-func (c *cluster) known() {
-	c.Helper()
-	for i := range load.Lists {
-		eventually(c.T, func(ctx context.Context) error {
-			return request200(ctx, c.all(gateway)[0].url()+"/v1/List/"+load.ListName(i)+"/Get")
-		})
-	}
-}
-
-// judge checks the history against the lists as they are now and against the
-// journal.
-func (c *cluster) judge() {
-	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
-	defer cancel()
-	final := map[string][]int64{}
-	values := 0
-	for i := range load.Lists {
-		list, err := c.load.Final(ctx, load.ListName(i))
-		c.must(err)
-		final[load.ListName(i)] = list
-		values += len(list)
-	}
-	ops := c.load.Ops()
-	outcomes := map[history.Outcome]int{}
-	for i := range ops {
-		outcomes[ops[i].Outcome]++
-	}
-	if err := history.Check(ops, final, soon); err != nil {
-		c.Errorf("the history is wrong: %v", err)
-	}
-	stored := c.stored()
-	if err := history.CheckStored(ops, stored); err != nil {
-		c.Errorf("the journal is wrong: %v", err)
-	}
-	if err := history.CheckRead(final, stored); err != nil {
-		c.Error(err)
-	}
-	for _, p := range c.load.Problems {
-		c.Errorf("an answer that must not be: %s", p)
-	}
-	if c.load.Turned > 0 {
-		c.Errorf("void: %d calls did not start, because %d were under way", c.load.Turned, load.Crowd)
-	}
-	c.Logf("%-9s %-38s %d operations in %.0f s: %d answered, %d rejected, %d unknown; all of %d values are in the journal, in an order that explains every answer",
-		"", "the history:", len(ops), c.load.End.Seconds(), outcomes[history.OK], outcomes[history.Rejected], outcomes[history.Unknown], values)
-}
-
-// window is what the clients see in a part of the history.
-type window struct {
-	c     *cluster
-	begin time.Duration
-}
-
-func (c *cluster) window() window { return window{c, c.load.Now()} }
-
-// end sums up the operations that ended since the beginning.
-func (w window) end() (answered, failed int, slowest time.Duration) {
-	ops := w.c.load.Ops()
-	for i := range ops {
-		switch o := &ops[i]; {
-		case o.Return < w.begin:
-		case o.Outcome == history.OK:
-			answered++
-			slowest = max(slowest, o.Return-max(o.Call, w.begin))
-		default:
-			failed++
-		}
-	}
-	return answered, failed, slowest
-}
-
-// String is for the figures of a scenario.
-func (w window) String() string {
-	answered, failed, slowest := w.end()
-	return fmt.Sprintf("%d operations answered meanwhile, %d not, the slowest took %s s", answered, failed, seconds(slowest))
-}
-
-// fresh names lists whose shards nobody has yet, each with another shard.
-func (c *cluster) fresh(n int) (names []string) {
-	c.Helper()
-	taken := map[uint32]bool{}
-	for i := 0; len(names) < n; i++ {
-		name := fmt.Sprint("fresh-", i)
-		var index uint32
-		var free bool
-		eventually(c.T, func(ctx context.Context) error {
-			res, err := c.admin().Where(ctx, "List", name)
-			if err == nil {
-				index, free = res.Shard.Index, res.Shard.Phase == "unallocated"
-			}
-			return err
-		})
-		if free && !taken[index] {
-			taken[index] = true
-			names = append(names, name)
-		}
-		if i > 1000 {
-			c.Fatal("no shards are left that nobody has")
-		}
-	}
-	return names
-}
-
-// opened asks for a list until it is answered.
-func (c *cluster) opened(list string) {
-	c.Helper()
-	c.must(c.insist(c.all(gateway)[0].url() + "/v1/List/" + list + "/Get"))
-}
-
 // newGateways starts gateways, one after the other.
 func newGateways(c *cluster, _ *backend) string {
 	var since, total []time.Duration
@@ -259,7 +105,7 @@ func newGateways(c *cluster, _ *backend) string {
 		n := c.add(fmt.Sprint("gateway-new-", i), gateway)
 		began := time.Now()
 		c.run(n)
-		c.must(c.insist(n.url() + "/v1/List/" + load.ListName(0) + "/Get"))
+		c.opened(n, load.ListName(0))
 		answered := time.Now()
 		s, err := n.state()
 		c.must(err)
@@ -280,7 +126,7 @@ func killActive(c *cluster, _ *backend) string {
 		w := c.window()
 		began := time.Now()
 		c.must(old.kill())
-		c.opened(list)
+		c.opened(c.all(gateway)[0], list)
 		took = append(took, time.Since(began))
 		a, failed, s := w.end()
 		slowest, answered = max(slowest, s), answered+a
@@ -291,7 +137,7 @@ func killActive(c *cluster, _ *backend) string {
 			c.Errorf("%s is active in term %d after %s in term %d", now.name, term, old.name, before)
 		}
 		c.run(old)
-		c.up()
+		c.calm()
 	}
 	return fmt.Sprintf("a command for a new shard answered %s ms after SIGKILL; all %d others answered, the slowest within %s s",
 		milliseconds(took), answered, seconds(slowest))
@@ -362,7 +208,7 @@ func stopServer(c *cluster, b *backend) string {
 		})
 		inactive = fmt.Sprintf("nobody active after %s s", seconds(time.Since(began)))
 	} else {
-		c.opened(fresh[0])
+		c.opened(c.all(gateway)[0], fresh[0])
 	}
 	c.wait(minute - time.Since(began))
 	meanwhile := w.String()
@@ -373,7 +219,7 @@ func stopServer(c *cluster, b *backend) string {
 	c.must(server.start())
 	c.serves(server)
 	serving := time.Since(began)
-	c.opened(fresh[1])
+	c.opened(c.all(gateway)[0], fresh[1])
 	opened := time.Since(began)
 	_, term := c.active()
 	if b.withLease && term <= before {
@@ -397,7 +243,7 @@ func cutActive(c *cluster, _ *backend) string {
 	w := c.window()
 	began := time.Now()
 	c.must(old.cut())
-	c.opened(fresh[0])
+	c.opened(c.all(gateway)[0], fresh[0])
 	opened := time.Since(began)
 	now, term := c.active(c.but(old)...)
 	if term <= before {
@@ -468,24 +314,19 @@ func (c *cluster) again(between func(*node)) string {
 	seed := rand.Uint64()
 	_, before := c.active()
 	acked := c.acked()
-	order := slices.Clone(c.servers)
-	for _, n := range c.nodes {
-		order = append(order, n.container)
-	}
-	c.must(each(order, (*container).kill))
+	c.must(each(c.containers(), (*container).kill))
+	c.died()
 	for _, n := range c.nodes {
 		between(n)
 	}
-	order = slices.Clone(c.servers)
-	for _, n := range c.nodes {
-		order = append(order, n.container)
-	}
+	order := c.containers()
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	began := time.Now()
-	for i, one := range order {
+	for _, one := range order {
 		c.must(one.start())
-		if c.zone != "" && slices.Contains(c.servers, one) || i == len(order)-1 {
-			c.listLate()
+		if one.name == "zone" { // it still lists the old addresses
+			c.serves(one)
+			c.list()
 		}
 	}
 	running := time.Since(began)
@@ -515,28 +356,13 @@ func (c *cluster) again(between func(*node)) string {
 		seed, seconds(answered), seconds(whole), seconds(running), len(order), count)
 }
 
-// acked are the values of all lists that were acknowledged so far.
-func (c *cluster) acked() map[string][]int64 {
-	all := map[string][]int64{}
-	for _, o := range c.load.Ops() {
-		if o.Kind == history.Add && o.Outcome == history.OK {
-			all[o.List] = append(all[o.List], o.Value)
-		}
+// containers are those of servers and processes.
+func (c *cluster) containers() []*container {
+	all := slices.Clone(c.servers)
+	for _, n := range c.nodes {
+		all = append(all, n.container)
 	}
 	return all
-}
-
-// listLate enters the coordinators into the zone, when its server takes it.
-func (c *cluster) listLate() {
-	c.Helper()
-	for _, s := range c.servers {
-		if c.zone != "" && strings.HasPrefix(s.name, "zone") {
-			if st, err := s.state(); err == nil && st.Running {
-				c.serves(s)
-				c.list()
-			}
-		}
-	}
 }
 
 // wait lets the clients go on for a while.
@@ -545,50 +371,4 @@ func (c *cluster) wait(d time.Duration) {
 	case <-time.After(d):
 	case <-c.Context().Done():
 	}
-}
-
-// insist sends a command until it is answered, as often as it can.
-func (c *cluster) insist(url string) error {
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
-	defer cancel()
-	for {
-		err := command.post(ctx, url)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		c.wait(5 * time.Millisecond)
-	}
-}
-
-// poster sends commands over connections that it keeps.
-type poster struct{ http.Client }
-
-var command = poster{http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4, DisableKeepAlives: true}}}
-
-func (p *poster) post(ctx context.Context, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := p.Do(req)
-	if err != nil {
-		return err
-	}
-	err = res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		err = errors.Join(err, fmt.Errorf("%s: %s", url, res.Status))
-	}
-	return err
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
-
-// milliseconds lists some durations.
-func milliseconds(all []time.Duration) string {
-	var text []string
-	for _, d := range all {
-		text = append(text, fmt.Sprint(d.Milliseconds()))
-	}
-	return strings.Join(text, ", ")
 }
