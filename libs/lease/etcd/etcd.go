@@ -25,6 +25,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/roost-cluster/roost/libs/backend"
@@ -38,7 +40,16 @@ const (
 	// A member that says nothing for these two together is left for another one:
 	// about as long as a lease lasts.
 	keepAliveEvery, keepAliveTimeout = time.Second, time.Second
+	// A member that was down is tried again after this at the latest. The client
+	// would grow slower up to two minutes, and nobody is active meanwhile.
+	reconnectWithin = time.Second
 )
+
+// connecting is how members are tried again that cannot be reached.
+var connecting = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: reconnectWithin / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectWithin},
+	MinConnectTimeout: dialTimeout,
+}
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
@@ -63,6 +74,7 @@ func newRegister(u *backend.URL) (*register, error) {
 	r := &register{prefix: "/" + u.Path + "/", config: clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(), DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(connecting)},
 	}}
 	r.password = u.Text("password_file", "")
 	if err := u.Err(); err != nil {
