@@ -8,9 +8,8 @@
 //
 // joins N nodes at once, lets them rest, then kills one, one in a hundred, one
 // in ten, cuts others off in one direction, in part, and altogether: about a minute
-// of CPU time for 1,000 nodes, and four for 2,400. Small
-// clusters run with all checks in go test, and again without single guards
-// under the build tag "mutants".
+// of CPU time for 1,000 nodes, and four for 2,400. Small clusters run with all checks
+// in go test, and again without single guards under the build tag "mutants".
 //
 // # What is checked
 //
