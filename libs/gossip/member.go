@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -97,6 +98,13 @@ type Member struct {
 	// is older. 0 until the member is up. Numbers may be used again after
 	// removals.
 	UpNumber uint32
+}
+
+// String shows the fields. Members are shared between states, and an address in
+// memory would differ from run to run.
+func (m *Member) String() string {
+	type fields Member
+	return fmt.Sprintf("%+v", fields(*m))
 }
 
 // HasRole tells whether the member has a role. Every member has the role "".

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -46,6 +47,12 @@ type Row struct {
 	Observer sharding.NodeID
 	Version  uint64
 	Records  []Record // sorted by the uid of the subject; none once all are reachable
+}
+
+// String shows the fields, as [Member.String] does.
+func (r *Row) String() string {
+	type fields Row
+	return fmt.Sprintf("%+v", fields(*r))
 }
 
 // Reachability is the table of all observations, sorted by the uid of the
