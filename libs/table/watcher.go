@@ -49,7 +49,9 @@ func (c WatchConfig) Validate() error {
 //
 // After a round of coordinators without an answer one fallback is asked: a
 // region that serves its copy read-only. Its rows are as good as any (newer
-// ones win), but it is never taken for a coordinator.
+// ones win), but it is never taken for a coordinator. It may hold the poll as
+// long as a coordinator does, so who has a table does without for the time that a
+// new coordinator takes to appear, and finds that one at once.
 type Watcher struct {
 	cfg          WatchConfig
 	coordinators []string
@@ -65,6 +67,7 @@ type Watcher struct {
 	at      int       // next coordinator in turn
 	tried   int       // coordinators asked in vain in this round
 	spareAt int       // next fallback in turn
+	spare   time.Time // no fallback before
 	silent  []silence // who is passed over, by address
 }
 
@@ -128,6 +131,7 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 	default:
 		w.term, w.active, w.hint = d.Version.Term, from, from
 		w.tried, w.next = 0, now
+		w.spare = now.Add(2 * w.cfg.Timeout)
 	}
 	if d.Version.Compare(w.version) > 0 {
 		w.version = d.Version
@@ -196,7 +200,7 @@ func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bo
 	switch {
 	case w.hint != "":
 		p.to, p.hinted = w.hint, true
-	case w.tried >= len(w.coordinators) && len(w.fallbacks) > 0:
+	case w.tried >= len(w.coordinators) && len(w.fallbacks) > 0 && !now.Before(w.spare):
 		p.to, p.fallback = w.fallbacks[w.spareAt%len(w.fallbacks)], true
 		w.spareAt = (w.spareAt + 1) % len(w.fallbacks)
 		w.tried = 0
@@ -318,6 +322,7 @@ func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
 		b = binary.AppendVarint(b, int64(now.Sub(w.asked.since)))
 	}
 	b = binary.AppendVarint(b, int64(max(0, w.next.Sub(now))))
+	b = binary.AppendVarint(b, int64(max(0, w.spare.Sub(now))))
 	b = binary.AppendUvarint(b, uint64(len(w.silent)))
 	for _, s := range w.silent {
 		b = binary.AppendVarint(appendString(b, s.addr), int64(max(0, s.until.Sub(now))))

@@ -138,6 +138,23 @@ func TestSilentMachine(t *testing.T) {
 	w.asks(0, "a")
 }
 
+// TestFallbackWaits: who has a table asks no region, which may hold the poll,
+// while a new coordinator is about to appear.
+func TestFallbackWaits(t *testing.T) {
+	w := newWatch(t, []string{"a", "b"}, []string{"r"})
+	w.asks(0, "a")
+	w.Changed(w.now, "a", at(1, 1))
+	gone := w.now
+	w.asks(0, "a")
+	w.Failed(w.now, "a")
+	for to := "b"; w.now.Sub(gone) < 3900*time.Millisecond; {
+		w.asks(100*time.Millisecond, to)
+		w.NotActive(w.now, to, sharding.NodeID{}, 1)
+		to = map[string]string{"a": "b", "b": "a"}[to]
+	}
+	w.asks(100*time.Millisecond, "r")
+}
+
 func TestAllSilent(t *testing.T) {
 	w := newWatch(t, []string{"a", "b"}, []string{"r"})
 	w.asks(0, "a")
