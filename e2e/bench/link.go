@@ -54,9 +54,9 @@ type asker struct {
 }
 
 type linkCaller struct {
-	out, id []byte
-	reply   sharding.Reply // of the reader until done is told
-	done    chan struct{}
+	out   []byte
+	reply sharding.Reply // of the reader until done is told
+	done  chan struct{}
 }
 
 func (r *run) newAsker(s *roost, callers int) (*asker, error) {

@@ -135,7 +135,7 @@ func (r *run) activations() error {
 
 // makeStructs is what activation would be without anything around it.
 func makeStructs(count int) measure.Sample {
-	type entity struct{ n uint64 }
+	type entity struct{ _ uint64 }
 	var mu sync.Mutex
 	all := map[string]*entity{}
 	began := time.Now()
