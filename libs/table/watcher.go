@@ -43,9 +43,12 @@ func (c WatchConfig) Validate() error {
 // Watcher decides who is asked for the table next. At most one poll is
 // outstanding; an answer is followed by the next poll at once. The active
 // coordinator is found by asking the candidates in turn and by what standbys
-// say; what comes from a term below the highest one seen is dropped. One whose
-// machine is gone costs the whole Timeout, so it is passed over for as long
-// again, whatever standbys say that have not noticed yet.
+// say; what comes from a term below the highest one that a table came from is
+// dropped. A term that a standby only names does not count: it may never have been
+// claimed in the journal, so that the active one, after a loss of the lease's
+// record, can have a lower one. One whose machine is gone costs the whole Timeout,
+// so it is passed over for as long again, whatever standbys say that have not
+// noticed yet.
 //
 // After a round of coordinators without an answer one fallback is asked: a
 // region that serves its copy read-only. Its rows are as good as any (newer
@@ -57,7 +60,8 @@ type Watcher struct {
 	coordinators []string
 	fallbacks    []string
 
-	term    sharding.Term    // highest seen
+	term    sharding.Term    // highest that a table came from
+	named   sharding.Term    // highest named by a standby since a coordinator answered
 	version sharding.Version // highest accepted: what the next poll asks from
 	active  string           // where messages to the coordinator go, or ""
 	hint    string           // who to ask next: the active one, or who a standby named
@@ -107,7 +111,7 @@ func distinct(addrs []string) []string {
 }
 
 // Changed takes the answer to a poll. It returns false if the answer must be
-// dropped: it comes from a coordinator of a lower term than the highest seen.
+// dropped: it comes from a coordinator of a lower term than a table before.
 // The caller applies it otherwise, and polls again.
 func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) bool {
 	answered, p := w.answer(from)
@@ -129,7 +133,7 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 		}
 		return false
 	default:
-		w.term, w.active, w.hint = d.Version.Term, from, from
+		w.term, w.named, w.active, w.hint = d.Version.Term, 0, from, from
 		w.tried, w.next = 0, now
 		w.spare = now.Add(2 * w.cfg.Timeout)
 	}
@@ -140,19 +144,20 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 }
 
 // NotActive takes the answer of a standby. Whom it names is asked next, unless
-// it speaks of a lower term than the highest seen, or was itself named by a
-// standby of the same term: then the turn goes on after a pause.
+// it speaks of a lower term than tables came from, or was itself named by a
+// standby and names no higher term than others did: then the turn goes on after a
+// pause.
 func (w *Watcher) NotActive(now time.Time, from string, active sharding.NodeID, term sharding.Term) {
 	answered, p := w.answer(from)
 	w.gone(from)
 	w.spoke(from)
-	news := term > w.term
+	news := term > max(w.term, w.named)
 	if news {
 		w.spoke(active.Addr) // later than it was silent
 	}
 	follow := active.Addr != "" && active.Addr != from && term >= w.term && (news || !p.hinted) && !w.isSilent(now, active.Addr)
 	if news {
-		w.term = term
+		w.named = term
 		if w.active != active.Addr {
 			w.active = "" // of an older term; the named one has not answered yet
 		}
@@ -217,8 +222,8 @@ func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bo
 	return p.to, w.version, true
 }
 
-// Active is where messages to the coordinator go now, and the highest term
-// seen. The address is empty while no active coordinator is known.
+// Active is where messages to the coordinator go now, and the highest term that
+// a table came from. The address is empty while no active coordinator is known.
 func (w *Watcher) Active() (addr string, term sharding.Term) { return w.active, w.term }
 
 // answer ends the outstanding poll if it was made to from.
@@ -272,14 +277,16 @@ func (w *Watcher) passOver(now time.Time) {
 	}
 }
 
-// vain moves on after a poll that found no active coordinator.
+// vain moves on after a poll that found no active coordinator. One that was
+// asked out of turn does not move the turn: else a standby that keeps naming a
+// dead one before it would hide those behind itself.
 func (w *Watcher) vain(now time.Time, p poll, pause time.Duration) {
 	w.next = now.Add(pause)
 	if p.fallback {
 		return
 	}
-	if i := slices.Index(w.coordinators, p.to); i >= 0 {
-		w.at = i + 1
+	if len(w.coordinators) > 0 && w.coordinators[w.at%len(w.coordinators)] == p.to {
+		w.at++
 		w.tried++
 	}
 }
@@ -315,6 +322,7 @@ func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(w.term))
+	b = binary.AppendUvarint(b, uint64(w.named))
 	b = binary.AppendUvarint(b, uint64(w.version.Term))
 	b = binary.AppendUvarint(b, w.version.N)
 	b = appendBool(appendBool(b, w.asked.hinted), w.asked.fallback)

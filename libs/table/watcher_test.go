@@ -92,15 +92,57 @@ func TestStandbyNamesTheActive(t *testing.T) {
 	w.asks(0, "c")
 	w.NotActive(w.now, "c", node("a"), 3) // two that name each other are no reason to spin
 	w.asks(100*time.Millisecond, "b")
-	w.NotActive(w.now, "b", node("d"), 2) // of an older term
-	w.asks(100*time.Millisecond, "a")
-	w.NotActive(w.now, "a", sharding.NodeID{}, 3)
-	w.asks(100*time.Millisecond, "b")
-	w.NotActive(w.now, "b", node("a"), 4)
+	w.NotActive(w.now, "b", node("d"), 2) // perhaps: no table came from term 3
+	w.asks(0, "d")
+	w.NotActive(w.now, "d", node("a"), 4) // news, also from one who was named
 	w.asks(0, "a")
-	w.active("", 4)
+	w.active("", 0)
 	w.Changed(w.now, "a", at(4, 0))
 	w.active("a", 4)
+	w.asks(0, "a")
+	w.Failed(w.now, "a")
+	w.asks(100*time.Millisecond, "b")
+	w.NotActive(w.now, "b", node("d"), 3) // of an older term
+	w.asks(100*time.Millisecond, "a")
+	w.Failed(w.now, "a")
+	w.asks(100*time.Millisecond, "b")
+	w.NotActive(w.now, "b", node("d"), 4)
+	w.asks(0, "d")
+}
+
+// TestTermNobodyClaimed: a acquires term 4, says so, and is gone before it has
+// claimed it. Then the record of the lease is lost, and b begins above the
+// journal, which knows of term 2.
+func TestTermNobodyClaimed(t *testing.T) {
+	w := newWatch(t, []string{"a", "b"}, nil)
+	w.asks(0, "a")
+	w.Changed(w.now, "a", at(2, 1))
+	w.asks(0, "a")
+	w.NotActive(w.now, "a", node("a"), 4)
+	w.active("", 2)
+	w.asks(100*time.Millisecond, "b")
+	if !w.Changed(w.now, "b", at(3, 1)) {
+		t.Fatal("the active coordinator was dropped for a term that nobody claimed")
+	}
+	w.active("b", 3)
+	w.NotActive(w.now, "a", node("a"), 3) // a late answer about the same term
+	w.active("b", 3)
+	w.asks(0, "b")
+}
+
+// TestStandbyCutOff: b cannot read the lease any more and keeps naming a, whose
+// process is gone. That must not hide c, which comes after b.
+func TestStandbyCutOff(t *testing.T) {
+	w := newWatch(t, []string{"a", "b", "c"}, nil)
+	w.asks(0, "a")
+	w.Changed(w.now, "a", at(1, 1))
+	w.asks(0, "a")
+	w.Failed(w.now, "a")
+	w.asks(100*time.Millisecond, "b")
+	w.NotActive(w.now, "b", node("a"), 1)
+	w.asks(0, "a")
+	w.Failed(w.now, "a")
+	w.asks(100*time.Millisecond, "c")
 }
 
 // TestSilentMachine: a coordinator's machine is gone, so that not even a refusal
@@ -133,8 +175,8 @@ func TestSilentMachine(t *testing.T) {
 	w.NotActive(w.now, "b", node("a"), 3)
 	w.asks(0, "a")
 	w.Failed(w.now, "a") // a refusal costs nothing
-	w.asks(100*time.Millisecond, "b")
-	w.NotActive(w.now, "b", node("a"), 3)
+	w.asks(100*time.Millisecond, "c")
+	w.NotActive(w.now, "c", node("a"), 3)
 	w.asks(0, "a")
 }
 
@@ -212,7 +254,7 @@ func TestFallbackWithOlderTerm(t *testing.T) {
 	if !w.Changed(w.now, "r", at(8, 1)) {
 		t.Fatal("answer of a fallback dropped")
 	}
-	w.active("", 9)
+	w.active("", 8)
 }
 
 func TestNoCoordinatorsAtAll(t *testing.T) {
@@ -261,21 +303,24 @@ func TestRandomWatch(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
-		if err := settles(w); err != nil {
+		if err := settles(w, sharding.Term(rng.IntN(10))); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// settles answers sanely: only "a" is active, in term 7.
-func settles(w *watch) error {
+// settles answers sanely: only "a" is active, in term 7; "c" still believes in
+// "b" and its term, whatever it was.
+func settles(w *watch, stale sharding.Term) error {
 	w.SetCandidates([]string{"b", "c", "a"}, []string{"r1"})
 	for range 1000 {
 		switch to := w.asked.to; to {
 		case "a":
 			w.Changed(w.now, to, at(7, 1))
-		case "b", "c":
+		case "b":
 			w.NotActive(w.now, to, sharding.NodeID{}, 7)
+		case "c":
+			w.NotActive(w.now, to, node("b"), stale)
 		case "":
 		default:
 			w.Failed(w.now, to)

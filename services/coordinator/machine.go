@@ -63,9 +63,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Deposed:
 		m.deposed()
 	case Active:
-		if in.Term >= m.known.Term {
-			m.known = in
-		}
+		m.known = in
 	case Member:
 		m.member(in)
 	case MemberGone:

@@ -23,7 +23,8 @@ type (
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on nothing is answered except who is active.
 	Deposed struct{}
-	// Active tells a standby who holds the lease. A zero Node: nobody known.
+	// Active tells a standby who holds the lease; the latest one counts. A zero
+	// Node: nobody known.
 	Active struct {
 		Node sharding.NodeID
 		Term sharding.Term
