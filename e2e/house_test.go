@@ -22,7 +22,7 @@ func TestHouse(t *testing.T) {
 			// What is measured is the real thing; what it is compared with knows
 			// nothing of it but a message.
 			"bench":          {"libs/...", "proto/...", "sdk/...", "services/region/...", "cli/cluster", "e2e/bench/..."},
-			"bench/cmd/...":  {"services/region/server", "e2e/bench/..."},
+			"bench/cmd/...":  {"libs/node", "services/region/server", "e2e/bench/..."},
 			"bench/entities": {"sdk/entity"},
 			"bench/baseline": {"proto/...", "e2e/bench/measure"},
 			"bench/measure":  {},

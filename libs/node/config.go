@@ -45,6 +45,8 @@ type Config struct {
 	LogLevel  slog.Level `key:"log.level" help:"debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"text or json"`
 
+	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may have before garbage is collected, while less than half of it is live; 0, or GOGC in the environment: as the Go runtime has it"`
+
 	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between /readyz turning 503 and the first stage stopping, for load balancers to notice"`
 	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time for all stages to stop; keep the supervisor's own limit 5 s above"`
 }
@@ -77,7 +79,10 @@ func DefaultConfig(listen string) Config {
 		// The route table with all the shards it may have is a quarter of it.
 		MaxAnswer: 64 << 20,
 		// Nobody is authenticated there, hence loopback.
-		Management:      "127.0.0.1:8558",
+		Management: "127.0.0.1:8558",
+		// A busy process with little live data collects a few times a second
+		// instead of dozens.
+		CollectFrom:     64 << 20,
 		TLS:             TLS{ClientAuth: "require"},
 		LogFormat:       "text",
 		ShutdownTimeout: 90 * time.Second,
@@ -112,6 +117,9 @@ func (c *Config) check() error {
 		if limit.value <= 0 {
 			bad("%s must be above 0", limit.key)
 		}
+	}
+	if c.CollectFrom < 0 {
+		bad("memory.gc_floor must not be negative")
 	}
 	if c.ShutdownDelay < 0 {
 		bad("shutdown.delay must not be negative")

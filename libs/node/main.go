@@ -45,6 +45,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	if limit := limitMemory("/"); limit > 0 {
 		log.Debug("memory limit from the control group", "limit", Bytes(limit))
 	}
+	defer CollectFrom(common.CollectFrom)()
 	otel.SetTextMapPropagator(Propagator())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("telemetry", "error", err) }))
 

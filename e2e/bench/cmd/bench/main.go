@@ -21,6 +21,7 @@ import (
 
 	"github.com/roost-cluster/roost/e2e/bench"
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	"github.com/roost-cluster/roost/libs/node"
 )
 
 // serveBaselines is the argument under which this binary is the process of the
@@ -28,6 +29,8 @@ import (
 const serveBaselines = "baselines"
 
 func main() {
+	// As in a region: the baselines and what runs in this process have the same.
+	node.CollectFrom(node.DefaultConfig("").CollectFrom)
 	if len(os.Args) == 2 && os.Args[1] == serveBaselines {
 		exit(baseline.Serve(os.Stdin, os.Stdout))
 	}
