@@ -109,8 +109,9 @@ bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: bench-faults
-bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of a killed region and of a planned move (KILLS= RATE=)
-	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(KILLS),-kills "$(KILLS)") $(if $(RATE),-rate "$(RATE)") $(if $(JSON),-json "$(JSON)")
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= JSON=file; DOCS=1 rewrites the figures in docs/)
+	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(RUN),-run "$(RUN)") $(if $(KILLS),-kills "$(KILLS)") $(if $(TIMES),-times "$(TIMES)") \
+		$(if $(RATE),-rate "$(RATE)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: profile
 profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)

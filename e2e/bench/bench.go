@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
 )
@@ -28,7 +29,7 @@ type Options struct {
 	Baselines []string
 	// Env is added to the environment of that command.
 	Env []string
-	// Faults runs the suite of faults instead of all others.
+	// Faults runs the suites of faults instead of all others.
 	Faults bool
 	// Run selects suites by name; nil: all.
 	Run *regexp.Regexp
@@ -53,17 +54,23 @@ type Sizes struct {
 	Replay      int // events of one entity that are read back. 100,000
 	Claims      int // shards claimed at once. 1,024
 	// FaultRate is commands per second under faults, FaultTime how long they are
-	// sent around each fault, Kills how often a region is killed. 2,000, 9 s, 5
+	// sent around each fault, Kills how often a region is killed and Times how
+	// often everything else happens. 2,000, 9 s, 50, 10
 	FaultRate float64
 	FaultTime time.Duration
 	Kills     int
+	Times     int
+	Newcomers int // shards that are new while there is no coordinator, each time. 60
+	Watchers  int // of the route table. 100
+	Changes   int // of the route table, that they wait for. 200
 }
 
 // DefaultOptions are those of the table in the documentation.
 func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
-		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024, FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 5},
+		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024,
+			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, Newcomers: 60, Watchers: 100, Changes: 200},
 	}
 }
 
@@ -74,13 +81,17 @@ type run struct {
 	report  *report.Report
 	base    *baseline.Process
 	cluster *roost // started by the first suite that needs it
+	hurt    *hurt  // likewise
+}
+
+// suite is a part of a run.
+type suite struct {
+	name string
+	run  func(*run) error
 }
 
 // suites in order of the report.
-var suites = []struct {
-	name string
-	run  func(*run) error
-}{
+var suites = []suite{
 	{"link", (*run).linkAsks},
 	{"tell", (*run).linkTells},
 	{"process", (*run).inProcessAsks},
@@ -94,7 +105,12 @@ var suites = []struct {
 }
 
 // Names are those of all suites.
-func Names() (names []string) {
+func Names() []string { return names(suites) }
+
+// FaultNames are those of all suites of faults.
+func FaultNames() []string { return names(faults) }
+
+func names(suites []suite) (names []string) {
 	for _, s := range suites {
 		names = append(names, s.name)
 	}
@@ -114,15 +130,19 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	if r.report.Machine.Fsync, err = fsync(r.Dir); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(o.Baselines[0], o.Baselines[1:]...)
-	cmd.Env, cmd.Stderr = append(os.Environ(), o.Env...), os.Stderr
-	if r.base, err = baseline.Start(cmd); err != nil {
-		return nil, err
-	}
+	all := suites
 	if o.Faults {
-		return r.report, r.faults()
+		all = faults
+		r.report.How = fmt.Sprintf("%s commands/s to %s durable entities in %d shards, journal on SQLite",
+			report.Number(o.Sizes.FaultRate), report.Number(float64(o.Sizes.Entities)), entities.Shards)
+	} else {
+		cmd := exec.Command(o.Baselines[0], o.Baselines[1:]...)
+		cmd.Env, cmd.Stderr = append(os.Environ(), o.Env...), os.Stderr
+		if r.base, err = baseline.Start(cmd); err != nil {
+			return nil, err
+		}
 	}
-	for _, s := range suites {
+	for _, s := range all {
 		if o.Run != nil && !o.Run.MatchString(s.name) {
 			continue
 		}
@@ -147,6 +167,9 @@ func (r *run) end() error {
 	var errs []error
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.close())
+	}
+	if r.hurt != nil {
+		r.hurt.close()
 	}
 	if r.base != nil {
 		errs = append(errs, r.base.Close())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
+	"github.com/roost-cluster/roost/e2e/bench/report"
 )
 
 // asBaselines makes the test binary the process of the baselines.
@@ -41,7 +42,7 @@ func TestHarness(t *testing.T) {
 	}
 	o := DefaultOptions()
 	o.Bin, o.Dir, o.Rounds, o.Length = bin, t.TempDir(), 1, 20*time.Millisecond
-	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1}
+	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1, Times: 1, Newcomers: 2, Watchers: 3, Changes: 2}
 	o.Baselines, o.Env, o.Progress = []string{os.Args[0]}, []string{asBaselines + "=1"}, t.Output()
 	seen := map[string]bool{}
 	for _, o.Faults = range []bool{false, true} {
@@ -59,8 +60,27 @@ func TestHarness(t *testing.T) {
 			}
 			seen[name] = true
 		}
+		if o.Faults {
+			writes(t, r)
+		}
 	}
 	if left, _ := os.ReadDir(o.Dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// writes puts a report into a copy of the page of the documentation, which has
+// to have a place for every section.
+func writes(t *testing.T, r *report.Report) {
+	raw, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "performance.md")
+	if err := os.WriteFile(page, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.RewriteSections(page); err != nil {
+		t.Error(err)
 	}
 }

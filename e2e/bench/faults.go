@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,35 +20,47 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-const faulty = "faults"
+// faults measure what clients of durable entities notice of faults, under an
+// open loop of commands. They share a cluster; each leaves it whole.
+var faults = []suite{
+	{"kill", hurting((*hurt).kills)},
+	{"pause", hurting((*hurt).pauses)},
+	{"drain", hurting((*hurt).drains)},
+	{"scale", hurting((*hurt).scales)},
+	{"coordinator", hurting((*hurt).takeovers)},
+	{"watchers", hurting((*hurt).watchers)},
+}
 
-// faults measures what clients of durable entities notice of a region that is
-// killed and of one that hands its shards off, under an open loop of commands.
-func (r *run) faults() error {
-	ctx := r.ctx
-	c, err := cluster.Start(ctx, cluster.Options{
+// hurting starts the cluster before the first suite that needs it.
+func hurting(suite func(*hurt) error) func(*run) error {
+	return func(r *run) (err error) {
+		if r.hurt == nil {
+			if r.hurt, err = r.victims(); err != nil {
+				return err
+			}
+		}
+		if err := r.hurt.ready(); err != nil {
+			return err
+		}
+		return suite(r.hurt)
+	}
+}
+
+// victims starts a cluster to be hurt.
+func (r *run) victims() (*hurt, error) {
+	c, err := cluster.Start(r.ctx, cluster.Options{
 		Name: clusterName, Coordinators: 2, Regions: 3, Gateways: 2, Dir: filepath.Join(r.Dir, "faults"), BinDir: r.Bin,
 		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn",
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
-		at, cancel := context.WithTimeout(context.Background(), startTimeout)
-		defer cancel()
-		_ = c.Close(at) // what was measured stands
-	}()
 	h := &hurt{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...)}
 	if h.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
-		return err
+		h.close()
+		return nil, err
 	}
-	if err := h.ready(); err != nil {
-		return err
-	}
-	if err := h.kills(); err != nil {
-		return err
-	}
-	return h.drains()
+	return h, nil
 }
 
 // hurt is a cluster under faults.
@@ -55,9 +69,16 @@ type hurt struct {
 	cluster *cluster.Cluster
 	admin   *cluster.Admin
 	client  *client.Client
+	spent   int // unplaced shards that are placed now; see fresh
 
 	mu    sync.Mutex
 	asked []asked
+}
+
+func (h *hurt) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	_ = h.cluster.Close(ctx) // what was measured stands
 }
 
 // asked is one command of the open loop.
@@ -67,8 +88,9 @@ type asked struct {
 	failed   bool
 }
 
-// deadline is that of a client: what it does not cover has failed.
-const deadline = 5 * time.Second
+// deadline is that of a client: what it does not cover has failed. It is above
+// the longest gap that any fault may cause.
+const deadline = 10 * time.Second
 
 func (h *hurt) ready() error {
 	ctx, cancel := context.WithTimeout(h.ctx, startTimeout)
@@ -76,21 +98,27 @@ func (h *hurt) ready() error {
 	return h.cluster.Ready(ctx)
 }
 
+// restart starts a process that was killed, and waits until all serve.
+func (h *hurt) restart(name string) error {
+	if err := h.cluster.Restart(h.ctx, name); err != nil {
+		return err
+	}
+	return h.ready()
+}
+
 // load sends commands at a steady rate for a time, and does what is to be
-// measured after a third of it. It returns when that began.
-func (h *hurt) load(length time.Duration, hurt func() error) (began time.Time, err error) {
+// measured after a third of it. It returns when that began, by its own account.
+func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err error)) (began time.Time, err error) {
 	h.mu.Lock()
 	h.asked = nil
 	h.mu.Unlock()
 	deposit := entity.Command[entities.Question, entities.Answer](entities.AccountType, entities.Deposit)
 	question := entities.Question{Data: "a"}
-	broken := make(chan error, 1)
+	over := make(chan struct{})
 	go func() {
+		defer close(over)
 		time.Sleep(length / 3)
-		h.mu.Lock()
-		began = time.Now()
-		h.mu.Unlock()
-		broken <- hurt()
+		began, err = hurt()
 	}()
 	_, _ = measure.Open(h.Sizes.FaultRate, 1<<20, length, func(n int, done func(error)) { // failures are counted below
 		id := "account-" + strconv.Itoa(n%h.Sizes.Entities)
@@ -106,31 +134,63 @@ func (h *hurt) load(length time.Duration, hurt func() error) (began time.Time, e
 			done(nil)
 		}()
 	})
-	err = <-broken
+	<-over
 	return began, err
+}
+
+// answered is how many commands of the load have been.
+func (h *hurt) answered() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.asked {
+		if !h.asked[i].failed {
+			n++
+		}
+	}
+	return n
 }
 
 // warm sends each entity a command, so that all shards are placed.
 func (h *hurt) warm() error {
 	each := time.Duration(float64(h.Sizes.Entities) / h.Sizes.FaultRate * float64(time.Second))
-	_, err := h.load(each, func() error { return nil })
+	_, err := h.load(each, func() (time.Time, error) { return time.Now(), nil })
 	return err
+}
+
+// living are the processes of a role that run.
+func (h *hurt) living(role string) (ps []cluster.Process) {
+	for _, p := range h.cluster.Processes() {
+		if p.Role == role && p.PID != 0 {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// owned are the shards that a region serves.
+func (h *hurt) owned(region string) (map[uint32]bool, error) {
+	res, err := h.admin.Shards(h.ctx, entities.AccountType, region)
+	if err != nil {
+		return nil, err
+	}
+	owned := map[uint32]bool{}
+	for _, s := range res.Shards {
+		if s.Phase == sharding.Serving.String() {
+			owned[s.Index] = true
+		}
+	}
+	return owned, nil
 }
 
 // victim is the region that owns most shards, and which those are.
 func (h *hurt) victim() (name string, owned map[uint32]bool, err error) {
-	for i := range 3 {
-		region := fmt.Sprintf("%s-%d", cluster.Region, 1+i)
-		res, err := h.admin.Shards(h.ctx, entities.AccountType, region)
+	for _, p := range h.living(cluster.Region) {
+		has, err := h.owned(p.Name)
 		if err != nil {
 			return "", nil, err
 		}
-		if len(res.Shards) <= len(owned) {
-			continue
-		}
-		name, owned = region, map[uint32]bool{}
-		for _, s := range res.Shards {
-			owned[s.Index] = true
+		if len(has) > len(owned) {
+			name, owned = p.Name, has
 		}
 	}
 	if name == "" {
@@ -141,93 +201,100 @@ func (h *hurt) victim() (name string, owned map[uint32]bool, err error) {
 
 // noticed is what clients saw of a fault.
 type noticed struct {
-	back   []time.Duration // of commands that waited: until they were answered, from the fault on
-	gaps   []time.Duration // of the shards concerned: the longest wait
-	failed float64
-	all    int
+	back    []time.Duration // of commands that waited for the fault: until they were answered, from it on
+	gaps    []time.Duration // of the shards concerned: the longest wait of a command after it
+	calm    []time.Duration // the same of the commands before it
+	failed  float64
+	slowest time.Duration // of all commands after it
 }
 
 // waited is the latency from which on a command is said to have waited.
 const waited = 50 * time.Millisecond
 
+// notice tells what clients saw of a fault that concerns some shards.
 func (h *hurt) notice(began time.Time, owned map[uint32]bool) (n noticed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n.all = len(h.asked)
-	gaps := map[uint32]time.Duration{}
+	gaps, calm := map[uint32]time.Duration{}, map[uint32]time.Duration{}
+	back := map[uint32]time.Time{} // when the shard first answered what was sent after the fault
 	for _, a := range h.asked {
+		took := a.end.Sub(a.due)
 		if a.failed {
 			n.failed++
 			continue
 		}
-		if took := a.end.Sub(a.due); owned[a.shard] && a.end.After(began) {
+		if a.end.Before(began) {
+			if owned[a.shard] {
+				calm[a.shard] = max(calm[a.shard], took)
+			}
+			continue
+		}
+		n.slowest = max(n.slowest, took)
+		if owned[a.shard] {
 			gaps[a.shard] = max(gaps[a.shard], took)
-			if took > waited {
-				n.back = append(n.back, a.end.Sub(began))
+			if first, ok := back[a.shard]; a.due.After(began) && (!ok || a.end.Before(first)) {
+				back[a.shard] = a.end
 			}
 		}
 	}
-	for _, gap := range gaps { // order-free: quantiles
-		n.gaps = append(n.gaps, gap)
+	for _, a := range h.asked {
+		// What is slow after its shard is back, is so for another reason.
+		first, ok := back[a.shard]
+		if owned[a.shard] && !a.failed && a.end.After(began) && a.end.Sub(a.due) > waited && (!ok || a.due.Before(first)) {
+			n.back = append(n.back, a.end.Sub(began))
+		}
+	}
+	for shard := range owned { // order-free: quantiles
+		if gap, ok := gaps[shard]; ok {
+			n.gaps = append(n.gaps, gap)
+		}
+		if gap, ok := calm[shard]; ok {
+			n.calm = append(n.calm, gap)
+		}
 	}
 	return n
 }
 
-// kills kills regions, one at a time, by SIGKILL.
-func (h *hurt) kills() error {
-	var half, last, failed []float64
-	for range h.Sizes.Kills {
-		if err := h.warm(); err != nil {
-			return err
-		}
-		victim, owned, err := h.victim()
-		if err != nil {
-			return err
-		}
-		began, err := h.load(h.Sizes.FaultTime, func() error { return h.cluster.Kill(victim) })
-		if err != nil {
-			return err
-		}
-		n := h.notice(began, owned)
-		half, last = append(half, millis(n.back, 0.5)), append(last, millis(n.back, 1))
-		failed = append(failed, n.failed)
-		if err := h.cluster.Restart(h.ctx, victim); err != nil {
-			return err
-		}
-		if err := h.ready(); err != nil {
-			return err
-		}
+// every is that of all shards.
+func every() map[uint32]bool {
+	all := map[uint32]bool{}
+	for i := range uint32(entities.Shards) {
+		all[i] = true
 	}
-	name := fmt.Sprintf("kill -9 of a region, %d times: ", h.Sizes.Kills)
-	h.add(report.Row{Section: faulty, Measure: name + "commands that waited, median until answered", Unit: "ms",
-		Value: measure.Median(half), Target: report.Target{AtMost: 1000}})
-	h.add(report.Row{Section: faulty, Measure: name + "last of them, worst kill", Unit: "ms", Value: most(last), Target: report.Target{AtMost: 2500}})
-	h.add(report.Row{Section: faulty, Measure: name + "failed commands, worst kill", Unit: "commands", Value: most(failed), Target: report.Target{None: true}})
-	return nil
+	return all
 }
 
-// drains lets a region hand all its shards off under load.
-func (h *hurt) drains() error {
-	if err := h.warm(); err != nil {
-		return err
+// fresh are ids of volatile entities, each in a shard that nobody has asked for.
+func (h *hurt) fresh(n int) (ids []string, err error) {
+	if h.spent+n > entities.Shards {
+		return nil, fmt.Errorf("only %d shards are left that nobody has asked for, %d are needed: run fewer suites or fewer -times", entities.Shards-h.spent, n)
 	}
-	victim, owned, err := h.victim()
-	if err != nil {
-		return err
+	seen := map[uint32]bool{}
+	for i := 0; len(ids) < h.spent+n; i++ {
+		id := "new-" + strconv.Itoa(i)
+		if shard := sharding.ShardOf(sharding.EntityID(id), entities.Shards); !seen[shard] {
+			seen[shard] = true
+			ids = append(ids, id)
+		}
 	}
-	began, err := h.load(h.Sizes.FaultTime, func() error {
-		_, err := h.admin.Drain(h.ctx, victim, false)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	n := h.notice(began, owned)
-	name := fmt.Sprintf("planned move of %d shards: ", len(owned))
-	h.add(report.Row{Section: faulty, Measure: name + "longest wait per shard, 99th percentile", Unit: "ms",
-		Value: millis(n.gaps, 0.99), Target: report.Target{AtMost: 250}})
-	h.add(report.Row{Section: faulty, Measure: name + "failed commands", Unit: "commands", Value: n.failed, Target: report.Target{None: true}})
-	return nil
+	ids = ids[h.spent:]
+	h.spent += n
+	return ids, nil
+}
+
+// direct is a client of the services themselves.
+func direct() *http.Client {
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableCompression: true}}
+}
+
+// told reports a figure in milliseconds.
+func (h *hurt) told(section, measure string, ms float64, target report.Target) {
+	h.add(report.Row{Section: section, Measure: measure, Unit: "ms", Value: ms, Target: target})
+}
+
+// lost reports how many commands failed.
+func (h *hurt) lost(section, measure string, n float64) {
+	h.add(report.Row{Section: section, Measure: measure, Unit: "commands", Value: n, Target: report.Target{None: true}})
 }
 
 // millis is a quantile in milliseconds.
@@ -236,12 +303,10 @@ func millis(ds []time.Duration, q float64) float64 {
 	for _, d := range ds {
 		h.Add(d)
 	}
-	return float64(h.Quantile(q)) / 1e6
+	return ms(h.Quantile(q))
 }
 
-func most(vs []float64) (m float64) {
-	for _, v := range vs {
-		m = max(m, v)
-	}
-	return m
-}
+func ms(d time.Duration) float64 { return float64(d) / 1e6 }
+
+// most is the largest value, 0 if there are none.
+func most(vs []float64) float64 { return slices.Max(append([]float64{0}, vs...)) }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -15,17 +16,11 @@ const (
 // Markdown is the report as a page shows it.
 func (r *Report) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured on %s: %s. Medians of %d rounds of %s.\n",
-		r.Time.UTC().Format("2 January 2006"), r.Machine, r.Rounds, Duration(r.Length))
-	if r.Machine.Busy() {
-		b.WriteString(busy + "\n")
-	}
+	b.WriteString(r.origin())
 	for i := range r.Rows {
-		row := &r.Rows[i]
-		if i == 0 || r.Rows[i-1].Section != row.Section {
-			fmt.Fprintf(&b, "\n### %s\n\n| measure | measured | p50 | p99 | CPU | baseline | | ratio | target |\n|---|---|---|---|---|---|---|---|---|\n", row.Section)
+		if i == 0 || r.Rows[i-1].Section != r.Rows[i].Section {
+			b.WriteString("\n" + r.section(r.Rows[i].Section))
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", row.Measure, strings.Join(row.cells(), " | "))
 	}
 	if len(r.Skipped) > 0 {
 		fmt.Fprintf(&b, "\nNot measured: %s.\n", strings.Join(r.Skipped, "; "))
@@ -33,16 +28,84 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
+// origin says when, where and how the figures were measured.
+func (r *Report) origin() string {
+	how := r.How
+	if how == "" {
+		how = fmt.Sprintf("Medians of %d rounds of %s", r.Rounds, Duration(r.Length))
+	}
+	s := fmt.Sprintf("Measured on %s: %s. %s.\n", r.Time.UTC().Format("2 January 2006"), r.Machine, how)
+	if r.Machine.Busy() {
+		s += busy + "\n"
+	}
+	return s
+}
+
+// section is the table of a section, without columns that say nothing.
+func (r *Report) section(name string) string {
+	table := [][]string{{"measure", "measured", "p50", "p99", "CPU", "baseline", "", "ratio", "target"}}
+	for i := range r.Rows {
+		if row := &r.Rows[i]; row.Section == name {
+			table = append(table, append([]string{row.Measure}, row.cells()...))
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n", name)
+	for i, line := range table {
+		for c, cell := range line {
+			if slices.ContainsFunc(table[1:], func(row []string) bool { return row[c] != "" }) {
+				b.WriteString("| " + cell + " ")
+			}
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", strings.Count(b.String(), "|")-1) + "|\n")
+		}
+	}
+	return b.String()
+}
+
 // Rewrite puts the report between the marks of a page.
 func (r *Report) Rewrite(page string) error {
+	return rewrite(page, func(text string) (string, error) { return between(text, begin, end, r.Markdown()) })
+}
+
+// RewriteSections puts each section between marks of its own and leaves all
+// others as they are, so that a part can be measured again.
+func (r *Report) RewriteSections(page string) error {
+	return rewrite(page, func(text string) (_ string, err error) {
+		for i := range r.Rows {
+			name := r.Rows[i].Section
+			if i > 0 && r.Rows[i-1].Section == name {
+				continue
+			}
+			text, err = between(text, "<!-- "+name+": begin, written by make bench-faults -->", "<!-- "+name+": end -->", r.section(name)+"\n"+r.origin())
+			if err != nil {
+				return "", err
+			}
+		}
+		return text, nil
+	})
+}
+
+func rewrite(page string, change func(string) (string, error)) error {
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	head, rest, ok := strings.Cut(string(raw), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q for the figures to stand between", page, begin, end)
+	text, err := change(string(raw))
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
 	}
-	return os.WriteFile(page, []byte(head+begin+"\n\n"+r.Markdown()+"\n"+end+tail), 0o644)
+	return os.WriteFile(page, []byte(text), 0o644)
+}
+
+// between replaces what stands between two lines.
+func between(text, first, last, with string) (string, error) {
+	head, rest, ok := strings.Cut(text, first)
+	_, tail, ok2 := strings.Cut(rest, last)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("there are no lines %q and %q for the figures to stand between", first, last)
+	}
+	return head + first + "\n\n" + with + "\n" + last + tail, nil
 }

@@ -67,7 +67,9 @@ type Report struct {
 	Machine Machine       `json:"machine"`
 	Rounds  int           `json:"rounds"`
 	Length  time.Duration `json:"length_ns"`
-	Rows    []Row         `json:"rows"`
+	// How it was measured, where that is not medians of rounds.
+	How  string `json:"how,omitempty"`
+	Rows []Row  `json:"rows"`
 	// Skipped says what was not measured, and why.
 	Skipped []string `json:"skipped,omitempty"`
 }

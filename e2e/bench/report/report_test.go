@@ -129,3 +129,30 @@ func TestPageIsRewritten(t *testing.T) {
 		t.Error("a page without marks was taken")
 	}
 }
+
+func TestSectionIsRewrittenAlone(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	place := func(name string) string {
+		return "<!-- " + name + ": begin, written by make bench-faults -->\nold " + name + "\n<!-- " + name + ": end -->\n"
+	}
+	if err := os.WriteFile(page, []byte(place("link")+place("memory")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := sample()
+	r.Rows, r.How = r.Rows[1:], "Once"
+	for range 2 {
+		if err := r.RewriteSections(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, _ := os.ReadFile(page)
+	got := string(raw)
+	if !strings.HasPrefix(got, place("link")) || strings.Contains(got, "old memory") ||
+		strings.Count(got, "| measure | measured | target |\n|---|---|---|\n| idle entity | 400 bytes | ≤ 350: missed |\n") != 1 || !strings.Contains(got, ". Once.\n") {
+		t.Errorf("the page is\n%s", got)
+	}
+	r.Rows[0].Section = "elsewhere"
+	if err := r.RewriteSections(page); err == nil {
+		t.Error("a page without marks was taken")
+	}
+}

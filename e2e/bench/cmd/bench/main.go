@@ -47,9 +47,9 @@ func exit(err error) {
 
 func measure() error {
 	o := bench.DefaultOptions()
-	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", "))
+	only := flag.String("run", "", "regular expression of the suites to run: "+strings.Join(bench.Names(), ", ")+"; with -faults: "+strings.Join(bench.FaultNames(), ", "))
 	raw := flag.String("json", "", "file for the report as JSON")
-	docs := flag.String("docs", "", "directory of the documentation: rewrites the table in performance.md and the chart performance.svg")
+	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md and, without -faults, the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	flag.StringVar(&o.Dir, "dir", "", "where journals are made; the figures of durable commands are those of its disk (default: where temporary files go)")
 	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
@@ -57,6 +57,7 @@ func measure() error {
 	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; profiled figures are no figures")
 	flag.BoolVar(&o.Faults, "faults", false, "measure what clients notice of faults, instead of rates")
 	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
+	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often everything else happens")
 	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -89,7 +90,9 @@ func measure() error {
 	if *raw != "" {
 		errs = append(errs, write(*raw, r.JSON))
 	}
-	if *docs != "" {
+	if *docs != "" && o.Faults {
+		errs = append(errs, r.RewriteSections(filepath.Join(*docs, "performance.md")))
+	} else if *docs != "" {
 		errs = append(errs, r.Rewrite(filepath.Join(*docs, "performance.md")), write(filepath.Join(*docs, "performance.svg"), r.Chart))
 	}
 	return errors.Join(errs...)

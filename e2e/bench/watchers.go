@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/e2e/bench/measure"
+	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/table"
+	"github.com/roost-cluster/roost/libs/wire"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+)
+
+// changePause is the time between two changes: the next one begins when
+// everybody has long had the last.
+const changePause = 50 * time.Millisecond
+
+// watcher polls the route table as a gateway does.
+type watcher struct {
+	at   *table.Watcher
+	http *http.Client // of its own, as each gateway is a process
+	uid  uint64
+	seen map[sharding.ShardID]time.Time // when a shard was first in a table
+}
+
+// watchers lets many watch the route table while shards are placed, one at a
+// time, and reports when they know.
+func (h *hurt) watchers() error {
+	ids, err := h.fresh(h.Sizes.Changes)
+	if err != nil {
+		return err
+	}
+	name, _, err := h.cluster.Active(h.ctx)
+	if err != nil {
+		return err
+	}
+	var coordinators []string
+	var active string
+	for _, p := range h.living(cluster.Coordinator) {
+		coordinators = append(coordinators, p.Service)
+		if p.Name == name {
+			active = "http://" + p.Service
+		}
+	}
+	shards := make([]sharding.ShardID, len(ids))
+	for i, id := range ids {
+		shards[i] = sharding.ShardID{Type: entities.EchoType, Index: sharding.ShardOf(sharding.EntityID(id), entities.Shards)}
+	}
+
+	ctx, cancel := context.WithTimeout(h.ctx, startTimeout+time.Duration(len(ids))*changePause)
+	defer cancel()
+	var up, done sync.WaitGroup
+	all := make([]*watcher, h.Sizes.Watchers)
+	for i := range all {
+		w := &watcher{at: table.NewWatcher(table.DefaultWatchConfig()), http: direct(), uid: clients.Add(1), seen: map[sharding.ShardID]time.Time{}}
+		defer w.http.CloseIdleConnections()
+		w.at.SetCandidates(coordinators, nil) // none of them fails here
+		all[i] = w
+		up.Add(1)
+		done.Go(func() { w.run(ctx, sync.OnceFunc(up.Done), shards) })
+	}
+	up.Wait()
+	began, err := h.change(ctx, active, shards)
+	if err != nil {
+		cancel()
+		done.Wait()
+		return err
+	}
+	done.Wait()
+
+	var took measure.Histogram
+	var last []time.Duration
+	for i, shard := range shards {
+		var latest time.Duration
+		for _, w := range all {
+			at, ok := w.seen[shard]
+			if !ok {
+				return fmt.Errorf("a watcher has not seen shard %v within %s", shard, startTimeout)
+			}
+			took.Add(at.Sub(began[i]))
+			latest = max(latest, at.Sub(began[i]))
+		}
+		last = append(last, latest)
+	}
+	section, what := "table changed", fmt.Sprintf("%d changes, %d watchers: ", len(ids), len(all))
+	row := report.Row{Section: section, Measure: what + "from the request for a shard's home until a watcher knows it", Unit: "ms",
+		Value: ms(took.Quantile(0.99)), P50: took.Quantile(0.5), P99: took.Quantile(0.99), Target: report.Target{AtMost: 100}}
+	h.add(row)
+	h.told(section, what+"until the last one knows, median", millis(last, 0.5), report.Target{})
+	return nil
+}
+
+// change asks for a home of one shard after the other, and tells when.
+func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding.ShardID) (began []time.Time, err error) {
+	http := direct()
+	defer http.CloseIdleConnections()
+	api := coordinatorv1.NewCoordinatorProtobufClient(coordinator, http)
+	for _, shard := range shards {
+		time.Sleep(changePause)
+		began = append(began, time.Now())
+		if _, err := api.GetShardHomes(ctx, &coordinatorv1.GetShardHomesRequest{
+			Cluster: clusterName, Shards: []*coordinatorv1.ShardEpoch{wire.ToShardEpoch(shard, 0)},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return began, nil
+}
+
+// run polls until all shards have been seen, and tells when there is a table.
+func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID) {
+	defer up()
+	wanted := map[sharding.ShardID]bool{}
+	for _, s := range shards {
+		wanted[s] = true
+	}
+	for len(w.seen) < len(wanted) && ctx.Err() == nil {
+		to, since, ask := w.at.Poll(time.Now())
+		if !ask {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		delta, ok := w.poll(ctx, to, since)
+		if !ok {
+			continue
+		}
+		up()
+		now := time.Now()
+		for _, row := range delta.Rows {
+			if _, known := w.seen[row.Shard]; wanted[row.Shard] && !known {
+				w.seen[row.Shard] = now
+			}
+		}
+	}
+}
+
+// poll asks once, and tells whether the answer is a table to be taken.
+func (w *watcher) poll(ctx context.Context, to string, since sharding.Version) (delta sharding.TableDelta, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, table.DefaultWatchConfig().Timeout)
+	defer cancel()
+	res, err := coordinatorv1.NewCoordinatorProtobufClient("http://"+to, w.http).WatchTable(ctx, &coordinatorv1.WatchTableRequest{
+		Cluster: clusterName, BootUid: w.uid, Version: wire.ToVersion(since),
+	})
+	switch {
+	case err != nil:
+		w.at.Failed(time.Now(), to)
+		return delta, false
+	case res.NotActive != nil:
+		w.at.NotActive(time.Now(), to, wire.FromNode(res.NotActive.Active), sharding.Term(res.NotActive.Term))
+		return delta, false
+	}
+	delta = wire.FromDelta(res)
+	return delta, w.at.Changed(time.Now(), to, delta)
+}
