@@ -40,6 +40,11 @@ type Config struct {
 	// RetryDelay is the wait before the first repetition; it doubles up to
 	// 64 times of it. Default 2 ms.
 	RetryDelay time.Duration
+	// OpenFor is how long a store that does not answer is tried again at the
+	// start, with waits of up to 2 s in between. Default 1 min: a database that
+	// starts together with its users needs less, and a supervisor need not learn
+	// of it.
+	OpenFor time.Duration
 }
 
 // DefaultConfig is what the fields' comments say.
@@ -56,6 +61,7 @@ func DefaultConfig() Config {
 		CommitTimeout: 10 * time.Second,
 		RetryFor:      5 * time.Second,
 		RetryDelay:    2 * time.Millisecond,
+		OpenFor:       time.Minute,
 	}
 }
 
@@ -83,5 +89,6 @@ func (c *Config) Validate() error {
 	positive("CommitTimeout", c.CommitTimeout)
 	positive("RetryFor", c.RetryFor)
 	positive("RetryDelay", c.RetryDelay)
+	positive("OpenFor", c.OpenFor)
 	return errors.Join(errs...)
 }

@@ -29,6 +29,9 @@ var (
 	// ErrShardCount: a type is declared with another number of shards than it
 	// has.
 	ErrShardCount = errors.New("another number of shards")
+	// ErrUnreachable: the store does not answer, or not yet. It may be tried
+	// again.
+	ErrUnreachable = errors.New("store does not answer")
 	// ErrClosed: the journal was closed.
 	ErrClosed = errors.New("journal is closed")
 )

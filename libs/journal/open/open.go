@@ -9,18 +9,16 @@
 // Of a PostgreSQL connection's parameters those that say where the server is and
 // whom to trust are known; what else libpq's environment
 // variables say, such as PGPASSFILE, counts too.
-//
-// # What this does not do
-//
-// It does not look whose journal it is: that is [journal.Open].
 package open
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
@@ -31,7 +29,43 @@ import (
 // ErrURL is wrapped by every refusal of a URL, with what is wrong and the fix.
 var ErrURL = errors.New("bad journal URL")
 
-// Backend opens the backend that a URL names. A new backend is one case here.
+// maxWait is the longest wait between two attempts to open a journal.
+const maxWait = 2 * time.Second
+
+// Journal opens the journal that a URL names, as [journal.Open] does. A store
+// that does not answer is tried again for cfg.OpenFor; waiting is told of every
+// attempt in vain that another one follows.
+func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, waiting func(error)) (*journal.Journal, error) {
+	deadline := time.Now().Add(cfg.OpenFor)
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, maxWait) {
+		j, err := once(ctx, rawURL, d, cfg, obs)
+		again := errors.Is(err, journal.ErrUnreachable) || errors.Is(err, journal.ErrNotCommitted)
+		if !again || time.Now().Add(wait).After(deadline) {
+			return j, err
+		}
+		waiting(err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+func once(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
+	b, err := Backend(rawURL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	j, err := journal.Open(ctx, b, d, cfg, obs)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return j, nil
+}
+
+// Backend opens the backend that a URL names, without a look at whose journal it
+// is. A new backend is one case here.
 func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

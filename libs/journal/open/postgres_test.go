@@ -3,6 +3,10 @@
 package open
 
 import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,5 +55,63 @@ func TestUnreachable(t *testing.T) {
 		if b != nil {
 			t.Errorf("%s: a backend beside an error", u)
 		}
+	}
+}
+
+// TestWaitsForServer opens a journal whose server comes after its user, and some
+// that another attempt would not help.
+func TestWaitsForServer(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, err := server.NewDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(server.URL(postgrestest.Superuser, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := u.Query().Get("host")
+	later := filepath.Join(t.TempDir(), "later")
+	u.RawQuery = url.Values{"host": {later}}.Encode()
+
+	blue := journal.Declaration{Cluster: "blue"}
+	var waits []error
+	j, err := Journal(t.Context(), u.String(), blue, journal.DefaultConfig(), journal.Observer{}, func(err error) {
+		if len(waits) == 0 {
+			if err := os.Symlink(socket, later); err != nil {
+				t.Error(err)
+			}
+		}
+		waits = append(waits, err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(waits) != 1 || !errors.Is(waits[0], journal.ErrUnreachable) {
+		t.Errorf("waited for %v", waits)
+	}
+
+	short := journal.DefaultConfig()
+	short.OpenFor = time.Nanosecond
+	never := func(err error) { t.Errorf("waits after %v", err) }
+	for rawURL, want := range map[string]error{
+		"postgres://region@localhost:1/roost?sslmode=disable": journal.ErrUnreachable, // its time is over
+		server.URL(postgrestest.Superuser, "none"):            nil,
+		server.URL("nobody", name):                            nil,
+	} {
+		cfg := journal.DefaultConfig()
+		if want != nil {
+			cfg = short
+		}
+		_, err := Journal(t.Context(), rawURL, blue, cfg, journal.Observer{}, never)
+		if err == nil || errors.Is(err, journal.ErrUnreachable) != (want != nil) {
+			t.Errorf("%s: %v", rawURL, err)
+		}
+	}
+	if _, err := Journal(t.Context(), server.URL(postgrestest.Superuser, name), journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
+		t.Errorf("another cluster's journal: %v", err)
 	}
 }

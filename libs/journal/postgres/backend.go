@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ func Open(connection string, cfg journal.Config) (*Backend, error) {
 	b, err := open(parsed, cfg)
 	if err != nil {
 		c := parsed.ConnConfig
-		return nil, fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, err)
+		return nil, fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(err))
 	}
 	return b, nil
 }
@@ -186,6 +187,22 @@ func schemaThere(ctx context.Context, conn *pgx.Conn) (there bool, err error) {
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = 'roost' AND c.relname = 'meta')`).Scan(&there)
 	return there, err
+}
+
+// unreachable marks an error of opening that another attempt may not meet: no
+// server, or one that starts, stops, has no connection to spare or is slow.
+func unreachable(err error) error {
+	var e *pgconn.PgError
+	var c *pgconn.ConnectError
+	switch {
+	case errors.As(err, &e):
+		if !slices.Contains([]string{"08", "53", "57"}, e.Code[:min(2, len(e.Code))]) {
+			return err
+		}
+	case !errors.As(err, &c) && !errors.Is(err, context.DeadlineExceeded) && !pgconn.SafeToRetry(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", journal.ErrUnreachable, err)
 }
 
 // explain adds the way out to an error about missing rights.

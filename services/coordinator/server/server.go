@@ -205,13 +205,15 @@ func (s *Server) stages(n *node.Node) {
 	})
 }
 
+func (s *Server) journalWaits(err error) {
+	s.log.Warn("the journal does not answer yet, trying again", "error", err)
+}
+
 func (s *Server) openStores(ctx context.Context) error {
-	b, err := journalopen.Backend(s.cfg.Journal, journal.DefaultConfig())
-	if err != nil {
+	var err error
+	d := journal.Declaration{Cluster: s.cfg.ClusterName}
+	if s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits); err != nil {
 		return err
-	}
-	if s.journal, err = journal.Open(ctx, b, journal.Declaration{Cluster: s.cfg.ClusterName}, journal.DefaultConfig(), s.journalObserver()); err != nil {
-		return errors.Join(err, b.Close())
 	}
 	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {
 		return errors.Join(err, s.journal.Close())

@@ -251,19 +251,18 @@ func (s *Server) stages(n *node.Node) {
 	n.Stage(node.Stage{Name: "bootstrap", Run: s.joiner.Run})
 }
 
+func (s *Server) journalWaits(err error) {
+	s.log.Warn("the journal does not answer yet, trying again", "error", err)
+}
+
 func (s *Server) openJournal(ctx context.Context) error {
-	b, err := journalopen.Backend(s.cfg.Journal, journal.DefaultConfig())
-	if err != nil {
-		return err
-	}
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
 	for i := range s.descs {
 		d.Types = append(d.Types, s.descs[i].Desc)
 	}
-	if s.journal, err = journal.Open(ctx, b, d, journal.DefaultConfig(), s.journalObserver()); err != nil {
-		return errors.Join(err, b.Close())
-	}
-	return nil
+	var err error
+	s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits)
+	return err
 }
 
 // leave hands all shards off, then leaves the membership. Without a journal
