@@ -136,6 +136,13 @@ func (b *inbox) take(empty batch) batch {
 	return got
 }
 
+// idle tells whether there is nothing to take in.
+func (b *inbox) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.next.len() == 0
+}
+
 // end lets go of everybody who waits: nothing is taken any more.
 func (b *inbox) end() {
 	b.mu.Lock()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
@@ -22,6 +23,10 @@ func (s *Runner) Run() {
 	var spare batch
 	for {
 		tick := false
+		if s.inbox.idle() {
+			// Whoever is about to send something may join the batch.
+			runtime.Gosched()
+		}
 		select {
 		case <-s.ctx.Done():
 			return
