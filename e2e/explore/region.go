@@ -153,6 +153,8 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 		w.under(fmt.Sprintf("%v %+v", id, o), ofHost(i), func() { w.loadEntity(id, o) }).void = gone(id)
 	case turn.Run:
 		w.alive(h, o.Epoch)
+		env := *o.Env // other branches run it after this one's machine has used its memory again
+		o.Env = &env
 		w.under(fmt.Sprintf("%v runs %d %d %s", id, o.Incarnation, o.Request, o.Env.ID), ofHost(i), func() {
 			if k := w.body(id, o.Incarnation); k != nil {
 				entity(k.run(&o))

@@ -112,6 +112,31 @@ type command struct {
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // out of order; only its place is left
+	// lent: a turn of an ended incarnation may still read env.
+	lent bool
+}
+
+// newCommand gives memory for a command.
+func (m *Machine) newCommand() *command {
+	if last := len(m.spareCommands) - 1; last >= 0 {
+		c := m.spareCommands[last]
+		m.spareCommands = m.spareCommands[:last]
+		return c
+	}
+	return &command{}
+}
+
+// maxSpareCommands is how many commands are kept to be used again.
+const maxSpareCommands = 1024
+
+// dispose keeps the memory of a command that has left its mailbox, unless a turn
+// that nobody waits for may still read its envelope.
+func (m *Machine) dispose(c *command) {
+	if c.lent || len(m.spareCommands) == maxSpareCommands {
+		return
+	}
+	*c = command{}
+	m.spareCommands = append(m.spareCommands, c)
 }
 
 // recordable tells whether a turn of the command that staged nothing leaves a
@@ -189,7 +214,8 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
 		return
 	}
-	c := &command{env: in.Env, desc: desc, hash: hash, arrived: m.now}
+	c := m.newCommand()
+	c.env, c.desc, c.hash, c.arrived = in.Env, desc, hash, m.now
 	if in.Env.Tell && !in.Env.Keyed {
 		m.emit(Answer{Request: in.Request, Reply: sharding.Reply{Outcome: sharding.OK}})
 	} else {
@@ -278,6 +304,7 @@ func (m *Machine) enqueue(e *entity, c *command) {
 func (m *Machine) leave(e *entity) {
 	n := 0
 	for n < len(e.cmds) && e.cmds[n].answered {
+		m.dispose(e.cmds[n])
 		e.cmds[n] = nil
 		n++
 	}

@@ -222,6 +222,9 @@ func (m *Machine) end(e *entity) {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 	}
 	m.clearTimers(e)
+	if e.running != nil {
+		e.running.lent = true
+	}
 	m.lastID++
 	e.inc, e.state = m.lastID, ending
 	e.running, e.passivate = nil, false

@@ -20,11 +20,12 @@ type Machine struct {
 	sweepAt int
 	ord     uint64 // of the newest wake
 	// nothing is the work of all entities that have none. It stays empty.
-	nothing   *work
-	spareWork []*work
-	stats     Stats
-	now       time.Time
-	out       []Output
+	nothing       *work
+	spareWork     []*work
+	spareCommands []*command // memory of those that were answered
+	stats         Stats
+	now           time.Time
+	out           []Output
 }
 
 // Stats counts what the core holds and what happened to it since its start.

@@ -71,6 +71,48 @@ func TestTimersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// TestLateTurnKeepsItsEnvelope: memory of commands is used again, but not while
+// a turn of an ended incarnation may still read it, even if the command had
+// another turn meanwhile.
+func TestLateTurnKeepsItsEnvelope(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"turned away": {"abort", "appended durable", "open", "deliver 3 c Peek", "loaded 0", "done 3"},
+		"run again":   {"appended unknown", "appended durable", "loaded 1 a=one", "done 2 events=1", "appended durable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScenario()
+			step := func(line string) {
+				s.command(strings.Fields(line))
+				if err := s.m.Check(); err != nil {
+					t.Fatalf("after %q: %v", line, err)
+				}
+			}
+			for _, line := range []string{"open", "deliver 1 a Add keyed", "loaded 0", "done 1 events=1", "deliver 2 b Add"} {
+				step(line)
+			}
+			late := s.runs[2].Env
+			for _, line := range lines {
+				step(line)
+			}
+			if st := s.m.Stats(); st.Commands > 0 {
+				t.Fatalf("%d commands are not answered", st.Commands)
+			}
+			used := map[*sharding.Envelope]bool{}
+			for i := range 10 {
+				step(fmt.Sprintf("deliver %d p%d Peek", i+10, i))
+				used[s.runs[turn.RequestID(i+10)].Env] = true
+				step(fmt.Sprintf("done %d", i+10))
+			}
+			if late.ID != "b" {
+				t.Errorf("the envelope of a late turn has become that of %q", late.ID)
+			}
+			if len(used) > 3 {
+				t.Errorf("%d envelopes for commands one after the other: none are used again", len(used))
+			}
+		})
+	}
+}
+
 type scenario struct {
 	m       *turn.Machine
 	now     time.Time

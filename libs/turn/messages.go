@@ -162,8 +162,9 @@ type (
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		Env         *sharding.Envelope // not to be changed
-		ReadOnly    bool
+		// Env is not to be changed, and not to be read after TurnDone.
+		Env      *sharding.Envelope
+		ReadOnly bool
 		// Timer says that the command is a timer's.
 		Timer bool
 	}

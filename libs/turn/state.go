@@ -48,6 +48,8 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("next turn %d of %d", e.next, len(e.cmds))
 	case e.running != nil && e.state != live:
 		return fmt.Errorf("runs a turn in state %d", e.state)
+	case e.running != nil && e.running.answered:
+		return fmt.Errorf("runs a command that was answered")
 	case e.listed && (e.state != live || e.busy()):
 		return fmt.Errorf("is idle and busy")
 	case len(e.inflight) == 0 && len(e.pending) > 0:

@@ -149,7 +149,8 @@ func (m *Machine) fire(e *entity, t *timer) {
 	}
 	t.busy = true
 	m.timers++
-	c := &command{env: env, desc: desc, arrived: m.now, timer: t}
+	c := m.newCommand()
+	c.env, c.desc, c.arrived, c.timer = env, desc, m.now, t
 	c.hash = sharding.PayloadHash(c.env.Command, c.env.Payload)
 	m.enqueue(e, c)
 	m.advance(e)
