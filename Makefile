@@ -109,9 +109,10 @@ bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=
 		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: bench-faults
-bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= JSON=file; DOCS=1 rewrites the figures in docs/)
+bench-faults: $(addprefix $(BIN)/,$(benchmark)) ## Measure what clients notice of faults (RUN=suite KILLS= TIMES= RATE= ENTITIES= OVERLOAD= JSON=file; DOCS=1 rewrites the figures in docs/)
 	@exec $(BIN)/bench -bin $(BIN) -faults $(if $(RUN),-run "$(RUN)") $(if $(KILLS),-kills "$(KILLS)") $(if $(TIMES),-times "$(TIMES)") \
-		$(if $(RATE),-rate "$(RATE)") $(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
+		$(if $(RATE),-rate "$(RATE)") $(if $(ENTITIES),-entities "$(ENTITIES)") $(if $(OVERLOAD),-overload "$(OVERLOAD)") \
+		$(if $(JSON),-json "$(JSON)") $(if $(DOCS),-docs docs)
 
 .PHONY: profile
 profile: $(addprefix $(BIN)/,$(benchmark)) ## Write processor and allocation profiles of each benchmark (RUN=suite TO=bin/profiles)

@@ -60,9 +60,11 @@ type Sizes struct {
 	FaultTime time.Duration
 	Kills     int
 	Times     int
-	Newcomers int // shards that are new while there is no coordinator, each time. 60
-	Watchers  int // of the route table. 100
-	Changes   int // of the route table, that they wait for. 200
+	Newcomers int           // shards that are new while there is no coordinator, each time. 60
+	Watchers  int           // of the route table. 100
+	Changes   int           // of the route table, that they wait for. 200
+	Clerks    int           // entities that are offered more than they can do. 5
+	Overload  time.Duration // how long that lasts. 60 s
 }
 
 // DefaultOptions are those of the table in the documentation.
@@ -70,7 +72,7 @@ func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
 		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024,
-			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, Newcomers: 60, Watchers: 100, Changes: 200},
+			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, Newcomers: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute},
 	}
 }
 

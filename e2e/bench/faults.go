@@ -29,6 +29,7 @@ var faults = []suite{
 	{"scale", hurting((*hurt).scales)},
 	{"coordinator", hurting((*hurt).takeovers)},
 	{"watchers", hurting((*hurt).watchers)},
+	{"overload", hurting((*hurt).overload)},
 }
 
 // hurting starts the cluster before the first suite that needs it.

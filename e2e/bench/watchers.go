@@ -17,9 +17,13 @@ import (
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
-// changePause is the time between two changes: the next one begins when
-// everybody has long had the last.
-const changePause = 50 * time.Millisecond
+const (
+	// changePause is the time between two changes: the next one begins when
+	// everybody has long had the last.
+	changePause = 50 * time.Millisecond
+	// homeAgain is when a gateway asks again for the home of a shard.
+	homeAgain = 200 * time.Millisecond
+)
 
 // watcher polls the route table as a gateway does.
 type watcher struct {
@@ -27,6 +31,7 @@ type watcher struct {
 	http *http.Client // of its own, as each gateway is a process
 	uid  uint64
 	seen map[sharding.ShardID]time.Time // when a shard was first in a table
+	news chan sharding.ShardID          // if set, is told of them
 }
 
 // watchers lets many watch the route table while shards are placed, one at a
@@ -57,16 +62,20 @@ func (h *hurt) watchers() error {
 	defer cancel()
 	var up, done sync.WaitGroup
 	all := make([]*watcher, h.Sizes.Watchers)
+	news := make(chan sharding.ShardID, len(shards))
 	for i := range all {
 		w := &watcher{at: table.NewWatcher(table.DefaultWatchConfig()), http: direct(), uid: clients.Add(1), seen: map[sharding.ShardID]time.Time{}}
 		defer w.http.CloseIdleConnections()
 		w.at.SetCandidates(coordinators, nil) // none of them fails here
 		all[i] = w
+		if i == 0 {
+			w.news = news
+		}
 		up.Add(1)
 		done.Go(func() { w.run(ctx, sync.OnceFunc(up.Done), shards) })
 	}
 	up.Wait()
-	began, err := h.change(ctx, active, shards)
+	began, err := h.change(ctx, active, shards, news)
 	if err != nil {
 		cancel()
 		done.Wait()
@@ -96,18 +105,26 @@ func (h *hurt) watchers() error {
 	return nil
 }
 
-// change asks for a home of one shard after the other, and tells when.
-func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding.ShardID) (began []time.Time, err error) {
+// change asks for a home of one shard after the other, each until it is in the
+// table, and tells when it first did.
+func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding.ShardID, news <-chan sharding.ShardID) (began []time.Time, err error) {
 	http := direct()
 	defer http.CloseIdleConnections()
 	api := coordinatorv1.NewCoordinatorProtobufClient(coordinator, http)
 	for _, shard := range shards {
 		time.Sleep(changePause)
 		began = append(began, time.Now())
-		if _, err := api.GetShardHomes(ctx, &coordinatorv1.GetShardHomesRequest{
-			Cluster: clusterName, Shards: []*coordinatorv1.ShardEpoch{wire.ToShardEpoch(shard, 0)},
-		}); err != nil {
-			return nil, err
+		for known := false; !known; {
+			if _, err := api.GetShardHomes(ctx, &coordinatorv1.GetShardHomesRequest{
+				Cluster: clusterName, Shards: []*coordinatorv1.ShardEpoch{wire.ToShardEpoch(shard, 0)},
+			}); err != nil {
+				return nil, err
+			}
+			select {
+			case <-news:
+				known = true
+			case <-time.After(homeAgain):
+			}
 		}
 	}
 	return began, nil
@@ -135,6 +152,9 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 		for _, row := range delta.Rows {
 			if _, known := w.seen[row.Shard]; wanted[row.Shard] && !known {
 				w.seen[row.Shard] = now
+				if w.news != nil {
+					w.news <- row.Shard
+				}
 			}
 		}
 	}

@@ -1,13 +1,15 @@
 // Package entities holds the entities that benchmarks speak to: one that only
-// counts, in memory, and one that keeps its count in the journal.
+// counts, in memory, one that keeps its count in the journal, and one that takes
+// its time.
 //
 // # What this does not do
 //
-// The handlers do next to nothing, so that what is measured is Roost.
+// The other handlers do next to nothing, so that what is measured is Roost.
 package entities
 
 import (
 	"encoding/binary"
+	"time"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -21,7 +23,13 @@ const (
 	AskJSON     = "AskJSON" // the same in JSON
 	AccountType = "Account"
 	Deposit     = "Deposit" // JSON: 64 bytes answered by 16, one event
+	ClerkType   = "Clerk"
+	Serve       = "Serve" // JSON: takes TurnTime
 )
+
+// TurnTime is how long a clerk serves, waiting for something outside. It bounds
+// what can be answered whatever else the machine does.
+const TurnTime = 5 * time.Millisecond
 
 // Shards is the number of shards of each type.
 const Shards = 1024
@@ -76,16 +84,35 @@ func (a *Account) Deposit(ctx *entity.Ctx, in Question) (Answer, error) {
 	return Answer{TenDigits + a.N}, nil
 }
 
+// Clerk is a volatile entity whose commands take their time.
+type Clerk struct{ n int64 }
+
+// Serve takes its time.
+func (c *Clerk) Serve(ctx *entity.Ctx, _ Question) (Answer, error) {
+	timer := time.NewTimer(TurnTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return Answer{}, ctx.Err()
+	}
+	c.n++
+	return Answer{TenDigits + c.n}, nil
+}
+
 // Types are the types that a region of benchmarks hosts. Nothing is passivated:
 // what is measured would depend on how long ago something else was.
 func Types() []entity.Definition {
 	ask := entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Ask)
 	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)
 	deposit := entity.Command[Question, Answer](AccountType, Deposit)
+	serve := entity.Command[Question, Answer](ClerkType, Serve)
 	return []entity.Definition{
 		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
 			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON)).Shards(Shards).PassivateAfter(0),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
 			entity.On(deposit, (*Account).Deposit)).Events(Deposited{}).Shards(Shards).PassivateAfter(0),
+		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
+			entity.On(serve, (*Clerk).Serve)).Shards(Shards).PassivateAfter(0),
 	}
 }

@@ -58,6 +58,8 @@ func measure() error {
 	flag.BoolVar(&o.Faults, "faults", false, "measure what clients notice of faults, instead of rates")
 	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
 	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often everything else happens")
+	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that are asked")
+	flag.DurationVar(&o.Sizes.Overload, "overload", o.Sizes.Overload, "with -faults: how long the overload lasts")
 	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
