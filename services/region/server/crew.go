@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -33,7 +34,8 @@ type job struct {
 // while fast ones are done one after the other by those who are awake.
 type crew struct {
 	context func(*turn.Run) *turnContext // for the next turn
-	turn    func(*job, *turnContext)     // runs it
+	// turn runs one that begins now, and tells when it was over.
+	turn func(j *job, ctx *turnContext, now time.Time) time.Time
 
 	mu     sync.Mutex
 	queue  []job
@@ -105,6 +107,7 @@ const (
 func (c *crew) work() {
 	wake := make(chan struct{}, 1)
 	var j job
+	var now time.Time // the end of the last turn; zero: some time ago
 	for fresh := true; ; {
 		c.mu.Lock()
 		if fresh {
@@ -120,7 +123,7 @@ func (c *crew) work() {
 			c.idle = append(c.idle, wake)
 			c.mu.Unlock()
 			<-wake
-			fresh = true
+			fresh, now = true, time.Time{}
 			continue
 		}
 		var ctx *turnContext
@@ -130,11 +133,15 @@ func (c *crew) work() {
 		}
 		c.call()
 		c.mu.Unlock()
-		if ctx != nil {
-			c.turn(&j, ctx)
-		} else {
+		if ctx == nil {
 			j.do()
+			now = time.Time{}
+			continue
 		}
+		if now.IsZero() {
+			now = time.Now()
+		}
+		now = c.turn(&j, ctx, now)
 	}
 }
 

@@ -97,13 +97,14 @@ func (s *Runner) flushJobs() {
 func (s *Runner) do(sl *slot, f func()) { s.queue(job{slot: sl, do: f}) }
 
 // turn executes one turn, on a worker.
-func (s *Runner) turn(j *job, ctx *turnContext) {
-	began := time.Now()
+func (s *Runner) turn(j *job, ctx *turnContext, began time.Time) time.Time {
 	done := j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
 	ctx.end()
 	done.Entity, done.Incarnation, done.Request = j.run.Entity, j.run.Incarnation, j.run.Request
-	done.Handler = time.Since(began)
+	over := time.Now()
+	done.Handler = over.Sub(began)
 	s.inbox.turnDone(&done)
+	return over
 }
 
 // turnContext ends when the command's client stops waiting, and carries its
