@@ -21,10 +21,12 @@ import (
 )
 
 // faults measure what clients of durable entities notice of faults, under an
-// open loop of commands. They share a cluster; each leaves it whole.
+// open loop of commands. Most
+// share a cluster and leave it whole.
 var faults = []suite{
 	{"kill", hurting((*hurt).kills)},
 	{"pause", hurting((*hurt).pauses)},
+	{"cut", (*run).cuts},
 	{"drain", hurting((*hurt).drains)},
 	{"scale", hurting((*hurt).scales)},
 	{"coordinator", hurting((*hurt).takeovers)},
@@ -36,7 +38,7 @@ var faults = []suite{
 func hurting(suite func(*hurt) error) func(*run) error {
 	return func(r *run) (err error) {
 		if r.hurt == nil {
-			if r.hurt, err = r.victims(); err != nil {
+			if r.hurt, err = r.victims("faults", nil); err != nil {
 				return err
 			}
 		}
@@ -47,12 +49,16 @@ func hurting(suite func(*hurt) error) func(*run) error {
 	}
 }
 
-// victims starts a cluster to be hurt.
-func (r *run) victims() (*hurt, error) {
-	c, err := cluster.Start(r.ctx, cluster.Options{
-		Name: clusterName, Coordinators: 2, Regions: 3, Gateways: 2, Dir: filepath.Join(r.Dir, "faults"), BinDir: r.Bin,
+// victims starts a cluster to be hurt; change, if set, changes its options.
+func (r *run) victims(dir string, change func(*cluster.Options)) (*hurt, error) {
+	o := cluster.Options{
+		Name: clusterName, Coordinators: 2, Regions: 3, Gateways: 2, Dir: filepath.Join(r.Dir, dir), BinDir: r.Bin,
 		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn",
-	})
+	}
+	if change != nil {
+		change(&o)
+	}
+	c, err := cluster.Start(r.ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +172,11 @@ func (h *hurt) living(role string) (ps []cluster.Process) {
 		}
 	}
 	return ps
+}
+
+// ended tells whether a process has ended.
+func (h *hurt) ended(name string) bool {
+	return slices.ContainsFunc(h.cluster.Processes(), func(p cluster.Process) bool { return p.Name == name && p.PID == 0 })
 }
 
 // owned are the shards that a region serves.

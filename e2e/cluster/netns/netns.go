@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +26,19 @@ const (
 	nowhere = "02:00:00:00:00:00"
 )
 
+// User is whom a network belongs to: mostly a test.
+type User interface {
+	Helper()
+	Cleanup(func())
+	Skip(args ...any)
+	Skipf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Net is a switch with machines. Its methods may be called from any goroutine.
 type Net struct {
-	tb     testing.TB
+	tb     User
 	ip     string     // path of the program
 	fabric *os.File   // the namespace of the switch
 	test   netip.Addr // the address of the test's own process
@@ -49,7 +58,7 @@ type cut struct{ from, to string }
 
 // New makes a network that lives until the test ends, or skips the test and says
 // why.
-func New(tb testing.TB) *Net {
+func New(tb User) *Net {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Skip("networks can be cut by root only")
