@@ -21,11 +21,11 @@ func (s *Runner) Run() {
 	defer s.crew.end()
 	defer s.inbox.end()
 	var spare batch
+	var others yielding
 	for {
 		tick := false
 		if s.inbox.idle() {
-			// Whoever is about to send something may join the batch.
-			runtime.Gosched()
+			others.run()
 		}
 		select {
 		case <-s.ctx.Done():
@@ -43,6 +43,28 @@ func (s *Runner) Run() {
 		s.flushAnswers()
 		b.reset()
 		spare = b
+	}
+}
+
+// yielding lets others run before the loop waits: whoever is about to send
+// something may join the batch. Where handlers keep all processors busy that takes
+// long, and the loop would queue up behind them: then it is left off for a while.
+type yielding struct{ skip int }
+
+const (
+	maxYield   = 2 * time.Millisecond
+	skipYields = 50 // batches
+)
+
+func (y *yielding) run() {
+	if y.skip > 0 {
+		y.skip--
+		return
+	}
+	began := time.Now()
+	runtime.Gosched()
+	if time.Since(began) > maxYield {
+		y.skip = skipYields
 	}
 }
 
