@@ -52,8 +52,10 @@ func (s *Runner) Run() {
 type yielding struct{ skip int }
 
 const (
-	maxYield   = 2 * time.Millisecond
-	skipYields = 50 // batches
+	// maxYield is far more than a batch of quick turns takes.
+	maxYield = 2 * time.Millisecond
+	// skipYields is how many batches go by without: one in so many may wait long.
+	skipYields = 50
 )
 
 func (y *yielding) run() {
