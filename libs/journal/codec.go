@@ -148,11 +148,30 @@ func sealed(b []byte, entity sharding.Entity, seq uint64) bool {
 }
 
 func checksum(b []byte, entity sharding.Entity, seq uint64) uint32 {
-	var space [128]byte
-	where := appendBytes(appendBytes(space[:0], entity.Type), entity.ID)
-	where = binary.AppendUvarint(where, seq)
-	return crc32.Update(crc32.Checksum(where, castagnoli), castagnoli, b)
+	place := sumBytes(sumBytes(^uint32(0), entity.Type), entity.ID)
+	return crc32.Update(^sumUint(place, seq), castagnoli, b)
 }
+
+// sumBytes adds to a checksum what appendBytes appends. It is for the few bytes
+// of a place: a byte at a time, and nothing to allocate, which package crc32's
+// own needs a slice for.
+func sumBytes[T ~string](sum uint32, s T) uint32 {
+	sum = sumUint(sum, uint64(len(s)))
+	for i := range len(s) {
+		sum = sumByte(sum, s[i])
+	}
+	return sum
+}
+
+// sumUint adds to a checksum what binary.AppendUvarint appends.
+func sumUint(sum uint32, v uint64) uint32 {
+	for ; v >= 0x80; v >>= 7 {
+		sum = sumByte(sum, byte(v)|0x80)
+	}
+	return sumByte(sum, byte(v))
+}
+
+func sumByte(sum uint32, b byte) uint32 { return castagnoli[byte(sum)^b] ^ sum>>8 }
 
 // decoder reads a stored form; what is not there sets bad and reads as zero.
 type decoder struct {

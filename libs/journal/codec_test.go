@@ -146,3 +146,13 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkDecodeRecord(b *testing.B) {
+	form := journal.AppendRecord(nil, alice, 9, stored, &full)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := journal.DecodeRecord(alice, full.Seq, form); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

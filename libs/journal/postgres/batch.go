@@ -41,6 +41,8 @@ type batch struct {
 	rSeq            []int64
 	rCommand, rBody [][]byte
 	rTime           []*int64
+
+	forms []byte // what rBody points into
 }
 
 func newBatch(ops []journal.Op, now time.Time) *batch {
@@ -52,6 +54,11 @@ func newBatch(ops []journal.Op, now time.Time) *batch {
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
 	b.rCommand, b.rBody, b.rTime = make([][]byte, 0, n), make([][]byte, 0, n), make([]*int64, 0, n)
+	size := 0
+	for i := range ops {
+		size += ops[i].Size()
+	}
+	b.forms = make([]byte, 0, size)
 	for i := range ops {
 		switch op := &ops[i]; {
 		case op.Claim != nil:
@@ -117,7 +124,10 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 	if len(a.Records) > 0 {
 		b.oSeq[i] = int64(a.Records[0].Seq)
 	}
-	seen := make(map[sharding.CommandID]struct{}, len(a.Records))
+	var seen map[sharding.CommandID]struct{}
+	if len(a.Records) > 1 {
+		seen = make(map[sharding.CommandID]struct{}, len(a.Records))
+	}
 	for n := range a.Records {
 		r := &a.Records[n]
 		if r.Seq != a.Records[0].Seq+uint64(n) {
@@ -126,9 +136,11 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 		var command []byte
 		var at *int64
 		if r.Command != "" {
-			_, again := seen[r.Command]
-			b.oRepeats[i] = b.oRepeats[i] || again
-			seen[r.Command] = struct{}{}
+			if seen != nil {
+				_, again := seen[r.Command]
+				b.oRepeats[i] = b.oRepeats[i] || again
+				seen[r.Command] = struct{}{}
+			}
 			command, at = []byte(r.Command), keyMillis(r.Command)
 		}
 		if at != nil && (b.oTime[i] == nil || *at < *b.oTime[i]) {
@@ -136,7 +148,9 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 		}
 		b.rOp, b.rEntity = append(b.rOp, int32(i)+1), append(b.rEntity, entity)
 		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
-		b.rBody = append(b.rBody, journal.AppendRecord(nil, a.Entity, a.Epoch, now, r))
+		start := len(b.forms)
+		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, now, r)
+		b.rBody = append(b.rBody, b.forms[start:len(b.forms):len(b.forms)])
 	}
 }
 

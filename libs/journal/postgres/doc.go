@@ -3,8 +3,8 @@
 //
 // A batch is one call of the function roost.commit_batch (schema.sql), which
 // is a transaction of its own: one round trip that ends in COMMIT. The function
-// locks the fence rows that the batch writes under (FOR SHARE) or claims (FOR
-// UPDATE), then the entities, each in one order for all, decides like
+// locks the fence rows that the batch writes under (FOR SHARE; FOR UPDATE if it
+// claims any), then the entities, each in one order for all, decides like
 // [journal.Decide], and writes what holds. A process that is paused or cut off
 // holds no lock: locks live as long as the function runs. Batches that only
 // read fences lock and write nothing.

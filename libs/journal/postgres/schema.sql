@@ -154,20 +154,41 @@ BEGIN
 	-- under a lock stays true until the end. All take locks in the same order.
 	-- Who only reads a fence needs no lock: it was true at one moment after the
 	-- call, and a full disk does not stop it.
-	FOR i IN 1 .. cardinality(s_shard) LOOP
-		IF s_how[i] = 2 THEN
-			INSERT INTO roost.fence AS f (type, shard, epoch, owner) VALUES (s_type[i], s_shard[i], 0, 0) ON CONFLICT DO NOTHING;
-			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i] FOR UPDATE;
-		ELSIF s_how[i] = 1 THEN
-			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i] FOR SHARE;
-		ELSE
-			SELECT f.epoch, f.owner INTO r FROM roost.fence f WHERE f.type = s_type[i] AND f.shard = s_shard[i];
-		END IF;
-		IF FOUND THEN
-			f_epoch[i] := r.epoch;
-			f_owner[i] := r.owner;
-		END IF;
-	END LOOP;
+	-- A statement for all of them costs far less than one for each; it has one
+	-- kind of lock, and that of a claim does for all.
+	IF 2 = ANY (s_how) THEN
+		INSERT INTO roost.fence (type, shard, epoch, owner)
+			SELECT u.type, u.shard, 0, 0 FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			WHERE u.how = 2 ORDER BY u.i
+			ON CONFLICT DO NOTHING;
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how > 0 ORDER BY u.i FOR UPDATE OF f
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	ELSIF 1 = ANY (s_how) THEN
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how > 0 ORDER BY u.i FOR SHARE OF f
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	END IF;
+	IF 0 = ANY (s_how) THEN
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how = 0
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	END IF;
 
 	IF entities > 0 THEN
 		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.dropped

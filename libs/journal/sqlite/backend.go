@@ -30,6 +30,7 @@ const (
 	// cacheKiB is the page cache of a connection. Another process's commit
 	// empties it, so more would not help much.
 	cacheKiB = 8192
+	pageSize = 4096
 	// idCache is how many entity numbers a writer remembers.
 	idCache = 1 << 17
 )
@@ -50,7 +51,7 @@ type Backend struct {
 	// lost is set once the store cannot be trusted any more.
 	lost        atomic.Pointer[error]
 	checkpoints checkpointer
-	commits     int // of this handle
+	unseen      int // pages, about, since the last look at the log
 	closing     sync.Once
 }
 
@@ -95,7 +96,7 @@ func (b *Backend) connect(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "page_size(4096)", "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)")); err != nil {
+	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)")); err != nil {
 		return err
 	}
 	b.writeDB.SetMaxOpenConns(1)

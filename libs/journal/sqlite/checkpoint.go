@@ -16,27 +16,40 @@ const (
 	// copied into the main file: 32 MiB. Pages that change often are copied
 	// once per checkpoint, so a larger log writes less in total.
 	checkpointPages = 8192
-	// checkpointEvery is how many commits lie between two looks at the log.
-	checkpointEvery = 8
-	// checkpointStall is how long writers may be held up by the last part of a
-	// checkpoint. If a long load is in the way, the next one tries again.
-	checkpointStall = 50 * time.Millisecond
+	// checkpointEvery is about how many pages lie between two looks at the log:
+	// 2 MiB.
+	checkpointEvery = 512
+	// opPages is how many pages of the log a small operation writes: one with its
+	// record, one with its command.
+	opPages = 2
+	// checkpointPasses is how often at most what came meanwhile is copied while
+	// others write. Each pass leaves a fraction of the one before, unless the
+	// disk has no room for both.
+	checkpointPasses = 4
+	// checkpointRest is how many pages may be left for the last part, which
+	// holds writers up: about a millisecond of copying and syncing.
+	checkpointRest = 64
+	// checkpointStall is how long writers may be held up by loads that still
+	// read from the log. If one is longer, the next checkpoint tries again.
+	checkpointStall = 10 * time.Millisecond
 )
 
 // checkpointer copies the write-ahead log into the main file, beside the
 // writers. SQLite's own checkpoint inside a commit never comes to an end while
 // several processes write: there is always a new page, the log can never start
-// again from its beginning, and grows for ever. So most is copied while the
-// others write, and the little that came meanwhile with the turn in hand, when
-// nobody begins.
+// again from its beginning, and grows for ever. So nearly all is copied while the
+// others write, in passes that become shorter, and the little that is left with
+// the turn in hand, when nobody begins.
 type checkpointer struct {
 	db     *sql.DB
+	conn   *sql.Conn
 	turn   *turn
 	nudges chan struct{}
 	done   chan struct{}
 	fail   func(error) error
 
 	look, copyMost, finish *sql.Stmt
+	begin, rollback        *sql.Stmt
 }
 
 // start makes the checkpointer of b and lets it run until stop.
@@ -46,16 +59,25 @@ func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
 	if c.turn, err = openTurn(b.path + turnSuffix); err != nil {
 		return err
 	}
-	if c.db, err = sql.Open("sqlite", b.dsn(fmt.Sprintf("busy_timeout(%d)", checkpointStall.Milliseconds()), "synchronous(full)")); err != nil {
+	if c.db, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "synchronous(full)")); err != nil {
 		return err
 	}
-	c.db.SetMaxOpenConns(1)
-	err = prepareAll(ctx, c.db, []statement{
+	if c.conn, err = c.db.Conn(ctx); err != nil {
+		return err
+	}
+	err = prepareAll(ctx, c.conn, []statement{
 		{&c.look, "PRAGMA wal_checkpoint(NOOP)"},
 		{&c.copyMost, "PRAGMA wal_checkpoint(PASSIVE)"},
 		{&c.finish, "PRAGMA wal_checkpoint(RESTART)"},
+		{&c.begin, "BEGIN IMMEDIATE"},
+		{&c.rollback, "ROLLBACK"},
 	})
 	if err != nil {
+		return err
+	}
+	// From here on waiting is our own affair: SQLite does it in steps of
+	// milliseconds.
+	if _, err := c.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
 	c.nudges, c.done = make(chan struct{}, 1), make(chan struct{})
@@ -63,10 +85,18 @@ func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
 	return nil
 }
 
-// nudge asks for a look at the log.
-func (c *checkpointer) nudge() {
+// wrote counts what was committed, and asks for a look at the log from time to
+// time.
+func (b *Backend) wrote(ops []journal.Op) {
+	for i := range ops {
+		b.unseen += opPages + ops[i].Size()/pageSize
+	}
+	if b.unseen < checkpointEvery {
+		return
+	}
+	b.unseen = 0
 	select {
-	case c.nudges <- struct{}{}:
+	case b.checkpoints.nudges <- struct{}{}:
 	default:
 	}
 }
@@ -81,28 +111,62 @@ func (c *checkpointer) run() {
 }
 
 func (c *checkpointer) checkpoint() error {
-	if pages, _, err := c.do(c.look); err != nil || pages < checkpointPages {
+	l, err := c.do(c.look)
+	if err != nil || l.pages < checkpointPages || l.rest() == 0 {
 		return err
 	}
-	if _, busy, err := c.do(c.copyMost); err != nil || busy {
-		return err // busy: another process does it
+	for pass := 0; l.rest() > checkpointRest && pass < checkpointPasses; pass++ {
+		if l, err = c.do(c.copyMost); err != nil || l.busy {
+			return err // busy: another process does it
+		}
+		if l, err = c.do(c.look); err != nil {
+			return err
+		}
 	}
+	if l.rest() > checkpointPages/2 {
+		return nil // a long load is in the way
+	}
+	return c.last()
+}
+
+// last copies what is left and lets the log start again from its beginning,
+// while nobody writes.
+func (c *checkpointer) last() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := c.turn.take(ctx); err != nil {
 		return err
 	}
 	defer c.turn.give()
-	_, _, err := c.do(c.finish)
-	return err
+	// Whoever has SQLite's lock once the turn is taken was the last to begin.
+	if err := begin(ctx, c.begin); err != nil {
+		return err
+	}
+	if _, err := c.rollback.Exec(); err != nil {
+		return c.fail(fmt.Errorf("rollback: %w", err)) // the lock may still be ours
+	}
+	for until := time.Now().Add(checkpointStall); ; {
+		l, err := c.do(c.finish)
+		if err != nil || !l.busy || time.Now().After(until) {
+			return err
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
 }
 
-// do runs a checkpoint and returns how many pages the log holds, and whether
-// something was in the way.
-func (c *checkpointer) do(s *sql.Stmt) (pages int, busy bool, err error) {
-	var copied int
-	err = s.QueryRow().Scan(&busy, &pages, &copied)
-	return pages, busy, err
+// logState is what a checkpoint tells.
+type logState struct {
+	busy          bool // something was in the way
+	pages, copied int  // of the log, when the checkpoint began
+}
+
+func (l logState) rest() int { return l.pages - l.copied }
+
+func (c *checkpointer) do(s *sql.Stmt) (l logState, err error) {
+	err = s.QueryRow().Scan(&l.busy, &l.pages, &l.copied)
+	return l, err
 }
 
 // harmless says whether a checkpoint that failed may simply be tried later. A
@@ -120,6 +184,9 @@ func (c *checkpointer) stop() []error {
 	if c.nudges != nil {
 		close(c.nudges)
 		<-c.done
+	}
+	if c.conn != nil {
+		errs = append(errs, c.conn.Close())
 	}
 	if c.db != nil {
 		errs = append(errs, c.db.Close())

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,7 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 		return nil, err
 	}
 	t.keepIDs()
+	b.wrote(ops)
 	return results, nil
 }
 
@@ -61,9 +63,6 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 		_, err = b.write.commit.Exec()
 	}
 	if err == nil {
-		if b.commits++; b.commits%checkpointEvery == 0 {
-			b.checkpoints.nudge()
-		}
 		return nil
 	}
 	err = b.failed(err)
@@ -87,8 +86,13 @@ func (b *Backend) lock(ctx context.Context) error {
 		return err
 	}
 	defer b.turn.give()
+	return begin(ctx, b.write.begin)
+}
+
+// begin waits for SQLite's lock. The turn is held: only its holder tries.
+func begin(ctx context.Context, s *sql.Stmt) error {
 	for {
-		_, err := b.write.begin.Exec()
+		_, err := s.Exec()
 		if !busy(err) {
 			return err
 		}
