@@ -185,13 +185,14 @@ func BenchmarkTell(b *testing.B) {
 		for i := range b.N {
 			c := benchCommand(uint64(i), ids[i%benchEntities], payload)
 			c.Envelope.Tell = true
-			for err := l.Send(uint32(i), &c); err != nil; err = l.Send(uint32(i), &c) {
+			for err := l.Queue(uint32(i), &c); err != nil; err = l.Queue(uint32(i), &c) {
 				if !errors.Is(err, ErrBackpressure) {
 					b.Fatal(err)
 				}
 				runtime.Gosched()
 			}
 		}
+		l.Flush()
 		for accepted.Load() < int64(b.N) {
 			runtime.Gosched()
 		}

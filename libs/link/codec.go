@@ -75,7 +75,17 @@ type names struct {
 	// it looks names up only to refuse a second definition, and whoever sends
 	// short names only could make it take more memory than they are worth.
 	ids map[string]uint64
+	// recent are the numbers last written, by role: mostly the next ones too.
+	recent [roles]uint64
 }
+
+// What names are for.
+const (
+	typeName = iota
+	commandName
+	codeName
+	roles
+)
 
 func (n *names) add(s string) {
 	if n.ids == nil {
@@ -85,9 +95,21 @@ func (n *names) add(s string) {
 	n.ids[s] = uint64(len(n.list))
 }
 
+// number is the number of a name; 0 if it has none.
+func (n *names) number(role int, s string) uint64 {
+	if last := n.recent[role]; last != 0 && n.list[last-1] == s {
+		return last
+	}
+	id := n.ids[s]
+	if id != 0 {
+		n.recent[role] = id
+	}
+	return id
+}
+
 // append writes a reference to a good name.
-func (n *names) append(b []byte, s string) []byte {
-	if id, ok := n.ids[s]; ok {
+func (n *names) append(b []byte, role int, s string) []byte {
+	if id := n.number(role, s); id != 0 {
 		return binary.AppendUvarint(b, id)
 	}
 	if len(n.list) == maxNames {
@@ -95,12 +117,6 @@ func (n *names) append(b []byte, s string) []byte {
 	}
 	n.add(s)
 	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
-}
-
-// known tells whether s was found good and written before.
-func (n *names) known(s string) bool {
-	_, ok := n.ids[s]
-	return ok
 }
 
 // read is the name that a reference stands for.
@@ -133,8 +149,9 @@ func (n *names) read(d *decoder, field string) string {
 	return s
 }
 
-// appendCommand appends the frame of a command that passed check.
-func (n *names) appendCommand(b []byte, c *Command, now time.Time) []byte {
+// appendCommand appends the frame of a command that passed check. left is the
+// time until its deadline, if it has one.
+func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	e := &c.Envelope
 	start := len(b)
 	b = begin(b, kindCommand)
@@ -159,11 +176,11 @@ func (n *names) appendCommand(b []byte, c *Command, now time.Time) []byte {
 	b = binary.AppendUvarint(b, c.Corr)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
 	if flags&flagDeadline != 0 {
-		left := min(max(e.Deadline.Sub(now), 0), MaxTimeLeft)
+		left = min(max(left, 0), MaxTimeLeft)
 		b = binary.AppendUvarint(b, uint64(left/time.Microsecond))
 	}
-	b = n.append(b, string(e.Entity.Type))
-	b = n.append(b, e.Command)
+	b = n.append(b, typeName, string(e.Entity.Type))
+	b = n.append(b, commandName, e.Command)
 	b = appendString(b, string(e.Entity.ID))
 	b = appendString(b, string(e.ID))
 	if trace {
@@ -197,8 +214,7 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	}
 	e.Entity.Type = sharding.EntityType(n.read(&d, "type"))
 	e.Command = n.read(&d, "command")
-	e.Entity.ID = sharding.EntityID(d.id("entity id", sharding.MaxIDLen))
-	e.ID = sharding.CommandID(d.id("command id", sharding.MaxCommandIDLen))
+	e.Entity.ID, e.ID = d.ids()
 	if flags&flagTrace != 0 {
 		if e.Trace = d.string("trace", MaxTraceLen); !plain(e.Trace, MaxTraceLen) {
 			d.fail("trace is not printable")
@@ -232,7 +248,7 @@ func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, a.Corr)
 	if flags&flagCode != 0 {
-		b = n.append(b, string(r.Code))
+		b = n.append(b, codeName, string(r.Code))
 	}
 	if flags&flagMessage != 0 {
 		b = appendString(b, r.Message)
@@ -294,7 +310,7 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 	b = binary.AppendUvarint(b, corr)
 	b = binary.AppendUvarint(b, uint64(m.Refused))
 	if flags&flagShard != 0 {
-		b = n.append(b, string(m.Row.Shard.Type))
+		b = n.append(b, typeName, string(m.Row.Shard.Type))
 		b = binary.AppendUvarint(b, uint64(m.Row.Shard.Index))
 	}
 	if flags&flagOwner != 0 {
@@ -420,25 +436,51 @@ func (d *decoder) duration(field string) time.Duration {
 }
 
 // string is a copy of at most max bytes.
-func (d *decoder) string(field string, max int) string {
+func (d *decoder) string(field string, max int) string { return string(d.bytes(field, max)) }
+
+// bytes are those of a string, not copied.
+func (d *decoder) bytes(field string, max int) []byte {
 	n := d.uvarint(field)
 	if n > uint64(max) || n > uint64(len(d.b)) {
 		d.fail("%s of %d bytes: at most %d are allowed, %d have come", field, n, max, len(d.b))
-		return ""
+		return nil
 	}
-	s := string(d.b[:n])
+	s := d.b[:n]
 	d.b = d.b[n:]
 	return s
 }
 
+// ids are the names of an entity and of a command for it. They follow each
+// other and are copied in one piece.
+func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
+	const what, whatCommand = "entity id", "command id"
+	rest := d.b
+	entity := len(d.bytes(what, sharding.MaxIDLen))
+	first := len(rest) - len(d.b) - entity
+	command := len(d.bytes(whatCommand, sharding.MaxCommandIDLen))
+	if d.bad != nil {
+		return "", ""
+	}
+	end := len(rest) - len(d.b)
+	both := string(rest[first:end])
+	e, c := both[:entity], both[len(both)-command:]
+	d.checkID(what, e, sharding.MaxIDLen)
+	d.checkID(whatCommand, c, sharding.MaxCommandIDLen)
+	return sharding.EntityID(e), sharding.CommandID(c)
+}
+
 func (d *decoder) id(field string, max int) string {
 	s := d.string(field, max)
+	d.checkID(field, s, max)
+	return s
+}
+
+func (d *decoder) checkID(field, s string, max int) {
 	if d.bad == nil && !plain(s, max) {
 		if err := sharding.CheckID(field, s, max); err != nil {
 			d.fail("%v", err)
 		}
 	}
-	return s
 }
 
 // rest is a copy of what remains; nil if that is nothing.

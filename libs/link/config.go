@@ -41,6 +41,12 @@ const (
 	maxHandshake = 4 << 10
 	// maxBatch is the largest number of messages in one callback.
 	maxBatch = 1024
+	// maxGathered is how many bytes may wait for the goroutine that will write
+	// them itself, before the writer begins: what one write takes.
+	maxGathered = 64 << 10
+	// maxRounds is how many writes in a row a sender does, for others who send
+	// meanwhile, before the writer takes over: its own answer may have come.
+	maxRounds = 16
 	// lingerTime is how long a connection that is being cut still listens, so
 	// that the last words of either side are heard.
 	lingerTime = time.Second

@@ -3,6 +3,8 @@ package link
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -19,6 +21,13 @@ type Conn struct {
 	stream  stream
 	batch   []Command // the reader's
 	now     time.Time // when the batch began
+
+	// Guarded by the stream's lock.
+	calls    uint64 // callbacks so far
+	call     uint64 // the one whose goroutine is the reader; 0: none is under way
+	panicked string // by a callback of one of the others
+
+	others sync.WaitGroup // readers after the first
 }
 
 func (c *Conn) key() slotKey { return slotKey{c.peer.UID, uint64(c.lane)} }
@@ -40,7 +49,9 @@ func (c *Conn) Send(a Answer) error {
 // the same outcome that says so. ErrDown: the connection has ended and the
 // answers go nowhere, which is the client's to settle; there is nothing to do.
 // ErrSlowReader: so many answers wait to be read by this client that it has
-// just been cut.
+// just been cut. While a callback of the connection is under way the answers
+// gather, whoever sends them: its goroutine writes them once it has returned.
+// They are not held back if they are many, or if another goroutine reads on.
 func (c *Conn) SendBatch(as []Answer) error {
 	if len(as) == 0 {
 		return nil
@@ -63,7 +74,11 @@ func (c *Conn) SendBatch(as []Answer) error {
 			break
 		}
 		st.pend = st.out.appendAnswer(st.pend, a)
-		st.added(1)
+		if c.call != 0 {
+			st.gathered(1)
+		} else {
+			st.added(1)
+		}
 		sent++
 	}
 	st.owed -= sent
@@ -79,24 +94,62 @@ func (c *Conn) SendBatch(as []Answer) error {
 // are dropped.
 func (c *Conn) Close() { c.stream.fail(fmt.Errorf("%w: closed here", ErrDown)) }
 
-// run reads the connection until it ends.
-func (c *Conn) run(first []byte) {
-	s := c.server
-	defer c.stream.fail(ErrDown) // a callback may panic
-	c.stream.start(&s.cfg, first)
-	err := c.stream.readLoop(c.handle, c.flush)
-	switch {
-	case errors.Is(err, errBye):
-		c.stream.finish()
-		_ = c.stream.nc.Close()
-	case errors.Is(err, ErrMalformed):
-		s.leave(c) // nothing more is read: the lane may be opened anew
-		c.stream.linger(err)
-	default:
-		s.leave(c)
+// Call is the number of the callback under way, for [Conn.ReadOn]. To be
+// called by the callback itself.
+func (c *Conn) Call() uint64 {
+	c.stream.mu.Lock()
+	defer c.stream.mu.Unlock()
+	return c.call
+}
+
+// ReadOn lets another goroutine read the connection on while the callback with
+// this number is still under way, and does nothing once it has returned, or the
+// second time. So a callback that takes long, which is best noticed by somebody
+// else, holds up only its own commands: those behind them are handed over at
+// once, in order, but beside it, and the answers that have gathered go out. What
+// the callback is given remains its own until it returns; its goroutine then has
+// nothing more to do with the connection. Any goroutine may call it.
+func (c *Conn) ReadOn(call uint64) {
+	st := &c.stream
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if call == 0 || c.call != call {
+		return
 	}
-	c.stream.fail(err)
-	reason := c.stream.reason()
+	c.call, c.batch = 0, nil
+	if len(st.pend) > 0 {
+		st.leave()
+	}
+	c.others.Add(1)
+	go func() {
+		defer c.others.Done()
+		defer c.catch()
+		c.read()
+	}()
+}
+
+// catch keeps a callback's panic for run, below which somebody recovers.
+func (c *Conn) catch() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	c.stream.mu.Lock()
+	defer c.stream.mu.Unlock()
+	c.panicked = fmt.Sprintf("%v\n%s", p, debug.Stack())
+}
+
+// run serves the connection until it has ended and all callbacks have returned.
+func (c *Conn) run(first []byte) {
+	c.stream.start(&c.server.cfg, first)
+	defer c.end()
+	c.read()
+}
+
+// end counts why the connection ended, once nobody reads it any more.
+func (c *Conn) end() {
+	c.others.Wait()
+	s, reason := c.server, c.stream.reason()
 	switch {
 	case errors.Is(reason, ErrMalformed):
 		s.malformed.Add(1)
@@ -106,6 +159,30 @@ func (c *Conn) run(first []byte) {
 		s.superseded.Add(1)
 	}
 	s.onClose(c, reason)
+	if c.panicked != "" {
+		panic(c.panicked)
+	}
+}
+
+// read reads the connection until it ends or another goroutine reads on.
+func (c *Conn) read() {
+	err := ErrDown // a callback may panic
+	defer func() {
+		if !errors.Is(err, errReadOn) {
+			c.stream.fail(err)
+		}
+	}()
+	switch err = c.stream.readLoop(c.handle, c.flush); {
+	case errors.Is(err, errReadOn):
+		return
+	case errors.Is(err, errBye):
+		c.stream.finish()
+		_ = c.stream.nc.Close()
+	case errors.Is(err, ErrMalformed):
+		c.server.leave(c) // nothing more is read: the lane may be opened anew
+		c.stream.linger(err)
+	}
+	c.server.leave(c)
 }
 
 func (c *Conn) handle(kind byte, body []byte) error {
@@ -119,33 +196,50 @@ func (c *Conn) handle(kind byte, body []byte) error {
 	err := c.stream.in.readCommand(body, c.now, c.stream.maxPayload, &c.batch[len(c.batch)-1])
 	if err != nil {
 		c.batch = c.batch[:len(c.batch)-1]
-		return err
 	}
-	if len(c.batch) == maxBatch {
-		c.flush()
-	}
-	return nil
+	return err
 }
 
 // flush hands the batch over, unless the connection has ended meanwhile: then
 // the client has counted these commands as lost and may have sent them again.
-// A client whose answers pile up has to wait with its commands.
-func (c *Conn) flush() {
+// A client whose answers pile up has to wait with its commands. It returns
+// false if another goroutine reads on.
+func (c *Conn) flush() bool {
 	if len(c.batch) == 0 {
-		return
+		return true
 	}
 	st := &c.stream
 	st.mu.Lock()
 	for st.err == nil && st.lagging() {
+		st.leave()
 		st.settled.Wait()
 	}
 	alive := st.err == nil
-	st.owed += len(c.batch)
-	st.mu.Unlock()
 	if alive {
-		c.server.commands.Add(uint64(len(c.batch)))
-		c.server.onCommands(c, c.batch)
+		st.owed += len(c.batch)
+		c.calls++
+		c.call = c.calls
 	}
-	clear(c.batch)
-	c.batch = c.batch[:0]
+	call, batch := c.call, c.batch
+	st.mu.Unlock()
+	if alive && !c.hand(call, batch) {
+		return false
+	}
+	clear(batch)
+	c.batch = batch[:0]
+	return true
+}
+
+// hand is one callback. It returns false if another goroutine reads on.
+func (c *Conn) hand(call uint64, batch []Command) (mine bool) {
+	defer func() {
+		c.stream.mu.Lock()
+		defer c.stream.mu.Unlock()
+		if mine = c.call == call; mine {
+			c.call = 0
+		}
+	}()
+	c.server.commands.Add(uint64(len(batch)))
+	c.server.onCommands(c, batch)
+	return
 }

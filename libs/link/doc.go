@@ -19,13 +19,21 @@
 // of the same client and lane only after it has stopped reading the older one
 // and dropped its unread frames, so nothing overtakes.
 //
+// The goroutine that reads a connection also hands its commands over. When that
+// takes long, [Conn.ReadOn] puts another goroutine in its place.
+//
 // # Writing
 //
-// A sender appends its frame to a buffer and never waits for the network. The
-// connection's writer takes all that has gathered and writes it in one go;
-// when it was idle it yields the processor once before, so that others who are
-// about to send can join. A batch therefore forms only while a write is in
-// flight, and nobody waits for a batch to fill.
+// A sender appends its frame to a buffer and never waits for the network. Who
+// finds nobody writing writes all that has gathered itself, in one go: no other
+// goroutine has to be woken for it. [Link.Send] yields the processor once
+// before, so that others who are about to send can join; a server's reader
+// writes the answers of a batch when it has no more commands to hand over; and
+// who has many commands in a row says when ([Link.Flush]). A batch therefore
+// forms only while somebody is at work anyway, and nobody waits for a batch to
+// fill. What a connection does not take at once is left to a goroutine that may
+// wait, the writer of the connection; so is everything where writing without
+// waiting is not to be had, as with TLS.
 //
 // # Frames
 //

@@ -42,7 +42,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n names
-	_, _ = nc.Write(n.appendCommand(nil, command(1, ""), testNow))
+	_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
 	if err := get(t, closed); !errors.Is(err, ErrSlowReader) {
 		t.Error(err)
 	}
@@ -68,7 +68,7 @@ func TestLaggardIsHeldBack(t *testing.T) {
 		go func() {
 			var n names
 			for i := range uint64(sent) {
-				_, _ = nc.Write(n.appendCommand(nil, command(i, ""), testNow))
+				_, _ = nc.Write(n.appendCommand(nil, command(i, ""), 0))
 			}
 		}()
 		synctest.Wait()
@@ -109,7 +109,7 @@ func TestSlowReaderIsCutInTime(t *testing.T) {
 		}()
 		var n names
 		start := time.Now()
-		_, _ = nc.Write(n.appendCommand(nil, command(1, ""), testNow))
+		_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
 		if err := <-closed; !errors.Is(err, ErrSlowReader) {
 			t.Error(err)
 		}

@@ -31,18 +31,43 @@ func (l *Link) Node() sharding.NodeID { return l.node }
 // process and none will: ErrBackpressure (wait for answers), ErrDown (wait for
 // the next Up), ErrTooLarge or sharding.ErrBadName (do not send it again). Nil
 // means that it is on its way: an Answer or Down will tell. A trace that is
-// too long or not printable is left out. Any goroutine may send.
-func (l *Link) Send(shard uint32, c *Command) error {
+// too long or not printable is left out. Any goroutine may send; whoever has
+// many to send in a row uses Queue and Flush.
+func (l *Link) Send(shard uint32, c *Command) error { return l.send(shard, c, true) }
+
+// Queue is a Send that waits for Flush, for the next Send on its lane, or until
+// much has gathered. If none of these comes it takes two beats.
+func (l *Link) Queue(shard uint32, c *Command) error { return l.send(shard, c, false) }
+
+// Flush sends what is queued.
+func (l *Link) Flush() {
+	for i := range l.lanes {
+		l.lanes[i].stream.writeGathered()
+	}
+}
+
+func (l *Link) send(shard uint32, c *Command, now bool) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	var now time.Time
+	var left time.Duration
 	if !c.Envelope.Deadline.IsZero() {
-		now = time.Now()
+		left = time.Until(c.Envelope.Deadline)
 	}
 	s := &l.lanes[shard%uint32(len(l.lanes))].stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.queue(c, left); err != nil {
+		return err
+	}
+	if now {
+		s.writeHere(true)
+	}
+	return nil
+}
+
+// queue appends a command that has so much time left.
+func (s *stream) queue(c *Command, left time.Duration) error {
 	if s.err != nil || s.closing {
 		return fmt.Errorf("%w: %v", ErrDown, s.why())
 	}
@@ -50,20 +75,21 @@ func (l *Link) Send(shard uint32, c *Command) error {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)
 	}
 	if s.full(len(c.Envelope.Payload)) {
+		s.leave()
 		return ErrBackpressure
 	}
-	if t := string(c.Envelope.Entity.Type); !s.out.known(t) {
+	if t := string(c.Envelope.Entity.Type); s.out.number(typeName, t) == 0 {
 		if err := sharding.CheckType("type", t); err != nil {
 			return err
 		}
 	}
-	if !s.out.known(c.Envelope.Command) {
+	if s.out.number(commandName, c.Envelope.Command) == 0 {
 		if err := sharding.CheckType("command", c.Envelope.Command); err != nil {
 			return err
 		}
 	}
-	s.pend = s.out.appendCommand(s.pend, c, now)
-	s.added(1)
+	s.pend = s.out.appendCommand(s.pend, c, left)
+	s.gathered(1)
 	return nil
 }
 
@@ -114,12 +140,13 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 // run reads answers until the lane ends.
 func (ln *lane) run(answers func([]Answer)) error {
 	s := &ln.stream
-	flush := func() {
+	flush := func() bool {
 		if len(ln.batch) > 0 {
 			answers(ln.batch)
 			clear(ln.batch)
 			ln.batch = ln.batch[:0]
 		}
+		return true
 	}
 	err := s.readLoop(func(kind byte, body []byte) error {
 		ln.batch = append(ln.batch, Answer{})
@@ -135,8 +162,6 @@ func (ln *lane) run(answers func([]Answer)) error {
 		}
 		if err != nil {
 			ln.batch = ln.batch[:len(ln.batch)-1]
-		} else if len(ln.batch) == maxBatch {
-			flush()
 		}
 		return err
 	}, flush)

@@ -67,6 +67,20 @@ func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 }
 
+// networks runs a test over pipes, which only the writer writes to, and over
+// TCP. cfg is that of the client.
+func networks(t *testing.T, test func(t *testing.T, l net.Listener, cfg Config, to sharding.NodeID)) {
+	t.Run("pipes", func(t *testing.T) {
+		p, cfg := newPipes(), testConfig(testGateway)
+		cfg.Dial = p.dial
+		test(t, p, cfg, testRegion)
+	})
+	t.Run("TCP", func(t *testing.T) {
+		ln := listen(t)
+		test(t, ln, testConfig(testGateway), sharding.NodeID{Addr: ln.Addr().String(), UID: testRegion.UID})
+	})
+}
+
 // serve runs a server on a listener until the test ends.
 func serve(t testing.TB, l net.Listener, cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn, error)) *Server {
 	t.Helper()
@@ -243,13 +257,14 @@ func TestSendRefusesWhatCannotBe(t *testing.T) {
 
 // TestOrderPerShard: commands of one shard arrive in the order they were sent,
 // whichever lane they take.
-func TestOrderPerShard(t *testing.T) {
-	p := newPipes()
+func TestOrderPerShard(t *testing.T) { networks(t, testOrderPerShard) }
+
+func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.NodeID) {
 	const shards, each = 5, 400
 	var mu sync.Mutex
 	got := map[string][]uint64{}
 	lanes := map[string]map[int]bool{}
-	serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) {
+	serve(t, ln, testConfig(testRegion), func(c *Conn, cs []Command) {
 		mu.Lock()
 		for _, cmd := range cs {
 			id := string(cmd.Envelope.Entity.ID)
@@ -262,9 +277,8 @@ func TestOrderPerShard(t *testing.T) {
 		mu.Unlock()
 		echo(c, cs)
 	}, nil)
-	cfg := testConfig(testGateway)
-	cfg.Dial, cfg.Lanes = p.dial, 3
-	e, _ := connect(t, cfg, testRegion)
+	cfg.Lanes = 3
+	e, _ := connect(t, cfg, to)
 	l := get(t, e.up)
 	var wg sync.WaitGroup
 	for shard := range uint32(shards) {

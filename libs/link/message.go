@@ -17,7 +17,9 @@ type Command struct {
 	Epoch sharding.Epoch
 	// Envelope is the command. The deadline travels as time left in
 	// microseconds. On the receiving side all its strings and the payload are
-	// copies of their own: keep them as long as you like.
+	// copies: keep them as long as you like. The names of the entity and of the
+	// command share one piece of memory; keep a clone of one that is to outlive
+	// the other by long.
 	Envelope sharding.Envelope
 }
 
@@ -82,7 +84,7 @@ func (a *Answer) fits(maxPayload int, known *names) bool {
 	r := &a.Reply
 	return r.Outcome >= sharding.OK && r.Outcome <= sharding.Unknown &&
 		len(r.Payload) <= maxPayload && r.Encoding <= sharding.Protobuf && r.Message == "" &&
-		(r.Code == "" || known.known(string(r.Code))) &&
+		(r.Code == "" || known.number(codeName, string(r.Code)) != 0) &&
 		r.Timing.Mailbox >= 0 && r.Timing.Handler >= 0 && r.Timing.Journal >= 0
 }
 

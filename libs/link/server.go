@@ -57,9 +57,10 @@ type Stats struct {
 // the order of its lane, one call at a time per connection. The slice is only
 // valid during the call, everything in it belongs to the callee. While the
 // call does not return nothing is read from the connection, and its client
-// will feel it: that is how a region holds back. It must not wait for answers
-// to be written. onClose, if not nil, is called once when a connection has
-// ended; its answers go nowhere any more.
+// will feel it: that is how a region holds back; [Conn.ReadOn] is for a call
+// that takes long and does not mean to. It must not wait for answers to be
+// written, least of all those that it sends itself. onClose, if not nil, is called once when a connection has ended and
+// all its calls have returned; its answers go nowhere any more.
 func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn, error)) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

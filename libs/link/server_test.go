@@ -139,7 +139,7 @@ func TestMalformedHarmsNobodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n names
-		go func() { _, _ = nc.Write(append(n.appendCommand(nil, command(1, "first"), testNow), bad...)) }()
+		go func() { _, _ = nc.Write(append(n.appendCommand(nil, command(1, "first"), 0), bad...)) }()
 		kind, _, err := readHandshake(br)
 		if err != nil || kind != kindAnswer {
 			t.Fatalf("%x: %d %v", bad, kind, err)
@@ -224,7 +224,7 @@ func TestReadsOneLinkOfALane(t *testing.T) {
 			var n names
 			var b []byte
 			for i, payload := range payloads {
-				b = n.appendCommand(b, command(uint64(i), payload), testNow)
+				b = n.appendCommand(b, command(uint64(i), payload), 0)
 			}
 			go func() { _, _ = nc.Write(b) }()
 			synctest.Wait()
@@ -234,8 +234,8 @@ func TestReadsOneLinkOfALane(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n names // one write per frame, so that the second is never decoded
-		frame := n.appendCommand(nil, command(1, "old 1"), testNow)
-		second := n.appendCommand(nil, command(2, "old 2"), testNow)
+		frame := n.appendCommand(nil, command(1, "old 1"), 0)
+		second := n.appendCommand(nil, command(2, "old 2"), 0)
 		go func() { _, _ = old.Write(frame); _, _ = old.Write(second) }()
 		synctest.Wait()
 
@@ -302,7 +302,7 @@ func TestOnlyTheNewestWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		var n names
-		_, _ = old.Write(n.appendCommand(nil, command(1, ""), testNow))
+		_, _ = old.Write(n.appendCommand(nil, command(1, ""), 0))
 		results := make(chan error, 3)
 		for range 3 {
 			h := goodHello()

@@ -11,16 +11,22 @@ import (
 	"time"
 )
 
-// errBye ends a connection in order: everything was answered.
-var errBye = errors.New("closed in order")
+var (
+	// errBye ends a connection in order: everything was answered.
+	errBye = errors.New("closed in order")
+	// errReadOn ends a reader whose place another goroutine has taken.
+	errReadOn = errors.New("another goroutine reads on")
+)
 
 // stream is one connection after the handshake, the same on both sides: a
-// buffer with a writer, a reader of frames, and beats.
+// buffer and who writes it, a reader of frames, and beats.
 type stream struct {
 	nc         net.Conn
-	in         names // the reader's
+	direct     *direct // nil: only the writer writes
+	in         names   // the reader's
 	frames     frameReader
-	maxPayload int // the smaller one of both sides
+	ended      error // why the reader came to its end
+	maxPayload int   // the smaller one of both sides
 	maxBytes   int
 	maxMsgs    int // beyond, nothing is accepted
 	lagMsgs    int // server: at this, nothing is read
@@ -38,9 +44,11 @@ type stream struct {
 	spare   []byte // the buffer for the next ones
 	msgs    int    // messages in pend
 	owed    int    // answers that the user of a server still owes
-	writing bool
-	closing bool  // nothing more is accepted, pend is still written
-	err     error // the first reason for the end; pend is not written any more
+	rest    []byte // what is left of a buffer that somebody has begun to write
+	writing bool   // somebody is writing, or about to
+	left    bool   // it is the writer
+	closing bool   // nothing more is accepted, pend is still written
+	err     error  // the first reason for the end; pend is not written any more
 
 	down chan struct{} // closed with err
 
@@ -67,6 +75,7 @@ func (s *stream) open(nc net.Conn, cfg *Config, maxPayload int, server bool) {
 func (s *stream) start(cfg *Config, first []byte) {
 	s.frames = newFrameReader(cfg.ReadBuffer, s.maxPayload+headerRoom, first)
 	noDelay(s.nc)
+	s.direct = newDirect(s.nc)
 	go s.writeLoop()
 	go s.beatLoop()
 }
@@ -81,22 +90,95 @@ func (s *stream) lagging() bool {
 	return s.msgs >= s.lagMsgs || len(s.pend) > s.maxBytes/2
 }
 
-// added wakes the writer for one more message in pend.
+// added counts what was appended to pend and is for the writer.
 func (s *stream) added(messages int) {
 	s.msgs += messages
+	s.leave()
+}
+
+// leave leaves what is pending to the writer, unless somebody writes: then it
+// is not forgotten.
+func (s *stream) leave() {
 	if !s.writing {
-		s.writing = true
+		s.writing, s.left = true, true
 		s.work.Signal()
 	}
 }
 
-func (s *stream) writeLoop() {
-	var buf []byte
-	for {
-		buf = s.take(buf)
-		if buf == nil {
+// gathered counts what was appended to pend by somebody who will call writeHere
+// soon. Too much of it is for the writer: memory is bounded, and the other side
+// may begin.
+func (s *stream) gathered(messages int) {
+	s.msgs += messages
+	if len(s.pend) >= maxGathered || s.lagging() {
+		s.leave()
+	}
+}
+
+// writeGathered is writeHere for who does not hold mu.
+func (s *stream) writeGathered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeHere(false)
+}
+
+// writeHere writes what is pending, and what others append meanwhile, unless
+// somebody else is about to. It does not wait for the network: what the
+// connection does not take at once is left to the writer. mu is held, but not
+// throughout.
+func (s *stream) writeHere(yield bool) {
+	if s.writing || len(s.pend) == 0 || s.err != nil {
+		return
+	}
+	if s.direct == nil {
+		s.leave()
+		return
+	}
+	s.writing = true
+	if yield { // whoever is about to send may join
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+	}
+	for rounds := 0; len(s.pend) > 0 && s.err == nil; rounds++ {
+		if rounds == maxRounds {
+			s.handOver(nil)
 			return
 		}
+		buf := s.swap()
+		s.mu.Unlock()
+		n, err := s.direct.write(buf)
+		s.writes.Add(2)
+		if err != nil {
+			s.unwritable(fmt.Errorf("write: %w", err))
+		}
+		s.mu.Lock()
+		if err == nil && n < len(buf) {
+			s.handOver(buf[n:])
+			return
+		}
+		s.spare = buf[:0]
+	}
+	s.writing = false
+	s.settled.Broadcast()
+}
+
+// handOver lets the writer go on where somebody else has written.
+func (s *stream) handOver(rest []byte) {
+	s.rest, s.left = rest, true
+	s.work.Signal()
+}
+
+// swap takes what is pending to be written.
+func (s *stream) swap() []byte {
+	buf := s.pend
+	s.pend, s.spare, s.msgs = s.spare, nil, 0
+	s.settled.Broadcast()
+	return buf
+}
+
+func (s *stream) writeLoop() {
+	for buf, ok := s.take(nil); ok; buf, ok = s.take(buf) {
 		s.writes.Add(1)
 		_, err := s.nc.Write(buf)
 		s.writes.Add(1)
@@ -107,16 +189,20 @@ func (s *stream) writeLoop() {
 	}
 }
 
-// take gives back what was written, waits for frames and takes all there are;
-// nil at the end.
-func (s *stream) take(written []byte) []byte {
+// take gives back what the writer has written, waits until something is left to
+// it and takes all there is; false at the end.
+func (s *stream) take(written []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spare = written[:0]
-	s.writing = false
-	s.settled.Broadcast()
-	if len(s.pend) == 0 {
-		for len(s.pend) == 0 && s.err == nil {
+	if written != nil {
+		s.spare = written[:0]
+	}
+	if s.left && len(s.pend) == 0 && s.rest == nil {
+		s.writing, s.left = false, false
+		s.settled.Broadcast()
+	}
+	if !s.left {
+		for !s.left && s.err == nil {
 			s.work.Wait()
 		}
 		// Whoever is about to send may join the first batch.
@@ -125,13 +211,13 @@ func (s *stream) take(written []byte) []byte {
 		s.mu.Lock()
 	}
 	if s.err != nil {
-		return nil
+		return nil, false
 	}
-	s.writing = true
-	buf := s.pend
-	s.pend, s.spare, s.msgs = s.spare, nil, 0
-	s.settled.Broadcast()
-	return buf
+	if buf := s.rest; buf != nil {
+		s.rest = nil
+		return buf, true
+	}
+	return s.swap(), true
 }
 
 // unwritable ends a stream whose write failed. The bytes that have come in
@@ -230,31 +316,47 @@ func (s *stream) linger(why error) {
 }
 
 // readLoop reads frames until the stream ends: handle gets each frame that
-// carries a message, flush is called when the buffer runs dry. On a server it
-// returns errBye after the client's last word.
-func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func()) error {
-	for {
-		for {
-			kind, body, ok, err := s.frames.next()
-			if err == nil && ok {
-				err = s.dispatch(kind, body, handle)
-			}
-			if err != nil {
-				flush()
-				return err
-			}
-			if !ok {
-				break
-			}
+// carries a message; flush is called when the buffer runs dry, after maxBatch
+// frames, and at the end. When flush returns false another goroutine reads on,
+// and this one touches nothing more. On a server it returns errBye after the
+// client's last word.
+func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func() bool) error {
+	for n := 1; s.ended == nil; n++ {
+		kind, body, whole, err := s.frames.next()
+		if err == nil && whole {
+			err = s.dispatch(kind, body, handle)
 		}
-		flush()
-		s.reads.Add(1)
-		err := s.frames.fill(s.nc)
-		s.reads.Add(1)
-		if err != nil {
-			return fmt.Errorf("read: %w", err)
+		s.ended = err
+		more := whole && err == nil
+		if more && n < maxBatch {
+			continue
+		}
+		n = 0
+		if !flush() {
+			return errReadOn
+		}
+		if more {
+			continue
+		}
+		if s.server {
+			s.writeGathered()
+		}
+		if err == nil {
+			s.ended = s.fill()
 		}
 	}
+	return s.ended
+}
+
+// fill reads once, for the beats to see.
+func (s *stream) fill() error {
+	s.reads.Add(1)
+	err := s.frames.fill(s.nc)
+	s.reads.Add(1)
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
 }
 
 func (s *stream) dispatch(kind byte, body []byte, handle func(byte, []byte) error) error {
@@ -298,10 +400,12 @@ func (s *stream) beatLoop() {
 		if writes.last == last && last%2 == 0 {
 			s.mu.Lock()
 			if !s.writing && !s.closing && s.err == nil {
-				// A burst must not hold its memory for ever.
-				s.spare = nil
-				s.pend = appendBeat(nil)
-				s.added(0)
+				if len(s.pend) == 0 {
+					// A burst must not hold its memory for ever.
+					s.spare = nil
+					s.pend = appendBeat(nil)
+				}
+				s.leave()
 			}
 			s.mu.Unlock()
 		}

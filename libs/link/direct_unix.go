@@ -1,0 +1,53 @@
+//go:build unix
+
+package link
+
+import (
+	"net"
+	"syscall"
+)
+
+// direct writes to a connection without waiting. Its user takes care that it
+// is called by one goroutine at a time.
+type direct struct {
+	raw syscall.RawConn
+	try func(fd uintptr) (done bool) // made once, so that a write allocates nothing
+	buf []byte
+	n   int
+	err error
+}
+
+// newDirect returns nil if nc is no bare connection: a tls.Conn, or one that
+// somebody has wrapped and wants to see the writes of.
+func newDirect(nc net.Conn) *direct {
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	d := &direct{raw: raw}
+	d.try = func(fd uintptr) bool {
+		d.n, d.err = syscall.Write(int(fd), d.buf)
+		return true
+	}
+	return d
+}
+
+// write writes what the connection takes at once, which may be nothing.
+func (d *direct) write(b []byte) (n int, err error) {
+	d.buf = b
+	err = d.raw.Write(d.try)
+	d.buf = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case d.err == syscall.EAGAIN || d.err == syscall.EINTR:
+		return 0, nil
+	case d.err != nil:
+		return 0, d.err
+	}
+	return d.n, nil
+}

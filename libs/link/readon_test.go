@@ -1,0 +1,306 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// slow is a server whose callback is held up by commands with the payload
+// "hold", until release is closed.
+type slow struct {
+	mu      sync.Mutex
+	got     []string
+	calls   []uint64 // of those that are held up
+	conn    *Conn
+	release chan struct{}
+}
+
+func (s *slow) onCommands(c *Conn, cs []Command) {
+	held := false
+	s.mu.Lock()
+	for i := range cs {
+		s.got = append(s.got, string(cs[i].Envelope.Payload))
+		held = held || string(cs[i].Envelope.Payload) == "hold"
+	}
+	if held {
+		s.conn, s.calls = c, append(s.calls, c.Call())
+	}
+	s.mu.Unlock()
+	if held {
+		<-s.release
+	}
+	echo(c, cs)
+}
+
+// want checks what has been handed over so far.
+func (s *slow) want(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fmt.Sprint(s.got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", s.got, want)
+	}
+}
+
+// frames are commands with these payloads, as n would write them.
+func frames(n *names, payloads ...string) (b []byte) {
+	for i, payload := range payloads {
+		b = n.appendCommand(b, command(uint64(i), payload), 0)
+	}
+	return b
+}
+
+// TestReadOn: the commands behind a slow callback are handed over by another
+// goroutine, in order, one callback at a time; what comes late does nothing.
+func TestReadOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		s := &slow{release: make(chan struct{})}
+		serve(t, p, testConfig(testRegion), s.onCommands, nil)
+		nc, br, err := raw(t, p, goodHello())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n names
+		write := func(payloads ...string) {
+			b := frames(&n, payloads...)
+			go func() { _, _ = nc.Write(b) }()
+			synctest.Wait()
+		}
+		write("hold")
+		write("1", "2")
+		s.want(t, "hold")
+		s.conn.ReadOn(0)
+		s.conn.ReadOn(s.calls[0] + 1)
+		s.want(t, "hold")
+		s.conn.ReadOn(s.calls[0])
+		s.want(t, "hold", "1", "2")
+		write("hold")
+		write("3")
+		s.conn.ReadOn(s.calls[0]) // it is not the reader any more
+		s.want(t, "hold", "1", "2", "hold")
+		s.conn.ReadOn(s.calls[1])
+		s.conn.ReadOn(s.calls[1])
+		s.want(t, "hold", "1", "2", "hold", "3")
+		close(s.release)
+		synctest.Wait()
+		s.conn.ReadOn(s.calls[1])
+		write("4")
+		s.want(t, "hold", "1", "2", "hold", "3", "4")
+		for range 6 {
+			if kind, _, err := readHandshake(br); err != nil || kind != kindAnswer {
+				t.Fatal(kind, err)
+			}
+		}
+	})
+}
+
+// TestEndBehindASlowCallback: the connection's end is not lost to the goroutine
+// that reads on, and onClose comes after all callbacks.
+func TestEndBehindASlowCallback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last []byte
+		want error
+	}{
+		"bye":       {appendBye(nil, ""), errBye},
+		"malformed": {[]byte{0, 0, 0, 2, kindCommand, 0xff}, ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipes()
+				s := &slow{release: make(chan struct{})}
+				closed := make(chan error, 1)
+				server := serve(t, p, testConfig(testRegion), s.onCommands, func(_ *Conn, err error) { closed <- err })
+				nc, br, err := raw(t, p, goodHello())
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() { _, _ = io.Copy(io.Discard, br) }()
+				var n names
+				_, _ = nc.Write(append(frames(&n, "1", "hold"), tt.last...))
+				synctest.Wait()
+				s.conn.ReadOn(s.calls[0])
+				ended := make(chan error, 1)
+				go func() { ended <- server.Close(context.Background()) }()
+				synctest.Wait()
+				if len(closed) > 0 || len(ended) > 0 {
+					t.Error("closed before the callback has returned")
+				}
+				close(s.release)
+				if err := <-closed; !errors.Is(err, tt.want) {
+					t.Error(err)
+				}
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				s.want(t, "1", "hold")
+			})
+		})
+	}
+}
+
+// TestAnswersGather: what a callback answers goes out when it returns, or when
+// another goroutine reads on, or when it is much.
+func TestAnswersGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		cfg := testConfig(testRegion)
+		cfg.MaxPendingMessages = 10
+		calls := make(chan uint64, 4)
+		conns := make(chan *Conn, 4)
+		release := make(chan struct{})
+		serve(t, p, cfg, func(c *Conn, cs []Command) {
+			for range len(cs[0].Envelope.Payload) {
+				echo(c, cs)
+			}
+			conns <- c
+			calls <- c.Call()
+			<-release
+		}, nil)
+		cfg = testConfig(testGateway)
+		cfg.Dial, cfg.Lanes = p.dial, 1
+		e, _ := connect(t, cfg, testRegion)
+		l := <-e.up
+		send := func(payload string, want int) {
+			t.Helper()
+			if err := l.Send(0, command(1, payload)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := len(e.answers); got != want {
+				t.Errorf("%d answers, want %d", got, want)
+			}
+		}
+		send("a", 0)
+		(<-conns).ReadOn(<-calls)
+		synctest.Wait()
+		if len(e.answers) != 1 {
+			t.Error("not sent when another goroutine read on")
+		}
+		send(strings.Repeat("a", 10), 11)
+		close(release)
+		send("a", 12)
+	})
+}
+
+// TestSlowCallbackDoesNotHoldTheLane: once another goroutine reads, a newer
+// connection of the lane waits for that one only.
+func TestSlowCallbackDoesNotHoldTheLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		s := &slow{release: make(chan struct{})}
+		serve(t, p, testConfig(testRegion), s.onCommands, nil)
+		old, _, err := raw(t, p, goodHello())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n, m names
+		_, _ = old.Write(frames(&n, "hold"))
+		synctest.Wait()
+		s.conn.ReadOn(s.calls[0])
+		fresh, _, err := raw(t, p, goodHello())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fresh.Write(frames(&m, "new"))
+		s.want(t, "hold", "new")
+		close(s.release)
+	})
+}
+
+// TestCallbackPanics: it ends its connection, whichever goroutine it was, and
+// no other one.
+func TestCallbackPanics(t *testing.T) {
+	for name, reading := range map[string]bool{"first reader": false, "reads on": true} {
+		t.Run(name, func(t *testing.T) {
+			closed := make(chan *Conn, 1)
+			ended := make(chan struct{})
+			s, err := NewServer(testConfig(testRegion), func(c *Conn, cs []Command) {
+				if reading && string(cs[0].Envelope.Payload) == "1" {
+					c.ReadOn(c.Call())
+					<-ended
+					return
+				}
+				panic("oh no")
+			}, func(c *Conn, _ error) { closed <- c })
+			if err != nil {
+				t.Fatal(err)
+			}
+			here, there := net.Pipe()
+			defer there.Close()
+			c := &Conn{server: s}
+			c.stream.open(here, &s.cfg, 100, true)
+			go func() {
+				var n names
+				_, _ = there.Write(frames(&n, "1"))
+				_, _ = there.Write(n.appendCommand(nil, command(1, "2"), 0))
+				<-c.stream.down
+				close(ended)
+			}()
+			func() {
+				defer func() {
+					if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "oh no") {
+						t.Errorf("recovered %v", p)
+					}
+				}()
+				c.run(nil)
+			}()
+			if get(t, closed) != c || !errors.Is(c.stream.reason(), ErrDown) {
+				t.Error(c.stream.reason())
+			}
+		})
+	}
+}
+
+// TestReadOnRaces calls it at any moment: every command is handed over once,
+// in order.
+func TestReadOnRaces(t *testing.T) { networks(t, testReadOnRaces) }
+
+func testReadOnRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.NodeID) {
+	const all = 2000
+	var mu sync.Mutex
+	var got []uint64
+	var late sync.WaitGroup
+	defer late.Wait()
+	serve(t, ln, testConfig(testRegion), func(c *Conn, cs []Command) {
+		call := c.Call()
+		mu.Lock()
+		for i := range cs {
+			got = append(got, cs[i].Corr)
+		}
+		mu.Unlock()
+		for range 2 {
+			late.Go(func() { c.ReadOn(call) })
+		}
+		echo(c, cs)
+	}, nil)
+	cfg.Lanes = 1
+	e, _ := connect(t, cfg, to)
+	l := get(t, e.up)
+	for corr := range uint64(all) {
+		if err := l.Send(0, command(corr, "")); err != nil {
+			t.Fatal(err)
+		}
+		if corr%3 == 0 {
+			get(t, e.answers)
+		}
+	}
+	for range all - (all+2)/3 {
+		get(t, e.answers)
+	}
+	for i, corr := range got {
+		if corr != uint64(i) {
+			t.Fatalf("command %d came at %d", corr, i)
+		}
+	}
+}

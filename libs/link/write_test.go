@@ -1,0 +1,159 @@
+package link
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestQueueWaitsForFlush, or for a beat.
+func TestQueueWaitsForFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPipes()
+		serve(t, p, testConfig(testRegion), echo, nil)
+		cfg := testConfig(testGateway)
+		cfg.Dial = p.dial
+		e, _ := connect(t, cfg, testRegion)
+		l := <-e.up
+		queue := func() {
+			for shard := range uint32(4) {
+				if err := l.Queue(shard, command(uint64(shard), "")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		queue()
+		if len(e.answers) > 0 {
+			t.Error("written before Flush")
+		}
+		l.Flush()
+		for range 4 {
+			<-e.answers
+		}
+		queue()
+		time.Sleep(3 * cfg.Beat)
+		if len(e.answers) != 4 {
+			t.Errorf("%d answers after three beats", len(e.answers))
+		}
+	})
+}
+
+// tcp is a connection over loopback.
+func tcp(t *testing.T) (here, there net.Conn) {
+	t.Helper()
+	ln := listen(t)
+	defer ln.Close()
+	here, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	if newDirect(here) == nil {
+		t.Skip("nobody but the writer writes on this system")
+	}
+	return here, there
+}
+
+// TestFullSocketIsLeftToTheWriter: what a connection does not take at once, the
+// part of a frame included, is written by the writer, in order.
+func TestFullSocketIsLeftToTheWriter(t *testing.T) {
+	here, there := tcp(t)
+	cfg := testConfig(testRegion)
+	var s stream
+	s.open(here, &cfg, cfg.MaxPayload, false)
+	s.direct = newDirect(here)
+	var want []byte
+	numbers := uint64(0)
+	gather := func() {
+		for range 10_000 {
+			numbers++
+			s.pend = binary.BigEndian.AppendUint64(s.pend, numbers)
+			want = binary.BigEndian.AppendUint64(want, numbers)
+		}
+	}
+	s.mu.Lock()
+	for s.rest == nil {
+		gather()
+		s.writeHere(false)
+	}
+	if !s.writing || !s.left {
+		t.Error("the writer does not know")
+	}
+	gather()
+	s.writeHere(false) // it is the writer's turn
+	if len(s.pend) != 80_000 {
+		t.Errorf("%d bytes wait behind the rest", len(s.pend))
+	}
+	s.mu.Unlock()
+	go s.writeLoop()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(there, got); err != nil || !bytes.Equal(got, want) {
+		t.Error("other bytes came", err)
+	}
+	s.finish()
+	if s.writing || s.left || s.rest != nil {
+		t.Errorf("writing %v, left %v, rest %d", s.writing, s.left, len(s.rest))
+	}
+	s.fail(ErrDown)
+}
+
+// TestNobodyElseWritesInPlace: a wrapped connection sees all writes, and TLS
+// has its own.
+func TestNobodyElseWritesInPlace(t *testing.T) {
+	here, _ := tcp(t)
+	for _, nc := range []net.Conn{tls.Client(here, &tls.Config{}), &brokenPipe{Conn: here}} {
+		if newDirect(nc) != nil {
+			t.Errorf("%T", nc)
+		}
+	}
+}
+
+// TestSlowReaderOverTCP: a client that reads nothing is cut in time although no
+// write in place ever waits.
+func TestSlowReaderOverTCP(t *testing.T) {
+	here, _ := tcp(t)
+	cfg := testConfig(testRegion)
+	cfg.Beat, cfg.Timeout = time.Millisecond, 2*time.Millisecond
+	var s stream
+	s.open(here, &cfg, cfg.MaxPayload, true)
+	s.direct = newDirect(here)
+	s.mu.Lock()
+	for s.rest == nil {
+		s.pend = append(s.pend, make([]byte, maxGathered)...)
+		s.writeHere(false)
+	}
+	s.mu.Unlock()
+	go s.writeLoop()
+	go s.beatLoop()
+	<-s.down
+	if err := s.reason(); !errors.Is(err, ErrSlowReader) {
+		t.Error(err)
+	}
+}
+
+// TestFailedWriteInPlace: it ends the connection as one of the writer's does.
+func TestFailedWriteInPlace(t *testing.T) {
+	here, _ := tcp(t)
+	cfg := testConfig(testRegion)
+	for _, server := range []bool{true, false} {
+		var s stream
+		s.open(here, &cfg, cfg.MaxPayload, server)
+		s.direct = newDirect(here)
+		_ = here.Close()
+		s.pend = appendBeat(nil)
+		s.writeGathered()
+		if !errors.Is(s.reason(), net.ErrClosed) || s.writing {
+			t.Errorf("server %v: %v, writing %v", server, s.reason(), s.writing)
+		}
+	}
+}
