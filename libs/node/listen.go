@@ -35,11 +35,15 @@ func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logge
 	mux := http.NewServeMux()
 	limits := bounded.Limits{Body: int64(config.MaxBody)}
 	leaving := new(atomic.Bool)
-	served := http.MaxBytesHandler(limits.Handler(mux), int64(config.MaxBody))
+	served := limits.Handler(mux)
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if leaving.Load() {
 				w.Header().Set("Connection", "close")
+			}
+			// The server itself keeps a body to its announced length.
+			if r.ContentLength < 0 || r.ContentLength > limits.Body {
+				r.Body = http.MaxBytesReader(w, r.Body, limits.Body)
 			}
 			served.ServeHTTP(w, r)
 		}),

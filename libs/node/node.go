@@ -13,6 +13,8 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
 // A Node is one running service process. Its methods may be called from the
@@ -61,6 +63,10 @@ func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.tracer
 
 // MeterProvider makes the node's meters, which /metrics shows.
 func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters }
+
+// Histograms are for what is measured too often for a meter; /metrics shows them
+// too.
+func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
 // Bodies are bounded by service.max_body, and what requests of Twirp services

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,12 +13,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
 func testConfig() *exampleConfig {
@@ -154,6 +158,7 @@ func TestMetrics(t *testing.T) {
 			return err
 		}
 		duration.Record(ctx, 0.0007, metric.WithAttributes(attribute.String("entity.type", "Airport")))
+		n.Histograms().New(histogram.Desc{Scope: "test", Name: "roost.often", Unit: "s", Bounds: histogram.Seconds}).With().Record(0.0007)
 		n.Stage(Stage{Name: "probe", Start: func(context.Context) error {
 			_, body := get(t, http.DefaultClient, "http://"+n.ManagementAddr()+"/metrics")
 			seen <- body
@@ -175,11 +180,52 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",le="0.001"} 1`,
 		`roost_entity_command_duration_seconds_bucket{entity_type="Airport",le="0.0005"} 0`,
+		`roost_often_seconds_bucket{le="0.001"} 1`,
 		"roost_build_info{", "go_goroutines", "service_instance_id=",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics lacks %s:\n%s", want, body)
 		}
+	}
+}
+
+// TestPushedMetrics: what is pushed has the histograms too, the last values at
+// the latest when the node stops.
+func TestPushedMetrics(t *testing.T) {
+	var mu sync.Mutex
+	var pushed []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		pushed = append(pushed, body...)
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := Run(ctx, "region", testConfig(), func(n *Node) error {
+		n.Histograms().New(histogram.Desc{Scope: "test", Name: "roost.often", Unit: "s", Bounds: histogram.Seconds}).With().Record(0.0007)
+		cancel()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, name := range []string{"roost.often", "roost.build.info"} {
+		if !bytes.Contains(pushed, []byte(name)) {
+			t.Errorf("%s was not pushed", name)
+		}
+	}
+	t.Setenv("OTEL_METRICS_PRODUCERS", "none")
+	if err := Run(t.Context(), "region", testConfig(), func(*Node) error { return nil }); err == nil {
+		t.Error("a variable that would leave histograms out is obeyed")
 	}
 }
 

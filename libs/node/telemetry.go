@@ -21,22 +21,19 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-)
 
-// secondsBuckets are the bounds of histograms whose unit is seconds: from a
-// command answered from memory to one that waited for a shard to move.
-var secondsBuckets = []float64{
-	0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
-}
+	"github.com/roost-cluster/roost/libs/node/histogram"
+)
 
 // telemetry holds the providers of a node. Metrics are always served to
 // Prometheus; traces and metrics are pushed where the standard OTEL_* variables
 // say, and nowhere without them.
 type telemetry struct {
-	tracers   trace.TracerProvider
-	meters    *sdkmetric.MeterProvider
-	metrics   http.Handler
-	shutdowns []func(context.Context) error
+	tracers    trace.TracerProvider
+	meters     *sdkmetric.MeterProvider
+	histograms histogram.Registry
+	metrics    http.Handler
+	shutdowns  []func(context.Context) error
 }
 
 // Propagator carries the trace context in the W3C headers traceparent,
@@ -86,7 +83,8 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
+	pulled, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+		otelprometheus.WithProducer(&t.histograms))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
 	}
@@ -95,10 +93,10 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 		sdkmetric.WithReader(pulled),
 		sdkmetric.WithView(sdkmetric.NewView(
 			sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram, Unit: "s"},
-			sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: secondsBuckets}})),
+			sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: histogram.Seconds}})),
 	}
 	if exports("METRICS") {
-		pushed, err := autoexport.NewMetricReader(ctx)
+		pushed, err := t.newPushed(ctx)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("telemetry: metrics: %w", err), t.shutdown(ctx))
 		}
@@ -108,6 +106,16 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 	t.shutdowns = append(t.shutdowns, t.meters.Shutdown)
 	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return t, t.registerBuild(version)
+}
+
+// newPushed is the reader that the environment asks for.
+func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
+	const instead = "OTEL_METRICS_PRODUCERS" // experimental; it names producers instead of this one
+	if v := os.Getenv(instead); v != "" {
+		return nil, fmt.Errorf("%s=%s would leave out the histograms of this process; it must not be set", instead, v)
+	}
+	autoexport.WithFallbackMetricProducer(func(context.Context) (sdkmetric.Producer, error) { return &t.histograms, nil })
+	return autoexport.NewMetricReader(ctx)
 }
 
 // registerBuild publishes roost.build.info: always 1, for its attributes.
