@@ -120,8 +120,8 @@ func (w *cluster) regionDoes(i int, o region.Output) {
 		w.refused(id, o.Request)
 	case region.Refuse:
 		w.refused(id, o.Request)
-	case region.Entity:
-		w.entityDoes(i, o.Output)
+	default:
+		w.entityDoes(i, o)
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *cluster) alive(h *host, e sharding.Epoch) {
 	}
 }
 
-func (w *cluster) entityDoes(i int, o turn.Output) {
+func (w *cluster) entityDoes(i int, o region.Output) {
 	h := w.hosts[i]
 	id := h.id
 	entity := func(in turn.Input) { w.back(id, region.Turn{Input: in}) }
@@ -151,24 +151,24 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 	case turn.Load:
 		w.alive(h, o.Epoch)
 		w.under(fmt.Sprintf("%v %+v", id, o), ofHost(i), func() { w.loadEntity(id, o) }).void = gone(id)
-	case turn.Run:
+	case *turn.Run:
 		w.alive(h, o.Epoch)
-		env := *o.Env // other branches run it after this one's machine has used its memory again
-		o.Env = &env
-		w.under(fmt.Sprintf("%v runs %d %d %s", id, o.Incarnation, o.Request, o.Env.ID), ofHost(i), func() {
-			if k := w.body(id, o.Incarnation); k != nil {
-				entity(k.run(&o))
+		run, env := *o, *o.Env // other branches run it after this one's machine has used its memory again
+		run.Env = &env
+		w.under(fmt.Sprintf("%v runs %v %d %s", id, run.Incarnation, run.Request, env.ID), ofHost(i), func() {
+			if k := w.body(id, run.Incarnation); k != nil {
+				entity(k.run(&run))
 			}
 		}).void = gone(id)
 	case turn.Append:
 		a := o.Append
-		text := fmt.Sprintf("journal %v append inc %d epoch %v seq %d", id, o.Incarnation, a.Epoch, a.Records[0].Seq)
+		text := fmt.Sprintf("journal %v append inc %v epoch %v seq %d", id, o.Incarnation, a.Epoch, a.Records[0].Seq)
 		for _, r := range a.Records {
 			text += fmt.Sprintf(" %q %q", r.Command, r.Reply.Payload)
 		}
 		op := journal.Op{Append: &a}
 		w.commit(text, ofHost(i), op, func(r journal.Result) {
-			entity(turn.Appended{Entity: a.Entity, Incarnation: o.Incarnation, Seq: a.Records[0].Seq, Verdict: r.Verdict, Fence: r.Fence})
+			entity(turn.Appended{Incarnation: o.Incarnation, Seq: a.Records[0].Seq, Verdict: r.Verdict, Fence: r.Fence})
 		}).void = unheard(id, op)
 	case turn.ReadFence:
 		f := sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}
@@ -177,10 +177,10 @@ func (w *cluster) entityDoes(i int, o turn.Output) {
 		}).void = gone(id)
 	case turn.Stop:
 		h.forget(o.Incarnation)
-		entity(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+		entity(turn.Stopped{Incarnation: o.Incarnation})
 	case turn.Drop:
 		h.forget(o.Incarnation)
-	case turn.Answer:
+	case *turn.Answer:
 		w.answered(id, o.Request, o.Reply)
 	}
 }
@@ -196,7 +196,7 @@ func (w *cluster) loadEntity(id sharding.NodeID, o turn.Load) {
 	}
 	in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation, LastSeq: got.LastSeq, Stored: got.Stored}
 	i := indexOf(id)
-	text := fmt.Sprintf("%v loaded %d seq %d %q %+v only %t", id, o.Incarnation, got.LastSeq, list, got.Stored, o.LookupOnly)
+	text := fmt.Sprintf("%v loaded %v seq %d %q %+v only %t", id, o.Incarnation, got.LastSeq, list, got.Stored, o.LookupOnly)
 	w.under(text, ofHost(i), func() {
 		if w.hosts[i].id == id && !o.LookupOnly {
 			w.hosts[i].bodies = append(w.hosts[i].bodies, body{o.Incarnation, list})
@@ -225,7 +225,7 @@ func (h *host) forget(inc turn.Incarnation) {
 
 // run is the handler of the entity: a list of numbers.
 func (b *body) run(o *turn.Run) turn.TurnDone {
-	done := turn.TurnDone{Entity: o.Entity, Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
+	done := turn.TurnDone{Incarnation: o.Incarnation, Request: o.Request, Reply: sharding.Reply{Outcome: sharding.OK}}
 	if o.Env.Command == cmdAdd {
 		b.list += string(o.Env.Payload)
 		done.Events = []sharding.Event{{Name: "Added", Payload: o.Env.Payload}}

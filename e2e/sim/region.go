@@ -83,6 +83,7 @@ func (n *regionNode) flush() {
 			n.perform(o)
 		}
 	}
+	n.core.Recycle()
 	n.group.kick()
 	n.member.flush()
 }
@@ -147,10 +148,8 @@ func (n *regionNode) perform(o region.Output) {
 		n.member.leave()
 	case region.Fail:
 		w.violate("driver", "%s fails: %s", n.p.name, o.Reason)
-	case region.Entity:
-		n.performEntity(o.Output)
 	default:
-		w.violate("driver", "region output %T is not known here", o)
+		n.performEntity(o)
 	}
 }
 
@@ -167,7 +166,7 @@ func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Ep
 	n.next++
 	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, epoch: epoch}
 	env.Deadline = n.p.deadline(left)
-	n.step(region.Command{Request: n.next, Epoch: epoch, Env: env})
+	n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 }
 
 func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.Input) {

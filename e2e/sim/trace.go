@@ -34,7 +34,7 @@ func describe(v any) string {
 	if s, ok := v.(string); ok {
 		return s
 	}
-	text := fmt.Sprintf("%+v", v)
+	text := strings.TrimPrefix(fmt.Sprintf("%+v", v), "&")
 	text = noise.ReplaceAllString(text, "")
 	text = bytes.ReplaceAllStringFunc(text, func(m string) string {
 		var raw []byte
@@ -45,5 +45,5 @@ func describe(v any) string {
 		return "Payload:" + strings.TrimLeft(hex.EncodeToString(raw[:min(8, len(raw))]), "0")
 	})
 	text = date.ReplaceAllString(text, "$1")
-	return strings.TrimPrefix(fmt.Sprintf("%T", v), "sim.") + " " + text
+	return strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", v), "*"), "sim.") + " " + text
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/gateway"
+	"github.com/roost-cluster/roost/services/region"
 )
 
 func nanos(n int64) time.Duration { return time.Duration(n) }
 
 // performEntity does what the entity core asks of its driver.
-func (n *regionNode) performEntity(o turn.Output) {
+func (n *regionNode) performEntity(o region.Output) {
 	switch o := o.(type) {
 	case turn.Load:
 		n.load(o)
-	case turn.Run:
+	case *turn.Run:
 		n.run(o)
 	case turn.Cancel:
 		if b := n.bodies[o.Incarnation]; b != nil && b.running && b.request == o.Request && b.cancel != nil {
@@ -27,7 +28,7 @@ func (n *regionNode) performEntity(o turn.Output) {
 		a := o.Append
 		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
 			n.entity(turn.Appended{
-				Entity: a.Entity, Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
+				Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
 				Verdict: r.Verdict, Fence: r.Fence,
 			})
 		})
@@ -44,14 +45,14 @@ func (n *regionNode) performEntity(o turn.Output) {
 		}
 		delete(n.bodies, o.Incarnation)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
-			n.entity(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+			n.entity(turn.Stopped{Incarnation: o.Incarnation})
 		}))
 	case turn.Drop:
 		delete(n.bodies, o.Incarnation)
-	case turn.Answer:
+	case *turn.Answer:
 		n.reply(o)
 	default:
-		n.w.violate("driver", "entity output %T is not known here", o)
+		n.w.violate("driver", "region output %T is not known here", o)
 	}
 }
 
@@ -104,7 +105,7 @@ func (n *regionNode) load(o turn.Load) {
 }
 
 // run executes one turn: a while after now, which may be long.
-func (n *regionNode) run(o turn.Run) {
+func (n *regionNode) run(o *turn.Run) {
 	w, d := n.w, n.w.dice("turn")
 	n.checkStopped(o.Shard, o.Epoch)
 	if t, ok := n.tickets[o.Request]; ok && t.epoch != o.Epoch {
@@ -140,7 +141,7 @@ func (n *regionNode) run(o turn.Run) {
 	w.after(took, end(false))
 }
 
-func (n *regionNode) turnDone(o turn.Run, b *body, took int64, cancelled bool) {
+func (n *regionNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) {
 	state := b.list
 	done := turnOf(&state, o.Env)
 	if cancelled {
@@ -148,7 +149,7 @@ func (n *regionNode) turnDone(o turn.Run, b *body, took int64, cancelled bool) {
 		state = b.list
 	}
 	b.list, b.running, b.cancel = state, false, nil
-	done.Entity, done.Incarnation, done.Request, done.Handler = o.Entity, o.Incarnation, o.Request, nanos(took)
+	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)
 	if done.Spoiled {
 		n.w.mark("turn spoiled")
 	}
@@ -173,7 +174,7 @@ func (n *regionNode) snapshot(o turn.Snapshot) {
 }
 
 // reply sends the end of a command back along its link.
-func (n *regionNode) reply(o turn.Answer) {
+func (n *regionNode) reply(o *turn.Answer) {
 	n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
 		return gateway.Answer{Attempt: a, Reply: o.Reply}
 	})

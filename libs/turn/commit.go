@@ -7,13 +7,14 @@ import (
 
 // turnDone stages what a turn produced and lets the entity go on.
 func (m *Machine) turnDone(in *TurnDone) {
-	e := m.find(in.Entity, in.Incarnation)
+	e := m.find(in.Incarnation)
 	if e == nil || e.state != live || e.running == nil || e.running.ran != in.Request {
 		return // a late result of an ended incarnation stages nothing
 	}
 	c := e.running
 	e.running = nil
 	mailbox := c.reply.Timing.Mailbox
+	e.took(m.now.Sub(c.arrived) - mailbox) // with its wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	spoiled := in.Spoiled || c.desc.ReadOnly && len(in.Events) > 0
@@ -30,7 +31,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	}
 	switch {
 	case e.volatile(), c.desc.Stale:
-		m.answer(e, c, c.reply)
+		m.answer(e, c, &c.reply)
 	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events) > 0 || c.recordable()):
 		m.stage(e, c, events)
 	default:
@@ -68,7 +69,7 @@ func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
 	reply := c.reply
 	reply.Timing = sharding.Timing{}
 	e.pending = append(e.pending, sharding.Record{
-		Seq: e.staged, Command: c.env.ID, Hash: c.hash, Events: events, Reply: reply,
+		Seq: e.staged, Command: c.env.ID, Hash: c.hash(), Events: events, Reply: reply,
 	})
 	e.sinceSnapshot += len(events)
 }
@@ -105,7 +106,7 @@ func (m *Machine) flush(e *entity) {
 		}
 		if c.fence <= e.shard.fence.done {
 			c.reply.Timing.Journal = m.now.Sub(c.finished)
-			m.answer(e, c, c.reply)
+			m.answer(e, c, &c.reply)
 		}
 	}
 	m.leave(e)
@@ -126,15 +127,7 @@ func (e *entity) gated() bool {
 
 // appended takes the journal's verdict on the unit in flight.
 func (m *Machine) appended(in Appended) {
-	ts := m.types[in.Entity.Type]
-	if ts == nil {
-		return
-	}
-	s := m.shards[sharding.ShardID{Type: in.Entity.Type, Index: sharding.ShardOf(in.Entity.ID, ts.Desc.Shards)}]
-	if s == nil {
-		return
-	}
-	e := s.entities[in.Entity.ID]
+	e := m.places.at(in.Incarnation) // it may have ended: its unit goes on
 	if e == nil || len(e.inflight) == 0 || e.inflight[0].Seq != in.Seq {
 		return
 	}
@@ -164,7 +157,7 @@ func (m *Machine) appended(in Appended) {
 		m.emitSettle(e)
 	case sharding.RefusedEpoch:
 		e.inflight = nil
-		m.fenced(s, in.Fence.Epoch)
+		m.fenced(e.shard, in.Fence.Epoch)
 	case sharding.RefusedFull:
 		m.answerFull(e, in.Reason)
 		e.inflight = nil
@@ -174,7 +167,7 @@ func (m *Machine) appended(in Appended) {
 		m.doubt(e)
 		e.inflight = nil
 		m.end(e)
-		if s.phase == aborting {
+		if e.shard.phase == aborting {
 			m.lookup(e)
 		} else {
 			m.revive(e)
@@ -196,9 +189,10 @@ func (m *Machine) doubt(e *entity) {
 // answerFull refuses the commands of a unit that the store had no room for.
 func (m *Machine) answerFull(e *entity, reason string) {
 	last := e.inflight[len(e.inflight)-1].Seq
+	reply := sharding.Reject(sharding.ResourceExhausted, "the journal cannot take it: "+reason)
 	for _, c := range e.cmds[:e.next] {
 		if !c.answered && c.record > 0 && c.record <= last {
-			m.answer(e, c, sharding.Reject(sharding.ResourceExhausted, "the journal cannot take it: "+reason))
+			m.answer(e, c, &reply)
 		}
 	}
 }
@@ -240,7 +234,6 @@ func (m *Machine) lookup(e *entity) {
 		m.gone(e)
 		return
 	}
-	m.lastID++
-	e.inc, e.state = m.lastID, lookup
+	m.begin(e, lookup)
 	m.emitLoad(e)
 }

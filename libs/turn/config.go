@@ -31,6 +31,13 @@ type Config struct {
 	// Defaults 1,000 and 8 MiB.
 	MailboxCommands int
 	MailboxBytes    int
+	// MailboxShare is the share of a command's time that the turns before it may
+	// take, by how long those of its entity took of late; one that would have to
+	// wait longer is refused at once, because its answer would mostly come too
+	// late and its turn be in vain. The rest is for its own turn, and for turns
+	// that take longer than those of late. Above 0; 1 counts on no such thing.
+	// Default 0.5.
+	MailboxShare float64
 	// TotalCommands and TotalBytes bound what waits for all entities.
 	// Defaults 100,000 and 256 MiB.
 	TotalCommands int
@@ -59,6 +66,7 @@ func DefaultConfig(types ...Type) Config {
 		Types:           types,
 		MailboxCommands: 1000,
 		MailboxBytes:    8 << 20,
+		MailboxShare:    0.5,
 		TotalCommands:   100_000,
 		TotalBytes:      256 << 20,
 		UnitRecords:     512,
@@ -80,6 +88,9 @@ func (c *Config) Validate() error {
 	}
 	positive("MailboxCommands", c.MailboxCommands)
 	positive("MailboxBytes", c.MailboxBytes)
+	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
+		errs = append(errs, fmt.Errorf("turn: MailboxShare is %v, must be above 0 and at most 1", c.MailboxShare))
+	}
 	positive("TotalCommands", c.TotalCommands)
 	positive("TotalBytes", c.TotalBytes)
 	positive("UnitRecords", c.UnitRecords)

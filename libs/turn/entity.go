@@ -1,6 +1,9 @@
 package turn
 
 import (
+	"bytes"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -12,7 +15,7 @@ import (
 type entity struct {
 	id      sharding.Entity
 	shard   *shard
-	inc     Incarnation // 0: gone
+	inc     Incarnation // of its life, or of what is still to settle; 0: gone
 	touched time.Time
 	*work   // Machine.nothing if there is none
 
@@ -23,10 +26,12 @@ type entity struct {
 
 	// sinceSnapshot counts events after the newest snapshot.
 	sinceSnapshot int
-	prev, after   *entity // in its type's idle list
 	state         entityState
 	passivate     bool // by its own wish, as soon as it has nothing to do
-	listed        bool
+	listed        bool // among the idle ones of its type
+	// pace is how long its turns take, in microseconds: a mean in which the last
+	// ones count most. It begins at 0, so that one slow turn is no rule.
+	pace uint32
 }
 
 // work is what an entity has to do.
@@ -87,7 +92,6 @@ const (
 type command struct {
 	env     sharding.Envelope
 	desc    sharding.CommandDesc
-	hash    uint64
 	arrived time.Time
 	// requests wait for the answer: several when duplicates joined, none for
 	// an accepted tell or a timer.
@@ -112,8 +116,9 @@ type command struct {
 	fence    uint64
 	finished time.Time // when the turn was over
 	answered bool      // out of order; only its place is left
-	// lent: a turn of an ended incarnation may still read env.
+	// lent: a turn of an ended incarnation may still read env and run.
 	lent bool
+	run  Run // of its turn
 }
 
 // newCommand gives memory for a command.
@@ -139,6 +144,9 @@ func (m *Machine) dispose(c *command) {
 	m.spareCommands = append(m.spareCommands, c)
 }
 
+// hash tells the command from another of the same id.
+func (c *command) hash() uint64 { return sharding.PayloadHash(c.env.Command, c.env.Payload) }
+
 // recordable tells whether a turn of the command that staged nothing leaves a
 // record all the same: its reply is kept for duplicates.
 func (c *command) recordable() bool { return c.env.Keyed && !c.desc.ReadOnly }
@@ -150,39 +158,9 @@ func (e *entity) busy() bool {
 	return len(e.cmds) > 0 || len(e.inflight) > 0 || len(e.pending) > 0
 }
 
-// list is the idle list of a type.
-type list struct{ front, back *entity }
-
-func (l *list) push(e *entity) {
-	e.listed, e.prev, e.after = true, l.back, nil
-	if l.back != nil {
-		l.back.after = e
-	} else {
-		l.front = e
-	}
-	l.back = e
-}
-
-func (l *list) remove(e *entity) {
-	if !e.listed {
-		return
-	}
-	if e.prev != nil {
-		e.prev.after = e.after
-	} else {
-		l.front = e.after
-	}
-	if e.after != nil {
-		e.after.prev = e.prev
-	} else {
-		l.back = e.prev
-	}
-	e.listed, e.prev, e.after = false, nil, nil
-}
-
 // deliver admits a command or refuses it.
 func (m *Machine) deliver(in *Deliver) {
-	s := m.shards[in.Shard]
+	s := m.shard(in.Shard)
 	if s == nil || s.phase != open {
 		m.emit(NotMine{Request: in.Request, Shard: in.Shard})
 		return
@@ -197,10 +175,9 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	e := s.entities[in.Env.Entity.ID]
-	hash := sharding.PayloadHash(in.Env.Command, in.Env.Payload)
 	if e != nil {
 		if c := e.find(in.Env.ID); c != nil {
-			m.join(c, in.Request, hash)
+			m.join(c, in)
 			return
 		}
 	}
@@ -210,20 +187,27 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailbox of the entity is full")
 		return
 	}
+	if e != nil && m.tooLate(e, in.Env.Deadline) {
+		m.refuse(in.Request, sharding.ResourceExhausted, "what waits for the entity takes too much of the command's time")
+		return
+	}
 	if m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
 		return
 	}
 	c := m.newCommand()
-	c.env, c.desc, c.hash, c.arrived = in.Env, desc, hash, m.now
+	c.env, c.desc, c.arrived = *in.Env, desc, m.now
 	if in.Env.Tell && !in.Env.Keyed {
-		m.emit(Answer{Request: in.Request, Reply: sharding.Reply{Outcome: sharding.OK}})
+		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	} else {
 		c.requests = append(c.first[:0], in.Request)
 	}
 	if e == nil {
 		e = &entity{id: in.Env.Entity, shard: s, work: m.nothing}
+		// The name may share its memory with its first command's, and outlives it.
+		e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
 		s.entities[e.id.ID] = e
+		e.inc = incarnation(m.places.take(e), 0)
 		m.stats.Entities++
 		m.enqueue(e, c)
 		m.load(e)
@@ -233,22 +217,44 @@ func (m *Machine) deliver(in *Deliver) {
 	m.advance(e)
 }
 
+// tooLate tells whether the turns before a command that comes now would take too
+// much of its time.
+func (m *Machine) tooLate(e *entity, deadline time.Time) bool {
+	if deadline.IsZero() {
+		return false
+	}
+	before := len(e.cmds) - e.next
+	if e.running != nil {
+		before++
+	}
+	wait := time.Duration(before) * time.Duration(e.pace) * time.Microsecond
+	return float64(wait) > m.cfg.MailboxShare*float64(deadline.Sub(m.now))
+}
+
+// took takes the length of a turn into the entity's pace.
+func (e *entity) took(turn time.Duration) {
+	pace := int64(e.pace)
+	e.pace = uint32(min(pace+(max(0, turn.Microseconds())-pace)/8, math.MaxUint32))
+}
+
 func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
-	m.emit(Answer{Request: r, Reply: sharding.Reject(code, msg)})
+	reply := sharding.Reject(code, msg)
+	m.emitAnswer(r, &reply)
 }
 
 // join lets a duplicate of a waiting command share its answer.
-func (m *Machine) join(c *command, r RequestID, hash uint64) {
-	if c.hash != hash && !mutant.On("key-conflict") {
-		m.refuse(r, sharding.AlreadyExists, conflictMessage)
+func (m *Machine) join(c *command, in *Deliver) {
+	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload)
+	if !same && !mutant.On("key-conflict") {
+		m.refuse(in.Request, sharding.AlreadyExists, conflictMessage)
 		return
 	}
 	if len(c.requests) > m.cfg.MailboxCommands {
-		m.refuse(r, sharding.ResourceExhausted, "too many repeats of the command wait already")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many repeats of the command wait already")
 		return
 	}
 	m.stats.Duplicates++
-	c.requests = append(c.requests, r)
+	c.requests = append(c.requests, in.Request)
 }
 
 const conflictMessage = "the idempotency key was used for another command or payload"
@@ -297,7 +303,7 @@ func (m *Machine) enqueue(e *entity, c *command) {
 	e.bytes += size
 	m.stats.Commands++
 	m.stats.Bytes += size
-	e.shard.typ.idle.remove(e)
+	m.unlist(e)
 }
 
 // leave takes the answered commands at the head out of the mailbox.
@@ -319,9 +325,9 @@ func (m *Machine) leave(e *entity) {
 }
 
 // answer ends a command; its place in the mailbox is freed by leave.
-func (m *Machine) answer(e *entity, c *command, reply sharding.Reply) {
+func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	for _, r := range c.requests {
-		m.emit(Answer{Request: r, Reply: reply})
+		m.emitAnswer(r, reply)
 	}
 	m.forget(e, c)
 }

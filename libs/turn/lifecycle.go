@@ -5,10 +5,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// load begins a new incarnation. Nothing of the entity is unsettled.
+// begin gives the entity another incarnation: what comes back for those before
+// it is known as theirs.
+func (m *Machine) begin(e *entity, state entityState) {
+	m.lives++
+	e.inc, e.state = incarnation(e.inc.Place(), m.lives), state
+}
+
+// load brings the entity to life. Nothing of the entity is unsettled.
 func (m *Machine) load(e *entity) {
-	m.lastID++
-	e.inc, e.state = m.lastID, loading
+	m.begin(e, loading)
 	e.touched = m.now
 	m.emitLoad(e)
 }
@@ -30,7 +36,7 @@ func (m *Machine) emitLoad(e *entity) {
 }
 
 func (m *Machine) loaded(in *Loaded) {
-	e := m.find(in.Entity, in.Incarnation)
+	e := m.find(in.Incarnation)
 	if e == nil || e.state != loading && e.state != lookup {
 		if e == nil && in.Err == "" {
 			m.emit(Drop{Entity: in.Entity, Incarnation: in.Incarnation})
@@ -38,9 +44,7 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	if in.Err != "" && in.Retry {
-		// A fresh incarnation, so that a late answer of this one is known.
-		m.lastID++
-		e.inc = m.lastID
+		m.begin(e, e.state)
 		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
 		return
 	}
@@ -80,25 +84,28 @@ func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]
 	switch {
 	case !ok || c.answered:
 	case s.Expired:
-		m.answer(e, c, sharding.Doubt(sharding.Aborted,
-			"the idempotency key is older than what the entity remembers; whether it ran is not known any more"))
-	case s.Hash != c.hash && !mutant.On("key-conflict"):
-		m.answer(e, c, sharding.Reject(sharding.AlreadyExists, conflictMessage))
+		reply := sharding.Doubt(sharding.Aborted,
+			"the idempotency key is older than what the entity remembers; whether it ran is not known any more")
+		m.answer(e, c, &reply)
+	case s.Hash != c.hash() && !mutant.On("key-conflict"):
+		reply := sharding.Reject(sharding.AlreadyExists, conflictMessage)
+		m.answer(e, c, &reply)
 	default:
 		m.stats.Duplicates++
-		m.answer(e, c, s.Reply)
+		m.answer(e, c, &s.Reply)
 	}
 }
 
 // outOfOrder ends the commands of an entity that cannot be brought to life.
 func (m *Machine) outOfOrder(e *entity, in *Loaded) {
+	doubt, reject := sharding.Doubt(in.Code, in.Err), sharding.Reject(in.Code, in.Err)
 	for _, c := range e.cmds {
 		switch {
 		case c.answered:
 		case c.doubt:
-			m.answer(e, c, sharding.Doubt(in.Code, in.Err))
+			m.answer(e, c, &doubt)
 		default:
-			m.answer(e, c, sharding.Reject(in.Code, in.Err))
+			m.answer(e, c, &reject)
 		}
 	}
 	m.leave(e)
@@ -107,7 +114,8 @@ func (m *Machine) outOfOrder(e *entity, in *Loaded) {
 
 // gone forgets an entity without commands and without an instance.
 func (m *Machine) gone(e *entity) {
-	e.shard.typ.idle.remove(e)
+	m.unlist(e)
+	m.places.free(e.inc.Place())
 	e.inc, e.state = 0, 0
 	delete(e.shard.entities, e.id.ID)
 	m.stats.Entities--
@@ -133,7 +141,8 @@ func (m *Machine) advance(e *entity) {
 			continue
 		}
 		if !c.env.Deadline.IsZero() && !m.now.Before(c.env.Deadline) {
-			m.answer(e, c, sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox"))
+			reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
+			m.answer(e, c, &reply)
 			e.next++
 			continue
 		}
@@ -141,10 +150,15 @@ func (m *Machine) advance(e *entity) {
 		e.running = c
 		c.ran = c.requestID()
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
-		m.emit(Run{
+		run := &c.run
+		if c.lent {
+			run = &Run{}
+		}
+		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 			Request: c.ran, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
-		})
+		}
+		m.emit(run)
 		return
 	}
 	m.leave(e)
@@ -176,8 +190,8 @@ func (m *Machine) rest(e *entity) {
 		m.stop(e, Passivated)
 	default:
 		e.touched = m.now
-		e.shard.typ.idle.remove(e)
-		e.shard.typ.idle.push(e)
+		m.unlist(e)
+		m.list(e)
 		m.dismiss(e)
 	}
 }
@@ -185,7 +199,7 @@ func (m *Machine) rest(e *entity) {
 // stop runs the stop hook of a live entity that has nothing to do. What
 // arrives meanwhile waits and brings it to life again.
 func (m *Machine) stop(e *entity, why StopReason) {
-	e.shard.typ.idle.remove(e)
+	m.unlist(e)
 	e.state, e.passivate = stopping, false
 	m.clearTimers(e)
 	if why == Passivated {
@@ -195,7 +209,7 @@ func (m *Machine) stop(e *entity, why StopReason) {
 }
 
 func (m *Machine) stopped(in Stopped) {
-	e := m.find(in.Entity, in.Incarnation)
+	e := m.find(in.Incarnation)
 	if e == nil || e.state != stopping {
 		return
 	}
@@ -217,7 +231,7 @@ func (m *Machine) clearTimers(e *entity) {
 // is ignored, and every command that is not answered will have its turn again.
 // What was handed to the journal goes on.
 func (m *Machine) end(e *entity) {
-	e.shard.typ.idle.remove(e)
+	m.unlist(e)
 	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 	}
@@ -225,8 +239,7 @@ func (m *Machine) end(e *entity) {
 	if e.running != nil {
 		e.running.lent = true
 	}
-	m.lastID++
-	e.inc, e.state = m.lastID, ending
+	m.begin(e, ending)
 	e.running, e.passivate = nil, false
 }
 

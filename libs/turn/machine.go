@@ -11,10 +11,11 @@ import (
 // not safe for concurrent use.
 type Machine struct {
 	cfg    Config
-	types  map[sharding.EntityType]*typeState
-	shards map[sharding.ShardID]*shard
-	lastID Incarnation // of the newest incarnation
-	timers uint64      // number of the newest timer firing
+	types  []*typeState // in the order of the configuration
+	asked  *typeState   // the one that was asked for last
+	places places
+	lives  uint32 // number of the newest incarnation
+	timers uint64 // number of the newest timer firing
 	wakes  wakeHeap
 	// sweepAt is how many wakes may gather before pointless ones are swept out.
 	sweepAt int
@@ -23,6 +24,7 @@ type Machine struct {
 	nothing       *work
 	spareWork     []*work
 	spareCommands []*command // memory of those that were answered
+	answers       []Answer   // given away since Recycle; memory for more
 	stats         Stats
 	now           time.Time
 	out           []Output
@@ -44,7 +46,8 @@ type Stats struct {
 
 type typeState struct {
 	Type
-	idle list // entities with nothing to do, longest idle first
+	shards []*shard // by index; nil: not open
+	idle   idle
 }
 
 // shard is one opened shard.
@@ -69,13 +72,12 @@ const (
 func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:     cfg,
-		types:   make(map[sharding.EntityType]*typeState, len(cfg.Types)),
-		shards:  make(map[sharding.ShardID]*shard),
+		places:  make(places, 1),
 		sweepAt: minSweep,
 		nothing: &work{},
 	}
 	for _, t := range cfg.Types {
-		m.types[t.Desc.Type] = &typeState{Type: t}
+		m.types = append(m.types, &typeState{Type: t, shards: make([]*shard, t.Desc.Shards)})
 	}
 	return m
 }
@@ -85,10 +87,34 @@ func (m *Machine) Stats() Stats { return m.stats }
 
 // Epoch is the epoch at which the shard is open, 0 if it is not.
 func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {
-	if s := m.shards[id]; s != nil {
+	if s := m.shard(id); s != nil {
 		return s.epoch
 	}
 	return 0
+}
+
+// typ is the type of that name, nil if there is none. Commands for one type
+// come many at a time, so the last one is kept at hand.
+func (m *Machine) typ(name sharding.EntityType) *typeState {
+	if m.asked != nil && m.asked.Desc.Type == name {
+		return m.asked
+	}
+	for _, ts := range m.types {
+		if ts.Desc.Type == name {
+			m.asked = ts
+			return ts
+		}
+	}
+	return nil
+}
+
+// shard is the open shard of that name, nil if there is none.
+func (m *Machine) shard(id sharding.ShardID) *shard {
+	ts := m.typ(id.Type)
+	if ts == nil || uint64(id.Index) >= uint64(len(ts.shards)) {
+		return nil
+	}
+	return ts.shards[id.Index]
 }
 
 // NextWake is when the next Tick has something to do: a timer, a retry, a
@@ -98,8 +124,8 @@ func (m *Machine) NextWake() time.Time {
 	if len(m.wakes) > 0 {
 		t = m.wakes[0].at
 	}
-	for _, ts := range m.types { // order-free: a minimum
-		if e := ts.idle.front; e != nil && ts.PassivateAfter > 0 {
+	for _, ts := range m.types {
+		if e := m.places[ts.idle.front].entity; e != nil && ts.PassivateAfter > 0 {
 			if at := e.touched.Add(ts.PassivateAfter); t.IsZero() || at.Before(t) {
 				t = at
 			}
@@ -164,20 +190,39 @@ func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
 	return out
 }
 
+// Recycle says that the driver is done with every [Answer] so far: their memory
+// is used again. A driver that never says so may keep them.
+func (m *Machine) Recycle() {
+	clear(m.answers)
+	m.answers = m.answers[:0]
+}
+
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
+
+// emitAnswer answers a request. When there is no memory left, the next answers
+// get another piece, of twice the size; those given away keep theirs.
+func (m *Machine) emitAnswer(r RequestID, reply *sharding.Reply) {
+	n := len(m.answers)
+	if n == cap(m.answers) {
+		m.answers, n = make([]Answer, 0, min(max(minAnswers, 2*n), maxAnswers)), 0
+	}
+	m.answers = m.answers[:n+1]
+	m.answers[n] = Answer{Request: r, Reply: *reply}
+	m.emit(&m.answers[n])
+}
+
+// minAnswers and maxAnswers are for how many answers memory is made at a time:
+// for few if few come between two calls of Recycle, but never for more than a
+// large batch of a driver has.
+const (
+	minAnswers = 8
+	maxAnswers = 1024
+)
 
 // find gives the entity that an answer of the driver is about, or nil if the
 // incarnation it speaks of has ended.
-func (m *Machine) find(id sharding.Entity, inc Incarnation) *entity {
-	ts := m.types[id.Type]
-	if ts == nil {
-		return nil
-	}
-	s := m.shards[sharding.ShardID{Type: id.Type, Index: sharding.ShardOf(id.ID, ts.Desc.Shards)}]
-	if s == nil {
-		return nil
-	}
-	e := s.entities[id.ID]
+func (m *Machine) find(inc Incarnation) *entity {
+	e := m.places.at(inc)
 	if e == nil || e.inc != inc && !mutant.On("incarnation") {
 		return nil
 	}
@@ -188,12 +233,15 @@ func (m *Machine) tick() {
 	for len(m.wakes) > 0 && !m.wakes[0].at.After(m.now) {
 		m.wake(m.wakes.pop())
 	}
-	for i := range m.cfg.Types {
-		ts := m.types[m.cfg.Types[i].Desc.Type]
+	for _, ts := range m.types {
 		if ts.PassivateAfter == 0 {
 			continue
 		}
-		for e := ts.idle.front; e != nil && m.now.Sub(e.touched) >= ts.PassivateAfter; e = ts.idle.front {
+		for {
+			e := m.places[ts.idle.front].entity
+			if e == nil || m.now.Sub(e.touched) < ts.PassivateAfter {
+				break
+			}
 			m.stop(e, Passivated)
 		}
 	}

@@ -71,10 +71,10 @@ func TestTimersLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// TestLateTurnKeepsItsEnvelope: memory of commands is used again, but not while
-// a turn of an ended incarnation may still read it, even if the command had
-// another turn meanwhile.
-func TestLateTurnKeepsItsEnvelope(t *testing.T) {
+// TestLateTurnKeepsItsCommand: memory of commands is used again, but not while a
+// turn of an ended incarnation may still read it, even if the command had another
+// turn meanwhile.
+func TestLateTurnKeepsItsCommand(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"turned away": {"abort", "appended durable", "open", "deliver 3 c Peek", "loaded 0", "done 3"},
 		"run again":   {"appended unknown", "appended durable", "loaded 1 a=one", "done 2 events=1", "appended durable"},
@@ -90,7 +90,7 @@ func TestLateTurnKeepsItsEnvelope(t *testing.T) {
 			for _, line := range []string{"open", "deliver 1 a Add keyed", "loaded 0", "done 1 events=1", "deliver 2 b Add"} {
 				step(line)
 			}
-			late := s.runs[2].Env
+			late, inc := s.runs[2], s.runs[2].Incarnation
 			for _, line := range lines {
 				step(line)
 			}
@@ -103,8 +103,8 @@ func TestLateTurnKeepsItsEnvelope(t *testing.T) {
 				used[s.runs[turn.RequestID(i+10)].Env] = true
 				step(fmt.Sprintf("done %d", i+10))
 			}
-			if late.ID != "b" {
-				t.Errorf("the envelope of a late turn has become that of %q", late.ID)
+			if late.Env.ID != "b" || late.Incarnation != inc {
+				t.Errorf("the late turn of b by %v has become that of %s by %v", inc, late.Env.ID, late.Incarnation)
 			}
 			if len(used) > 3 {
 				t.Errorf("%d envelopes for commands one after the other: none are used again", len(used))
@@ -113,11 +113,40 @@ func TestLateTurnKeepsItsEnvelope(t *testing.T) {
 	}
 }
 
+// TestAnswersUntilRecycle: memory of answers is used again when the driver says
+// so, and not before.
+func TestAnswersUntilRecycle(t *testing.T) {
+	s := newScenario()
+	s.command(strings.Fields("open"))
+	env := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, ID: "a", Command: "None"}
+	var list []*turn.Answer
+	used := map[*turn.Answer]bool{}
+	for r := range turn.RequestID(10_000) {
+		for _, o := range s.m.Step(s.now, turn.Deliver{Request: r, Shard: shard0, Env: &env}, nil) {
+			list = append(list, o.(*turn.Answer))
+			used[list[len(list)-1]] = true
+		}
+		if len(list) < 2500 {
+			continue
+		}
+		for i, a := range list {
+			if want := r + 1 - turn.RequestID(len(list)-i); a.Request != want || a.Reply.Code != sharding.Unimplemented {
+				t.Fatalf("answer %d has become %+v", want, *a)
+			}
+		}
+		s.m.Recycle()
+		list = list[:0]
+	}
+	if len(used) == 10_000 {
+		t.Errorf("no memory was used again")
+	}
+}
+
 type scenario struct {
 	m       *turn.Machine
 	now     time.Time
 	load    turn.Load
-	runs    map[turn.RequestID]turn.Run
+	runs    map[turn.RequestID]*turn.Run
 	appends []turn.Append
 	fences  []turn.ReadFence
 	stop    turn.Stop
@@ -131,7 +160,7 @@ func newScenario() *scenario {
 		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
 	})
 	cfg.MailboxCommands = 4
-	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]turn.Run{}}
+	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
 }
 
 var shard0 = sharding.ShardID{Type: "T"}
@@ -187,7 +216,7 @@ func (s *scenario) command(f []string) []string {
 		if d := opt["deadline"]; d != "" {
 			env.Deadline = s.now.Add(ms(d))
 		}
-		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: env})
+		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: &env})
 	case "loaded":
 		return s.step(s.loaded(f[1:], opt))
 	case "done":
@@ -195,7 +224,7 @@ func (s *scenario) command(f []string) []string {
 	case "appended":
 		a := s.appends[0]
 		s.appends = s.appends[1:]
-		return s.step(turn.Appended{Entity: a.Append.Entity, Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+		return s.step(turn.Appended{Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
 			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: "disk full"})
 	case "fence":
 		q := s.fences[0]
@@ -203,7 +232,7 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number,
 			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}})
 	case "stopped":
-		return s.step(turn.Stopped{Entity: s.stop.Entity, Incarnation: s.stop.Incarnation})
+		return s.step(turn.Stopped{Incarnation: s.stop.Incarnation})
 	case "drain":
 		return s.step(turn.Drain{Shard: shard0})
 	case "abort":
@@ -244,7 +273,7 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 func (s *scenario) done(f []string, opt map[string]string, has func(string) bool) turn.TurnDone {
 	r, _ := strconv.Atoi(f[1])
 	run := s.runs[turn.RequestID(r)]
-	in := turn.TurnDone{Entity: run.Entity, Incarnation: run.Incarnation, Request: run.Request,
+	in := turn.TurnDone{Incarnation: run.Incarnation, Request: run.Request,
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt["reply"]), Code: sharding.Code(opt["error"])},
 		Spoiled: has("spoiled"), Passivate: has("passivate")}
 	if has("reject") {
@@ -270,10 +299,10 @@ func (s *scenario) step(in turn.Input) []string {
 		switch o := o.(type) {
 		case turn.Load:
 			s.load = o
-			lines = append(lines, fmt.Sprintf("Load %s inc %d lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
-		case turn.Run:
+			lines = append(lines, fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
+		case *turn.Run:
 			s.runs[o.Request] = o
-			lines = append(lines, fmt.Sprintf("Run %s inc %d request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID))
+			lines = append(lines, fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID))
 		case turn.Append:
 			s.appends = append(s.appends, o)
 			line := fmt.Sprintf("Append %s at %s", o.Append.Entity, o.Append.Epoch)
@@ -284,11 +313,11 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.ReadFence:
 			s.fences = append(s.fences, o)
 			lines = append(lines, fmt.Sprintf("ReadFence %s number %d", o.Shard, o.Number))
-		case turn.Answer:
+		case *turn.Answer:
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
 		case turn.Stop:
 			s.stop = o
-			lines = append(lines, fmt.Sprintf("Stop %s inc %d %s", o.Entity, o.Incarnation, o.Reason))
+			lines = append(lines, fmt.Sprintf("Stop %s inc %s %s", o.Entity, o.Incarnation, o.Reason))
 		default:
 			lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", o, o), "turn."))
 		}

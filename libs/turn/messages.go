@@ -10,17 +10,31 @@ import (
 // Input is one message to the entity execution core. The set is closed.
 type Input interface{ input() }
 
-// Output is one thing the driver must do, in order.
-type Output interface{ output() }
+// Output is one thing the driver must do, in order. The set is closed, but for
+// what the region core adds to it: its outputs and these make one list.
+type Output interface{ Output() }
 
 // RequestID names a delivered command, chosen by the caller, unique among the
 // commands that are not answered yet.
 type RequestID uint64
 
-// Incarnation numbers the times an entity was brought to life in this machine.
-// What comes back from a slow job carries it: a result of an ended incarnation
-// is dropped.
+// Incarnation is one life of an entity in this machine. What comes back from a
+// slow job carries it: a result of an ended incarnation is dropped. It is the
+// entity's place, and a number that is another one for each of the next four
+// billion lives. 0 is none.
 type Incarnation uint64
+
+func incarnation(place, number uint32) Incarnation {
+	return Incarnation(number)<<32 | Incarnation(place)
+}
+
+// Place is a small number that no other entity has at the time, so that what
+// belongs to instances can be kept in a slice. It passes to another entity, or to
+// the next incarnation of the same.
+func (i Incarnation) Place() uint32 { return uint32(i) }
+
+// String is "number@place".
+func (i Incarnation) String() string { return fmt.Sprintf("%d@%d", uint64(i)>>32, i.Place()) }
 
 // Inputs.
 type (
@@ -34,7 +48,8 @@ type (
 	Deliver struct {
 		Request RequestID
 		Shard   sharding.ShardID
-		Env     sharding.Envelope
+		// Env is copied.
+		Env *sharding.Envelope
 	}
 	// Loaded answers Load. The instance exists in the driver and has replayed
 	// its snapshot and events up to LastSeq.
@@ -58,7 +73,6 @@ type (
 	}
 	// TurnDone ends a Run. Events are applied to the instance already.
 	TurnDone struct {
-		Entity      sharding.Entity
 		Incarnation Incarnation
 		Request     RequestID
 		Events      []sharding.Event
@@ -74,7 +88,6 @@ type (
 	}
 	// Appended answers Append.
 	Appended struct {
-		Entity      sharding.Entity
 		Incarnation Incarnation
 		Seq         uint64 // of the unit's first record
 		Verdict     sharding.Verdict
@@ -92,10 +105,7 @@ type (
 		Fence   sharding.Fence
 	}
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
-	Stopped struct {
-		Entity      sharding.Entity
-		Incarnation Incarnation
-	}
+	Stopped struct{ Incarnation Incarnation }
 	// Drain lets a shard finish what it accepted and stop its entities. The
 	// answer is Drained, at the latest after Config.DrainTimeout and when all
 	// its appends are settled.
@@ -155,14 +165,15 @@ type (
 		// the commands are looked up, whose outcome is in doubt.
 		LookupOnly bool
 	}
-	// Run executes one turn on the instance.
+	// Run executes one turn on the instance. It comes as a pointer to memory that
+	// is used again after TurnDone.
 	Run struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		// Env is not to be changed, and not to be read after TurnDone.
+		// Env is not to be changed.
 		Env      *sharding.Envelope
 		ReadOnly bool
 		// Timer says that the command is a timer's.
@@ -205,7 +216,8 @@ type (
 		Entity      sharding.Entity
 		Incarnation Incarnation
 	}
-	// Answer ends a delivered command.
+	// Answer ends a delivered command. It comes as a pointer to memory that is
+	// used again after [Machine.Recycle].
 	Answer struct {
 		Request RequestID
 		Reply   sharding.Reply
@@ -234,8 +246,8 @@ type (
 
 // String shows the command, not where it is kept: traces must be the same
 // every time.
-func (r Run) String() string {
-	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%d Request:%d Env:%+v ReadOnly:%t Timer:%t}",
+func (r *Run) String() string {
+	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%v Request:%d Env:%+v ReadOnly:%t Timer:%t}",
 		r.Entity, r.Shard, r.Epoch, r.Incarnation, r.Request, *r.Env, r.ReadOnly, r.Timer)
 }
 
@@ -250,15 +262,15 @@ func (Drain) input()     {}
 func (Abort) input()     {}
 func (Tick) input()      {}
 
-func (Load) output()      {}
-func (Run) output()       {}
-func (Cancel) output()    {}
-func (Append) output()    {}
-func (ReadFence) output() {}
-func (Snapshot) output()  {}
-func (Stop) output()      {}
-func (Drop) output()      {}
-func (Answer) output()    {}
-func (NotMine) output()   {}
-func (Fenced) output()    {}
-func (Drained) output()   {}
+func (Load) Output()      {}
+func (*Run) Output()      {}
+func (Cancel) Output()    {}
+func (Append) Output()    {}
+func (ReadFence) Output() {}
+func (Snapshot) Output()  {}
+func (Stop) Output()      {}
+func (Drop) Output()      {}
+func (*Answer) Output()   {}
+func (NotMine) Output()   {}
+func (Fenced) Output()    {}
+func (Drained) Output()   {}

@@ -57,7 +57,7 @@ func TestMutantsOfIncarnations(t *testing.T) {
 			Type: "T", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Do"}},
 		}}))
 		now := time.Unix(0, 0)
-		deliver := turn.Deliver{Request: 1, Shard: shard, Env: sharding.Envelope{Entity: id, Command: "Do", ID: "a"}}
+		deliver := turn.Deliver{Request: 1, Shard: shard, Env: &sharding.Envelope{Entity: id, Command: "Do", ID: "a"}}
 		var loads []turn.Load
 		for _, in := range []turn.Input{
 			turn.Open{Shard: shard, Epoch: 1}, deliver, turn.Abort{Shard: shard},
@@ -74,7 +74,7 @@ func TestMutantsOfIncarnations(t *testing.T) {
 		}
 		ran := false
 		for _, o := range m.Step(now, turn.Loaded{Entity: id, Incarnation: loads[0].Incarnation}, nil) {
-			_, run := o.(turn.Run)
+			_, run := o.(*turn.Run)
 			ran = ran || run
 		}
 		if ran != (name != "") {

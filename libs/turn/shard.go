@@ -32,7 +32,7 @@ func (m *Machine) wantFence(e *entity) uint64 {
 }
 
 func (m *Machine) fenceRead(in FenceRead) {
-	s := m.shards[in.Shard]
+	s := m.shard(in.Shard)
 	if s == nil || s.epoch != in.Epoch || s.fence.asked != in.Number || s.fence.done >= in.Number {
 		return
 	}
@@ -61,11 +61,11 @@ func (m *Machine) fenceRead(in FenceRead) {
 }
 
 func (m *Machine) open(in Open) {
-	ts := m.types[in.Shard.Type]
-	if ts == nil || in.Shard.Index >= ts.Desc.Shards || m.shards[in.Shard] != nil {
+	ts := m.typ(in.Shard.Type)
+	if ts == nil || in.Shard.Index >= ts.Desc.Shards || ts.shards[in.Shard.Index] != nil {
 		return
 	}
-	m.shards[in.Shard] = &shard{
+	ts.shards[in.Shard.Index] = &shard{
 		id: in.Shard, epoch: in.Epoch, phase: open, typ: ts,
 		entities: make(map[sharding.EntityID]*entity),
 	}
@@ -73,7 +73,7 @@ func (m *Machine) open(in Open) {
 
 // drain lets the shard finish what it accepted.
 func (m *Machine) drain(id sharding.ShardID) {
-	s := m.shards[id]
+	s := m.shard(id)
 	if s == nil || s.phase != open {
 		return
 	}
@@ -107,7 +107,7 @@ func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
 }
 
 func (m *Machine) abort(id sharding.ShardID) {
-	if s := m.shards[id]; s != nil {
+	if s := m.shard(id); s != nil {
 		m.abortShard(s, 0)
 	}
 }
@@ -157,12 +157,15 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 
 // checkDrained reports a closed shard of which nothing is left.
 func (m *Machine) checkDrained(s *shard) {
-	if s.phase == open || len(s.entities) > 0 && !mutant.On("drain-settles") || m.shards[s.id] != s {
+	if s.phase == open || len(s.entities) > 0 && !mutant.On("drain-settles") || !s.held() {
 		return
 	}
-	delete(m.shards, s.id)
+	s.typ.shards[s.id.Index] = nil
 	m.emit(Drained{Shard: s.id, Epoch: s.epoch})
 }
+
+// held tells whether the shard is not drained yet.
+func (s *shard) held() bool { return s.typ.shards[s.id.Index] == s }
 
 // sorted are the entities of the shard in a fixed order.
 func (s *shard) sorted() []*entity {

@@ -3,12 +3,25 @@ package turn
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
+
+// shards are the open ones, by type and index.
+func (m *Machine) shards() iter.Seq[*shard] {
+	return func(yield func(*shard) bool) {
+		for _, ts := range m.types {
+			for _, s := range ts.shards {
+				if s != nil && !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Check verifies the invariants of the machine. An error is a bug.
 func (m *Machine) Check() error {
@@ -16,9 +29,12 @@ func (m *Machine) Check() error {
 		return fmt.Errorf("turn: entities share work: %+v", *n)
 	}
 	var commands, bytes, entities int
-	for _, s := range m.shards { // order-free: any violation will do
+	for s := range m.shards() {
 		for _, e := range s.entities { // order-free: any violation will do
 			entities++
+			if m.places.at(e.inc) != e {
+				return fmt.Errorf("turn: entity %s in %s is not at its place", e.id, s.id)
+			}
 			if err := e.check(&m.cfg); err != nil {
 				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
 			}
@@ -74,23 +90,29 @@ func (e *entity) check(cfg *Config) error {
 // Clone copies the machine; both go on independently.
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
-	n.lastID, n.timers, n.ord, n.stats = m.lastID, m.timers, m.ord, m.stats
+	n.lives, n.timers, n.ord, n.stats = m.lives, m.timers, m.ord, m.stats
+	n.places = slices.Clone(m.places)
+	for i := range n.places {
+		n.places[i].entity = nil // until it is cloned
+	}
 	ents := map[*entity]*entity{}
 	shards := map[*shard]*shard{}
 	timers := map[*timer]*timer{}
-	for id, s := range m.shards { // order-free: fills maps
-		c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: n.types[id.Type], entities: map[sharding.EntityID]*entity{}}
-		shards[s], n.shards[id] = c, c
-		for eid, e := range s.entities { // order-free: fills maps
-			c.entities[eid] = e.clone(c, m.nothing, n.nothing, timers)
-			ents[e] = c.entities[eid]
-		}
-		c.fence = fence{asked: s.fence.asked, done: s.fence.done}
-		c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)
-	}
-	for _, t := range m.cfg.Types {
-		for e := m.types[t.Desc.Type].idle.front; e != nil; e = e.after {
-			n.types[t.Desc.Type].idle.push(ents[e])
+	for i, ts := range n.types {
+		ts.idle = m.types[i].idle
+		for index, s := range m.types[i].shards {
+			if s == nil {
+				continue
+			}
+			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, entities: map[sharding.EntityID]*entity{}}
+			shards[s], ts.shards[index] = c, c
+			for eid, e := range s.entities { // order-free: fills maps
+				c.entities[eid] = e.clone(c, m.nothing, n.nothing, timers)
+				ents[e] = c.entities[eid]
+				n.places[e.inc.Place()].entity = c.entities[eid]
+			}
+			c.fence = fence{asked: s.fence.asked, done: s.fence.done}
+			c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)
 		}
 	}
 	for _, w := range m.wakes {
@@ -119,7 +141,7 @@ func (e *entity) clone(s *shard, nothing, nothingThere *work, timers map[*timer]
 		w := *e.work
 		c.work = &w
 	}
-	c.shard, c.prev, c.after, c.listed = s, nil, nil, false
+	c.shard = s
 	if e.work == nothing {
 		return &c
 	}
@@ -155,10 +177,12 @@ func (e *entity) clone(s *shard, nothing, nothingThere *work, timers map[*timer]
 // AppendState appends a canonical description of the state, with times
 // relative to now: equal states give equal bytes.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
-	ids := slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare)
-	b = fmt.Appendf(b, "last %d %d\n", m.lastID, m.timers)
-	for _, id := range ids {
-		s := m.shards[id]
+	b = fmt.Appendf(b, "last %d %d free", m.lives, m.timers)
+	for n := m.places[0].next; n != 0; n = m.places[n].next {
+		b = fmt.Appendf(b, " %d", n)
+	}
+	b = append(b, '\n')
+	for s := range m.shards() {
 		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
 			s.fence.asked, s.fence.done, len(s.fence.waiting), len(s.fence.next))
 		for _, e := range s.sorted() {
@@ -176,8 +200,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %d %d next %d running %t staged %d durable %d snap %d passivate %t idle %d\n",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, now.Sub(e.touched))
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d passivate %t pace %d idle %d\n",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, e.pace, now.Sub(e.touched))
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
 	}
@@ -186,7 +210,7 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	}
 	for _, c := range e.cmds {
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash, c.requests, c.ran, c.looked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
+			c.env.ID, c.hash(), c.requests, c.ran, c.looked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

@@ -55,9 +55,9 @@ const minSweep = 1024
 func (m *Machine) wanted(w wake) bool {
 	switch w.kind {
 	case wakeDrain:
-		return m.shards[w.shard.id] == w.shard && w.shard.phase == draining
+		return w.shard.held() && w.shard.phase == draining
 	case wakeFence:
-		return m.shards[w.shard.id] == w.shard && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
+		return w.shard.held() && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
 	case wakeLoad:
 		return w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup)
 	case wakeSettle:
@@ -151,7 +151,6 @@ func (m *Machine) fire(e *entity, t *timer) {
 	m.timers++
 	c := m.newCommand()
 	c.env, c.desc, c.arrived, c.timer = env, desc, m.now, t
-	c.hash = sharding.PayloadHash(c.env.Command, c.env.Payload)
 	m.enqueue(e, c)
 	m.advance(e)
 }

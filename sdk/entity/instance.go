@@ -137,8 +137,8 @@ func (i *Instance) Stop(ctx context.Context, why turn.StopReason) (err error) {
 	return nil
 }
 
-// Run executes one turn. Entity, incarnation and request of the result are the
-// caller's to fill in.
+// Run executes one turn. Incarnation and request of the result are the caller's to
+// fill in.
 func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly bool) (done turn.TurnDone) {
 	b := i.def.commands[env.Command]
 	if b == nil {

@@ -29,9 +29,9 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	switch o := o.(type) {
 	case turn.Load:
 		return k.load(o)
-	case turn.Run:
+	case *turn.Run:
 		done := k.insts[o.Entity].Run(context.Background(), o.Env, o.ReadOnly)
-		done.Entity, done.Incarnation, done.Request = o.Entity, o.Incarnation, o.Request
+		done.Incarnation, done.Request = o.Incarnation, o.Request
 		return done
 	case turn.Append:
 		return k.append(o)
@@ -50,10 +50,10 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		}
 		k.checkOne(o.Entity)
 		delete(k.insts, o.Entity)
-		return turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation}
+		return turn.Stopped{Incarnation: o.Incarnation}
 	case turn.Drop:
 		delete(k.insts, o.Entity)
-	case turn.Answer:
+	case *turn.Answer:
 		k.answers[o.Request] = o.Reply
 	}
 	return nil
@@ -70,7 +70,7 @@ func (k *Kit) append(o turn.Append) turn.Input {
 	if verdict == sharding.Durable {
 		s.records = append(s.records, o.Append.Records...)
 	}
-	return turn.Appended{Entity: o.Append.Entity, Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: verdict}
+	return turn.Appended{Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: verdict}
 }
 
 func (s *stored) find(id sharding.CommandID) *sharding.Record {

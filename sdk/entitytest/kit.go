@@ -111,7 +111,7 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 		k.step(turn.Open{Shard: shard, Epoch: sharding.MakeEpoch(1, 1+k.restarts)})
 	}
 	req := k.last
-	k.step(turn.Deliver{Request: req, Shard: shard, Env: env})
+	k.step(turn.Deliver{Request: req, Shard: shard, Env: &env})
 	reply, ok := k.answers[req]
 	if !ok {
 		k.t.Fatalf("entitytest: %s of %s got no answer", c.Command, c.Entity)

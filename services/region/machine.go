@@ -1,6 +1,8 @@
 package region
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,14 +15,12 @@ import (
 // Machine is the region core. It is not safe for concurrent use.
 type Machine struct {
 	cfg     Config
-	types   map[sharding.EntityType]*turn.Type
+	types   []*hosted // by name
+	asked   *hosted   // the one that was asked for last
+	held    int       // shards
 	turn    *turn.Machine
 	table   *table.Table
 	watcher *table.Watcher
-
-	shards map[sharding.ShardID]*held
-	// floors: HostShard is accepted from this epoch on.
-	floors map[sharding.ShardID]sharding.Epoch
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
@@ -36,9 +36,17 @@ type Machine struct {
 	released   bool // the coordinator says that nothing is ours any more
 	failed     bool
 
-	now   time.Time
-	out   []Output
-	spare []turn.Output
+	now time.Time
+	out []Output
+}
+
+// hosted is an entity type of this region.
+type hosted struct {
+	name sharding.EntityType
+	// By index of the shard. A shard that is not held is nil.
+	shards []*held
+	// floors: HostShard is accepted from this epoch on.
+	floors []sharding.Epoch
 }
 
 // held is one shard that this region claims, serves or lets go.
@@ -70,17 +78,60 @@ const (
 func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:     cfg,
-		types:   make(map[sharding.EntityType]*turn.Type, len(cfg.Turn.Types)),
 		turn:    turn.New(cfg.Turn),
 		table:   table.New(),
 		watcher: table.NewWatcher(cfg.Watch),
-		shards:  make(map[sharding.ShardID]*held),
-		floors:  make(map[sharding.ShardID]sharding.Epoch),
 	}
 	for i := range cfg.Turn.Types {
-		m.types[cfg.Turn.Types[i].Desc.Type] = &cfg.Turn.Types[i]
+		d := &cfg.Turn.Types[i].Desc
+		m.types = append(m.types, &hosted{
+			name: d.Type, shards: make([]*held, d.Shards), floors: make([]sharding.Epoch, d.Shards),
+		})
 	}
+	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
 	return m
+}
+
+// typ is the hosted type of that name, nil if there is none. Commands for one
+// type come many at a time, so the last one is kept at hand.
+func (m *Machine) typ(name sharding.EntityType) *hosted {
+	if m.asked != nil && m.asked.name == name {
+		return m.asked
+	}
+	for _, t := range m.types {
+		if t.name == name {
+			m.asked = t
+			return t
+		}
+	}
+	return nil
+}
+
+// hosts tells whether there is such a shard of a type that this region hosts.
+func (m *Machine) hosts(id sharding.ShardID) bool {
+	t := m.typ(id.Type)
+	return t != nil && uint64(id.Index) < uint64(len(t.shards))
+}
+
+// shard is the shard if it is held, else nil.
+func (m *Machine) shard(id sharding.ShardID) *held {
+	if !m.hosts(id) {
+		return nil
+	}
+	return m.typ(id.Type).shards[id.Index]
+}
+
+// shards are the held ones, by type and index.
+func (m *Machine) shards() iter.Seq[*held] {
+	return func(yield func(*held) bool) {
+		for _, t := range m.types {
+			for _, h := range t.shards {
+				if h != nil && !yield(h) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Table is the region's copy of the route table, which it serves read-only.
@@ -97,7 +148,7 @@ func (m *Machine) Coordinator() (addr string, term sharding.Term, registered boo
 func (m *Machine) Stats() turn.Stats { return m.turn.Stats() }
 
 // Held counts the shards that this region has not let go.
-func (m *Machine) Held() int { return len(m.shards) }
+func (m *Machine) Held() int { return m.held }
 
 // Step applies in at now and appends to out what the driver must do, in that
 // order.
@@ -155,7 +206,7 @@ func (m *Machine) Command(now time.Time, in *Command, out []Output) []Output {
 // TurnDone is Step for a Turn of that name, likewise.
 func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Output {
 	m.now, m.out = now, out
-	m.takeUp(m.turn.TurnDone(now, in, m.room()))
+	m.takeUp(len(out), m.turn.TurnDone(now, in, out))
 	out, m.out = m.out, nil
 	return out
 }
@@ -163,10 +214,13 @@ func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Out
 // Loaded is Step for a Turn of that name, likewise.
 func (m *Machine) Loaded(now time.Time, in *turn.Loaded, out []Output) []Output {
 	m.now, m.out = now, out
-	m.takeUp(m.turn.Loaded(now, in, m.room()))
+	m.takeUp(len(out), m.turn.Loaded(now, in, out))
 	out, m.out = m.out, nil
 	return out
 }
+
+// Recycle is that of [turn.Machine].
+func (m *Machine) Recycle() { m.turn.Recycle() }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
@@ -196,13 +250,13 @@ func (m *Machine) coordinator(from string) string {
 // command is the door: a command passes if its shard is served here at exactly
 // the epoch it was routed at.
 func (m *Machine) command(in *Command) {
-	t := m.types[in.Env.Entity.Type]
+	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
 		m.emit(NotMine{Request: in.Request, Refused: in.Epoch})
 		return
 	}
-	id := sharding.ShardID{Type: in.Env.Entity.Type, Index: sharding.ShardOf(in.Env.Entity.ID, t.Desc.Shards)}
-	h := m.shards[id]
+	id := sharding.ShardID{Type: t.name, Index: sharding.ShardOf(in.Env.Entity.ID, uint32(len(t.shards)))}
+	h := t.shards[id.Index]
 	switch {
 	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("door"):
 		m.notMine(in.Request, id, in.Epoch)
@@ -210,15 +264,15 @@ func (m *Machine) command(in *Command) {
 		m.notMine(in.Request, id, in.Epoch)
 		m.supersede(h)
 	case h.phase == claiming:
-		m.buffer(h, *in)
+		m.buffer(h, in)
 	default:
-		m.deliver(&turn.Deliver{Request: in.Request, Shard: id, Env: in.Env})
+		m.deliver(id, in)
 	}
 }
 
 func (m *Machine) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
 	row, _ := m.table.Row(id)
-	if h := m.shards[id]; h != nil && h.phase == serving {
+	if h := m.shard(id); h != nil && h.phase == serving {
 		if own := (sharding.Row{Shard: id, Owner: m.cfg.Self, Epoch: h.epoch, Phase: sharding.Serving}); own.Newer(row) {
 			row = own
 		}
@@ -226,7 +280,7 @@ func (m *Machine) notMine(r turn.RequestID, id sharding.ShardID, refused shardin
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-func (m *Machine) buffer(h *held, in Command) {
+func (m *Machine) buffer(h *held, in *Command) {
 	size := in.Env.Size()
 	st := m.turn.Stats()
 	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes ||
@@ -235,7 +289,8 @@ func (m *Machine) buffer(h *held, in Command) {
 			"too many commands wait for shard "+h.id.String()+" to start")})
 		return
 	}
-	h.buffer = append(h.buffer, in)
+	env := *in.Env
+	h.buffer = append(h.buffer, Command{Request: in.Request, Epoch: in.Epoch, Env: &env})
 	h.bytes += size
 	m.buffered++
 	m.bufferedBytes += size
@@ -251,40 +306,49 @@ func (m *Machine) unbuffer(h *held) []Command {
 }
 
 // step runs the entity core and takes up what concerns the shards.
-func (m *Machine) step(in turn.Input) { m.takeUp(m.turn.Step(m.now, in, m.room())) }
+func (m *Machine) step(in turn.Input) { m.takeUp(len(m.out), m.turn.Step(m.now, in, m.out)) }
 
-func (m *Machine) deliver(in *turn.Deliver) { m.takeUp(m.turn.Deliver(m.now, in, m.room())) }
-
-// room is memory for outputs of the entity core. A nested step must not write
-// into this one's.
-func (m *Machine) room() []turn.Output {
-	outs := m.spare
-	m.spare = nil
-	return outs[:0]
+func (m *Machine) deliver(id sharding.ShardID, c *Command) {
+	in := turn.Deliver{Request: c.Request, Shard: id, Env: c.Env}
+	m.takeUp(len(m.out), m.turn.Deliver(m.now, &in, m.out))
 }
 
-func (m *Machine) takeUp(outs []turn.Output) {
+// takeUp takes the outputs of which those from a number on are the entity core's.
+// Almost always all of them are the driver's.
+func (m *Machine) takeUp(from int, out []Output) {
+	m.out = out
+	for i := from; i < len(out); i++ {
+		switch out[i].(type) {
+		case turn.NotMine, turn.Fenced, turn.Drained:
+			m.out = out[:i]
+			m.intercept(slices.Clone(out[i:]))
+			return
+		}
+	}
+}
+
+// intercept emits outputs of the entity core, except for what concerns the
+// shards: that is dealt with here.
+func (m *Machine) intercept(outs []Output) {
 	for _, o := range outs {
 		switch o := o.(type) {
 		case turn.NotMine:
 			var refused sharding.Epoch
-			if h := m.shards[o.Shard]; h != nil {
+			if h := m.shard(o.Shard); h != nil {
 				refused = h.epoch
 			}
 			m.notMine(o.Request, o.Shard, refused)
 		case turn.Fenced:
-			if h := m.shards[o.Shard]; h != nil && h.epoch == o.Epoch {
+			if h := m.shard(o.Shard); h != nil && h.epoch == o.Epoch {
 				h.phase = stopping
 				m.raiseFloor(o.Shard, o.Stored)
 			}
 		case turn.Drained:
 			m.drained(o)
 		default:
-			m.emit(Entity{Output: o})
+			m.emit(o)
 		}
 	}
-	clear(outs)
-	m.spare = outs
 }
 
 func (m *Machine) tableChanged(in TableChanged) {
@@ -294,7 +358,7 @@ func (m *Machine) tableChanged(in TableChanged) {
 	}
 	m.current(in.Delta.Version.Term)
 	for _, row := range m.table.Apply(in.Delta) {
-		if h := m.shards[row.Shard]; h != nil && row.Epoch > h.epoch {
+		if h := m.shard(row.Shard); h != nil && row.Epoch > h.epoch {
 			m.supersede(h)
 		}
 	}
@@ -350,7 +414,7 @@ func (m *Machine) claimAgain() {
 		return // almost always: there may be many shards
 	}
 	m.unanswered = false
-	for _, h := range m.sorted() {
+	for h := range m.shards() {
 		switch {
 		case h.phase != claiming || h.claimAt.IsZero():
 		case m.now.Before(h.claimAt):
@@ -360,16 +424,4 @@ func (m *Machine) claimAgain() {
 			m.emit(Claim{Shard: h.id, Epoch: h.epoch})
 		}
 	}
-}
-
-// sorted are the shards that wait for something, in a fixed order.
-func (m *Machine) sorted() []*held {
-	var hs []*held
-	for _, h := range m.shards { // sorted below
-		if h.phase != serving {
-			hs = append(hs, h)
-		}
-	}
-	slices.SortFunc(hs, func(a, b *held) int { return a.id.Compare(b.id) })
-	return hs
 }

@@ -63,7 +63,7 @@ type scenario struct {
 	watches []region.Watch
 	claims  []region.Claim
 	loads   []turn.Load
-	runs    map[turn.RequestID]turn.Run
+	runs    map[turn.RequestID]*turn.Run
 	appends []turn.Append
 	fences  []turn.ReadFence
 	stops   []turn.Stop
@@ -79,7 +79,7 @@ func newScenario() *scenario {
 	}
 	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
 	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
-	return &scenario{m: region.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]turn.Run{}}
+	return &scenario{m: region.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
 }
 
 func (s *scenario) run(text string) string {
@@ -159,7 +159,7 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
 	case "command":
 		typ, id, _ := strings.Cut(f[3], "/")
-		return s.step(region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: sharding.Envelope{
+		return s.step(region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: &sharding.Envelope{
 			Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
 			Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
 		}})
@@ -190,18 +190,18 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 		return back(turn.Loaded{Entity: l.Entity, Incarnation: l.Incarnation, LastSeq: uint64(number(f[1]))})
 	case "done":
 		r := s.runs[turn.RequestID(number(f[1]))]
-		return back(turn.TurnDone{Entity: r.Entity, Incarnation: r.Incarnation, Request: r.Request,
+		return back(turn.TurnDone{Incarnation: r.Incarnation, Request: r.Request,
 			Events: make([]sharding.Event, number(opt["events"])), Reply: sharding.Reply{Outcome: sharding.OK}})
 	case "appended":
 		a := pop(&s.appends)
-		return back(turn.Appended{Entity: a.Append.Entity, Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+		return back(turn.Appended{Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
 			Verdict: verdict(f[1]), Fence: fence})
 	case "fence":
 		q := pop(&s.fences)
 		return back(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number, Verdict: verdict(f[1]), Fence: fence})
 	case "stopped":
 		o := pop(&s.stops)
-		return back(turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation})
+		return back(turn.Stopped{Incarnation: o.Incarnation})
 	}
 	return []string{"unknown command " + f[0]}
 }
@@ -209,32 +209,27 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 func (s *scenario) step(in region.Input) []string {
 	var lines []string
 	for _, o := range s.m.Step(s.now, in, nil) {
-		switch o := o.(type) {
-		case region.Entity:
-			lines = append(lines, s.turn(o.Output))
-			continue
-		case region.Watch:
-			s.watches = append(s.watches, o)
-		case region.Claim:
-			s.claims = append(s.claims, o)
-		case region.NotMine:
-			lines = append(lines, fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr))
-			continue
-		case region.Refuse:
-			lines = append(lines, fmt.Sprintf("Refuse %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message))
-			continue
-		}
-		lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", o, o), "region."))
+		lines = append(lines, s.perform(o))
 	}
 	return lines
 }
 
-func (s *scenario) turn(o turn.Output) string {
+// perform shows an output, those of the entity core indented, and remembers what
+// is to be answered.
+func (s *scenario) perform(o region.Output) string {
 	switch o := o.(type) {
+	case region.Watch:
+		s.watches = append(s.watches, o)
+	case region.Claim:
+		s.claims = append(s.claims, o)
+	case region.NotMine:
+		return fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr)
+	case region.Refuse:
+		return fmt.Sprintf("Refuse %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
 	case turn.Load:
 		s.loads = append(s.loads, o)
 		return fmt.Sprintf("  Load %s at %s", o.Entity, o.Epoch)
-	case turn.Run:
+	case *turn.Run:
 		s.runs[o.Request] = o
 		return fmt.Sprintf("  Run %d %s", o.Request, o.Entity)
 	case turn.Append:
@@ -246,10 +241,14 @@ func (s *scenario) turn(o turn.Output) string {
 	case turn.Stop:
 		s.stops = append(s.stops, o)
 		return fmt.Sprintf("  Stop %s %s", o.Entity, o.Reason)
-	case turn.Answer:
+	case *turn.Answer:
 		return strings.TrimRight(fmt.Sprintf("  Answer %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message), " ")
 	}
-	return strings.TrimPrefix(fmt.Sprintf("  %T %+v", o, o), "turn.")
+	text := fmt.Sprintf("%T %+v", o, o)
+	if other, ok := strings.CutPrefix(text, "turn."); ok {
+		return "  " + other
+	}
+	return strings.TrimPrefix(text, "region.")
 }
 
 func delta(f []string) sharding.TableDelta {

@@ -1,6 +1,8 @@
 package region
 
 import (
+	"fmt"
+
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -8,8 +10,9 @@ import (
 // Input is one message to the region core. The set is closed.
 type Input interface{ input() }
 
-// Output is one thing the driver must do, in order.
-type Output interface{ output() }
+// Output is one thing the driver must do, in order: one of the outputs below, or
+// one of package turn, NotMine, Fenced and Drained excepted.
+type Output = turn.Output
 
 // Inputs.
 type (
@@ -18,7 +21,8 @@ type (
 	Command struct {
 		Request turn.RequestID
 		Epoch   sharding.Epoch
-		Env     sharding.Envelope
+		// Env is copied where it is kept.
+		Env *sharding.Envelope
 	}
 	// HostShard: the coordinator of Term gives the shard to this region. From
 	// is its address; empty: answer to the one that is watched.
@@ -77,8 +81,7 @@ type (
 )
 
 // Outputs. The messages to the coordinator go to the address the core watches
-// (field To). Answer, Load, Run, Append and so on of package turn are wrapped
-// in Entity.
+// (field To).
 type (
 	// Register announces this region; repeated until acknowledged. Last is the
 	// term that acknowledged it before, or 0.
@@ -128,8 +131,6 @@ type (
 		Request turn.RequestID
 		Reply   sharding.Reply
 	}
-	// Entity is an output of the entity core, NotMine and Fenced excepted.
-	Entity struct{ Output turn.Output }
 	// Left: all shards are handed off or the time is over; the region may
 	// leave the membership.
 	Left struct{}
@@ -137,6 +138,12 @@ type (
 	// process stops with the reason.
 	Fail struct{ Reason string }
 )
+
+// String shows the command, not where it is kept: traces must be the same
+// every time.
+func (c Command) String() string {
+	return fmt.Sprintf("{Request:%d Epoch:%v Env:%+v}", c.Request, c.Epoch, *c.Env)
+}
 
 func (Command) input()      {}
 func (HostShard) input()    {}
@@ -152,15 +159,14 @@ func (Leave) input()        {}
 func (Turn) input()         {}
 func (Tick) input()         {}
 
-func (Register) output()         {}
-func (ShardStarted) output()     {}
-func (HostRefused) output()      {}
-func (ShardStopped) output()     {}
-func (GracefulShutdown) output() {}
-func (Claim) output()            {}
-func (Watch) output()            {}
-func (NotMine) output()          {}
-func (Refuse) output()           {}
-func (Entity) output()           {}
-func (Left) output()             {}
-func (Fail) output()             {}
+func (Register) Output()         {}
+func (ShardStarted) Output()     {}
+func (HostRefused) Output()      {}
+func (ShardStopped) Output()     {}
+func (GracefulShutdown) Output() {}
+func (Claim) Output()            {}
+func (Watch) Output()            {}
+func (NotMine) Output()          {}
+func (Refuse) Output()           {}
+func (Left) Output()             {}
+func (Fail) Output()             {}

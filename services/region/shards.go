@@ -1,8 +1,6 @@
 package region
 
 import (
-	"slices"
-
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -10,15 +8,15 @@ import (
 
 func (m *Machine) hostShard(in HostShard) {
 	to := m.coordinator(in.From)
-	if !m.hosted(in.Shard) || m.leaving {
+	if !m.hosts(in.Shard) || m.leaving {
 		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
-	if floor := m.floors[in.Shard]; in.Epoch < floor && !mutant.On("floor-check") {
+	if floor := m.floor(in.Shard); in.Epoch < floor && !mutant.On("floor-check") {
 		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: floor})
 		return
 	}
-	h := m.shards[in.Shard]
+	h := m.shard(in.Shard)
 	switch {
 	case h == nil:
 		m.claim(in.Shard, in.Epoch, in.From)
@@ -35,17 +33,12 @@ func (m *Machine) hostShard(in HostShard) {
 	}
 }
 
-// hosted tells whether there is such a shard of a type that this region hosts.
-func (m *Machine) hosted(id sharding.ShardID) bool {
-	t := m.types[id.Type]
-	return t != nil && id.Index < t.Desc.Shards
-}
-
 // claim takes the shard in the journal before anything is served: from then on
 // nothing of a lower epoch can take effect.
 func (m *Machine) claim(id sharding.ShardID, e sharding.Epoch, from string) {
 	h := &held{id: id, epoch: e, phase: claiming, from: from}
-	m.shards[id] = h
+	m.typ(id.Type).shards[id.Index] = h
+	m.held++
 	if mutant.On("claim") {
 		m.started(h)
 		return
@@ -54,7 +47,7 @@ func (m *Machine) claim(id sharding.ShardID, e sharding.Epoch, from string) {
 }
 
 func (m *Machine) claimed(in Claimed) {
-	h := m.shards[in.Shard]
+	h := m.shard(in.Shard)
 	if h == nil || h.epoch != in.Epoch || h.phase != claiming {
 		return
 	}
@@ -76,16 +69,21 @@ func (m *Machine) started(h *held) {
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
-		m.deliver(&turn.Deliver{Request: c.Request, Shard: h.id, Env: c.Env})
+		m.deliver(h.id, &c)
 	}
 }
 
 // letGo forgets a shard that is not open, turning away what waits for it.
 func (m *Machine) letGo(h *held) {
-	delete(m.shards, h.id)
+	m.forget(h)
 	for _, c := range m.unbuffer(h) {
 		m.notMine(c.Request, h.id, c.Epoch)
 	}
+}
+
+func (m *Machine) forget(h *held) {
+	m.typ(h.id.Type).shards[h.id.Index] = nil
+	m.held--
 }
 
 // supersede stops a shard that was seen at a higher epoch.
@@ -105,9 +103,9 @@ func (m *Machine) supersede(h *held) {
 }
 
 func (m *Machine) handOff(in HandOff) {
-	h := m.shards[in.Shard]
+	h := m.shard(in.Shard)
 	if h == nil || in.Epoch < h.epoch {
-		if m.hosted(in.Shard) { // others are refused anyway
+		if m.hosts(in.Shard) { // others are refused anyway
 			m.raiseFloor(in.Shard, in.Epoch+1)
 		}
 		m.emit(ShardStopped{To: m.coordinator(in.From), Shard: in.Shard, Epoch: in.Epoch})
@@ -130,24 +128,28 @@ func (m *Machine) handOff(in HandOff) {
 // drained: nothing of the shard is alive or unsettled. The floor keeps a late
 // HostShard of the same epoch from reviving it.
 func (m *Machine) drained(in turn.Drained) {
-	h := m.shards[in.Shard]
+	h := m.shard(in.Shard)
 	if h == nil || h.epoch != in.Epoch {
 		return
 	}
-	delete(m.shards, h.id)
+	m.forget(h)
 	if !mutant.On("floor-after-drain") {
 		m.raiseFloor(h.id, max(h.epoch, h.handOff)+1)
 	}
 	if h.handOff > 0 {
 		m.emit(ShardStopped{To: m.coordinator(h.from), Shard: h.id, Epoch: h.handOff})
 	}
-	if h.next >= m.floors[h.id] && h.next > h.epoch && !m.leaving {
+	if h.next >= m.floor(h.id) && h.next > h.epoch && !m.leaving {
 		m.claim(h.id, h.next, h.from)
 	}
 }
 
+// floor is the epoch from which on a shard of a hosted type is taken.
+func (m *Machine) floor(id sharding.ShardID) sharding.Epoch { return m.typ(id.Type).floors[id.Index] }
+
 func (m *Machine) raiseFloor(id sharding.ShardID, e sharding.Epoch) {
-	m.floors[id] = max(m.floors[id], e)
+	floor := &m.typ(id.Type).floors[id.Index]
+	*floor = max(*floor, e)
 }
 
 // leave asks the coordinator to take all shards (SIGTERM).
@@ -178,7 +180,7 @@ func (m *Machine) tickLeave() {
 		m.drainAll()
 	}
 	stranger := m.registered == 0 // no coordinator ever gave us anything
-	if (m.released || stranger) && len(m.shards) == 0 || late {
+	if (m.released || stranger) && m.held == 0 || late {
 		m.left = true
 		m.emit(Left{})
 		return
@@ -191,18 +193,13 @@ func (m *Machine) tickLeave() {
 
 // drainAll lets go of shards that the coordinator does not count as ours.
 func (m *Machine) drainAll() {
-	var ids []sharding.ShardID
-	for id := range m.shards { // sorted below
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, sharding.ShardID.Compare)
-	for _, id := range ids {
-		switch h := m.shards[id]; h.phase {
+	for h := range m.shards() {
+		switch h.phase {
 		case claiming:
 			m.letGo(h)
 		case serving:
 			h.phase = stopping
-			m.step(turn.Drain{Shard: id})
+			m.step(turn.Drain{Shard: h.id})
 		case stopping:
 		}
 	}

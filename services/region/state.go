@@ -3,23 +3,22 @@ package region
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Check verifies the invariants of the machine. An error is a bug.
 func (m *Machine) Check() error {
 	var errs []error
-	var buffered, bytes int
-	for id, h := range m.shards { // order-free: any violation will do
+	var held, buffered, bytes int
+	for h := range m.shards() {
+		id := h.id
+		held++
 		buffered += len(h.buffer)
 		bytes += h.bytes
 		switch {
-		case h.epoch < m.floors[id] && h.phase != stopping:
-			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its floor %s", id, h.epoch, m.floors[id]))
+		case h.epoch < m.floor(id) && h.phase != stopping:
+			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its floor %s", id, h.epoch, m.floor(id)))
 		case h.phase != claiming && len(h.buffer) > 0:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands though it does not wait for a claim", id, len(h.buffer)))
 		case h.phase == serving && m.turn.Epoch(id) != h.epoch:
@@ -29,6 +28,9 @@ func (m *Machine) Check() error {
 		case len(h.buffer) > m.cfg.BufferCommands || h.bytes > m.cfg.BufferBytes:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands, %d bytes, above its limits", id, len(h.buffer), h.bytes))
 		}
+	}
+	if held != m.held {
+		errs = append(errs, fmt.Errorf("region: counted %d shards; there are %d", m.held, held))
 	}
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
@@ -40,14 +42,15 @@ func (m *Machine) Check() error {
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.turn, c.table, c.watcher = m.turn.Clone(), m.table.Clone(), m.watcher.Clone()
-	c.floors = maps.Clone(m.floors)
-	c.shards = make(map[sharding.ShardID]*held, len(m.shards))
-	for id, h := range m.shards { // order-free: fills a map
+	c.types, c.asked, c.out = slices.Clone(m.types), nil, nil
+	for i, t := range m.types {
+		c.types[i] = &hosted{name: t.name, shards: slices.Clone(t.shards), floors: slices.Clone(t.floors)}
+	}
+	for h := range m.shards() {
 		hc := *h
 		hc.buffer = slices.Clone(h.buffer)
-		c.shards[id] = &hc
+		c.typ(h.id.Type).shards[h.id.Index] = &hc
 	}
-	c.out, c.spare = nil, nil
 	return &c
 }
 
@@ -62,17 +65,20 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = fmt.Appendf(b, "term %d registered %d asked %d leaving %t %d %d left %t released %t failed %t\n",
 		m.term, m.registered, rel(m.askedAt), m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
-	for _, id := range slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare) {
-		h := m.shards[id]
-		b = fmt.Appendf(b, "held %s %s %d claim %d from %s handoff %s next %s", id, h.epoch, h.phase,
+	for h := range m.shards() {
+		b = fmt.Appendf(b, "held %s %s %d claim %d from %s handoff %s next %s", h.id, h.epoch, h.phase,
 			rel(h.claimAt), h.from, h.handOff, h.next)
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
 		b = append(b, '\n')
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(m.floors), sharding.ShardID.Compare) {
-		b = fmt.Appendf(b, "floor %s %s\n", id, m.floors[id])
+	for _, t := range m.types {
+		for i, floor := range t.floors {
+			if floor > 0 {
+				b = fmt.Appendf(b, "floor %s/%d %s\n", t.name, i, floor)
+			}
+		}
 	}
 	b = m.table.AppendState(b)
 	b = m.watcher.AppendState(b, now)

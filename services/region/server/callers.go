@@ -15,16 +15,15 @@ type Sink interface {
 	SendBatch([]link.Answer) error
 }
 
-// replies gathers the answers of one batch for one sink.
-type replies struct {
-	to     Sink
-	list   []link.Answer
-	listed bool
+// outgoing gathers answers for one sink.
+type outgoing struct {
+	to   Sink
+	list []link.Answer
 }
 
 // caller is where the answer of a command goes.
 type caller struct {
-	replies *replies
+	to      Sink
 	corr    uint64
 	arrived time.Time
 	entity  sharding.Entity
@@ -76,21 +75,6 @@ func (c *callers) take(r turn.RequestID) (caller, bool) {
 	return who, true
 }
 
-// repliesTo is where answers for a sink gather. Commands come many at a time
-// from one sink, so the last one is kept at hand.
-func (s *Runner) repliesTo(to Sink) *replies {
-	if s.lastReplies != nil && s.lastReplies.to == to {
-		return s.lastReplies
-	}
-	r := s.replies[to]
-	if r == nil {
-		r = &replies{to: to}
-		s.replies[to] = r
-	}
-	s.lastReplies = r
-	return r
-}
-
 // answer ends a command towards its sender. Accepted tells have been answered
 // before; timers never asked.
 func (s *Runner) answer(r turn.RequestID, a link.Answer) {
@@ -99,24 +83,46 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 		return
 	}
 	a.Corr = c.corr
-	if !c.replies.listed {
-		c.replies.listed = true
-		s.answered = append(s.answered, c.replies)
-	}
-	c.replies.list = append(c.replies.list, a)
+	s.worker.gather(c.to, a)
 	if a.NotMine == nil {
 		s.observe(&c, &a.Reply)
 	}
 }
 
-// flushAnswers sends what the batch has answered, one call per sink. Answers to
-// one that has ended go nowhere: its gateway knows.
-func (s *Runner) flushAnswers() {
-	for _, r := range s.answered {
-		_ = r.to.SendBatch(r.list)
-		clear(r.list)
-		r.list, r.listed = r.list[:0], false
+// maxSinks is how many sinks a worker gathers answers for at a time. One that
+// brought commands mostly gathers its own, one of the crew those of many.
+const maxSinks = 16
+
+// gather keeps an answer until the core is let go. Many in a row are for one sink.
+func (w *worker) gather(to Sink, a link.Answer) {
+	n := len(w.out)
+	for i := n - 1; i >= 0; i-- {
+		if o := &w.out[i]; o.to == to {
+			o.list = append(o.list, a)
+			return
+		}
 	}
-	clear(s.answered)
-	s.answered = s.answered[:0]
+	if n == maxSinks {
+		w.send()
+		n = 0
+	}
+	if n < cap(w.out) {
+		w.out = w.out[:n+1]
+	} else {
+		w.out = append(w.out, outgoing{})
+	}
+	o := &w.out[n]
+	o.to, o.list = to, append(o.list, a)
+}
+
+// send sends what was gathered, one call per sink. Answers to one that has ended
+// go nowhere: its gateway knows.
+func (w *worker) send() {
+	for i := range w.out {
+		o := &w.out[i]
+		_ = o.to.SendBatch(o.list)
+		clear(o.list)
+		o.to, o.list = nil, o.list[:0]
+	}
+	w.out = w.out[:0]
 }

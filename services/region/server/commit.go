@@ -11,19 +11,19 @@ import (
 // its results come back as inputs.
 
 func (s *Runner) append(o turn.Append) {
-	entity, inc, seq := o.Append.Entity, o.Incarnation, o.Append.Records[0].Seq
+	inc, seq := o.Incarnation, o.Append.Records[0].Seq
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		in := turn.Appended{Entity: entity, Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence}
+		in := turn.Appended{Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence}
 		if r.Err != nil {
 			in.Reason = r.Err.Error()
 		}
-		s.inbox.put(item{in: region.Turn{Input: in}})
+		s.put(item{in: region.Turn{Input: in}})
 	})
 }
 
 func (s *Runner) readFence(o turn.ReadFence) {
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
-		s.inbox.put(item{in: region.Turn{Input: turn.FenceRead{
+		s.put(item{in: region.Turn{Input: turn.FenceRead{
 			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence,
 		}}})
 	})
@@ -31,6 +31,6 @@ func (s *Runner) readFence(o turn.ReadFence) {
 
 func (s *Runner) claim(o region.Claim) {
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
-		s.inbox.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
+		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
 	})
 }

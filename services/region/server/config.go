@@ -20,8 +20,9 @@ type Config struct {
 	joiner.Settings
 	Journal      string        `key:"journal.url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
-	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's loop before links are held back"`
+	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
+	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, by how long those of its entity took of late; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
 	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands"`
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
@@ -42,6 +43,7 @@ func DefaultConfig() Config {
 		Settings:     joiner.DefaultSettings(),
 		Inbox:        65536,
 		Mailbox:      1000,
+		MailboxShare: 0.5,
 		Commands:     100_000,
 		CommandBytes: 256 << 20,
 		DrainTimeout: 10 * time.Second,
@@ -70,6 +72,9 @@ func (c *Config) Validate() error {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))
 		}
+	}
+	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
+		errs = append(errs, fmt.Errorf("region.mailbox_share is %v, must be above 0 and at most 1", c.MailboxShare))
 	}
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))

@@ -26,13 +26,13 @@ func (s *Server) watch(o region.Watch) {
 	})
 	switch {
 	case err != nil:
-		s.inbox.put(item{in: region.WatchFailed{From: o.To}})
+		s.put(item{in: region.WatchFailed{From: o.To}})
 	case w.NotActive != nil:
-		s.inbox.put(item{in: region.NotActive{
+		s.put(item{in: region.NotActive{
 			From: o.To, Active: wire.FromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term),
 		}})
 	default:
-		s.inbox.put(item{in: region.TableChanged{From: o.To, Delta: wire.FromDelta(w)}})
+		s.put(item{in: region.TableChanged{From: o.To, Delta: wire.FromDelta(w)}})
 	}
 }
 
@@ -53,7 +53,7 @@ func (s *Server) register(o region.Register) {
 	if r.Refusal == "" {
 		s.log.Info("registered", "coordinator", o.To, "term", r.Term)
 	}
-	s.inbox.put(item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
+	s.put(item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
 }
 
 func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
@@ -66,7 +66,7 @@ func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 		s.log.Debug("asking to leave failed", "coordinator", o.To, "error", err)
 		return // the core repeats it
 	}
-	s.inbox.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
+	s.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
 }
 
 // report is one line of what happened to shards, for the coordinator that

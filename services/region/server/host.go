@@ -12,10 +12,30 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// startLoad brings an entity to life, as the first job of its slot.
+// paces are how long jobs of a type take.
+type paces struct{ turn, load pace }
+
+// queue gives a job to the worker that steps the core, or to the crew if it takes
+// long or there is too much of it.
+func (s *Runner) queue(j job) {
+	if j.expect() >= quick || !s.worker.takes(&j) {
+		s.rest = append(s.rest, j)
+	}
+}
+
+// startLoad brings an entity to life.
 func (s *Runner) startLoad(o turn.Load) {
-	sl := &slot{}
-	s.queue(job{slot: sl, do: func() { s.load(o, sl) }})
+	sl, j := &slot{inc: o.Incarnation}, job{}
+	n := int(o.Incarnation.Place())
+	if n >= len(s.slots) {
+		s.slots = append(s.slots, make([]*slot, n+1-len(s.slots))...)
+	}
+	s.slots[n] = sl
+	j.do = func() { s.load(o, sl) }
+	if o.Volatile { // else it reads a disk
+		j.pace = &s.paces[o.Entity.Type].load
+	}
+	s.queue(j)
 }
 
 // load makes an instance from what the journal holds. It runs on a worker; the
@@ -29,25 +49,25 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
 			out.Retry = !errors.Is(err, journal.ErrCorrupt)
-			s.inbox.loaded(&out, nil)
+			s.inbox.loaded(&out, false)
 			return
 		}
 		out.LastSeq, out.Stored = found.LastSeq, found.Stored
 	}
 	if o.LookupOnly {
-		s.inbox.loaded(&out, nil)
+		s.inbox.loaded(&out, false)
 		return
 	}
 	inst, events, timers, err := s.revive(o, &found)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
 		s.log.Error("an entity cannot be brought to life", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
-		s.inbox.loaded(&out, nil)
+		s.inbox.loaded(&out, false)
 		return
 	}
 	out.Events, out.Timers = events, timers
 	sl.inst = inst
-	s.inbox.loaded(&out, sl)
+	s.inbox.loaded(&out, true)
 }
 
 func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, events int, timers []turn.Timer, err error) {
@@ -69,42 +89,46 @@ func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instan
 	return inst, events, timers, err
 }
 
-// run queues a turn; the loop hands all that a batch brings over together.
+// run has a turn done.
 func (s *Runner) run(o *turn.Run) {
-	s.queue(job{slot: s.slots[o.Incarnation], run: *o})
+	sl := s.slot(o.Incarnation)
+	sl.ctx = s.turnContext(o)
+	s.behind(sl, job{slot: sl, run: o, ctx: sl.ctx, pace: &s.paces[o.Entity.Type].turn})
 }
 
-func (s *Runner) queue(j job) {
-	s.jobs = append(s.jobs, j)
-	if len(s.jobs) == maxJobs {
-		s.flushJobs()
+// slot is that of an incarnation, nil if there is none any more.
+func (s *Runner) slot(inc turn.Incarnation) *slot {
+	if sl := s.slots[inc.Place()]; sl != nil && sl.inc == inc {
+		return sl
+	}
+	return nil
+}
+
+// vacate gives up the slot of an incarnation, if it has one.
+func (s *Runner) vacate(inc turn.Incarnation) {
+	if s.slot(inc) != nil {
+		s.slots[inc.Place()] = nil
 	}
 }
 
-// maxJobs is how many turns are handed over at a time: few enough that workers
-// begin before the loop is through with a large batch.
-const maxJobs = 32
-
-func (s *Runner) flushJobs() {
-	if len(s.jobs) > 0 {
-		s.crew.add(s.jobs...)
-		clear(s.jobs)
-		s.jobs = s.jobs[:0]
+// behind queues a job of an instance, behind its snapshot if one is being cut.
+func (s *Runner) behind(sl *slot, j job) {
+	if more, ok := s.cuts[sl]; ok {
+		s.cuts[sl] = append(more, j)
+		return
 	}
+	s.queue(j)
 }
 
-// do queues another job than a turn behind those of its slot.
-func (s *Runner) do(sl *slot, f func()) { s.queue(job{slot: sl, do: f}) }
-
-// turn executes one turn, on a worker.
-func (s *Runner) turn(j *job, ctx *turnContext, began time.Time) time.Time {
-	done := j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
+// turn executes one turn, and tells when it was over.
+func (s *Runner) turn(j *job, over *finished, began time.Time) time.Time {
+	ctx := j.ctx
+	over.in = j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
 	ctx.end()
-	done.Entity, done.Incarnation, done.Request = j.run.Entity, j.run.Incarnation, j.run.Request
-	over := time.Now()
-	done.Handler = over.Sub(began)
-	s.inbox.turnDone(&done)
-	return over
+	now := time.Now()
+	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
+	over.in.Handler, over.slot = now.Sub(began), j.slot
+	return now
 }
 
 // turnContext ends when the command's client stops waiting, and carries its
@@ -114,21 +138,20 @@ func (s *Runner) turnContext(o *turn.Run) *turnContext {
 }
 
 func (s *Runner) cancel(o turn.Cancel) {
-	if sl := s.slots[o.Incarnation]; sl != nil {
-		s.flushJobs()
-		s.crew.cancel(sl)
+	if sl := s.slot(o.Incarnation); sl != nil && sl.ctx != nil {
+		sl.ctx.end()
 	}
 }
 
 func (s *Runner) stop(o turn.Stop) {
-	sl := s.slots[o.Incarnation]
-	delete(s.slots, o.Incarnation)
-	s.do(sl, func() {
+	sl := s.slot(o.Incarnation)
+	s.vacate(o.Incarnation)
+	s.behind(sl, job{slot: sl, do: func() {
 		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
-		s.inbox.put(item{in: region.Turn{Input: turn.Stopped{Entity: o.Entity, Incarnation: o.Incarnation}}})
-	})
+		s.inbox.put(item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}})
+	}})
 }
 
 // stopHook runs a stop hook, and leaves one that does not end to itself: the
@@ -150,26 +173,42 @@ func (s *Runner) stopHook(inst *entity.Instance, why turn.StopReason) error {
 }
 
 func (s *Runner) drop(o turn.Drop) {
-	if sl := s.slots[o.Incarnation]; sl != nil {
-		s.flushJobs()
-		s.crew.cancel(sl)
-		delete(s.slots, o.Incarnation)
+	if sl := s.slot(o.Incarnation); sl != nil {
+		if sl.ctx != nil {
+			sl.ctx.end()
+		}
+		s.vacate(o.Incarnation)
 	}
 }
 
 // snapshot is cut by the instance between two turns and stored like an append.
 // A refused one is no loss: the next replay is longer.
 func (s *Runner) snapshot(o turn.Snapshot) {
-	sl := s.slots[o.Incarnation]
-	s.do(sl, func() {
-		b, err := sl.inst.Snapshot()
-		if err != nil {
-			s.log.Warn("no snapshot", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
-			return
-		}
-		s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
-			Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
-			Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b},
-		}}, func(journal.Result) {})
-	})
+	sl := s.slot(o.Incarnation)
+	s.cuts[sl] = nil
+	s.queue(job{slot: sl, do: func() {
+		s.cut(&o, sl.inst)
+		s.inbox.put(item{do: func() { s.release(sl) }})
+	}})
+}
+
+// release lets go what has waited for a snapshot.
+func (s *Runner) release(sl *slot) {
+	more := s.cuts[sl]
+	delete(s.cuts, sl)
+	for _, j := range more {
+		s.queue(j)
+	}
+}
+
+func (s *Runner) cut(o *turn.Snapshot, inst *entity.Instance) {
+	b, err := inst.Snapshot()
+	if err != nil {
+		s.log.Warn("no snapshot", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
+		return
+	}
+	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
+		Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b},
+	}}, func(journal.Result) {})
 }

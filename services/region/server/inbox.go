@@ -5,51 +5,63 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
 
 // arrival is a command on its way into the core, and who gets its answer.
 type arrival struct {
-	command region.Command // its Request is given by the loop
-	to      Sink
-	corr    uint64
-	at      time.Time
+	epoch sharding.Epoch
+	env   sharding.Envelope
+	to    Sink
+	corr  uint64
+	at    time.Time
 }
 
-// loaded is the end of a load, and the instance that was made.
+// loaded is the end of a load, and whether an instance was made.
 type loaded struct {
 	in   turn.Loaded
-	slot *slot // nil: none was made
+	made bool // there is one
 }
 
-// item is any other thing for the loop to take in.
+// finished is the end of a turn.
+type finished struct {
+	in   turn.TurnDone
+	slot *slot
+}
+
+// item is any other thing to take in.
 type item struct {
 	in region.Input
-	do func() // instead of in: look at the core from inside the loop
+	do func() // instead of in: look at the core from inside
 }
 
-// batch is what the loop takes in at a time. What is frequent has a slice of its
-// own kind, so that nothing is allocated for it.
+// batch is what is taken in at a time. What is frequent has a slice of its own
+// kind, so that nothing is allocated for it.
 type batch struct {
 	loaded   []loaded
-	done     []turn.TurnDone
+	done     []finished
 	arrivals []arrival
 	items    []item
 }
 
 func (b *batch) len() int { return len(b.loaded) + len(b.done) + len(b.arrivals) + len(b.items) }
 
-// reset empties a batch but keeps its memory.
-func (b *batch) reset() {
+// reset empties a batch, its arrivals only if they are all taken, but keeps its
+// memory.
+func (b *batch) reset(taken bool) {
 	clear(b.loaded)
 	clear(b.done)
-	clear(b.arrivals)
 	clear(b.items)
-	b.loaded, b.done, b.arrivals, b.items = b.loaded[:0], b.done[:0], b.arrivals[:0], b.items[:0]
+	b.loaded, b.done, b.items = b.loaded[:0], b.done[:0], b.items[:0]
+	if taken {
+		clear(b.arrivals)
+		b.arrivals = b.arrivals[:0]
+	}
 }
 
-// inbox gathers what the loop will take in as one batch. What comes from
+// inbox gathers what the core will take in as one batch. What comes from
 // outside waits while it is full; answers of our own slow jobs never do.
 type inbox struct {
 	mu    sync.Mutex
@@ -57,39 +69,32 @@ type inbox struct {
 	next  batch
 	limit int
 	over  bool // nobody takes any more
-	wake  chan struct{}
 }
 
 func newInbox(limit int) *inbox {
-	b := &inbox{limit: limit, wake: make(chan struct{}, 1)}
+	b := &inbox{limit: limit}
 	b.room.L = &b.mu
 	return b
 }
 
 func (b *inbox) put(items ...item) {
 	b.mu.Lock()
-	idle := b.next.len() == 0
+	defer b.mu.Unlock()
 	b.next.items = append(b.next.items, items...)
-	b.mu.Unlock()
-	b.signal(idle)
 }
 
 // loaded takes the end of a load.
-func (b *inbox) loaded(in *turn.Loaded, sl *slot) {
+func (b *inbox) loaded(in *turn.Loaded, made bool) {
 	b.mu.Lock()
-	idle := b.next.len() == 0
-	b.next.loaded = append(b.next.loaded, loaded{*in, sl})
-	b.mu.Unlock()
-	b.signal(idle)
+	defer b.mu.Unlock()
+	b.next.loaded = append(b.next.loaded, loaded{*in, made})
 }
 
-// turnDone takes the end of a turn.
-func (b *inbox) turnDone(d *turn.TurnDone) {
+// finished takes the ends of turns.
+func (b *inbox) finished(done []finished) {
 	b.mu.Lock()
-	idle := b.next.len() == 0
-	b.next.done = append(b.next.done, *d)
-	b.mu.Unlock()
-	b.signal(idle)
+	defer b.mu.Unlock()
+	b.next.done = append(b.next.done, done...)
 }
 
 // arrive takes commands. It blocks while the inbox is full: that is how a
@@ -97,50 +102,40 @@ func (b *inbox) turnDone(d *turn.TurnDone) {
 func (b *inbox) arrive(to Sink, cmds []link.Command) {
 	now := time.Now()
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for b.next.len() >= b.limit && !b.over {
 		b.room.Wait()
 	}
-	idle := b.next.len() == 0
 	for i := range cmds {
 		c := &cmds[i]
 		b.next.arrivals = append(b.next.arrivals, arrival{
-			command: region.Command{Epoch: c.Epoch, Env: c.Envelope}, to: to, corr: c.Corr, at: now,
+			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now,
 		})
 	}
-	b.mu.Unlock()
-	b.signal(idle)
 }
 
-// signal wakes the loop, unless there was something to take in before: then it
-// is awake or was told already.
-func (b *inbox) signal(idle bool) {
-	if !idle {
-		return
-	}
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-// take swaps what has gathered for an empty batch.
-func (b *inbox) take(empty batch) batch {
+// take swaps what has gathered for what is empty in a batch.
+func (b *inbox) take(got *batch) {
 	b.mu.Lock()
 	full := b.next.len() >= b.limit
-	got := b.next
-	b.next = empty
+	next := &b.next
+	got.loaded, next.loaded = next.loaded, got.loaded
+	got.done, next.done = next.done, got.done
+	got.items, next.items = next.items, got.items
+	if len(got.arrivals) == 0 {
+		got.arrivals, next.arrivals = next.arrivals, got.arrivals
+	}
 	b.mu.Unlock()
 	if full {
 		b.room.Broadcast()
 	}
-	return got
 }
 
 // idle tells whether there is nothing to take in.
 func (b *inbox) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.next.len() == 0
+	return b.over || b.next.len() == 0
 }
 
 // end lets go of everybody who waits: nothing is taken any more.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
@@ -9,93 +8,173 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
+// The core belongs to nobody: whoever has brought something for it steps it, with
+// all that others have brought meanwhile, and does the turns that come of it. Most
+// commands are so answered by the goroutine that read them, without waking another
+// one. Who finds the core taken goes away: whoever has it looks once more after
+// letting it go.
+
 // tickEvery is how often the core is told that time passes: finer than any of
 // its intervals.
 const tickEvery = 20 * time.Millisecond
 
-// Run owns the core until [Runner.End]: it drains the inbox as a batch, steps
-// each item, and performs the outputs. Nothing waits inside it.
+// maxRounds is how often a visitor steps the core and does turns before it leaves
+// the rest to the crew: there is always more to do in a busy region, and it has
+// something else to do.
+const maxRounds = 16
+
+// Run tells the core of the time until [Runner.End]; then nobody steps it any more.
 func (s *Runner) Run() {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
-	defer s.crew.end()
-	defer s.inbox.end()
-	var spare batch
-	var others yielding
 	for {
-		tick := false
-		if s.inbox.idle() {
-			others.run()
-		}
 		select {
 		case <-s.ctx.Done():
+			s.inbox.end()
+			s.crew.end()
+			s.stepping.Lock() // who steps it now is the last one
 			return
-		case <-s.inbox.wake:
 		case <-ticker.C:
-			tick = true
+			s.put(item{in: region.Tick{}})
 		}
-		b := s.inbox.take(spare)
-		s.takeIn(&b)
-		if tick {
-			s.step(region.Tick{})
-		}
-		s.flushJobs()
-		s.flushAnswers()
-		b.reset()
-		spare = b
 	}
 }
 
-// yielding lets others run before the loop waits: whoever is about to send
-// something may join the batch. Where handlers keep all processors busy that takes
-// long, and the loop would queue up behind them: then it is left off for a while.
-type yielding struct{ skip int }
+// put gives the core something to take in, and has a worker come if need be.
+func (s *Runner) put(items ...item) {
+	s.inbox.put(items...)
+	s.call()
+}
 
-const (
-	// maxYield is far more than a batch of quick turns takes.
-	maxYield = 2 * time.Millisecond
-	// skipYields is how many batches go by without: one in so many may wait long.
-	skipYields = 50
-)
-
-func (y *yielding) run() {
-	if y.skip > 0 {
-		y.skip--
-		return
-	}
-	began := time.Now()
-	runtime.Gosched()
-	if time.Since(began) > maxYield {
-		y.skip = skipYields
+// call has somebody look at the inbox.
+func (s *Runner) call() {
+	if s.stepping.TryLock() { // else who has it will look
+		s.stepping.Unlock()
+		s.crew.call()
 	}
 }
 
-// takeIn steps the core with a batch: first what ends work, then what begins it.
-func (s *Runner) takeIn(b *batch) {
+// handIn gives the core what a worker did that is held up.
+func (s *Runner) handIn(done []finished) {
+	s.inbox.finished(done)
+	s.call()
+}
+
+// visit does what the caller has brought, together with what others have brought.
+func (s *Runner) visit(leave func()) {
+	w := s.crew.hire()
+	w.leave = leave
+	for round := 0; s.step(w); round++ {
+		if relieved := s.do(w); relieved || round == maxRounds {
+			s.call()
+			break
+		}
+	}
+	w.leave = nil
+	s.crew.retire(w)
+}
+
+// work is the same for a worker of the crew, who has nothing else to do.
+func (s *Runner) work(w *worker) {
+	for s.step(w) {
+		s.do(w)
+	}
+}
+
+// maxStep is about how many commands are taken in before their turns: so many are
+// still in the processor's cache then.
+const maxStep = 128
+
+// step steps the core until there is nothing to take in, or enough has been, unless
+// somebody else does. It tells whether the worker has more to do: jobs, or the rest.
+func (s *Runner) step(w *worker) (more bool) {
+	n := 0
+	for n < maxStep && s.waiting() && s.stepping.TryLock() {
+		s.worker = w
+		n += s.takeIn()
+		s.worker = nil
+		s.crew.add(s.rest)
+		clear(s.rest)
+		s.rest = s.rest[:0]
+		s.stepping.Unlock()
+		w.send()
+	}
+	return n >= maxStep || len(w.jobs) > 0
+}
+
+// waiting tells whether there is something to take in.
+func (s *Runner) waiting() bool { return s.left.Load() || !s.inbox.idle() }
+
+// do does the jobs of a worker and hands in what came of them. It tells whether
+// the worker was relieved meanwhile.
+func (s *Runner) do(w *worker) (relieved bool) {
+	var over finished
+	j, now := w.begin(&over), time.Now()
+	s.crew.watch()
+	for j != nil {
+		began := now
+		if j.do != nil {
+			j.do()
+			now = time.Now()
+		} else {
+			now = s.turn(j, &over, now)
+		}
+		if j.pace != nil {
+			j.pace.took(now.Sub(began))
+		}
+		j = w.begin(&over)
+		over.slot = nil
+	}
+	done, relieved := w.finish()
+	s.inbox.finished(done)
+	clear(done)
+	w.done = done[:0]
+	return relieved
+}
+
+// takeIn steps the core with some of what has come: first with what ends work, then
+// with what begins it. It tells how many commands that were.
+func (s *Runner) takeIn() (commands int) {
 	s.now = time.Now()
+	b := &s.batch
+	b.reset(s.taken == len(b.arrivals))
+	if len(b.arrivals) == 0 {
+		s.taken = 0
+	}
+	s.inbox.take(b)
+	s.takeEnds(b)
+	some := b.arrivals[s.taken:min(s.taken+maxStep, len(b.arrivals))]
+	for i := range some {
+		a := &some[i]
+		in := region.Command{Epoch: a.epoch, Env: &a.env, Request: s.callers.add(caller{
+			to: a.to, corr: a.corr, arrived: a.at, entity: a.env.Entity, command: a.env.Command, trace: a.env.Trace,
+		})}
+		s.perform(s.core.Command(s.clock(i), &in, s.outs[:0]))
+	}
+	s.taken += len(some)
+	s.left.Store(s.taken < len(b.arrivals))
+	return len(some)
+}
+
+// takeEnds takes in all of a batch but commands.
+func (s *Runner) takeEnds(b *batch) {
 	for i := range b.loaded {
 		l := &b.loaded[i]
-		if l.slot != nil {
-			s.slots[l.in.Incarnation] = l.slot
+		if !l.made {
+			s.vacate(l.in.Incarnation)
 		}
 		s.perform(s.core.Loaded(s.clock(i), &l.in, s.outs[:0]))
 	}
 	for i := range b.done {
-		s.perform(s.core.TurnDone(s.clock(i), &b.done[i], s.outs[:0]))
-	}
-	for i := range b.arrivals {
-		a := &b.arrivals[i]
-		env := &a.command.Env
-		a.command.Request = s.callers.add(caller{
-			replies: s.repliesTo(a.to), corr: a.corr, arrived: a.at, entity: env.Entity, command: env.Command, trace: env.Trace,
-		})
-		s.perform(s.core.Command(s.clock(i), &a.command, s.outs[:0]))
+		f := &b.done[i]
+		f.slot.ctx = nil
+		s.perform(s.core.TurnDone(s.clock(i), &f.in, s.outs[:0]))
 	}
 	for i := range b.items {
 		if it := &b.items[i]; it.do != nil {
 			it.do()
 		} else {
-			s.step(it.in)
+			s.input(it.in)
 		}
 	}
 }
@@ -109,7 +188,7 @@ func (s *Runner) clock(item int) time.Time {
 	return s.now
 }
 
-func (s *Runner) step(in region.Input) {
+func (s *Runner) input(in region.Input) {
 	s.now = time.Now()
 	s.perform(s.core.Step(s.now, in, s.outs[:0]))
 }
@@ -118,28 +197,28 @@ func (s *Runner) step(in region.Input) {
 func (s *Runner) perform(outs []region.Output) {
 	for i, o := range outs {
 		switch o := o.(type) {
-		case region.Entity:
-			s.performTurn(o.Output)
+		case *turn.Run:
+			s.run(o)
+		case *turn.Answer:
+			s.answer(o.Request, link.Answer{Reply: o.Reply})
 		case region.NotMine:
 			s.answer(o.Request, link.Answer{NotMine: &link.NotMine{Row: o.Row, Refused: o.Refused}})
 		case region.Refuse:
 			s.answer(o.Request, link.Answer{Reply: o.Reply})
-		case region.Claim:
-			s.claim(o)
 		default:
-			s.outside(o)
+			s.performOther(o)
 		}
 		outs[i] = nil
 	}
 	s.outs = outs
+	s.core.Recycle()
 }
 
-func (s *Runner) performTurn(o turn.Output) {
+// performOther performs an output that does not come with every command.
+func (s *Runner) performOther(o region.Output) {
 	switch o := o.(type) {
-	case turn.Run:
-		s.run(&o)
-	case turn.Answer:
-		s.answer(o.Request, link.Answer{Reply: o.Reply})
+	case region.Claim:
+		s.claim(o)
 	case turn.Append:
 		s.append(o)
 	case turn.ReadFence:
@@ -154,5 +233,7 @@ func (s *Runner) performTurn(o turn.Output) {
 		s.cancel(o)
 	case turn.Snapshot:
 		s.snapshot(o)
+	default:
+		s.outside(o)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -26,23 +29,24 @@ type RunnerConfig struct {
 	Types []entity.Definition
 	// Core, if set, changes the configuration of the core before it is made.
 	Core func(*region.Config)
-	// Inbox is how many messages may wait for the loop before [Runner.Submit]
+	// Inbox is how many messages may wait for the core before [Runner.Submit]
 	// waits.
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.
 	StopTimeout time.Duration
 	Log         *slog.Logger
-	// Tracers and Meters take what the runner tells about itself; nil: nobody
-	// wants to know.
-	Tracers trace.TracerProvider
-	Meters  metric.MeterProvider
-	// Outside performs, inside the loop, what the core wants done outside: all
-	// that concerns the coordinator. It must not wait.
+	// Tracers, Meters and Histograms take what the runner tells about itself;
+	// nil: nobody wants to know.
+	Tracers    trace.TracerProvider
+	Meters     metric.MeterProvider
+	Histograms *histogram.Registry
+	// Outside performs what the core wants done outside: all that concerns the
+	// coordinator. It is called by who steps the core, and must not wait.
 	Outside func(region.Output)
 }
 
-// Runner runs the entities of a region: it owns the loop of the core, the
-// instances and their turns, and hands what must be durable to the journal. It
+// Runner runs the entities of a region: it owns the core, the instances and
+// their turns, and hands what must be durable to the journal. It
 // knows no network; commands come in by [Runner.Submit].
 type Runner struct {
 	log         *slog.Logger
@@ -53,26 +57,31 @@ type Runner struct {
 	types       map[sharding.EntityType]entity.Definition
 	// commands are the known ones per type, for metrics.
 	commands  map[sharding.EntityType]map[string]struct{}
+	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
 	outside   func(region.Output)
 
-	ctx context.Context // ends when the loop and its jobs do
+	ctx context.Context // of all turns
 	end context.CancelFunc
 
 	journal *journal.Journal
 	inbox   *inbox
 	crew    crew
 
-	// Of the loop only.
+	// stepping is held by whoever steps the core; nobody waits for it. It guards
+	// what follows.
+	stepping       sync.Mutex
+	worker         *worker   // who has it
 	now            time.Time // of the step that is under way
 	core           *region.Machine
+	batch          batch
+	taken          int         // of its arrivals
+	left           atomic.Bool // some are not taken; may be read by all
 	outs           []region.Output
 	callers        callers
-	replies        map[Sink]*replies
-	lastReplies    *replies
-	answered       []*replies
-	jobs           []job
-	slots          map[turn.Incarnation]*slot
+	rest           []job           // that the worker does not take on
+	cuts           map[*slot][]job // snapshots that are being cut, and what waits for each
+	slots          []*slot         // by place
 	attributes     map[attributeKey]*measures
 	lastAttributes attributeKey
 	lastMeasures   *measures
@@ -86,18 +95,19 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		types:      map[sharding.EntityType]entity.Definition{},
 		commands:   map[sharding.EntityType]map[string]struct{}{},
 		inbox:      newInbox(c.Inbox),
-		replies:    map[Sink]*replies{},
-		slots:      map[turn.Incarnation]*slot{},
+		paces:      map[sharding.EntityType]*paces{},
 		attributes: map[attributeKey]*measures{},
+		cuts:       map[*slot][]job{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.crew.context, s.crew.turn = s.turnContext, s.turn
+	s.crew.work, s.crew.handIn, s.crew.ended = s.work, s.handIn, s.ctx.Done()
 	var errs []error
 	for _, t := range c.Types {
 		d, err := entity.Describe(t)
 		errs = append(errs, err)
 		s.descs = append(s.descs, d)
 		s.types[d.Desc.Type] = t
+		s.paces[d.Desc.Type] = &paces{}
 		known := map[string]struct{}{}
 		for _, command := range d.Desc.Commands {
 			known[command.Name] = struct{}{}
@@ -110,7 +120,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	errs = append(errs, s.instrument(c.Tracers, c.Meters))
+	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms))
 	core := region.DefaultConfig(s.self, s.name, s.descs...)
 	if c.Core != nil {
 		c.Core(&core)
@@ -134,16 +144,18 @@ func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 // Submit hands commands over. It waits while the runner has too much to take
 // in. The slice is the caller's again, what it points to is not. Each command
 // gets one answer, sent to to, with its Corr.
-func (s *Runner) Submit(to Sink, cmds []link.Command) { s.inbox.arrive(to, cmds) }
+func (s *Runner) Submit(to Sink, cmds []link.Command) {
+	s.inbox.arrive(to, cmds)
+	s.call()
+}
 
-// Forget drops what is kept for a sink that gets no commands any more.
-func (s *Runner) Forget(to Sink) {
-	s.inbox.put(item{do: func() {
-		delete(s.replies, to)
-		if s.lastReplies != nil && s.lastReplies.to == to {
-			s.lastReplies = nil
-		}
-	}})
+// Serve is Submit for somebody who brings commands all the time: what they ask for
+// is done by its goroutine, as far as that is quick. If a turn turns out not to be,
+// leave is called, from another goroutine: then somebody else should do what the
+// caller is for until Serve returns.
+func (s *Runner) Serve(to Sink, cmds []link.Command, leave func()) {
+	s.inbox.arrive(to, cmds)
+	s.visit(leave)
 }
 
 // Put gives the core an input.
@@ -152,8 +164,8 @@ func (s *Runner) Put(inputs ...region.Input) {
 	for i := range inputs {
 		items[i].in = inputs[i]
 	}
-	s.inbox.put(items...)
+	s.put(items...)
 }
 
-// End ends the loop and the context of all turns.
+// End ends [Runner.Run] and the context of all turns.
 func (s *Runner) End() { s.end() }

@@ -5,9 +5,9 @@
 //
 // # What this does not do
 //
-// No decision is made here: the loop hands inputs to the core and performs its
-// outputs. Slow work (disk, calls, entity code) runs beside the loop and comes
-// back as an input.
+// No decision is made here: whoever steps the core hands it inputs and performs its
+// outputs. Slow work (disk, calls, entity code) runs beside that and comes back as an
+// input.
 package server
 
 import (
@@ -58,7 +58,7 @@ type Server struct {
 	reports *node.Outbox[string, report]
 	left    chan struct{}
 
-	// Of the loop only.
+	// Of who steps the core only.
 	draining bool
 	downed   bool // the others declared this node gone
 }
@@ -76,9 +76,11 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	if s.Runner, err = NewRunner(RunnerConfig{
 		Self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, Name: n.Name(), Types: s.hosted,
-		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Log: n.Log(), Tracers: n.TracerProvider(), Meters: n.MeterProvider(),
+		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Log: n.Log(),
+		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
+			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.LeaveTimeout = cfg.LeaveTimeout
 		},
@@ -89,8 +91,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
 	if s.links, err = link.NewServer(lc,
-		func(c *link.Conn, cmds []link.Command) { s.Submit(c, cmds) },
-		func(c *link.Conn, _ error) { s.Forget(c) }); err != nil {
+		s.take,
+		nil); err != nil {
 		return nil, err
 	}
 	if err := s.join(n); err != nil {
@@ -104,6 +106,13 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	return s, nil
+}
+
+// take has the commands of a link done. Its reader does them itself; if one holds
+// it up, another goroutine reads on.
+func (s *Server) take(c *link.Conn, cmds []link.Command) {
+	call := c.Call()
+	s.Serve(c, cmds, func() { c.ReadOn(call) })
 }
 
 // hosted are the types of this binary that this process hosts: those that are
@@ -198,7 +207,7 @@ func (s *Server) findCoordinators() {
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		addrs = append(addrs, m.Node.Addr)
 	}
-	s.inbox.put(item{in: region.Coordinators{Addrs: addrs}})
+	s.put(item{in: region.Coordinators{Addrs: addrs}})
 }
 
 // stages start in this order and stop in reverse: a leaving region drains
@@ -242,7 +251,7 @@ func (s *Server) stages(n *node.Node) {
 		Run: func(ctx context.Context) error {
 			err := s.agent.Run(ctx)
 			if errors.Is(err, agent.ErrDowned) {
-				s.inbox.put(item{do: func() { s.downed = true }})
+				s.put(item{do: func() { s.downed = true }})
 			}
 			return err
 		},
@@ -272,14 +281,14 @@ func (s *Server) leave(ctx context.Context) error {
 	if s.journal.Err() != nil {
 		return errBrokenJournal
 	}
-	s.inbox.put(item{do: func() {
+	s.put(item{do: func() {
 		s.draining = true
 		if s.downed { // the others have given our shards away: there is nothing to hand off
 			close(s.left)
 			return
 		}
 		s.log.Info("leaving: handing shards off", "shards", s.core.Held())
-		s.step(region.Leave{})
+		s.input(region.Leave{})
 	}})
 	select {
 	case <-s.left:
@@ -297,7 +306,7 @@ var errBrokenJournal = errors.New("the journal is broken: no shard can be handed
 // ready tells whether commands would be served here.
 func (s *Server) ready(ctx context.Context) error {
 	got := make(chan error, 1)
-	s.inbox.put(item{do: func() { got <- s.readiness() }})
+	s.put(item{do: func() { got <- s.readiness() }})
 	select {
 	case err := <-got:
 		return err
@@ -308,7 +317,7 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
-// readiness is asked inside the loop.
+// readiness is asked by who steps the core.
 func (s *Server) readiness() error {
 	addr, term, registered := s.core.Coordinator()
 	switch {

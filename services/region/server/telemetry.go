@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -21,52 +22,47 @@ const scope = "github.com/roost-cluster/roost/services/region"
 // entity id: there are too many of them.
 type telemetry struct {
 	tracer  trace.Tracer
-	command metric.Float64Histogram
-	mailbox metric.Float64Histogram
-	commit  metric.Float64Histogram
-	batch   metric.Int64Histogram
-	load    metric.Float64Histogram
-	replay  metric.Int64Histogram
+	command *histogram.Histogram
+	mailbox *histogram.Histogram
+	commit  *histogram.Series
+	batch   *histogram.Series
+	load    map[sharding.EntityType]*histogram.Series
+	replay  map[sharding.EntityType]*histogram.Series
 	fenced  metric.Int64Counter
 }
 
-func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
+func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
+	t := &s.telemetry
+	t.tracer = tp.Tracer(scope)
+	seconds := func(name, help string) *histogram.Histogram {
+		return histograms.New(histogram.Desc{Scope: scope, Name: name, Unit: "s", Description: help, Bounds: histogram.Seconds})
+	}
+	number := func(name, unit, help string) *histogram.Histogram {
+		return histograms.New(histogram.Desc{Scope: scope, Name: name, Unit: unit, Description: help, Bounds: histogram.Numbers})
+	}
+	byType := func(h *histogram.Histogram) map[sharding.EntityType]*histogram.Series {
+		m := map[sharding.EntityType]*histogram.Series{}
+		for typ := range s.types { // order-free: fills a map
+			m[typ] = h.With(typeAttribute(typ))
+		}
+		return m
+	}
+	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer")
+	t.mailbox = seconds("roost.entity.mailbox.wait", "time from a command's arrival to the start of its turn")
+	t.commit = seconds("roost.journal.append.duration", "time of one group commit").With()
+	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
+	t.load = byType(seconds("roost.journal.replay.duration", "time to read one entity back"))
+	t.replay = byType(number("roost.journal.replay.events", "{record}", "records replayed after the snapshot, per entity read back"))
 	meter := mp.Meter(scope)
-	s.telemetry.tracer = tp.Tracer(scope)
-	seconds := metric.WithExplicitBucketBoundaries(.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	var err error
-	if s.telemetry.command, err = meter.Float64Histogram("roost.entity.command.duration", metric.WithUnit("s"), seconds,
-		metric.WithDescription("time from a command's arrival in its region to its answer")); err != nil {
-		return err
-	}
-	if s.telemetry.mailbox, err = meter.Float64Histogram("roost.entity.mailbox.wait", metric.WithUnit("s"), seconds,
-		metric.WithDescription("time from a command's arrival to the start of its turn")); err != nil {
-		return err
-	}
-	if s.telemetry.commit, err = meter.Float64Histogram("roost.journal.append.duration", metric.WithUnit("s"), seconds,
-		metric.WithDescription("time of one group commit")); err != nil {
-		return err
-	}
-	if s.telemetry.batch, err = meter.Int64Histogram("roost.journal.batch.size", metric.WithUnit("{operation}"),
-		metric.WithDescription("operations in one group commit")); err != nil {
-		return err
-	}
-	if s.telemetry.load, err = meter.Float64Histogram("roost.journal.replay.duration", metric.WithUnit("s"), seconds,
-		metric.WithDescription("time to read one entity back")); err != nil {
-		return err
-	}
-	if s.telemetry.replay, err = meter.Int64Histogram("roost.journal.replay.events", metric.WithUnit("{record}"),
-		metric.WithDescription("records replayed after the snapshot, per entity read back")); err != nil {
-		return err
-	}
-	if s.telemetry.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
+	if t.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
 		metric.WithDescription("claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")); err != nil {
 		return err
 	}
 	return s.gauges(meter)
 }
 
-// gauges are read from the loop's last published counts.
+// gauges are read from the core's counts.
 func (s *Runner) gauges(meter metric.Meter) error {
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
@@ -97,7 +93,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	}
 	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
-			return nil // the loop has ended; the last report has what is counted elsewhere
+			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
 		st, held, err := s.counts(ctx)
 		if err != nil {
@@ -117,14 +113,14 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	return err
 }
 
-// counts asks the loop for its counts.
+// counts asks the core for its counts.
 func (s *Runner) counts(ctx context.Context) (turn.Stats, int, error) {
 	type counts struct {
 		st   turn.Stats
 		held int
 	}
 	got := make(chan counts, 1)
-	s.inbox.put(item{do: func() { got <- counts{s.core.Stats(), s.core.Held()} }})
+	s.put(item{do: func() { got <- counts{s.core.Stats(), s.core.Held()} }})
 	select {
 	case c := <-got:
 		return c.st, c.held, nil
@@ -138,8 +134,8 @@ func (s *Runner) counts(ctx context.Context) (turn.Stats, int, error) {
 func (s *Runner) journalObserver() journal.Observer {
 	return journal.Observer{
 		Batch: func(b journal.BatchStats) {
-			s.telemetry.commit.Record(s.ctx, b.Took.Seconds())
-			s.telemetry.batch.Record(s.ctx, int64(b.Ops))
+			s.telemetry.commit.Record(b.Took.Seconds())
+			s.telemetry.batch.Record(float64(b.Ops))
 		},
 		Op: func(o journal.OpStats) {
 			if o.Result.Verdict == sharding.RefusedEpoch {
@@ -148,8 +144,9 @@ func (s *Runner) journalObserver() journal.Observer {
 		},
 		Load: func(l journal.LoadStats) {
 			if l.Err == nil {
-				s.telemetry.load.Record(s.ctx, l.Took.Seconds(), s.loadAttributes(l.Request.Entity.Type))
-				s.telemetry.replay.Record(s.ctx, int64(l.Records), s.loadAttributes(l.Request.Entity.Type))
+				typ := l.Request.Entity.Type // only known ones are loaded
+				s.telemetry.load[typ].Record(l.Took.Seconds())
+				s.telemetry.replay[typ].Record(float64(l.Records))
 			}
 		},
 	}
@@ -167,13 +164,15 @@ func (s *Runner) traceContext(traceparent string) context.Context {
 // sampled: mailbox, handler and journal, from the times that the core took.
 func (s *Runner) observe(c *caller, r *sharding.Reply) {
 	now := s.now
-	outcome := string(r.Code)
-	if outcome == "" {
-		outcome = r.Outcome.String()
+	if s.telemetry.command != nil {
+		outcome := string(r.Code)
+		if outcome == "" {
+			outcome = r.Outcome.String()
+		}
+		m := s.measures(attributeKey{c.entity.Type, c.command, outcome})
+		m.command.Record(now.Sub(c.arrived).Seconds())
+		m.mailbox.Record(r.Timing.Mailbox.Seconds())
 	}
-	m := s.measures(attributeKey{c.entity.Type, c.command, outcome})
-	s.telemetry.command.Record(s.ctx, now.Sub(c.arrived).Seconds(), m.command...)
-	s.telemetry.mailbox.Record(s.ctx, r.Timing.Mailbox.Seconds(), m.typ...)
 	if c.trace == "" {
 		return
 	}
@@ -203,17 +202,17 @@ func (s *Runner) observe(c *caller, r *sharding.Reply) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// attributeKey names the attributes of an answered command; they are made once.
+// attributeKey names the attributes of an answered command.
 type attributeKey struct {
 	typ              sharding.EntityType
 	command, outcome string
 }
 
-// measures are the attributes as the instruments want them.
-type measures struct{ command, typ []metric.RecordOption }
+// measures are where a command with certain attributes is counted.
+type measures struct{ command, mailbox *histogram.Series }
 
-// measures looks attributes up. Commands come many of a kind, so the last ones
-// are kept at hand.
+// measures looks series up. Commands come many of a kind, so the last ones are
+// kept at hand.
 func (s *Runner) measures(k attributeKey) *measures {
 	if s.lastMeasures != nil && s.lastAttributes == k {
 		return s.lastMeasures
@@ -226,11 +225,10 @@ func (s *Runner) measures(k attributeKey) *measures {
 	}
 	m := s.attributes[named]
 	if m == nil {
-		typ := attribute.String("roost.entity.type", string(named.typ))
+		typ := typeAttribute(named.typ)
 		m = &measures{
-			command: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(typ,
-				attribute.String("roost.command", named.command), attribute.String("roost.outcome", named.outcome)))},
-			typ: []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(typ))},
+			command: s.telemetry.command.With(typ, attribute.String("roost.command", named.command), attribute.String("roost.outcome", named.outcome)),
+			mailbox: s.telemetry.mailbox.With(typ),
 		}
 		s.attributes[named] = m
 	}
@@ -238,7 +236,6 @@ func (s *Runner) measures(k attributeKey) *measures {
 	return m
 }
 
-// loadAttributes is for the journal's goroutines; only known types are loaded.
-func (s *Runner) loadAttributes(t sharding.EntityType) metric.MeasurementOption {
-	return metric.WithAttributes(attribute.String("roost.entity.type", string(t)))
+func typeAttribute(t sharding.EntityType) attribute.KeyValue {
+	return attribute.String("roost.entity.type", string(t))
 }

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// door is an entity whose commands may take long.
+type door struct{ n int }
+
+// gate holds up whoever comes to it.
+type gate struct {
+	open    chan struct{}
+	waiting chan struct{}
+}
+
+func (g *gate) pass() {
+	g.waiting <- struct{}{}
+	<-g.open
+}
+
+func (g *gate) typ() entity.Definition {
+	return entity.DefineVolatile("Door", func(string) *door { return &door{} },
+		entity.On(entity.Command[struct{}, int]("Door", "Knock"), func(d *door, _ *entity.Ctx, _ struct{}) (int, error) {
+			d.n++
+			return d.n, nil
+		}),
+		entity.On(entity.Command[struct{}, int]("Door", "Pass"), func(*door, *entity.Ctx, struct{}) (int, error) {
+			g.pass()
+			return 0, nil
+		})).Shards(4)
+}
+
+// answers collects those of a test.
+type answers struct {
+	mu  sync.Mutex
+	got map[uint64]link.Answer
+}
+
+func (a *answers) SendBatch(as []link.Answer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, x := range as {
+		a.got[x.Corr] = x
+	}
+	return nil
+}
+
+// want fails unless these and no others were answered since the last call.
+func (a *answers) want(t *testing.T, corrs ...uint64) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range corrs {
+		if x, ok := a.got[c]; !ok || x.Reply.Outcome != sharding.OK {
+			t.Errorf("command %d: %+v", c, x)
+		}
+		delete(a.got, c)
+	}
+	if len(a.got) > 0 {
+		t.Errorf("answered besides: %+v", a.got)
+	}
+	clear(a.got)
+}
+
+// soon waits for what should come: the core's clock ticks for ever, so that a test
+// which waits in vain would never end.
+func soon(t *testing.T, what <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-what:
+	case <-time.After(time.Minute):
+		t.Fatal("waited in vain")
+	}
+}
+
+func runDoors(t *testing.T) (*Runner, *gate) {
+	t.Helper()
+	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
+	s, err := NewRunner(RunnerConfig{
+		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "doors", Types: []entity.Definition{g.typ()},
+		Inbox: 1000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := journal.Declaration{Cluster: "test"}
+	for _, typ := range s.Types() {
+		d.Types = append(d.Types, typ.Desc)
+	}
+	b, err := open.Backend("memory:", journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(t.Context(), b, d, journal.DefaultConfig(), s.Observer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Use(j)
+	var run sync.WaitGroup
+	run.Go(s.Run)
+	t.Cleanup(func() {
+		s.End()
+		run.Wait()
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range uint32(4) {
+		s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Door", Index: i}, Epoch: sharding.MakeEpoch(1, uint32(i+1))})
+	}
+	synctest.Wait()
+	return s, g
+}
+
+func knock(corr uint64, id sharding.EntityID, command string) link.Command {
+	return link.Command{
+		Corr: corr, Epoch: sharding.MakeEpoch(1, sharding.ShardOf(id, 4)+1),
+		Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "Door", ID: id}, Command: command, ID: sharding.CommandID(id), Payload: []byte("{}")},
+	}
+}
+
+func TestSomebodyElseGoesOnWhenAVisitorIsHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := runDoors(t)
+		a := &answers{got: map[uint64]link.Answer{}}
+		left := make(chan struct{}, 1)
+		served := make(chan struct{})
+		go func() {
+			s.Serve(a, []link.Command{knock(1, "a", "Knock"), knock(2, "b", "Pass"), knock(3, "c", "Knock")},
+				func() { left <- struct{}{} })
+			close(served)
+		}()
+		soon(t, g.waiting)
+		soon(t, left)
+		synctest.Wait()
+		a.want(t, 1, 3) // the one before and the one behind
+		select {
+		case <-served:
+			t.Error("Serve returned though it is held up")
+		default:
+		}
+
+		// What takes long is the crew's from now on, and visitors are quick.
+		s.Serve(a, []link.Command{knock(4, "d", "Pass"), knock(5, "a", "Knock")}, func() { t.Error("a visitor was held up") })
+		soon(t, g.waiting)
+		synctest.Wait()
+		a.want(t, 5)
+
+		close(g.open)
+		soon(t, served)
+		synctest.Wait()
+		a.want(t, 2, 4)
+	})
+}
+
+func TestManySlowTurnsBesideEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := runDoors(t)
+		a := &answers{got: map[uint64]link.Answer{}}
+		var cmds []link.Command
+		var corrs []uint64
+		for i := range uint64(50) {
+			cmds, corrs = append(cmds, knock(i, sharding.EntityID(rune('A'+i)), "Pass")), append(corrs, i)
+		}
+		s.Submit(a, cmds)
+		for range corrs {
+			soon(t, g.waiting) // all of them are under way
+		}
+		close(g.open)
+		synctest.Wait()
+		a.want(t, corrs...)
+	})
+}
+
+func TestNobodyStepsTheCoreAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := runDoors(t)
+		a := &answers{got: map[uint64]link.Answer{}}
+		s.Submit(a, []link.Command{knock(1, "a", "Pass")})
+		soon(t, g.waiting)
+		s.End()
+		synctest.Wait()
+		close(g.open)
+		s.Serve(a, []link.Command{knock(2, "b", "Knock")}, nil)
+		synctest.Wait()
+		a.want(t)
+	})
+}
