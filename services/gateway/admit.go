@@ -10,7 +10,7 @@ import (
 )
 
 // submit admits a command or refuses it.
-func (m *Machine) submit(in Submit) {
+func (m *Machine) submit(in *Submit) {
 	if m.requests[in.Request] != nil {
 		return
 	}
@@ -38,7 +38,8 @@ func (m *Machine) submit(in Submit) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are under way in this gateway")
 		return
 	}
-	r := &request{id: in.Request, env: env, size: size}
+	r := reuse(&m.spareRequests)
+	r.id, r.env, r.size = in.Request, env, size
 	s := m.unplaced
 	if m.known() {
 		var refusal *sharding.Reply
@@ -95,7 +96,8 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
 	s := m.shards[id]
 	if s == nil {
-		s = &shard{id: id}
+		s = reuse(&m.spareShards)
+		*s = shard{id: id, known: true}
 		s.timer.shard = s
 		m.shards[id] = s
 	}
@@ -192,6 +194,8 @@ func (m *Machine) forget(r *request) {
 	m.timers.stop(&r.timer)
 	m.bytes -= r.size
 	delete(m.requests, r.id)
+	*r = request{live: r.live}
+	keep(&m.spareRequests, r)
 }
 
 // push adds a waiting or sent request behind all others of the shard.

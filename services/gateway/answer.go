@@ -10,7 +10,7 @@ import (
 
 // answer takes the reply to an attempt. The first answer that settles the
 // command wins, whichever attempt it belongs to.
-func (m *Machine) answer(in Answer) {
+func (m *Machine) answer(in *Answer) {
 	a := m.attempts[in.Attempt]
 	if a == nil {
 		return

@@ -37,6 +37,33 @@ type Machine struct {
 	now   time.Time
 	out   []Output
 	dirty []*shard
+
+	// What is over, to be used again: every command needs one of each.
+	spareRequests []*request
+	spareAttempts []*attempt
+	spareShards   []*shard
+}
+
+// maxSpare is how many of each kind are kept to be used again: as many as are
+// under way in a busy gateway, a megabyte in all.
+const maxSpare = 1024
+
+// reuse is a spare one as it was left, or a new one.
+func reuse[T any](spare *[]*T) *T {
+	last := len(*spare) - 1
+	if last < 0 {
+		return new(T)
+	}
+	one := (*spare)[last]
+	*spare = (*spare)[:last]
+	return one
+}
+
+// keep makes one spare, if there is room.
+func keep[T any](spare *[]*T, one *T) {
+	if len(*spare) < maxSpare {
+		*spare = append(*spare, one)
+	}
 }
 
 // request is one admitted command.
@@ -94,6 +121,7 @@ type shard struct {
 	settleBy time.Time // what holds is given up, if holding > 0
 	timer    timer
 	dirty    bool
+	known    bool // is among the machine's shards
 }
 
 // link is the way to one region incarnation.
@@ -142,13 +170,13 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {
 	case Submit:
-		m.submit(in)
+		m.submit(&in)
 	case Cancel:
 		if r := m.requests[in.Request]; r != nil {
 			m.forget(r)
 		}
 	case Answer:
-		m.answer(in)
+		m.answer(&in)
 	case NotMine:
 		m.notMine(in)
 	case SendFailed:
@@ -168,9 +196,29 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Tick:
 		m.tick()
 	}
+	return m.end()
+}
+
+// Submit is Step for the most frequent input, which stays the caller's.
+func (m *Machine) Submit(now time.Time, in *Submit, out []Output) []Output {
+	m.now, m.out = now, out
+	m.submit(in)
+	return m.end()
+}
+
+// Answer is Step for the other most frequent input, which stays the caller's.
+func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
+	m.now, m.out = now, out
+	m.answer(in)
+	return m.end()
+}
+
+// end does what every step ends with.
+func (m *Machine) end() []Output {
 	m.settle()
 	m.poll()
-	out, m.out = m.out, nil
+	out := m.out
+	m.out = nil
 	return out
 }
 

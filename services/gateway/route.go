@@ -54,7 +54,8 @@ func (m *Machine) flush(s *shard) {
 // send makes an attempt at the request's epoch.
 func (m *Machine) send(r *request, l *link) {
 	m.next++
-	a := &attempt{id: m.next, r: r, epoch: r.epoch, region: l.region, link: l.number}
+	a := reuse(&m.spareAttempts)
+	*a = attempt{id: m.next, r: r, epoch: r.epoch, region: l.region, link: l.number}
 	m.attempts[a.id] = a
 	r.live = append(r.live, a.id)
 	r.attempts++
@@ -84,7 +85,7 @@ func (m *Machine) unhold(r *request) {
 	}
 }
 
-// drop ends an attempt.
+// drop ends an attempt; what it was can be read until the next one is made.
 func (m *Machine) drop(a *attempt) {
 	delete(m.attempts, a.id)
 	for i, id := range a.r.live {
@@ -96,6 +97,7 @@ func (m *Machine) drop(a *attempt) {
 	l := m.links[a.region]
 	l.live--
 	m.release(l)
+	keep(&m.spareAttempts, a)
 }
 
 // rearm asks for a home if one is due, and sets the shard's next wake-up. A
@@ -104,7 +106,11 @@ func (m *Machine) rearm(s *shard) {
 	row, known := m.table.Row(s.id)
 	if s.count == 0 && (s.refused == 0 || row.Epoch > s.refused) {
 		m.timers.stop(&s.timer)
-		delete(m.shards, s.id)
+		if s.known {
+			s.known = false
+			delete(m.shards, s.id)
+			keep(&m.spareShards, s)
+		}
 		return
 	}
 	m.ask(s, row, known)

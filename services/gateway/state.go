@@ -142,6 +142,7 @@ func (m *Machine) Clone() *Machine {
 	c.links = make(map[sharding.NodeID]*link, len(m.links))
 	c.timers = timerHeap{list: make([]*timer, len(m.timers.list))}
 	c.out, c.dirty = nil, nil
+	c.spareRequests, c.spareAttempts, c.spareShards = nil, nil, nil
 	c.unplaced = c.adopt(m.unplaced)
 	for id, s := range m.shards { // order-free: fills a map
 		c.shards[id] = c.adopt(s)

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http/httptest"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -81,17 +84,27 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Every end has attributes of its own, and no name from outside becomes one.
+// Every end is counted, and no name from outside becomes an attribute.
 func TestMeasures(t *testing.T) {
-	m := newMeasures("T")
-	if len(m.of(nil)) == 0 || len(m.of(noRoute(""))) == 0 || len(m.of(clientGone())) == 0 {
-		t.Error("an end without attributes")
+	var registry histogram.Registry
+	m := newMeasures(registry.New(histogram.Desc{}), "T")
+	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(clientGone()) == nil {
+		t.Error("an end that is not counted")
 	}
 	odd := failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
-	if got := m.of(odd); len(got) == 0 || &got[0] != &m[ending{sharding.Internal, "true"}][0] {
+	if got := m.of(odd); got == nil || got != m[ending{sharding.Internal, "true"}] {
 		t.Error("a code of nobody's is not counted as internal")
 	}
 	if (&types{other: m}).measures("nobody's") == nil {
-		t.Error("no attributes for an unknown type")
+		t.Error("an unknown type is not counted")
+	}
+}
+
+func TestMilliseconds(t *testing.T) {
+	for _, us := range []int64{0, 1, 10, 100, 999, 1000, 1010, 1_234_567, 60_000_000} {
+		want := strconv.FormatFloat(float64(us)/1000, 'f', -1, 64)
+		if got := string(appendMilliseconds(nil, time.Duration(us)*time.Microsecond)); got != want {
+			t.Errorf("%d µs are %s ms, want %s", us, got, want)
+		}
 	}
 }

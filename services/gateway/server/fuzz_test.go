@@ -88,7 +88,7 @@ func FuzzHeaders(f *testing.F) {
 		n := len(timeout) + len(key) + len(contentType) + len(tell)
 		read := func() (*call, *failure) {
 			c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}, arrived: time.Unix(1e9, 0)}
-			left, f := s.decode(nil, r, &c.env)
+			left, f := s.decode(r, c)
 			if f == nil {
 				f = s.check(c, left)
 			}

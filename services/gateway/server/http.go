@@ -38,13 +38,13 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
 	c := newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
-	timeout, f := s.decode(w, r, &c.env)
+	timeout, f := s.decode(r, c)
 	if f == nil {
 		f = s.check(c, timeout)
 	}
 	if f != nil {
 		s.end(c, f, 0, span)
-		s.fail(w, f)
+		s.answer(w, c, f)
 		c.release()
 		return
 	}
@@ -88,7 +88,8 @@ func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
 }
 
 // decode reads headers and body.
-func (s *Server) decode(w http.ResponseWriter, r *http.Request, env *sharding.Envelope) (timeout time.Duration, f *failure) {
+func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *failure) {
+	env := &c.env
 	env.Tell = r.Header.Get("Roost-Tell") == "true"
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		env.ID, env.Keyed = sharding.CommandID(key), true
@@ -110,7 +111,9 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, env *sharding.En
 	if env.Encoding, known = encodingOf(r.Header.Get("Content-Type")); !known {
 		return 0, unsupported(r.Header.Get("Content-Type"))
 	}
-	env.Payload, f = s.readBody(r)
+	if f = s.pressed(c, timeout); f == nil {
+		env.Payload, f = s.readBody(r)
+	}
 	return timeout, f
 }
 
@@ -170,11 +173,13 @@ func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 		_, err = buf.ReadFrom(io.LimitReader(r.Body, limit+1))
 		body = buf.Bytes()
 	}
-	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge), int64(len(body)) > limit:
+	case int64(len(body)) > limit:
 		return nil, tooLong(limit)
 	case err != nil:
+		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+			return nil, tooLong(limit)
+		}
 		return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
 	}
 	return body, nil
@@ -183,9 +188,10 @@ func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 // answer writes the end of a call.
 func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	h := w.Header()
-	h["Server-Timing"] = []string{serverTiming(&c.finish.Reply.Timing, time.Since(c.arrived))}
+	values := [...]string{serverTiming(&c.finish.Reply.Timing, time.Since(c.arrived)), c.finish.Region.Addr}
+	h["Server-Timing"] = values[:1:1]
 	if c.finish.Region.Addr != "" {
-		h["Roost-Region"] = []string{c.finish.Region.Addr}
+		h["Roost-Region"] = values[1:]
 	}
 	if f != nil {
 		s.fail(w, f)
@@ -231,9 +237,21 @@ func serverTiming(t *sharding.Timing, total time.Duration) string {
 		{", handler;dur=", t.Handler}, {", journal;dur=", t.Journal}, {", total;dur=", total},
 	} {
 		b = append(b, p.name...)
-		b = strconv.AppendFloat(b, float64(p.d.Microseconds())/1000, 'f', -1, 64)
+		b = appendMilliseconds(b, p.d)
 	}
 	return string(b)
+}
+
+// appendMilliseconds writes a duration with up to three decimals, as
+// strconv.AppendFloat would; that takes five times as long.
+func appendMilliseconds(b []byte, d time.Duration) []byte {
+	us := max(0, d.Microseconds())
+	b = strconv.AppendInt(b, us/1000, 10)
+	if us %= 1000; us == 0 {
+		return b
+	}
+	b = append(b, '.', byte('0'+us/100), byte('0'+us/10%10), byte('0'+us%10))
+	return bytes.TrimRight(b, "0")
 }
 
 // end closes the books of a request.

@@ -14,6 +14,7 @@ type regionLink struct {
 	// Of the loop only: the open link and its number; nil while there is none.
 	open   *link.Link
 	number uint64
+	queued bool // commands wait for flush
 }
 
 // connect begins to keep a link up. What the link reports comes back as
@@ -76,7 +77,7 @@ func (s *Server) linkDown(region sharding.NodeID, l *regionLink, number uint64, 
 	s.step(gateway.LinkDown{Region: region, Link: number})
 }
 
-// send writes a command to its link. What cannot be sent becomes an input once
+// send queues a command on its link. What cannot be sent becomes an input once
 // the outputs of this step are performed; until the core has taken that in,
 // nothing more of the shard is sent, so that nothing overtakes.
 func (s *Server) send(o *gateway.Send) {
@@ -90,8 +91,11 @@ func (s *Server) send(o *gateway.Send) {
 		return
 	}
 	s.command = link.Command{Corr: uint64(o.Attempt), Epoch: o.Epoch, Envelope: o.Env}
-	err := l.open.Send(o.Shard.Index, &s.command)
+	err := l.open.Queue(o.Shard.Index, &s.command)
 	switch {
+	case err == nil && !l.queued:
+		l.queued = true
+		s.queued = append(s.queued, l)
 	case err == nil:
 	case errors.Is(err, link.ErrTooLarge), errors.Is(err, sharding.ErrBadName):
 		s.unsent = append(s.unsent, gateway.Answer{Attempt: o.Attempt, Reply: sharding.Reject(sharding.InvalidArgument, err.Error())})
@@ -103,4 +107,16 @@ func (s *Server) send(o *gateway.Send) {
 func (s *Server) sendFailed(o *gateway.Send) {
 	s.failed[o.Shard] = struct{}{}
 	s.unsent = append(s.unsent, gateway.SendFailed{Attempt: o.Attempt})
+}
+
+// flush writes what the batch has queued, once per link.
+func (s *Server) flush() {
+	for _, l := range s.queued {
+		l.queued = false
+		if l.open != nil {
+			l.open.Flush()
+		}
+	}
+	clear(s.queued)
+	s.queued = s.queued[:0]
 }

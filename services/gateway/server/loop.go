@@ -10,11 +10,12 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// item is one thing for the loop to take in: one of the three.
+// item is one thing for the loop to take in: one of the four.
 type item struct {
-	in   gateway.Input
-	call *call  // a command to submit
-	do   func() // look at the core from inside the loop, or step it
+	in     gateway.Input
+	call   *call          // a command to submit
+	do     func()         // look at the core from inside the loop, or step it
+	answer gateway.Answer // if it has an attempt
 }
 
 // inbox gathers what the loop will take in as one batch. Commands are refused
@@ -65,7 +66,7 @@ func (b *inbox) answers(as []link.Answer) {
 		if a.NotMine != nil {
 			b.items = append(b.items, item{in: gateway.NotMine{Attempt: gateway.Attempt(a.Corr), Refused: a.NotMine.Refused, Row: a.NotMine.Row}})
 		} else {
-			b.items = append(b.items, item{in: gateway.Answer{Attempt: gateway.Attempt(a.Corr), Reply: a.Reply}})
+			b.items = append(b.items, item{answer: gateway.Answer{Attempt: gateway.Attempt(a.Corr), Reply: a.Reply}})
 		}
 	}
 	b.mu.Unlock()
@@ -139,8 +140,10 @@ func (s *Server) loop(ctx context.Context) {
 			s.takeIn(&items[i])
 		}
 		if tick {
+			s.press.forget(time.Now())
 			s.step(gateway.Tick{})
 		}
+		s.flush()
 		s.homes.flush()
 		if s.drained != nil && len(s.calls) == 0 {
 			close(s.drained)
@@ -155,7 +158,10 @@ func (s *Server) takeIn(it *item) {
 	switch {
 	case it.call != nil:
 		s.calls[it.call.id] = it.call
-		s.step(gateway.Submit{Request: it.call.id, Env: it.call.env})
+		s.submission.Request, s.submission.Env = it.call.id, it.call.env
+		s.performAll(s.core.Submit(time.Now(), &s.submission, s.outs[:0]))
+	case it.answer.Attempt != 0:
+		s.performAll(s.core.Answer(time.Now(), &it.answer, s.outs[:0]))
 	case it.do != nil:
 		it.do()
 	default:
@@ -166,12 +172,16 @@ func (s *Server) takeIn(it *item) {
 	}
 }
 
-// step steps the core and performs its outputs, then tells it of the sends
-// that failed meanwhile.
 func (s *Server) step(in gateway.Input) {
-	s.stepOnce(in)
+	s.performAll(s.core.Step(time.Now(), in, s.outs[:0]))
+}
+
+// performAll performs the outputs of a step, then tells the core of the sends
+// that failed meanwhile.
+func (s *Server) performAll(outs []gateway.Output) {
+	s.performOnce(outs)
 	for i := 0; i < len(s.unsent); i++ { // may grow
-		s.stepOnce(s.unsent[i])
+		s.performOnce(s.core.Step(time.Now(), s.unsent[i], s.outs[:0]))
 	}
 	if len(s.unsent) > 0 {
 		clear(s.unsent)
@@ -180,12 +190,13 @@ func (s *Server) step(in gateway.Input) {
 	}
 }
 
-func (s *Server) stepOnce(in gateway.Input) {
-	s.outs = s.core.Step(time.Now(), in, s.outs[:0])
-	for _, o := range s.outs {
+// performOnce performs the outputs of a step. Their slice is used again.
+func (s *Server) performOnce(outs []gateway.Output) {
+	for _, o := range outs {
 		s.perform(o)
 	}
-	clear(s.outs)
+	clear(outs)
+	s.outs = outs
 }
 
 func (s *Server) perform(o gateway.Output) {
@@ -195,6 +206,7 @@ func (s *Server) perform(o gateway.Output) {
 	case gateway.Finish:
 		if c := s.calls[o.Request]; c != nil {
 			delete(s.calls, o.Request)
+			s.learn(c, &o)
 			c.end(&o)
 		}
 	case gateway.Connect:

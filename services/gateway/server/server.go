@@ -72,18 +72,21 @@ type Server struct {
 	jobs sync.WaitGroup
 
 	inbox      *inbox
+	press      press
 	linkConfig link.Config
 	lastLink   atomic.Uint64
 
 	// Of the loop only.
 	core       *gateway.Machine
 	outs       []gateway.Output
+	submission gateway.Submit // to step with
 	calls      map[gateway.RequestID]*call
 	links      map[sharding.NodeID]*regionLink
 	homes      *homes
 	candidates gateway.Coordinators
 	complaints map[string]string // last error by address
 	command    link.Command      // to send with
+	queued     []*regionLink     // with commands for flush
 	unsent     []gateway.Input   // what became of sends, to be stepped
 	failed     map[sharding.ShardID]struct{}
 	drained    chan<- struct{} // closed when nothing is outstanding, if set
@@ -99,12 +102,11 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		links:      map[sharding.NodeID]*regionLink{},
 		complaints: map[string]string{},
 		failed:     map[sharding.ShardID]struct{}{},
+		press:      press{entities: map[sharding.Entity]pressed{}},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
 	s.homes = newHomes(s.getShardHomes)
-	s.types.Store(&types{other: newMeasures("")})
-
 	core := cfg.core()
 	if err := core.Validate(); err != nil {
 		return nil, err
@@ -117,9 +119,10 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.linkConfig.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.instrument(n.TracerProvider(), n.MeterProvider()); err != nil {
+	if err := s.instrument(n); err != nil {
 		return nil, err
 	}
+	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
 	backend, err := discoveryopen.ForCluster(url, cfg.ClusterName)
 	if err != nil {

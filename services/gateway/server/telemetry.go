@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -24,26 +25,25 @@ type telemetry struct {
 	tracer    trace.Tracer
 	records   bool // spans go somewhere
 	propagate propagation.TextMapPropagator
-	duration  metric.Float64Histogram
-	hops      metric.Int64Histogram
+	duration  *histogram.Histogram
+	hops      *histogram.Series
 	retries   metric.Int64Counter
 }
 
-func (s *Server) instrument(tp trace.TracerProvider, mp metric.MeterProvider) error {
-	_, silent := tp.(noop.TracerProvider)
+func (s *Server) instrument(n *node.Node) error {
+	_, silent := n.TracerProvider().(noop.TracerProvider)
 	t := &s.telemetry
-	t.tracer, t.records, t.propagate = tp.Tracer(scope), !silent, node.Propagator()
-	meter := mp.Meter(scope)
+	t.tracer, t.records, t.propagate = n.TracerProvider().Tracer(scope), !silent, node.Propagator()
+	t.duration = n.Histograms().New(histogram.Desc{
+		Scope: scope, Name: "roost.gateway.request.duration", Unit: "s", Bounds: histogram.Seconds,
+		Description: "time from a command's arrival to its answer",
+	})
+	t.hops = n.Histograms().New(histogram.Desc{
+		Scope: scope, Name: "roost.gateway.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
+		Description: "sendings that a command needed; more than one when its shard moved or an answer was lost",
+	}).With()
+	meter := n.MeterProvider().Meter(scope)
 	var err error
-	if t.duration, err = meter.Float64Histogram("roost.gateway.request.duration", metric.WithUnit("s"),
-		metric.WithDescription("time from a command's arrival to its answer")); err != nil {
-		return err
-	}
-	if t.hops, err = meter.Int64Histogram("roost.gateway.hops", metric.WithUnit("{attempt}"),
-		metric.WithExplicitBucketBoundaries(0, 1, 2, 3, 5, 8),
-		metric.WithDescription("sendings that a command needed; more than one when its shard moved or an answer was lost")); err != nil {
-		return err
-	}
 	if t.retries, err = meter.Int64Counter("roost.gateway.retries", metric.WithUnit("{attempt}"),
 		metric.WithDescription("sendings of a command after its first")); err != nil {
 		return err
@@ -91,9 +91,9 @@ func (s *Server) gauges(meter metric.Meter) error {
 // observe measures an ended request that was sent so many times.
 func (s *Server) observe(c *call, f *failure, attempts int) {
 	m := s.types.Load().measures(c.env.Entity.Type)
-	s.telemetry.duration.Record(s.ctx, time.Since(c.arrived).Seconds(), m.of(f)...)
+	m.of(f).Record(time.Since(c.arrived).Seconds())
 	if attempts > 0 {
-		s.telemetry.hops.Record(s.ctx, int64(attempts))
+		s.telemetry.hops.Record(float64(attempts))
 	}
 	if attempts > 1 {
 		s.telemetry.retries.Add(s.ctx, int64(attempts-1))

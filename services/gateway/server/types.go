@@ -2,8 +2,8 @@ package server
 
 import (
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
+	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -20,9 +20,9 @@ type entityType struct {
 	measures measures
 }
 
-// measures are the attributes of a type's requests by how they ended, made
-// once. Names from outside never become attributes.
-type measures map[ending][]metric.RecordOption
+// measures are where a type's requests are counted, by how they ended. Names
+// from outside never become attributes.
+type measures map[ending]*histogram.Series
 
 type ending struct {
 	code     sharding.Code // empty: success
@@ -36,16 +36,15 @@ var codes = []sharding.Code{
 	sharding.Unavailable, sharding.DeadlineExceeded, sharding.DataLoss, sharding.Internal, badRoute,
 }
 
-func newMeasures(name sharding.EntityType) measures {
+func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measures {
 	m := measures{}
 	add := func(e ending, outcome string) {
 		executed := e.executed
 		if executed == "" {
 			executed = "true"
 		}
-		m[e] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(
-			attribute.String("roost.entity.type", string(name)), attribute.String("roost.outcome", outcome),
-			attribute.String("roost.executed", executed)))}
+		m[e] = durations.With(attribute.String("roost.entity.type", string(name)),
+			attribute.String("roost.outcome", outcome), attribute.String("roost.executed", executed))
 	}
 	add(ending{}, "ok")
 	for _, code := range codes {
@@ -56,8 +55,8 @@ func newMeasures(name sharding.EntityType) measures {
 	return m
 }
 
-// of are the attributes of one end; nil: it went well.
-func (m measures) of(f *failure) []metric.RecordOption {
+// of is where one end is counted; nil: it went well.
+func (m measures) of(f *failure) *histogram.Series {
 	if f == nil {
 		return m[ending{}]
 	}
@@ -76,14 +75,14 @@ func (s *Server) publishTypes() {
 		if before := old.byName[desc.Type]; before != nil {
 			t.measures = before.measures
 		} else {
-			t.measures = newMeasures(desc.Type)
+			t.measures = newMeasures(s.telemetry.duration, desc.Type)
 		}
 		next.byName[desc.Type] = t
 	}
 	s.types.Store(next)
 }
 
-// measures are the attributes for a request to a type.
+// measures are where a request to a type is counted.
 func (t *types) measures(name sharding.EntityType) measures {
 	if known := t.byName[name]; known != nil {
 		return known.measures
