@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
@@ -135,6 +136,11 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	all := suites
 	if o.Faults {
 		all = faults
+	}
+	if o.Run != nil && !slices.ContainsFunc(all, func(s suite) bool { return o.Run.MatchString(s.name) }) {
+		return nil, fmt.Errorf("there is no suite %s; there are %s", o.Run, strings.Join(names(all), ", "))
+	}
+	if o.Faults {
 		r.report.How = fmt.Sprintf("%s commands/s to %s durable entities in %d shards, journal on SQLite",
 			report.Number(o.Sizes.FaultRate), report.Number(float64(o.Sizes.Entities)), entities.Shards)
 	} else {

@@ -16,6 +16,8 @@ type flood struct {
 	to   func(n uint64) *addressee // of the n-th command
 	tell bool
 	send func([]addressed) error
+	// flush is called before the flood waits: send may keep commands until then.
+	flush func()
 
 	n    uint64
 	mu   sync.Mutex
@@ -38,7 +40,7 @@ const (
 )
 
 func newFlood(to func(n uint64) *addressee) *flood {
-	f := &flood{to: to}
+	f := &flood{to: to, flush: func() {}}
 	f.some.L = &f.mu
 	return f
 }
@@ -64,12 +66,24 @@ func (f *flood) SendBatch(as []link.Answer) error {
 
 // room waits until a batch may be sent.
 func (f *flood) room() {
+	f.wait(floodWindow - floodBatch)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.open > floodWindow-floodBatch {
+	f.open += floodBatch
+}
+
+// wait waits until no more commands are open than these.
+func (f *flood) wait(most int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open > most {
+		f.mu.Unlock()
+		f.flush()
+		f.mu.Lock()
+	}
+	for f.open > most {
 		f.some.Wait()
 	}
-	f.open += floodBatch
 }
 
 func (f *flood) batch(batch []addressed) error {
@@ -108,10 +122,8 @@ func (f *flood) until(done func() bool) (measure.Sample, error) {
 			return measure.Sample{}, err
 		}
 	}
+	f.wait(0)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.open > 0 {
-		f.some.Wait()
-	}
 	return measure.Sample{Ops: f.good, Elapsed: time.Since(began)}, nil
 }

@@ -168,7 +168,7 @@ func (r *run) linkTells() error {
 		return err
 	}
 	defer peer.Close()
-	f.send = overLink(l)
+	f.send, f.flush = overLink(l), l.Flush
 	keys := make([]string, len(to))
 	for i := range keys {
 		keys[i] = string(to[i].entity.ID)
@@ -183,12 +183,12 @@ func (r *run) linkTells() error {
 			report.Row{Section: "link", Measure: "tell", Target: report.Target{Ratio: 1.5 / 4.6}}})
 }
 
-// overLink sends commands by a link, and again while it is full.
+// overLink queues commands on a link, and again while it is full.
 func overLink(l *link.Link) func([]addressed) error {
 	return func(cs []addressed) error {
 		for i := range cs {
 			for {
-				err := l.Send(cs[i].shard, &cs[i].Command)
+				err := l.Queue(cs[i].shard, &cs[i].Command)
 				if err == nil {
 					break
 				}

@@ -130,7 +130,7 @@ func (l *local) submit(to server.Sink) func([]addressed) error {
 		for i := range cs {
 			cmds = append(cmds, cs[i].Command)
 		}
-		l.runner.Submit(to, cmds)
+		l.runner.Serve(to, cmds, nil)
 		return nil
 	}
 }
@@ -171,7 +171,7 @@ func (a *localAsker) SendBatch(as []link.Answer) error {
 // ask sends the command that a caller has prepared and waits for its reply.
 func (a *localAsker) ask(caller int) error {
 	c := &a.callers[caller]
-	a.local.runner.Submit(a, c.command[:])
+	a.local.runner.Serve(a, c.command[:], nil)
 	<-c.done
 	if c.reply.Outcome != sharding.OK {
 		return fmt.Errorf("%s: %v %s %s", c.command[0].Envelope.Entity, c.reply.Outcome, c.reply.Code, c.reply.Message)

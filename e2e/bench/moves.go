@@ -73,7 +73,7 @@ func (h *hurt) pause(region string) (began time.Time, err error) {
 		if err := h.cluster.Signal(region, syscall.SIGSTOP); err != nil {
 			return began, err
 		}
-		time.Sleep(50 * time.Millisecond) // what is under way ends
+		time.Sleep(300 * time.Millisecond) // what is under way ends, on a slow machine too
 		before := h.answered()
 		time.Sleep(200 * time.Millisecond)
 		if h.answered() > before {

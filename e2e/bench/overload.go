@@ -2,7 +2,7 @@ package bench
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,11 +11,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
-	"github.com/roost-cluster/roost/e2e/cluster/history"
-	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
 const (
@@ -26,6 +23,9 @@ const (
 	calmShare = 0.25
 	// calmTime is how long that lasts.
 	calmTime = 12 * time.Second
+	// stride is the least pause between requests; what is due by its end is sent
+	// then. A client that woke for each would cost as much as what it measures.
+	stride = time.Millisecond
 	// late is an answer that is not normal.
 	late = 250 * time.Millisecond
 	// memoryPause is the time between two looks at the memory of processes.
@@ -35,45 +35,58 @@ const (
 // attempt is one request and its end, with no second try.
 type attempt struct {
 	due, end time.Time
-	outcome  history.Outcome
+	outcome  outcome
+	// took is the time at the gateway, by its own account.
+	took time.Duration
 }
+
+// outcome is what a request came to.
+type outcome uint8
+
+const (
+	silence  outcome = iota // nothing, or nothing that tells what became of the command
+	answered                // by the clerk
+	refused                 // definitely not applied, with a reason
+)
 
 // overload offers a few entities far more than they can do, and then little.
 func (h *hurt) overload() error {
-	requests := load.New(h.cluster.Gateways(), 0)
-	peak, err := h.peak(requests)
+	c := newCrowd(h.cluster.Gateways())
+	defer c.close()
+	peak, err := h.peak(c)
 	if err != nil {
 		return err
 	}
 	length := h.Sizes.Overload
 	memory := h.remember(length)
 	began := time.Now()
-	during := h.offer(requests, tooMuch*peak, length)
+	during := h.offer(c, tooMuch*peak, length)
 	end := began.Add(length)
 	grown, held, err := memory()
 	if err != nil {
 		return err
 	}
-	after := h.offer(requests, calmShare*peak, min(calmTime, 2*length))
+	after := h.offer(c, calmShare*peak, min(calmTime, 2*length))
 
 	good, silent := 0.0, 0.0
-	var refused measure.Histogram
+	var seen, told measure.Histogram // of refusals, by the client and by the gateways
 	for _, a := range <-during {
 		switch {
-		case a.outcome == history.OK && a.end.Before(end):
+		case a.outcome == answered && a.end.Before(end):
 			good++
-		case a.outcome == history.Rejected:
-			refused.Add(a.end.Sub(a.due))
-		case a.outcome == history.Unknown:
+		case a.outcome == refused:
+			seen.Add(a.end.Sub(a.due))
+			told.Add(a.took)
+		case a.outcome == silence:
 			silent++
 		}
 	}
 	var normal time.Duration
 	for _, a := range <-after {
-		if a.outcome != history.OK || a.end.Sub(a.due) > late {
+		if a.outcome != answered || a.end.Sub(a.due) > late {
 			normal = max(normal, a.due.Sub(end))
 		}
-		if a.outcome == history.Unknown {
+		if a.outcome == silence {
 			silent++
 		}
 	}
@@ -81,12 +94,15 @@ func (h *hurt) overload() error {
 	h.add(report.Row{Section: section, Measure: what + "answered", Unit: "commands/s", Value: good / length.Seconds(), Target: report.Target{Ratio: 0.8},
 		Baseline: &report.Baseline{Name: "capacity", Value: peak, Ratio: good / length.Seconds() / peak}})
 	within := report.Target{AtMost: 50}
-	if refused.N() == 0 {
+	if seen.N() == 0 {
 		within = report.Target{} // nothing to judge
 	}
-	h.add(report.Row{Section: section, Measure: what + report.Number(float64(refused.N())) + " refused, slowest refusal", Unit: "ms", Value: ms(refused.Quantile(1)),
-		P50: refused.Quantile(0.5), P99: refused.Quantile(0.99), Target: within})
-	h.lost(section, what+"neither answered nor refused with a reason", silent+float64(len(requests.Problems)+requests.Reasons["no connection"]))
+	h.add(report.Row{Section: section, Measure: what + report.Number(float64(seen.N())) + " refused, slowest refusal", Unit: "ms", Value: ms(seen.Quantile(1)),
+		P50: seen.Quantile(0.5), P99: seen.Quantile(0.99), Target: within})
+	h.add(report.Row{Section: section, Measure: what + "the same by the gateways' account", Unit: "ms", Value: ms(told.Quantile(1)),
+		P50: told.Quantile(0.5), P99: told.Quantile(0.99)})
+	h.lost(section, what+"neither answered nor refused with a reason", silent)
+	h.add(report.Row{Section: section, Measure: what + "connections of the clients, all that were made", Unit: "connections", Value: float64(c.made.Load())})
 	h.add(report.Row{Section: section, Measure: what + "memory of all regions and gateways, peak", Unit: "MiB", Value: held})
 	h.add(report.Row{Section: section, Measure: what + "growth of that peak from the first half of the time to the second", Unit: "%", Value: grown, Target: report.Target{AtMost: 20}})
 	h.told(section, what+fmt.Sprintf("until nothing is refused or takes over %s, with %.2g × the capacity", late, calmShare), ms(normal), report.Target{AtMost: 10_000})
@@ -94,20 +110,21 @@ func (h *hurt) overload() error {
 }
 
 // serve asks a clerk once.
-func (h *hurt) serve(requests *load.Load, n int) load.Answer {
-	ctx, cancel := context.WithTimeout(h.ctx, deadline)
-	defer cancel()
-	return requests.Post(ctx, n/h.Sizes.Clerks, fmt.Sprintf("/v1/%s/clerk-%d/%s", entities.ClerkType, n%h.Sizes.Clerks, entities.Serve), "", entities.Question{Data: "a"})
+func (h *hurt) serve(c *crowd, n int) (a attempt) {
+	a.due = time.Now()
+	a.outcome, a.took = c.ask(n/h.Sizes.Clerks, "clerk-"+strconv.Itoa(n%h.Sizes.Clerks))
+	a.end = time.Now()
+	return a
 }
 
 // peak is how many commands a second the clerks can answer.
-func (h *hurt) peak(requests *load.Load) (rate float64, err error) {
+func (h *hurt) peak(c *crowd) (rate float64, err error) {
 	for range 2 { // the first time they are made
 		n := make([]int, 4*h.Sizes.Clerks)
 		s, err := measure.Callers(len(n), min(h.Sizes.Overload/10, 5*time.Second), func(caller int) error {
 			n[caller]++
-			if a := h.serve(requests, caller+n[caller]*len(n)); a.Outcome != history.OK {
-				return fmt.Errorf("a clerk that has time does not answer: %.200s", a.Body)
+			if h.serve(c, caller+n[caller]*len(n)).outcome != answered {
+				return errors.New("a clerk that has time does not answer")
 			}
 			return nil
 		})
@@ -121,7 +138,7 @@ func (h *hurt) peak(requests *load.Load) (rate float64, err error) {
 
 // offer sends requests at a steady rate for a time. The end of all of them is
 // what the channel tells.
-func (h *hurt) offer(requests *load.Load, rate float64, length time.Duration) <-chan []attempt {
+func (h *hurt) offer(c *crowd, rate float64, length time.Duration) <-chan []attempt {
 	over := make(chan []attempt, 1)
 	var mu sync.Mutex
 	var all []attempt
@@ -129,12 +146,11 @@ func (h *hurt) offer(requests *load.Load, rate float64, length time.Duration) <-
 	began := time.Now()
 	for n := range int(rate * length.Seconds()) {
 		due := began.Add(time.Duration(float64(n) / rate * 1e9))
-		if due.After(time.Now()) {
-			time.Sleep(time.Until(due))
+		if wait := time.Until(due); wait > 0 {
+			time.Sleep(max(wait, stride))
 		}
 		group.Go(func() {
-			a := attempt{due: time.Now(), outcome: h.serve(requests, n).Outcome}
-			a.end = time.Now()
+			a := h.serve(c, n)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, a)

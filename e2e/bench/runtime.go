@@ -62,7 +62,6 @@ func (r *run) inProcessAsk(l *local, to []addressee, callers int, target report.
 		return err
 	}
 	a := newLocalAsker(l, callers)
-	defer l.runner.Forget(a)
 	var next atomic.Uint64
 	keys := make([]string, len(to))
 	for i := range keys {
@@ -114,7 +113,7 @@ func (r *run) activations() error {
 		return err
 	}
 	defer peer.Close()
-	f.send = overLink(open)
+	f.send, f.flush = overLink(open), open.Flush
 	mux, err := baseline.DialMux(r.base.Mux, 256)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 )
 
@@ -16,6 +17,8 @@ type browser struct {
 	br  *bufio.Reader
 	out []byte
 	in  []byte
+	// timing is memory for the header of that kind.
+	timing []byte
 }
 
 func browse(addr string) (*browser, error) {
@@ -31,6 +34,22 @@ func (b *browser) close() { _ = b.nc.Close() }
 // post sends a request and returns the body of its answer, which is valid until
 // the next call. Every status but 200 is an error.
 func (b *browser) post(path []string, contentType string, body []byte) ([]byte, error) {
+	a, err := b.request(path, contentType, "", body)
+	if err == nil && a.status != http.StatusOK {
+		err = fmt.Errorf("%d: %s", a.status, a.body)
+	}
+	return a.body, err
+}
+
+// reply is what a server answered. It is valid until the next request.
+type reply struct {
+	status int
+	body   []byte
+	timing []byte // the header Server-Timing
+}
+
+// request sends a request with further header lines and reads its answer.
+func (b *browser) request(path []string, contentType, header string, body []byte) (reply, error) {
 	b.out = append(b.out[:0], "POST "...)
 	for _, p := range path {
 		b.out = append(b.out, p...)
@@ -39,47 +58,52 @@ func (b *browser) post(path []string, contentType string, body []byte) ([]byte, 
 	b.out = append(b.out, contentType...)
 	b.out = append(b.out, "\r\nContent-Length: "...)
 	b.out = strconv.AppendInt(b.out, int64(len(body)), 10)
-	b.out = append(b.out, "\r\n\r\n"...)
+	b.out = append(b.out, "\r\n"...)
+	b.out = append(b.out, header...)
+	b.out = append(b.out, "\r\n"...)
 	b.out = append(b.out, body...)
 	if _, err := b.nc.Write(b.out); err != nil {
-		return nil, err
+		return reply{}, err
 	}
-	status, err := b.br.ReadSlice('\n')
+	return b.read()
+}
+
+func (b *browser) read() (a reply, err error) {
+	line, err := b.br.ReadSlice('\n')
 	if err != nil {
-		return nil, err
+		return a, err
 	}
-	ok := bytes.HasPrefix(status, []byte("HTTP/1.1 200 "))
-	first := ""
-	if !ok {
-		first = string(bytes.TrimSpace(status))
+	status, _ := bytes.CutPrefix(line, []byte("HTTP/1.1 "))
+	if a.status, err = strconv.Atoi(string(status[:min(3, len(status))])); err != nil {
+		return a, fmt.Errorf("answer %q: %w", line, err)
 	}
 	length := -1
 	for {
-		line, err := b.br.ReadSlice('\n')
-		if err != nil {
-			return nil, err
+		if line, err = b.br.ReadSlice('\n'); err != nil {
+			return a, err
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
 			break
 		}
-		if name, value, found := bytes.Cut(line, []byte(": ")); found && bytes.EqualFold(name, []byte("Content-Length")) {
-			if length, err = strconv.Atoi(string(value)); err != nil {
-				return nil, err
-			}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			length, err = strconv.Atoi(string(value))
+		case bytes.EqualFold(name, []byte("Server-Timing")):
+			b.timing = append(b.timing[:0], value...)
+			a.timing = b.timing
+		}
+		if err != nil {
+			return a, err
 		}
 	}
 	if length < 0 {
-		return nil, fmt.Errorf("answer without a length: %s", first)
+		return a, fmt.Errorf("answer %d without a length", a.status)
 	}
 	if cap(b.in) < length {
 		b.in = make([]byte, length)
 	}
-	b.in = b.in[:length]
-	if _, err := io.ReadFull(b.br, b.in); err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("%s: %s", first, b.in)
-	}
-	return b.in, nil
+	a.body = b.in[:length]
+	_, err = io.ReadFull(b.br, a.body)
+	return a, err
 }
