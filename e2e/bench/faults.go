@@ -62,7 +62,7 @@ func (r *run) victims(dir string, change func(*cluster.Options)) (*hurt, error) 
 	if err != nil {
 		return nil, err
 	}
-	h := &hurt{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...)}
+	h := &hurt{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
 	if h.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
 		h.close()
 		return nil, err
@@ -76,7 +76,8 @@ type hurt struct {
 	cluster *cluster.Cluster
 	admin   *cluster.Admin
 	client  *client.Client
-	spent   int // unplaced shards that are placed now; see fresh
+	journal string // its file
+	spent   int    // unplaced shards that are placed now; see fresh
 
 	mu    sync.Mutex
 	asked []asked
@@ -143,18 +144,6 @@ func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err erro
 	})
 	<-over
 	return began, err
-}
-
-// answered is how many commands of the load have been.
-func (h *hurt) answered() (n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i := range h.asked {
-		if !h.asked[i].failed {
-			n++
-		}
-	}
-	return n
 }
 
 // warm sends each entity a command, so that all shards are placed.

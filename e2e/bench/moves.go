@@ -1,9 +1,9 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"syscall"
 	"time"
 
@@ -64,27 +64,36 @@ func (h *hurt) without(section, how string, times int, half, worst, p99 report.T
 	return nil
 }
 
-// pause stops a region by SIGSTOP at a moment at which it does not hold the lock
-// of the journal's file: who is stopped while he has it stops all others, which
+// pause stops a region by SIGSTOP at a moment at which it does not hold a lock
+// on the journal's file: who is stopped while he has it stops all others, which
 // is safe and known, and would show nothing here.
 func (h *hurt) pause(region string) (began time.Time, err error) {
+	var held []string
 	for range 50 {
 		began = time.Now()
 		if err := h.cluster.Signal(region, syscall.SIGSTOP); err != nil {
 			return began, err
 		}
-		time.Sleep(300 * time.Millisecond) // what is under way ends, on a slow machine too
-		before := h.answered()
-		time.Sleep(200 * time.Millisecond)
-		if h.answered() > before {
-			return began, nil
+		time.Sleep(20 * time.Millisecond) // what has been begun in the kernel ends
+		if held, err = h.locked(region); err != nil || len(held) == 0 {
+			return began, err
 		}
 		if err := h.cluster.Signal(region, syscall.SIGCONT); err != nil {
 			return began, err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(13 * time.Millisecond)
 	}
-	return began, errors.New("whenever " + region + " is stopped, it holds the lock of the journal's file")
+	return began, fmt.Errorf("whenever %s is stopped, it holds a lock on the journal: %s", region, strings.Join(held, ", "))
+}
+
+// locked are the exclusive locks of a region on the journal.
+func (h *hurt) locked(region string) ([]string, error) {
+	for _, p := range h.cluster.Processes() {
+		if p.Name == region {
+			return locks(p.PID, h.journal, h.journal+"-shm", h.journal+"-turn")
+		}
+	}
+	return nil, fmt.Errorf("%s is no process of this cluster", region)
 }
 
 // drains lets a region hand all its shards off.
