@@ -1,0 +1,95 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestCheckpoint lets the log grow with and without a reader that holds on to
+// it.
+func TestCheckpoint(t *testing.T) {
+	b, err := Open(filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	ctx, c := context.Background(), &b.checkpoints
+	b.unseen = math.MinInt / 2 // checkpoints come when the test wants them
+	flights := newLoad("checkpoint")
+	if _, err := b.Commit(ctx, []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	pages := func() int {
+		t.Helper()
+		l, err := c.do(c.look)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.pages
+	}
+	write := func() {
+		t.Helper()
+		results, err := b.Commit(ctx, flights.batch(64))
+		if err != nil || results[0].Verdict != sharding.Durable {
+			t.Fatal(results, err)
+		}
+	}
+	growTo := func(n int) {
+		t.Helper()
+		for pages() < n {
+			write()
+		}
+	}
+	checkpoint := func() {
+		t.Helper()
+		if err := c.checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	growTo(checkpointPages)
+	checkpoint()
+	write()
+	if n := pages(); n >= checkpointPages {
+		t.Fatalf("%d pages of log after a checkpoint", n)
+	}
+
+	reader, err := b.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := reader.QueryRow("SELECT count(*) FROM record").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	growTo(checkpointPages)
+	checkpoint()
+	write()
+	long := pages()
+	if long < checkpointPages || c.from < 2*checkpointPages {
+		t.Fatalf("the log started again under a reader: %d pages, next at %d", long, c.from)
+	}
+	if err := reader.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	checkpoint()
+	write()
+	if n := pages(); n < long {
+		t.Fatalf("writers were held up again at %d pages, %d after the last time", n, n-long)
+	}
+	growTo(c.from)
+	checkpoint()
+	write()
+	if n := pages(); n >= checkpointPages {
+		t.Fatalf("%d pages of log after the reader has gone", n)
+	}
+	if checkpoint(); c.from != checkpointPages {
+		t.Fatalf("the next checkpoint is at %d pages of log", c.from)
+	}
+}
