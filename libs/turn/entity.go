@@ -32,6 +32,8 @@ type entity struct {
 	// pace is how long its turns take, in microseconds: a mean in which the last
 	// ones count most. It begins at 0, so that one slow turn is no rule.
 	pace uint32
+	// in is its index in the shard's entities.
+	in uint32
 }
 
 // work is what an entity has to do.
@@ -174,7 +176,7 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.DeadlineExceeded, "the deadline passed before the command was delivered")
 		return
 	}
-	e := s.entities[in.Env.Entity.ID]
+	e := s.typ.entities[in.Env.Entity.ID]
 	if e != nil {
 		if c := e.find(in.Env.ID); c != nil {
 			m.join(c, in)
@@ -206,7 +208,7 @@ func (m *Machine) deliver(in *Deliver) {
 		e = &entity{id: in.Env.Entity, shard: s, work: m.nothing}
 		// The name may share its memory with its first command's, and outlives it.
 		e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
-		s.entities[e.id.ID] = e
+		s.enter(e)
 		e.inc = incarnation(m.places.take(e), 0)
 		m.stats.Entities++
 		m.enqueue(e, c)

@@ -117,7 +117,7 @@ func (m *Machine) gone(e *entity) {
 	m.unlist(e)
 	m.places.free(e.inc.Place())
 	e.inc, e.state = 0, 0
-	delete(e.shard.entities, e.id.ID)
+	e.shard.exit(e)
 	m.stats.Entities--
 	m.checkDrained(e.shard)
 }

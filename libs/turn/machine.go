@@ -47,7 +47,10 @@ type Stats struct {
 type typeState struct {
 	Type
 	shards []*shard // by index; nil: not open
-	idle   idle
+	// entities are those of all shards: looking one up in a large map touches
+	// less memory than finding its shard's small one.
+	entities map[sharding.EntityID]*entity
+	idle     idle
 }
 
 // shard is one opened shard.
@@ -56,7 +59,7 @@ type shard struct {
 	epoch    sharding.Epoch
 	phase    shardPhase
 	typ      *typeState
-	entities map[sharding.EntityID]*entity
+	entities []*entity // in no order
 	fence    fence
 }
 
@@ -77,7 +80,9 @@ func New(cfg Config) *Machine {
 		nothing: &work{},
 	}
 	for _, t := range cfg.Types {
-		m.types = append(m.types, &typeState{Type: t, shards: make([]*shard, t.Desc.Shards)})
+		m.types = append(m.types, &typeState{
+			Type: t, shards: make([]*shard, t.Desc.Shards), entities: map[sharding.EntityID]*entity{},
+		})
 	}
 	return m
 }

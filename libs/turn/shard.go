@@ -67,8 +67,23 @@ func (m *Machine) open(in Open) {
 	}
 	ts.shards[in.Shard.Index] = &shard{
 		id: in.Shard, epoch: in.Epoch, phase: open, typ: ts,
-		entities: make(map[sharding.EntityID]*entity),
 	}
+}
+
+// enter puts an entity into the shard, and exit takes it out.
+func (s *shard) enter(e *entity) {
+	s.typ.entities[e.id.ID] = e
+	e.in = uint32(len(s.entities))
+	s.entities = append(s.entities, e)
+}
+
+func (s *shard) exit(e *entity) {
+	delete(s.typ.entities, e.id.ID)
+	last := len(s.entities) - 1
+	s.entities[e.in] = s.entities[last]
+	s.entities[e.in].in = e.in
+	s.entities[last] = nil
+	s.entities = s.entities[:last]
 }
 
 // drain lets the shard finish what it accepted.
@@ -169,10 +184,7 @@ func (s *shard) held() bool { return s.typ.shards[s.id.Index] == s }
 
 // sorted are the entities of the shard in a fixed order.
 func (s *shard) sorted() []*entity {
-	es := make([]*entity, 0, len(s.entities))
-	for _, e := range s.entities { // sorted below
-		es = append(es, e)
-	}
+	es := slices.Clone(s.entities)
 	slices.SortFunc(es, func(a, b *entity) int { return a.id.Compare(b.id) })
 	return es
 }

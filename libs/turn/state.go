@@ -6,8 +6,6 @@ import (
 	"iter"
 	"slices"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // shards are the open ones, by type and index.
@@ -30,8 +28,11 @@ func (m *Machine) Check() error {
 	}
 	var commands, bytes, entities int
 	for s := range m.shards() {
-		for _, e := range s.entities { // order-free: any violation will do
+		for i, e := range s.entities {
 			entities++
+			if s.typ.entities[e.id.ID] != e || e.shard != s || e.in != uint32(i) {
+				return fmt.Errorf("turn: entity %s in %s is not found", e.id, s.id)
+			}
 			if m.places.at(e.inc) != e {
 				return fmt.Errorf("turn: entity %s in %s is not at its place", e.id, s.id)
 			}
@@ -104,12 +105,12 @@ func (m *Machine) Clone() *Machine {
 			if s == nil {
 				continue
 			}
-			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, entities: map[sharding.EntityID]*entity{}}
+			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts}
 			shards[s], ts.shards[index] = c, c
-			for eid, e := range s.entities { // order-free: fills maps
-				c.entities[eid] = e.clone(c, m.nothing, n.nothing, timers)
-				ents[e] = c.entities[eid]
-				n.places[e.inc.Place()].entity = c.entities[eid]
+			for _, e := range s.entities {
+				ents[e] = e.clone(c, m.nothing, n.nothing, timers)
+				c.enter(ents[e])
+				n.places[e.inc.Place()].entity = ents[e]
 			}
 			c.fence = fence{asked: s.fence.asked, done: s.fence.done}
 			c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)

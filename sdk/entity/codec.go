@@ -34,8 +34,8 @@ func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
 // fields are refused: a misspelt one must not be taken for zero.
 func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
 	var v T
-	if m, ok := any(v).(proto.Message); ok {
-		m = m.ProtoReflect().New().Interface()
+	if _, ok := any(v).(proto.Message); ok {
+		m := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(proto.Message)
 		var err error
 		if enc == sharding.Protobuf {
 			err = proto.Unmarshal(payload, m)
