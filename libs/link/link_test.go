@@ -22,7 +22,7 @@ var (
 
 func testConfig(self sharding.NodeID) Config {
 	cfg := DefaultConfig()
-	cfg.Cluster, cfg.Self = "test", self
+	cfg.Cluster, cfg.Self, cfg.Lanes = "test", self, 2
 	return cfg
 }
 

@@ -303,6 +303,7 @@ func TestOnlyTheNewestWaits(t *testing.T) {
 		}
 		var n names
 		_, _ = old.Write(n.appendCommand(nil, command(1, ""), 0))
+		synctest.Wait() // for the callback
 		results := make(chan error, 3)
 		for range 3 {
 			h := goodHello()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way"`
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
+	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
+	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays where there are many processors"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -39,6 +42,8 @@ func DefaultConfig() Config {
 		CommandBytes: node.Bytes(core.MaxTotalBytes),
 		ShardMax:     core.MaxWaiting,
 		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
+		Refusals:     1024, // some 200 KiB, and more entities than can be overloaded at a time
+		Lanes:        link.DefaultConfig().Lanes,
 	}
 	// Clients' connections are in use again within that time, and end in order.
 	c.ShutdownDelay = 500 * time.Millisecond
@@ -62,6 +67,12 @@ func (c *Config) Validate() error {
 		if l.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", l.key))
 		}
+	}
+	if c.Refusals < 0 {
+		errs = append(errs, errors.New("gateway.refusals must not be below 0"))
+	}
+	if c.Lanes < 1 || c.Lanes > link.MaxLanes {
+		errs = append(errs, fmt.Errorf("gateway.lanes is %d, must be 1 to %d", c.Lanes, link.MaxLanes))
 	}
 	if c.MaxTimeout < c.Timeout {
 		errs = append(errs, fmt.Errorf("gateway.max_timeout %s must not be below gateway.timeout %s", c.MaxTimeout, c.Timeout))

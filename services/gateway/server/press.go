@@ -15,9 +15,6 @@ const (
 	// has refused one. So little of what waits is done meanwhile that the entity
 	// does not run out of work.
 	pressShare = 16
-	// pressMax is how many entities are remembered. Of others the regions refuse
-	// every command themselves.
-	pressMax = 1024
 	// pressTime is how long an entity is remembered after the last refusal.
 	pressTime = time.Second
 )
@@ -28,7 +25,8 @@ var errPressed = sharding.Reject(sharding.ResourceExhausted, "too many commands 
 // While many are sent all the same, most of them are refused before their body
 // is read, at a fraction of the price of asking the region each time.
 type press struct {
-	some atomic.Bool // there are entities
+	limit int         // of entities; of others the regions refuse every command themselves
+	some  atomic.Bool // there are entities
 
 	mu       sync.RWMutex
 	entities map[sharding.Entity]pressed
@@ -59,7 +57,7 @@ func (p *press) refused(e sharding.Entity, left time.Duration, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	x, known := p.entities[e]
-	if !known && len(p.entities) >= pressMax {
+	if !known && len(p.entities) >= p.limit {
 		return
 	}
 	if now.Before(x.until) {

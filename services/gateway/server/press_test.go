@@ -11,7 +11,8 @@ import (
 // TestPress: commands for an entity are refused for a small share of what waits
 // for it, those with no more time than the one that its region refused.
 func TestPress(t *testing.T) {
-	p := press{entities: map[sharding.Entity]pressed{}}
+	const limit = 100
+	p := press{limit: limit, entities: map[sharding.Entity]pressed{}}
 	a, b := sharding.Entity{Type: "T", ID: "a"}, sharding.Entity{Type: "T", ID: "b"}
 	now := time.Unix(1000, 0)
 	p.answered(a, time.Hour)
@@ -45,10 +46,10 @@ func TestPress(t *testing.T) {
 	if p.forget(now.Add(pressTime + 1)); len(p.entities) > 0 || p.some.Load() {
 		t.Error("not forgotten")
 	}
-	for i := range 2 * pressMax {
+	for i := range 2 * limit {
 		p.refused(sharding.Entity{Type: "T", ID: sharding.EntityID(strconv.Itoa(i))}, time.Second, now)
 	}
-	if len(p.entities) != pressMax {
-		t.Errorf("%d entities are remembered, want %d", len(p.entities), pressMax)
+	if len(p.entities) != limit {
+		t.Errorf("%d entities are remembered, want %d", len(p.entities), limit)
 	}
 }

@@ -102,7 +102,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		links:      map[sharding.NodeID]*regionLink{},
 		complaints: map[string]string{},
 		failed:     map[sharding.ShardID]struct{}{},
-		press:      press{entities: map[sharding.Entity]pressed{}},
+		press:      press{limit: cfg.Refusals, entities: map[sharding.Entity]pressed{}},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
@@ -114,6 +114,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s.core, s.retryHint = gateway.New(core), int(core.RetryHint/time.Millisecond)
 	s.linkConfig = link.DefaultConfig()
 	s.linkConfig.Cluster, s.linkConfig.Self, s.linkConfig.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	s.linkConfig.Lanes = cfg.Lanes
 	s.linkConfig.MaxPayload = max(s.linkConfig.MaxPayload, int(cfg.MaxPayload))
 	s.linkConfig.MaxPendingBytes = max(s.linkConfig.MaxPendingBytes, 4*s.linkConfig.MaxPayload)
 	if err := s.linkConfig.Validate(); err != nil {
