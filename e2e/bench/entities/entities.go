@@ -62,6 +62,10 @@ func (e *Echo) AskJSON(*entity.Ctx, Question) (Answer, error) {
 	return Answer{TenDigits + int64(e.n)}, nil
 }
 
+// SnapshotEvery is after how many events an account has a snapshot, so that
+// bringing it to life takes as long in a long run as in a short one.
+const SnapshotEvery = 50
+
 // Account is a durable entity.
 type Account struct{ N int64 }
 
@@ -111,7 +115,7 @@ func Types() []entity.Definition {
 		entity.DefineVolatile(EchoType, func(string) *Echo { return &Echo{} },
 			entity.On(ask, (*Echo).Ask), entity.On(askJSON, (*Echo).AskJSON)).Shards(Shards).PassivateAfter(0),
 		entity.Define(AccountType, func(string) *Account { return &Account{} },
-			entity.On(deposit, (*Account).Deposit)).Events(Deposited{}).Shards(Shards).PassivateAfter(0),
+			entity.On(deposit, (*Account).Deposit)).Events(Deposited{}).Shards(Shards).PassivateAfter(0).SnapshotEvery(SnapshotEvery),
 		entity.DefineVolatile(ClerkType, func(string) *Clerk { return &Clerk{} },
 			entity.On(serve, (*Clerk).Serve)).Shards(Shards).PassivateAfter(0),
 	}
