@@ -94,7 +94,7 @@ func TestCheckers(t *testing.T) {
 	} {
 		t.Run(c.property, func(t *testing.T) {
 			for seed := uint64(1); seed <= 20; seed++ {
-				w := newWorld(seed, nil)
+				w := newWorld(classic, seed, nil)
 				w.Run()
 				if w.broken != nil {
 					t.Fatal(w.failure())

@@ -26,7 +26,8 @@
 //
 // # How to use it
 //
-// The seed is all there is to a run. SIM_SEED=7 go test -run TestSeed runs one
+// Climate and seed are all there is to a run. SIM_CLIMATE chooses the climate:
+// classic, or harsh, which adds what only it has (see harshWeather). SIM_SEED=7 go test -run TestSeed runs one
 // of them, SIM_TRACE=1 prints what happened; SIM_SEEDS and SIM_FIRST choose
 // how many TestSeeds runs. The build tag "mutants" adds TestMutants: it removes
 // one guard after the other and shows which seed notices.

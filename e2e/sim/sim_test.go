@@ -14,12 +14,13 @@ import (
 
 // TestSameSeedSameTrace comes first: without it no failure can be repeated.
 func TestSameSeedSameTrace(t *testing.T) {
-	for seed := uint64(1); seed <= 3; seed++ {
+	for seed := uint64(1); seed <= 4; seed++ {
+		c := climates[seed%2]
 		var lines []string
-		first := newWorld(seed, func(line string) { lines = append(lines, line) })
+		first := newWorld(c, seed, func(line string) { lines = append(lines, line) })
 		first.Run()
 		n := 0
-		second := newWorld(seed, func(line string) {
+		second := newWorld(c, seed, func(line string) {
 			if n < len(lines) && lines[n] != line {
 				t.Fatalf("seed %d: line %d differs:\n%s\n%s", seed, n, lines[n], line)
 			}
@@ -29,7 +30,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		if n != len(lines) || first.hash != second.hash {
 			t.Fatalf("seed %d: %d and %d lines, hashes %x and %x", seed, len(lines), n, first.hash, second.hash)
 		}
-		plain := newWorld(seed, nil)
+		plain := newWorld(c, seed, nil)
 		plain.Run()
 		if plain.hash != first.hash {
 			t.Fatalf("seed %d: tracing changes what happens", seed)
@@ -37,7 +38,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// TestSeed runs the seed that SIM_SEED names.
+// TestSeed runs the seed that SIM_SEED names, in the climate of SIM_CLIMATE
+// (classic unless it says harsh).
 func TestSeed(t *testing.T) {
 	text := os.Getenv("SIM_SEED")
 	if text == "" {
@@ -51,7 +53,7 @@ func TestSeed(t *testing.T) {
 	if os.Getenv("SIM_TRACE") != "" {
 		trace = func(line string) { fmt.Println(line) }
 	}
-	w := newWorld(seed, trace)
+	w := newWorld(climateOf(t), seed, trace)
 	w.Run()
 	t.Logf("seed %d: %d steps, %d commands, hash %x", seed, w.steps, len(w.ops), w.hash)
 	if w.broken != nil {
@@ -59,7 +61,27 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeeds runs many seeds and looks for coverage over all of them.
+// brokeOnce are seeds that have broken a promise, and what it was. The code has
+// changed since, so they may meet other weather than they did.
+var brokeOnce = []struct {
+	climate  climate
+	seed     uint64
+	property string
+}{
+}
+
+func TestBrokeOnce(t *testing.T) {
+	for _, b := range brokeOnce {
+		w := newWorld(b.climate, b.seed, nil)
+		w.Run()
+		if w.broken != nil {
+			t.Errorf("%s\n\tit broke %q before", w.failure(), b.property)
+		}
+	}
+}
+
+// TestSeeds runs many seeds in each climate, or in the one that SIM_CLIMATE
+// names, and looks for coverage over all of them.
 func TestSeeds(t *testing.T) {
 	if os.Getenv("SIM_SEED") != "" {
 		t.Skip("SIM_SEED names one seed")
@@ -68,20 +90,32 @@ func TestSeeds(t *testing.T) {
 	if testing.Short() && os.Getenv("SIM_SEEDS") == "" {
 		n = 50
 	}
-	began := time.Now()
-	total := runSeeds(t, first, n)
-	t.Logf("%d seeds from %d in %v: %.1f virtual hours, %d steps, %d commands", n, first,
-		time.Since(began).Round(time.Millisecond), float64(total.virtual)/float64(3600*sec), total.steps, total.commands)
-	for _, name := range slices.Sorted(maps.Keys(total.marks)) {
-		t.Logf("%9d  in %5.1f%% of the seeds  %s", total.marks[name], 100*float64(total.seeds[name])/float64(n), name)
+	run := climates
+	if os.Getenv("SIM_CLIMATE") != "" {
+		run = []climate{climateOf(t)}
 	}
-	if n < 200 {
-		return
-	}
-	for _, name := range mustHappen {
-		if total.marks[name] == 0 {
-			t.Errorf("it never happened: %s", name)
-		}
+	for _, c := range run {
+		t.Run(string(c), func(t *testing.T) {
+			began := time.Now()
+			total := runSeeds(t, c, first, n)
+			t.Logf("%d seeds from %d in %v: %.1f virtual hours, %d steps, %d commands", n, first,
+				time.Since(began).Round(time.Millisecond), float64(total.virtual)/float64(3600*sec), total.steps, total.commands)
+			for _, name := range slices.Sorted(maps.Keys(total.marks)) {
+				t.Logf("%9d  in %5.1f%% of the seeds  %s", total.marks[name], 100*float64(total.seeds[name])/float64(n), name)
+			}
+			if n < 200 {
+				return
+			}
+			must := mustHappen
+			if c == harsh {
+				must = slices.Concat(mustHappen, mustHappenHarsh)
+			}
+			for _, name := range must {
+				if total.marks[name] == 0 {
+					t.Errorf("it never happened: %s", name)
+				}
+			}
+		})
 	}
 }
 
@@ -140,6 +174,9 @@ var mustHappen = []string{
 	"lease store lost a reply",
 }
 
+// mustHappenHarsh are the events without which the harsh climate is not.
+var mustHappenHarsh = []string{}
+
 // totals sums up many runs.
 type totals struct {
 	mu              sync.Mutex
@@ -161,7 +198,7 @@ func (s *totals) add(w *World) {
 }
 
 // runSeeds runs seeds on two goroutines; every world stays on one.
-func runSeeds(t *testing.T, first, n uint64) *totals {
+func runSeeds(t *testing.T, c climate, first, n uint64) *totals {
 	total := &totals{marks: map[string]int{}, seeds: map[string]int{}}
 	var next atomic.Uint64
 	var failures atomic.Int32
@@ -173,7 +210,7 @@ func runSeeds(t *testing.T, first, n uint64) *totals {
 				if i >= n {
 					return
 				}
-				w := newWorld(first+i, nil)
+				w := newWorld(c, first+i, nil)
 				w.Run()
 				total.add(w)
 				if w.broken != nil {
@@ -189,8 +226,20 @@ func runSeeds(t *testing.T, first, n uint64) *totals {
 
 // failure is one line that says what broke and how to see it again.
 func (w *World) failure() string {
-	return fmt.Sprintf("seed %d breaks %q: %s\n\tSIM_SEED=%d SIM_TRACE=1 go test -count=1 -run 'TestSeed$' -v ./e2e/sim",
-		w.seed, w.broken.property, w.broken.text, w.seed)
+	return fmt.Sprintf("seed %d (%s) breaks %q: %s\n\tmake sim CLIMATE=%s SEED=%d TRACE=1",
+		w.seed, w.climate, w.broken.property, w.broken.text, w.climate, w.seed)
+}
+
+func climateOf(t *testing.T) climate {
+	switch c := climate(os.Getenv("SIM_CLIMATE")); c {
+	case "":
+		return classic
+	case classic, harsh:
+		return c
+	default:
+		t.Fatalf("SIM_CLIMATE: %q is neither %q nor %q", c, classic, harsh)
+		return ""
+	}
 }
 
 func number64(t *testing.T, env string, otherwise uint64) uint64 {

@@ -4,6 +4,8 @@ package sim
 // rare, long or short, as drawn from the seed: leaving features out at random
 // finds more than having all of them always.
 type weather struct {
+	Harsh harshWeather // zero in the classic climate
+
 	Warm  int64 // calm at the beginning, for the cluster to form
 	Storm int64 // length of the faulty phase after that
 
@@ -40,7 +42,35 @@ type weather struct {
 	LateSecond bool    // the standby starts late
 }
 
-func drawWeather(seed uint64) weather {
+// climate is a set of kinds of weather. Climates differ in their code and share
+// their seeds: what one draws does not change what another one draws.
+type climate string
+
+const (
+	// classic is lost messages, crashes, pauses, cuts, and a journal that loses
+	// its answers.
+	classic climate = "classic"
+	// harsh is classic and what else machines do: see harshWeather.
+	harsh climate = "harsh"
+)
+
+var climates = []climate{classic, harsh}
+
+// harshWeather is what only the harsh climate has. Everything here is drawn from
+// dice of its own, so that classic seeds stay what they are.
+type harshWeather struct{}
+
+func drawHarsh(uint64) harshWeather { return harshWeather{} }
+
+func drawWeather(c climate, seed uint64) weather {
+	w := drawClassic(seed)
+	if c == harsh {
+		w.Harsh = drawHarsh(seed)
+	}
+	return w
+}
+
+func drawClassic(seed uint64) weather {
 	d := newDice(seed, "weather")
 	maybe := func(p float64, lo, hi int64) int64 {
 		v := d.between(lo, hi)
@@ -102,5 +132,6 @@ func (w weather) calm() weather {
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0
+	w.Harsh = harshWeather{}
 	return w
 }

@@ -18,6 +18,7 @@ import (
 type World struct {
 	scheduler
 	seed    uint64
+	climate climate
 	weather weather
 	calm    bool
 	dices   map[string]dice
@@ -56,14 +57,14 @@ const checkEvery = 16
 // the removal of a member that did not come back, one after the other.
 const settleTime = 60 * sec
 
-func newWorld(seed uint64, traceTo func(string)) *World {
+func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
-		seed: seed, traceTo: traceTo,
+		climate: c, seed: seed, traceTo: traceTo,
 		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
 		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037
-	w.weather = drawWeather(seed)
+	w.weather = drawWeather(c, seed)
 	w.net.w = w
 	w.journal = newStore(w)
 	w.lease = &leaseStore{w: w}
