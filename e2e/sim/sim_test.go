@@ -67,8 +67,7 @@ var brokeOnce = []struct {
 	climate  climate
 	seed     uint64
 	property string
-}{
-}
+}{}
 
 func TestBrokeOnce(t *testing.T) {
 	for _, b := range brokeOnce {
