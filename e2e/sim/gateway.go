@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -60,27 +59,15 @@ func (g *gatewayNode) step(in gateway.Input) {
 	}
 }
 
-// read takes the answer to an attempt. A refusal is remembered if the command
-// is still under way: after it nothing may be sent at its epoch.
+// read takes the answer to an attempt. A refusal is remembered: after it nothing
+// may be sent at its epoch, whatever became of the command that was refused.
 func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 	s := g.sent[a]
 	delete(g.sent, a)
-	if _, refused := answer.(gateway.NotMine); refused && g.underWay(s.Env) {
+	if _, refused := answer.(gateway.NotMine); refused {
 		g.refused[s.Shard] = max(g.refused[s.Shard], s.Epoch)
 	}
 	g.step(answer)
-}
-
-func (g *gatewayNode) underWay(env sharding.Envelope) bool {
-	for id, c := range g.waiting { // order-free: at most one
-		if c.op.key == env.ID && c.due.Equal(env.Deadline) {
-			return !slices.ContainsFunc(g.out, func(o gateway.Output) bool {
-				f, over := o.(gateway.Finish)
-				return over && f.Request == id
-			})
-		}
-	}
-	return false
 }
 
 func (g *gatewayNode) tick() {

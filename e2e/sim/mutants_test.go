@@ -42,6 +42,7 @@ var mutants = []struct{ name, place string }{
 	{"refused-epoch", "gateway: a refused epoch is never used again"},
 	{"lease-time", "lease: not used past its time"},
 	{"term-raised", "lease: a term is above every epoch of the journal"},
+	{"late-refusal", "gateway: what is refused counts, whether or not the attempt is over"},
 	{"rows-forward", "table: rows only go forward"},
 	{"only-up-hosts", "coordinator: who is not up is given no shard"},
 	{"drain-kept", "coordinator: a drain is folded by the next term"},
@@ -57,10 +58,10 @@ func TestMutants(t *testing.T) {
 	limit := number64(t, "SIM_SEEDS", 3000)
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, m := range mutants {
-		seekMutant(t, classic, limit, m.name, m.place)
+		t.Run(m.name, func(t *testing.T) { seekMutant(t, classic, limit, m.name, m.place) })
 	}
 	for _, m := range harshMutants {
-		seekMutant(t, harsh, limit, m.name, m.place)
+		t.Run(m.name, func(t *testing.T) { seekMutant(t, harsh, limit, m.name, m.place) })
 	}
 }
 

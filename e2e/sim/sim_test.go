@@ -67,7 +67,15 @@ var brokeOnce = []struct {
 	climate  climate
 	seed     uint64
 	property string
-}{}
+}{
+	{classic, 16849, "a refused epoch is over"},
+	{classic, 63741, "a refused epoch is over"},
+	{classic, 82818, "a refused epoch is over"},
+	{classic, 100315, "a refused epoch is over"},
+	{classic, 102520, "a refused epoch is over"},
+	{classic, 108770, "a refused epoch is over"},
+	{classic, 111773, "a refused epoch is over"},
+}
 
 func TestBrokeOnce(t *testing.T) {
 	for _, b := range brokeOnce {

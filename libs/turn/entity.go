@@ -164,7 +164,11 @@ func (e *entity) busy() bool {
 func (m *Machine) deliver(in *Deliver) {
 	s := m.shard(in.Shard)
 	if s == nil || s.phase != open {
-		m.emit(NotMine{Request: in.Request, Shard: in.Shard})
+		refused := NotMine{Request: in.Request, Shard: in.Shard}
+		if s != nil {
+			refused.Epoch = s.epoch
+		}
+		m.emit(refused)
 		return
 	}
 	desc, ok := s.typ.Desc.Command(in.Env.Command)
@@ -335,12 +339,12 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 }
 
 // turnAway ends a command that was definitely not applied here.
-func (m *Machine) turnAway(e *entity, c *command, stored sharding.Epoch) {
+func (m *Machine) turnAway(e *entity, c *command) {
 	if len(c.requests) == 0 {
 		m.stats.LostTells++
 	}
 	for _, r := range c.requests {
-		m.emit(NotMine{Request: r, Shard: e.shard.id, Stored: stored})
+		m.emit(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})
 	}
 	m.forget(e, c)
 }

@@ -59,7 +59,7 @@ func (m *Machine) loaded(in *Loaded) {
 	if e.state == lookup {
 		for _, c := range e.cmds {
 			if !c.answered {
-				m.turnAway(e, c, 0)
+				m.turnAway(e, c)
 			}
 		}
 		m.leave(e)

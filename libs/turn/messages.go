@@ -227,8 +227,9 @@ type (
 	NotMine struct {
 		Request RequestID
 		Shard   sharding.ShardID
-		// Stored is the epoch that took over, 0 if not known.
-		Stored sharding.Epoch
+		// Epoch is the one that is not served here any more, 0 if the shard was
+		// not open at all.
+		Epoch sharding.Epoch
 	}
 	// Fenced: the journal says the shard belongs to another epoch. The shard
 	// is aborted; Drained follows.

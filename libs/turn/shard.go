@@ -157,7 +157,7 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 			doubt = true
 		case c.record > 0 && c.record <= last:
 		default:
-			m.turnAway(e, c, stored)
+			m.turnAway(e, c)
 		}
 	}
 	m.leave(e)

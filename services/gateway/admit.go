@@ -94,13 +94,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		return nil, &refusal
 	}
 	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
-	s := m.shards[id]
-	if s == nil {
-		s = reuse(&m.spareShards)
-		*s = shard{id: id, known: true}
-		s.timer.shard = s
-		m.shards[id] = s
-	}
+	s := m.shard(id)
 	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
 		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are under way to the shard of this entity")
 		return nil, &refusal
@@ -108,6 +102,19 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
 	r.silence = m.cfg.RetryAfter
 	return s, nil
+}
+
+// shard returns the shard, made known if need be; the end of the step forgets
+// one that holds and remembers nothing, if it was touched.
+func (m *Machine) shard(id sharding.ShardID) *shard {
+	s := m.shards[id]
+	if s == nil {
+		s = reuse(&m.spareShards)
+		*s = shard{id: id, known: true}
+		s.timer.shard = s
+		m.shards[id] = s
+	}
+	return s
 }
 
 // unknownCommand names the commands that there are; at most ten.

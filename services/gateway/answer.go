@@ -82,23 +82,43 @@ func overtaken(r *request) bool {
 func (m *Machine) notMine(in NotMine) {
 	a := m.attempts[in.Attempt]
 	if a == nil {
+		m.refusedLate(in)
 		return
 	}
 	s := a.r.shard
 	m.drop(a)
-	if a.epoch > s.refused {
-		s.refused = a.epoch
-		s.askAt = m.now
-	}
+	m.refuseEpoch(s, a.epoch)
 	// Another copy at that epoch may still be answered, but it goes on anyway:
 	// if it is the one that took effect, the next region knows.
 	if a.r.sent && a.r.epoch == a.epoch {
 		m.wait(a.r)
 	}
-	m.touch(s)
 	if in.Row.Shard == s.id {
 		m.merge(in.Row)
 	}
+}
+
+// refuseEpoch remembers that nothing may be sent to the shard at the epoch again.
+func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
+	if epoch > s.refused {
+		s.refused = epoch
+		s.askAt = m.now
+	}
+	m.touch(s)
+}
+
+// refusedLate takes the refusal of an attempt that is over, because its command
+// was answered otherwise or given up. No attempt was ever made above the row, so
+// a refusal that claims to be is not believed.
+func (m *Machine) refusedLate(in NotMine) {
+	row, ok := m.table.Row(in.Row.Shard)
+	if !ok {
+		return
+	}
+	if in.Refused == row.Epoch && !mutant.On("late-refusal") {
+		m.refuseEpoch(m.shard(row.Shard), in.Refused)
+	}
+	m.merge(in.Row)
 }
 
 // sendFailed takes back an attempt that was never made.

@@ -46,7 +46,8 @@ type (
 	}
 	// NotMine refuses an attempt: the region does not serve the shard at that
 	// epoch; the command was definitely not applied by it. Row is what the
-	// region knows of the shard, possibly zero.
+	// region knows of the shard: possibly nothing but its name, or not even that.
+	// What a refusal says of a shard counts even if the attempt is over.
 	NotMine struct {
 		Attempt Attempt
 		Refused sharding.Epoch

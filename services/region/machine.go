@@ -271,7 +271,10 @@ func (m *Machine) command(in *Command) {
 }
 
 func (m *Machine) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
-	row, _ := m.table.Row(id)
+	row, known := m.table.Row(id)
+	if !known {
+		row.Shard = id // a refusal always says which shard it is about
+	}
 	if h := m.shard(id); h != nil && h.phase == serving {
 		if own := (sharding.Row{Shard: id, Owner: m.cfg.Self, Epoch: h.epoch, Phase: sharding.Serving}); own.Newer(row) {
 			row = own
@@ -333,11 +336,7 @@ func (m *Machine) intercept(outs []Output) {
 	for _, o := range outs {
 		switch o := o.(type) {
 		case turn.NotMine:
-			var refused sharding.Epoch
-			if h := m.shard(o.Shard); h != nil {
-				refused = h.epoch
-			}
-			m.notMine(o.Request, o.Shard, refused)
+			m.notMine(o.Request, o.Shard, o.Epoch)
 		case turn.Fenced:
 			if h := m.shard(o.Shard); h != nil && h.epoch == o.Epoch {
 				h.phase = stopping

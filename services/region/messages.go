@@ -124,7 +124,9 @@ type (
 	NotMine struct {
 		Request turn.RequestID
 		Refused sharding.Epoch
-		Row     sharding.Row // as known here, possibly zero
+		// Row is as known here. Nothing is known at epoch zero; the shard is named
+		// even then, unless this region does not know its type.
+		Row sharding.Row
 	}
 	// Refuse answers a command that was definitely not delivered.
 	Refuse struct {
