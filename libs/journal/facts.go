@@ -44,7 +44,7 @@ func (f Facts) Merge(d Declaration) (Facts, error) {
 }
 
 func (f *Facts) declare(t sharding.TypeDesc) error {
-	if err := sharding.CheckType("entity type", string(t.Type)); err != nil {
+	if err := sharding.CheckEntityType("entity type", t.Type); err != nil {
 		return err
 	}
 	if t.Shards == 0 || t.Shards > sharding.MaxShards {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -119,6 +120,16 @@ func (n *names) append(b []byte, role int, s string) []byte {
 	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
+// readType is the entity type that a reference stands for. It may have been
+// defined as the name of something else.
+func (n *names) readType(d *decoder) sharding.EntityType {
+	t := sharding.EntityType(n.read(d, "type"))
+	if d.bad == nil && strings.HasPrefix(string(t), sharding.ReservedTypes) {
+		d.fail("%v", sharding.CheckEntityType("type", t))
+	}
+	return t
+}
+
 // read is the name that a reference stands for.
 func (n *names) read(d *decoder, field string) string {
 	ref := d.uvarint(field)
@@ -212,7 +223,7 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 			e.Deadline = now.Add(time.Duration(left) * time.Microsecond)
 		}
 	}
-	e.Entity.Type = sharding.EntityType(n.read(&d, "type"))
+	e.Entity.Type = n.readType(&d)
 	e.Command = n.read(&d, "command")
 	e.Entity.ID, e.ID = d.ids()
 	if flags&flagTrace != 0 {
@@ -332,7 +343,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	a.Corr = d.uvarint("number")
 	m.Refused = sharding.Epoch(d.uvarint("refused epoch"))
 	if flags&flagShard != 0 {
-		m.Row.Shard.Type = sharding.EntityType(n.read(&d, "type"))
+		m.Row.Shard.Type = n.readType(&d)
 		index := d.uvarint("shard")
 		if index >= sharding.MaxShards {
 			d.fail("shard %d is too high", index)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -224,6 +225,7 @@ func TestMalformed(t *testing.T) {
 	long := bytes.Clone(good)
 	long = append(long, make([]byte, testPayload)...)
 	binary.BigEndian.PutUint32(long, uint32(len(long)-4))
+	reserved := slices.Concat([]byte{0, 1, 1, 1, 7}, []byte("roost.x"), []byte{2, 1, 'A', 1, 'i', 1, 'k'})
 	for name, b := range map[string][]byte{
 		"empty frame":         {0, 0, 0, 0},
 		"giant frame":         {255, 255, 255, 255, kindCommand},
@@ -236,6 +238,7 @@ func TestMalformed(t *testing.T) {
 		"inline too early":    frame(kindCommand, 0, 1, 1, 0, 1, 'A'),
 		"defined twice":       frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'A', 1, 'i', 1, 'k'),
 		"bad name":            frame(kindCommand, 0, 1, 1, 1, 1, '!', 2, 1, 'A', 1, 'i', 1, 'k'),
+		"reserved type":       frame(kindCommand, reserved...),
 		"empty id":            frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'B', 0, 1, 'k'),
 		"id not UTF-8":        frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 0xff, 1, 'k'),
 		"id longer than body": frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'B', 200, 1, 'k'),

@@ -79,7 +79,7 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 		return ErrBackpressure
 	}
 	if t := string(c.Envelope.Entity.Type); s.out.number(typeName, t) == 0 {
-		if err := sharding.CheckType("type", t); err != nil {
+		if err := sharding.CheckEntityType("type", c.Envelope.Entity.Type); err != nil {
 			return err
 		}
 	}

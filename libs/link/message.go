@@ -127,7 +127,7 @@ func unfit(r *sharding.Reply, why string) {
 func goodCode(c sharding.Code) bool { return sharding.CheckType("code", string(c)) == nil }
 
 func rowFits(r sharding.Row) bool {
-	typeOK := r.Shard == sharding.ShardID{} || sharding.CheckType("type", string(r.Shard.Type)) == nil
+	typeOK := r.Shard == sharding.ShardID{} || sharding.CheckEntityType("type", r.Shard.Type) == nil
 	return typeOK && r.Shard.Index < sharding.MaxShards && r.Phase <= sharding.HandingOff &&
 		len(r.Owner.Addr) <= MaxAddrLen && utf8.ValidString(r.Owner.Addr)
 }

@@ -156,6 +156,24 @@ func CheckType(field, s string) error {
 	return nil
 }
 
+// ReservedTypes begins the entity types that Roost keeps for its own streams in
+// the journal. One of a user there could be claimed, and written to, in their
+// place.
+const ReservedTypes = "roost."
+
+// CheckEntityType refuses an entity type that [CheckType] refuses or that is
+// reserved. Every place where a type comes in goes by it.
+func CheckEntityType(field string, t EntityType) error {
+	if err := CheckType(field, string(t)); err != nil {
+		return err
+	}
+	if strings.HasPrefix(string(t), ReservedTypes) {
+		return fmt.Errorf("%w: %s %q begins with %q, which is reserved for Roost itself; choose another name, such as %q",
+			ErrBadName, field, clip(string(t)), ReservedTypes, clip("my."+string(t[len(ReservedTypes):])))
+	}
+	return nil
+}
+
 // CheckID refuses an entity id or idempotency key that is empty, longer than
 // max bytes, not UTF-8, or holds control characters.
 func CheckID(field, s string, max int) error {

@@ -102,6 +102,14 @@ func TestNames(t *testing.T) {
 			t.Errorf("CheckType(%q): %v", s, err)
 		}
 	}
+	for s, ok := range map[sharding.EntityType]bool{
+		"Account": true, "roost": true, "roostx.A": true, "a.roost.b": true,
+		"roost.coordinator": false, "roost.": false, "9": false, "": false,
+	} {
+		if err := sharding.CheckEntityType("type", s); (err == nil) != ok || err != nil && !errors.Is(err, sharding.ErrBadName) {
+			t.Errorf("CheckEntityType(%q): %v", s, err)
+		}
+	}
 	for s, ok := range map[string]bool{
 		"alice": true, "a/b c": true, "日本": true, strings.Repeat("a", sharding.MaxIDLen): true,
 		"": false, "a\x00b": false, "a\nb": false, "\xff": false, strings.Repeat("a", sharding.MaxIDLen+1): false,

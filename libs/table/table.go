@@ -115,7 +115,7 @@ func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
 
 // declare adds a type or replaces its descriptor.
 func (t *Table) declare(d *sharding.TypeDesc, older bool) {
-	if sharding.CheckType("type", string(d.Type)) != nil || d.Shards == 0 || d.Shards > sharding.MaxShards {
+	if sharding.CheckEntityType("type", d.Type) != nil || d.Shards == 0 || d.Shards > sharding.MaxShards {
 		return
 	}
 	desc := *d

@@ -101,7 +101,7 @@ func (c *Config) Validate() error {
 	positive("Retry", int(c.Retry))
 	seen := map[sharding.EntityType]bool{}
 	for _, t := range c.Types {
-		if err := sharding.CheckType("entity type", string(t.Desc.Type)); err != nil {
+		if err := sharding.CheckEntityType("entity type", t.Desc.Type); err != nil {
 			errs = append(errs, err)
 		}
 		if seen[t.Desc.Type] {

@@ -135,6 +135,7 @@ func TestDescribe(t *testing.T) {
 		"belongs to type Box":   entity.Define("Other", create, entity.On(grow, (*box).Grow)),
 		"has no commands":       entity.Define("Box", create),
 		"must be letters":       entity.Define("a b", create),
+		"is reserved":           entity.Define("roost.coordinator", create, entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
 		"0 shards":              boxes().Shards(0),
 		"70000 shards":          boxes().Shards(70000),
 		"given twice":           boxes().Events(grown{}),

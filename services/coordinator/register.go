@@ -167,7 +167,7 @@ func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, st
 // checkType looks at one descriptor, puts its commands in order and gives it
 // storage of its own.
 func (m *Machine) checkType(d *sharding.TypeDesc) string {
-	if err := sharding.CheckType("entity type", string(d.Type)); err != nil {
+	if err := sharding.CheckEntityType("entity type", d.Type); err != nil {
 		return err.Error()
 	}
 	if d.Shards < 1 || d.Shards > sharding.MaxShards {

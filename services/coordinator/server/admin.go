@@ -84,6 +84,11 @@ func toShard(r sharding.Row, names map[sharding.NodeID]string) *adminv1.Shard {
 
 // Shards lists the route table.
 func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
+	if req.Type != "" {
+		if err := checkType(req.Type); err != nil {
+			return nil, err
+		}
+	}
 	v, err := a.view(ctx)
 	if err != nil {
 		return nil, err
@@ -118,6 +123,13 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 	return out, nil
 }
 
+func checkType(name string) error {
+	if err := sharding.CheckEntityType("type", sharding.EntityType(name)); err != nil {
+		return twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	return nil
+}
+
 func typeNames(v *coordinator.View) string {
 	var out []string
 	for _, t := range v.Types {
@@ -131,6 +143,9 @@ func typeNames(v *coordinator.View) string {
 
 // Where tells which region owns an entity.
 func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
+	if err := checkType(req.Type); err != nil {
+		return nil, err
+	}
 	if err := sharding.CheckID("id", req.Id, sharding.MaxIDLen); err != nil {
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}

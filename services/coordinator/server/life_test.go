@@ -126,7 +126,7 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 	if w, err := a.Where(t.Context(), &adminv1.WhereRequest{Type: "T", Id: "x"}); err != nil || w.Shard.Type != "T" {
 		t.Errorf("where: %v, %v", w, err)
 	}
-	for _, bad := range []*adminv1.WhereRequest{{Type: "X", Id: "x"}, {Type: "T"}} {
+	for _, bad := range []*adminv1.WhereRequest{{Type: "X", Id: "x"}, {Type: "T"}, {Type: "roost.coordinator", Id: "facts"}} {
 		if _, err := a.Where(t.Context(), bad); err == nil {
 			t.Errorf("where %v gives no error", bad)
 		}

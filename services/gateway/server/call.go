@@ -64,7 +64,7 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 }
 
 func checkNames(env *sharding.Envelope) error {
-	if err := sharding.CheckType("type", string(env.Entity.Type)); err != nil {
+	if err := sharding.CheckEntityType("type", env.Entity.Type); err != nil {
 		return err
 	}
 	if err := sharding.CheckID("id", string(env.Entity.ID), sharding.MaxIDLen); err != nil {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -182,7 +185,6 @@ func (s *Runner) drop(o turn.Drop) {
 }
 
 // snapshot is cut by the instance between two turns and stored like an append.
-// A refused one is no loss: the next replay is longer.
 func (s *Runner) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
 	s.cuts[sl] = nil
@@ -204,11 +206,29 @@ func (s *Runner) release(sl *slot) {
 func (s *Runner) cut(o *turn.Snapshot, inst *entity.Instance) {
 	b, err := inst.Snapshot()
 	if err != nil {
-		s.log.Warn("no snapshot", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
+		s.noSnapshot(o.Entity, err)
 		return
 	}
 	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
 		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
 		Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b},
-	}}, func(journal.Result) {})
+	}}, func(r journal.Result) { s.snapshotStored(o.Entity, r) })
+}
+
+// snapshotStored looks at what became of a snapshot. None is lost with one that
+// is not stored, and the next is cut after as many events again; until then the
+// entity takes longer to come to life, which an operator should know.
+func (s *Runner) snapshotStored(of sharding.Entity, r journal.Result) {
+	switch r.Verdict {
+	case sharding.Durable:
+	case sharding.RefusedEpoch, sharding.RefusedSeq: // the shard has moved, or a newer one is stored
+		s.log.Debug("a snapshot was refused", "entity.type", of.Type, "entity.id", of.ID, "verdict", r.Verdict)
+	default:
+		s.noSnapshot(of, r.Err)
+	}
+}
+
+func (s *Runner) noSnapshot(of sharding.Entity, err error) {
+	s.telemetry.noSnapshot.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(of.Type))))
+	s.log.Warn("no snapshot was stored; the entity is replayed from further back until the next one is", "entity.type", of.Type, "entity.id", of.ID, "error", err)
 }

@@ -29,6 +29,8 @@ type telemetry struct {
 	load    map[sharding.EntityType]*histogram.Series
 	replay  map[sharding.EntityType]*histogram.Series
 	fenced  metric.Int64Counter
+	// noSnapshot counts snapshots that could not be stored.
+	noSnapshot metric.Int64Counter
 }
 
 func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
@@ -57,6 +59,10 @@ func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	var err error
 	if t.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
 		metric.WithDescription("claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")); err != nil {
+		return err
+	}
+	if t.noSnapshot, err = meter.Int64Counter("roost.entity.snapshot.failures", metric.WithUnit("{snapshot}"),
+		metric.WithDescription("snapshots of entities that could not be taken or stored: too large, or the journal has no room")); err != nil {
 		return err
 	}
 	return s.gauges(meter)
