@@ -142,23 +142,35 @@ func (r *run) ended(name string) bool {
 	return r.process(name).State == launcher.Died
 }
 
-// late waits until a process that is late has told that something it had in
-// hand was refused; 0 if it tells of nothing within the time.
-func (r *run) late(name string, within time.Duration) (refused float64) {
+// mustFence waits until one of the processes has counted an operation that the
+// fence refused. A run in which none was refused shows nothing of the fence, and
+// is void.
+func (r *run) mustFence(names ...string) {
 	r.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(soon / 3)
+	refused, fates := 0.0, ""
 	for refused == 0 && time.Now().Before(deadline) && r.Context().Err() == nil {
-		ended := r.ended(name)
-		n, err := r.counter(name, "roost.journal.fenced")
-		if err == nil {
-			refused = n
+		fates = ""
+		alive := false
+		for _, name := range names {
+			ended := r.ended(name) // before its counter is read: then that is its last
+			if n, err := r.counter(name, "roost.journal.fenced"); err == nil {
+				refused += n
+			}
+			fates += r.fate(name)
+			alive = alive || !ended
 		}
-		if ended {
+		if !alive {
 			break
 		}
-		r.wait(100 * time.Millisecond)
+		if refused == 0 {
+			r.wait(100 * time.Millisecond)
+		}
 	}
-	return refused
+	r.figure("%.0f operations refused by the fence%s", refused, fates)
+	if refused == 0 {
+		r.isVoid("the fence refused nothing of %s", strings.Join(names, ", "))
+	}
 }
 
 // counter is a process's counter over all attributes. That of a process which
