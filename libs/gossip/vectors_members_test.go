@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -122,6 +123,8 @@ func vecOp(t judge, v *vector) {
 		vecOpPrune(t, v)
 	case "mark_down":
 		vecOpDown(t, v)
+	case "update":
+		vecOpUpdate(t, v)
 	default:
 		t.Fatalf("there is no operation %v", v.Op)
 	}
@@ -210,6 +213,37 @@ func vecOpDown(t judge, v *vector) {
 	}
 }
 
+func vecOpUpdate(t judge, v *vector) {
+	s := v.named(t)
+	for _, change := range v.Op[1:] {
+		c := change.([]any)
+		mem, ok := s.Member(node(c[0].(string)))
+		if !ok {
+			t.Fatalf("there is no member %v", c[0])
+		}
+		updated := *mem
+		updated.Status, updated.UpNumber = status(t, c[1].(string)), 1
+		s = s.with(updated)
+	}
+	var want struct {
+		Status map[string]string
+		Order  []string
+	}
+	v.expect(t, &want)
+	for name, w := range want.Status { // order-free: errors
+		if mem, ok := s.Member(node(name)); !ok || mem.Status != status(t, w) {
+			t.Errorf("%s is %v, want %s", name, mem, w)
+		}
+	}
+	var order []string
+	for _, mem := range s.inOrder() {
+		order = append(order, mem.Node.Addr)
+	}
+	if !slices.Equal(order, want.Order) {
+		t.Errorf("the order is %v, want %v", order, want.Order)
+	}
+}
+
 func vecYoungest(t judge, v *vector) {
 	var s State
 	highest := uint32(0)
@@ -262,7 +296,38 @@ func vecAddressOrder(t judge, v *vector) {
 	}
 }
 
+// uidOrder begins what a pair objects to whose uids are ordered otherwise.
+const uidOrder = "the order of uids: "
+
+// vecPairs compares members that differ in their uids alone, which are signed in
+// the vectors.
+func vecPairs(t judge, v *vector) {
+	signed := func(name string) sharding.NodeID {
+		addr, uid, _ := strings.Cut(name, "#")
+		n, err := strconv.ParseInt(uid, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sharding.NodeID{Addr: addr, UID: sharding.NodeUID(n)}
+	}
+	for _, p := range v.Pairs {
+		a, b := signed(p.A), signed(p.B)
+		var s State
+		s = s.with(Member{Node: a, Status: Joining})
+		if s = s.with(Member{Node: b, Status: Joining}); len(s.Members) != 2 {
+			t.Errorf("%v and %v are one member", a, b)
+		}
+		if got := a.Compare(b); got != p.Compare {
+			t.Errorf(uidOrder+"%v to %v is %d, want %d", a, b, got, p.Compare)
+		}
+	}
+}
+
 func vecMemberOrder(t judge, v *vector) {
+	if v.Pairs != nil {
+		vecPairs(t, v)
+		return
+	}
 	var list [][2]string
 	if err := json.Unmarshal(v.Members, &list); err != nil || v.ExpectSorted == nil {
 		t.Fatal("not a list to sort: ", err)
@@ -290,7 +355,7 @@ func vecEvents(t judge, v *vector) {
 		if kind, name, ok := strings.Cut(key, "_when_self_is_"); ok {
 			observer, of = name, kind
 		}
-		members, un, re := v.events(t, node(observer))
+		members, un, re, leader := v.events(t, node(observer))
 		var names []string
 		switch of {
 		case "member_events":
@@ -310,6 +375,12 @@ func vecEvents(t judge, v *vector) {
 		case "reachable_events":
 			_ = json.Unmarshal(raw, &names)
 			sameSet(t, key, re, &names)
+		case "leader_changed":
+			var want string // null: no event
+			_ = json.Unmarshal(raw, &want)
+			if leader != want {
+				t.Errorf("%s: got %q, want %q", key, leader, want)
+			}
 		default:
 			t.Error(noEvents + key)
 		}
@@ -317,7 +388,7 @@ func vecEvents(t judge, v *vector) {
 }
 
 // events lists what a node tells between the two views of a vector.
-func (v *vector) events(t judge, self sharding.NodeID) (members, un, re []string) {
+func (v *vector) events(t judge, self sharding.NodeID) (members, un, re []string, leader string) {
 	m := New(Config{Self: self})
 	m.phase = member
 	for _, view := range []vecView{v.Before, v.After} {
@@ -346,13 +417,14 @@ func (v *vector) events(t judge, self sharding.NodeID) (members, un, re []string
 				*list = append(*list, e.Node.Addr)
 			}
 		case LeaderChanged:
+			leader = e.Leader.Addr
 		case MemberRemoved:
 			members = append(members, fmt.Sprintf("%s %v previous=%v", kind, e.Member.Node, e.Member.Status))
 		default:
 			members = append(members, fmt.Sprintf("%s %v", kind, nodeOf(o)))
 		}
 	}
-	return members, un, re
+	return members, un, re, leader
 }
 
 func nodeOf(o Output) sharding.NodeID {

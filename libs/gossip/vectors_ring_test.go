@@ -23,8 +23,11 @@ type ringVector struct {
 	Expect          json.RawMessage
 	ExpectSet       []string `json:"expect_set"`
 
-	Members     json.RawMessage
-	Seen        json.RawMessage
+	Members json.RawMessage
+	Seen    json.RawMessage
+	Forced  struct {
+		PreferDifferent bool `json:"prefer_different_view"`
+	}
 	N           int
 	HasDown     bool    `json:"has_down_member"`
 	ClusterSize int     `json:"cluster_size"`
@@ -104,6 +107,8 @@ func vecSender(t judge, v *ringVector) {
 		case "fd_down":
 			m.peer(id(name)).gone = true
 		case "expect_monitoring":
+			m.nextBeat = m.now
+			m.beat() // former receivers that answered go with the next heartbeat
 			var want map[string]bool
 			_ = json.Unmarshal(step[1], &want)
 			for name, watched := range want { // order-free: errors
@@ -115,6 +120,8 @@ func vecSender(t judge, v *ringVector) {
 			t.Fatalf("there is no step %q", what)
 		}
 	}
+	m.nextBeat = m.now
+	m.beat()
 	var got []string
 	for _, p := range m.peers {
 		got = append(got, p.node.Addr)
@@ -125,13 +132,20 @@ func vecSender(t judge, v *ringVector) {
 func vecTargets(t judge, v *ringVector) {
 	var dcs map[string]string
 	_ = json.Unmarshal(v.Members, &dcs)
-	m := New(Config{Self: node(v.Self)})
+	cfg := Config{Self: node(v.Self)}
+	if v.Forced.PreferDifferent {
+		cfg.PreferUnseen, cfg.PreferUnseenUpTo = 1, len(dcs)
+	}
+	m := New(cfg)
 	for name := range dcs { // order-free: the state is sorted
 		m.state = m.state.with(Member{Node: node(name), Status: Up, UpNumber: 1})
 	}
 	var pairs [][2]string
 	_ = json.Unmarshal(v.Unreachable, &pairs)
 	m.state.Reach = unreachable(nil, pairs)
+	var names []string
+	_ = json.Unmarshal(v.Seen, &names)
+	m.state.Seen = m.state.seenBy(nodes(names)...)
 	want := v.ExpectSet
 	if want == nil {
 		_ = json.Unmarshal(v.Expect, &want)

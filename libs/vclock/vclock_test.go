@@ -85,11 +85,17 @@ func runProgram(t *testing.T, v vector) {
 		}
 	}
 	for _, e := range v.Expect {
-		if e[0] != "relation" {
+		switch e[0] {
+		case "relation":
+			if got := reg[e[1]].Compare(reg[e[2]]).String(); got != e[3] {
+				t.Errorf("%v: got %s", e, got)
+			}
+		case "lacks":
+			if n := reg[e[1]].Count(e[2]); n != 0 {
+				t.Errorf("%v: the entry is %d", e, n)
+			}
+		default:
 			t.Fatalf("unknown expectation %v", e)
-		}
-		if got := reg[e[1]].Compare(reg[e[2]]).String(); got != e[3] {
-			t.Errorf("%v: got %s", e, got)
 		}
 	}
 }
