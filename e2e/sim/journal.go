@@ -30,6 +30,8 @@ type store struct {
 	claims    map[sharding.Claim]bool
 	highest   map[sharding.ShardID]sharding.Claim
 	fullUntil int64 // refuses everything until then
+	hangs     []*hang
+	unhang    []func() // answers what hangs, when the calm comes
 }
 
 var errLost = errors.New("connection to the journal lost")
@@ -150,7 +152,7 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 		s.fullUntil = w.now + w.dice("full").between(0, 500*ms)
 	}
 	kind, lateness := d.IntN(3), d.between(0, 5*sec)
-	answered := false
+	answered, hung := false, false
 	answer := func(r []journal.Result) {
 		if !answered {
 			answered = true
@@ -158,6 +160,10 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 		}
 	}
 	arrive := func() {
+		if hung = s.hang(host, kinds(ops), func() { answer(nil) }); hung {
+			s.applyHung(ops)
+			return
+		}
 		if s.down || w.net.blocked(host, journalHost) {
 			return
 		}
@@ -195,7 +201,11 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 		w.after(back, func() { answer(results) })
 	}
 	w.after(there, arrive)
-	w.after(there+back+patience, func() { answer(nil) })
+	w.after(there+back+patience, func() {
+		if !hung {
+			answer(nil)
+		}
+	})
 }
 
 // read runs a query at the journal and calls back with true, or with false
@@ -206,6 +216,9 @@ func (s *store) read(host int, query func(), done func(ok bool)) {
 	lost := w.dice("journal").chance(w.weather.Unknown)
 	patience := w.dice("journal").between(100*ms, 2*sec)
 	w.after(there, func() {
+		if s.hang(host, []string{kindLoad}, func() { done(false) }) {
+			return
+		}
 		if lost || s.down || w.net.blocked(host, journalHost) || w.net.blocked(journalHost, host) {
 			w.mark("journal: no answer to a query")
 			w.after(patience, func() { done(false) })
@@ -239,7 +252,14 @@ type group struct {
 func (g *group) add(op journal.Op, done func(journal.Result)) {
 	g.ops = append(g.ops, op)
 	g.done = append(g.done, done)
+	if len(g.ops) > maxGroup {
+		g.s.w.violate("buffers are bounded", "%s has %d operations waiting for its journal", g.p.name, len(g.ops))
+	}
 }
+
+// maxGroup is more than the entities, shards and questions of a region can have
+// waiting at a time, each once or twice.
+const maxGroup = 150
 
 // kick starts the next batch if none is in flight.
 func (g *group) kick() {

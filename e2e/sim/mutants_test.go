@@ -50,7 +50,9 @@ var mutants = []struct{ name, place string }{
 }
 
 // harshMutants are those that the classic climate cannot notice.
-var harshMutants = []struct{ name, place string }{}
+var harshMutants = []struct{ name, place string }{
+	{"load-deadline", "turn: who waits for a load is answered at the deadline"},
+}
 
 // TestMutants runs one mutant after the other until a promise is broken, and
 // prints which seed noticed what.

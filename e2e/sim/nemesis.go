@@ -38,6 +38,13 @@ func (w *World) nemesis() {
 		w.recordLost = true // terms may come again; the journal knows better
 	})
 	w.every("operate", wt.Operate, w.operate)
+	w.harshNemesis()
+}
+
+// harshNemesis schedules what only the harsh climate has.
+func (w *World) harshNemesis() {
+	h := &w.weather.Harsh
+	w.every("journal hangs", h.StoreHang, w.hangStore)
 }
 
 // every repeats a fault at random intervals until the calm.

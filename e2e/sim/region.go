@@ -25,6 +25,8 @@ type regionNode struct {
 	bodies  map[turn.Incarnation]*body
 	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
 	term    sharding.Term                       // highest that told this region to host or hand off
+	loading map[sharding.Entity]pendingLoad     // without an answer
+	ticked  bool
 	leaving bool
 	left    bool
 }
@@ -34,7 +36,15 @@ type ticket struct {
 	link    *link
 	attempt gateway.Attempt
 	key     sharding.CommandID
+	entity  sharding.Entity
 	epoch   sharding.Epoch // at which it was routed
+	due     time.Time
+}
+
+// pendingLoad is a load that the journal has not answered.
+type pendingLoad struct {
+	turn.Load
+	began time.Time
 }
 
 // body is the instance of an entity.
@@ -52,6 +62,7 @@ func (w *World) regionProgram(p *process) program {
 		tickets: map[turn.RequestID]ticket{},
 		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
+		loading: map[sharding.Entity]pendingLoad{},
 	}
 	n.group = group{s: w.journal, p: p}
 	n.core = newRegion(w, p)
@@ -72,6 +83,7 @@ func (n *regionNode) entity(in turn.Input) { n.step(region.Turn{Input: in}) }
 func (n *regionNode) tick() {
 	n.member.tick()
 	n.step(region.Tick{})
+	n.ticked = true
 }
 
 func (n *regionNode) flush() {
@@ -85,7 +97,30 @@ func (n *regionNode) flush() {
 	}
 	n.core.Recycle()
 	n.group.kick()
+	if n.ticked {
+		n.ticked = false
+		n.punctual()
+	}
 	n.member.flush()
+}
+
+// punctual looks for commands that wait for a load beyond their deadline. A repeat
+// shares the answer of the command that it joined, and so its time.
+func (n *regionNode) punctual() {
+	now := n.p.now()
+	due := map[sharding.CommandID]time.Time{}
+	for _, id := range sortedKeys(n.tickets) {
+		if t := n.tickets[id]; t.due.After(due[t.key]) {
+			due[t.key] = t.due
+		}
+	}
+	for _, id := range sortedKeys(n.tickets) {
+		t := n.tickets[id]
+		l, loading := n.loading[t.entity]
+		if loading && l.Epoch == t.epoch && now.Sub(due[t.key]) > overdue && now.Sub(l.began) > overdue {
+			n.w.violate("a load that hangs keeps nobody waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, t.entity, overdue)
+		}
+	}
 }
 
 func (n *regionNode) perform(o region.Output) {
@@ -164,8 +199,8 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
 	n.next++
-	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, epoch: epoch}
 	env.Deadline = n.p.deadline(left)
+	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline}
 	n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 }
 

@@ -69,6 +69,7 @@ func (n *regionNode) load(o turn.Load) {
 		}))
 		return
 	}
+	n.loading[o.Entity] = pendingLoad{o, n.p.now()}
 	var got journal.Loaded
 	var err error
 	gen := n.p.gen
@@ -80,6 +81,11 @@ func (n *regionNode) load(o turn.Load) {
 		}
 		n.p.post(func() {
 			in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
+			if n.loading[o.Entity].Incarnation == o.Incarnation {
+				delete(n.loading, o.Entity)
+			} else if ok {
+				n.w.mark("load answered after it was given up")
+			}
 			switch {
 			case !ok:
 				delete(n.bodies, o.Incarnation)

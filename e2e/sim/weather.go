@@ -58,9 +58,21 @@ var climates = []climate{classic, harsh}
 
 // harshWeather is what only the harsh climate has. Everything here is drawn from
 // dice of its own, so that classic seeds stay what they are.
-type harshWeather struct{}
+type harshWeather struct {
+	StoreHang int64   // mean time between times in which calls to the journal are not answered
+	HangFor   int64   // longest of these
+	HangEnds  float64 // share of such calls that end by a deadline; the others hang until the calm
+}
 
-func drawHarsh(uint64) harshWeather { return harshWeather{} }
+func drawHarsh(seed uint64) harshWeather {
+	var h harshWeather
+	d := newDice(seed, "harsh hang")
+	if d.chance(0.4) {
+		h.StoreHang, h.HangFor = d.between(2*sec, 10*sec), d.between(sec, 10*sec)
+		h.HangEnds = []float64{0, 0.5, 1}[d.IntN(3)]
+	}
+	return h
+}
 
 func drawWeather(c climate, seed uint64) weather {
 	w := drawClassic(seed)

@@ -103,7 +103,7 @@ func newRegion(w *World, p *process) *region.Machine {
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)
 	}
-	cfg.Turn.DrainTimeout = nanos(3 * sec)
+	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout = nanos(3*sec), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
@@ -256,6 +256,9 @@ func (w *World) settle(stop func() bool) {
 	w.journal.down, w.journal.fullUntil = false, 0
 	for _, heal := range w.heals {
 		heal()
+	}
+	for _, answer := range w.journal.unhang {
+		answer()
 	}
 	for i, p := range w.processes {
 		p.resume()

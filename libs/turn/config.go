@@ -55,6 +55,14 @@ type Config struct {
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration
+	// LoadTimeout is how long a load may go without an answer before the entity
+	// is loaded again: an answer that never comes must not keep the entity from
+	// everybody. Default 30 s: longer than the largest entity takes, start hook
+	// included; connections that have died are noticed earlier by the journal.
+	LoadTimeout time.Duration
+	// LoadCheck is how often the commands that wait for a load are looked through
+	// for passed deadlines. Default 250 ms: a small part of a usual deadline.
+	LoadCheck time.Duration
 	// Retry is the pause before an unanswered question to the journal (load,
 	// settlement) is asked again. Default 50 ms.
 	Retry time.Duration
@@ -74,6 +82,8 @@ func DefaultConfig(types ...Type) Config {
 		TimersPerEntity: 32,
 		TimerTimeout:    30 * time.Second,
 		DrainTimeout:    10 * time.Second,
+		LoadTimeout:     30 * time.Second,
+		LoadCheck:       250 * time.Millisecond,
 		Retry:           50 * time.Millisecond,
 	}
 }
@@ -98,6 +108,8 @@ func (c *Config) Validate() error {
 	positive("TimersPerEntity", c.TimersPerEntity)
 	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("DrainTimeout", int(c.DrainTimeout))
+	positive("LoadTimeout", int(c.LoadTimeout))
+	positive("LoadCheck", int(c.LoadCheck))
 	positive("Retry", int(c.Retry))
 	seen := map[sharding.EntityType]bool{}
 	for _, t := range c.Types {

@@ -33,6 +33,50 @@ func (m *Machine) emitLoad(e *entity) {
 		}
 	}
 	m.emit(o)
+	m.plan(wake{at: m.now.Add(m.cfg.LoadCheck), kind: wakeLate, ent: e, inc: e.inc, asked: m.now})
+}
+
+// loadLate deals with a load that has no answer yet: commands whose deadline has
+// passed are answered, and after Config.LoadTimeout the entity is loaded again.
+// The journal may never answer the first time.
+func (m *Machine) loadLate(w wake) {
+	e := w.ent
+	m.expire(e)
+	left := m.cfg.LoadTimeout - m.now.Sub(w.asked)
+	switch {
+	case len(e.cmds) == 0:
+		m.gone(e) // nobody waits for it any more
+	case left <= 0 && !mutant.On("load-again"):
+		m.begin(e, e.state)
+		m.emitLoad(e)
+	case 0 < left && left < m.cfg.LoadCheck:
+		w.at = m.now.Add(left)
+		m.plan(w)
+	default:
+		w.at = m.now.Add(m.cfg.LoadCheck)
+		m.plan(w)
+	}
+}
+
+// expire answers the commands of an entity that is being loaded whose deadline
+// has passed. None of them has had a turn that is not in doubt.
+func (m *Machine) expire(e *entity) {
+	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
+	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
+	for _, c := range e.cmds {
+		switch {
+		case c.answered || c.env.Deadline.IsZero() || m.now.Before(c.env.Deadline) || mutant.On("load-deadline"):
+			continue
+		case len(c.requests) == 0:
+			m.stats.LostTells++
+		}
+		if c.doubt {
+			m.answer(e, c, &doubt)
+		} else {
+			m.answer(e, c, &reject)
+		}
+	}
+	m.leave(e)
 }
 
 func (m *Machine) loaded(in *Loaded) {
@@ -44,6 +88,10 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	if in.Err != "" && in.Retry {
+		if m.expire(e); len(e.cmds) == 0 {
+			m.gone(e)
+			return
+		}
 		m.begin(e, e.state)
 		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
 		return

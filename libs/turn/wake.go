@@ -16,13 +16,15 @@ type wake struct {
 	ent   *entity
 	inc   Incarnation
 	timer *timer
-	fence uint64 // number of the question
+	fence uint64    // number of the question
+	asked time.Time // when the load began
 }
 
 type wakeKind uint8
 
 const (
-	wakeLoad   wakeKind = iota + 1 // load again
+	wakeLoad   wakeKind = iota + 1 // load again, after a failure
+	wakeLate                       // a load is still without an answer
 	wakeSettle                     // settle again
 	wakeDrain                      // drain time-out
 	wakeTimer                      // timer fires
@@ -58,7 +60,7 @@ func (m *Machine) wanted(w wake) bool {
 		return w.shard.held() && w.shard.phase == draining
 	case wakeFence:
 		return w.shard.held() && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
-	case wakeLoad:
+	case wakeLoad, wakeLate:
 		return w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup)
 	case wakeSettle:
 		return w.ent.inc == w.inc && w.ent.state == settling
@@ -79,6 +81,8 @@ func (m *Machine) wake(w wake) {
 		m.emit(ReadFence{Shard: w.shard.id, Epoch: w.shard.epoch, Number: w.fence})
 	case wakeLoad:
 		m.emitLoad(w.ent)
+	case wakeLate:
+		m.loadLate(w)
 	case wakeSettle:
 		m.emitSettle(w.ent)
 	case wakeTimer:

@@ -47,8 +47,10 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 	out := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 	var found journal.Loaded
 	if !o.Volatile {
+		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout) // then the core asks again
+		defer cancel()
 		var err error
-		found, err = s.journal.Load(s.ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
+		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
 			out.Retry = !errors.Is(err, journal.ErrCorrupt)

@@ -53,6 +53,7 @@ type Runner struct {
 	self        sharding.NodeID
 	name        string
 	stopTimeout time.Duration
+	loadTimeout time.Duration
 	descs       []turn.Type
 	types       map[sharding.EntityType]entity.Definition
 	// commands are the known ones per type, for metrics.
@@ -128,6 +129,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if err := errors.Join(append(errs, core.Validate())...); err != nil {
 		return nil, err
 	}
+	s.loadTimeout = core.Turn.LoadTimeout
 	s.core = region.New(core)
 	return s, nil
 }
