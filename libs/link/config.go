@@ -48,6 +48,12 @@ const (
 	// maxRounds is how many writes in a row a sender does, for others who send
 	// meanwhile, before the writer takes over: its own answer may have come.
 	maxRounds = 16
+	// maxWrite is how many bytes one write may take that cannot report how far
+	// it got: one record of TLS.
+	maxWrite = 16 << 10
+	// maxSpare is the largest buffer that is kept to be used again: the memory
+	// of a burst is given back.
+	maxSpare = 4 << 20
 	// lingerTime is how long a connection that is being cut still listens, so
 	// that the last words of either side are heard.
 	lingerTime = time.Second
@@ -72,11 +78,26 @@ var (
 	ErrMalformed = errors.New("malformed frame")
 	// ErrSilent: nothing was heard for Config.Timeout.
 	ErrSilent = errors.New("peer silent")
-	// ErrSlowReader: the client does not read its answers.
+	// ErrSlowReader: the client takes none of its answers, not even a byte.
 	ErrSlowReader = errors.New("answers not read")
 	// ErrSuperseded: the same client opened this lane anew.
 	ErrSuperseded = errors.New("superseded by a newer link")
 )
+
+// Stalled is why a connection was cut whose other side did nothing for too long.
+type Stalled struct {
+	Err     error         // ErrSilent or ErrSlowReader
+	Pending int           // bytes that waited to be written
+	For     time.Duration // how long nothing happened, at least
+}
+
+// Error says all of it.
+func (e *Stalled) Error() string {
+	return fmt.Sprintf("%v for %v, %d bytes pending", e.Err, e.For, e.Pending)
+}
+
+// Unwrap gives Err.
+func (e *Stalled) Unwrap() error { return e.Err }
 
 // Config is shared by both sides. Start from [DefaultConfig].
 type Config struct {
@@ -98,12 +119,10 @@ type Config struct {
 	// is refused, a server reads no more commands. Default 8,192: some ten
 	// milliseconds of full load; more only adds delay.
 	MaxPendingMessages int
-	// MaxPendingAnswers is how many answers may wait per connection of a server
-	// before the client is cut. Default 65,536: what a region may have accepted
-	// before it held back must fit.
-	MaxPendingAnswers int
-	// MaxPendingBytes bounds both: at half of it a server holds back, beyond it
-	// a Send is refused or the client cut. Default 16 MiB.
+	// MaxPendingBytes is the same in bytes: beyond it a client's Send is refused;
+	// at half of it a server reads no more commands. The answers to what a server
+	// has read already are held whatever their size, for its user bounds them
+	// ([Conn.Unsent]). Default 16 MiB.
 	MaxPendingBytes int
 	// ReadBuffer is the size of the read buffer per connection in bytes.
 	// Default 64 KiB. It grows while a larger frame arrives.
@@ -113,9 +132,11 @@ type Config struct {
 	// Beat is how often a connection that has nothing to say sends a beat.
 	// Default 5 s.
 	Beat time.Duration
-	// Timeout is how long a peer may be silent, or a client may take none of
-	// its answers, before the connection is cut; it may take one Beat more.
-	// Default 15 s: three beats.
+	// Timeout is how long a peer may be silent, or a client may take not a byte
+	// of the answers that wait for it, before the connection is cut; it may take
+	// one Beat more. A client that takes its answers slowly is not cut for that:
+	// on Linux whatever its system acknowledges counts, elsewhere what a write has
+	// taken, with TLS in steps of 16 KiB. Default 15 s: three beats.
 	Timeout time.Duration
 	// HandshakeTimeout bounds opening one connection, dialling included.
 	// Default 3 s.
@@ -137,7 +158,6 @@ func DefaultConfig() Config {
 		Lanes:              min(max(1, runtime.GOMAXPROCS(0)/4), 4),
 		MaxPayload:         1 << 20,
 		MaxPendingMessages: 1 << 13,
-		MaxPendingAnswers:  1 << 16,
 		MaxPendingBytes:    16 << 20,
 		ReadBuffer:         64 << 10,
 		MaxLinks:           4096,
@@ -177,10 +197,6 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxPendingMessages < 1 {
 		bad("MaxPendingMessages is %d, set at least 1", c.MaxPendingMessages)
-	}
-	if c.MaxPendingAnswers < c.MaxPendingMessages {
-		bad("MaxPendingAnswers is %d, set at least MaxPendingMessages (%d), or clients are cut before they are held back",
-			c.MaxPendingAnswers, c.MaxPendingMessages)
 	}
 	if c.ReadBuffer < 4<<10 {
 		bad("ReadBuffer is %d, set at least 4096", c.ReadBuffer)

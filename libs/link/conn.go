@@ -25,6 +25,7 @@ type Conn struct {
 	// Guarded by the stream's lock.
 	calls    uint64 // callbacks so far
 	call     uint64 // the one whose goroutine is the reader; 0: none is under way
+	waiting  bool   // that one waits: nobody is about to write what gathers
 	panicked string // by a callback of one of the others
 
 	others sync.WaitGroup // readers after the first
@@ -48,10 +49,12 @@ func (c *Conn) Send(a Answer) error {
 // copied. A reply that breaks a limit of the protocol is replaced by one with
 // the same outcome that says so. ErrDown: the connection has ended and the
 // answers go nowhere, which is the client's to settle; there is nothing to do.
-// ErrSlowReader: so many answers wait to be read by this client that it has
-// just been cut. While a callback of the connection is under way the answers
-// gather, whoever sends them: its goroutine writes them once it has returned.
-// They are not held back if they are many, or if another goroutine reads on.
+// What the client does not take at once is held, however much it is: whoever
+// answers must look at [Conn.Unsent] before it takes on more commands. While a
+// callback of the connection is under way the answers gather, whoever sends
+// them: its goroutine writes them once it has returned. They are not held back
+// if they are many, if the callback is [Conn.Waiting], or if another goroutine
+// reads on.
 func (c *Conn) SendBatch(as []Answer) error {
 	if len(as) == 0 {
 		return nil
@@ -69,12 +72,8 @@ func (c *Conn) SendBatch(as []Answer) error {
 			fitted := fit(*a, st.maxPayload)
 			a = &fitted
 		}
-		if st.full(len(a.Reply.Payload)) {
-			err = fmt.Errorf("%w: %d answers of %d bytes wait", ErrSlowReader, st.msgs, len(st.pend))
-			break
-		}
 		st.pend = st.out.appendAnswer(st.pend, a)
-		if c.call != 0 {
+		if c.call != 0 && !c.waiting {
 			st.gathered(1)
 		} else {
 			st.added(1)
@@ -84,10 +83,31 @@ func (c *Conn) SendBatch(as []Answer) error {
 	st.owed -= sent
 	st.mu.Unlock()
 	c.server.answers.Add(uint64(sent))
-	if errors.Is(err, ErrSlowReader) {
-		st.fail(err)
-	}
 	return err
+}
+
+// Unsent is how many bytes of answers the client has not taken yet, 0 once the
+// connection has ended.
+func (c *Conn) Unsent() int {
+	c.stream.mu.Lock()
+	defer c.stream.mu.Unlock()
+	return c.stream.unsent()
+}
+
+// Waiting says that the callback under way is about to wait for something:
+// answers are written at once until it returns. To be called by the callback
+// itself.
+func (c *Conn) Waiting() {
+	st := &c.stream
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if c.call == 0 {
+		return
+	}
+	c.waiting = true
+	if len(st.pend) > 0 {
+		st.leave()
+	}
 }
 
 // Close cuts the connection; the client is not told why. Its unread commands
@@ -218,7 +238,7 @@ func (c *Conn) flush() bool {
 	if alive {
 		st.owed += len(c.batch)
 		c.calls++
-		c.call = c.calls
+		c.call, c.waiting = c.calls, false
 	}
 	call, batch := c.call, c.batch
 	st.mu.Unlock()

@@ -7,14 +7,16 @@ import (
 	"syscall"
 )
 
-// direct writes to a connection without waiting. Its user takes care that it
-// is called by one goroutine at a time.
+// direct writes to a connection without waiting, or not longer than it takes to
+// write something. Its user takes care that it is called by one goroutine at a
+// time.
 type direct struct {
 	raw syscall.RawConn
-	try func(fd uintptr) (done bool) // made once, so that a write allocates nothing
-	buf []byte
-	n   int
-	err error
+	// Made once, so that a write allocates nothing.
+	try, wait func(fd uintptr) (done bool)
+	buf       []byte
+	n         int
+	err       error
 }
 
 // newDirect returns nil if nc is no bare connection: a tls.Conn, or one that
@@ -33,13 +35,24 @@ func newDirect(nc net.Conn) *direct {
 		d.n, d.err = syscall.Write(int(fd), d.buf)
 		return true
 	}
+	d.wait = func(fd uintptr) bool {
+		for d.err = syscall.EINTR; d.err == syscall.EINTR; {
+			d.n, d.err = syscall.Write(int(fd), d.buf)
+		}
+		return d.err != syscall.EAGAIN
+	}
 	return d
 }
 
 // write writes what the connection takes at once, which may be nothing.
-func (d *direct) write(b []byte) (n int, err error) {
+func (d *direct) write(b []byte) (n int, err error) { return d.do(b, d.try) }
+
+// writeSome writes what the connection takes as soon as it takes anything.
+func (d *direct) writeSome(b []byte) (n int, err error) { return d.do(b, d.wait) }
+
+func (d *direct) do(b []byte, call func(fd uintptr) bool) (n int, err error) {
 	d.buf = b
-	err = d.raw.Write(d.try)
+	err = d.raw.Write(call)
 	d.buf = nil
 	switch {
 	case err != nil:

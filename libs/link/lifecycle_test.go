@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/big"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,33 +24,76 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestSlowReaderIsCut: a client that does not read its answers is cut by
-// count, and nobody else is.
-func TestSlowReaderIsCut(t *testing.T) {
+// TestAnswersAreHeld: answers of any size wait for a client that is late to read
+// them; it is not cut for their number, and gets all of them.
+func TestAnswersAreHeld(t *testing.T) {
 	p := newPipes()
 	cfg := testConfig(testRegion)
-	cfg.MaxPendingMessages, cfg.MaxPendingAnswers = 100, 100
-	var refused atomic.Int64
-	closed := make(chan error, 1)
+	cfg.MaxPendingMessages, cfg.MaxPayload, cfg.MaxPendingBytes = 10, 100_000, 200_000
+	conns := make(chan *Conn, 1)
+	const batches, each = 50, 7
 	s := serve(t, p, cfg, func(c *Conn, cs []Command) {
-		for range 50 {
-			if err := c.SendBatch(make([]Answer, 7)); errors.Is(err, ErrSlowReader) {
-				refused.Add(1)
+		for range batches {
+			as := make([]Answer, each)
+			for i := range as {
+				as[i] = Answer{Corr: 1, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 50_000)}}
+			}
+			if err := c.SendBatch(as); err != nil {
+				t.Error(err)
 			}
 		}
-	}, func(_ *Conn, err error) { closed <- err })
-	nc, _, err := raw(t, p, goodHello())
+		conns <- c
+	}, nil)
+	hello := goodHello()
+	hello.maxPayload = 100_000
+	nc, br, err := raw(t, p, hello)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var n names
 	_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
-	if err := get(t, closed); !errors.Is(err, ErrSlowReader) {
-		t.Error(err)
+	c := get(t, conns)
+	if got := c.Unsent(); got < (batches*each-1)*50_000 {
+		t.Errorf("%d bytes are held", got)
 	}
-	if refused.Load() != 1 || s.Stats().SlowReaders != 1 {
-		t.Errorf("%d refused, %+v", refused.Load(), s.Stats())
+	head := make([]byte, 5)
+	for i := range batches * each {
+		if _, err := io.ReadFull(br, head); err != nil || head[4] != kindAnswer {
+			t.Fatalf("answer %d: kind %d, %v", i, head[4], err)
+		}
+		if _, err := io.CopyN(io.Discard, br, int64(binary.BigEndian.Uint32(head))-1); err != nil {
+			t.Fatal(err)
+		}
 	}
+	for c.Unsent() > 0 { // until the writer has noticed
+		runtime.Gosched()
+	}
+	if got := s.Stats(); got.SlowReaders != 0 || got.Links != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestWaitingCallbackWrites: what a callback has answered is written before it
+// returns if it says that it is going to wait.
+func TestWaitingCallbackWrites(t *testing.T) {
+	networks(t, func(t *testing.T, l net.Listener, cfg Config, to sharding.NodeID) {
+		read := make(chan struct{})
+		serve(t, l, testConfig(testRegion), func(c *Conn, cs []Command) {
+			echo(c, cs)
+			c.Waiting()
+			get(t, read)
+			echo(c, cs)
+			get(t, read)
+		}, nil)
+		e, _ := connect(t, cfg, to)
+		if err := get(t, e.up).Send(0, command(1, "")); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			get(t, e.answers)
+			read <- struct{}{}
+		}
+	})
 }
 
 // TestLaggardIsHeldBack: of a client whose answers pile up no more commands are
@@ -110,7 +155,8 @@ func TestSlowReaderIsCutInTime(t *testing.T) {
 		var n names
 		start := time.Now()
 		_, _ = nc.Write(n.appendCommand(nil, command(1, ""), 0))
-		if err := <-closed; !errors.Is(err, ErrSlowReader) {
+		var stalled *Stalled
+		if err := <-closed; !errors.Is(err, ErrSlowReader) || !errors.As(err, &stalled) || stalled.Pending == 0 || stalled.For != cfg.Timeout {
 			t.Error(err)
 		}
 		if d := time.Since(start); d < cfg.Timeout || d > cfg.Timeout+cfg.Beat {

@@ -49,7 +49,7 @@ type Stats struct {
 	Answers     uint64 // accepted for sending
 	Refused     uint64 // connections refused before or by the handshake
 	Malformed   uint64 // connections cut for a frame that is none
-	SlowReaders uint64 // connections cut because answers were not read
+	SlowReaders uint64 // connections cut because no answer was read, not even a byte
 	Superseded  uint64 // connections cut because the lane was opened anew
 }
 
@@ -58,9 +58,11 @@ type Stats struct {
 // valid during the call, everything in it belongs to the callee. While the
 // call does not return nothing is read from the connection, and its client
 // will feel it: that is how a region holds back; [Conn.ReadOn] is for a call
-// that takes long and does not mean to. It must not wait for answers to be
-// written, least of all those that it sends itself. onClose, if not nil, is called once when a connection has ended and
-// all its calls have returned; its answers go nowhere any more.
+// that takes long and does not mean to. A call that waits for answers to be
+// written says so first ([Conn.Waiting]). onClose, if not nil, is called once
+// when a connection has ended and all its calls have returned; its answers go
+// nowhere any more. For one that was cut because the client did nothing for too
+// long its error is a [Stalled].
 func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn, error)) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

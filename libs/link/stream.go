@@ -28,8 +28,7 @@ type stream struct {
 	ended      error // why the reader came to its end
 	maxPayload int   // the smaller one of both sides
 	maxBytes   int
-	maxMsgs    int // beyond, nothing is accepted
-	lagMsgs    int // server: at this, nothing is read
+	maxMsgs    int // a client accepts no more, a server reads no more
 	beat       time.Duration
 	timeout    time.Duration
 	// server: cut the connection when the other side does not read. A client
@@ -41,6 +40,7 @@ type stream struct {
 	settled sync.Cond // for finish: something is done
 	out     names
 	pend    []byte // whole frames that no write has taken yet
+	flying  int    // bytes of the buffer being written that are not written yet
 	spare   []byte // the buffer for the next ones
 	msgs    int    // messages in pend
 	owed    int    // answers that the user of a server still owes
@@ -62,10 +62,7 @@ type stream struct {
 func (s *stream) open(nc net.Conn, cfg *Config, maxPayload int, server bool) {
 	s.nc, s.server = nc, server
 	s.maxPayload = maxPayload
-	s.maxBytes, s.maxMsgs, s.lagMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages, cfg.MaxPendingMessages
-	if server {
-		s.maxMsgs = cfg.MaxPendingAnswers
-	}
+	s.maxBytes, s.maxMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages
 	s.beat, s.timeout = cfg.Beat, cfg.Timeout
 	s.work.L, s.settled.L = &s.mu, &s.mu
 	s.down = make(chan struct{})
@@ -80,14 +77,17 @@ func (s *stream) start(cfg *Config, first []byte) {
 	go s.beatLoop()
 }
 
-// full tells whether a frame with a payload of n bytes finds no room.
+// full tells whether a command with a payload of n bytes finds no room.
 func (s *stream) full(n int) bool {
 	return s.msgs >= s.maxMsgs || len(s.pend)+n+headerRoom > s.maxBytes
 }
 
+// unsent is how many bytes wait to be written.
+func (s *stream) unsent() int { return len(s.pend) + s.flying }
+
 // lagging tells whether a client should read its answers first.
 func (s *stream) lagging() bool {
-	return s.msgs >= s.lagMsgs || len(s.pend) > s.maxBytes/2
+	return s.msgs >= s.maxMsgs || s.unsent() > s.maxBytes/2
 }
 
 // added counts what was appended to pend and is for the writer.
@@ -153,11 +153,12 @@ func (s *stream) writeHere(yield bool) {
 			s.unwritable(fmt.Errorf("write: %w", err))
 		}
 		s.mu.Lock()
+		s.flying -= n
 		if err == nil && n < len(buf) {
 			s.handOver(buf[n:])
 			return
 		}
-		s.spare = buf[:0]
+		s.recycle(buf)
 	}
 	s.writing = false
 	s.settled.Broadcast()
@@ -172,21 +173,48 @@ func (s *stream) handOver(rest []byte) {
 // swap takes what is pending to be written.
 func (s *stream) swap() []byte {
 	buf := s.pend
-	s.pend, s.spare, s.msgs = s.spare, nil, 0
+	s.pend, s.spare, s.msgs, s.flying = s.spare, nil, 0, len(buf)
 	s.settled.Broadcast()
 	return buf
 }
 
+// recycle keeps the memory of a buffer that is written.
+func (s *stream) recycle(buf []byte) {
+	if cap(buf) <= maxSpare {
+		s.spare = buf[:0]
+	}
+}
+
 func (s *stream) writeLoop() {
 	for buf, ok := s.take(nil); ok; buf, ok = s.take(buf) {
-		s.writes.Add(1)
-		_, err := s.nc.Write(buf)
-		s.writes.Add(1)
-		if err != nil {
-			s.unwritable(fmt.Errorf("write: %w", err))
-			return
+		for rest := buf; len(rest) > 0; {
+			s.writes.Add(1)
+			n, err := s.writeSome(rest)
+			s.writes.Add(1)
+			if err != nil {
+				s.unwritable(fmt.Errorf("write: %w", err))
+				return
+			}
+			rest = rest[n:]
+			s.wrote(n)
 		}
 	}
+}
+
+// writeSome waits until the connection takes something of b.
+func (s *stream) writeSome(b []byte) (int, error) {
+	if s.direct != nil {
+		return s.direct.writeSome(b)
+	}
+	return s.nc.Write(b[:min(len(b), maxWrite)])
+}
+
+// wrote counts what the writer has written.
+func (s *stream) wrote(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flying = max(0, s.flying-n) // the stream may have ended
+	s.settled.Broadcast()
 }
 
 // take gives back what the writer has written, waits until something is left to
@@ -195,7 +223,7 @@ func (s *stream) take(written []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written != nil {
-		s.spare = written[:0]
+		s.recycle(written)
 	}
 	if s.left && len(s.pend) == 0 && s.rest == nil {
 		s.writing, s.left = false, false
@@ -242,6 +270,9 @@ func (s *stream) markLocked(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.down)
+		if s.server { // nobody will write it, and those who still owe answers keep the stream
+			s.pend, s.spare, s.rest, s.flying = nil, nil, nil, 0
+		}
 	}
 	s.work.Broadcast()
 	s.settled.Broadcast()
@@ -380,48 +411,76 @@ func (s *stream) dispatch(kind byte, body []byte, handle func(byte, []byte) erro
 func (s *stream) beatLoop() {
 	ticker := time.NewTicker(s.beat)
 	defer ticker.Stop()
-	limit := int((s.timeout + s.beat - 1) / s.beat)
-	var reads, writes watched
+	p := pulse{limit: int((s.timeout + s.beat - 1) / s.beat)}
 	for {
 		select {
 		case <-s.down:
 			return
 		case <-ticker.C:
 		}
-		if reads.stuck(s.reads.Load()) >= limit {
-			s.fail(fmt.Errorf("%w for %v", ErrSilent, s.timeout))
+		if err := s.tick(&p); err != nil {
+			s.fail(err)
 			return
-		}
-		last := writes.last
-		if writes.stuck(s.writes.Load()) >= limit && s.server {
-			s.fail(fmt.Errorf("%w for %v", ErrSlowReader, s.timeout))
-			return
-		}
-		if writes.last == last && last%2 == 0 {
-			s.mu.Lock()
-			if !s.writing && !s.closing && s.err == nil {
-				if len(s.pend) == 0 {
-					// A burst must not hold its memory for ever.
-					s.spare = nil
-					s.pend = appendBeat(nil)
-				}
-				s.leave()
-			}
-			s.mu.Unlock()
 		}
 	}
 }
 
-// watched counts the ticks for which a call has not come back.
-type watched struct {
-	last  uint64
-	ticks int
+// pulse is what one tick of the beats remembers for the next one.
+type pulse struct {
+	limit         int // ticks without any progress
+	reads, writes watched
 }
 
-func (w *watched) stuck(now uint64) int {
-	if now != w.last || now%2 == 0 {
-		w.last, w.ticks = now, 0
-	} else {
+// tick is one beat. An error says that the connection is dead.
+func (s *stream) tick(p *pulse) error {
+	if p.reads.stuck(s.reads.Load(), 0) >= p.limit {
+		return s.stalled(ErrSilent)
+	}
+	last, writes := p.writes.last, s.writes.Load()
+	queued := 0
+	if writes%2 == 1 { // rare enough for a system call
+		queued = outQueue(s.nc)
+	}
+	if p.writes.stuck(writes, queued) >= p.limit && s.server {
+		return s.stalled(ErrSlowReader)
+	}
+	if writes != last || last%2 == 1 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.writing && !s.closing && s.err == nil {
+		if len(s.pend) == 0 {
+			// A burst must not hold its memory for ever.
+			s.spare = nil
+			s.pend = appendBeat(nil)
+		}
+		s.leave()
+	}
+	return nil
+}
+
+func (s *stream) stalled(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Stalled{Err: err, Pending: s.unsent(), For: s.timeout}
+}
+
+// watched counts the ticks for which a call has not come back, and nothing of
+// what it waits for has happened.
+type watched struct {
+	last   uint64
+	queued int // bytes that the other side has not taken yet, as far as the system says
+	ticks  int
+}
+
+func (w *watched) stuck(now uint64, queued int) int {
+	switch {
+	case now != w.last || now%2 == 0:
+		w.last, w.queued, w.ticks = now, queued, 0
+	case queued != w.queued:
+		w.queued, w.ticks = queued, 0
+	default:
 		w.ticks++
 	}
 	return w.ticks

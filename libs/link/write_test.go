@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,6 +139,66 @@ func TestSlowReaderOverTCP(t *testing.T) {
 	<-s.down
 	if err := s.reason(); !errors.Is(err, ErrSlowReader) {
 		t.Error(err)
+	}
+}
+
+// TestSlowProgressIsProgress: a client that takes its answers so slowly that a
+// write does not go on for ages is not cut as long as its system takes bytes, and
+// is once it does not.
+func TestSlowProgressIsProgress(t *testing.T) {
+	here, there := tcp(t)
+	if outQueue(here) != 0 || runtime.GOOS != "linux" {
+		t.Skip("this system does not tell what the other side has taken")
+	}
+	cfg := testConfig(testRegion)
+	var s stream
+	s.open(here, &cfg, cfg.MaxPayload, true)
+	s.direct = newDirect(here)
+	s.mu.Lock()
+	for s.rest == nil {
+		s.pend = append(s.pend, make([]byte, maxGathered)...)
+		s.writeHere(false)
+	}
+	s.mu.Unlock()
+	go s.writeLoop()
+	defer s.fail(ErrDown)
+	for s.writes.Load()%2 == 0 {
+		runtime.Gosched()
+	}
+	p := pulse{limit: 2}
+	var stuck, slow int // ticks; those of them with a write that waits still
+	buf := make([]byte, 4<<10)
+	for before := s.writes.Load(); stuck < 20; stuck++ {
+		if err := s.tick(&p); err != nil {
+			t.Fatalf("after %d ticks: %v", stuck, err)
+		}
+		if s.writes.Load() == before {
+			slow++
+		}
+		before = s.writes.Load()
+		for queued := outQueue(here); outQueue(here) == queued && s.writes.Load() == before; {
+			if _, err := io.ReadFull(there, buf); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.mu.Lock()
+		if s.unsent() < 1<<20 { // always something to wait for
+			s.pend = append(s.pend, make([]byte, 1<<20)...)
+			s.leave()
+		}
+		s.mu.Unlock()
+	}
+	if slow < 5 {
+		t.Errorf("only %d ticks found the write that waited before", slow)
+	}
+	err := s.tick(&p)
+	for err == nil { // what was under way may still arrive
+		runtime.Gosched()
+		err = s.tick(&p)
+	}
+	var stalled *Stalled
+	if !errors.As(err, &stalled) || stalled.Pending == 0 || !errors.Is(stalled, ErrSlowReader) {
+		t.Errorf("%+v", stalled)
 	}
 }
 

@@ -73,7 +73,12 @@ func (s *Server) linkDown(region sharding.NodeID, l *regionLink, number uint64, 
 	if l.number == number {
 		l.open = nil
 	}
-	s.log.Info("link down", "region", region.Addr, "reason", reason)
+	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
+		s.log.Warn("the link to a region was cut because it did nothing for too long; what was sent on it is in doubt",
+			"region", region.Addr, "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
+	} else {
+		s.log.Info("link down", "region", region.Addr, "reason", reason)
+	}
 	s.step(gateway.LinkDown{Region: region, Link: number})
 }
 

@@ -90,9 +90,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
-	if s.links, err = link.NewServer(lc,
-		s.take,
-		nil); err != nil {
+	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
 		return nil, err
 	}
 	if err := s.join(n); err != nil {
@@ -113,6 +111,14 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 func (s *Server) take(c *link.Conn, cmds []link.Command) {
 	call := c.Call()
 	s.Serve(c, cmds, func() { c.ReadOn(call) })
+}
+
+// closed hears of the end of a link's connection.
+func (s *Server) closed(c *link.Conn, reason error) {
+	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
+		s.log.Warn("a link was cut because its gateway did nothing for too long; what it waits for is in doubt there",
+			"gateway", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
+	}
 }
 
 // hosted are the types of this binary that this process hosts: those that are
