@@ -54,7 +54,7 @@ func (b *browser) request(path []string, contentType, header string, body []byte
 	for _, p := range path {
 		b.out = append(b.out, p...)
 	}
-	b.out = append(b.out, " HTTP/1.1\r\nHost: bench\r\nContent-Type: "...)
+	b.out = append(b.out, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: "...)
 	b.out = append(b.out, contentType...)
 	b.out = append(b.out, "\r\nContent-Length: "...)
 	b.out = strconv.AppendInt(b.out, int64(len(body)), 10)

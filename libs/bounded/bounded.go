@@ -4,13 +4,15 @@
 // converted to: a body of 4 MiB can take 500 MiB. [Limits.Check] walks over the
 // bytes before anything is allocated and adds up what they would take;
 // [Limits.Handler] and [Limits.Transport] do so for the requests and answers of
-// Twirp services, and expand compressed requests, within the same limits.
+// Twirp services, and expand compressed requests, within the same limits. A
+// [Budget] bounds the bodies of all requests together.
 //
 // # What this does not do
 //
-// It does not tell whether a message makes sense; whoever decodes it does. It
-// bounds one message, not how many are decoded at once. Answers of errors and of
-// other paths than those of Twirp services are bounded in length alone.
+// It does not tell whether a message makes sense; whoever decodes it does.
+// [Limits] bounds one message, not how many are decoded at once. Answers of
+// errors and of other paths than those of Twirp services are bounded in length
+// alone.
 package bounded
 
 import (

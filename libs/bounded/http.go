@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 
@@ -17,7 +18,8 @@ import (
 
 // Handler checks the requests of Twirp services before next reads them; others
 // pass. A request with Content-Encoding gzip is expanded. What exceeds a limit
-// is answered 413, what cannot be read 400, both with an error of Twirp.
+// is answered 413, what a [Budget] has no room for 429, what does not arrive in
+// time 408, what cannot be read 400, all with an error of Twirp.
 func (l Limits) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := methodAt(r.URL.Path)
@@ -33,6 +35,11 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 		switch {
 		case errors.Is(err, ErrTooLarge) || errors.As(err, &long):
 			refuse(w, http.StatusRequestEntityTooLarge, "resource_exhausted", err)
+		case errors.Is(err, ErrFull):
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusTooManyRequests, "resource_exhausted", err)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			refuse(w, http.StatusRequestTimeout, "deadline_exceeded", errors.New("the body did not arrive in time"))
 		case err != nil:
 			refuse(w, http.StatusBadRequest, "malformed", err)
 		default:
@@ -122,6 +129,9 @@ func (l Limits) read(r *http.Request) ([]byte, error) {
 	}
 	if n > l.Body {
 		return nil, fmt.Errorf("%w: %d bytes expand to more than %d", ErrTooLarge, len(b), l.Body)
+	}
+	if t, ok := r.Body.(taker); ok && !t.Take(n) {
+		return nil, ErrFull
 	}
 	if err := unzip.Reset(bytes.NewReader(b)); err != nil {
 		return nil, err

@@ -33,12 +33,20 @@ type Config struct {
 	MaxHeader     Bytes         `key:"service.max_header" help:"longest request header; a longer one is answered 431"`
 	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time a client has to send its request header"`
 	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time a request has from its first byte to its answer"`
+	BodyTimeout   time.Duration `key:"service.body_timeout" help:"time that may pass without a byte of a request's body; then it is answered 408"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" help:"time that may pass without a client taking any of its answer; then its connection is closed. A slow client that goes on reading is served"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"a connection without requests is closed after this"`
+	Connections   int           `key:"service.connections" unit:"connections" help:"connections of clients and peers at a time; requests on more are answered 503"`
+	BodyBytes     Bytes         `key:"service.body_bytes" help:"size of all request bodies that have arrived and are not answered; what exceeds it is answered 429"`
 	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time to connect to a peer, TLS included"`
 	MaxAnswer     Bytes         `key:"peer.max_answer" help:"longest answer of a peer; a longer one is a failed request"`
 
 	Management string `key:"management.listen" help:"host:port of the management listener: health, metrics, administration; nobody is authenticated there"`
 	Pprof      bool   `key:"management.pprof" help:"serve /debug/pprof on the management listener"`
+	Managing   int    `key:"management.connections" unit:"connections" help:"connections to the management listener at a time"`
+
+	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener; pages of all others are refused"`
+	AllowedHosts   []string `key:"http.allowed_hosts" help:"names by which listeners on loopback may be asked, beside localhost, loopback addresses and node.advertise; a web page can give any name to 127.0.0.1"`
 
 	TLS TLS `key:"tls"`
 
@@ -74,6 +82,16 @@ func DefaultConfig(listen string) Config {
 		HeaderTimeout: 5 * time.Second,
 		ReadTimeout:   time.Minute,
 		IdleTimeout:   2 * time.Minute,
+		// Longer than any pause of a network that is still of use.
+		BodyTimeout: 10 * time.Second,
+		// A kernel takes no more of an answer until the client has read a good part
+		// of what it holds already.
+		WriteTimeout: 30 * time.Second,
+		// Some 40 KiB each, before any body.
+		Connections: 10_000,
+		// Twice what a gateway has under way at most.
+		BodyBytes: 128 << 20,
+		Managing:  256,
 		// A peer in the same network that needs longer is as good as gone.
 		DialTimeout: 2 * time.Second,
 		// The route table with all the shards it may have is a quarter of it.
@@ -111,12 +129,20 @@ func (c *Config) check() error {
 	}{
 		{"service.max_body", int64(c.MaxBody)}, {"service.max_header", int64(c.MaxHeader)},
 		{"service.header_timeout", int64(c.HeaderTimeout)}, {"service.read_timeout", int64(c.ReadTimeout)},
+		{"service.body_timeout", int64(c.BodyTimeout)}, {"service.write_timeout", int64(c.WriteTimeout)},
+		{"service.connections", int64(c.Connections)}, {"management.connections", int64(c.Managing)},
 		{"service.idle_timeout", int64(c.IdleTimeout)}, {"peer.dial_timeout", int64(c.DialTimeout)}, {"peer.max_answer", int64(c.MaxAnswer)},
 		{"shutdown.timeout", int64(c.ShutdownTimeout)},
 	} {
 		if limit.value <= 0 {
 			bad("%s must be above 0", limit.key)
 		}
+	}
+	if c.BodyBytes < c.MaxBody {
+		bad("service.body_bytes %s must not be below service.max_body %s, or the longest request never finds room", c.BodyBytes, c.MaxBody)
+	}
+	if _, err := newOrigins(c.AllowedOrigins); err != nil {
+		bad("http.allowed_origins: %w", err)
 	}
 	if c.CollectFrom < 0 {
 		bad("memory.gc_floor must not be negative")

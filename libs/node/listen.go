@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,40 +22,65 @@ const closeTimeout = 3 * time.Second
 // A listener is a bound address and the server behind it.
 type listener struct {
 	net.Listener
+	name    string // service or management
 	server  *http.Server
 	mux     *http.ServeMux
-	leaving *atomic.Bool // every answer closes its connection
+	served  http.Handler // mux behind its limits
+	config  *Config
+	guard   guard
+	clients connections
+	bodies  *bounded.Budget
+	leaving atomic.Bool // every answer closes its connection
 }
 
-func bind(ctx context.Context, key, addr string, config *Config, log *slog.Logger) (*listener, error) {
+// bind opens a listener whose address the configuration has under key.
+func bind(ctx context.Context, key, addr string, most int, config *Config, log *slog.Logger) (*listener, error) {
 	var settings net.ListenConfig
 	bound, err := settings.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	mux := http.NewServeMux()
-	limits := bounded.Limits{Body: int64(config.MaxBody)}
-	leaving := new(atomic.Bool)
-	served := limits.Handler(mux)
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if leaving.Load() {
-				w.Header().Set("Connection", "close")
-			}
-			// The server itself keeps a body to its announced length.
-			if r.ContentLength < 0 || r.ContentLength > limits.Body {
-				r.Body = http.MaxBytesReader(w, r.Body, limits.Body)
-			}
-			served.ServeHTTP(w, r)
-		}),
+	name, _, _ := strings.Cut(key, ".")
+	l := &listener{
+		Listener: bound, name: name, mux: http.NewServeMux(), config: config,
+		clients: connections{limit: int64(most), log: log, key: name + ".connections"},
+		bodies:  bounded.NewBudget(int64(config.BodyBytes)),
+	}
+	l.served = bounded.Limits{Body: int64(config.MaxBody)}.Handler(l.mux)
+	if loopback(bound.Addr()) {
+		l.guard.hosts = hostNames(config)
+	}
+	l.guard.origins, _ = newOrigins(nil)
+	l.server = &http.Server{
+		Handler:           l,
 		MaxHeaderBytes:    int(config.MaxHeader),
 		ReadHeaderTimeout: config.HeaderTimeout,
 		ReadTimeout:       config.ReadTimeout,
-		IdleTimeout:       config.IdleTimeout,
+		// For answers in one piece; longer ones get more as they go.
+		WriteTimeout: config.ReadTimeout + config.WriteTimeout,
+		IdleTimeout:  config.IdleTimeout,
+		ConnContext:  l.clients.enter,
+		ConnState:    l.clients.changed,
 		// A broken client is a daily matter.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	return &listener{Listener: bound, server: server, mux: mux, leaving: leaving}, nil
+	return l, nil
+}
+
+// ServeHTTP serves a request that the guard lets through.
+func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.clients.refuses(w, r) {
+		return
+	}
+	if l.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	if l.guard.refuses(w, r) {
+		return
+	}
+	e := newExchange(w, r, l.config, l.bodies)
+	defer e.end()
+	l.served.ServeHTTP(e, r)
 }
 
 // secure puts TLS on the listener.

@@ -69,8 +69,11 @@ func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters 
 func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
-// Bodies are bounded by service.max_body, and what requests of Twirp services
-// take in memory as package bounded tells; a connection can be hijacked.
+// Bodies are bounded by service.max_body, all of them together by
+// service.body_bytes, and what requests of Twirp services take in memory as
+// package bounded tells. Reading a body can fail with bounded.ErrFull and with
+// [os.ErrDeadlineExceeded]. A connection can be hijacked. Paths are never cleaned:
+// what the multiplexer would redirect is refused.
 func (n *Node) Handle(pattern string, handler http.Handler) { n.service.mux.Handle(pattern, handler) }
 
 // HandleManagement serves a pattern on the management listener.
@@ -129,10 +132,10 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	if n.peers, err = NewPeers(config.TLS, config.DialTimeout, config.MaxAnswer, badTLS); err != nil {
 		return nil, err
 	}
-	if n.service, err = bind(ctx, "service.listen", config.Listen, config, n.log); err != nil {
+	if n.service, err = bind(ctx, "service.listen", config.Listen, config.Connections, config, n.log); err != nil {
 		return nil, err
 	}
-	if n.management, err = bind(ctx, "management.listen", config.Management, config, n.log); err != nil {
+	if n.management, err = bind(ctx, "management.listen", config.Management, config.Managing, config, n.log); err != nil {
 		n.service.close()
 		return nil, err
 	}
@@ -140,6 +143,11 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		n.service.close()
 		n.management.close()
 		return nil, err
+	}
+	// Pages of other origins may have something to do with entities, but never
+	// with the management.
+	if n.service.guard.origins, err = newOrigins(config.AllowedOrigins); err != nil {
+		return closeBoth(fmt.Errorf("http.allowed_origins: %w", err))
 	}
 	if n.advertise, err = advertised(config.Advertise, n.service.Addr()); err != nil {
 		return closeBoth(fmt.Errorf("node.advertise: %w", err))
@@ -151,6 +159,9 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		n.log.Warn("whoever reaches the management listener is obeyed; keep it on loopback or a private network", "addr", n.ManagementAddr())
 	}
 	if n.telemetry, err = newTelemetry(ctx, n.version, n.advertise); err != nil {
+		return closeBoth(err)
+	}
+	if err = n.observeListeners(); err != nil {
 		return closeBoth(err)
 	}
 	return n, nil

@@ -120,6 +120,9 @@ func WithObserver(ctx context.Context, f func(Retries)) context.Context {
 // Call implements entity.Caller: it sends the call until it is answered, or
 // its time is over. The error tells by its Outcome what is known then.
 func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
+	if err := checkNames(&call); err != nil {
+		return sharding.Reply{}, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
+	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
@@ -144,7 +147,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 			err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly)
 		doubt = doubt || err.Outcome == sharding.Unknown
 		if !again {
-			return sharding.Reply{}, settled(err, doubt)
+			return sharding.Reply{}, settled(&call, err, doubt)
 		}
 		if observe != nil {
 			observe(Retries{Failed: err, Attempt: attempt})
@@ -156,14 +159,32 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return sharding.Reply{}, settled(err, doubt)
+			return sharding.Reply{}, settled(&call, err, doubt)
 		}
 	}
 }
 
-// settled makes the last error say what is known over all attempts.
-func settled(err *entity.Error, doubt bool) error {
-	if doubt && err.Outcome == sharding.Rejected {
+// checkNames refuses what no gateway takes, such as an empty id.
+func checkNames(call *entity.Call) error {
+	errs := []error{
+		sharding.CheckType("the entity type", string(call.Entity.Type)),
+		sharding.CheckID("the id", string(call.Entity.ID), sharding.MaxIDLen),
+		sharding.CheckType("the command", call.Command),
+	}
+	if call.Key != "" {
+		errs = append(errs, sharding.CheckID("the idempotency key", call.Key, sharding.MaxCommandIDLen))
+	}
+	return errors.Join(errs...)
+}
+
+// settled makes the last error say what is known over all attempts. A read-only
+// command changed nothing, whatever became of them.
+func settled(call *entity.Call, err *entity.Error, doubt bool) error {
+	switch {
+	case call.ReadOnly && err.Outcome == sharding.Unknown:
+		err.Outcome = sharding.Rejected
+	case call.ReadOnly:
+	case doubt && err.Outcome == sharding.Rejected:
 		err.Outcome = sharding.Unknown
 	}
 	return err
@@ -229,6 +250,8 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	reply := sharding.Reply{Outcome: sharding.OK, Payload: body}
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/protobuf") {
 		reply.Encoding = sharding.Protobuf
+	} else {
+		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // which gateways add for people
 	}
 	return reply, 0, nil
 }

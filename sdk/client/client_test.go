@@ -176,6 +176,29 @@ func TestAContextThatIsOver(t *testing.T) {
 	}
 }
 
+// TestNames: what no gateway would take is not sent.
+func TestNames(t *testing.T) {
+	g := newGateway(t, reply("5"))
+	c := dial(t, nil, g.URL)
+	odd := entity.Command[int, int]("", "Add")
+	for what, err := range map[string]error{
+		"an empty id":     second(add.Ask(t.Context(), c, "", 5)),
+		"a long id":       second(add.Ask(t.Context(), c, strings.Repeat("x", 257), 5)),
+		"an empty type":   second(odd.Ask(t.Context(), c, "c1", 5)),
+		"a long key":      second(add.Ask(t.Context(), c, "c1", 5, entity.Key(strings.Repeat("k", 129)))),
+		"a tell to no id": add.Tell(t.Context(), c, "", 5),
+	} {
+		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != sharding.Rejected {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := len(g.keys()); n != 0 {
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+func second(_ int, err error) error { return err }
+
 func TestTimeoutWithoutAnAnswer(t *testing.T) {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -189,6 +212,10 @@ func TestTimeoutWithoutAnAnswer(t *testing.T) {
 	_, err := add.Ask(t.Context(), c, "c1", 5)
 	if entity.OutcomeOf(err) != sharding.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
 		t.Errorf("got %v (%s)", err, entity.OutcomeOf(err))
+	}
+	_, err = get.Ask(t.Context(), c, "c1", struct{}{})
+	if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || strings.Contains(err.Error(), "may have been applied") {
+		t.Errorf("a read-only command: %v (%s)", err, entity.OutcomeOf(err))
 	}
 }
 

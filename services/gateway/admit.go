@@ -99,6 +99,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are under way to the shard of this entity")
 		return nil, &refusal
 	}
+	r.readOnly = command.ReadOnly
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
 	r.silence = m.cfg.RetryAfter
 	return s, nil
@@ -160,9 +161,14 @@ func (m *Machine) hint(code sharding.Code) int {
 }
 
 // finish ends a request. What the reply rejects is Rejected for the client
-// only if no other attempt is in doubt.
+// only if no other attempt is in doubt, or if the command is read-only: then
+// there is nothing that any attempt could have applied.
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
-	if reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept") {
+	switch {
+	case r.readOnly && reply.Outcome == sharding.Unknown:
+		reply.Outcome, reply.Message = sharding.Rejected, "no answer; the command is read-only and changed nothing"
+	case r.readOnly:
+	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
 		reply.Outcome = sharding.Unknown
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts}

@@ -72,6 +72,7 @@ type request struct {
 	env      sharding.Envelope // its deadline is set
 	size     int
 	order    uint64 // of admission
+	readOnly bool   // changes nothing, by what the table says
 	resend   bool   // may be sent again after doubt
 	attempts int
 

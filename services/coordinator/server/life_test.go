@@ -132,10 +132,13 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 		}
 	}
 	metrics := c.get("/metrics")
-	for _, want := range []string{"roost_coordinator_leader", "roost_coordinator_term", "roost_shard_allocated", "roost_coordinator_watches", "roost_shard_unallocated"} {
+	for _, want := range []string{"\nroost_coordinator_leader", "\nroost_coordinator_term", "roost_shard_allocated", "roost_coordinator_watches", "roost_shard_unallocated"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no metric %s", want)
 		}
+	}
+	if strings.Contains(metrics, "_ratio") { // what Prometheus calls the unit 1
+		t.Errorf("a metric that is no ratio is called one:\n%s", metrics)
 	}
 }
 

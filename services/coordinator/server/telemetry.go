@@ -74,8 +74,8 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 		}
 		return g
 	}
-	leader := gauge("roost.coordinator.leader", "1", "1 at the active coordinator")
-	term := gauge("roost.coordinator.term", "1", "term of the active coordinator, 0 at a standby")
+	leader := gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator")
+	term := gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
 	regions := gauge("roost.coordinator.regions", "{region}", "regions that are members")
 	allocated := gauge("roost.shard.allocated", "{shard}", "shards with an owner")
 	unallocated := gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")

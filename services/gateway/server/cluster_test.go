@@ -261,7 +261,7 @@ func (g *running) do(t *testing.T, method, path, body string, headers ...string)
 		t.Fatal(err)
 	}
 	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		req.Header.Add(headers[i], headers[i+1])
 	}
 	res, err := noRedirect.Do(req)
 	if err != nil {

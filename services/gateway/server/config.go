@@ -24,6 +24,7 @@ type Config struct {
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
+	TellRegion   bool          `key:"gateway.tell_region" help:"say in the header Roost-Region which region gave an answer: an address of your network"`
 	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays where there are many processors"`
 }
 

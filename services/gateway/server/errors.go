@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // failure is the error that a client gets. All that clients are told of errors
-// is decided in this file. POST /v1 answers Twirp's JSON:
+// is decided in this file, but for what package node refuses before it comes
+// here (ROOST-1013, paths that are not clean, too many connections). POST /v1 answers Twirp's JSON:
 //
 //	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
 //
@@ -39,6 +41,7 @@ import (
 //	ROOST-1010  false     bad_route            404   no such path; 405: GET of what is not read-only            no
 //	ROOST-1011  false     invalid_argument     413   the payload is too long                                    no
 //	ROOST-1012  false     invalid_argument     415   neither JSON nor protobuf                                  no
+//	ROOST-1013  false     permission_denied    403   a web page of another origin, or a name that is not ours   no
 //	ROOST-1101  unknown   deadline_exceeded    408   no answer within the time                                  with its key
 //	ROOST-1102  unknown   any other            any   the link was lost, the shard moved, the journal is silent  with its key
 //
@@ -119,15 +122,25 @@ func tooLong(limit int64) *failure {
 
 func unsupported(mediaType string) *failure {
 	return &failure{
-		code: sharding.InvalidArgument, message: "Content-Type " + strconv.Quote(mediaType) + " is neither application/json nor application/protobuf",
+		code: sharding.InvalidArgument, message: fmt.Sprintf("Content-Type %.100q is not taken; send application/json (curl: --json) or application/protobuf", mediaType),
 		executed: "false", number: "ROOST-1012", status: http.StatusUnsupportedMediaType,
 	}
 }
 
 // clientGone is what nobody reads, unless the connection only looked dead.
-func clientGone() *failure {
-	return failureOf(&gateway.Finish{Reply: sharding.Doubt(sharding.DeadlineExceeded,
-		"the request ended before its command; it may or may not have been applied")})
+func (s *Server) clientGone(env *sharding.Envelope) *failure {
+	return failureOf(&gateway.Finish{Reply: s.unanswered(env, sharding.DeadlineExceeded, "the request ended before its command")})
+}
+
+// unanswered is the reply to a command that was given up, perhaps after it was
+// sent.
+func (s *Server) unanswered(env *sharding.Envelope, code sharding.Code, what string) sharding.Reply {
+	if t := s.types.Load().byName[env.Entity.Type]; t != nil {
+		if c, ok := t.desc.Command(env.Command); ok && c.ReadOnly {
+			return sharding.Reject(code, what+"; it is read-only and changed nothing")
+		}
+	}
+	return sharding.Doubt(code, what+"; the command may or may not have been applied")
 }
 
 func (f *failure) meta() map[string]string {
@@ -171,6 +184,7 @@ func (f *failure) write(w http.ResponseWriter) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	body = append(body, '\n')
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -88,7 +88,7 @@ func TestFailures(t *testing.T) {
 func TestMeasures(t *testing.T) {
 	var registry histogram.Registry
 	m := newMeasures(registry.New(histogram.Desc{}), "T")
-	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(clientGone()) == nil {
+	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(refusal(sharding.Unavailable, "")) == nil {
 		t.Error("an end that is not counted")
 	}
 	odd := failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})

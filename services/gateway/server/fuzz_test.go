@@ -21,7 +21,7 @@ import (
 func FuzzRawPath(f *testing.F) {
 	for _, path := range []string{
 		"/v1/T/a/C", "/v1/T/a%2Fb/C", "/v1/T/%2e%2E/C", "/v1/T//C", "/v1/T/a/b/C", "/v1/T/a/C/", "/v1/T/a", "/v1/%54/a/C", "//v1/T/a/C",
-		"/v1/T/%zz/C", "/v1/T/%/C", "/v1/T/a b/C", "/v1/T/%FF/C", "/v1/T/a;b=c&d/C", "v1/T/a/C", "", "/v1/T/a/C?q#f", "/v1/T/gr%C3%BCße/C",
+		"/v1/T/%zz/C", "/v1/T/%/C", "/v1/T/a b/C", "/v1/T/%FF/C", "/v1/T/a;b=c&d/C", "v1/T/a/C", "", "/v1/T/a/C?q#f", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T/x%2f%2fy/C", "/v1/T/./C", "/v1/T/gr%C3%BCße/C",
 	} {
 		f.Add(path)
 	}
@@ -68,6 +68,8 @@ func checkSplit(t *testing.T, path string) {
 func FuzzHeaders(f *testing.F) {
 	f.Add("1500ms", "k-1", "application/json", "true")
 	f.Add("", "", "", "")
+	f.Add("", "", "application/x-www-form-urlencoded", "false")
+	f.Add("", "", "text/plain;charset=UTF-8", "")
 	f.Add("9999h", strings.Repeat("k", 129), "Application/JSON; charset=utf-8", "yes")
 	f.Add("0.0000000001s", "gr\u00fc\u00dfe", "application/x-protobuf;x=y", "TRUE")
 	f.Add("-3s", "a\x00b", "text/xml", "true")
@@ -75,6 +77,7 @@ func FuzzHeaders(f *testing.F) {
 	f.Add("1h1m1.5s1us\xff\"", "\u2028", "application/json,text/xml", "")
 	cfg := DefaultConfig()
 	s := &Server{cfg: &cfg, idPrefix: []byte("g-")}
+	s.types.Store(&types{})
 	f.Fuzz(func(t *testing.T, timeout, key, contentType, tell string) {
 		header := http.Header{}
 		for name, value := range map[string]string{
@@ -96,7 +99,7 @@ func FuzzHeaders(f *testing.F) {
 		}
 		house.Memory(t, house.MemoryFactor, n, func() { _, _ = read() })
 		c, failed := read()
-		if wrong := wrongHeaders(timeout, key, contentType); (failed != nil) != (wrong != nil) {
+		if wrong := wrongHeaders(timeout, key, contentType, tell); (failed != nil) != (wrong != nil) {
 			t.Fatalf("refused: %+v; want %v", failed, wrong)
 		}
 		if failed != nil {
@@ -120,7 +123,10 @@ func FuzzHeaders(f *testing.F) {
 }
 
 // wrongHeaders is what is wrong with headers, in other words than decode's.
-func wrongHeaders(timeout, key, contentType string) error {
+func wrongHeaders(timeout, key, contentType, tell string) error {
+	if tell != "" && tell != "true" && tell != "false" {
+		return errors.New("tell")
+	}
 	if timeout != "" {
 		if d, err := time.ParseDuration(timeout); err != nil || d <= 0 {
 			return errors.New("timeout")
@@ -131,7 +137,7 @@ func wrongHeaders(timeout, key, contentType string) error {
 			return err
 		}
 	}
-	known := []string{"application/json", "application/x-www-form-urlencoded", "application/protobuf", "application/x-protobuf"}
+	known := []string{"application/json", "application/protobuf", "application/x-protobuf"}
 	// What is wrong behind the media type is nobody's loss.
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil {

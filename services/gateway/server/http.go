@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -38,11 +40,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)
 	c := newCall(sharding.Envelope{Entity: entity, Command: command}, arrived)
-	timeout, f := s.decode(r, c)
-	if f == nil {
-		f = s.check(c, timeout)
-	}
-	if f != nil {
+	if f := s.admit(r, c); f != nil {
 		s.end(c, f, 0, span)
 		s.answer(w, c, f)
 		c.release()
@@ -51,13 +49,13 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	routing := s.startRoute(ctx, c)
 	s.submit(c)
 	if !s.wait(ctx, c) {
-		f = clientGone()
+		f := s.clientGone(&c.env)
 		s.endRoute(routing, nil)
 		s.end(c, f, 0, span)
 		s.fail(w, f) // unless the connection only looked dead: never an empty success
 		return
 	}
-	f = failureOf(&c.finish)
+	f := failureOf(&c.finish)
 	s.endRoute(routing, &c.finish)
 	s.end(c, f, c.finish.Attempts, span)
 	s.answer(w, c, f)
@@ -87,14 +85,42 @@ func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
 	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, command, true
 }
 
-// decode reads headers and body.
+// admit reads a command, the body last: nothing that is refused for its names or
+// headers is waited for.
+func (s *Server) admit(r *http.Request, c *call) *failure {
+	timeout, f := s.decode(r, c)
+	if f == nil {
+		f = s.check(c, timeout)
+	}
+	if f != nil || r.Method != http.MethodPost {
+		return f
+	}
+	if f = s.pressed(c, timeout); f == nil {
+		c.env.Payload, f = s.readBody(r)
+	}
+	return f
+}
+
+// decode reads the headers.
 func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *failure) {
 	env := &c.env
-	env.Tell = r.Header.Get("Roost-Tell") == "true"
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		env.ID, env.Keyed = sharding.CommandID(key), true
+	key, keyed, f := header(r, "Idempotency-Key")
+	if f != nil {
+		return 0, f
 	}
-	if t := r.Header.Get("Roost-Timeout"); t != "" {
+	env.ID, env.Keyed = sharding.CommandID(key), keyed
+	tell, told, f := header(r, "Roost-Tell")
+	if f != nil {
+		return 0, f
+	}
+	if env.Tell = tell == "true"; told && !env.Tell && tell != "false" {
+		return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Tell is %.40q; write true or false", tell))
+	}
+	t, timed, f := header(r, "Roost-Timeout")
+	if f != nil {
+		return 0, f
+	}
+	if timed {
 		var err error
 		if timeout, err = time.ParseDuration(t); err != nil || timeout <= 0 {
 			return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Timeout %.40q is no duration above 0; write it like 1500ms", t))
@@ -111,10 +137,22 @@ func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *fai
 	if env.Encoding, known = encodingOf(r.Header.Get("Content-Type")); !known {
 		return 0, unsupported(r.Header.Get("Content-Type"))
 	}
-	if f = s.pressed(c, timeout); f == nil {
-		env.Payload, f = s.readBody(r)
+	return timeout, nil
+}
+
+// header is the value of a header of ours. One that is given must say something,
+// and once: a client that sends a key by mistake empty relies on it.
+func header(r *http.Request, name string) (value string, given bool, f *failure) {
+	values := r.Header[name]
+	switch {
+	case len(values) == 0:
+		return "", false, nil
+	case len(values) > 1:
+		return "", true, refusal(sharding.InvalidArgument, name+" is given more than once")
+	case values[0] == "":
+		return "", true, refusal(sharding.InvalidArgument, name+" is empty; give it a value or leave it out")
 	}
-	return timeout, f
+	return values[0], true, nil
 }
 
 // checkGet lets only read-only commands through: anything may follow a link.
@@ -135,17 +173,19 @@ func (s *Server) checkGet(env *sharding.Envelope) *failure {
 	return nil
 }
 
-// encodingOf takes what curl sends on its own for JSON too.
+// encodingOf is the encoding that a Content-Type names. A body without one is
+// taken for JSON. What a page of another origin can send without asking first,
+// forms and plain text, is refused.
 func encodingOf(contentType string) (sharding.Encoding, bool) {
 	switch contentType { // without work for what clients mostly say
-	case "application/json", "", "application/x-www-form-urlencoded":
+	case "application/json", "":
 		return sharding.JSON, true
 	case "application/protobuf":
 		return sharding.Protobuf, true
 	}
 	media, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(media)) {
-	case "application/json", "application/x-www-form-urlencoded":
+	case "application/json":
 		return sharding.JSON, true
 	case "application/protobuf", "application/x-protobuf":
 		return sharding.Protobuf, true
@@ -153,7 +193,11 @@ func encodingOf(contentType string) (sharding.Encoding, bool) {
 	return 0, false
 }
 
-// readBody reads the payload up to the limit.
+// firstRead is the memory that a body gets before any of it has arrived.
+const firstRead = 4 << 10
+
+// readBody reads the payload up to the limit. Its memory grows with what
+// arrives, whatever the header announced.
 func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 	limit := int64(s.cfg.MaxPayload)
 	n := r.ContentLength
@@ -162,27 +206,34 @@ func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 		return nil, nil
 	case n > limit:
 		return nil, tooLong(limit)
+	case n < 0:
+		n = limit + 1 // not announced: one more shows that it is too long
 	}
-	var body []byte
-	var err error
-	if n > 0 {
-		body = make([]byte, n)
-		_, err = io.ReadFull(r.Body, body)
-	} else {
-		var buf bytes.Buffer
-		_, err = buf.ReadFrom(io.LimitReader(r.Body, limit+1))
-		body = buf.Bytes()
-	}
-	switch {
-	case int64(len(body)) > limit:
-		return nil, tooLong(limit)
-	case err != nil:
-		if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-			return nil, tooLong(limit)
+	body, err := make([]byte, 0, min(n, firstRead)), error(nil)
+	for err == nil && int64(len(body)) < n {
+		if len(body) == cap(body) {
+			grown := make([]byte, len(body), min(n, int64(2*cap(body))))
+			copy(grown, body)
+			body = grown
 		}
-		return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
+		var got int
+		got, err = r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+got]
 	}
-	return body, nil
+	tooLarge := new(http.MaxBytesError)
+	switch {
+	case int64(len(body)) > limit || errors.As(err, &tooLarge):
+		return nil, tooLong(limit)
+	case int64(len(body)) == r.ContentLength || errors.Is(err, io.EOF) && r.ContentLength < 0:
+		return body, nil
+	case errors.Is(err, bounded.ErrFull):
+		f := refusal(sharding.ResourceExhausted, "too many bytes of requests are held by this gateway (service.body_bytes)")
+		f.retryAfter = s.retryHint
+		return nil, f
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, refusal(sharding.DeadlineExceeded, "not applied: the request body did not arrive in time (service.body_timeout, service.read_timeout)")
+	}
+	return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
 }
 
 // answer writes the end of a call.
@@ -190,7 +241,7 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	h := w.Header()
 	values := [...]string{serverTiming(&c.finish.Reply.Timing, time.Since(c.arrived)), c.finish.Region.Addr}
 	h["Server-Timing"] = values[:1:1]
-	if c.finish.Region.Addr != "" {
+	if s.cfg.TellRegion && c.finish.Region.Addr != "" {
 		h["Roost-Region"] = values[1:]
 	}
 	if f != nil {
@@ -208,14 +259,22 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 		return
 	}
 	h["Content-Type"] = jsonType
+	end := newline
 	if reply.Encoding == sharding.Protobuf {
 		h["Content-Type"] = protobufType
+		end = nil
 	}
-	if len(reply.Payload) > 2048 { // net/http does it for shorter ones
-		h.Set("Content-Length", strconv.Itoa(len(reply.Payload)))
+	if n := len(reply.Payload) + len(end); n > 2048 { // net/http does it for shorter ones
+		h.Set("Content-Length", strconv.Itoa(n))
 	}
 	_, _ = w.Write(reply.Payload) // a broken client is its own matter
+	if end != nil {
+		_, _ = w.Write(end)
+	}
 }
+
+// newline ends JSON, for whoever reads it in a terminal.
+var newline = []byte("\n")
 
 func (s *Server) fail(w http.ResponseWriter, f *failure) {
 	if s.stopping.Load() {

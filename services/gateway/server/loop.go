@@ -231,8 +231,7 @@ func (s *Server) cut() {
 	}
 	for id, c := range s.calls { // order-free: one message each
 		delete(s.calls, id)
-		c.end(&gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable,
-			"this gateway stopped before the answer came; the command may or may not have been applied")})
+		c.end(&gateway.Finish{Reply: s.unanswered(&c.env, sharding.Unavailable, "this gateway stopped before the answer came")})
 	}
 	var closing sync.WaitGroup
 	for _, l := range s.links { // order-free: all at once

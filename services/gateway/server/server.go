@@ -7,8 +7,8 @@
 // reply as body. Headers: Content-Type (application/json, also when missing, or
 // application/protobuf), Idempotency-Key, Roost-Timeout (like 1500ms),
 // Roost-Tell: true, traceparent. The answer says by Server-Timing where the
-// time went, in milliseconds, and by Roost-Region who gave it. Errors are
-// Twirp's JSON; errors.go has the list. The generic API is the Twirp service
+// time went, in milliseconds, and, with gateway.tell_region, by Roost-Region who
+// gave it. Errors are Twirp's JSON; errors.go has the list. The generic API is the Twirp service
 // roost.gateway.v1.Entities.
 //
 // # What this does not do

@@ -88,7 +88,7 @@ func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) 
 // finish waits for a submitted command and releases it.
 func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure) {
 	if !v.s.wait(ctx, c) {
-		f := clientGone()
+		f := v.s.clientGone(&c.env)
 		v.s.observe(c, f, 0)
 		return sharding.Reply{}, f
 	}

@@ -1,0 +1,65 @@
+package bounded
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+)
+
+// ErrFull is wrapped by errors about a body for which a [Budget] has no room.
+// Nothing was done with the request: it may be sent again.
+var ErrFull = errors.New("too many bytes of requests are held")
+
+// Budget bounds the bytes of all bodies that are held at a time. A body counts
+// what has arrived of it, not what its header announced: announcing costs the
+// sender nothing. Make one by [NewBudget].
+type Budget struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// NewBudget makes a budget of so many bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Used is the number of bytes that are held.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Body counts what is read from r.
+func (b *Budget) Body(r io.ReadCloser) Body { return Body{ReadCloser: r, budget: b} }
+
+// Body is a request's body that counts in a [Budget] until Release.
+type Body struct {
+	io.ReadCloser
+	budget *Budget
+	held   int64
+}
+
+// Read reads what has arrived. It fails with [ErrFull] if the budget has no room
+// for it.
+func (b *Body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if !b.Take(int64(n)) {
+		return 0, ErrFull
+	}
+	return n, err
+}
+
+// Take counts n bytes more, such as those that a compressed body expands to. It
+// reports whether there was room for them.
+func (b *Body) Take(n int64) bool {
+	if b.budget.used.Add(n) > b.budget.limit {
+		b.budget.used.Add(-n)
+		return false
+	}
+	b.held += n
+	return true
+}
+
+// Release gives everything back. It must be called once, when the request is over.
+func (b *Body) Release() {
+	b.budget.used.Add(-b.held)
+	b.held = 0
+}
+
+// taker is a body that counts what it is expanded to.
+type taker interface{ Take(n int64) bool }

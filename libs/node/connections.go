@@ -1,0 +1,95 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// connections bounds the connections of a listener. Requests on some more than
+// the limit are answered that there are too many; beyond those, connections are
+// closed without a word.
+type connections struct {
+	limit   int64
+	open    atomic.Int64
+	refused atomic.Int64
+	full    atomic.Bool // it was said that there are too many
+	log     *slog.Logger
+	key     string
+}
+
+// spare is the share of the limit that may wait to be told that it is reached.
+const spare = 8
+
+// surplus marks the context of a connection that is one too many.
+type surplus struct{}
+
+// enter counts a new connection; it is http.Server.ConnContext.
+func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context {
+	n := c.open.Add(1)
+	if n <= c.limit {
+		return ctx
+	}
+	c.refused.Add(1)
+	if !c.full.Swap(true) {
+		c.log.Warn("too many connections, more are refused", "limit", c.limit, "key", c.key)
+	}
+	if n > c.limit+c.limit/spare+1 {
+		_ = conn.Close() // the server notices when it reads
+	}
+	return context.WithValue(ctx, surplus{}, true)
+}
+
+// changed sees the end of connections; it is http.Server.ConnState. Those that a
+// handler took over are counted by nobody: they are links of peers.
+func (c *connections) changed(_ net.Conn, state http.ConnState) {
+	if state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	if c.open.Add(-1) < c.limit/2 {
+		c.full.Store(false)
+	}
+}
+
+// refuses answers a request on a connection that is one too many. It reports
+// whether it did.
+func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
+	if c.open.Load() <= c.limit || r.Context().Value(surplus{}) == nil {
+		return false
+	}
+	h := w.Header()
+	h.Set("Connection", "close")
+	h.Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", "too many connections, at most "+c.key+" are served")
+	return true
+}
+
+// observeListeners publishes what the listeners hold.
+func (n *Node) observeListeners() error {
+	meter := n.MeterProvider().Meter("github.com/roost-cluster/roost/libs/node")
+	open, err1 := meter.Int64ObservableGauge("roost.http.connections", metric.WithUnit("{connection}"),
+		metric.WithDescription("open connections, links of peers left out"))
+	refused, err2 := meter.Int64ObservableCounter("roost.http.connections.refused", metric.WithUnit("{connection}"),
+		metric.WithDescription("connections that were too many"))
+	bodies, err3 := meter.Int64ObservableGauge("roost.http.bodies", metric.WithUnit("By"),
+		metric.WithDescription("size of the request bodies that have arrived and are not answered"))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	_, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, l := range []*listener{n.service, n.management} {
+			name := metric.WithAttributes(attribute.String("roost.listener", l.name))
+			o.ObserveInt64(open, l.clients.open.Load(), name)
+			o.ObserveInt64(refused, l.clients.refused.Load(), name)
+			o.ObserveInt64(bodies, l.bodies.Used(), name)
+		}
+		return nil
+	}, open, refused, bodies)
+	return err
+}

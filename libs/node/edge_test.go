@@ -1,0 +1,332 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/bounded"
+)
+
+// serve runs a node until the test ends.
+func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
+	t.Helper()
+	config := testConfig()
+	if change != nil {
+		change(config)
+	}
+	if err := config.check(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan *Node, 1), make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, "region", config, func(n *Node) error {
+			setup(n)
+			n.Stage(Stage{Name: "last", Run: func(ctx context.Context) error { ready <- n; <-ctx.Done(); return nil }})
+			return nil
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case n := <-ready:
+		return n
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	return nil
+}
+
+// echo answers with the path that it was asked for.
+func echo(n *Node) {
+	n.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.URL.EscapedPath())
+	}))
+}
+
+// TestGuard: web pages of strangers change nothing, under whatever name they
+// ask, and no path is answered as another one.
+func TestGuard(t *testing.T) {
+	n := serve(t, func(c *exampleConfig) {
+		c.Advertise, c.AllowedHosts = "shop.internal", []string{"Proxy.example:8080"}
+		c.AllowedOrigins = []string{"https://shop.example"}
+	}, func(n *Node) {
+		echo(n)
+		n.HandleManagement("POST /do", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	})
+	for _, c := range []struct {
+		name, method, addr, path, host string
+		headers                        []string
+		want                           int
+	}{
+		{"curl", "POST", n.ServiceAddr(), "/v1/T/a/C", "", nil, 200},
+		{"localhost", "POST", n.ServiceAddr(), "/v1/T/a/C", "LOCALHOST:8080", nil, 200},
+		{"IPv6", "POST", n.ServiceAddr(), "/v1/T/a/C", "[::1]:8080", nil, 200},
+		{"another loopback address", "POST", n.ServiceAddr(), "/v1/T/a/C", "127.9.9.9", nil, 200},
+		{"its advertised name", "POST", n.ServiceAddr(), "/v1/T/a/C", "shop.internal:1", nil, 200},
+		{"an allowed name", "POST", n.ServiceAddr(), "/v1/T/a/C", "proxy.example", nil, 200},
+		{"a name that was bound to 127.0.0.1", "POST", n.ServiceAddr(), "/v1/T/a/C", "evil.example:8080", nil, 403},
+		{"reading under it", "GET", n.ServiceAddr(), "/v1/T/a/C", "evil.example", nil, 403},
+		{"one that looks like loopback", "GET", n.ServiceAddr(), "/v1/T/a/C", "127.0.0.1.evil.example", nil, 403},
+		{"managing under it", "POST", n.ManagementAddr(), "/do", "evil.example", nil, 403},
+		{"managing", "POST", n.ManagementAddr(), "/do", "", nil, 200},
+		{"a form of another site", "POST", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another port of this machine", "POST", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:3000"}, 403},
+		{"an old browser", "POST", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Origin", "https://evil.example"}, 403},
+		{"a sandbox", "POST", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Origin", "null"}, 403},
+		{"a page of ours", "POST", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://shop.example"}, 200},
+		{"which may not manage", "POST", n.ManagementAddr(), "/do", "", []string{"Sec-Fetch-Site", "cross-site", "Origin", "https://shop.example"}, 403},
+		{"asking first", "OPTIONS", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Origin", "https://shop.example", "Access-Control-Request-Method", "POST"}, 204},
+		{"a stranger asking first", "OPTIONS", n.ServiceAddr(), "/v1/T/a/C", "", []string{"Origin", "https://evil.example", "Access-Control-Request-Method", "POST"}, 200},
+		{"managing from elsewhere", "POST", n.ManagementAddr(), "/do", "", []string{"Origin", "http://localhost:3000"}, 403},
+		{"up and down", "POST", n.ServiceAddr(), "/v1/Acc/x/../y/Add", "", nil, 404},
+		{"up at the end", "POST", n.ServiceAddr(), "/v1/Acc/x/..", "", nil, 404},
+		{"here", "POST", n.ServiceAddr(), "/v1/Acc/./Add", "", nil, 404},
+		{"nothing", "POST", n.ServiceAddr(), "/v1/Acc//Add", "", nil, 404},
+		{"escaped", "POST", n.ServiceAddr(), "/v1/Acc/x%2F..%2Fy/Add", "", nil, 200},
+		{"escaped dots", "POST", n.ServiceAddr(), "/v1/Acc/%2E%2e/Add", "", nil, 200},
+		{"more dots", "POST", n.ServiceAddr(), "/v1/Acc/.../..a/Add", "", nil, 200},
+		{"managing up and down", "POST", n.ManagementAddr(), "/a/../do", "", nil, 404},
+	} {
+		req, err := http.NewRequest(c.method, "http://"+c.addr+c.path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = c.host
+		for i := 0; i < len(c.headers); i += 2 {
+			req.Header.Set(c.headers[i], c.headers[i+1])
+		}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		allowed := res.Header.Get("Access-Control-Allow-Origin")
+		mine := c.addr == n.ServiceAddr() && req.Header.Get("Origin") == "https://shop.example"
+		switch {
+		case res.StatusCode != c.want:
+			t.Errorf("%s: %d %s, want %d", c.name, res.StatusCode, body, c.want)
+		case c.want >= 400 && !bytes.Contains(body, []byte(`"executed":"false"`)):
+			t.Errorf("%s: %s", c.name, body)
+		case c.want == 200 && c.addr == n.ServiceAddr() && string(body) != c.path:
+			t.Errorf("%s: arrived as %s", c.name, body)
+		case (allowed != "") != mine || mine && allowed != "https://shop.example":
+			t.Errorf("%s: pages of %q may read it", c.name, allowed)
+		}
+	}
+}
+
+// FuzzGuard: whatever the path, the handler sees exactly that path, or nobody
+// sees it; and nothing is redirected but the way to the root of the handler.
+func FuzzGuard(f *testing.F) {
+	for _, path := range []string{
+		"/v1/T/a/C", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T//C", "/v1/T/./C", "//v1/T/a/C", "/v1/T/a/C/", "/v1/T/..", "/v1", "/..%2f", "/v1/%2E%2E/a", "/v1/...", "", "*",
+	} {
+		f.Add(path)
+	}
+	var saw string
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/", func(_ http.ResponseWriter, r *http.Request) { saw = r.URL.EscapedPath() })
+	none, _ := newOrigins(nil)
+	g := guard{origins: none}
+	f.Fuzz(func(t *testing.T, path string) {
+		u, err := url.ParseRequestURI(path)
+		if err != nil || u.Host != "" {
+			return
+		}
+		saw = ""
+		r, w := &http.Request{Method: http.MethodPost, URL: u, RequestURI: path, Header: http.Header{}}, httptest.NewRecorder()
+		if !g.refuses(w, r) {
+			mux.ServeHTTP(w, r)
+		}
+		switch {
+		case saw != "" && saw != u.EscapedPath():
+			t.Errorf("%q arrives as %q", path, saw)
+		case w.Code/100 == 3 && u.Path != "/v1":
+			t.Errorf("%q is redirected to %q", path, w.Header().Get("Location"))
+		}
+	})
+}
+
+// send begins a request on a connection of its own.
+func send(t *testing.T, n *Node, length int, body string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", n.ServiceAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST /take HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", length, body); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// status is that of the answer on a connection; 0: it was closed without one.
+func status(conn net.Conn) int {
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// take reads a body and answers with what went wrong.
+func take(n *Node) {
+	n.Handle("POST /take", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch _, err := io.Copy(io.Discard, r.Body); {
+		case errors.Is(err, bounded.ErrFull):
+			w.WriteHeader(http.StatusTooManyRequests)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			w.WriteHeader(http.StatusRequestTimeout)
+		case err != nil:
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+}
+
+// TestBodies: what is announced counts nothing, what has arrived does until its
+// request is over.
+func TestBodies(t *testing.T) {
+	n := serve(t, func(c *exampleConfig) { c.MaxBody, c.BodyBytes, c.BodyTimeout = 64<<10, 64<<10, time.Minute }, take)
+	var idle []net.Conn
+	for range 3 {
+		idle = append(idle, send(t, n, 64<<10, strings.Repeat("x", 20<<10)))
+	}
+	waitFor(t, func() bool { return n.service.bodies.Used() == 60<<10 })
+	if got := status(send(t, n, 5<<10, strings.Repeat("x", 5<<10))); got != http.StatusTooManyRequests {
+		t.Errorf("a body without room is answered %d", got)
+	}
+	if got := status(send(t, n, 4<<10, strings.Repeat("x", 4<<10))); got != http.StatusOK {
+		t.Errorf("a body with room is answered %d", got)
+	}
+	waitFor(t, func() bool { return n.service.bodies.Used() == 60<<10 })
+	for _, conn := range idle {
+		_ = conn.Close()
+	}
+	waitFor(t, func() bool { return n.service.bodies.Used() == 0 })
+	if got := status(send(t, n, 64<<10, strings.Repeat("x", 64<<10))); got != http.StatusOK {
+		t.Errorf("when the others are gone the longest body is answered %d", got)
+	}
+}
+
+// TestBodyTimeout: a body that goes on arriving has its request's time, one that
+// stops does not.
+func TestBodyTimeout(t *testing.T) {
+	t.Parallel()
+	n := serve(t, func(c *exampleConfig) { c.BodyTimeout = time.Second }, take)
+	if got := status(send(t, n, 100, "x")); got != http.StatusRequestTimeout {
+		t.Errorf("a body that stops is answered %d", got)
+	}
+	conn := send(t, n, 10, "")
+	tick := time.NewTicker(120 * time.Millisecond)
+	defer tick.Stop()
+	for range 10 { // longer than the time-out in all
+		<-tick.C
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := status(conn); got != http.StatusOK {
+		t.Errorf("a slow body is answered %d", got)
+	}
+}
+
+// TestConnections: those that are too many are told so, or closed; when others
+// end there is room again.
+func TestConnections(t *testing.T) {
+	n := serve(t, func(c *exampleConfig) { c.Connections = 8 }, take)
+	var open []net.Conn
+	for range 8 {
+		open = append(open, send(t, n, 10, ""))
+	}
+	waitFor(t, func() bool { return n.service.clients.open.Load() == 8 })
+	if got := status(send(t, n, 1, "x")); got != http.StatusServiceUnavailable {
+		t.Errorf("one connection too many is answered %d", got)
+	}
+	waitFor(t, func() bool { return n.service.clients.open.Load() == 8 })
+	for range 20 {
+		conn, err := net.Dial("tcp", n.ServiceAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	waitFor(t, func() bool { return n.service.clients.refused.Load() == 21 })
+	if got := n.service.clients.open.Load(); got > 10 {
+		waitFor(t, func() bool { return n.service.clients.open.Load() <= 10 })
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	waitFor(t, func() bool { return n.service.clients.open.Load() < 8 })
+	if got := status(send(t, n, 1, "x")); got != http.StatusOK {
+		t.Errorf("when there is room again a request is answered %d", got)
+	}
+}
+
+// TestSlowReaders: who goes on reading gets all of a long answer, who does not
+// is cut off.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	const long = 8 << 20
+	wrote := make(chan error, 1)
+	n := serve(t, func(c *exampleConfig) {
+		c.WriteTimeout = time.Second
+	}, func(n *Node) {
+		n.Handle("GET /long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, long))
+			wrote <- err
+		}))
+	})
+	begin := func() net.Conn {
+		conn, err := net.Dial("tcp", n.ServiceAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		if _, err := io.WriteString(conn, "GET /long HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	begin()
+	if err := <-wrote; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an answer that nobody reads ends with %v", err)
+	}
+	slow, got := begin(), 0
+	tick := time.NewTicker(40 * time.Millisecond) // 8 MiB take longer than the time-out
+	defer tick.Stop()
+	buf := make([]byte, 256<<10)
+	for {
+		<-tick.C
+		k, err := io.ReadFull(slow, buf)
+		if got += k; err != nil {
+			break
+		}
+	}
+	if err := <-wrote; err != nil || got < long {
+		t.Errorf("a slow reader got %d bytes, the writer %v", got, err)
+	}
+}

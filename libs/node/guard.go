@@ -1,0 +1,143 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A guard refuses requests that no handler should see: those that a web page
+// sends in the name of whoever looks at it, and those whose path the multiplexer
+// would change into another one.
+type guard struct {
+	// hosts are the names by which a listener on loopback may be asked; nil: any.
+	// A page can give its own name to 127.0.0.1, and is of the same origin then.
+	hosts   []string
+	origins *origins
+}
+
+// refuses answers a request that is not served, or the question of a browser
+// whether another one would be. It reports whether it did.
+func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
+	if unclean(r.URL.EscapedPath()) && r.Method != http.MethodConnect {
+		refuse(w, http.StatusNotFound, "bad_route", "ROOST-1010",
+			`no route: the path has an empty part, "." or ".."; in an id, write / as %2F and . as %2E`)
+		return true
+	}
+	if g.hosts != nil && !g.knows(r.Host) {
+		refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
+			fmt.Sprintf("this listener is not %.100q; ask for localhost, or add the name to http.allowed_hosts", r.Host))
+		return true
+	}
+	return g.origins.refuses(w, r)
+}
+
+// knows reports whether a Host header names this listener. Clients without one
+// are no browsers.
+func (g *guard) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if host == "" || slices.Contains(g.hosts, host) {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// unclean reports whether http.ServeMux would redirect a path to another one.
+func unclean(path string) bool {
+	if strings.Contains(path, "//") {
+		return true
+	}
+	for rest := path; ; {
+		i := strings.Index(rest, "/.")
+		if i < 0 {
+			return false
+		}
+		rest = rest[i+1:]
+		part, _, _ := strings.Cut(rest, "/")
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+}
+
+// hostNames are the names by which a listener on loopback may be asked.
+func hostNames(config *Config) []string {
+	names := []string{"localhost"}
+	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
+		if host, _, err := net.SplitHostPort(name); err == nil {
+			name = host
+		}
+		if name != "" {
+			names = append(names, strings.ToLower(strings.Trim(name, "[]")))
+		}
+	}
+	return names
+}
+
+// origins decide which web pages may send requests that could change something.
+type origins struct {
+	allowed []string
+	cross   *http.CrossOriginProtection
+}
+
+func newOrigins(allowed []string) (*origins, error) {
+	o := &origins{allowed: allowed, cross: http.NewCrossOriginProtection()}
+	var errs []error
+	for _, origin := range allowed {
+		if err := o.cross.AddTrustedOrigin(origin); err != nil {
+			errs = append(errs, fmt.Errorf("%q is no origin, such as https://shop.example: %w", origin, err))
+		}
+	}
+	return o, errors.Join(errs...)
+}
+
+// What pages of allowed origins may send and read.
+const (
+	corsMethods = "GET, POST"
+	corsHeaders = "Content-Type, Idempotency-Key, Roost-Tell, Roost-Timeout, Traceparent"
+	corsExposed = "Retry-After, Server-Timing"
+)
+
+func (o *origins) refuses(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header["Origin"]
+	if len(origin) == 1 && slices.Contains(o.allowed, origin[0]) {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		h.Set("Access-Control-Allow-Origin", origin[0])
+		h.Set("Access-Control-Expose-Headers", corsExposed)
+		if r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil {
+			h.Set("Access-Control-Allow-Methods", corsMethods)
+			h.Set("Access-Control-Allow-Headers", corsHeaders)
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}
+	}
+	if o.cross.Check(r) == nil {
+		return false
+	}
+	refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
+		fmt.Sprintf("requests of web pages of %.100q are not served here; http.allowed_origins has those that are", r.Header.Get("Origin")))
+	return true
+}
+
+// refuse answers a request that nothing was done with: an error of Twirp, with
+// the number that the gateway's errors have.
+func refuse(w http.ResponseWriter, status int, code, number, message string) {
+	text, _ := json.Marshal(struct { // strings always marshal
+		Code string            `json:"code"`
+		Msg  string            `json:"msg"`
+		Meta map[string]string `json:"meta"`
+	}{code, message, map[string]string{"executed": "false", "error": number}})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+}
