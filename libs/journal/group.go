@@ -67,13 +67,12 @@ func (j *Journal) take() []pending {
 	return batch
 }
 
-// commit brings ops to an end: it repeats what was definitely not committed,
-// and turns every other error into results.
-func (j *Journal) commit(ops []Op) []Result {
+// commitUntil brings ops to an end as one batch: it repeats what was definitely
+// not committed until a time, and turns every other error into results.
+func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 	if err := j.Err(); err != nil {
 		return all(ops, sharding.RefusedFull, err)
 	}
-	deadline := time.Now().Add(j.cfg.RetryFor)
 	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
 		results, err := j.attempt(ops)
 		switch {
@@ -83,10 +82,12 @@ func (j *Journal) commit(ops []Op) []Result {
 			j.breakDown(err)
 			return all(ops, sharding.UnknownOutcome, err)
 		case errors.Is(err, ErrFull):
-			return j.withoutRoom(ops, err)
+			return j.withoutRoom(until, ops, err)
+		case errors.Is(err, ErrCorrupt):
+			return j.blame(until, ops, err)
 		case !errors.Is(err, ErrNotCommitted):
 			return all(ops, sharding.UnknownOutcome, err)
-		case time.Now().After(deadline):
+		case time.Now().After(until):
 			return all(ops, sharding.RefusedFull, err)
 		}
 		time.Sleep(delay)
@@ -113,7 +114,7 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 
 // withoutRoom refuses what writes, and answers the fence reads: a full disk
 // must not stop those who only read.
-func (j *Journal) withoutRoom(ops []Op, full error) []Result {
+func (j *Journal) withoutRoom(until time.Time, ops []Op, full error) []Result {
 	results := all(ops, sharding.RefusedFull, full)
 	var reads []Op
 	for i := range ops {
@@ -124,7 +125,7 @@ func (j *Journal) withoutRoom(ops []Op, full error) []Result {
 	if len(reads) == 0 || len(reads) == len(ops) {
 		return results
 	}
-	answers := j.commit(reads)
+	answers := j.commitUntil(until, reads)
 	for i := range ops {
 		if ops[i].Fence != nil {
 			results[i], answers = answers[0], answers[1:]

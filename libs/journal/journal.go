@@ -30,6 +30,7 @@ type Journal struct {
 	loads  chan struct{} // one token per load that runs
 	// writing is held by whoever commits or declares.
 	writing sync.Mutex
+	damage  damage
 }
 
 // pending is an operation that waits for its batch.
@@ -127,6 +128,7 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	defer func() { <-j.loads }()
 	start := time.Now()
 	l, err := j.backend.Load(ctx, req)
+	j.damagedLoad(req.Entity, err)
 	if j.obs.Load != nil {
 		j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
 	}

@@ -12,6 +12,9 @@ type Observer struct {
 	Op func(OpStats)
 	// Load is called after every load.
 	Load func(LoadStats)
+	// Damage is called when a load or a commit meets damage, once a minute at
+	// most for the same entity or fence.
+	Damage func(Damaged)
 }
 
 // BatchStats describes one attempt to commit.

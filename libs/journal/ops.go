@@ -20,8 +20,10 @@ var (
 	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
 	// failed fsync, an I/O error at commit). The process must stop.
 	ErrBroken = errors.New("store is broken, this process must stop")
-	// ErrCorrupt: what is stored of one entity does not match its checksum.
-	// The entity is out of order; others are not affected.
+	// ErrCorrupt: what is stored does not match its checksum, or cannot be read.
+	// Of a load, it is what is stored of the entity. Of a batch, it is what one
+	// of its operations needs, and nothing of the batch was written: the others
+	// may be committed without it.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrIdentity: the store belongs to another cluster, or has a format that
 	// this version does not know.
@@ -92,6 +94,21 @@ func (o *Op) Size() int {
 	return n
 }
 
+// shard is the shard that the operation is about.
+func (o *Op) shard() sharding.ShardID {
+	switch {
+	case o.Claim != nil:
+		return o.Claim.Shard
+	case o.Append != nil:
+		return o.Append.Shard
+	case o.Fence != nil:
+		return o.Fence.Shard
+	case o.Snapshot != nil:
+		return o.Snapshot.Shard
+	}
+	return sharding.ShardID{}
+}
+
 // Check refuses an operation that no caller in its right mind submits.
 func (o *Op) Check() error {
 	var set int
@@ -122,7 +139,8 @@ type Result struct {
 	// Fence is what is stored after the operation; with a claim, a fence read
 	// or a refusal by epoch.
 	Fence sharding.Fence
-	// Err is the reason in words, with RefusedFull and UnknownOutcome.
+	// Err is the reason in words, with RefusedFull, RefusedDamaged and
+	// UnknownOutcome.
 	Err error
 }
 
@@ -177,8 +195,8 @@ type TypeFact struct {
 type Backend interface {
 	// Commit decides all ops, in order, in one transaction, by [Decide], and
 	// makes them durable before it returns one result per op. An error says
-	// about all of them: ErrNotCommitted and ErrFull that nothing was written,
-	// ErrBroken that the process must stop, any other that nothing is known.
+	// about all of them: ErrNotCommitted, ErrFull and ErrCorrupt that nothing was
+	// written, ErrBroken that the process must stop, any other that nothing is known.
 	// What is read begins after Commit was called.
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
 	// Load reads one entity at one moment not before the call. An error that

@@ -81,6 +81,9 @@ const (
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.
 	RefusedFull
+	// RefusedDamaged: what is stored of the entity, or of the shard's fence, is
+	// damaged; nothing was written.
+	RefusedDamaged
 	// UnknownOutcome: the connection was lost at commit; it may or may not
 	// have happened, or may still happen later.
 	UnknownOutcome
@@ -99,6 +102,8 @@ func (v Verdict) String() string {
 		return "refused by command id"
 	case RefusedFull:
 		return "refused, store full"
+	case RefusedDamaged:
+		return "refused, damaged"
 	case UnknownOutcome:
 		return "unknown"
 	}

@@ -158,8 +158,8 @@ func (m *Machine) appended(in Appended) {
 	case sharding.RefusedEpoch:
 		e.inflight = nil
 		m.fenced(e.shard, in.Fence.Epoch)
-	case sharding.RefusedFull:
-		m.answerFull(e, in.Reason)
+	case sharding.RefusedFull, sharding.RefusedDamaged:
+		m.answerRefused(e, in)
 		e.inflight = nil
 		m.end(e)
 		m.revive(e)
@@ -186,10 +186,15 @@ func (m *Machine) doubt(e *entity) {
 	}
 }
 
-// answerFull refuses the commands of a unit that the store had no room for.
-func (m *Machine) answerFull(e *entity, reason string) {
+// answerRefused refuses the commands of a unit that the store has no room for, or
+// that needs what is damaged in it.
+func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
-	reply := sharding.Reject(sharding.ResourceExhausted, "the journal cannot take it: "+reason)
+	code := sharding.ResourceExhausted
+	if in.Verdict == sharding.RefusedDamaged && !mutant.On("damage-is-loss") {
+		code = sharding.DataLoss
+	}
+	reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
 	for _, c := range e.cmds[:e.next] {
 		if !c.answered && c.record > 0 && c.record <= last {
 			m.answer(e, c, &reply)
@@ -210,6 +215,13 @@ func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
 	case sharding.UnknownOutcome, sharding.RefusedFull:
 		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, ent: e, inc: e.inc})
+		return
+	case sharding.RefusedDamaged:
+		// No write settles it as long as the damage lasts. Whoever waits is told
+		// that it is not known; if the unit still arrives, it is the next record
+		// or none.
+		e.inflight = nil
+		m.outOfOrder(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
 		return
 	case sharding.RefusedEpoch:
 		e.inflight = nil

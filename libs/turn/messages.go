@@ -93,7 +93,8 @@ type (
 		Verdict     sharding.Verdict
 		// Fence is the stored one, with RefusedEpoch.
 		Fence sharding.Fence
-		// Reason says why, with RefusedFull: disk full, queue full, too large.
+		// Reason says why, with RefusedFull (disk full, queue full, too large) and
+		// RefusedDamaged.
 		Reason string
 	}
 	// FenceRead answers ReadFence.
@@ -103,6 +104,8 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
+		// Reason says why, with RefusedDamaged.
+		Reason string
 	}
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
 	Stopped struct{ Incarnation Incarnation }

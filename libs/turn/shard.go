@@ -39,24 +39,41 @@ func (m *Machine) fenceRead(in FenceRead) {
 	f := &s.fence
 	switch in.Verdict {
 	case sharding.Durable:
-		ready := f.waiting
-		f.done = f.asked
-		f.waiting, f.next = f.next, nil
-		if len(f.waiting) > 0 {
-			f.asked++
-			m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
-		}
-		for _, e := range ready {
-			if e.inc == 0 {
-				continue
-			}
-			m.flush(e)
-			m.advance(e)
-		}
+		m.fenceAnswered(s, nil)
+	case sharding.RefusedDamaged:
+		reply := sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: "+in.Reason)
+		m.fenceAnswered(s, &reply)
 	case sharding.RefusedEpoch:
 		m.fenced(s, in.Fence.Epoch)
 	default: // a read that brought no answer is repeated, after a pause
 		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeFence, shard: s, fence: f.asked})
+	}
+}
+
+// fenceAnswered ends the question that is asked, and asks the next one if there
+// is one. Without a refusal the gates of whoever has waited for it open.
+func (m *Machine) fenceAnswered(s *shard, refusal *sharding.Reply) {
+	f := &s.fence
+	ready := f.waiting
+	for _, e := range ready {
+		for _, c := range e.cmds[:e.next] {
+			if refusal != nil && c.done && !c.answered && c.fence == f.asked {
+				m.answer(e, c, refusal)
+			}
+		}
+	}
+	f.done = f.asked
+	f.waiting, f.next = f.next, nil
+	if len(f.waiting) > 0 {
+		f.asked++
+		m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+	}
+	for _, e := range ready {
+		if e.inc == 0 {
+			continue
+		}
+		m.flush(e)
+		m.advance(e)
 	}
 }
 

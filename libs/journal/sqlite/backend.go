@@ -38,6 +38,7 @@ const (
 // Backend is one process's handle on a journal file.
 type Backend struct {
 	path    string
+	file    string // path without symbolic links
 	cfg     journal.Config
 	turn    *turn
 	writeDB *sql.DB
@@ -92,10 +93,16 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 // connect opens the connections. The turn is held: no other process makes the
 // file at the same time.
 func (b *Backend) connect(ctx context.Context) error {
+	if err := registerVFS(); err != nil {
+		return err
+	}
 	if err := create(b.path); err != nil {
 		return err
 	}
 	var err error
+	if b.file, err = filepath.EvalSymlinks(b.path); err != nil { // as SQLite names it
+		return err
+	}
 	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)")); err != nil {
 		return err
 	}
@@ -124,21 +131,23 @@ func (b *Backend) connect(ctx context.Context) error {
 	return b.checkpoints.start(ctx, b)
 }
 
-// create makes an empty file that only its owner may read. It must not touch a
-// file that is there: closing one drops the locks that this process has on it.
+// create makes a database without tables that only its owner may read. It must
+// not touch one that is there: closing a file drops the locks that this process
+// has on it. A file without content nobody has locked: the turn is held.
 func create(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if errors.Is(err, os.ErrExist) {
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		return nil
 	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	_, err = f.WriteAt(firstPage(), 0)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (b *Backend) dsn(pragmas ...string) string {
-	q := url.Values{"_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
+	q := url.Values{"vfs": {VFS}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
 	return (&url.URL{Scheme: "file", Path: b.path, RawQuery: q.Encode()}).String()
 }
 
@@ -149,6 +158,13 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
+	}
+	var bytes string
+	if err := b.conn.QueryRowContext(ctx, "SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1").Scan(&bytes); err != nil {
+		return err
+	}
+	if bytes != fmt.Sprintf("%02X", reserved) {
+		return fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
 	}
 	// A file of another format must not get tables of this one.
 	var tables int

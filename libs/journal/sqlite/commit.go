@@ -59,13 +59,17 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 		return b.failed(err)
 	}
 	err := f()
-	if err == nil {
-		_, err = b.write.commit.Exec()
+	if damaged(err) {
+		err = b.corrupt(err)
+	} else {
+		if err == nil {
+			_, err = b.write.commit.Exec()
+		}
+		if err == nil {
+			return nil
+		}
+		err = b.failed(err)
 	}
-	if err == nil {
-		return nil
-	}
-	err = b.failed(err)
 	// SQLite has rolled back already after some errors; then this one is
 	// refused, and that is fine.
 	_, rollback := b.write.rollback.Exec()
@@ -120,7 +124,9 @@ func pause(ctx context.Context) error {
 // makes it one, and that frame was not written completely. A failed fsync comes
 // after that frame: in this process the transaction did not happen, after a
 // crash it may have, and what the kernel dropped is unknown. So every I/O error
-// ends the process.
+// ends the process, and so does damage that keeps a transaction from beginning or
+// from being committed, which is that of the first page. Damage that its
+// operations meet concerns them alone: see corrupt.
 func (b *Backend) failed(err error) error {
 	switch code(err) {
 	case lib.SQLITE_OK: // not an error of SQLite: the context ended
@@ -131,6 +137,22 @@ func (b *Backend) failed(err error) error {
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
 	return b.breakDown(err)
+}
+
+// damaged reports whether an error says that a page is not what was written, or
+// cannot be read.
+func damaged(err error) bool {
+	c := code(err)
+	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB
+}
+
+// corrupt is an error about damage, with the pages and what to do.
+func (b *Backend) corrupt(err error) error {
+	pages := damagedPages(b.file)
+	if pages == "" {
+		pages = "no page fails its checksum: what is in them contradicts itself"
+	}
+	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, b.path)
 }
 
 // code is the primary result code of SQLite in an error, SQLITE_OK if none.

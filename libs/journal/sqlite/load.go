@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	lib "modernc.org/sqlite/lib"
-
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -36,9 +34,8 @@ func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 		out, err = b.load(ctx, t, req)
 		_ = t.Rollback() // nothing to lose
 	}
-	if code(err) == lib.SQLITE_CORRUPT {
-		// A page of the file is damaged, on the way to this entity.
-		err = fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, req.Entity, err)
+	if damaged(err) { // on the way to this entity
+		err = b.corrupt(err)
 	}
 	if err != nil {
 		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)

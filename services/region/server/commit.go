@@ -13,24 +13,33 @@ import (
 func (s *Runner) append(o turn.Append) {
 	inc, seq := o.Incarnation, o.Append.Records[0].Seq
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
-		in := turn.Appended{Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence}
-		if r.Err != nil {
-			in.Reason = r.Err.Error()
-		}
-		s.put(item{in: region.Turn{Input: in}})
+		s.put(item{in: region.Turn{Input: turn.Appended{
+			Incarnation: inc, Seq: seq, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
+		}}})
 	})
 }
 
 func (s *Runner) readFence(o turn.ReadFence) {
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
 		s.put(item{in: region.Turn{Input: turn.FenceRead{
-			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence,
+			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
 		}}})
 	})
 }
 
 func (s *Runner) claim(o region.Claim) {
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
-		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
+		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r)}})
 	})
+}
+
+// reason is why the journal did not do something, in words for a client.
+func reason(r journal.Result) string {
+	switch {
+	case r.Err == nil:
+		return ""
+	case r.Verdict == sharding.RefusedDamaged:
+		return journal.ErrCorrupt.Error() // where, and what to do, is in the log
+	}
+	return r.Err.Error()
 }

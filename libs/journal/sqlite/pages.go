@@ -1,0 +1,244 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// VFS is the name under which journal files are opened: SQLite's own file
+// system, with a checksum on every page of the main file. SQLite has none: a
+// flipped bit in one of its keys or pointers makes it find nothing where
+// something is, which no checksum on the records can notice.
+//
+// The checksum is in the bytes that every page reserves at its end. It is
+// written when a page is copied from the write-ahead log into the main file and
+// checked when a page is read from there; a page that does not match is
+// SQLITE_CORRUPT. In memory and in the log those bytes are zero, so that a
+// program which knows nothing of this may read the file, and copy the log: the
+// pages that it copies are not checked. It must not write.
+const VFS = "roost-pages"
+
+const (
+	// reserved is how many bytes of each page are ours: a mark and a checksum.
+	reserved = 8
+	// pageMark says that a checksum follows.
+	pageMark = 0x72737431 // "rst1"
+	// maxNamed bounds how many damaged pages of a file are remembered by number.
+	maxNamed = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealPage writes mark and checksum to the end of a page.
+func sealPage(page []byte) {
+	n := len(page)
+	binary.BigEndian.PutUint32(page[n-8:], pageMark)
+	binary.BigEndian.PutUint32(page[n-4:], crc32.Checksum(page[:n-4], castagnoli))
+}
+
+// checkPage reports whether a page is what was written. One without a mark was
+// not written by this file system, or never.
+func checkPage(page []byte) bool {
+	n := len(page)
+	mark, sum := binary.BigEndian.Uint32(page[n-8:]), binary.BigEndian.Uint32(page[n-4:])
+	if mark == 0 && sum == 0 {
+		return true
+	}
+	return mark == pageMark && sum == crc32.Checksum(page[:n-4], castagnoli)
+}
+
+// firstPage is a database without tables, in WAL mode, whose pages reserve bytes.
+// https://sqlite.org/fileformat2.html
+func firstPage() []byte {
+	p := make([]byte, pageSize)
+	copy(p, "SQLite format 3\x00")
+	binary.BigEndian.PutUint16(p[16:], pageSize)
+	p[18], p[19] = 2, 2 // write-ahead log
+	p[20] = reserved
+	p[21], p[22], p[23] = 64, 32, 32                       // fixed by the format
+	binary.BigEndian.PutUint32(p[24:], 1)                  // change counter
+	binary.BigEndian.PutUint32(p[28:], 1)                  // pages
+	binary.BigEndian.PutUint32(p[56:], 1)                  // UTF-8
+	binary.BigEndian.PutUint32(p[92:], 1)                  // the change counter for which the number of pages holds
+	p[100] = 13                                            // leaf of a table
+	binary.BigEndian.PutUint16(p[105:], pageSize-reserved) // where its cells begin
+	sealPage(p)
+	return p
+}
+
+// The types of SQLite's functions, as the transpiled library calls them.
+type (
+	openFunc  = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
+	closeFunc = func(tls *libc.TLS, file uintptr) int32
+	dataFunc  = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32
+)
+
+// shim is what it takes to stand between SQLite and its file system.
+var shim struct {
+	once sync.Once
+	err  error
+	open openFunc // those of SQLite's own file system
+	// methods are those of files with checksums; they are made when the first
+	// file is opened, after the ones that it would have had.
+	make    sync.Once
+	methods uintptr
+	close   closeFunc
+	read    dataFunc
+	write   dataFunc
+
+	mu    sync.Mutex
+	files map[uintptr]string             // open main files, by handle
+	bad   map[string]map[uint32]struct{} // damaged pages, by file
+}
+
+// registerVFS makes VFS known to SQLite.
+func registerVFS() error {
+	shim.once.Do(func() {
+		tls := libc.NewTLS() // SQLite keeps what is made with it
+		own := lib.Xsqlite3_vfs_find(tls, 0)
+		if own == 0 {
+			shim.err = fmt.Errorf("SQLite has no file system here")
+			return
+		}
+		shim.files, shim.bad = map[uintptr]string{}, map[string]map[uint32]struct{}{}
+		v := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
+		name, err := libc.CString(VFS)
+		if v == 0 || err != nil {
+			shim.err = fmt.Errorf("no memory for SQLite's file system")
+			return
+		}
+		vfs := at[lib.Tsqlite3_vfs](v)
+		*vfs = *at[lib.Tsqlite3_vfs](own)
+		shim.open = function[openFunc](vfs.FxOpen)
+		vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, name, pointer(openFile)
+		if rc := lib.Xsqlite3_vfs_register(tls, v, 0); rc != lib.SQLITE_OK {
+			shim.err = fmt.Errorf("SQLite refuses a file system: error %d", rc)
+		}
+	})
+	return shim.err
+}
+
+// at is what is at an address of SQLite's memory, which Go's collector does not
+// know.
+func at[T any](address uintptr) *T { return *(**T)(unsafe.Pointer(&address)) }
+
+// function is the function that SQLite has a pointer to, and pointer the other
+// way round: the transpiled library keeps Go functions as addresses.
+func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&address)) }
+
+func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
+
+// openFile opens a file and, if it is a main file whose pages reserve bytes,
+// puts checksums between it and SQLite.
+func openFile(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	rc := shim.open(tls, vfs, name, file, flags, outFlags)
+	if rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_MAIN_DB == 0 {
+		return rc
+	}
+	f := at[lib.Tsqlite3_file](file)
+	shim.make.Do(func() {
+		methods := at[lib.Tsqlite3_io_methods](f.FpMethods)
+		shim.close, shim.read, shim.write = function[closeFunc](methods.FxClose), function[dataFunc](methods.FxRead), function[dataFunc](methods.FxWrite)
+		m := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
+		ours := at[lib.Tsqlite3_io_methods](m)
+		*ours = *methods
+		ours.FiVersion = min(methods.FiVersion, 2) // without mapping the file: what is mapped is not read
+		ours.FxClose, ours.FxRead, ours.FxWrite = pointer(closeFile), pointer(readFile), pointer(writeFile)
+		shim.methods = m
+	})
+	var head [32]byte
+	buf := tls.Alloc(len(head))
+	defer tls.Free(len(head))
+	if rc := shim.read(tls, file, buf, int32(len(head)), 0); rc == lib.SQLITE_OK {
+		head = *at[[32]byte](buf)
+	}
+	if head[20] != reserved {
+		return lib.SQLITE_OK // makeSchema says that it is not ours
+	}
+	shim.mu.Lock()
+	shim.files[file] = libc.GoString(name)
+	shim.mu.Unlock()
+	f.FpMethods = shim.methods
+	return lib.SQLITE_OK
+}
+
+func closeFile(tls *libc.TLS, file uintptr) int32 {
+	shim.mu.Lock()
+	delete(shim.files, file)
+	shim.mu.Unlock()
+	return shim.close(tls, file)
+}
+
+// page is the page that a call is about, nil if it is about something else.
+func page(buf uintptr, n int32, offset int64) []byte {
+	if n != pageSize || offset%pageSize != 0 {
+		return nil
+	}
+	return at[[pageSize]byte](buf)[:]
+}
+
+func readFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
+	rc := shim.read(tls, file, buf, n, offset)
+	p := page(buf, n, offset)
+	if p == nil || rc == lib.SQLITE_IOERR_SHORT_READ {
+		return rc
+	}
+	// What cannot be read is as lost as what was changed.
+	if rc != lib.SQLITE_OK || !checkPage(p) {
+		damagedPage(file, uint32(offset/pageSize)+1)
+		return lib.SQLITE_CORRUPT
+	}
+	clear(p[pageSize-reserved:])
+	return rc
+}
+
+func writeFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
+	p := page(buf, n, offset)
+	if p == nil {
+		return shim.write(tls, file, buf, n, offset)
+	}
+	sealPage(p)
+	rc := shim.write(tls, file, buf, n, offset)
+	clear(p[pageSize-reserved:]) // it may be SQLite's copy of the page
+	return rc
+}
+
+func damagedPage(file uintptr, number uint32) {
+	shim.mu.Lock()
+	defer shim.mu.Unlock()
+	name := shim.files[file]
+	if shim.bad[name] == nil {
+		shim.bad[name] = map[uint32]struct{}{}
+	}
+	if len(shim.bad[name]) < maxNamed {
+		shim.bad[name][number] = struct{}{}
+	}
+}
+
+// damagedPages names the pages of a file that were found damaged, empty if there
+// are none.
+func damagedPages(path string) string {
+	shim.mu.Lock()
+	defer shim.mu.Unlock()
+	var numbers []uint32
+	for n := range shim.bad[path] {
+		numbers = append(numbers, n)
+	}
+	if len(numbers) == 0 {
+		return ""
+	}
+	slices.Sort(numbers)
+	more := ""
+	if len(numbers) == maxNamed {
+		more = " and perhaps others"
+	}
+	return "damaged pages of " + path + ": " + strings.Trim(fmt.Sprint(numbers), "[]") + more
+}
