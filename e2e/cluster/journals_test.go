@@ -12,6 +12,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
 // Where a run keeps its journal and its lease.
@@ -53,7 +54,8 @@ func (r *run) keep(o *launcher.Options) {
 // keepAt keeps the journal in a file.
 func (r *run) keepAt(o *launcher.Options, file string) {
 	r.journal(o, (&url.URL{Scheme: "sqlite", Path: file}).String())
-	r.open("sqlite", file)
+	r.must(sqlite.RegisterVFS()) // corruptedRecord writes
+	r.open("sqlite", (&url.URL{Scheme: "file", Path: file, RawQuery: "vfs=" + sqlite.VFS}).String())
 }
 
 func (r *run) journal(o *launcher.Options, where string) {

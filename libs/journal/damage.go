@@ -145,8 +145,9 @@ func (j *Journal) commit(ops []Op) []Result {
 }
 
 // blame ends a batch that met damage: the operations that do so alone are
-// refused. It takes two commits for each of them and each halving of the batch,
-// and ends in time: what is left then is refused as well, and may be tried again.
+// refused. That takes at most two commits for each of them and each halving of
+// the batch. When the time is over, parts of the batch that meet damage are not
+// halved any more: they are refused as full, and may be tried again.
 func (j *Journal) blame(until time.Time, ops []Op, err error) []Result {
 	if len(ops) == 1 {
 		s := subjectOf(&ops[0])

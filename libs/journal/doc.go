@@ -39,6 +39,12 @@
 // next one, so that a slow disk makes larger batches, not a longer queue of
 // small ones.
 //
+// # Damage
+//
+// A batch that meets damage is committed in halves until the operations that need
+// what is damaged are alone. They are refused as damaged, the others are
+// committed. See [Damaged].
+//
 // # Dedupe
 //
 // The id of every command in a record is kept, with its payload hash and its

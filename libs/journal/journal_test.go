@@ -24,7 +24,8 @@ type scripted struct {
 	journal.Backend
 	mu      sync.Mutex // of the fields below, while something is under way
 	script  []error
-	batches []int // sizes
+	guilty  map[sharding.EntityID]bool // what is stored of them is damaged
+	batches []int                      // sizes
 	loading int
 	most    int // loads at a time
 	closed  bool
@@ -44,7 +45,22 @@ func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 			return nil, err
 		}
 	}
+	for i := range ops {
+		if a := ops[i].Append; a != nil && s.guilty[a.Entity.ID] {
+			return nil, fmt.Errorf("page 7: %w", journal.ErrCorrupt)
+		}
+	}
 	return s.Backend.Commit(ctx, ops)
+}
+
+// damage says of which entities the store is damaged.
+func (s *scripted) damage(ids ...sharding.EntityID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guilty = map[sharding.EntityID]bool{}
+	for _, id := range ids {
+		s.guilty[id] = true
+	}
 }
 
 // say sets what the next commits do.
@@ -206,6 +222,95 @@ func TestRepeatsWhatWasNotCommitted(t *testing.T) {
 		b.b.say()
 		b.add("b", 1, 0)
 		b.want("b durable")
+	})
+}
+
+// TestDamageIsBlamed puts operations that meet damage between others, in one
+// batch: they alone are refused. Next time they are committed alone at once, until
+// one of them is not damaged any more.
+func TestDamageIsBlamed(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.RetryFor = time.Hour }, func(b *bench) {
+		b.b.damage("c", "h")
+		batch := func(seq uint64, want string) {
+			t.Helper()
+			b.b.batches = nil
+			b.fence("first")
+			synctest.Wait()
+			for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+				b.add(name, seq, 0)
+			}
+			b.want("first durable, " + want)
+		}
+		batch(1, "a durable, b durable, c refused, damaged, d durable, e durable, f durable, g durable, h refused, damaged")
+		b.wantBatches(1, 8, 4, 2, 2, 1, 1, 4, 2, 2, 1, 1)
+		batch(2, "a durable, b durable, c refused, damaged, d durable, e durable, f durable, g durable, h refused, damaged")
+		b.wantBatches(1, 6, 1, 1)
+		b.b.damage("c")
+		b.add("h", 1, 0)
+		b.want("h durable")
+		batch(3, "a durable, b durable, c refused, damaged, d durable, e durable, f durable, g durable, h refused by sequence")
+		b.wantBatches(1, 7, 1)
+	})
+}
+
+// TestBlameEnds says that the search for what is damaged ends in time, with
+// refusals that may be tried again.
+func TestBlameEnds(t *testing.T) {
+	const limit = 20
+	inBubble(t, func(c *journal.Config) { c.RetryFor = limit * time.Second }, func(b *bench) {
+		b.fence("first")
+		synctest.Wait()
+		var ids []sharding.EntityID
+		for i := range 64 {
+			ids = append(ids, sharding.EntityID(fmt.Sprint("e", i)))
+			b.add(string(ids[i]), 1, 0)
+		}
+		b.b.damage(ids...)
+		b.b.batches = nil
+		time.Sleep(2 * limit * time.Second)
+		synctest.Wait()
+		verdicts := map[string]int{}
+		for _, r := range b.results {
+			_, verdict, _ := strings.Cut(r, " ")
+			verdicts[verdict]++
+		}
+		if verdicts["refused, damaged"] < 4 || verdicts["refused, damaged"]+verdicts["refused, store full"] != len(ids) {
+			t.Errorf("after %v: %v", limit, verdicts)
+		}
+		if n := len(b.b.batches); n > limit+8 { // of a second each, and one for each part that is still to be looked at
+			t.Errorf("%d commits in %d s", n, limit)
+		}
+	})
+}
+
+// TestDamageIsReported says that damage is reported with its entity and reason,
+// and not again for each command.
+func TestDamageIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := journal.DefaultConfig()
+		s := &scripted{Backend: memory.New(cfg)}
+		var seen []journal.Damaged
+		j, err := journal.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
+			Damage: func(d journal.Damaged) { seen = append(seen, d) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		s.damage("alice")
+		for range 3 {
+			j.Submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}, func(journal.Result) {})
+			time.Sleep(2 * time.Second)
+		}
+		if len(seen) != 1 || seen[0].Entity != alice || seen[0].Shard != shard || !strings.Contains(fmt.Sprint(seen[0].Err), "page 7") {
+			t.Fatalf("reported: %+v", seen)
+		}
+		time.Sleep(time.Minute)
+		j.Submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}, func(journal.Result) {})
+		time.Sleep(2 * time.Second)
+		if len(seen) != 2 {
+			t.Errorf("after a minute: reported %d times", len(seen))
+		}
 	})
 }
 

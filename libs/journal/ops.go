@@ -179,7 +179,8 @@ type Facts struct {
 	Cluster string // empty: nobody has declared anything yet
 	Format  int
 	Types   []TypeFact // sorted by type
-	// MaxEpoch is the highest epoch of all fences.
+	// MaxEpoch is the highest epoch of all fences, if nothing was declared: a
+	// process that declares something starts although a fence is damaged.
 	MaxEpoch sharding.Epoch
 }
 

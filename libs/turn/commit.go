@@ -220,6 +220,10 @@ func (m *Machine) settled(e *entity, in Appended) {
 		// No write settles it as long as the damage lasts. Whoever waits is told
 		// that it is not known; if the unit still arrives, it is the next record
 		// or none.
+		if mutant.On("damage-settles") {
+			m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, ent: e, inc: e.inc})
+			return
+		}
 		e.inflight = nil
 		m.outOfOrder(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
 		return

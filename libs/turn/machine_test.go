@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry)
 //	done R [events=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
-//	appended VERDICT                  answer the oldest Append (durable epoch seq command full unknown)
+//	appended VERDICT                  answer the oldest Append (durable epoch seq command full damaged unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
 //	drain | abort | tick MS           tick lets MS pass first
@@ -225,12 +225,12 @@ func (s *scenario) command(f []string) []string {
 		a := s.appends[0]
 		s.appends = s.appends[1:]
 		return s.step(turn.Appended{Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
-			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: "disk full"})
+			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: f[1]})
 	case "fence":
 		q := s.fences[0]
 		s.fences = s.fences[1:]
 		return s.step(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number,
-			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}})
+			Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: sharding.MakeEpoch(2, 1)}, Reason: f[1]})
 	case "stopped":
 		return s.step(turn.Stopped{Incarnation: s.stop.Incarnation})
 	case "drain":
@@ -333,6 +333,6 @@ func ms(s string) time.Duration {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "unknown": sharding.UnknownOutcome,
+		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
 	}[s]
 }

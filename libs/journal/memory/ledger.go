@@ -77,7 +77,9 @@ func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
 	}
 	l.facts = facts
 	facts.Types = slices.Clone(facts.Types)
-	facts.MaxEpoch = l.MaxEpoch()
+	if d.Cluster == "" {
+		facts.MaxEpoch = l.MaxEpoch()
+	}
 	return facts, nil
 }
 

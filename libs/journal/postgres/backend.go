@@ -29,6 +29,7 @@ const (
 	stateSerialization = "40001"
 	stateDeadlock      = "40P01"
 	stateUnique        = "23505"
+	stateIO            = "58030"
 )
 
 // schemaLock orders those who make the schema; the number means nothing.
@@ -42,6 +43,7 @@ const (
 	declareName = "roost_declare"
 	declareSQL  = "SELECT roost.declare_facts($1, $2, $3, $4)"
 	factsName   = "roost_facts"
+	epochsName  = "roost_epochs"
 	loadName    = "roost_load"
 )
 
@@ -82,7 +84,7 @@ func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	b := &Backend{cfg: cfg, now: time.Now}
 	var err error
 	// Two: one that is being given up must not keep the next batch waiting.
-	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL})
+	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
 	if err != nil {
 		return nil, err
 	}

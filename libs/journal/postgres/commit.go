@@ -54,7 +54,7 @@ func (b *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	}
 	defer conn.Release()
 	if err := f(conn.Conn()); err != nil {
-		if !contended(err) {
+		if !contended(err) && !damaged(err) {
 			leave(conn)
 		}
 		return failed(err)
@@ -90,8 +90,26 @@ func failed(err error) error {
 		return err
 	case e != nil && e.Code == stateDiskFull:
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
+	case damaged(err):
+		return corrupt(err)
 	case e != nil, pgconn.SafeToRetry(err):
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
 	return err
+}
+
+// damaged reports whether an ERROR says that a page is not what was written, or
+// cannot be read.
+func damaged(err error) bool {
+	switch state(err) {
+	case stateDataCorrupt, stateIndexCorrupt, stateIO:
+		return true
+	}
+	return false
+}
+
+// corrupt is an error about damage with what to do. The server's error names the
+// page.
+func corrupt(err error) error {
+	return fmt.Errorf("%w: %w; look for the extent of it with pg_amcheck, rebuild an index with REINDEX, restore a table from a copy", journal.ErrCorrupt, err)
 }

@@ -15,8 +15,10 @@
 // or full if the disk is (SQLSTATE 53100). A connection that could not be had
 // is not committed too. Everything that comes between sending the batch and the
 // server's readiness for the next one is unknown, the FATAL of a server that
-// shuts down included. The pool dials again; the server ends an orphaned batch
-// after Config.CommitTimeout at the latest.
+// shuts down included. An ERROR about a damaged page is ErrCorrupt; the server
+// finds most of them only if the cluster has data checksums. The pool dials
+// again; the server ends an orphaned batch after Config.CommitTimeout at the
+// latest.
 //
 // # Roles
 //

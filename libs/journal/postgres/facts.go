@@ -12,17 +12,25 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// factsSQL reads all facts in one statement, which sees one moment.
-const factsSQL = `
+// factsSQL reads what is declared in one statement, which sees one moment, and
+// epochsSQL the epochs as well.
+const (
+	factsSQL = `
 	SELECT 0, cluster, format::bigint FROM roost.meta
-	UNION ALL SELECT 1, name, shards FROM roost.type
+	UNION ALL SELECT 1, name, shards FROM roost.type`
+	epochsSQL = factsSQL + `
 	UNION ALL SELECT 2, '', epoch FROM roost.fence`
+)
 
 // Declare implements [journal.Backend].
 func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
 	var facts journal.Facts
+	query := factsName
+	if d.Cluster == "" {
+		query = epochsName
+	}
 	err := b.write(ctx, func(conn *pgx.Conn) (err error) {
-		facts, err = readFacts(ctx, conn, factsName)
+		facts, err = readFacts(ctx, conn, query)
 		return err
 	})
 	if err != nil {

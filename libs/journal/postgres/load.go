@@ -49,9 +49,8 @@ type stored struct {
 // Load implements [journal.Backend], in one round trip.
 func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	s, err := b.read(ctx, req)
-	if c := state(err); c == stateDataCorrupt || c == stateIndexCorrupt {
-		// A page is damaged, on the way to this entity.
-		err = fmt.Errorf("%w: %s: %w", journal.ErrCorrupt, req.Entity, err)
+	if damaged(err) { // on the way to this entity
+		err = corrupt(err)
 	}
 	var out journal.Loaded
 	if err == nil {

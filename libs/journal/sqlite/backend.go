@@ -93,7 +93,7 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 // connect opens the connections. The turn is held: no other process makes the
 // file at the same time.
 func (b *Backend) connect(ctx context.Context) error {
-	if err := registerVFS(); err != nil {
+	if err := RegisterVFS(); err != nil {
 		return err
 	}
 	if err := create(b.path); err != nil {
@@ -180,7 +180,7 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 		if ours != 3 {
 			return fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
 		}
-		facts, err := readFacts(ctx, b.conn)
+		facts, err := readFacts(ctx, b.conn, false)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 	var facts journal.Facts
 	var refused error
 	err := b.transact(ctx, func() error {
-		stored, err := readFacts(ctx, b.conn)
+		stored, err := readFacts(ctx, b.conn, d.Cluster == "")
 		if err != nil {
 			return err
 		}

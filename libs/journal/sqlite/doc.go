@@ -25,6 +25,9 @@
 // lies together. The command id itself is in the record only; the hash finds
 // the record, the record decides.
 //
+// Every page of the file ends in a checksum: see [VFS]. The file is opened
+// through it only.
+//
 // # What this does not do
 //
 // It is for one machine and a local file system: never put the file on a

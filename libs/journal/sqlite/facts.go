@@ -16,7 +16,8 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-func readFacts(ctx context.Context, q querier) (journal.Facts, error) {
+// readFacts reads the facts, the highest epoch among them if that is asked for.
+func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, error) {
 	var f journal.Facts
 	err := each(ctx, q, "SELECT key, value FROM meta", func(rows *sql.Rows) error {
 		var key, value string
@@ -40,7 +41,7 @@ func readFacts(ctx context.Context, q querier) (journal.Facts, error) {
 		f.Types = append(f.Types, t)
 		return err
 	})
-	if err != nil {
+	if err != nil || !epochs {
 		return f, err
 	}
 	err = each(ctx, q, "SELECT epoch FROM fence", func(rows *sql.Rows) error {

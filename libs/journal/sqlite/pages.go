@@ -99,8 +99,9 @@ var shim struct {
 	bad   map[string]map[uint32]struct{} // damaged pages, by file
 }
 
-// registerVFS makes VFS known to SQLite.
-func registerVFS() error {
+// RegisterVFS makes VFS known to SQLite, as Open does, for programs that open a
+// journal file by themselves.
+func RegisterVFS() error {
 	shim.once.Do(func() {
 		tls := libc.NewTLS() // SQLite keeps what is made with it
 		own := lib.Xsqlite3_vfs_find(tls, 0)

@@ -1,54 +1,30 @@
 package sqlite
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/sharding"
-)
-
-const (
-	flipEntities = 240
-	flipShards   = 256
 )
 
 // flipWorld is a journal file, what is stored in it, and what its pages are for.
 type flipWorld struct {
 	file  []byte
-	last  map[sharding.EntityID]uint64
+	crowd *journaltest.Crowd
 	pages map[string][]flipPage // by kind
 }
 
 type flipPage struct{ number, cells int }
-
-func flipEntity(i int) sharding.Entity {
-	return sharding.Entity{Type: "Account", ID: sharding.EntityID(fmt.Sprintf("e%03d", i))}
-}
-
-func flipShard(e sharding.Entity) sharding.ShardID {
-	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, flipShards)}
-}
-
-func flipRecord(e sharding.Entity, seq uint64) sharding.Record {
-	return sharding.Record{Seq: seq, Command: sharding.CommandID(fmt.Sprint(e.ID, "-", seq)),
-		Events: []sharding.Event{{Name: "E", Payload: []byte(strings.Repeat(string(e.ID), 60))}}}
-}
-
-func flipAppend(e sharding.Entity, seq uint64) journal.Op {
-	return journal.Op{Append: &sharding.Append{Shard: flipShard(e), Epoch: 1, Entity: e, Records: []sharding.Record{flipRecord(e, seq)}}}
-}
 
 // newFlipWorld makes a file with pages of every kind.
 func newFlipWorld(t *testing.T) *flipWorld {
@@ -58,42 +34,7 @@ func newFlipWorld(t *testing.T) *flipWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &flipWorld{last: map[sharding.EntityID]uint64{}, pages: map[string][]flipPage{}}
-	commit := func(ops ...journal.Op) {
-		t.Helper()
-		results, err := b.Commit(t.Context(), ops)
-		for i, r := range results {
-			if r.Verdict != sharding.Durable {
-				t.Fatalf("%s is %v", ops[i].Kind(), r.Verdict)
-			}
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Account", Shards: flipShards}}}); err != nil {
-		t.Fatal(err)
-	}
-	var claims []journal.Op
-	for i := range uint32(flipShards) {
-		claims = append(claims, journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "Account", Index: i}, Epoch: 1, Owner: 1}})
-	}
-	commit(claims...)
-	for seq := uint64(1); seq <= 6; seq++ {
-		var ops []journal.Op
-		for i := range flipEntities {
-			e := flipEntity(i)
-			ops = append(ops, flipAppend(e, seq))
-			// A snapshot that shrinks leaves free pages behind.
-			size := map[uint64]int{2: 30_000, 4: 300}[seq]
-			if i%20 == 0 && size > 0 {
-				ops = append(ops, journal.Op{Snapshot: &journal.WriteSnapshot{Shard: flipShard(e), Epoch: 1, Entity: e,
-					Snapshot: journal.Snapshot{Seq: seq, Payload: make([]byte, size+9000*(i%40/20))}}})
-			}
-			w.last[e.ID] = seq
-		}
-		commit(ops...)
-	}
+	w := &flipWorld{crowd: journaltest.NewCrowd(t, b), pages: map[string][]flipPage{}}
 	w.classify(t, b)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -149,14 +90,6 @@ func (w *flipWorld) classify(t *testing.T, b *Backend) {
 	}
 }
 
-// flipCase is a file in use in which one bit is wrong.
-type flipCase struct {
-	*testing.T
-	j     *journal.Journal // of the first handle
-	other *Backend
-	last  map[sharding.EntityID]uint64
-}
-
 // flip inverts a bit. The file stays open to the end: closing it would drop the
 // locks that SQLite has on it.
 func flip(t *testing.T, path string, bit int) {
@@ -174,61 +107,6 @@ func flip(t *testing.T, path string, bit int) {
 	if _, err := f.WriteAt(b, int64(bit/8)); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// load compares everybody with what was durable. It counts who is refused.
-func (c *flipCase) load(load func(context.Context, journal.LoadRequest) (journal.Loaded, error)) (refused int) {
-	c.Helper()
-	for i := range flipEntities {
-		e := flipEntity(i)
-		l, err := load(c.Context(), journal.LoadRequest{Entity: e, Lookup: []sharding.CommandID{flipRecord(e, 3).Command}})
-		switch {
-		case errors.Is(err, journal.ErrCorrupt):
-			refused++
-		case err != nil:
-			c.Errorf("%s: %v", e, err)
-		case l.LastSeq != c.last[e.ID] || uint64(len(l.Records))+l.Snapshot.Seq != l.LastSeq || len(l.Stored) != 1:
-			c.Errorf("%s: record %d is the last one, %d are loaded after the snapshot at %d, %d of 1 commands are found; want record %d",
-				e, l.LastSeq, len(l.Records), l.Snapshot.Seq, len(l.Stored), c.last[e.ID])
-		}
-	}
-	return refused
-}
-
-// write appends to everybody at once, and reads all fences. It counts who is
-// refused.
-func (c *flipCase) write() (refused int) {
-	c.Helper()
-	var ops []journal.Op
-	for i := range flipEntities {
-		ops = append(ops, flipAppend(flipEntity(i), c.last[flipEntity(i).ID]+1))
-	}
-	for i := range uint32(flipShards) {
-		ops = append(ops, journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: "Account", Index: i}, Epoch: 1}})
-	}
-	results := make([]journal.Result, len(ops))
-	var all sync.WaitGroup
-	all.Add(len(ops))
-	for i := range ops {
-		c.j.Submit(ops[i], func(r journal.Result) {
-			results[i] = r
-			all.Done()
-		})
-	}
-	all.Wait()
-	for i, r := range results {
-		switch {
-		case r.Verdict == sharding.Durable && ops[i].Append != nil:
-			c.last[ops[i].Append.Entity.ID]++
-		case r.Verdict == sharding.Durable:
-		case r.Verdict == sharding.RefusedDamaged && ops[i].Append != nil:
-			refused++
-		case r.Verdict == sharding.RefusedDamaged:
-		default:
-			c.Errorf("%s is %v: %v", ops[i].Kind(), r.Verdict, r.Err)
-		}
-	}
-	return refused
 }
 
 // TestFlippedBits inverts one bit of a file that two processes use, in a page of
@@ -266,15 +144,15 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	c := &flipCase{T: t, j: j, other: handles[1], last: maps.Clone(w.last)}
+	crowd, other := w.crowd.Clone(), handles[1]
 	flip(t, path, bit)
 	// What another process commits empties the caches. It may meet the page too.
 	shard := sharding.ShardID{Type: "Other"}
-	if _, err := c.other.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 2}}}); err != nil && !errors.Is(err, journal.ErrCorrupt) && kind != "header" {
+	if _, err := other.Commit(t.Context(), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 2}}}); err != nil && !errors.Is(err, journal.ErrCorrupt) && kind != "header" {
 		t.Fatal(err)
 	}
 	if kind == "header" {
-		j.Submit(flipAppend(flipEntity(0), c.last["e000"]+1), func(journal.Result) {})
+		j.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: shard, Epoch: 1}}, func(journal.Result) {})
 		select {
 		case <-j.Broken():
 		case <-time.After(10 * time.Second):
@@ -282,9 +160,9 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 		}
 		return
 	}
-	loads, first, second := c.load(j.Load), c.write(), c.write()
-	loads2 := c.load(c.other.Load)
-	t.Logf("page %d of %s, bit %d: of %d entities %d and %d were refused by loads, %d and %d by appends", p.number, kind, bit, flipEntities, loads, loads2, first, second)
+	loads, first, second := crowd.Load(t, j.Load), crowd.Write(t, j), crowd.Write(t, j)
+	loads2 := crowd.Load(t, other.Load)
+	t.Logf("page %d of %s, bit %d: of %d entities %d and %d were refused by loads, %d and %d by appends", p.number, kind, bit, journaltest.CrowdSize, loads, loads2, first, second)
 	if err := j.Err(); err != nil {
 		t.Fatalf("the journal is broken: %v", err)
 	}
@@ -292,7 +170,7 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 		t.Errorf("the page holds %d rows", p.cells)
 	}
 	flip(t, path, bit)
-	if n := c.write() + c.load(c.other.Load) + c.load(j.Load); n > 0 {
+	if n := crowd.Write(t, j) + crowd.Load(t, other.Load) + crowd.Load(t, j.Load); n > 0 {
 		t.Errorf("the bit is right again, and %d are refused", n)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,6 +61,12 @@ func (s *Server) tryElect(term sharding.Term) error {
 	defer cancel()
 	epoch := sharding.MakeEpoch(term, 0)
 	highest, err := s.journal.MaxEpoch(ctx)
+	if errors.Is(err, journal.ErrCorrupt) {
+		// Of the epochs that some coordinator gave, none is above the claim of the
+		// stream by that coordinator, and the claim below asks for that one.
+		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)
+		highest, err = 0, nil
+	}
 	if err != nil {
 		return fmt.Errorf("reading the highest epoch: %w", err)
 	}
@@ -157,8 +164,8 @@ func (s *Server) stored(term sharding.Term, a *sharding.Append, through int, r j
 		s.log.Warn("fenced: another coordinator is active", "term", term, "stored", r.Fence.Epoch.Term())
 		s.depose()
 		s.keeper.RaiseTerm(r.Fence.Epoch.Term())
-	case sharding.RefusedFull:
-		s.log.Error("the journal is full; free disk space", "error", r.Err)
+	case sharding.RefusedFull, sharding.RefusedDamaged:
+		s.log.Error("facts cannot be stored, nothing moves meanwhile", "verdict", r.Verdict, "error", r.Err)
 		time.AfterFunc(retryPause, func() {
 			s.inbox.put(func() {
 				if s.term == term {

@@ -43,11 +43,17 @@ func (s *Server) measure(f coordinator.Fact) {
 }
 
 func (s *Server) journalObserver() journal.Observer {
-	return journal.Observer{Op: func(o journal.OpStats) {
-		if o.Result.Verdict == sharding.RefusedEpoch {
-			s.telemetry.fenced.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.journal.operation", o.Op.Kind())))
-		}
-	}}
+	return journal.Observer{
+		Op: func(o journal.OpStats) {
+			if o.Result.Verdict == sharding.RefusedEpoch {
+				s.telemetry.fenced.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.journal.operation", o.Op.Kind())))
+			}
+		},
+		Damage: func(d journal.Damaged) {
+			s.log.Error("the stored facts of the coordinator are damaged: no shard moves until they can be read again; entities are served where they are",
+				"shard", d.Shard, "error", d.Err)
+		},
+	}
 }
 
 // instrument registers what the coordinator tells about itself.

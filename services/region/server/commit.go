@@ -29,7 +29,7 @@ func (s *Runner) readFence(o turn.ReadFence) {
 
 func (s *Runner) claim(o region.Claim) {
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
-		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r)}})
+		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
 	})
 }
 

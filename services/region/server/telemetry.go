@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,6 +33,7 @@ type telemetry struct {
 	fenced  metric.Int64Counter
 	// noSnapshot counts snapshots that could not be stored.
 	noSnapshot metric.Int64Counter
+	damaged    metric.Int64Counter
 }
 
 func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
@@ -63,6 +66,10 @@ func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	}
 	if t.noSnapshot, err = meter.Int64Counter("roost.entity.snapshot.failures", metric.WithUnit("{snapshot}"),
 		metric.WithDescription("snapshots of entities that could not be taken or stored: too large, or the journal has no room")); err != nil {
+		return err
+	}
+	if t.damaged, err = meter.Int64Counter("roost.journal.damaged", metric.WithUnit("{operation}"),
+		metric.WithDescription("loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")); err != nil {
 		return err
 	}
 	return s.gauges(meter)
@@ -144,8 +151,11 @@ func (s *Runner) journalObserver() journal.Observer {
 			s.telemetry.batch.Record(float64(b.Ops))
 		},
 		Op: func(o journal.OpStats) {
-			if o.Result.Verdict == sharding.RefusedEpoch {
-				s.telemetry.fenced.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.journal.operation", o.Op.Kind())))
+			switch o.Result.Verdict {
+			case sharding.RefusedEpoch:
+				s.telemetry.fenced.Add(s.ctx, 1, operation(o.Op.Kind()))
+			case sharding.RefusedDamaged:
+				s.telemetry.damaged.Add(s.ctx, 1, operation(o.Op.Kind()))
 			}
 		},
 		Load: func(l journal.LoadStats) {
@@ -153,9 +163,26 @@ func (s *Runner) journalObserver() journal.Observer {
 				typ := l.Request.Entity.Type // only known ones are loaded
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
+			} else if errors.Is(l.Err, journal.ErrCorrupt) {
+				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
 			}
 		},
+		Damage: func(d journal.Damaged) { journalDamage(s.log, d) },
 	}
+}
+
+func operation(kind string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("roost.journal.operation", kind))
+}
+
+// journalDamage logs what an operator has to know of damage.
+func journalDamage(log *slog.Logger, d journal.Damaged) {
+	if d.Entity == (sharding.Entity{}) {
+		log.Error("the stored epoch of a shard is damaged: its commands are refused until it can be read again", "shard", d.Shard, "error", d.Err)
+		return
+	}
+	log.Error("what is stored of an entity is damaged: its commands are refused with data_loss until it can be read again",
+		"entity.type", d.Entity.Type, "entity.id", d.Entity.ID, "error", d.Err)
 }
 
 // traceContext is a context that continues the trace of a command's sender.

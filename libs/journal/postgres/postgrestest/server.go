@@ -115,7 +115,7 @@ func prepare(tb testing.TB, place *Place) *Server {
 		}
 		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	cmd := s.command("initdb", "-D", filepath.Join(dir, "data"), "-U", Superuser, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	cmd := s.command("initdb", "-D", filepath.Join(dir, "data"), "-U", Superuser, "--auth=trust", "--data-checksums", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
 	}
@@ -253,6 +253,9 @@ func (s *Server) end(signal syscall.Signal) {
 	_ = s.cmd.Process.Signal(signal) // it may be gone already
 	<-s.ended
 }
+
+// Path is where a file of the server's data is, as pg_relation_filepath names it.
+func (s *Server) Path(file string) string { return filepath.Join(s.dir, "data", file) }
 
 // NewDatabase makes an empty database and returns its name.
 func (s *Server) NewDatabase() (string, error) {
