@@ -39,8 +39,8 @@ func ParseURL(raw string) (*URL, error) {
 	if !ok {
 		return nil, errors.New("after the scheme comes ://")
 	}
-	if rest, fragment, ok := strings.Cut(rest, "#"); ok {
-		return nil, fmt.Errorf("unknown fragment %.40q behind %.40q", fragment, rest)
+	if strings.Contains(rest, "#") {
+		return nil, errors.New("unknown fragment, behind #; write %23 for a # that belongs to a name")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
@@ -147,7 +147,7 @@ func (u *URL) Err() error {
 	var names []string
 	for name := range u.given {
 		if !slices.Contains(u.known, name) {
-			names = append(names, fmt.Sprintf("%q", name))
+			names = append(names, ParameterName(name))
 		}
 	}
 	if len(names) > 0 {
@@ -159,6 +159,15 @@ func (u *URL) Err() error {
 		u.bad("unknown parameter %s; %s takes %s", strings.Join(names, ", "), u.Scheme, takes)
 	}
 	return errors.Join(u.errs...)
+}
+
+// ParameterName quotes the name of an unknown parameter for an error. A piece of a
+// password with a ? in it is none, and is not shown.
+func ParameterName(name string) string {
+	if strings.ContainsAny(name, ":/@") {
+		return strconv.Quote(hidden)
+	}
+	return strconv.Quote(name)
 }
 
 // Secret reads a secret from a file anew, so that it can be changed: the text

@@ -269,7 +269,7 @@ func (w *Watch) believe(peers []Peer) ([]Peer, error) {
 	}
 	peers = Normalize(slices.Clone(peers))
 	if len(peers) > w.cfg.MaxPeers {
-		return nil, fmt.Errorf("%w: %d peers, at most %d are allowed; raise MaxPeers", ErrLookup, len(peers), w.cfg.MaxPeers)
+		return nil, fmt.Errorf("%w: %d peers, at most %d are allowed; is the place shared with something else?", ErrLookup, len(peers), w.cfg.MaxPeers)
 	}
 	return peers, nil
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -141,13 +140,4 @@ func (c *Config) contactURL(addr string) string {
 		host = addr
 	}
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.ContactPort)) + Path
-}
-
-// redacted is a discovery URL without its password.
-func redacted(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.User == nil {
-		return text
-	}
-	return u.Redacted()
 }

@@ -44,7 +44,7 @@ func Open(url string) (discovery.Backend, error) { return ForCluster(url, "") }
 func ForCluster(url, cluster string) (discovery.Backend, error) {
 	b, err := choose(url, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", shown(url), err)
+		return nil, fmt.Errorf("open %q: %w", backend.Redact(url), err)
 	}
 	return b, nil
 }
@@ -85,9 +85,9 @@ func choose(url, cluster string) (discovery.Backend, error) {
 
 // plain opens a backend that takes one text and no parameters.
 func plain[B discovery.Backend](scheme, rest string, open func(string) (B, error)) (discovery.Backend, error) {
-	rest, params, hasParams := strings.Cut(rest, "?")
+	rest, _, hasParams := strings.Cut(rest, "?")
 	if hasParams {
-		return nil, fmt.Errorf("%w: unknown parameters %q; %s takes none", discovery.ErrConfig, params, scheme)
+		return nil, fmt.Errorf("%w: unknown parameters; %s takes none", discovery.ErrConfig, scheme)
 	}
 	return open(strings.TrimPrefix(rest, "//"))
 }
@@ -99,14 +99,4 @@ func parsed[B discovery.Backend](url string, open func(*backend.URL) (B, error))
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
 	return open(u)
-}
-
-// shown is a URL without a password that should not be in it.
-func shown(url string) string {
-	if scheme, rest, ok := strings.Cut(url, "://"); ok && scheme != "static" && scheme != "file" {
-		if _, after, ok := strings.Cut(rest, "@"); ok {
-			return scheme + "://…@" + after
-		}
-	}
-	return url
 }

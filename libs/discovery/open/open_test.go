@@ -63,7 +63,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		"zookeeper://a:1/x":              {"zookeeper", "kubernetes"},
 		"dns:///a?port=1#b":              {"fragment"},
 		"dns:a?port=1":                   {"://"},
-		"etcd://root:hush@a:1/x":         {"password", "etcd://…@a:1/x"},
+		"etcd://root:hush@a:1/x":         {"password", "etcd://xxxxx@a:1/x"},
 	} {
 		_, err := open.Open(url)
 		for _, w := range words {

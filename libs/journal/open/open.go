@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/backend"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres"
@@ -117,7 +118,7 @@ var postgresParameters = []string{
 // checkParameters refuses parameters that the backend does not know.
 func checkParameters(u *url.URL) error {
 	if u.Fragment != "" {
-		return fmt.Errorf("%w: unknown fragment %q", ErrURL, u.Fragment)
+		return fmt.Errorf("%w: unknown fragment, behind #; write %%23 for a # that belongs to a password or a path", ErrURL)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -131,7 +132,7 @@ func checkParameters(u *url.URL) error {
 	var names []string
 	for name := range q {
 		if !slices.Contains(known, name) {
-			names = append(names, fmt.Sprintf("%q", name))
+			names = append(names, backend.ParameterName(name))
 		}
 	}
 	if len(names) == 0 {

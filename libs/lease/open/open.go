@@ -43,21 +43,21 @@ type Store interface {
 func Open(ctx context.Context, url string) (Store, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, url, known)
+		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, backend.Redact(url), known)
 	}
 	switch scheme {
 	case "memory":
 		if rest != "" {
-			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, url)
+			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, backend.Redact(url))
 		}
 		return memory.New(), nil
 	case "sqlite":
-		path, params, hasParams := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
+		path, _, hasParams := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 		if hasParams {
-			return nil, fmt.Errorf("%w: %s: unknown parameters %q; sqlite takes none", lease.ErrConfig, url, params)
+			return nil, fmt.Errorf("%w: %s: unknown parameters; sqlite takes none", lease.ErrConfig, backend.Redact(url))
 		}
 		if path == "" {
-			return nil, fmt.Errorf("%w: %s: sqlite: needs the path of a file", lease.ErrConfig, url)
+			return nil, fmt.Errorf("%w: %s: sqlite: needs the path of a file", lease.ErrConfig, backend.Redact(url))
 		}
 		return orError(sqlstore.OpenSQLite(ctx, path))
 	case "postgres", "postgresql":
