@@ -82,7 +82,7 @@ func (a *Admin) Drain(ctx context.Context, region string, resume bool) (remainin
 
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
-// is none.
+// is none, ErrStranger when a URL leads to something else.
 func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv1.Admin) (*T, error)) (*T, error) {
 	if len(a.clients) == 0 {
 		return nil, fmt.Errorf("%w: no coordinator is known", ErrUnreachable)
@@ -102,6 +102,9 @@ func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv
 				return nil, err
 			case isStandby:
 				standby = true
+			case isStranger:
+				last = stranger(ctx, a.urls[i], "the management listener of a coordinator")
+				continue
 			}
 			var network *url.Error
 			if errors.As(err, &network) {
@@ -110,6 +113,9 @@ func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv
 			last = fmt.Errorf("%s: %w", a.urls[i], err)
 		}
 		// Where nobody listens, waiting for an election is vain.
+		if errors.Is(last, ErrStranger) && !standby {
+			return nil, last
+		}
 		if !standby {
 			return nil, fmt.Errorf("%w: %w", ErrUnreachable, last)
 		}
@@ -125,9 +131,10 @@ func ask[T any](ctx context.Context, a *Admin, call func(context.Context, adminv
 
 // What an error of a call means.
 const (
-	isAnswer  = iota // the active coordinator's word
-	isStandby        // a standby's: ask another
-	isLost           // nobody's: broken connection, silence
+	isAnswer   = iota // the active coordinator's word
+	isStandby         // a standby's: ask another
+	isLost            // nobody's: broken connection, silence
+	isStranger        // no coordinator's
 )
 
 func wayward(err error) int {
@@ -136,6 +143,8 @@ func wayward(err error) int {
 		return isLost
 	}
 	switch {
+	case notOurs(err):
+		return isStranger
 	case e.Code() == twirp.FailedPrecondition, e.Code() == twirp.Unavailable:
 		return isStandby // The latter while it starts or loses its lease.
 	case e.Code() == twirp.Internal && errors.Unwrap(e) != nil,

@@ -79,11 +79,18 @@ func anyOf[T any](ctx context.Context, m *Membership, call func(context.Context,
 			m.last = at
 			return answer, err
 		}
+		if wayward(err) == isStranger {
+			last = stranger(ctx, m.urls[at], "the management listener of a coordinator or a region")
+			continue
+		}
 		var network *url.Error
 		if errors.As(err, &network) {
 			err = network.Err // Without the path, which says nothing.
 		}
 		last = fmt.Errorf("%s: %w", m.urls[at], err)
+	}
+	if errors.Is(last, ErrStranger) {
+		return nil, last
 	}
 	if last == nil {
 		last = errors.New("no member is known")

@@ -22,7 +22,7 @@ const (
 	Starting = "starting" // forked, listeners not bound yet
 	Running  = "running"
 	Stopping = "stopping" // told to end in order
-	Stopped  = "stopped"  // ended as told
+	Stopped  = "stopped"  // ended in order: as told, or by leaving the cluster
 	Killed   = "killed"   // ended by Kill
 	Died     = "died"     // ended by itself
 )
@@ -101,7 +101,6 @@ func (c *Cluster) arguments(p *child) []string {
 			"--discovery.stable_for="+stableFor, "--discovery.interval="+askEvery)
 	}
 	if p.role == Coordinator {
-		args = append(args, "--lease.url="+o.Lease)
 		if o.Regions > 0 {
 			// Else the region that is up first gets all the first shards.
 			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
@@ -121,6 +120,8 @@ func (c *Cluster) environment() []string {
 			env = append(env, entry)
 		}
 	}
+	// Not by a flag: the URL may hold a password, and anybody may list command lines.
+	env = append(env, "ROOST_LEASE_URL="+c.options.Lease)
 	return append(env, c.options.Env...)
 }
 
@@ -166,6 +167,8 @@ func (c *Cluster) reap(p *child, cmd *exec.Cmd) {
 	p.reason = "exit status 0"
 	if err != nil {
 		p.reason = err.Error()
+	} else if p.wanted == Died {
+		p.wanted = Stopped
 	}
 	if p.wanted == Died {
 		p.last = tail(p.log, p.started)

@@ -243,7 +243,7 @@ func (m *Machine) objection(joiner *Member, settings []Setting) (why string, fin
 		return "settings differ: " + diff, true
 	}
 	if len(m.state.Members) >= m.cfg.MaxMembers {
-		return fmt.Sprintf("the cluster has its %d members; raise MaxMembers on all nodes, or remove some", m.cfg.MaxMembers), false
+		return fmt.Sprintf("the cluster has %d members, as many as there may be; remove some first", m.cfg.MaxMembers), false
 	}
 	return "", false
 }

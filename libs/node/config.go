@@ -17,6 +17,7 @@ import (
 //	help:"…"                      one line for --help
 //	unit:"messages"               optional, for --help; durations and sizes name theirs
 //	secret:"true"                 optional: never printed, and can be read from a file
+//	secret:"url"                  optional: a URL that may hold a secret, which can be read from a file too
 //
 // A struct field with a key prefixes the keys of its own fields; one without is
 // flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/backend"
 )
 
 // A field is one key of the configuration.
@@ -16,7 +18,8 @@ type field struct {
 	key    string
 	help   string
 	unit   string
-	secret bool
+	secret bool          // The whole value is one: it is never shown.
+	file   bool          // The value can be the content of a file.
 	value  reflect.Value // The field of the service's struct itself.
 	preset string        // The default, in text.
 	source string        // Where the value is from, such as "default" or "roost.yaml:12".
@@ -76,7 +79,8 @@ func appendFields(fields []*field, prefix string, structure reflect.Value) ([]*f
 		}
 		f := &field{
 			key: prefix + key, help: declared.Tag.Get("help"), unit: declared.Tag.Get("unit"),
-			secret: declared.Tag.Get("secret") == "true", value: value, source: "default",
+			secret: declared.Tag.Get("secret") == "true", file: declared.Tag.Get("secret") != "",
+			value: value, source: "default",
 		}
 		f.preset = f.text()
 		fields = append(fields, f)
@@ -92,7 +96,7 @@ func readsText(value reflect.Value) bool {
 // set reads the value from text.
 func (f *field) set(text, source string) error {
 	if err := f.parse(text); err != nil {
-		shown := strconv.Quote(text)
+		shown := strconv.Quote(backend.Redact(text))
 		if f.secret {
 			shown = "the value"
 		}

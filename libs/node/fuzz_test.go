@@ -63,7 +63,7 @@ func FuzzLoad(f *testing.F) {
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("X", 20_000)
 	house.Memory(t, house.MemoryFactor, len(long), func() {
-		if s, err := Load(newExample(), nil, []string{"ROOST_" + long + "=1"}); err != nil || len(s.Warnings) != 1 {
+		if s, err := Load(newExample(), nil, []string{"ROOST_" + long + "=1"}); err == nil {
 			t.Errorf("%v, %v", s, err)
 		}
 	})

@@ -6,10 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/roost-cluster/roost/libs/backend"
 )
 
 const (
@@ -24,10 +27,25 @@ const (
 	maxProblems = 20
 )
 
-// Sections of the file and the environment that belong to one kind of service.
+// Sections of the file and the environment that belong to some kinds of service.
 // A service without a single key in such a section ignores it, so that all
 // services of a cluster can share one file.
-var sections = []string{"coordinator", "gateway", "journal", "lease", "region", "types"}
+var sections = []string{"coordinator", "gateway", "gossip", "journal", "lease", "region"}
+
+// memberKeys belong to the members of a cluster alone, in sections that gateways
+// have keys in too.
+var memberKeys = []string{
+	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
+	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
+}
+
+// commandNames are the variables of the roost command. Whoever has set them may
+// start a service too.
+var commandNames = []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY"}
+
+// linkNames are the variables that Kubernetes and Docker set in every container
+// for a service called roost or roost-something. They are not meant for us.
+var linkNames = regexp.MustCompile(`^ROOST_([A-Z0-9_]*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 // A Configured is a service's configuration: a struct that embeds [Config] and
 // says what else must hold.
@@ -42,9 +60,6 @@ type Configured interface {
 type Settings struct {
 	// File is the configuration file that was read, if any.
 	File string
-	// Warnings tell what was left aside, such as unknown names in the
-	// environment, which others may own.
-	Warnings []string
 
 	fields []*field
 	asked  string // help, version or print_config
@@ -59,8 +74,9 @@ type Settings struct {
 //	--region.passivate-after 2m          as a flag; also with = and with underscores
 //
 // A secret can also be the content of a file, named by ROOST_…_FILE. Unknown
-// keys in the file and unknown flags are errors, as are names in the environment
-// that differ little from a known one. An error names key, source and fix.
+// keys in the file, unknown flags and unknown ROOST_… names in the environment are
+// errors, except those of other services, of the roost command, and of the links
+// that Kubernetes and Docker make. An error names key, source and fix.
 func Load(config Configured, args, environ []string) (*Settings, error) {
 	fields, err := fieldsOf(config)
 	if err != nil {
@@ -119,9 +135,10 @@ func (s *Settings) parseArgs(args []string) ([]given, error) {
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
+		flagName, _, _ := strings.Cut(arg, "=")
 		name, isFlag := strings.CutPrefix(arg, "-")
 		if !isFlag {
-			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", arg)
+			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", backend.Redact(arg))
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		key := strings.ReplaceAll(name, "-", "_")
@@ -134,11 +151,11 @@ func (s *Settings) parseArgs(args []string) ([]given, error) {
 			s.asked = key
 			continue
 		case key != "config" && f == nil:
-			return nil, fmt.Errorf("flag %s is unknown%s; see --help", arg, s.suggest(key, (*field).flag))
+			return nil, fmt.Errorf("flag %s is unknown%s; see --help", flagName, s.suggest(key, (*field).flag))
 		case !hasValue && f != nil && f.unitText() == "true or false":
 			value = "true"
 		case !hasValue && len(args) == 0:
-			return nil, fmt.Errorf("flag %s needs a value", arg)
+			return nil, fmt.Errorf("flag %s needs a value", flagName)
 		case !hasValue:
 			value, args = args[0], args[1:]
 		}
@@ -171,6 +188,9 @@ func (s *Settings) Source(key string) string {
 
 // foreign tells whether a key belongs to a section of other services.
 func (s *Settings) foreign(key string) bool {
+	if slices.Contains(memberKeys, key) && s.field(key) == nil {
+		return true
+	}
 	section, _, _ := strings.Cut(key, ".")
 	return slices.Contains(sections, section) && !slices.ContainsFunc(s.fields, func(f *field) bool {
 		return strings.HasPrefix(f.key, section+".")
@@ -186,7 +206,7 @@ func (s *Settings) readEnv(env map[string]string) error {
 		if value, ok := env[name]; ok {
 			problems = append(problems, f.set(value, name))
 		}
-		if !f.secret {
+		if !f.file {
 			continue
 		}
 		name += "_FILE"
@@ -207,17 +227,14 @@ func (s *Settings) readEnv(env map[string]string) error {
 	slices.Sort(names)
 	for _, name := range names {
 		key := strings.ToLower(strings.TrimPrefix(name, envPrefix))
-		if known[name] || s.foreign(strings.Replace(key, "_", ".", 1)) {
+		if known[name] || slices.Contains(commandNames, name) || s.foreign(strings.Replace(key, "_", ".", 1)) || linkNames.MatchString(name) {
 			continue
 		}
-		// Others put names of theirs here too, a container platform for one,
-		// so only what looks like a slip of the pen is an error.
-		for _, f := range s.fields {
-			if distance(f.env(), name) <= 2 {
-				problems = append(problems, fmt.Errorf("%s in the environment is unknown: did you mean %s?", name, f.env()))
-			}
+		fix := s.suggest(key, (*field).env)
+		if fix == "" {
+			fix = "; see --help for the names, and unset it"
 		}
-		s.Warnings = append(s.Warnings, name+" in the environment is unknown and ignored")
+		problems = append(problems, fmt.Errorf("%s in the environment is unknown%s", name, fix))
 	}
 	return errors.Join(problems...)
 }
@@ -334,7 +351,7 @@ func (s *Settings) suggest(key string, spell func(*field) string) string {
 	nearest := max(2, len(key)/4) + 1
 	suffix := "." + key // once: it may be long
 	for _, f := range s.fields {
-		d := distance(f.key, key)
+		d := min(distance(f.key, key), distance(strings.ReplaceAll(f.key, ".", "_"), key))
 		if strings.HasSuffix(f.key, suffix) {
 			d = 1 // The section was forgotten.
 		}

@@ -74,9 +74,6 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("%s is from %q, want %q", key, got, want)
 		}
 	}
-	if len(s.Warnings) != 0 {
-		t.Errorf("warnings %q", s.Warnings)
-	}
 }
 
 func TestLists(t *testing.T) {
@@ -123,6 +120,11 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "overflow", args: []string{"--region.small", "256"}, want: []string{"region.small", "8 bits"}},
 		{name: "secret stays secret", env: []string{"ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url", "ROOST_JOURNAL_URL_FILE"}},
 		{name: "slip in the environment", env: []string{"ROOST_REGION_MAILBOXES=3"}, want: []string{"did you mean ROOST_REGION_MAILBOX?"}},
+		{name: "unknown variable", env: []string{"ROOST_SOMETHING_ELSE=1"}, want: []string{"ROOST_SOMETHING_ELSE in the environment is unknown", "--help"}},
+		{name: "unknown variable of a section of its own", env: []string{"ROOST_REGION_PASSIVE_AFTER=1m"}, want: []string{"did you mean ROOST_REGION_PASSIVATE_AFTER?"}},
+		{name: "a flag's secret", args: []string{"--jornal.url=postgres://u:hush@h/d"}, want: []string{"flag --jornal.url is unknown: did you mean --journal.url?"}},
+		{name: "an argument's secret", args: []string{"postgres://u:hush@h/d"}, want: []string{`"postgres://u:xxxxx@h/d"`}},
+		{name: "a value's secret", args: []string{"--region.mailbox", "postgres://u:hush@h/d"}, want: []string{"region.mailbox"}},
 		{name: "no file", args: []string{"--config", "/nonexistent"}, want: []string{"configuration file", "/nonexistent"}},
 		{name: "unknown key", file: "region:\n  mailbx: 3\n", want: []string{"roost.yaml:2", "region.mailbx is unknown: did you mean region.mailbox?"}},
 		{name: "twice", file: "region: {mailbox: 3}\nregion.mailbox: 4\n", want: []string{"roost.yaml:2", "already in line 1"}},
@@ -152,6 +154,9 @@ func TestLoadRefuses(t *testing.T) {
 					t.Errorf("%q is not in the error:\n%v", want, err)
 				}
 			}
+			if strings.Contains(err.Error(), "hush") {
+				t.Errorf("the secret shows: %v", err)
+			}
 		})
 	}
 }
@@ -159,15 +164,18 @@ func TestLoadRefuses(t *testing.T) {
 func TestSharedFile(t *testing.T) {
 	file := writeFile(t, "roost.yaml", "# none\nregion:\ngateway:\n  anything: {goes: here}\nlog: {level: warn}\n")
 	c := newExample()
-	if _, err := Load(c, []string{"--config", file}, []string{"ROOST_GATEWAY_SERVICE_HOST=10.0.0.1"}); err != nil {
-		t.Errorf("sections of other services: %v", err)
+	env := []string{
+		"ROOST_GATEWAY_MAX_BODY=1MiB", "ROOST_GOSSIP_FAST=true", "ROOST_DISCOVERY_INTERVAL=1s", // other services'
+		"ROOST_ADMIN=http://a:1", "ROOST_GATEWAY=http://b:1", "ROOST_DIR=x", // the roost command's
+		// What Kubernetes sets for services called roost and roost-region.
+		"ROOST_SERVICE_HOST=10.0.0.1", "ROOST_SERVICE_PORT=80", "ROOST_SERVICE_PORT_HTTP=80", "ROOST_PORT=tcp://10.0.0.1:80",
+		"ROOST_PORT_80_TCP=tcp://10.0.0.1:80", "ROOST_PORT_80_TCP_PROTO=tcp", "ROOST_REGION_PORT_80_TCP_ADDR=10.0.0.1", "ROOST_REGION_SERVICE_HOST=10.0.0.1",
+	}
+	if _, err := Load(c, []string{"--config", file}, env); err != nil {
+		t.Errorf("what belongs to others: %v", err)
 	}
 	if c.LogLevel != slog.LevelWarn {
 		t.Error("the own section was not read")
-	}
-	s, err := Load(c, nil, []string{"ROOST_SOMETHING_ELSE=1"})
-	if err != nil || len(s.Warnings) != 1 {
-		t.Errorf("another's variable: %v, warnings %q; want one warning", err, s.Warnings)
 	}
 	empty := writeFile(t, "empty.yaml", "")
 	if _, err := Load(newExample(), []string{"--config", empty}, nil); err != nil {
@@ -186,6 +194,32 @@ func TestSecret(t *testing.T) {
 	s.WriteEffective(&out)
 	if strings.Contains(out.String(), "pw") || !strings.Contains(out.String(), "(secret)") {
 		t.Errorf("the secret shows:\n%s", out.String())
+	}
+}
+
+// A password in any value, such as the URL of a backend, is not printed.
+func TestPrintWithoutPasswords(t *testing.T) {
+	s, err := Load(newExample(), []string{"--node.name=postgres://roost:hush@db/x", "--region.seeds=etcd://u:hush@h/x,consul://h/x?token=hush"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	s.WriteEffective(&out)
+	if strings.Contains(out.String(), "hush") || !strings.Contains(out.String(), "postgres://roost:xxxxx@db/x") {
+		t.Errorf("the password shows:\n%s", out.String())
+	}
+}
+
+// Errors of libraries may repeat a URL: no log line does.
+func TestLogWithoutPasswords(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var out strings.Builder
+		log := newLogger(&out, &Config{LogFormat: format}).With("url", "etcd://u:hush@h/x")
+		err := fmt.Errorf("open: %w", errors.New("dial postgres://roost:hush@db/x?sslmode=disable"))
+		log.Error("no postgres://roost:hush@db/x", "error", err, "count", 1, slog.Group("g", "u", "consul://h/x?token=hush"))
+		if strings.Contains(out.String(), "hush") || !strings.Contains(out.String(), "roost:xxxxx@db/x?sslmode=disable") {
+			t.Errorf("%s: the password shows:\n%s", format, out.String())
+		}
 	}
 }
 

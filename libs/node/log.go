@@ -6,17 +6,41 @@ import (
 	"log/slog"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/roost-cluster/roost/libs/backend"
 )
 
-// newLogger logs to w in the configured form. A record logged within a span
-// carries its trace_id and span_id.
+// newLogger logs to w in the configured form, without the passwords and tokens of
+// URLs. A record logged within a span carries its trace_id and span_id.
 func newLogger(w io.Writer, config *Config) *slog.Logger {
-	options := &slog.HandlerOptions{Level: config.LogLevel}
+	options := &slog.HandlerOptions{Level: config.LogLevel, ReplaceAttr: withoutSecrets}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if config.LogFormat == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
 	return slog.New(traced{handler})
+}
+
+// withoutSecrets redacts a message or an attribute: an error of a library may
+// repeat the URL that it was given.
+func withoutSecrets(_ []string, attr slog.Attr) slog.Attr {
+	text := ""
+	switch attr.Value.Kind() {
+	case slog.KindString:
+		text = attr.Value.String()
+	case slog.KindAny:
+		err, ok := attr.Value.Any().(error)
+		if !ok {
+			return attr
+		}
+		text = err.Error()
+	default:
+		return attr
+	}
+	if redacted := backend.RedactText(text); redacted != text {
+		attr.Value = slog.StringValue(redacted)
+	}
+	return attr
 }
 
 // traced adds the ids of the current span.

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"go.opentelemetry.io/otel"
+
+	"github.com/roost-cluster/roost/libs/backend"
 )
 
 // Main is all of a service's main: it loads the configuration from the
@@ -19,7 +21,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service
 	settings, err := Load(config, os.Args[1:], os.Environ())
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", program, err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backend.RedactText(err.Error()))
 		return 2
 	}
 	switch settings.asked {
@@ -39,9 +41,6 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	}
 	log := newLogger(os.Stderr, common)
 	slog.SetDefault(log)
-	for _, warning := range settings.Warnings {
-		log.Warn(warning)
-	}
 	if limit := limitMemory("/"); limit > 0 {
 		log.Debug("memory limit from the control group", "limit", Bytes(limit))
 	}

@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/roost-cluster/roost/libs/backend"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
@@ -221,12 +223,25 @@ func (n *Node) serveManagement() {
 	}))
 	if n.config.Pprof {
 		n.HandleManagement("/debug/pprof/", http.HandlerFunc(pprof.Index))
-		n.HandleManagement("/debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
+		n.HandleManagement("/debug/pprof/cmdline", http.HandlerFunc(serveCommandLine))
 		n.HandleManagement("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
 		n.HandleManagement("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
 		n.HandleManagement("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
 	}
 	go n.management.serve(n.Fail)
+}
+
+// serveCommandLine is pprof.Cmdline without the secrets that flags may hold.
+func serveCommandLine(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	shown := make([]string, len(os.Args))
+	for i, arg := range os.Args {
+		flag, value, hasValue := strings.Cut(arg, "=")
+		if shown[i] = backend.Redact(arg); strings.HasPrefix(arg, "-") && hasValue {
+			shown[i] = flag + "=" + backend.Redact(value)
+		}
+	}
+	fmt.Fprint(w, strings.Join(shown, "\x00"))
 }
 
 // Addresses is the content of node.address_file.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/roost-cluster/roost/libs/backend"
 )
 
 // WriteHelp writes every key with its default, unit, variable and flag.
@@ -19,7 +21,7 @@ func (s *Settings) WriteHelp(w io.Writer, program string) {
 		if preset == "" {
 			preset = "empty"
 		}
-		if f.secret {
+		if f.file {
 			preset += fmt.Sprintf("; or the content of the file that %s_FILE names", f.env())
 		}
 		if unit != "" {
@@ -30,11 +32,11 @@ func (s *Settings) WriteHelp(w io.Writer, program string) {
 }
 
 // WriteEffective writes every key with its value and where that is from.
-// Secrets are not shown.
+// Secrets are not shown, nor the passwords and tokens in URLs.
 func (s *Settings) WriteEffective(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range s.fields {
-		value := f.text()
+		value := backend.Redact(f.text())
 		if f.secret && value != "" {
 			value = "(secret)"
 		}

@@ -135,7 +135,7 @@ func (m *Machine) openGate() {
 // why the region cannot join with them.
 func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, string) {
 	if len(types) > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; raise max-types of the coordinators", len(types), m.cfg.MaxTypes)
+		return nil, fmt.Sprintf("the region registers %d types, at most %d are allowed; host fewer types in this cluster", len(types), m.cfg.MaxTypes)
 	}
 	descs := slices.Clone(types)
 	slices.SortStableFunc(descs, func(a, b sharding.TypeDesc) int { return strings.Compare(string(a.Type), string(b.Type)) })
@@ -156,10 +156,10 @@ func (m *Machine) checkTypes(types []sharding.TypeDesc) ([]sharding.TypeDesc, st
 		}
 	}
 	if count > m.cfg.MaxTypes {
-		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; raise max-types of the coordinators", count, m.cfg.MaxTypes)
+		return nil, fmt.Sprintf("with this region the cluster would have %d types, at most %d are allowed; host fewer types in this cluster", count, m.cfg.MaxTypes)
 	}
 	if shards > m.cfg.MaxShards {
-		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards or raise max-shards of the coordinators", shards, m.cfg.MaxShards)
+		return nil, fmt.Sprintf("with this region the cluster would have %d shards, at most %d are allowed; give the new types fewer shards", shards, m.cfg.MaxShards)
 	}
 	return descs, ""
 }

@@ -77,6 +77,11 @@ func (a *app) call(ctx context.Context, call entity.Call) error {
 	}
 	reply, err := c.Call(ctx, call)
 	var failed *entity.Error
+	if errors.As(err, &failed) && failed.Code == entity.Internal {
+		if stranger := cluster.CheckGateways(context.WithoutCancel(ctx), gateways); stranger != nil {
+			return stranger
+		}
+	}
 	if errors.As(err, &failed) && failed.Outcome == sharding.Rejected {
 		return fmt.Errorf("%w (it was not applied)", err)
 	}

@@ -79,6 +79,8 @@ func TestDev(t *testing.T) {
 	eventually(t, owner+" is a member again", func() error { return d.up(owner) })
 
 	d.drain(moved.Shard.Region)
+	d.leaves(moved.Shard.Region)
+	d.strangers()
 	d.exitCodes()
 	if code := d.interrupt(1); code != 0 {
 		t.Errorf("Ctrl-C: exit code %d\n%s", code, d.err)
@@ -127,6 +129,75 @@ func (d *devRun) drain(region string) {
 	}
 	wantPost(d.t, d.API, "Counter/c1/Get", ``, `{"value":6}`)
 	d.must(&map[string]any{}, "drain", region, "--resume")
+}
+
+// leaves makes a region leave: that is no death.
+func (d *devRun) leaves(region string) {
+	d.t.Helper()
+	d.must(&map[string]any{}, "leave", region)
+	eventually(d.t, region+" is stopped", func() error {
+		var list []cluster.Process
+		d.must(&list, "dev", "ps")
+		for _, p := range list {
+			if p.Name == region && p.State != cluster.Stopped {
+				return fmt.Errorf("roost dev ps says %s", p.State)
+			}
+		}
+		return nil
+	})
+	if said := d.err.String(); !strings.Contains(said, region+" stopped") || strings.Contains(said, "died") {
+		d.t.Errorf("after %s has left, roost dev says:\n%s", region, said)
+	}
+	d.must(&map[string]any{}, "dev", "start", region)
+}
+
+// strangers asks the wrong processes; each says what it is.
+func (d *devRun) strangers() {
+	d.t.Helper()
+	at := map[string]cluster.Process{}
+	for _, p := range d.Processes {
+		at[p.Role] = p
+	}
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{"that is the public API of a gateway", []string{"members", "--admin", d.API}},
+		{"that is the public API of a gateway", []string{"events", "--admin", d.API}},
+		{"that is the management listener of a gateway", []string{"shards", "--admin", at[cluster.Gateway].Management}},
+		{"that is the management listener of a region", []string{"members", "--admin", at[cluster.Region].Management}},
+		{"that is the service listener of a region", []string{"members", "--admin", at[cluster.Region].Service}},
+		{"that is the service listener of a coordinator", []string{"leave", "region-1", "--admin", at[cluster.Coordinator].Service}},
+		{"that is the management listener of a coordinator", []string{"call", "Counter/c1", "Get", "--gateway", d.Admin[0]}},
+	} {
+		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+			d.t.Errorf("roost %s: exit code %d; it said: %s", strings.Join(test.args, " "), code, errOut)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
+	code, out, errOut := d.roost("--version")
+	if _, same, _ := d.roost("version"); code != 0 || !strings.HasPrefix(out, "roost ") || out != same {
+		t.Errorf("roost --version: %d %q %q; roost version: %q", code, out, errOut, same)
+	}
+}
+
+// What roost dev says to try works, or says what it lacks.
+func TestHint(t *testing.T) {
+	for _, test := range []struct {
+		p    proof
+		want string
+	}{
+		{proof{counts: true}, `curl --json '{"delta":5}' localhost:8080/v1/Counter/c1/Add`},
+		{proof{typ: "Cart", command: "Show", readOnly: true, answers: true}, `curl localhost:8080/v1/Cart/example/Show`},
+		{proof{typ: "Cart", command: "Add"}, `curl --json 'INPUT' localhost:8080/v1/Cart/example/Add   INPUT: what Add takes, as JSON`},
+	} {
+		if got := test.p.curl("http://localhost:8080"); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.p, got, test.want)
+		}
+	}
 }
 
 func (d *devRun) exitCodes() {

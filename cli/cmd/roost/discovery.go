@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/libs/backend"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/open"
@@ -66,7 +67,7 @@ themselves: 127.0.0.1:1, which running processes may try in vain for a moment.`,
 	return cmd
 }
 
-// open opens the backend; the URL is returned as it counts.
+// open opens the backend; the URL is returned as it may be shown.
 func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
 	url := os.Getenv("ROOST_DISCOVERY_URL")
 	if len(args) > 0 {
@@ -78,9 +79,9 @@ func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
 	url = bootstrap.Expand(url, u.cluster)
 	b, err := open.ForCluster(url, u.cluster)
 	if err != nil {
-		return nil, url, usageError{err}
+		return nil, "", usageError{err}
 	}
-	return b, url, nil
+	return b, backend.Redact(url), nil
 }
 
 func (u discoveryURL) watch(b discovery.Backend) (*discovery.Watch, error) {

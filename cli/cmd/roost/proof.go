@@ -31,6 +31,7 @@ type proof struct {
 	typ      string
 	command  string
 	readOnly bool
+	answers  bool // the read-only command has answered without an input
 	counts   bool // the types are those of the default region
 }
 
@@ -141,6 +142,7 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 	}
 	switch {
 	case res.StatusCode == http.StatusOK:
+		p.answers = p.readOnly
 		return nil
 	case json.Unmarshal(answer, &failed) != nil || failed.Code == "":
 		return fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(answer))
@@ -150,10 +152,15 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)
 }
 
-// curl is a line to paste that works.
+// curl is a line to paste that works, or one that says what it lacks: the inputs
+// of another region's commands are not known.
 func (p *proof) curl(api string) string {
-	if p.counts {
-		return fmt.Sprintf(`curl --json '{"delta":5}' %s/v1/Counter/c1/Add`, strings.TrimPrefix(api, "http://"))
+	api = strings.TrimPrefix(api, "http://")
+	switch {
+	case p.counts:
+		return fmt.Sprintf(`curl --json '{"delta":5}' %s/v1/Counter/c1/Add`, api)
+	case p.answers:
+		return fmt.Sprintf(`curl %s/v1/%s/example/%s`, api, p.typ, p.command)
 	}
-	return fmt.Sprintf(`curl -X POST %s/v1/%s/example/%s`, strings.TrimPrefix(api, "http://"), p.typ, p.command)
+	return fmt.Sprintf(`curl --json 'INPUT' %s/v1/%s/example/%s   INPUT: what %s takes, as JSON`, api, p.typ, p.command, p.command)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -59,7 +61,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	a := &app{out: out, err: errOut}
 	started := false
 	root := &cobra.Command{
-		Use: "roost", Short: "Cluster sharding as services", Long: rootHelp,
+		Use: "roost", Short: "Cluster sharding as services", Long: rootHelp, Version: node.BuildVersion("roost").String(),
 		SilenceErrors: true, SilenceUsage: true, Args: cobra.NoArgs,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -79,6 +81,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.AddCommand(a.devCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
 		a.callCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -91,7 +94,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	code := exitCode(ctx, err)
 	if !errors.Is(err, errInterrupted) {
-		fmt.Fprintf(errOut, "roost: %s\n", message(err))
+		fmt.Fprintf(errOut, "roost: %s\n", backend.RedactText(message(err)))
 	}
 	return code
 }
@@ -105,6 +108,8 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.Is(err, errInterrupted), errors.Is(context.Cause(ctx), context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, cluster.ErrStranger):
 		return exitUsage
 	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, cluster.ErrUnreachable):
 		return exitUnreachable

@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 )
@@ -17,10 +18,10 @@ import (
 type Config struct {
 	node.Config
 	agent.Joining
-	Discovery string `key:"discovery.url" help:"where the coordinators are, this one included, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
+	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, this one included, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	joiner.Settings
-	Journal      string        `key:"journal.url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
-	Lease        string        `key:"lease.url" help:"where it is decided who is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
+	Journal      string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
+	Lease        string        `key:"lease.url" secret:"url" help:"where it is decided who is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
 	LeaseTTL     time.Duration `key:"lease.ttl" help:"time for which nobody decides after the active coordinator has died"`
 	LeaseRenew   time.Duration `key:"lease.renew" help:"time between two renewals"`
 	MinRegions   int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
@@ -50,6 +51,23 @@ func DefaultConfig() Config {
 	}
 }
 
+// checkLease says in the configuration's own keys what the lease would refuse.
+func (c *Config) checkLease() error {
+	l := lease.DefaultConfig()
+	longest := min(100*l.Margin, time.Hour) // a clock may drift by a hundredth
+	switch room := l.OpTimeout + l.Margin; {
+	case c.LeaseTTL <= room || c.LeaseTTL > longest:
+		return fmt.Errorf("lease.ttl is %s; choose a time above %s and at most %s", c.LeaseTTL, room, longest)
+	case c.LeaseRenew <= 0:
+		return fmt.Errorf("lease.renew is %s; it must be above 0", c.LeaseRenew)
+	case c.LeaseRenew*2 >= c.LeaseTTL:
+		return fmt.Errorf("lease.renew %s must be below half of lease.ttl %s", c.LeaseRenew, c.LeaseTTL)
+	case c.LeaseRenew+room >= c.LeaseTTL:
+		return fmt.Errorf("lease.renew %s must be shorter than lease.ttl %s by more than %s, or one lost reply loses the lease", c.LeaseRenew, c.LeaseTTL, room)
+	}
+	return nil
+}
+
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
 	errs := []error{c.Joining.Check()}
@@ -61,9 +79,7 @@ func (c *Config) Validate() error {
 	if c.Journal == c.Lease && strings.HasPrefix(c.Lease, "sqlite:") {
 		errs = append(errs, errors.New("lease.url is the journal's; the lease needs a file of its own, so that a writer paused inside a transaction cannot stop it"))
 	}
-	if c.LeaseRenew*2 >= c.LeaseTTL {
-		errs = append(errs, fmt.Errorf("lease.renew %s must be below half of lease.ttl %s", c.LeaseRenew, c.LeaseTTL))
-	}
+	errs = append(errs, c.checkLease())
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval and coordinator.handoff_timeout must be above 0"))
 	}

@@ -13,7 +13,7 @@ import (
 // Config is the configuration of a gateway process.
 type Config struct {
 	node.Config
-	Discovery    string        `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt; regions may be listed as region@host:port, for a start without coordinator; dns, etcd, consul and kubernetes in docs/discovery.md"`
+	Discovery    string        `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt; regions may be listed as region@host:port, for a start without coordinator; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	Timeout      time.Duration `key:"gateway.timeout" help:"time of a command whose client names none; longer than a failover"`
 	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time of a command; longer ones are cut"`
 	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command; a longer one is answered 413"`

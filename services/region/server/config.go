@@ -16,9 +16,9 @@ import (
 type Config struct {
 	node.Config
 	agent.Joining
-	Discovery string `key:"discovery.url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
+	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	joiner.Settings
-	Journal      string        `key:"journal.url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
+	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/twitchtv/twirp"
+)
+
+// ErrStranger is wrapped when the one that answered is not what it was taken for.
+var ErrStranger = errors.New("the wrong address")
+
+const (
+	// identifyTimeout bounds the question who answers: it answers already.
+	identifyTimeout = 2 * time.Second
+	// maxIdentity bounds what is read of that answer, in bytes.
+	maxIdentity = 64 << 10
+)
+
+// notOurs reports whether an error of a Twirp call says that no Twirp service of
+// that name is there.
+func notOurs(err error) bool {
+	var e twirp.Error
+	return errors.As(err, &e) && e.Code() == twirp.BadRoute
+}
+
+// stranger explains that want, such as "the management listener of a
+// coordinator", is not what a URL leads to.
+func stranger(ctx context.Context, url, want string) error {
+	found := "something else answers there"
+	if is := Identify(ctx, url); is != "" {
+		found = "that is " + is
+	}
+	return fmt.Errorf("%w: %s is not %s: %s", ErrStranger, url, want, found)
+}
+
+// CheckGateways says which of the URLs leads to something known that is no
+// gateway's public API; it wraps ErrStranger.
+func CheckGateways(ctx context.Context, urls []string) error {
+	for _, url := range urls {
+		if is := Identify(ctx, url); is != "" && is != aGateway {
+			return stranger(ctx, url, aGateway)
+		}
+	}
+	return nil
+}
+
+// aGateway is what commands are sent to.
+const aGateway = "the public API of a gateway"
+
+// Identify returns what a URL leads to, such as "the management listener of a
+// gateway", or nothing if that is not known.
+func Identify(ctx context.Context, url string) string {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	var version struct{ Service string }
+	if body := get(ctx, url+"/version"); json.Unmarshal(body, &version) == nil {
+		if service, ok := strings.CutPrefix(version.Service, "roost-"); ok {
+			return "the management listener of a " + service
+		}
+	}
+	for _, listener := range []struct{ service, is string }{
+		{"roost.gateway.v1.Entities/Ask", aGateway},
+		{"roost.coordinator.v1.Coordinator/Register", "the service listener of a coordinator"},
+		{"roost.region.v1.Region/WatchTable", "the service listener of a region"},
+	} {
+		// Twirp itself refuses a GET, as one of its errors.
+		var refusal struct{ Code string }
+		if body := get(ctx, url+"/twirp/"+listener.service); json.Unmarshal(body, &refusal) == nil && refusal.Code == string(twirp.BadRoute) {
+			return listener.is
+		}
+	}
+	return ""
+}
+
+func get(ctx context.Context, url string) []byte {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxIdentity)) // what is cut off is no JSON
+	return body
+}

@@ -1,0 +1,31 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the lease would refuse is said in the configuration's own keys.
+func TestCheckLease(t *testing.T) {
+	for _, test := range []struct {
+		ttl, renew time.Duration
+		want       string // empty: accepted
+	}{
+		{2 * time.Second, 500 * time.Millisecond, ""},
+		{20 * time.Second, time.Second, ""},
+		{21 * time.Second, time.Second, "lease.ttl"},
+		{1000 * time.Hour, time.Second, "lease.ttl"},
+		{10 * time.Millisecond, time.Millisecond, "lease.ttl"},
+		{time.Second, 450 * time.Millisecond, "lease.renew 450ms must be shorter than lease.ttl 1s"},
+		{2 * time.Second, time.Second, "below half of lease.ttl"},
+		{2 * time.Second, 0, "lease.renew"},
+		{2 * time.Second, -time.Second, "lease.renew"},
+	} {
+		c := Config{LeaseTTL: test.ttl, LeaseRenew: test.renew}
+		err := c.checkLease()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("ttl %s, renew %s: %v, want %q", test.ttl, test.renew, err, test.want)
+		}
+	}
+}
