@@ -43,6 +43,7 @@ type body struct {
 func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	id := sharding.NodeID{Addr: fmt.Sprintf("r%d", i), UID: uid}
 	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: desc})
+	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = tick, tick, tick
 	w.hosts[i] = &host{id: id, core: region.New(cfg)}
 }

@@ -171,6 +171,9 @@ func (c *checker) answer(o *op, t *try) {
 		}
 		return
 	}
+	if o.cmd == cmdPeek {
+		return // it may be old, but it was true
+	}
 	// All attempts with one key are one command: the answer may be as old as the
 	// first of them.
 	if n < len(p.elements) && p.elements[n].at < o.called {
@@ -181,7 +184,7 @@ func (c *checker) answer(o *op, t *try) {
 
 // sameReplies checks that a key has one reply.
 func (c *checker) sameReplies(o *op) {
-	if !o.keyed || o.cmd == cmdGet || o.tell {
+	if !o.keyed || o.cmd == cmdGet || o.cmd == cmdPeek || o.tell {
 		return
 	}
 	var first *try

@@ -133,6 +133,11 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	default:
 		o.cmd = cmdTimer
 	}
+	if harsh := &w.weather.Harsh; o.cmd == cmdGet && w.dice("stale").chance(harsh.Stale) {
+		o.cmd = cmdPeek
+	} else if o.cmd == cmdTimer && w.dice("timers").chance(harsh.Later) {
+		o.cmd = cmdLater
+	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
 	if keyed {
 		o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id))
@@ -193,6 +198,9 @@ func (c *client) returned(o *op, t *try) {
 	t.returned = w.now
 	o.pending--
 	w.mark("client: " + t.reply.Outcome.String())
+	if o.cmd == cmdPeek && t.told {
+		w.mark("client: stale read")
+	}
 	w.mix(uint64(o.id)<<8 | uint64(t.reply.Outcome))
 	if w.traceTo != nil {
 		w.trace(nil, "CLIENT", fmt.Sprintf("%v: %v %s %q n=%d", o, t.reply.Outcome, t.reply.Code, t.reply.Message, t.list.n))

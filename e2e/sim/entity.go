@@ -18,8 +18,10 @@ const (
 	cmdFail  = "Fail"  // business error: nothing is appended
 	cmdPanic = "Panic" // panics after staging
 	cmdGet   = "Get"   // read-only
+	cmdPeek  = "Peek"  // read-only, stale
 	cmdQuit  = "Quit"  // asks for passivation
 	cmdTimer = "Timer" // starts a timer that adds later
+	cmdLater = "Later" // the same, later than idle entities are passivated
 )
 
 // types are the entity types of every run. Few shards, so that they move a lot.
@@ -32,7 +34,8 @@ var types = []sharding.TypeDesc{
 func commands() []sharding.CommandDesc {
 	list := []sharding.CommandDesc{
 		{Name: cmdAdd}, {Name: cmdAdd2}, {Name: cmdFail}, {Name: cmdPanic},
-		{Name: cmdGet, ReadOnly: true}, {Name: cmdQuit}, {Name: cmdTimer},
+		{Name: cmdGet, ReadOnly: true}, {Name: cmdPeek, ReadOnly: true, Stale: true},
+		{Name: cmdQuit}, {Name: cmdTimer}, {Name: cmdLater},
 	}
 	slices.SortFunc(list, func(a, b sharding.CommandDesc) int {
 		if a.Name < b.Name {
@@ -43,11 +46,13 @@ func commands() []sharding.CommandDesc {
 	return list
 }
 
+const passivateAfter = 3 * sec
+
 // turnTypes are the types as the execution core sees them.
 func turnTypes() []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
-		tt := turn.Type{Desc: t, PassivateAfter: nanos(3 * sec)}
+		tt := turn.Type{Desc: t, PassivateAfter: nanos(passivateAfter)}
 		if i == 1 {
 			tt.SnapshotEvery = 7
 		}
@@ -93,17 +98,18 @@ func decodeNumber(b []byte) uint64 {
 func second(x uint64) uint64 { return x | 1<<62 }
 
 // replay builds the state from what the journal holds.
-func replay(in journal.Loaded) (l list, events int) {
+func replay(in journal.Loaded) (l list, events, bytes int) {
 	if in.Snapshot.Seq > 0 {
 		l, _ = decodeList(in.Snapshot.Payload)
 	}
 	for i := range in.Records {
+		events += max(1, len(in.Records[i].Events))
+		bytes += in.Records[i].ReplaySize()
 		for _, e := range in.Records[i].Events {
 			l.add(decodeNumber(e.Payload))
-			events++
 		}
 	}
-	return l, events
+	return l, events, bytes
 }
 
 // turnOf runs the handler of a command on the state l and returns what the
@@ -133,7 +139,9 @@ func turnOf(l *list, env *sharding.Envelope) (done turn.TurnDone) {
 		done.Passivate = true
 	case cmdTimer:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
-	case cmdGet:
+	case cmdLater:
+		done.Timers = []turn.Timer{{Name: "t", After: nanos(passivateAfter * 3 / 2), Command: cmdAdd, Payload: number(second(x))}}
+	case cmdGet, cmdPeek:
 	}
 	*l = after
 	done.Reply.Payload = after.encode()

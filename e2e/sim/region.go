@@ -54,6 +54,9 @@ type body struct {
 	running bool
 	request turn.RequestID
 	cancel  func()
+	idle    int64 // since when, if it does not run
+	timer   bool  // its timer has not fired
+	quits   bool  // it has asked for passivation
 }
 
 func (w *World) regionProgram(p *process) program {

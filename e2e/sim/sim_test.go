@@ -185,6 +185,9 @@ var mustHappen = []string{
 var mustHappenHarsh = []string{
 	"journal: hangs",
 	"load answered after it was given up",
+	"dedupe: a repeat is looked up beside the living entity",
+	"timer: it held passivation off",
+	"client: stale read",
 }
 
 // totals sums up many runs.

@@ -17,6 +17,8 @@ func (n *regionNode) performEntity(o region.Output) {
 	switch o := o.(type) {
 	case turn.Load:
 		n.load(o)
+	case turn.Lookup:
+		n.lookup(o)
 	case *turn.Run:
 		n.run(o)
 	case turn.Cancel:
@@ -42,6 +44,8 @@ func (n *regionNode) performEntity(o region.Output) {
 	case turn.Stop:
 		if b := n.bodies[o.Incarnation]; b == nil || b.running {
 			n.w.violate("one turn at a time", "%s: %v is stopped while it runs, or before it lives", n.p.name, o.Entity)
+		} else if b.timer && !b.quits && o.Reason == turn.Passivated {
+			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
 		delete(n.bodies, o.Incarnation)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
@@ -74,7 +78,7 @@ func (n *regionNode) load(o turn.Load) {
 	var err error
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err = n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
+		got, err = n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
 	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
@@ -93,7 +97,7 @@ func (n *regionNode) load(o turn.Load) {
 			case err != nil:
 				in.Err, in.Code = err.Error(), sharding.DataLoss
 			default:
-				b.list, in.Events = replay(got)
+				b.list, in.Events, in.Bytes = replay(got)
 				in.LastSeq, in.Stored = got.LastSeq, got.Stored
 				if len(got.Stored) > 0 {
 					n.w.mark("dedupe: a stored reply is found")
@@ -110,6 +114,26 @@ func (n *regionNode) load(o turn.Load) {
 	})
 }
 
+// lookup asks the journal for one command of a living entity.
+func (n *regionNode) lookup(o turn.Lookup) {
+	in := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
+	gen := n.p.gen
+	n.w.journal.read(n.p.host, func() {
+		got, err := n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
+		in.Failed = err != nil
+		in.Stored, in.Found = got.Stored[o.ID]
+	}, func(ok bool) {
+		if n.p.gen != gen {
+			return
+		}
+		in.Failed = in.Failed || !ok
+		if in.Found {
+			n.w.mark("dedupe: a repeat is looked up beside the living entity")
+		}
+		n.p.post(func() { n.entity(in) })
+	})
+}
+
 // run executes one turn: a while after now, which may be long.
 func (n *regionNode) run(o *turn.Run) {
 	w, d := n.w, n.w.dice("turn")
@@ -123,6 +147,12 @@ func (n *regionNode) run(o *turn.Run) {
 		return
 	}
 	b.running, b.request, b.cancel = true, o.Request, nil
+	if o.Timer {
+		b.timer = false
+		if n.p.w.now-b.idle > passivateAfter {
+			w.mark("timer: it held passivation off")
+		}
+	}
 	took := d.exp(ms / 4)
 	over := false
 	end := func(cancelled bool) func() {
@@ -154,7 +184,9 @@ func (n *regionNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) 
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list
 	}
-	b.list, b.running, b.cancel = state, false, nil
+	b.list, b.running, b.cancel, b.idle = state, false, nil, n.w.now
+	b.timer = b.timer || len(done.Timers) > 0
+	b.quits = b.quits || done.Passivate
 	done.Incarnation, done.Request, done.Handler = o.Incarnation, o.Request, nanos(took)
 	if done.Spoiled {
 		n.w.mark("turn spoiled")

@@ -62,6 +62,9 @@ type harshWeather struct {
 	StoreHang int64   // mean time between times in which calls to the journal are not answered
 	HangFor   int64   // longest of these
 	HangEnds  float64 // share of such calls that end by a deadline; the others hang until the calm
+
+	Stale float64 // reads that are stale
+	Later float64 // timers that outlast the passivation of idle entities
 }
 
 func drawHarsh(seed uint64) harshWeather {
@@ -71,6 +74,8 @@ func drawHarsh(seed uint64) harshWeather {
 		h.StoreHang, h.HangFor = d.between(2*sec, 10*sec), d.between(sec, 10*sec)
 		h.HangEnds = []float64{0, 0.5, 1}[d.IntN(3)]
 	}
+	d = newDice(seed, "harsh entities")
+	h.Stale, h.Later = d.Float64(), d.Float64()
 	return h
 }
 

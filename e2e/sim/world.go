@@ -103,7 +103,7 @@ func newRegion(w *World, p *process) *region.Machine {
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)
 	}
-	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout = nanos(3*sec), nanos(3*sec)
+	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}

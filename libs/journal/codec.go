@@ -9,13 +9,17 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Stored form, format 1. Numbers are unsigned varints unless a width is given,
+// Stored form, format 2. Numbers are unsigned varints unless a width is given,
 // strings and bytes are preceded by their length, fixed widths are big endian.
 //
 //	record:   crc(4) epoch stored-at-ms hash(8) command
-//	          outcome(1) encoding(1) code message payload
 //	          count { name encoding(1) payload }
+//	reply:    crc(4) outcome(1) encoding(1) code message payload
 //	snapshot: crc(4) epoch encoding(1) payload
+//
+// A reply is kept apart from its record, because it may be large and only a
+// repeat of the command asks for it: a replay does not read it. A record without
+// one (see [AppendReply]) has none stored.
 //
 // A record with more than 1,024 events has seven bytes for each at least, their
 // names and payloads with lengths and encodings: an event takes 48 bytes in
@@ -46,14 +50,14 @@ func thinRecord(r sharding.Record) bool {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Entry is a stored record with what the store knows about it.
+// Entry is a stored record, without its reply, with what the store knows about it.
 type Entry struct {
 	Record sharding.Record
 	Epoch  sharding.Epoch
 	At     time.Time // when it was stored, in whole milliseconds
 }
 
-// AppendRecord appends the stored form of a record to b.
+// AppendRecord appends the stored form of a record to b, without its reply.
 func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at time.Time, r *sharding.Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -61,10 +65,6 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 	b = binary.AppendUvarint(b, uint64(at.UnixMilli()))
 	b = binary.BigEndian.AppendUint64(b, r.Hash)
 	b = appendBytes(b, r.Command)
-	b = append(b, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
-	b = appendBytes(b, r.Reply.Code)
-	b = appendBytes(b, r.Reply.Message)
-	b = appendBytes(b, r.Reply.Payload)
 	b = binary.AppendUvarint(b, uint64(len(r.Events)))
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -76,8 +76,44 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 	return b
 }
 
+// AppendReply appends the stored form of a record's reply to b, nothing if the
+// record has none.
+func AppendReply(b []byte, entity sharding.Entity, r *sharding.Record) []byte {
+	if r.Reply.Outcome == 0 {
+		return b
+	}
+	start := len(b)
+	b = append(b, 0, 0, 0, 0, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
+	b = appendBytes(b, r.Reply.Code)
+	b = appendBytes(b, r.Reply.Message)
+	b = appendBytes(b, r.Reply.Payload)
+	sealReply(b[start:], entity, r.Seq)
+	return b
+}
+
+// DecodeReply reads the stored form of the reply of the record seq of an entity;
+// nothing is the empty reply. An error wraps ErrCorrupt and names both. The reply
+// shares no memory with b.
+func DecodeReply(entity sharding.Entity, seq uint64, b []byte) (sharding.Reply, error) {
+	var r sharding.Reply
+	if len(b) == 0 {
+		return r, nil
+	}
+	if len(b) < 4 || binary.BigEndian.Uint32(b) != replySum(b[4:], entity, seq) {
+		return r, fmt.Errorf("%w: %s, the reply of record %d does not match its checksum", ErrCorrupt, entity, seq)
+	}
+	d := decoder{b: b[4:]}
+	r.Outcome, r.Encoding = sharding.Outcome(d.byte()), sharding.Encoding(d.byte())
+	r.Code, r.Message, r.Payload = sharding.Code(d.bytes()), string(d.bytes()), d.payload()
+	if d.bad || len(d.b) > 0 || r.Outcome == 0 {
+		return sharding.Reply{}, fmt.Errorf("%w: %s, the reply of record %d cannot be read", ErrCorrupt, entity, seq)
+	}
+	return r, nil
+}
+
 // DecodeRecord reads the stored form of the record seq of an entity. An error
-// wraps ErrCorrupt and names both. The record shares no memory with b.
+// wraps ErrCorrupt and names both. The record shares no memory with b, and its
+// reply is empty.
 func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	if !sealed(b, entity, seq) {
 		return Entry{}, fmt.Errorf("%w: %s, record %d does not match its checksum", ErrCorrupt, entity, seq)
@@ -88,11 +124,6 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	r.Seq = seq
 	r.Hash = d.uint64()
 	r.Command = sharding.CommandID(d.bytes())
-	r.Reply.Outcome = sharding.Outcome(d.byte())
-	r.Reply.Encoding = sharding.Encoding(d.byte())
-	r.Reply.Code = sharding.Code(d.bytes())
-	r.Reply.Message = string(d.bytes())
-	r.Reply.Payload = d.payload()
 	// An event takes three bytes at least: a wrong count allocates nothing.
 	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 && !thin(int(n), len(d.b)) {
 		r.Events = make([]sharding.Event, n)
@@ -145,6 +176,16 @@ func seal(b []byte, entity sharding.Entity, seq uint64) {
 
 func sealed(b []byte, entity sharding.Entity, seq uint64) bool {
 	return len(b) >= 4 && binary.BigEndian.Uint32(b) == checksum(b[4:], entity, seq)
+}
+
+// A reply's checksum is begun with its kind, so that it is not taken for its
+// record, nor the other way round.
+func sealReply(b []byte, entity sharding.Entity, seq uint64) {
+	binary.BigEndian.PutUint32(b, replySum(b[4:], entity, seq))
+}
+
+func replySum(b []byte, entity sharding.Entity, seq uint64) uint32 {
+	return ^checksum(b, entity, seq)
 }
 
 func checksum(b []byte, entity sharding.Entity, seq uint64) uint32 {

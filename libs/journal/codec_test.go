@@ -23,15 +23,19 @@ var (
 	}
 )
 
-// The stored form of format 1 must never change.
+// The stored form of format 2 must never change.
 const (
-	fullForm     = "ce62f59c82808080e001fbe89cbdbc1c0123456789abcdef056b65792d310101096e6f745f666f756e64026e6f0200ff02064f70656e656400077b226e223a317d04426172650100"
+	fullForm     = "07fdfdb182808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e656400077b226e223a317d04426172650100"
+	replyForm    = "2d84c2010101096e6f745f666f756e64026e6f0200ff"
 	snapshotForm = "607662ed0901057374617465"
 )
 
 func TestStoredForm(t *testing.T) {
 	if got := hex.EncodeToString(journal.AppendRecord(nil, alice, 7<<33|2, stored, &full)); got != fullForm {
 		t.Errorf("record is stored as %s", got)
+	}
+	if got := hex.EncodeToString(journal.AppendReply(nil, alice, &full)); got != replyForm {
+		t.Errorf("reply is stored as %s", got)
 	}
 	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf, Payload: []byte("state")}}
 	if got := hex.EncodeToString(journal.AppendSnapshot(nil, &s)); got != snapshotForm {
@@ -46,7 +50,9 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := journal.Entry{Record: r, Epoch: 5, At: stored}
+		bare := r
+		bare.Reply = sharding.Reply{}
+		want := journal.Entry{Record: bare, Epoch: 5, At: stored}
 		if fmt.Sprint(e) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", e, want)
 		}
@@ -54,39 +60,63 @@ func TestRecordRoundTrip(t *testing.T) {
 		if fmt.Sprint(e) != fmt.Sprint(want) {
 			t.Errorf("the record shares memory with its stored form")
 		}
+		form := journal.AppendReply([]byte("before"), alice, &r)[len("before"):]
+		reply, err := journal.DecodeReply(alice, r.Seq, form)
+		clear(form)
+		if err != nil || fmt.Sprint(reply) != fmt.Sprint(r.Reply) {
+			t.Errorf("the reply is %v (%v), want %v", reply, err, r.Reply)
+		}
 	}
 }
 
 func TestDamageIsFound(t *testing.T) {
-	form := journal.AppendRecord(nil, alice, 5, stored, &full)
-	for bit := range len(form) * 8 {
-		b := bytes.Clone(form)
-		b[bit/8] ^= 1 << (bit % 8)
-		if _, err := journal.DecodeRecord(alice, full.Seq, b); !errors.Is(err, journal.ErrCorrupt) {
-			t.Fatalf("flipped bit %d: %v", bit, err)
+	record, reply := journal.AppendRecord(nil, alice, 5, stored, &full), journal.AppendReply(nil, alice, &full)
+	damaged(t, "record", record, reply, func(e sharding.Entity, seq uint64, b []byte) error {
+		_, err := journal.DecodeRecord(e, seq, b)
+		return err
+	})
+	damaged(t, "reply", reply, record, func(e sharding.Entity, seq uint64, b []byte) error {
+		if len(b) == 0 {
+			return journal.ErrCorrupt // nothing is stored where there is no reply
 		}
-	}
-	for n := range form {
-		if _, err := journal.DecodeRecord(alice, full.Seq, form[:n]); !errors.Is(err, journal.ErrCorrupt) {
-			t.Fatalf("cut after %d bytes: %v", n, err)
-		}
-	}
-	// In another place the same bytes are damage too.
-	if _, err := journal.DecodeRecord(alice, full.Seq+1, form); !errors.Is(err, journal.ErrCorrupt) {
-		t.Fatalf("at another sequence number: %v", err)
-	}
-	moved := sharding.Entity{Type: "Accounta", ID: "lice"}
-	if _, err := journal.DecodeRecord(moved, full.Seq, form); !errors.Is(err, journal.ErrCorrupt) {
-		t.Fatalf("at another entity: %v", err)
-	}
+		_, err := journal.DecodeReply(e, seq, b)
+		return err
+	})
 	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{Seq: 4, Payload: []byte("state")}}
-	form = journal.AppendSnapshot(nil, &s)
+	form := journal.AppendSnapshot(nil, &s)
 	if got, err := journal.DecodeSnapshot(alice, 4, form); err != nil || string(got.Payload) != "state" {
 		t.Fatalf("snapshot: %v, %v", got, err)
 	}
 	form[len(form)-1] ^= 1
 	if _, err := journal.DecodeSnapshot(alice, 4, form); !errors.Is(err, journal.ErrCorrupt) {
 		t.Fatalf("damaged snapshot: %v", err)
+	}
+}
+
+// damaged flips every bit of a stored form, cuts it, and moves it elsewhere.
+func damaged(t *testing.T, what string, form, other []byte, decode func(sharding.Entity, uint64, []byte) error) {
+	for bit := range len(form) * 8 {
+		b := bytes.Clone(form)
+		b[bit/8] ^= 1 << (bit % 8)
+		if err := decode(alice, full.Seq, b); !errors.Is(err, journal.ErrCorrupt) {
+			t.Fatalf("%s: flipped bit %d: %v", what, bit, err)
+		}
+	}
+	for n := range form {
+		if err := decode(alice, full.Seq, form[:n]); !errors.Is(err, journal.ErrCorrupt) {
+			t.Fatalf("%s: cut after %d bytes: %v", what, n, err)
+		}
+	}
+	// In another place the same bytes are damage too.
+	if err := decode(alice, full.Seq+1, form); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("%s: at another sequence number: %v", what, err)
+	}
+	moved := sharding.Entity{Type: "Accounta", ID: "lice"}
+	if err := decode(moved, full.Seq, form); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("%s: at another entity: %v", what, err)
+	}
+	if err := decode(alice, full.Seq, other); !errors.Is(err, journal.ErrCorrupt) {
+		t.Fatalf("%s: a form of another kind: %v", what, err)
 	}
 }
 

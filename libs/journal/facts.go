@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of what is stored that this package writes and reads.
-const Format = 1
+const Format = 2
 
 // maxClusterLen bounds cluster names, in bytes.
 const maxClusterLen = 128
@@ -19,7 +19,7 @@ const maxClusterLen = 128
 // another number of shards.
 func (f Facts) Merge(d Declaration) (Facts, error) {
 	if f.Cluster != "" && f.Format != Format {
-		return f, fmt.Errorf("%w: it has format %d, this version knows format %d", ErrIdentity, f.Format, Format)
+		return f, fmt.Errorf("%w: it has format %d, this version knows format %d; run the version that wrote it, or give the cluster a new journal", ErrIdentity, f.Format, Format)
 	}
 	if d.Cluster == "" {
 		if len(d.Types) > 0 {

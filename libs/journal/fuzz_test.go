@@ -55,6 +55,25 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// FuzzReply is FuzzRecord for replies.
+func FuzzReply(f *testing.F) {
+	for _, r := range []sharding.Reply{{Outcome: sharding.OK}, sharding.Reject(sharding.NotFound, "no"), {Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: make([]byte, 200)}} {
+		f.Add(AppendReply(nil, fuzzed, &sharding.Record{Seq: 1, Reply: r})[4:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b := append(make([]byte, 4, 4+len(body)), body...)
+		sealReply(b, fuzzed, 1)
+		house.Memory(t, house.MemoryFactor, len(b), func() { _, _ = DecodeReply(fuzzed, 1, b) })
+		r, err := DecodeReply(fuzzed, 1, b)
+		if err != nil {
+			return
+		}
+		if again := AppendReply(nil, fuzzed, &sharding.Record{Seq: 1, Reply: r}); !bytes.Equal(again, b) {
+			t.Errorf("%x\ndecodes to %+v\nencodes to %x", b, r, again)
+		}
+	})
+}
+
 // FuzzSnapshot is FuzzRecord for snapshots.
 func FuzzSnapshot(f *testing.F) {
 	for _, payload := range []string{"", "state", string(make([]byte, 200))} {

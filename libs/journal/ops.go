@@ -149,6 +149,8 @@ type LoadRequest struct {
 	Entity sharding.Entity
 	// Lookup are the commands that wait for the entity: were they stored?
 	Lookup []sharding.CommandID
+	// LookupOnly leaves the snapshot and the records out.
+	LookupOnly bool
 }
 
 // Loaded is an entity as it was at one moment after the load was asked for.
@@ -157,10 +159,11 @@ type Loaded struct {
 	LastSeq  uint64
 	Snapshot Snapshot
 	// Records are those after the snapshot, in order and without gaps, those
-	// without events included. Without a snapshot they are all records.
+	// without events included. Without a snapshot they are all records. They
+	// come without their replies: see Stored.
 	Records []sharding.Record
-	// Stored holds the looked-up commands that are stored or expired; the
-	// others are absent.
+	// Stored holds the looked-up commands that are stored, with their replies, or
+	// expired; the others are absent.
 	Stored map[sharding.CommandID]sharding.Stored
 }
 

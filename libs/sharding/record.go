@@ -22,7 +22,12 @@ type Event struct {
 
 // Size is what the record counts in limits by bytes.
 func (r *Record) Size() int {
-	n := 64 + len(r.Command) + len(r.Reply.Payload) + len(r.Reply.Message)
+	return r.ReplaySize() + len(r.Reply.Payload) + len(r.Reply.Message)
+}
+
+// ReplaySize is the part of Size that a replay reads: all but the reply.
+func (r *Record) ReplaySize() int {
+	n := 64 + len(r.Command)
 	for i := range r.Events {
 		n += 16 + len(r.Events[i].Name) + len(r.Events[i].Payload)
 	}

@@ -30,13 +30,17 @@ func (m *Machine) turnDone(in *TurnDone) {
 		return
 	}
 	switch {
-	case e.volatile(), c.desc.Stale:
+	case e.volatile():
 		m.answer(e, c, &c.reply)
 	case !c.desc.ReadOnly && c.reply.Outcome == sharding.OK && (len(events) > 0 || c.recordable()):
 		m.stage(e, c, events)
 	default:
 		c.seq = e.staged
-		if !mutant.On("read-fence") {
+		if c.desc.Stale { // of whatever was durable once: the fence does not matter
+			if mutant.On("stale-gate") {
+				m.answer(e, c, &c.reply)
+			}
+		} else if !mutant.On("read-fence") {
 			c.fence = m.wantFence(e)
 		}
 	}
@@ -71,7 +75,11 @@ func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
 	e.pending = append(e.pending, sharding.Record{
 		Seq: e.staged, Command: c.env.ID, Hash: c.hash(), Events: events, Reply: reply,
 	})
-	e.sinceSnapshot += len(events)
+	e.sinceSnapshot += max(1, len(events))
+	e.bytesSince += e.pending[len(e.pending)-1].ReplaySize()
+	if c.recordable() {
+		m.recent.add(e.inc, c.env.ID)
+	}
 }
 
 // handOver gives what is pending to the journal as one unit, unless a unit is

@@ -14,7 +14,8 @@ type Type struct {
 	// PassivateAfter is how long an entity may have nothing to do before it is
 	// stopped. 0: never. Default 2 minutes.
 	PassivateAfter time.Duration
-	// SnapshotEvery is the number of events after which a snapshot is cut.
+	// SnapshotEvery is the number of events after which a snapshot is cut; a
+	// record without events counts as one, because a replay reads it too.
 	// 0: never (the type has none).
 	SnapshotEvery int
 }
@@ -46,6 +47,16 @@ type Config struct {
 	// into one transaction. Defaults 512 and 4 MiB.
 	UnitRecords int
 	UnitBytes   int
+	// SnapshotBytes is how much a replay may have to read before a type that has
+	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
+	// largest snapshot, so that large states are not written all the time.
+	SnapshotBytes int
+	// RecentIDs is how many ids of commands that left a record are remembered, of
+	// all living entities together, so that a repeat is answered from the journal
+	// beside the living entity. A repeat that is not remembered costs a turn and a
+	// reload. Eight bytes each. Default 65,536: a minute of retries at 1,000
+	// commands per second; 0: none.
+	RecentIDs int
 	// TimersPerEntity bounds the volatile timers of one entity; one more is not
 	// set, and counted as a lost tell. Default 32.
 	TimersPerEntity int
@@ -63,6 +74,10 @@ type Config struct {
 	// LoadCheck is how often the commands that wait for a load are looked through
 	// for passed deadlines. Default 250 ms: a small part of a usual deadline.
 	LoadCheck time.Duration
+	// LookupTimeout is how long a repeat of a recent command, and what comes behind
+	// it, waits for what the journal has of it. Then it has a turn like any other
+	// command. Default 1 s: a lookup takes some milliseconds.
+	LookupTimeout time.Duration
 	// Retry is the pause before an unanswered question to the journal (load,
 	// settlement) is asked again. Default 50 ms.
 	Retry time.Duration
@@ -79,11 +94,14 @@ func DefaultConfig(types ...Type) Config {
 		TotalBytes:      256 << 20,
 		UnitRecords:     512,
 		UnitBytes:       4 << 20,
+		SnapshotBytes:   8 << 20,
+		RecentIDs:       65_536,
 		TimersPerEntity: 32,
 		TimerTimeout:    30 * time.Second,
 		DrainTimeout:    10 * time.Second,
 		LoadTimeout:     30 * time.Second,
 		LoadCheck:       250 * time.Millisecond,
+		LookupTimeout:   time.Second,
 		Retry:           50 * time.Millisecond,
 	}
 }
@@ -105,11 +123,16 @@ func (c *Config) Validate() error {
 	positive("TotalBytes", c.TotalBytes)
 	positive("UnitRecords", c.UnitRecords)
 	positive("UnitBytes", c.UnitBytes)
+	positive("SnapshotBytes", c.SnapshotBytes)
+	if c.RecentIDs < 0 {
+		errs = append(errs, fmt.Errorf("turn: RecentIDs is %d, must not be negative; 0 remembers none", c.RecentIDs))
+	}
 	positive("TimersPerEntity", c.TimersPerEntity)
 	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("DrainTimeout", int(c.DrainTimeout))
 	positive("LoadTimeout", int(c.LoadTimeout))
 	positive("LoadCheck", int(c.LoadCheck))
+	positive("LookupTimeout", int(c.LookupTimeout))
 	positive("Retry", int(c.Retry))
 	seen := map[sharding.EntityType]bool{}
 	for _, t := range c.Types {

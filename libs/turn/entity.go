@@ -24,8 +24,10 @@ type entity struct {
 	// what is pending behind it.
 	staged, durable uint64
 
-	// sinceSnapshot counts events after the newest snapshot.
+	// sinceSnapshot counts events after the newest snapshot, bytesSince what a
+	// replay of them reads.
 	sinceSnapshot int
+	bytesSince    int
 	state         entityState
 	passivate     bool // by its own wish, as soon as it has nothing to do
 	listed        bool // among the idle ones of its type
@@ -103,8 +105,9 @@ type command struct {
 	// ran is the name under which the turn was started: a duplicate that joins
 	// meanwhile must not change it.
 	ran RequestID
-	// looked: the journal was asked for it when the incarnation was loaded.
-	looked bool
+	// looked: the journal was asked for it in this incarnation. asked: its answer
+	// has not come, and the command's turn waits for it.
+	looked, asked bool
 
 	// doubt: an append that held it had an unknown outcome.
 	doubt bool
@@ -220,6 +223,11 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	m.enqueue(e, c)
+	if e.state == live && c.recordable() && m.recent.has(e.inc, c.env.ID) {
+		c.asked = true
+		m.emit(Lookup{Entity: e.id, Incarnation: e.inc, ID: c.env.ID})
+		m.plan(wake{at: m.now.Add(m.cfg.LookupTimeout), kind: wakeLookup, ent: e, inc: e.inc, id: c.env.ID})
+	}
 	m.advance(e)
 }
 

@@ -101,7 +101,8 @@ func (m *Machine) loaded(in *Loaded) {
 		return
 	}
 	for _, c := range e.cmds {
-		m.lookedUp(e, c, in.Stored)
+		s, found := in.Stored[c.env.ID]
+		m.settle(e, c, found, &s)
 	}
 	m.leave(e)
 	if e.state == lookup {
@@ -117,20 +118,36 @@ func (m *Machine) loaded(in *Loaded) {
 	m.stats.Activations++
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
-	e.sinceSnapshot = in.Events
+	e.sinceSnapshot, e.bytesSince = in.Events, in.Bytes
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
 	}
 	m.advance(e)
 }
 
-// lookedUp ends a command that the journal has already; otherwise it did not
+// lookedUp takes what the journal has of a command that may be a repeat. If it
+// has nothing, or does not say, the command has its turn like any other one.
+func (m *Machine) lookedUp(in LookedUp) {
+	e := m.find(in.Incarnation)
+	if e == nil || e.state != live {
+		return
+	}
+	c := e.find(in.ID)
+	if c == nil || !c.asked {
+		return
+	}
+	c.asked, c.looked = false, !in.Failed
+	m.settle(e, c, in.Found, &in.Stored)
+	m.leave(e)
+	m.advance(e)
+}
+
+// settle ends a command that the journal has already; otherwise it did not
 // happen.
-func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]sharding.Stored) {
+func (m *Machine) settle(e *entity, c *command, found bool, s *sharding.Stored) {
 	c.doubt = false
-	s, ok := stored[c.env.ID]
 	switch {
-	case !ok || c.answered:
+	case !found || c.answered:
 	case s.Expired:
 		reply := sharding.Doubt(sharding.Aborted,
 			"the idempotency key is older than what the entity remembers; whether it ran is not known any more")
@@ -140,6 +157,7 @@ func (m *Machine) lookedUp(e *entity, c *command, stored map[sharding.CommandID]
 		m.answer(e, c, &reply)
 	default:
 		m.stats.Duplicates++
+		m.recent.add(e.inc, c.env.ID)
 		m.answer(e, c, &s.Reply)
 	}
 }
@@ -179,7 +197,7 @@ func (m *Machine) advance(e *entity) {
 		if e.durable < e.staged && !mutant.On("snapshot-durable") {
 			return // the cut waits for the journal, and the next turn for the cut
 		}
-		e.sinceSnapshot = 0
+		e.sinceSnapshot, e.bytesSince = 0, 0
 		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable})
 	}
 	for e.next < len(e.cmds) {
@@ -193,6 +211,9 @@ func (m *Machine) advance(e *entity) {
 			m.answer(e, c, &reply)
 			e.next++
 			continue
+		}
+		if c.asked {
+			return
 		}
 		e.next++
 		e.running = c
@@ -223,10 +244,11 @@ func (c *command) requestID() RequestID {
 
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
-	return n > 0 && e.sinceSnapshot >= n && !e.volatile()
+	return n > 0 && (e.sinceSnapshot >= n || e.bytesSince >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 
-// rest puts a live entity without work to the idle ones, or stops it.
+// rest puts a live entity without work to the idle ones, or stops it. One that
+// has a timer is not idle: stopping it would lose what it has set itself to do.
 func (m *Machine) rest(e *entity) {
 	if e.busy() {
 		return
@@ -239,7 +261,9 @@ func (m *Machine) rest(e *entity) {
 	default:
 		e.touched = m.now
 		m.unlist(e)
-		m.list(e)
+		if len(e.timers) == 0 || mutant.On("timer-holds") {
+			m.list(e)
+		}
 		m.dismiss(e)
 	}
 }
@@ -296,7 +320,7 @@ func (m *Machine) again(e *entity) {
 	e.pending = nil
 	e.next = 0
 	for _, c := range e.cmds {
-		c.done, c.record, c.seq, c.fence = false, 0, 0, 0
+		c.done, c.asked, c.record, c.seq, c.fence = false, false, 0, 0, 0
 	}
 }
 

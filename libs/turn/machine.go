@@ -22,6 +22,7 @@ type Machine struct {
 	ord     uint64 // of the newest wake
 	// nothing is the work of all entities that have none. It stays empty.
 	nothing       *work
+	recent        recent
 	spareWork     []*work
 	spareCommands []*command // memory of those that were answered
 	answers       []Answer   // given away since Recycle; memory for more
@@ -78,6 +79,7 @@ func New(cfg Config) *Machine {
 		places:  make(places, 1),
 		sweepAt: minSweep,
 		nothing: &work{},
+		recent:  recent{size: cfg.RecentIDs},
 	}
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
@@ -154,6 +156,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.fenceRead(in)
 	case Loaded:
 		m.loaded(&in)
+	case LookedUp:
+		m.lookedUp(in)
 	case Stopped:
 		m.stopped(in)
 	case Open:

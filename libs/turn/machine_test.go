@@ -22,7 +22,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	open                              open shard 0 at epoch 1.1
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
 //	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry)
-//	done R [events=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
+//	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
+//	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
 //	appended VERDICT                  answer the oldest Append (durable epoch seq command full damaged unknown)
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
@@ -146,6 +147,7 @@ type scenario struct {
 	m       *turn.Machine
 	now     time.Time
 	load    turn.Load
+	lookup  turn.Lookup
 	runs    map[turn.RequestID]*turn.Run
 	appends []turn.Append
 	fences  []turn.ReadFence
@@ -159,7 +161,7 @@ func newScenario() *scenario {
 		}},
 		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
 	})
-	cfg.MailboxCommands = 4
+	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
 	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
 }
 
@@ -219,6 +221,11 @@ func (s *scenario) command(f []string) []string {
 		return s.step(turn.Deliver{Request: turn.RequestID(r), Shard: shard0, Env: &env})
 	case "loaded":
 		return s.step(s.loaded(f[1:], opt))
+	case "lookedup":
+		in := turn.LookedUp{Incarnation: s.lookup.Incarnation, ID: s.lookup.ID, Failed: has("failed"), Found: has("expired") || has(string(s.lookup.ID))}
+		in.Stored = sharding.Stored{Expired: has("expired"), Hash: sharding.PayloadHash("Add", nil),
+			Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
+		return s.step(in)
 	case "done":
 		return s.step(s.done(f, opt, has))
 	case "appended":
@@ -283,8 +290,9 @@ func (s *scenario) done(f []string, opt map[string]string, has func(string) bool
 		in.Reply = sharding.Reject(sharding.InvalidArgument, "unreadable")
 	}
 	n, _ := strconv.Atoi(opt["events"])
+	size, _ := strconv.Atoi(opt["bytes"])
 	for range n {
-		in.Events = append(in.Events, sharding.Event{Name: "E"})
+		in.Events = append(in.Events, sharding.Event{Name: "E", Payload: make([]byte, size)})
 	}
 	if t := opt["timer"]; t != "" {
 		p := strings.Split(t, ":")
@@ -300,6 +308,9 @@ func (s *scenario) step(in turn.Input) []string {
 		case turn.Load:
 			s.load = o
 			lines = append(lines, fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
+		case turn.Lookup:
+			s.lookup = o
+			lines = append(lines, fmt.Sprintf("Lookup %s inc %s %s", o.Entity, o.Incarnation, o.ID))
 		case *turn.Run:
 			s.runs[o.Request] = o
 			lines = append(lines, fmt.Sprintf("Run %s inc %s request %d %s %s", o.Entity, o.Incarnation, o.Request, o.Env.Command, o.Env.ID))

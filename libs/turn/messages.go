@@ -57,8 +57,9 @@ type (
 		Entity      sharding.Entity
 		Incarnation Incarnation
 		LastSeq     uint64
-		// Events is the number of events replayed after the snapshot.
-		Events int
+		// Events is the number of events replayed after the snapshot, each record
+		// without events counted as one; Bytes is their size.
+		Events, Bytes int
 		// Stored holds what the journal keeps of the commands that were looked
 		// up; commands that are not stored are absent.
 		Stored map[sharding.CommandID]sharding.Stored
@@ -70,6 +71,16 @@ type (
 		Err   string
 		Code  sharding.Code
 		Retry bool
+	}
+	// LookedUp answers Lookup.
+	LookedUp struct {
+		Incarnation Incarnation
+		ID          sharding.CommandID
+		// Found says that the command is stored, or expired.
+		Found  bool
+		Stored sharding.Stored
+		// Failed: the journal did not answer.
+		Failed bool
 	}
 	// TurnDone ends a Run. Events are applied to the instance already.
 	TurnDone struct {
@@ -168,6 +179,13 @@ type (
 		// the commands are looked up, whose outcome is in doubt.
 		LookupOnly bool
 	}
+	// Lookup asks the journal for one command of a living entity, whose next turn
+	// waits for the answer, LookedUp.
+	Lookup struct {
+		Entity      sharding.Entity
+		Incarnation Incarnation
+		ID          sharding.CommandID
+	}
 	// Run executes one turn on the instance. It comes as a pointer to memory that
 	// is used again after TurnDone.
 	Run struct {
@@ -258,6 +276,7 @@ func (r *Run) String() string {
 func (Open) input()      {}
 func (Deliver) input()   {}
 func (Loaded) input()    {}
+func (LookedUp) input()  {}
 func (TurnDone) input()  {}
 func (Appended) input()  {}
 func (FenceRead) input() {}
@@ -267,6 +286,7 @@ func (Abort) input()     {}
 func (Tick) input()      {}
 
 func (Load) Output()      {}
+func (Lookup) Output()    {}
 func (*Run) Output()      {}
 func (Cancel) Output()    {}
 func (Append) Output()    {}

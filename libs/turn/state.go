@@ -67,7 +67,7 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("runs a turn in state %d", e.state)
 	case e.running != nil && e.running.answered:
 		return fmt.Errorf("runs a command that was answered")
-	case e.listed && (e.state != live || e.busy()):
+	case e.listed && (e.state != live || e.busy() || len(e.timers) > 0):
 		return fmt.Errorf("is idle and busy")
 	case len(e.inflight) == 0 && len(e.pending) > 0:
 		return fmt.Errorf("has %d records that nobody hands over", len(e.pending))
@@ -92,6 +92,7 @@ func (e *entity) check(cfg *Config) error {
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lives, n.timers, n.ord, n.stats = m.lives, m.timers, m.ord, m.stats
+	n.recent = m.recent.clone()
 	n.places = slices.Clone(m.places)
 	for i := range n.places {
 		n.places[i].entity = nil // until it is cloned
@@ -182,6 +183,11 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for n := m.places[0].next; n != 0; n = m.places[n].next {
 		b = fmt.Appendf(b, " %d", n)
 	}
+	for i, key := range m.recent.table {
+		if key != 0 {
+			b = fmt.Appendf(b, " recent %d %x", i, key)
+		}
+	}
 	b = append(b, '\n')
 	for s := range m.shards() {
 		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
@@ -201,8 +207,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d passivate %t pace %d idle %d\n",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.passivate, e.pace, now.Sub(e.touched))
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t pace %d idle %d\n",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSince, e.passivate, e.pace, now.Sub(e.touched))
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
 	}
@@ -210,8 +216,8 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
 	}
 	for _, c := range e.cmds {
-		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash(), c.requests, c.ran, c.looked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
+		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
+			c.env.ID, c.hash(), c.requests, c.ran, c.looked, c.asked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

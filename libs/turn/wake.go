@@ -18,6 +18,7 @@ type wake struct {
 	timer *timer
 	fence uint64    // number of the question
 	asked time.Time // when the load began
+	id    sharding.CommandID
 }
 
 type wakeKind uint8
@@ -25,6 +26,7 @@ type wakeKind uint8
 const (
 	wakeLoad   wakeKind = iota + 1 // load again, after a failure
 	wakeLate                       // a load is still without an answer
+	wakeLookup                     // a lookup is still without an answer
 	wakeSettle                     // settle again
 	wakeDrain                      // drain time-out
 	wakeTimer                      // timer fires
@@ -62,6 +64,12 @@ func (m *Machine) wanted(w wake) bool {
 		return w.shard.held() && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
 	case wakeLoad, wakeLate:
 		return w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup)
+	case wakeLookup:
+		if w.ent.inc != w.inc || w.ent.state != live {
+			return false
+		}
+		c := w.ent.find(w.id)
+		return c != nil && c.asked
 	case wakeSettle:
 		return w.ent.inc == w.inc && w.ent.state == settling
 	case wakeTimer:
@@ -83,6 +91,8 @@ func (m *Machine) wake(w wake) {
 		m.emitLoad(w.ent)
 	case wakeLate:
 		m.loadLate(w)
+	case wakeLookup:
+		m.lookedUp(LookedUp{Incarnation: w.inc, ID: w.id, Failed: true})
 	case wakeSettle:
 		m.emitSettle(w.ent)
 	case wakeTimer:
@@ -144,11 +154,9 @@ func (m *Machine) fire(e *entity, t *timer) {
 			}
 		}
 	}
-	if t.busy || e.shard.phase != open {
-		return
-	}
 	desc, ok := e.shard.typ.Desc.Command(t.Command)
-	if !ok {
+	if t.busy || e.shard.phase != open || !ok {
+		m.advance(e) // it may have held the entity alive
 		return
 	}
 	t.busy = true

@@ -35,6 +35,12 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		return done
 	case turn.Append:
 		return k.append(o)
+	case turn.Lookup:
+		in := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
+		if r := k.journal(o.Entity).find(o.ID); r != nil {
+			in.Found, in.Stored = true, sharding.Stored{Hash: r.Hash, Reply: r.Reply}
+		}
+		return in
 	case turn.ReadFence:
 		return turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: sharding.Durable}
 	case turn.Snapshot:
@@ -90,7 +96,7 @@ func (k *Kit) load(o turn.Load) turn.Input {
 			out.Stored[id] = sharding.Stored{Hash: r.Hash, Reply: r.Reply}
 		}
 	}
-	inst, events, err := k.replay(o.Entity, true)
+	inst, replayed, err := k.replay(o.Entity, true)
 	if err == nil {
 		out.Timers, err = inst.Start(context.Background())
 	}
@@ -99,29 +105,32 @@ func (k *Kit) load(o turn.Load) turn.Input {
 		return out
 	}
 	k.insts[o.Entity] = inst
-	out.LastSeq, out.Events = uint64(len(s.records)), events
+	out.LastSeq = uint64(len(s.records))
+	for i := range replayed {
+		out.Events += max(1, len(replayed[i].Events))
+		out.Bytes += replayed[i].ReplaySize()
+	}
 	return out
 }
 
-// replay builds an entity from what it stored.
-func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, int, error) {
+// replay builds an entity from what it stored, and says from which records.
+func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, []sharding.Record, error) {
 	inst, err := entity.NewInstance(k.types[ent.Type], ent.ID)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	s := k.journal(ent)
-	from, events := uint64(0), 0
+	from := uint64(0)
 	if snapshot && s.snapSeq > 0 {
 		if err := inst.Restore(s.snap); err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		from = s.snapSeq
 	}
 	for _, r := range s.records[from:] {
-		events += len(r.Events)
 		err = errors.Join(err, inst.Replay(r.Events))
 	}
-	return inst, events, err
+	return inst, s.records[from:], err
 }
 
 // checkReplay compares every living entity with what replay makes of it.

@@ -20,7 +20,6 @@ type Stored struct {
 // Decode reads a record's stored form, which package journal documents:
 //
 //	crc(4) epoch stored-at-ms hash(8) command
-//	outcome(1) encoding(1) code message payload
 //	count { name encoding(1) payload }
 //
 // Numbers are unsigned varints, strings and bytes are preceded by their length.
@@ -32,10 +31,6 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 	d.number()
 	d.skip(8)
 	s.Command = string(d.bytes())
-	d.skip(2)
-	for range 3 { // code, message, payload
-		d.bytes()
-	}
 	for range d.number() {
 		name := string(d.bytes())
 		d.skip(1)

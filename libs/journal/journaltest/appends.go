@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -130,14 +131,14 @@ func testReplay(e *env) {
 		seq += uint64(len(unit))
 	}
 	l := e.load(alice)
-	e.equal("records", l.Records, all)
+	e.equal("records", l.Records, bare(all...))
 	e.equal("last sequence number", l.LastSeq, uint64(len(all)))
 	// The time a command took is not stored.
 	timed := record(l.LastSeq+1, "timed")
 	timed.Reply.Timing.Handler = 5
 	e.one(durable, add(alice, timed))
 	timed.Reply.Timing = sharding.Timing{}
-	e.equal("record", e.load(alice).Records[l.LastSeq], timed)
+	e.equal("reply", e.load(alice, "timed").Stored["timed"].Reply, timed.Reply)
 }
 
 func testNames(e *env) {
@@ -157,7 +158,7 @@ func testNames(e *env) {
 	}
 	for i, id := range entities {
 		want := record(1, sharding.CommandID(fmt.Sprint("c", i)))
-		e.equal(id.String(), e.load(id).Records, []sharding.Record{want})
+		e.equal(id.String(), e.load(id).Records, bare(want))
 	}
 }
 
@@ -180,8 +181,43 @@ func testBigValues(e *env) {
 		unit = append(unit, record(seq+1, sharding.CommandID(fmt.Sprint("c", seq))))
 	}
 	e.one(durable, add(bob, unit...))
-	e.equal("records of a large unit", e.load(bob).Records, unit)
+	e.equal("records of a large unit", e.load(bob).Records, bare(unit...))
 	e.one(byID, add(bob, record(3001, "c2999")))
+}
+
+// testReplies says that a replay does not carry what only repeats ask for: an
+// entity with many large replies costs nothing to bring to life.
+func testReplies(e *env) {
+	const commands, size = 48, 1 << 20
+	e.one(durable, claim(shard, epoch, 1))
+	reply := func(seq uint64) sharding.Reply {
+		return sharding.Reply{Outcome: sharding.OK, Payload: bytes.Repeat([]byte{byte(seq)}, size)}
+	}
+	name := func(seq uint64) sharding.CommandID { return sharding.CommandID(fmt.Sprint("c", seq)) }
+	for seq := uint64(1); seq <= commands; seq++ {
+		e.one(durable, add(alice, sharding.Record{Seq: seq, Command: name(seq), Hash: seq, Reply: reply(seq)}))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l := e.load(alice)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > commands*size/8 {
+		e.Errorf("a load takes %d bytes, the replies have %d: it reads them", took, commands*size)
+	}
+	if len(l.Records) != commands || l.LastSeq != commands {
+		e.Fatalf("%d records, the last one is %d", len(l.Records), l.LastSeq)
+	}
+	for i, r := range l.Records {
+		if r.Command != name(uint64(i)+1) || r.Hash != uint64(i)+1 || r.Reply.Outcome != 0 || len(r.Reply.Payload) > 0 {
+			e.Fatalf("record %d is %s of hash %d with a reply of %d bytes", i+1, r.Command, r.Hash, len(r.Reply.Payload))
+		}
+	}
+	got := e.load(alice, name(7), name(commands)).Stored
+	for _, seq := range []uint64{7, commands} {
+		if s := got[name(seq)]; s.Hash != seq || !bytes.Equal(s.Reply.Payload, reply(seq).Payload) {
+			e.Fatalf("the reply of %s is not what was stored", name(seq))
+		}
+	}
 }
 
 func testCancelled(e *env) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -79,4 +80,13 @@ func key7(t time.Time, n byte) sharding.CommandID {
 	b[6], b[8], b[15] = 0x70, 0x80, n
 	h := hex.EncodeToString(b[:])
 	return sharding.CommandID(h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:])
+}
+
+// bare is the records as a replay gets them: without their replies.
+func bare(rs ...sharding.Record) []sharding.Record {
+	rs = slices.Clone(rs)
+	for i := range rs {
+		rs[i].Reply = sharding.Reply{}
+	}
+	return rs
 }

@@ -43,6 +43,7 @@ func Run(t *testing.T, h Harness) {
 		{"ReplayInOrder", testReplay},
 		{"NamesAreApart", testNames},
 		{"BigValues", testBigValues},
+		{"RepliesAreApart", testReplies},
 		{"Lookup", testLookup},
 		{"DedupeKeeps", testDedupeKeeps},
 		{"DedupeExpires", testDedupeExpires},

@@ -105,13 +105,21 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	if e == nil {
 		return journal.Loaded{}, nil
 	}
-	out := journal.Loaded{LastSeq: e.last(), Snapshot: e.snapshot}
+	out := journal.Loaded{LastSeq: e.last()}
+	if !req.LookupOnly {
+		out.Snapshot = e.snapshot
+	}
 	for i := range e.entries {
+		if req.LookupOnly {
+			break
+		}
 		if seq := e.entries[i].record.Seq; seq > e.snapshot.Seq {
 			if slices.Contains(e.damaged, seq) {
 				return journal.Loaded{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, req.Entity, seq)
 			}
-			out.Records = append(out.Records, e.entries[i].record)
+			r := e.entries[i].record
+			r.Reply = sharding.Reply{}
+			out.Records = append(out.Records, r)
 		}
 	}
 	for _, id := range req.Lookup {

@@ -37,12 +37,13 @@ type batch struct {
 	oTime                          []*int64
 	oBody                          [][]byte
 
-	rOp, rEntity    []int32
-	rSeq            []int64
-	rCommand, rBody [][]byte
-	rTime           []*int64
+	rOp, rEntity  []int32
+	rSeq          []int64
+	rCommand      [][]byte
+	rBody, rReply [][]byte
+	rTime         []*int64
 
-	forms []byte // what rBody points into
+	forms []byte // what rBody and rReply point into
 }
 
 func newBatch(ops []journal.Op, now time.Time) *batch {
@@ -53,7 +54,8 @@ func newBatch(ops []journal.Op, now time.Time) *batch {
 	b.oEpoch, b.oSeq, b.oRepeats = make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
-	b.rCommand, b.rBody, b.rTime = make([][]byte, 0, n), make([][]byte, 0, n), make([]*int64, 0, n)
+	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
+	b.rBody, b.rReply = make([][]byte, 0, n), make([][]byte, 0, n)
 	size := 0
 	for i := range ops {
 		size += ops[i].Size()
@@ -150,7 +152,14 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
 		start := len(b.forms)
 		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, now, r)
-		b.rBody = append(b.rBody, b.forms[start:len(b.forms):len(b.forms)])
+		end := len(b.forms)
+		b.rBody = append(b.rBody, b.forms[start:end:end])
+		b.forms = journal.AppendReply(b.forms, a.Entity, r)
+		var reply []byte // null if there is none
+		if len(b.forms) > end {
+			reply = b.forms[end:len(b.forms):len(b.forms)]
+		}
+		b.rReply = append(b.rReply, reply)
 	}
 }
 
@@ -158,7 +167,7 @@ func (b *batch) args(now time.Time, cfg *journal.Config) []any {
 	return []any{
 		b.sType, b.sShard, b.sHow, b.eType, b.eName,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oRepeats, b.oTime, b.oBody,
-		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rBody,
+		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rBody, b.rReply,
 		now.UnixMilli(), now.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
 	}
 }

@@ -16,26 +16,27 @@ import (
 // loadSQL reads an entity in one statement, which sees one moment: its head
 // with the snapshot, the records after that, and the records of commands.
 const loadSQL = `
-	SELECT 0, e.last, e.snapshot, e.dropped, NULL::bytea, s.body
-		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id
+	SELECT 0, e.last, e.snapshot, e.dropped, NULL::bytea, s.body, NULL::bytea
+		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 1, r.seq, 0, NULL, NULL, r.body
-		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > e.snapshot
+	SELECT 1, r.seq, 0, NULL, NULL, r.body, NULL
+		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > e.snapshot AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 2, c.seq, 0, NULL, c.command, r.body
+	SELECT 2, c.seq, 0, NULL, c.command, r.body, r.reply
 		FROM roost.entity e
 		JOIN roost.command c ON c.entity = e.id AND c.command = ANY ($3::bytea[])
 		JOIN roost.record r ON r.entity = c.entity AND r.seq = c.seq
 		WHERE e.type = $1 AND e.name = $2`
 
 // body is a stored form with its sequence number, and the command that was
-// looked for, if any.
+// looked for, if any, with its reply.
 type body struct {
 	seq     uint64
 	command sharding.CommandID
 	form    []byte
+	reply   []byte
 }
 
 // stored is what loadSQL finds.
@@ -67,7 +68,7 @@ func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, e
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := b.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup)
+	rows, err := b.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +76,8 @@ func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, e
 	var kind int
 	var seq, snapshot int64
 	var dropped *int64
-	var command, form []byte
-	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &dropped, &command, &form}, func() error {
+	var command, form, reply []byte
+	_, err = pgx.ForEachRow(rows, []any{&kind, &seq, &snapshot, &dropped, &command, &form, &reply}, func() error {
 		switch kind {
 		case 0:
 			s.last, s.snapshot, s.snapshotBody = uint64(seq), uint64(snapshot), form
@@ -86,7 +87,7 @@ func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, e
 		case 1:
 			s.records = append(s.records, body{seq: uint64(seq), form: form})
 		case 2:
-			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form})
+			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form, reply: reply})
 		}
 		return nil
 	})
@@ -96,6 +97,9 @@ func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, e
 func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 	out := journal.Loaded{LastSeq: s.last}
 	var err error
+	if req.LookupOnly {
+		return out, s.lookup(req, &out)
+	}
 	if s.snapshot > 0 {
 		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, s.snapshot, s.snapshotBody); err != nil {
 			return out, err
@@ -104,19 +108,28 @@ func (s *stored) decode(req journal.LoadRequest) (journal.Loaded, error) {
 	if out.Records, err = s.decodeRecords(req.Entity); err != nil {
 		return out, err
 	}
+	return out, s.lookup(req, &out)
+}
+
+// lookup decodes what was found of commands.
+func (s *stored) lookup(req journal.LoadRequest, out *journal.Loaded) error {
 	for _, c := range s.commands {
 		e, err := journal.DecodeRecord(req.Entity, c.seq, c.form)
 		if err != nil {
-			return out, err
+			return err
 		}
-		out.Stored = put(out.Stored, c.command, sharding.Stored{Hash: e.Record.Hash, Reply: e.Record.Reply})
+		reply, err := journal.DecodeReply(req.Entity, c.seq, c.reply)
+		if err != nil {
+			return err
+		}
+		out.Stored = put(out.Stored, c.command, sharding.Stored{Hash: e.Record.Hash, Reply: reply})
 	}
 	for _, c := range req.Lookup {
 		if _, ok := out.Stored[c]; !ok && journal.Expired(s.dropped, c) {
 			out.Stored = put(out.Stored, c, sharding.Stored{Expired: true})
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // decodeRecords reads the records after the snapshot. A missing one is damage

@@ -1,4 +1,4 @@
--- The schema of a Roost journal, format 1. Run it once per database, as the
+-- The schema of a Roost journal, format 2. Run it once per database, as the
 -- role that shall own it; the services need less, see roles.sql.
 --
 -- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
@@ -45,6 +45,7 @@ CREATE TABLE roost.record (
 	entity bigint NOT NULL,
 	seq    bigint NOT NULL,
 	body   bytea NOT NULL, -- checksummed
+	reply  bytea,          -- checksummed; null: there is none
 	PRIMARY KEY (entity, seq)
 );
 
@@ -116,7 +117,7 @@ CREATE FUNCTION roost.commit_batch(
 	e_type text[], e_name bytea[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
 	o_count int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
-	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_body bytea[],
+	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_body bytea[], r_reply bytea[],
 	now bigint, old bigint, age bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
@@ -280,8 +281,8 @@ BEGIN
 	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot
 		FROM unnest(h_id, h_last, h_snap, h_changed) AS u (id, last, snapshot, changed)
 		WHERE u.changed AND x.id = u.id;
-	INSERT INTO roost.record (entity, seq, body)
-		SELECT h_id[u.entity], u.seq, u.body FROM unnest(r_op, r_entity, r_seq, r_body) AS u (op, entity, seq, body)
+	INSERT INTO roost.record (entity, seq, body, reply)
+		SELECT h_id[u.entity], u.seq, u.body, u.reply FROM unnest(r_op, r_entity, r_seq, r_body, r_reply) AS u (op, entity, seq, body, reply)
 		WHERE verdict[u.op] = 1;
 	INSERT INTO roost.command (entity, command, seq, at, time)
 		SELECT h_id[u.entity], u.command, u.seq, now, u.time

@@ -20,7 +20,7 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.last, "SELECT seq FROM record WHERE entity = ? ORDER BY seq DESC LIMIT 1"},
 		{&s.snapshot, "SELECT body FROM snapshot WHERE entity = ?"},
 		{&s.records, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq"},
-		{&s.stored, `SELECT r.seq, r.body FROM command c JOIN record r ON r.entity = c.entity AND r.seq = c.seq
+		{&s.stored, `SELECT r.seq, r.body, r.reply FROM command c JOIN record r ON r.entity = c.entity AND r.seq = c.seq
 			WHERE c.entity = ? AND c.hash = ?`},
 	})
 }
@@ -58,6 +58,10 @@ func (b *Backend) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) 
 		return out, err
 	}
 	out.LastSeq = uint64(last)
+	if req.LookupOnly {
+		out.Stored, err = b.lookup(ctx, t, req, id, dropped)
+		return out, err
+	}
 	if snapshot > 0 {
 		var body []byte
 		if err := t.StmtContext(ctx, b.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
@@ -136,8 +140,8 @@ func lookupOne(ctx context.Context, find *sql.Stmt, entity sharding.Entity, id i
 	defer rows.Close()
 	for rows.Next() {
 		var seq int64
-		var body []byte
-		if err := rows.Scan(&seq, &body); err != nil {
+		var body, reply sql.RawBytes
+		if err := rows.Scan(&seq, &body, &reply); err != nil {
 			return sharding.Stored{}, false, err
 		}
 		e, err := journal.DecodeRecord(entity, uint64(seq), body)
@@ -145,7 +149,8 @@ func lookupOne(ctx context.Context, find *sql.Stmt, entity sharding.Entity, id i
 			return sharding.Stored{}, false, err
 		}
 		if e.Record.Command == c {
-			return sharding.Stored{Hash: e.Record.Hash, Reply: e.Record.Reply}, true, nil
+			r, err := journal.DecodeReply(entity, uint64(seq), reply)
+			return sharding.Stored{Hash: e.Record.Hash, Reply: r}, err == nil, err
 		}
 	}
 	return sharding.Stored{}, false, rows.Err()

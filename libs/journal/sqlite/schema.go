@@ -1,6 +1,6 @@
 package sqlite
 
-// schema makes an empty file a journal of format 1.
+// schema makes an empty file a journal of format 2.
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (
 	key   TEXT NOT NULL PRIMARY KEY,
@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS record (
 	entity INTEGER NOT NULL,
 	seq    INTEGER NOT NULL,
 	body   BLOB NOT NULL,
+	reply  BLOB, -- behind the body: who reads only that does not read these pages
 	PRIMARY KEY (entity, seq)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS command (

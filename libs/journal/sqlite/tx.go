@@ -46,7 +46,7 @@ func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
 			FROM entity WHERE id = ?1`},
 		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
 		{&s.body, "SELECT body FROM record WHERE entity = ? AND seq = ?"},
-		{&s.addRecord, "INSERT INTO record (entity, seq, body) VALUES (?, ?, ?)"},
+		{&s.addRecord, "INSERT INTO record (entity, seq, body, reply) VALUES (?, ?, ?, ?)"},
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
 		{&s.snapshotN, "UPDATE entity SET snapshot = ? WHERE id = ?"},
@@ -86,7 +86,8 @@ type tx struct {
 	// added are the numbers of entities made by this transaction: they are
 	// cached only when it is committed.
 	added map[sharding.Entity]int64
-	body  []byte
+	// body and reply are memory for the stored forms.
+	body, reply []byte
 }
 
 func newTx(b *Backend) *tx {

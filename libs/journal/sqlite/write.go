@@ -42,7 +42,12 @@ func (t *tx) append(a *sharding.Append) error {
 	for i := range a.Records {
 		r := &a.Records[i]
 		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now, r)
-		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), t.body); err != nil {
+		t.reply = journal.AppendReply(t.reply[:0], a.Entity, r)
+		var reply any // NULL if there is none
+		if len(t.reply) > 0 {
+			reply = t.reply
+		}
+		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), t.body, reply); err != nil {
 			return err
 		}
 		if r.Command != "" {

@@ -50,7 +50,7 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout) // then the core asks again
 		defer cancel()
 		var err error
-		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup})
+		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
 			out.Retry = !errors.Is(err, journal.ErrCorrupt)
@@ -63,35 +63,52 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		s.inbox.loaded(&out, false)
 		return
 	}
-	inst, events, timers, err := s.revive(o, &found)
+	inst, timers, err := s.revive(o, &found)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
 		s.log.Error("an entity cannot be brought to life", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		s.inbox.loaded(&out, false)
 		return
 	}
-	out.Events, out.Timers = events, timers
+	out.Timers = timers
+	for i := range found.Records {
+		r := &found.Records[i]
+		out.Events += max(1, len(r.Events))
+		out.Bytes += r.ReplaySize()
+	}
 	sl.inst = inst
 	s.inbox.loaded(&out, true)
 }
 
-func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, events int, timers []turn.Timer, err error) {
+func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
 	if inst, err = entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID); err != nil {
-		return nil, 0, nil, err
+		return nil, nil, err
 	}
 	if found.Snapshot.Seq > 0 {
 		if err = inst.Restore(found.Snapshot.Payload); err != nil {
-			return nil, 0, nil, err
+			return nil, nil, err
 		}
 	}
 	for i := range found.Records {
-		events += len(found.Records[i].Events)
 		if err = inst.Replay(found.Records[i].Events); err != nil {
-			return nil, 0, nil, err
+			return nil, nil, err
 		}
 	}
 	timers, err = inst.Start(s.ctx)
-	return inst, events, timers, err
+	return inst, timers, err
+}
+
+// lookup asks the journal for one command of a living entity.
+func (s *Runner) lookup(o turn.Lookup) {
+	s.queue(job{do: func() {
+		out := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
+		ctx, cancel := context.WithTimeout(s.ctx, s.lookupTimeout)
+		defer cancel()
+		found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
+		out.Failed = err != nil
+		out.Stored, out.Found = found.Stored[o.ID]
+		s.inbox.put(item{in: region.Turn{Input: out}})
+	}})
 }
 
 // run has a turn done.

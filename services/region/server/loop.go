@@ -225,6 +225,8 @@ func (s *Runner) performOther(o region.Output) {
 		s.readFence(o)
 	case turn.Load:
 		s.startLoad(o)
+	case turn.Lookup:
+		s.lookup(o)
 	case turn.Stop:
 		s.stop(o)
 	case turn.Drop:

@@ -49,13 +49,14 @@ type RunnerConfig struct {
 // their turns, and hands what must be durable to the journal. It
 // knows no network; commands come in by [Runner.Submit].
 type Runner struct {
-	log         *slog.Logger
-	self        sharding.NodeID
-	name        string
-	stopTimeout time.Duration
-	loadTimeout time.Duration
-	descs       []turn.Type
-	types       map[sharding.EntityType]entity.Definition
+	log           *slog.Logger
+	self          sharding.NodeID
+	name          string
+	stopTimeout   time.Duration
+	loadTimeout   time.Duration
+	lookupTimeout time.Duration
+	descs         []turn.Type
+	types         map[sharding.EntityType]entity.Definition
 	// commands are the known ones per type, for metrics.
 	commands  map[sharding.EntityType]map[string]struct{}
 	paces     map[sharding.EntityType]*paces
@@ -129,7 +130,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if err := errors.Join(append(errs, core.Validate())...); err != nil {
 		return nil, err
 	}
-	s.loadTimeout = core.Turn.LoadTimeout
+	s.loadTimeout, s.lookupTimeout = core.Turn.LoadTimeout, core.Turn.LookupTimeout
 	s.core = region.New(core)
 	return s, nil
 }
