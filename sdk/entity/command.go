@@ -49,8 +49,10 @@ func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
 	return h
 }
 
-// Stale lets a read-only command answer from memory without asking the
-// journal: faster, but a deposed owner may answer for a while.
+// Stale lets a read-only command answer without asking the journal whether its
+// region still owns the entity: faster, but a deposed owner may answer for a
+// while. The answer may be old, never false: it waits until what it shows is
+// durable.
 func (h *Handle[In, Out]) Stale() *Handle[In, Out] {
 	h.desc.ReadOnly, h.desc.Stale = true, true
 	return h
@@ -114,14 +116,17 @@ func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In
 
 // After sends the command to the entity itself when d has passed. A timer is
 // known by its name: setting it again replaces it. Timers are volatile: they
-// die with the incarnation. Like events, timers count only if the handler
-// succeeds. If the input cannot be encoded the turn fails.
+// die with the incarnation, when the entity is moved, lost, or stopped by
+// [Ctx.Passivate]. An entity with a pending timer is not idle and is not
+// passivated. Like events, timers count only if the handler succeeds. If the
+// input cannot be encoded the turn fails.
 func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
 	h.timer(ctx, turn.Timer{Name: name, After: max(d, 1)}, in)
 }
 
 // Every sends the command to the entity itself again and again, each time d
-// has passed. A firing is skipped while the last one still waits.
+// has passed. A firing is skipped while the last one still waits. It keeps the
+// entity from being passivated until it is cancelled.
 func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
 	d = max(d, time.Millisecond)
 	h.timer(ctx, turn.Timer{Name: name, After: d, Every: d}, in)

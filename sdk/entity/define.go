@@ -142,11 +142,13 @@ func (t eventType) matches(ev any) bool { return reflect.TypeOf(ev) == t.typ }
 func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
 
 // PassivateAfter sets how long an entity may have nothing to do before it is
-// stopped to free memory; 0: never. Default 2 minutes.
+// stopped to free memory; 0: never. Default 2 minutes. A pending timer is
+// something to do.
 func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; return t }
 
-// SnapshotEvery cuts a snapshot after so many events, so that loading stays
-// fast: the entity's exported fields as JSON, or what its Snapshot says.
+// SnapshotEvery cuts a snapshot after so many events (a keyed command without
+// events counts as one, since it is stored too) or 8 MiB of them, so that loading
+// stays fast: the entity's exported fields as JSON, or what its Snapshot says.
 // Default 0: never.
 func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
 

@@ -43,6 +43,7 @@
 //
 // Types made by [DefineVolatile] keep their state in memory only: it is gone
 // when the entity is passivated, moved or lost. Timers are volatile for all
-// types: they die with the incarnation that set them. Commands whose key is
+// types: a pending one keeps its entity from being passivated, but it dies when
+// the entity is moved or lost. Commands whose key is
 // not given are not repeated after a lost answer.
 package entity

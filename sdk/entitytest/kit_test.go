@@ -247,3 +247,24 @@ func TestReplayMustEqualLive(t *testing.T) {
 		t.Fatalf("a state change outside Apply was not noticed: %v", b.errs)
 	}
 }
+
+// TestTimerOutlastsPassivation: an entity that waits for its timer is not idle.
+func TestTimerOutlastsPassivation(t *testing.T) {
+	late := entity.Define("Account", func(string) *account { return &account{} },
+		entity.On(try, (*account).Try), entity.On(freeze, (*account).Freeze),
+	).Events(frozen{}).PassivateAfter(10 * time.Second)
+	k := entitytest.New(t, late)
+	if _, err := try.Ask(t.Context(), k, "alice", money{}); err != nil { // sets a timer of a minute
+		t.Fatal(err)
+	}
+	k.Advance(59 * time.Second)
+	if !k.Active("Account", "alice") {
+		t.Fatal("passivated before its timer has fired")
+	}
+	k.Advance(time.Second)
+	k.WantEvents("Account", "alice", frozen{"tried"})
+	k.Advance(10 * time.Second)
+	if k.Active("Account", "alice") {
+		t.Fatal("alive without a timer")
+	}
+}
