@@ -27,6 +27,7 @@ func TestHouse(t *testing.T) {
 			"turn":           nouns,
 			"passivation":    nouns,
 			"backend":        {},
+			"dial":           {},
 			"kubeapi":        {"libs/backend"},
 			"link/...":       with("proto/...", "libs/link"),
 			"wire":           with("proto/..."),

@@ -34,6 +34,11 @@ type Config struct {
 	// CommitTimeout is how long one attempt to commit may take; after that its
 	// outcome is unknown. Default 10 s: longer than a disk that stutters.
 	CommitTimeout time.Duration
+	// LoadTimeout is how long a load may take, and how long it may wait for its
+	// turn; after that it fails, and may be tried again. A connection that died
+	// in silence is given up within this time. Default 10 s: longer than the
+	// largest entity takes, shorter than clients wait.
+	LoadTimeout time.Duration
 	// RetryFor is how long a batch that was definitely not committed is tried
 	// again before its operations are refused as full. Default 5 s.
 	RetryFor time.Duration
@@ -59,6 +64,7 @@ func DefaultConfig() Config {
 		OpBytes:       16 << 20,
 		Loads:         4,
 		CommitTimeout: 10 * time.Second,
+		LoadTimeout:   10 * time.Second,
 		RetryFor:      5 * time.Second,
 		RetryDelay:    2 * time.Millisecond,
 		OpenFor:       time.Minute,
@@ -87,6 +93,7 @@ func (c *Config) Validate() error {
 	atLeast("OpBytes", c.OpBytes, 1)
 	atLeast("Loads", c.Loads, 1)
 	positive("CommitTimeout", c.CommitTimeout)
+	positive("LoadTimeout", c.LoadTimeout)
 	positive("RetryFor", c.RetryFor)
 	positive("RetryDelay", c.RetryDelay)
 	positive("OpenFor", c.OpenFor)

@@ -23,9 +23,9 @@ func (j *Journal) run() {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
-		j.writing.Lock()
+		j.writing <- struct{}{}
 		results := j.commit(ops)
-		j.writing.Unlock()
+		<-j.writing
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}

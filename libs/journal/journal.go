@@ -28,8 +28,8 @@ type Journal struct {
 	broken chan struct{}
 	ended  chan struct{} // the committing goroutine is gone
 	loads  chan struct{} // one token per load that runs
-	// writing is held by whoever commits or declares.
-	writing sync.Mutex
+	// writing is held, by a token in it, by whoever commits or declares.
+	writing chan struct{}
 	damage  damage
 }
 
@@ -60,6 +60,7 @@ func Open(ctx context.Context, b Backend, d Declaration, cfg Config, obs Observe
 		broken:  make(chan struct{}),
 		ended:   make(chan struct{}),
 		loads:   make(chan struct{}, cfg.Loads),
+		writing: make(chan struct{}, 1),
 	}
 	if _, err := j.Declare(ctx, d); err != nil {
 		return nil, err
@@ -115,34 +116,68 @@ func (j *Journal) signal() {
 }
 
 // Load reads one entity, at a moment after the call. At most Config.Loads run
-// at a time; the others wait. An error that wraps ErrCorrupt says that this
-// entity is out of order; any other may go away.
+// at a time; the others wait. It returns within twice Config.LoadTimeout, also if
+// the store does not. An error that wraps ErrCorrupt says that this entity is
+// refused; any other may go away.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
+	if err := j.loadTurn(ctx); err != nil {
+		return Loaded{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
+	defer cancel()
+	type answer struct {
+		loaded Loaded
+		err    error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		// The turn of a load that hangs is not given to another one: what hangs is
+		// bounded too.
+		defer func() { <-j.loads }()
+		start := time.Now()
+		l, err := j.backend.Load(ctx, req)
+		j.damagedLoad(req.Entity, err)
+		if j.obs.Load != nil {
+			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
+		}
+		got <- answer{l, err}
+	}()
+	select {
+	case a := <-got:
+		return a.loaded, a.err
+	case <-ctx.Done():
+		return Loaded{}, fmt.Errorf("%w: load %s: %w", ErrUnreachable, req.Entity, ctx.Err())
+	}
+}
+
+// loadTurn waits until a load may run.
+func (j *Journal) loadTurn(ctx context.Context) error {
+	timer := time.NewTimer(j.cfg.LoadTimeout)
+	defer timer.Stop()
 	select {
 	case j.loads <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return Loaded{}, ctx.Err()
+		return ctx.Err()
 	case <-j.ended:
-		return Loaded{}, ErrClosed
+		return ErrClosed
+	case <-timer.C:
+		return fmt.Errorf("%w: %d loads are under way, and none has ended for %v", ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
 	}
-	defer func() { <-j.loads }()
-	start := time.Now()
-	l, err := j.backend.Load(ctx, req)
-	j.damagedLoad(req.Entity, err)
-	if j.obs.Load != nil {
-		j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
-	}
-	return l, err
 }
 
 // Declare checks and stores what the journal is, and returns what it knows. An
 // empty declaration only asks.
 func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
-	j.writing.Lock()
-	defer j.writing.Unlock()
+	select {
+	case j.writing <- struct{}{}:
+	case <-ctx.Done():
+		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
+	}
+	defer func() { <-j.writing }()
 	deadline := time.Now().Add(j.cfg.RetryFor)
 	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
-		f, err := j.backend.Declare(ctx, d)
+		f, err := j.declare(ctx, d)
 		if errors.Is(err, ErrBroken) {
 			j.breakDown(err)
 		}
@@ -151,6 +186,12 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 		}
 		time.Sleep(delay)
 	}
+}
+
+func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, j.cfg.CommitTimeout)
+	defer cancel()
+	return j.backend.Declare(ctx, d)
 }
 
 // MaxEpoch is the highest epoch of all fences. A coordinator's term must be
@@ -183,12 +224,19 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load that runs holds a token until it is done with the backend.
+	// A load that runs holds a token until it is done with the backend. One that
+	// hangs keeps the backend open: it ends with the process.
+	timer := time.NewTimer(j.cfg.LoadTimeout)
+	defer timer.Stop()
 	for range j.cfg.Loads {
-		j.loads <- struct{}{}
+		select {
+		case j.loads <- struct{}{}:
+		case <-timer.C:
+			return fmt.Errorf("%w: a load does not end", ErrUnreachable)
+		}
 	}
-	j.writing.Lock()
-	defer j.writing.Unlock()
+	j.writing <- struct{}{}
+	defer func() { <-j.writing }()
 	return j.backend.Close()
 }
 

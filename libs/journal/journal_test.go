@@ -27,7 +27,8 @@ type scripted struct {
 	guilty  map[sharding.EntityID]bool // what is stored of them is damaged
 	batches []int                      // sizes
 	loading int
-	most    int // loads at a time
+	most    int           // loads at a time
+	hang    chan struct{} // if there is one, loads end when it is closed
 	closed  bool
 }
 
@@ -74,7 +75,11 @@ func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.L
 	s.mu.Lock()
 	s.loading++
 	s.most = max(s.most, s.loading)
+	hang := s.hang
 	s.mu.Unlock()
+	if hang != nil {
+		<-hang // whatever the context says, as a disk would
+	}
 	time.Sleep(time.Second)
 	s.mu.Lock()
 	s.loading--
@@ -407,6 +412,63 @@ func TestLoadsAreBounded(t *testing.T) {
 		if b.b.most != 2 {
 			t.Errorf("%d loads at a time", b.b.most)
 		}
+	})
+}
+
+// TestLoadsThatHang says that a store which does not answer a load keeps nobody
+// longer than LoadTimeout, twice that if all loads hang, and the others not at
+// all; and that closing does not wait for it for ever.
+func TestLoadsThatHang(t *testing.T) {
+	inBubble(t, func(c *journal.Config) { c.Loads, c.LoadTimeout = 2, 3*time.Second }, func(b *bench) {
+		load := func() time.Duration {
+			b.Helper()
+			began := time.Now()
+			if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); !errors.Is(err, journal.ErrUnreachable) || errors.Is(err, journal.ErrCorrupt) {
+				b.Errorf("a load that hangs: %v", err)
+			}
+			return time.Since(began)
+		}
+		b.b.hang = make(chan struct{})
+		for range 3 { // the third has no turn
+			if took := load(); took != 3*time.Second {
+				b.Errorf("a load that hangs takes %v", took)
+			}
+		}
+		b.fence("f")
+		b.want("f durable")
+		if b.b.most != 2 {
+			b.Errorf("%d loads hang in the store, 2 may", b.b.most)
+		}
+		close(b.b.hang)
+		b.b.hang = nil
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); err != nil {
+			b.Errorf("the store answers again: %v", err)
+		}
+		b.b.hang = make(chan struct{})
+		load()
+		if err := b.j.Close(); !errors.Is(err, journal.ErrUnreachable) {
+			b.Errorf("closed while a load hangs: %v", err)
+		}
+		close(b.b.hang)
+		time.Sleep(time.Second)
+		b.b.closed = true
+	})
+}
+
+// TestDeclareEnds says that a commit that hangs does not keep Declare beyond its
+// context.
+func TestDeclareEnds(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		b.fence("f")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(b.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := b.j.Declare(ctx, journal.Declaration{}); !errors.Is(err, journal.ErrUnreachable) {
+			b.Errorf("declared during a commit: %v", err)
+		}
+		b.want("f durable")
 	})
 }
 

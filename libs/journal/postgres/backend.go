@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/roost-cluster/roost/libs/dial"
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
@@ -59,7 +60,7 @@ type Backend struct {
 // Open connects to the journal that a connection string names: a URL or
 // keywords and values as libpq knows them, whose environment (PGPASSFILE, …)
 // counts as well. An empty database gets the schema if the role may make it. Of
-// cfg, the dedupe limits, Loads and CommitTimeout matter. Errors wrap
+// cfg, the dedupe limits, Loads, LoadTimeout and CommitTimeout matter. Errors wrap
 // [journal.ErrIdentity] for another format.
 func Open(connection string, cfg journal.Config) (*Backend, error) {
 	// An error of parsing holds no password.
@@ -78,6 +79,7 @@ func Open(connection string, cfg journal.Config) (*Backend, error) {
 func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
 	defer cancel()
+	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
 	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.reads, err = pool(ctx, parsed, 0, cfg.Loads, map[string]string{loadName: loadSQL})
+	b.reads, err = pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, map[string]string{loadName: loadSQL})
 	if err != nil {
 		b.writes.Close()
 		return nil, err
@@ -105,12 +107,11 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	// Every table is read by a key. Without that a plan that was made for empty
 	// tables might be kept too long.
 	set["enable_seqscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off"
-	if timeout > 0 {
-		// A batch whose sender gave up ends too. Waiting for a lock ends before,
-		// with a certain outcome.
-		set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)
-		set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
-	}
+	// A statement whose sender gave up ends too. Waiting for a lock ends before,
+	// with a certain outcome.
+	set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)
+	set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
+	watch(c, timeout)
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkServer(ctx, conn); err != nil {
 			return err
@@ -133,6 +134,24 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	}
 	conn.Release()
 	return p, nil
+}
+
+// watch makes a pool notice connections that died in silence. What waits for an
+// answer has a deadline; a connection that lay idle is asked first whether it is
+// alive, for a part of the time so that a new one can be had; and one that is
+// given up is closed at once: to wait for the server's farewell would keep its
+// place in the pool for 15 s.
+func watch(c *pgxpool.Config, timeout time.Duration) {
+	c.ConnConfig.DialFunc = dialer(c.ConnConfig.ConnectTimeout, timeout)
+	c.PingTimeout = max(timeout/10, time.Millisecond)
+	c.BeforeClose = func(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
+}
+
+func dialer(connect, timeout time.Duration) pgconn.DialFunc {
+	if connect <= 0 || connect > timeout/2 {
+		connect = timeout / 2
+	}
+	return dial.Dialer(connect, timeout).DialContext
 }
 
 // checkServer refuses a server that reports commits which a power cut undoes.

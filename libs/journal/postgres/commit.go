@@ -57,6 +57,9 @@ func (b *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
 		if !contended(err) && !damaged(err) {
 			leave(conn)
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			b.writes.Reset() // what silenced one connection silenced others
+		}
 		return failed(err)
 	}
 	return nil

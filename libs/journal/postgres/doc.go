@@ -20,6 +20,15 @@
 // again; the server ends an orphaned batch after Config.CommitTimeout at the
 // latest.
 //
+// # Silence
+//
+// A connection may die without a word: its machine lost power, a firewall forgot
+// it. Whatever waits for an answer has a deadline (Config.CommitTimeout,
+// Config.LoadTimeout); then the connection is closed at once and the pool's idle
+// ones with it. A connection that lay idle for a second is asked whether it is
+// alive before it is used, for a tenth of that time. TCP's keepalive and user
+// time-out find what nobody uses.
+//
 // # Roles
 //
 // schema.sql makes the schema, as its owner; [Open] does it by itself if there

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -50,8 +51,11 @@ type stored struct {
 // Load implements [journal.Backend], in one round trip.
 func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	s, err := b.read(ctx, req)
-	if damaged(err) { // on the way to this entity
+	switch {
+	case damaged(err): // on the way to this entity
 		err = corrupt(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		b.reads.Reset() // what silenced one connection silenced others
 	}
 	var out journal.Loaded
 	if err == nil {

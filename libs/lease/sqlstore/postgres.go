@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/roost-cluster/roost/libs/dial"
 	"github.com/roost-cluster/roost/libs/lease"
 )
 
@@ -21,6 +22,9 @@ const (
 	statementTimeout = 2 * time.Second
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 3 * time.Second
+	// silence is how long the server's machine may say nothing at all, on a
+	// connection that is used or idle, until the connection is dead.
+	silence = 4 * time.Second
 	// schemaLock orders those who make the table; the number means nothing.
 	schemaLock = 7267371939
 	// stateForbidden is SQLSTATE insufficient_privilege,
@@ -52,12 +56,13 @@ func OpenPostgres(url string) (*Store, error) {
 		slices.Sort(settings)
 		return nil, fmt.Errorf("%w: postgres: unknown parameter %s", lease.ErrConfig, strings.Join(settings, ", "))
 	}
-	c.ConnectTimeout = dialTimeout
+	c.ConnectTimeout, c.DialFunc = dialTimeout, dial.Dialer(dialTimeout, silence).DialContext
 	c.RuntimeParams["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
 	c.RuntimeParams["default_transaction_isolation"] = "read committed"
 	db := stdlib.OpenDB(*c, stdlib.OptionAfterConnect(preparePostgres))
-	// Two: one that is being given up must not keep the next one waiting.
-	db.SetMaxOpenConns(2)
+	// Three: two that fall silent, and are not given up yet, must not keep the
+	// next one waiting.
+	db.SetMaxOpenConns(3)
 	db.SetMaxIdleConns(2)
 	return &Store{db: db, stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}, nil
 }

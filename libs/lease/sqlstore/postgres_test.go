@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -58,6 +59,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("roles", d.roles)
 	t.Run("foreign rows", d.foreign)
 	t.Run("refused", d.refused)
+	t.Run("silent connections", d.silent)
 	t.Run("not durable", d.notDurable)
 }
 
@@ -148,6 +150,36 @@ func (d *database) refused(t *testing.T) {
 	d.exec(t, "CREATE ROLE stranger LOGIN SUPERUSER")
 	if _, err := s.Get(t.Context(), "x"); err != nil {
 		t.Errorf("let in, it gives %v", err)
+	}
+}
+
+// Connections that stay open and let nothing through are given up, even if the
+// caller would wait for ever.
+func (d *database) silent(t *testing.T) {
+	d.empty(t)
+	proxy := d.server.NewProxy(t)
+	s := openPostgres(t, proxy.URL(postgrestest.Superuser, d.name))
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, lease.Record{Term: 1}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	proxy.Silence(false)
+	for attempt := 0; ; attempt++ {
+		got := make(chan error, 1)
+		go func() {
+			_, err := s.Get(context.Background(), "x")
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			if err == nil {
+				return
+			}
+			if attempt == 3 || !errors.Is(err, lease.ErrStore) {
+				t.Fatalf("attempt %d gives %v", attempt, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a request hangs")
+		}
 	}
 }
 

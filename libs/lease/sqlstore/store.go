@@ -35,6 +35,10 @@ func statementsOf(table string) statements {
 	}
 }
 
+// opTimeout bounds a request, its wait for a connection included: a connection
+// that has fallen silent is closed then.
+const opTimeout = 5 * time.Second
+
 // Store is a [lease.Store] in a SQL database.
 type Store struct {
 	db    *sql.DB
@@ -44,6 +48,8 @@ type Store struct {
 
 // Get reads the record.
 func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
 	var version, term, uid, ttl, nonce int64
 	var addr string
 	err := s.db.QueryRowContext(ctx, s.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce)
@@ -72,6 +78,8 @@ func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (
 	if old.Version > math.MaxInt64-1 {
 		return false, nil // no such version is ever stored
 	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
 	args := []any{name, int64(next.Term), next.Holder.Addr, int64(next.Holder.UID), int64(next.TTL), int64(next.Nonce)}
 	query := s.stmts.insert
 	if old.Version > 0 {
