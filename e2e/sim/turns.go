@@ -55,6 +55,8 @@ func (n *regionNode) performEntity(o region.Output) {
 		delete(n.bodies, o.Incarnation)
 	case *turn.Answer:
 		n.reply(o)
+	case turn.Told:
+		n.w.mark("turn: told")
 	default:
 		n.w.violate("driver", "region output %T is not known here", o)
 	}

@@ -343,13 +343,27 @@ func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	for _, r := range c.requests {
 		m.emitAnswer(r, reply)
 	}
+	if len(c.requests) == 0 {
+		m.told(e, c, reply)
+	}
 	m.forget(e, c)
+}
+
+// told reports the end of a command that nobody waits for.
+func (m *Machine) told(e *entity, c *command, reply *sharding.Reply) {
+	if reply.Outcome != sharding.OK || reply.Code != "" {
+		m.stats.LostTells++
+	}
+	m.emit(Told{
+		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
+	})
 }
 
 // turnAway ends a command that was definitely not applied here.
 func (m *Machine) turnAway(e *entity, c *command) {
 	if len(c.requests) == 0 {
-		m.stats.LostTells++
+		reply := sharding.Reject(sharding.Unavailable, "the shard moved before the command had its turn")
+		m.told(e, c, &reply)
 	}
 	for _, r := range c.requests {
 		m.emit(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})

@@ -64,11 +64,8 @@ func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
 	for _, c := range e.cmds {
-		switch {
-		case c.answered || c.env.Deadline.IsZero() || m.now.Before(c.env.Deadline) || mutant.On("load-deadline"):
+		if c.answered || c.env.Deadline.IsZero() || m.now.Before(c.env.Deadline) || mutant.On("load-deadline") {
 			continue
-		case len(c.requests) == 0:
-			m.stats.LostTells++
 		}
 		if c.doubt {
 			m.answer(e, c, &doubt)

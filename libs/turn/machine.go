@@ -41,7 +41,7 @@ type Stats struct {
 	Unknown      uint64 // appends whose outcome was unknown
 	Duplicates   uint64 // commands answered with a stored or joined reply
 	Abandoned    uint64 // turns given up at a drain time-out
-	LostTells    uint64 // accepted tells and timer firings that were not done
+	LostTells    uint64 // accepted tells and timer firings that were not done, or not with success
 	Spoiled      uint64 // turns discarded after they had staged events
 }
 

@@ -326,6 +326,9 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, fmt.Sprintf("ReadFence %s number %d", o.Shard, o.Number))
 		case *turn.Answer:
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
+		case turn.Told:
+			line := fmt.Sprintf("Told %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+			lines = append(lines, strings.TrimRight(line, " "))
 		case turn.Stop:
 			s.stop = o
 			lines = append(lines, fmt.Sprintf("Stop %s inc %s %s", o.Entity, o.Incarnation, o.Reason))

@@ -243,6 +243,16 @@ type (
 		Request RequestID
 		Reply   sharding.Reply
 	}
+	// Told: a command that nobody waits for has ended: a tell that was answered
+	// when it was accepted, or a timer's.
+	Told struct {
+		Entity  sharding.Entity
+		Command string
+		Timer   bool
+		Trace   string
+		Arrived time.Time
+		Reply   sharding.Reply
+	}
 	// NotMine ends a delivered command that was definitely not applied,
 	// because the shard is not served here any more.
 	NotMine struct {
@@ -295,6 +305,7 @@ func (Snapshot) Output()  {}
 func (Stop) Output()      {}
 func (Drop) Output()      {}
 func (*Answer) Output()   {}
+func (Told) Output()      {}
 func (NotMine) Output()   {}
 func (Fenced) Output()    {}
 func (Drained) Output()   {}

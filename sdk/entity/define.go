@@ -63,6 +63,8 @@ type binding struct {
 	desc sharding.CommandDesc
 	// run decodes, calls and encodes. The error is the handler's, or bad input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
+	// check only decodes.
+	check func(env *sharding.Envelope) error
 }
 
 // Binding connects a command with a method of E.
@@ -70,7 +72,11 @@ type Binding[E any] struct{ b *binding }
 
 // On binds a command to a method.
 func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, error)) Binding[E] {
-	return Binding[E]{&binding{typ: h.typ, desc: h.desc, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+	check := func(env *sharding.Envelope) error {
+		_, err := decode[In](env.Payload, env.Encoding)
+		return err
+	}
+	return Binding[E]{&binding{typ: h.typ, desc: h.desc, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
 		in, err := decode[In](env.Payload, env.Encoding)
 		if err != nil {
 			return nil, 0, true, err

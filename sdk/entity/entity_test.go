@@ -119,8 +119,41 @@ func instance(t *testing.T) *entity.Instance {
 	return i
 }
 
+// run runs a command. What only the log is told stands behind the message.
 func run(i *entity.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
-	return i.Run(context.Background(), &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, command == "Look")
+	done, failed := i.Run(context.Background(), &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, command == "Look")
+	if failed != nil {
+		done.Reply.Message += " | " + failed.Error()
+	}
+	return done
+}
+
+// TestWhoIsTold: what went wrong inside is for the log, what the entity says and
+// what is wrong with the input for the caller.
+func TestWhoIsTold(t *testing.T) {
+	for payload, log := range map[string]string{
+		`{"by":13}`: "plain", `{"by":19}`: "panic: ", `{"by":20}`: "cannot be encoded", `{"by":14}`: "", `{"bye":1}`: "",
+	} {
+		env := &sharding.Envelope{Command: "Grow", Payload: []byte(payload)}
+		done, failed := instance(t).Run(context.Background(), env, false)
+		switch {
+		case log == "" && failed != nil:
+			t.Errorf("%s: %v", payload, failed)
+		case log != "" && (failed == nil || !strings.Contains(failed.Error(), log) || done.Reply.Message != "Grow failed and was undone"):
+			t.Errorf("%s: the caller is told %q, the log %v", payload, done.Reply.Message, failed)
+		}
+		var p *entity.Panic
+		if errors.As(failed, &p) != (payload == `{"by":19}`) || p != nil && !strings.Contains(p.Stack, "Grow") {
+			t.Errorf("%s: panic %+v", payload, p)
+		}
+		refusal := entity.CheckInput(boxes(), env)
+		if (refusal != nil) != (payload == `{"bye":1}`) || refusal != nil && refusal.Message != done.Reply.Message {
+			t.Errorf("%s: at the door %+v", payload, refusal)
+		}
+	}
+	if r := entity.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}); r != nil {
+		t.Errorf("an unknown command: %+v", r)
+	}
 }
 
 func TestDescribe(t *testing.T) {
@@ -169,9 +202,9 @@ func TestTurns(t *testing.T) {
 		`{"by":16}`:         {sharding.OK, entity.Aborted, true, "after staging"},
 		`{"by":17}`:         {sharding.Rejected, entity.Internal, false, "unknown event"},
 		`{"by":18}`:         {sharding.Rejected, entity.Internal, false, "add it to Events"},
-		`{"by":19}`:         {sharding.Rejected, entity.Internal, true, "panicked in Grow"},
+		`{"by":19}`:         {sharding.Rejected, entity.Internal, true, "panic: "},
 		`{"by":20}`:         {sharding.Rejected, entity.Internal, false, "cannot be encoded"},
-		`{"by":666}`:        {sharding.Rejected, entity.Internal, true, "panicked in Grow"},
+		`{"by":666}`:        {sharding.Rejected, entity.Internal, true, "panic: "},
 		"{\"by\":\"five\"}": {sharding.Rejected, entity.InvalidArgument, false, "input of Grow"},
 	} {
 		done := run(instance(t), "Grow", payload, sharding.JSON)
@@ -194,7 +227,7 @@ func TestTurns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if done := i.Run(ctx, &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}, false); done.Reply.Code != entity.DeadlineExceeded {
+	if done, _ := i.Run(ctx, &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}, false); done.Reply.Code != entity.DeadlineExceeded {
 		t.Errorf("a turn whose context is over: %+v", done.Reply)
 	}
 }

@@ -138,19 +138,19 @@ func (i *Instance) Stop(ctx context.Context, why turn.StopReason) (err error) {
 }
 
 // Run executes one turn. Incarnation and request of the result are the caller's to
-// fill in.
-func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly bool) (done turn.TurnDone) {
+// fill in. failed is why the turn failed, if that is the author's matter and not
+// the caller's: the reply does not say it, since it goes to strangers. It wraps
+// [*Panic] if the handler panicked.
+func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly bool) (done turn.TurnDone, failed error) {
 	b := i.def.commands[env.Command]
 	if b == nil {
-		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}
+		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
 	c := &Ctx{Context: ctx, inst: i, readOnly: readOnly, command: env.Command}
 	defer func() {
 		if r := recover(); r != nil {
-			slog.Error("an entity panicked", "entity.type", i.def.name, "entity.id", i.id,
-				"command", env.Command, "panic", r, "stack", string(debug.Stack()))
-			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal,
-				fmt.Sprintf("%s panicked in %s; the turn was undone", i.entity(), env.Command))}
+			failed = &Panic{Value: r, Stack: string(debug.Stack())}
+			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(env))}
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
@@ -158,27 +158,61 @@ func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly boo
 		err = c.broken
 	}
 	if err != nil {
-		return turn.TurnDone{Reply: failure(ctx, env, bad, err), Spoiled: len(c.staged) > 0}
+		done.Reply, failed = failure(ctx, env, bad, err)
+		done.Spoiled = len(c.staged) > 0
+		return done, failed
 	}
 	return turn.TurnDone{
 		Events: c.staged, Timers: c.timers, Passivate: c.quit,
 		Reply: sharding.Reply{Outcome: sharding.OK, Encoding: enc, Payload: payload},
-	}
+	}, nil
 }
 
-// failure is the reply of a turn that ended with an error. Only a business
-// error is an answer; after all others the command was not applied.
-func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) sharding.Reply {
+// Panic is a panic of a handler.
+type Panic struct {
+	Value any
+	Stack string
+}
+
+// Error is the value without the stack.
+func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
+
+func undone(env *sharding.Envelope) string { return env.Command + " failed and was undone" }
+
+// failure is the reply of a turn that ended with an error, and the error if the
+// reply does not have it. Only a business error is an answer; after all others the
+// command was not applied.
+func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (sharding.Reply, error) {
 	var e *Error
 	switch {
 	case bad:
-		return sharding.Reject(InvalidArgument, fmt.Sprintf("the input of %s: %v", env.Command, err))
+		return sharding.Reject(InvalidArgument, badInput(env, err)), nil
 	case errors.As(err, &e) && e.Outcome == sharding.OK && e.Code != "": // without a code it would look like success
-		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}
+		return sharding.Reply{Outcome: sharding.OK, Code: e.Code, Message: e.Message}, nil
 	case ctx.Err() != nil:
-		return sharding.Reject(DeadlineExceeded, fmt.Sprintf("%s was undone: %v", env.Command, err))
+		return sharding.Reject(DeadlineExceeded, env.Command+" was undone: its time was over"), err
 	}
-	return sharding.Reject(Internal, fmt.Sprintf("%s failed and was undone: %v", env.Command, err))
+	return sharding.Reject(Internal, undone(env)), err
+}
+
+func badInput(env *sharding.Envelope, err error) string {
+	return fmt.Sprintf("the input of %s: %v", env.Command, err)
+}
+
+// CheckInput is the refusal of a command whose input cannot be read, nil if it
+// can. A command that the type does not have is not its matter, nor is a decoder
+// that panics: both are refused when the command has its turn.
+func CheckInput(t Definition, env *sharding.Envelope) (refusal *sharding.Reply) {
+	b := t.definition().commands[env.Command]
+	if b == nil {
+		return nil
+	}
+	defer func() { _ = recover() }()
+	if err := b.check(env); err != nil {
+		reply := sharding.Reject(InvalidArgument, badInput(env, err))
+		return &reply
+	}
+	return nil
 }
 
 // recovered turns a panic of user code into an error.

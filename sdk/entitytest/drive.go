@@ -30,7 +30,10 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case *turn.Run:
-		done := k.insts[o.Entity].Run(context.Background(), o.Env, o.ReadOnly)
+		done, failed := k.insts[o.Entity].Run(context.Background(), o.Env, o.ReadOnly)
+		if failed != nil { // a region would log it
+			done.Reply.Message += ": " + failed.Error()
+		}
 		done.Incarnation, done.Request = o.Incarnation, o.Request
 		return done
 	case turn.Append:

@@ -29,6 +29,7 @@ type caller struct {
 	entity  sharding.Entity
 	command string
 	trace   string
+	tell    bool // gets its answer when it is accepted
 }
 
 // callers holds those who wait for an answer. The name of a request is the
@@ -84,7 +85,8 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 	}
 	a.Corr = c.corr
 	s.worker.gather(c.to, a)
-	if a.NotMine == nil {
+	// What becomes of an accepted tell comes later, as turn.Told.
+	if accepted := c.tell && a.Reply.Outcome == sharding.OK; a.NotMine == nil && !accepted {
 		s.observe(&c, &a.Reply)
 	}
 }

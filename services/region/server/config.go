@@ -28,6 +28,7 @@ type Config struct {
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
+	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells and loads; more in a second are left out, and counted in the next line"`
 	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
 	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
 	// Downing is the same in all services: the coordinators see the lease.
@@ -49,6 +50,7 @@ func DefaultConfig() Config {
 		DrainTimeout: 10 * time.Second,
 		LeaveTimeout: 20 * time.Second,
 		StopTimeout:  5 * time.Second,
+		Failures:     100, // enough to see what is wrong, too few to fill a disk
 		FastWatch:    true,
 		Detector:     "phi",
 		Downing:      splitbrain.LeaseConfig("coordinator"),
@@ -67,7 +69,7 @@ func (c *Config) Validate() error {
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
 		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
-		"region.stop_timeout": int(c.StopTimeout),
+		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))

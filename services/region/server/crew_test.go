@@ -87,10 +87,15 @@ func soon(t *testing.T, what <-chan struct{}) {
 func runDoors(t *testing.T) (*Runner, *gate) {
 	t.Helper()
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
-	s, err := NewRunner(RunnerConfig{
-		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "doors", Types: []entity.Definition{g.typ()},
-		Inbox: 1000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
-	})
+	return runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, g.typ()), g
+}
+
+// runTypes runs a runner of types that have four shards, at the epochs 1.1 to 1.4.
+func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner {
+	t.Helper()
+	c.Self, c.Name, c.Types = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "doors", types
+	c.Inbox, c.StopTimeout, c.Outside = 1000, time.Second, func(region.Output) {}
+	s, err := NewRunner(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +121,13 @@ func runDoors(t *testing.T) (*Runner, *gate) {
 			t.Error(err)
 		}
 	})
-	for i := range uint32(4) {
-		s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Door", Index: i}, Epoch: sharding.MakeEpoch(1, uint32(i+1))})
+	for _, typ := range s.Types() {
+		for i := range uint32(4) {
+			s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: typ.Desc.Type, Index: i}, Epoch: sharding.MakeEpoch(1, uint32(i+1))})
+		}
 	}
 	synctest.Wait()
-	return s, g
+	return s
 }
 
 func knock(corr uint64, id sharding.EntityID, command string) link.Command {

@@ -53,7 +53,10 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
-			out.Retry = !errors.Is(err, journal.ErrCorrupt)
+			if out.Retry = !errors.Is(err, journal.ErrCorrupt); !out.Retry {
+				out.Err = "what is stored of the entity is damaged"
+				s.loadFailed(o.Entity, err).tell(&out.Err)
+			}
 			s.inbox.loaded(&out, false)
 			return
 		}
@@ -65,8 +68,8 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 	}
 	inst, timers, err := s.revive(o, &found)
 	if err != nil {
-		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
-		s.log.Error("an entity cannot be brought to life", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
+		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
+		s.loadFailed(o.Entity, err).tell(&out.Err)
 		s.inbox.loaded(&out, false)
 		return
 	}
@@ -145,9 +148,13 @@ func (s *Runner) behind(sl *slot, j job) {
 // turn executes one turn, and tells when it was over.
 func (s *Runner) turn(j *job, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
-	over.in = j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
+	var failed error
+	over.in, failed = j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
 	ctx.end()
 	now := time.Now()
+	if failed != nil {
+		s.turnFailed(j.run, over.in.Reply.Code, failed).tell(&over.in.Reply.Message)
+	}
 	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
 	over.in.Handler, over.slot = now.Sub(began), j.slot
 	return now

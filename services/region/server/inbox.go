@@ -17,6 +17,8 @@ type arrival struct {
 	to    Sink
 	corr  uint64
 	at    time.Time
+	// refused, if set, is its answer: the core is not asked.
+	refused *sharding.Reply
 }
 
 // loaded is the end of a load, and whether an instance was made.
@@ -97,9 +99,9 @@ func (b *inbox) finished(done []finished) {
 	b.next.done = append(b.next.done, done...)
 }
 
-// arrive takes commands. It blocks while the inbox is full: that is how a
+// arrive takes commands, some of which are refused already, by their index. It blocks while the inbox is full: that is how a
 // region holds back its gateways.
-func (b *inbox) arrive(to Sink, cmds []link.Command) {
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,7 +111,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command) {
 	for i := range cmds {
 		c := &cmds[i]
 		b.next.arrivals = append(b.next.arrivals, arrival{
-			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now,
+			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i],
 		})
 	}
 }

@@ -209,7 +209,7 @@ func TestInboxLetsGo(t *testing.T) {
 	b := newInbox(1)
 	b.put(item{})
 	done := make(chan struct{})
-	go func() { b.arrive(nil, []link.Command{{}}); close(done) }()
+	go func() { b.arrive(nil, []link.Command{{}}, nil); close(done) }()
 	b.end()
 	<-done
 }

@@ -148,7 +148,12 @@ func (s *Runner) takeIn() (commands int) {
 		a := &some[i]
 		in := region.Command{Epoch: a.epoch, Env: &a.env, Request: s.callers.add(caller{
 			to: a.to, corr: a.corr, arrived: a.at, entity: a.env.Entity, command: a.env.Command, trace: a.env.Trace,
+			tell: a.env.Tell && !a.env.Keyed,
 		})}
+		if a.refused != nil {
+			s.answer(in.Request, link.Answer{Reply: *a.refused})
+			continue
+		}
 		s.perform(s.core.Command(s.clock(i), &in, s.outs[:0]))
 	}
 	s.taken += len(some)
@@ -235,6 +240,8 @@ func (s *Runner) performOther(o region.Output) {
 		s.cancel(o)
 	case turn.Snapshot:
 		s.snapshot(o)
+	case turn.Told:
+		s.told(&o)
 	default:
 		s.outside(o)
 	}

@@ -34,7 +34,10 @@ type RunnerConfig struct {
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.
 	StopTimeout time.Duration
-	Log         *slog.Logger
+	// Failures is how many lines per second failures of entities write into the
+	// log.
+	Failures int
+	Log      *slog.Logger
 	// Tracers, Meters and Histograms take what the runner tells about itself;
 	// nil: nobody wants to know.
 	Tracers    trace.TracerProvider
@@ -61,6 +64,7 @@ type Runner struct {
 	commands  map[sharding.EntityType]map[string]struct{}
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
+	failures  failures
 	outside   func(region.Output)
 
 	ctx context.Context // of all turns
@@ -94,6 +98,7 @@ type Runner struct {
 func NewRunner(c RunnerConfig) (*Runner, error) {
 	s := &Runner{
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout, outside: c.Outside,
+		failures:   failures{limit: c.Failures},
 		types:      map[sharding.EntityType]entity.Definition{},
 		commands:   map[sharding.EntityType]map[string]struct{}{},
 		inbox:      newInbox(c.Inbox),
@@ -148,7 +153,7 @@ func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 // in. The slice is the caller's again, what it points to is not. Each command
 // gets one answer, sent to to, with its Corr.
 func (s *Runner) Submit(to Sink, cmds []link.Command) {
-	s.inbox.arrive(to, cmds)
+	s.inbox.arrive(to, cmds, s.malformed(cmds))
 	s.call()
 }
 
@@ -157,7 +162,7 @@ func (s *Runner) Submit(to Sink, cmds []link.Command) {
 // leave is called, from another goroutine: then somebody else should do what the
 // caller is for until Serve returns.
 func (s *Runner) Serve(to Sink, cmds []link.Command, leave func()) {
-	s.inbox.arrive(to, cmds)
+	s.inbox.arrive(to, cmds, s.malformed(cmds))
 	s.visit(leave)
 }
 

@@ -76,7 +76,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	if s.Runner, err = NewRunner(RunnerConfig{
 		Self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, Name: n.Name(), Types: s.hosted,
-		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Log: n.Log(),
+		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: n.Log(),
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands

@@ -52,7 +52,7 @@ func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		}
 		return m
 	}
-	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer")
+	t.command = seconds("roost.entity.command.duration", "time from a command's arrival in its region to its answer; of a tell, or a timer's, to its end")
 	t.mailbox = seconds("roost.entity.mailbox.wait", "time from a command's arrival to the start of its turn")
 	t.commit = seconds("roost.journal.append.duration", "time of one group commit").With()
 	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
@@ -100,7 +100,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	unknown := counter("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := counter("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
 	abandoned := counter("roost.entity.abandoned", "{turn}", "turns given up at a handoff time-out")
-	lost := counter("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done")
+	lost := counter("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
 	if errs != nil {
 		return errs
 	}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// What goes wrong inside an entity is the log's matter: a caller may be anybody,
+// and gets a reference by which the log is searched.
+
+// reference names a line of the log; empty: none was written.
+type reference string
+
+func newReference() reference {
+	const space = 36 * 36 * 36 * 36 * 36 * 36 * 36 * 36
+	s := strconv.FormatUint(space+rand.Uint64N(space), 36)
+	return reference(s[len(s)-8:])
+}
+
+// tell adds the reference to what the caller is told.
+func (r reference) tell(message *string) {
+	if r == "" {
+		*message += "; the region has too much to log to say why"
+		return
+	}
+	*message += "; the region's log says why under reference " + string(r)
+}
+
+// failures bounds the lines per second that failures write.
+type failures struct {
+	limit int
+
+	mu      sync.Mutex
+	second  time.Time // that is counted
+	lines   int       // in it
+	skipped int       // since the last line
+}
+
+// admit reports whether there may be one more line, and how many there were not
+// since the last one.
+func (f *failures) admit(now time.Time) (ok bool, skipped int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.second) >= time.Second {
+		f.second, f.lines = now, 0
+	}
+	if f.lines >= f.limit {
+		f.skipped++
+		return false, 0
+	}
+	f.lines++
+	skipped, f.skipped = f.skipped, 0
+	return true, skipped
+}
+
+// turnFailed logs why a turn was undone.
+func (s *Runner) turnFailed(run *turn.Run, code sharding.Code, why error) reference {
+	ok, skipped := s.failures.admit(time.Now())
+	if !ok {
+		return ""
+	}
+	ref := newReference()
+	log := s.log.With("reference", ref, "entity.type", run.Entity.Type, "entity.id", run.Entity.ID, "command", run.Env.Command,
+		"code", code, "error", why)
+	if p := new(entity.Panic); errors.As(why, &p) {
+		log = log.With("stack", p.Stack)
+	}
+	if skipped > 0 {
+		log = log.With("not_logged", skipped)
+	}
+	log.Error("a turn failed and was undone")
+	return ref
+}
+
+// loadFailed logs why an entity is not available.
+func (s *Runner) loadFailed(id sharding.Entity, why error) reference {
+	ok, skipped := s.failures.admit(time.Now())
+	if !ok {
+		return ""
+	}
+	ref := newReference()
+	s.log.Error("an entity cannot be brought to life", "reference", ref, "entity.type", id.Type, "entity.id", id.ID, "error", why, "not_logged", skipped)
+	return ref
+}
+
+// told takes in the end of a command that nobody waits for: it is measured like
+// every other, and logged if it was no success.
+func (s *Runner) told(o *turn.Told) {
+	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
+	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
+		return
+	}
+	ok, skipped := s.failures.admit(s.now)
+	if !ok {
+		return
+	}
+	what, end := "an accepted tell has failed", *o
+	if o.Timer {
+		what = "the command of a timer has failed"
+	}
+	s.queue(job{do: func() { // the core waits for no log
+		s.log.Warn(what, "reference", newReference(), "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
+			"outcome", end.Reply.Outcome.String(), "code", end.Reply.Code, "message", end.Reply.Message, "not_logged", skipped)
+	}})
+}
+
+// malformed are the refusals of tells that cannot be read, by their index. Whoever
+// sends a tell hears of nothing after it was accepted, so its input is looked at
+// before. That is done by who brings it: decoding may be the author's code and
+// take long.
+func (s *Runner) malformed(cmds []link.Command) (refused map[int]*sharding.Reply) {
+	for i := range cmds {
+		env := &cmds[i].Envelope
+		t, known := s.types[env.Entity.Type]
+		if !env.Tell || env.Keyed || !known {
+			continue
+		}
+		if r := entity.CheckInput(t, env); r != nil {
+			if refused == nil {
+				refused = map[int]*sharding.Reply{}
+			}
+			refused[i] = r
+		}
+	}
+	return refused
+}
