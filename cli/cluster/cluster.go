@@ -46,7 +46,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	for _, dir := range []string{"logs", "run"} {
 		if err := os.MkdirAll(filepath.Join(options.Dir, dir), 0o755); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the cluster's directory %s cannot be used: %w", options.Dir, err)
 		}
 	}
 	unlock, err := Lock(filepath.Join(options.Dir, "lock"))

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,6 +116,9 @@ func (o Options) complete() (Options, error) {
 	if o.Ports != Random && o.Ports != Fixed {
 		problems = append(problems, fmt.Errorf("ports %q: write random or fixed", o.Ports))
 	}
+	if err := new(slog.Level).UnmarshalText([]byte(o.LogLevel)); err != nil {
+		problems = append(problems, fmt.Errorf("log level %q: write debug, info, warn or error", o.LogLevel))
+	}
 	if o.Dir == "" {
 		problems = append(problems, errors.New("Dir is empty: name a directory for journal and logs"))
 	} else if dir, err := filepath.Abs(o.Dir); err != nil {
@@ -134,9 +138,16 @@ func (o Options) complete() (Options, error) {
 	if o.RegionBinary == "" {
 		o.RegionBinary = filepath.Join(o.BinDir, Region)
 	}
-	problems = append(problems, o.checkBinaries()...)
-	return o, errors.Join(problems...)
+	if len(problems) > 0 {
+		return o, OptionsError{errors.Join(problems...)}
+	}
+	return o, errors.Join(o.checkBinaries()...)
 }
+
+// OptionsError is a mistake in Options.
+type OptionsError struct{ error }
+
+func (e OptionsError) Unwrap() error { return e.error }
 
 // ErrNoBinary is wrapped when a binary is missing.
 var ErrNoBinary = errors.New("binary is missing")

@@ -27,7 +27,12 @@ const (
 // that name is there.
 func notOurs(err error) bool {
 	var e twirp.Error
-	return errors.As(err, &e) && e.Code() == twirp.BadRoute
+	if !errors.As(err, &e) {
+		return false
+	}
+	// What stands between, such as a load balancer, answers that it is unavailable.
+	other := e.Meta("http_error_from_intermediary") == "true" && (e.Code() == twirp.Unknown || e.Code() == twirp.Internal)
+	return other || e.Code() == twirp.BadRoute
 }
 
 // stranger explains that want, such as "the management listener of a

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strconv"
@@ -108,7 +109,11 @@ func (f *field) set(text, source string) error {
 
 func (f *field) parse(text string) error {
 	if reader, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return reader.UnmarshalText([]byte(text))
+		err := reader.UnmarshalText([]byte(text))
+		if _, isLevel := reader.(*slog.Level); isLevel && err != nil {
+			return errors.New("no level: write debug, info, warn or error")
+		}
+		return err
 	}
 	if f.value.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)

@@ -32,6 +32,9 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 			if err != nil {
 				return err
 			}
+			if err := sharding.CheckType("the command", args[1]); err != nil {
+				return usageError{err}
+			}
 			call := entity.Call{
 				Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
 				Command: args[1], Key: key,
@@ -40,6 +43,12 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 				if call.Payload, err = payload(args[2]); err != nil {
 					return err
 				}
+			}
+			switch {
+			case timeout <= 0:
+				return usageError{fmt.Errorf("--timeout is %s; it must be above 0", timeout)}
+			case key == "" && cmd.Flags().Changed("idempotency-key"):
+				return usageError{errors.New("--idempotency-key is empty; give a key, or leave the flag out for a new one")}
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()

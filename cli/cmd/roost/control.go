@@ -114,7 +114,7 @@ func running(c *cluster.Cluster, name string) error {
 // orderCommand is roost dev kill, stop or start.
 func (a *app) orderCommand(order, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: order + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		Use: order + " NAME", Short: short, Args: oneName,
 		Example: "  roost dev " + order + " region-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, err := cluster.ReadState(a.stateFile())

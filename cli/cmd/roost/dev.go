@@ -21,6 +21,8 @@ const (
 	// readyTimeout bounds the time from start to the first answered command:
 	// many times what a loaded machine needs.
 	readyTimeout = time.Minute
+	// patienceFor is how long a start says nothing.
+	patienceFor = 5 * time.Second
 	// drainTimeout bounds the stop in order; then the rest is killed, which
 	// costs nothing that is durable.
 	drainTimeout = 30 * time.Second
@@ -78,7 +80,7 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 		return usageError{errors.New("a dev cluster needs at least one region and one gateway")}
 	}
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
-		return err
+		return fmt.Errorf("--dir %s cannot be used: %w", a.dir, err)
 	}
 	unlock, err := cluster.Lock(filepath.Join(a.dir, "dev.lock"))
 	if errors.Is(err, cluster.ErrLocked) {
@@ -143,7 +145,10 @@ func (a *app) dataDir(data string) (dir string, cleanUp func(), err error) {
 // explainDev adds the way out to errors of a start.
 func explainDev(err error) error {
 	var port *cluster.PortError
+	var options cluster.OptionsError
 	switch {
+	case errors.As(err, &options):
+		return usageError{err}
 	case errors.As(err, &port):
 		return fmt.Errorf("port %d, meant for %s, is in use by another program; stop that program, or use --ports random", port.Port, port.Process)
 	case errors.Is(err, cluster.ErrNoBinary):
@@ -178,7 +183,7 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 		return err
 	}
 	d.cluster = c
-	if err := c.Ready(ctx); err != nil {
+	if err := d.ready(ctx); err != nil {
 		return err
 	}
 	if d.active, d.term, err = c.Active(ctx); err != nil {
@@ -186,6 +191,20 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 	}
 	d.proof, err = prove(ctx, c)
 	return err
+}
+
+// ready waits until all processes are ready, and says from time to time for what.
+func (d *devCluster) ready(ctx context.Context) error {
+	for {
+		patience, cancel := context.WithTimeout(ctx, patienceFor)
+		err := d.cluster.Ready(patience)
+		late := patience.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late {
+			return err
+		}
+		fmt.Fprintf(d.err, "still waiting; %s\n", strings.Replace(err.Error(), ": "+context.DeadlineExceeded.Error(), ":", 1))
+	}
 }
 
 // changed tells of deaths and ends, once the cluster is up: until then the

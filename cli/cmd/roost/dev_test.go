@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,6 +178,49 @@ func (d *devRun) strangers() {
 	}
 }
 
+// Mistakes are refused as such before anything is started or asked.
+func TestUsage(t *testing.T) {
+	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{"usage: roost where TYPE ID", []string{"where"}},
+		{"names no entity", []string{"where", "", ""}},
+		{"names no entity", []string{"where", "Counter", ""}},
+		{"names no entity", []string{"call", "Counter/", "Get"}},
+		{"the entity type", []string{"where", "Coun ter", "x"}},
+		{"control character", []string{"call", "Counter/a\nb", "Get"}},
+		{"the command", []string{"call", "Counter/a", "Ge t"}},
+		{"--timeout is 0s", []string{"call", "Counter/a", "Get", "--timeout", "0s"}},
+		{"--idempotency-key is empty", []string{"call", "Counter/a", "Get", "--idempotency-key", ""}},
+		{"the name is empty", []string{"drain", ""}},
+		{"the name is empty", []string{"leave", " "}},
+		{"the name is empty", []string{"down", ""}},
+		{"the name is empty", []string{"remove", ""}},
+		{"the name is empty", []string{"dev", "kill", ""}},
+		{"usage: roost dev stop NAME", []string{"dev", "stop"}},
+		{"from 1 to 9", []string{"dev", "--coordinators", "0"}},
+		{"random or fixed", []string{"dev", "--ports", "weird"}},
+		{`log level "loud": write debug`, []string{"dev", "--ports", "random", "--log.level", "loud"}},
+	} {
+		if code, _, errOut := d.roost(test.args...); code != exitUsage || !strings.Contains(errOut, test.says) {
+			t.Errorf("roost %q: exit code %d; it said: %s", test.args, code, errOut)
+		}
+	}
+	if code, _, errOut := d.roost("dev", "--ports", "random", "--data", "/dev/null/x"); code != exitFailed || !strings.Contains(errOut, "directory /dev/null/x cannot be used") {
+		t.Errorf("an impossible --data: exit code %d; it said: %s", code, errOut)
+	}
+	// What is no Roost at all is not taken for a cluster either.
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotImplemented) }))
+	defer stranger.Close()
+	for _, command := range []string{"members", "events"} {
+		if code, _, errOut := d.roost(command, "--admin", stranger.URL); code != exitUsage || !strings.Contains(errOut, "something else answers there") {
+			t.Errorf("roost %s of a web server: exit code %d; it said: %s", command, code, errOut)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	d := &devRun{t: t, bin: binaries(t), dir: t.TempDir()}
 	code, out, errOut := d.roost("--version")
@@ -211,6 +256,7 @@ func (d *devRun) exitCodes() {
 		{exitOK, []string{"shards", "--type", "Counter"}, ""},
 		{exitOK, []string{"dev", "ps"}, ""},
 		{exitNotFound, []string{"where", "Nothing", "x"}, "no entity type Nothing"},
+		{exitNotFound, []string{"shards", "--region", "region-77"}, "no region region-77"},
 		{exitNotFound, []string{"drain", "region-77"}, "no region region-77"},
 		{exitNotFound, []string{"dev", "kill", "region-77"}, "region-77"},
 		{exitNotFound, []string{"call", "Nothing/x", "Get"}, "not_found"},

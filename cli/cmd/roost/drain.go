@@ -16,7 +16,7 @@ func (a *app) drainCommand() *cobra.Command {
 	var resume bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "drain REGION", Short: "Move all shards off a region", Args: cobra.ExactArgs(1),
+		Use: "drain REGION", Short: "Move all shards off a region", Args: oneName,
 		Long: `Moves all shards off a region and waits until none is left; new shards go
 elsewhere. Then the region can be stopped without a pause for anybody.
 The drain lasts until the region ends, whichever coordinator is active;

@@ -32,7 +32,7 @@ func (a *app) membershipClient() (*cluster.Membership, error) {
 func (a *app) leaveCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "leave NODE", Short: "Stop a node in order and let it leave the cluster", Args: cobra.ExactArgs(1),
+		Use: "leave NODE", Short: "Stop a node in order and let it leave the cluster", Args: oneName,
 		Long: "Asks a node to stop in order, as SIGTERM does, and waits until it is no member any\nmore: a region hands its shards off first." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
@@ -84,7 +84,7 @@ func (a *app) leave(ctx context.Context, node string) error {
 
 func (a *app) downCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "down NODE", Short: "Declare a node gone for good", Args: cobra.ExactArgs(1),
+		Use: "down NODE", Short: "Declare a node gone for good", Args: oneName,
 		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nhears of it. A process that is started again is another member. A node that works\nis better asked to leave: roost leave." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
@@ -102,7 +102,7 @@ func (a *app) downCommand() *cobra.Command {
 
 func (a *app) removeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NODE", Short: "Remove a node that never comes back, at once", Args: cobra.ExactArgs(1),
+		Use: "remove NODE", Short: "Remove a node that never comes back, at once", Args: oneName,
 		Long: "Removes a node without waiting for anybody's agreement: for nodes that are gone\nfor good and keep others from coming up. Its incarnation is refused from then on; if\nits process lives after all, it stops as soon as it talks to a member. Prefer roost\nleave for a node that works, and roost down for one that is lost." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
@@ -120,7 +120,7 @@ func (a *app) removeCommand() *cobra.Command {
 
 func (a *app) joinCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "join ADDRESS", Short: "Make a process join the cluster of the node at an address", Args: cobra.ExactArgs(1),
+		Use: "join ADDRESS", Short: "Make a process join the cluster of the node at an address", Args: oneName,
 		Long: `Makes a process that is in no cluster yet join through the node at ADDRESS, its
 host:port as in roost members, whatever its configuration says. The process is the
 one whose management URL --admin names. With its own address it forms a cluster.`,

@@ -90,13 +90,24 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	if !started {
-		err = usageError{fmt.Errorf("%w\nsee: %s --help", err, cmd.CommandPath())}
+		err = usageError{fmt.Errorf("%w\nusage: %s\nsee: %s --help", err, cmd.UseLine(), cmd.CommandPath())}
 	}
 	code := exitCode(ctx, err)
 	if !errors.Is(err, errInterrupted) {
 		fmt.Fprintf(errOut, "roost: %s\n", backend.RedactText(message(err)))
 	}
 	return code
+}
+
+// oneName accepts one argument, which is the name of something.
+func oneName(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) != 1:
+		return fmt.Errorf("one name is needed, %d are given", len(args))
+	case strings.TrimSpace(args[0]) == "":
+		return errors.New("the name is empty")
+	}
+	return nil
 }
 
 // exitCode is what the shell learns of an error.

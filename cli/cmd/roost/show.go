@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
@@ -121,6 +125,11 @@ func (a *app) shardsCommand() *cobra.Command {
 			if a.json() {
 				return a.printMessage(res)
 			}
+			if len(res.Shards) == 0 && region != "" {
+				if err := a.checkRegion(cmd.Context(), admin, region); err != nil {
+					return err
+				}
+			}
 			var rows [][]any
 			for _, s := range res.Shards {
 				rows = append(rows, []any{s.Type, s.Index, s.Region, s.Phase, s.Epoch, s.Addr})
@@ -143,6 +152,20 @@ func (a *app) shardsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&typ, "type", "", "only this entity type")
 	cmd.Flags().StringVar(&region, "region", "", "only shards of this region")
 	return cmd
+}
+
+// checkRegion refuses the name of a region that is no member.
+func (a *app) checkRegion(ctx context.Context, admin *cluster.Admin, region string) error {
+	res, err := admin.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range res.Members {
+		if isRegion(m) && (m.Name == region || m.Addr == region) {
+			return nil
+		}
+	}
+	return errUnknown{fmt.Sprintf("no region %s; see roost members", region)}
 }
 
 func (a *app) whereCommand() *cobra.Command {
@@ -178,12 +201,18 @@ func (a *app) whereCommand() *cobra.Command {
 
 // entityOf reads TYPE ID or TYPE/ID.
 func entityOf(args []string) (typ, id string, err error) {
+	ok := true
 	if len(args) == 2 {
-		return args[0], args[1], nil
+		typ, id = args[0], args[1]
+	} else {
+		typ, id, ok = strings.Cut(args[0], "/")
 	}
-	typ, id, ok := strings.Cut(args[0], "/")
 	if !ok || typ == "" || id == "" {
-		return "", "", usageError{fmt.Errorf("%q names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX", args[0])}
+		return "", "", usageError{fmt.Errorf("%q names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX", strings.Join(args, " "))}
+	}
+	err = errors.Join(sharding.CheckType("the entity type", typ), sharding.CheckID("the id", id, sharding.MaxIDLen))
+	if err != nil {
+		return "", "", usageError{err}
 	}
 	return typ, id, nil
 }
