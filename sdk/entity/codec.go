@@ -30,9 +30,19 @@ func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
 	return b, sharding.JSON, err
 }
 
-// decode reads a value of type T. An empty payload is the zero value. Unknown
-// fields are refused: a misspelt one must not be taken for zero.
+// decode reads a command's input of type T. An empty payload is the zero value.
+// Unknown JSON fields are refused: a misspelt one must not be taken for zero.
 func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
+	return decodeAs[T](payload, enc, false)
+}
+
+// decodeReply reads a reply of type T, like decode. Unknown fields are left out:
+// an entity of a newer version may say more than a caller of an older one knows.
+func decodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
+	return decodeAs[T](payload, enc, true)
+}
+
+func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, error) {
 	var v T
 	if _, ok := any(v).(proto.Message); ok {
 		m := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(proto.Message)
@@ -40,7 +50,7 @@ func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
 		if enc == sharding.Protobuf {
 			err = proto.Unmarshal(payload, m)
 		} else if len(payload) > 0 {
-			err = protojson.Unmarshal(payload, m)
+			err = protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(payload, m)
 		}
 		return m.(T), err
 	}
@@ -50,12 +60,14 @@ func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
 	if enc == sharding.Protobuf {
 		return v, fmt.Errorf("the payload is protobuf, but %T is not a protobuf message; send JSON", v)
 	}
-	return v, decodeJSON(payload, &v)
+	return v, decodeJSON(payload, &v, lenient)
 }
 
-func decodeJSON(payload []byte, v any) error {
+func decodeJSON(payload []byte, v any, lenient bool) error {
 	d := json.NewDecoder(bytes.NewReader(payload))
-	d.DisallowUnknownFields()
+	if !lenient {
+		d.DisallowUnknownFields()
+	}
 	if err := d.Decode(v); err != nil {
 		return err
 	}
@@ -89,25 +101,4 @@ func eventName(v any) string {
 		t = t.Elem()
 	}
 	return t.Name()
-}
-
-// eventType knows how to read one kind of event.
-type eventType struct {
-	sample any
-	typ    reflect.Type
-}
-
-func (t eventType) decode(ev sharding.Event) (any, error) {
-	if m, ok := t.sample.(proto.Message); ok {
-		m = m.ProtoReflect().New().Interface()
-		if ev.Encoding == sharding.Protobuf {
-			return m, proto.Unmarshal(ev.Payload, m)
-		}
-		return m, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(ev.Payload, m)
-	}
-	p := reflect.New(t.typ)
-	if err := json.Unmarshal(ev.Payload, p.Interface()); err != nil {
-		return nil, err
-	}
-	return p.Elem().Interface(), nil
 }

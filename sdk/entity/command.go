@@ -79,7 +79,7 @@ func (h *Handle[In, Out]) Ask(ctx context.Context, via Caller, id string, in In,
 	if err != nil {
 		return zero, err
 	}
-	out, err := decode[Out](reply.Payload, reply.Encoding)
+	out, err := decodeReply[Out](reply.Payload, reply.Encoding)
 	if err != nil {
 		return zero, &Error{Code: Internal, Outcome: sharding.OK,
 			Message: fmt.Sprintf("the reply of %s.%s is not what its handle says: %v", h.typ, h.desc.Name, err)}

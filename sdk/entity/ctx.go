@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -15,6 +17,7 @@ import (
 type Ctx struct {
 	context.Context
 	inst     *Instance
+	now      time.Time
 	readOnly bool
 	command  string
 	staged   []sharding.Event
@@ -29,6 +32,10 @@ func (c *Ctx) Entity() sharding.Entity { return c.inst.entity() }
 // ID is the id of the entity.
 func (c *Ctx) ID() string { return string(c.inst.id) }
 
+// Now is the time of the turn, in UTC: in an event it comes back from replay as
+// it was. In package entitytest it is the kit's virtual time.
+func (c *Ctx) Now() time.Time { return c.now.Round(0).UTC() }
+
 // Command is the name of the command that runs.
 func (c *Ctx) Command() string { return c.command }
 
@@ -41,8 +48,12 @@ func (c *Ctx) Log() *slog.Logger {
 // when the handler returns nil; its reply is held until then. If the handler
 // fails after Persist, the events are discarded and the entity is loaded again.
 //
+// Apply gets what was stored, read back, as it does in replay: a copy without
+// unexported fields, and a time.Time without its monotonic clock.
+//
 // An error means that nothing was staged by this call: ErrReadOnly,
-// ErrVolatile, ErrUnknownEvent, or an event that cannot be encoded.
+// ErrVolatile, ErrUnknownEvent, or an event that cannot be encoded or not be read
+// back.
 func (c *Ctx) Persist(events ...any) error {
 	if c.inst.def.volatile {
 		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
@@ -54,8 +65,21 @@ func (c *Ctx) Persist(events ...any) error {
 	if err != nil {
 		return err
 	}
+	live, own := events, false
+	for i := range encoded {
+		t := c.inst.def.events[encoded[i].Name]
+		if t.same(encoded[i]) {
+			continue
+		}
+		if !own {
+			live, own = slices.Clone(events), true
+		}
+		if live[i], err = t.decode(encoded[i]); err != nil {
+			return fmt.Errorf("event %s cannot be read back from %.200q, so it could not be replayed: %w", encoded[i].Name, encoded[i].Payload, err)
+		}
+	}
 	c.staged = append(c.staged, encoded...)
-	for _, ev := range events {
+	for _, ev := range live {
 		c.inst.state.(Sourced).Apply(ev)
 	}
 	return nil

@@ -136,7 +136,7 @@ func (t *Type[E]) Events(samples ...any) *Type[E] {
 		if _, ok := t.def.events[name]; ok || name == "" {
 			t.def.errs = append(t.def.errs, fmt.Errorf("entity type %s: event %q is given twice or has no name", t.def.name, name))
 		}
-		t.def.events[name] = eventType{sample: s, typ: reflect.TypeOf(s)}
+		t.def.events[name] = newEventType(s)
 	}
 	return t
 }

@@ -32,12 +32,21 @@
 // # What holds
 //
 // An entity handles one command at a time, so that its methods need no locks.
-// State changes only in Apply, live and in replay. [Ctx.Persist] stages events
-// and applies them at once; the reply leaves when they are durable. A handler
+// State changes only in Apply, live and in replay, which see the same events:
+// what was stored, read back. [Ctx.Persist] stages events and applies them at
+// once; a time in an event is [Ctx.Now]; the reply leaves when they are durable. A handler
 // that fails after Persist is undone: the entity is loaded again without it.
 // An error made by [Errorf] is an answer: it is stored with the idempotency key
 // and repeated to duplicates. Any other error, and a panic, says that the
 // command was not applied.
+//
+// # Versions
+//
+// Replies are read leniently: a caller leaves out fields that it does not know.
+// Commands, stored events and snapshots are read strictly: an unknown field of a
+// command is refused as invalid_argument, and an entity whose stored events or
+// snapshot have one is refused as data_loss, until a version that knows the field
+// is run. A field that is missing is zero.
 //
 // # What this does not do
 //

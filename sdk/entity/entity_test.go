@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -121,7 +122,7 @@ func instance(t *testing.T) *entity.Instance {
 
 // run runs a command. What only the log is told stands behind the message.
 func run(i *entity.Instance, command, payload string, enc sharding.Encoding) turn.TurnDone {
-	done, failed := i.Run(context.Background(), &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, command == "Look")
+	done, failed := i.Run(context.Background(), time.Now(), &sharding.Envelope{Command: command, Payload: []byte(payload), Encoding: enc}, command == "Look")
 	if failed != nil {
 		done.Reply.Message += " | " + failed.Error()
 	}
@@ -135,7 +136,7 @@ func TestWhoIsTold(t *testing.T) {
 		`{"by":13}`: "plain", `{"by":19}`: "panic: ", `{"by":20}`: "cannot be encoded", `{"by":14}`: "", `{"bye":1}`: "",
 	} {
 		env := &sharding.Envelope{Command: "Grow", Payload: []byte(payload)}
-		done, failed := instance(t).Run(context.Background(), env, false)
+		done, failed := instance(t).Run(context.Background(), time.Now(), env, false)
 		switch {
 		case log == "" && failed != nil:
 			t.Errorf("%s: %v", payload, failed)
@@ -227,7 +228,7 @@ func TestTurns(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if done, _ := i.Run(ctx, &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}, false); done.Reply.Code != entity.DeadlineExceeded {
+	if done, _ := i.Run(ctx, time.Now(), &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":13}`)}, false); done.Reply.Code != entity.DeadlineExceeded {
 		t.Errorf("a turn whose context is over: %+v", done.Reply)
 	}
 }
@@ -272,8 +273,19 @@ func TestStoredEvents(t *testing.T) {
 	if back, err := i.Decode(events[:2]); err != nil || back[0] != (grown{5}) || back[1] != (note{"x"}) {
 		t.Errorf("decoded: %v, %v", back, err)
 	}
-	// A field that a later version added is no error in an event.
-	if err := i.Replay([]sharding.Event{{Name: "grown", Payload: []byte(`{"By":1,"Later":2}`)}}); err != nil || i.State().(*box).N != 8 {
+	// A field that a later version added, or an earlier one named otherwise, is
+	// not left out: the state would be wrong. One that is missing is zero.
+	later := protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.VarintType), 1)
+	for want, ev := range map[string]sharding.Event{
+		`"Later"`:        {Name: "grown", Payload: []byte(`{"By":1,"Later":2}`)},
+		"field number 7": {Name: "Int64Value", Encoding: sharding.Protobuf, Payload: later},
+	} {
+		err := i.Replay([]sharding.Event{ev})
+		if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "event "+ev.Name+" of Box/b1") {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+	if err := i.Replay([]sharding.Event{{Name: "grown", Payload: []byte(`{}`)}}); err != nil || i.State().(*box).N != 7 {
 		t.Errorf("state %+v, %v", i.State(), err)
 	}
 	for want, ev := range map[string]sharding.Event{
@@ -305,14 +317,14 @@ func TestPanics(t *testing.T) {
 		t.Error("Snapshot: no error")
 	}
 	b.N = 1
-	if _, err := i.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "evil start") {
+	if _, err := i.Start(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "evil start") {
 		t.Errorf("OnStart: %v", err)
 	}
 	b.N = 2
-	if _, err := i.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
+	if _, err := i.Start(t.Context(), time.Now()); err == nil || !strings.Contains(err.Error(), "cannot be encoded") {
 		t.Errorf("a timer of OnStart that cannot be encoded: %v", err)
 	}
-	if err := i.Stop(t.Context(), turn.Passivated); !i.Stops() || err == nil || !strings.Contains(err.Error(), "evil stop") {
+	if err := i.Stop(t.Context(), time.Now(), turn.Passivated); !i.Stops() || err == nil || !strings.Contains(err.Error(), "evil stop") {
 		t.Errorf("OnStop: %v", err)
 	}
 }

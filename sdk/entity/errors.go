@@ -37,6 +37,11 @@ var (
 	ErrUnknownEvent = errors.New("unknown event type")
 )
 
+// ErrStored is wrapped by errors about stored events and snapshots that this
+// version of a type cannot read. The entity is not brought to life: a state that
+// leaves out what is not understood would be wrong.
+var ErrStored = errors.New("what is stored cannot be read by this version")
+
 // Error is a command's end without a plain reply.
 type Error struct {
 	Code    Code

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -41,8 +42,14 @@ func (i *Instance) Restore(snapshot []byte) (err error) {
 	if s, ok := i.state.(Snapshotter); ok {
 		return s.Restore(snapshot)
 	}
-	return json.Unmarshal(snapshot, i.state)
+	if err := decodeJSON(snapshot, i.state, false); err != nil {
+		return fmt.Errorf("%w: snapshot of %s: %w; %s", ErrStored, i.entity(), err, remedy)
+	}
+	return nil
 }
+
+// remedy is what to do about stored data that this version cannot read.
+const remedy = "run the version of the type that knows it"
 
 // Snapshot is the state, to be given to Restore.
 func (i *Instance) Snapshot() (b []byte, err error) {
@@ -69,11 +76,11 @@ func (i *Instance) Replay(events []sharding.Event) (err error) {
 func (i *Instance) decode(ev sharding.Event) (any, error) {
 	t, ok := i.def.events[ev.Name]
 	if !ok {
-		return nil, fmt.Errorf("%w %s in the journal of %s: an event that was stored once must stay in Events", ErrUnknownEvent, ev.Name, i.entity())
+		return nil, fmt.Errorf("%w: %w %s in the journal of %s: an event that was stored once must stay in Events; %s", ErrStored, ErrUnknownEvent, ev.Name, i.entity(), remedy)
 	}
 	v, err := t.decode(ev)
 	if err != nil {
-		return nil, fmt.Errorf("event %s of %s: %w", ev.Name, i.entity(), err)
+		return nil, fmt.Errorf("%w: event %s of %s: %w; %s", ErrStored, ev.Name, i.entity(), err, remedy)
 	}
 	return v, nil
 }
@@ -109,14 +116,14 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	return out, nil
 }
 
-// Start runs the start hook.
-func (i *Instance) Start(ctx context.Context) (timers []turn.Timer, err error) {
+// Start runs the start hook, at the time now.
+func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Timer, err error) {
 	s, ok := i.state.(Starter)
 	if !ok {
 		return nil, nil
 	}
 	defer recovered(i.def.name, "OnStart", &err)
-	c := &Ctx{Context: ctx, inst: i, readOnly: true, command: "OnStart"}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStart"}
 	if err = s.OnStart(c); err == nil {
 		err = c.broken
 	}
@@ -126,27 +133,27 @@ func (i *Instance) Start(ctx context.Context) (timers []turn.Timer, err error) {
 // Stops tells whether the entity has a stop hook.
 func (i *Instance) Stops() bool { _, ok := i.state.(Stopper); return ok }
 
-// Stop runs the stop hook.
-func (i *Instance) Stop(ctx context.Context, why turn.StopReason) (err error) {
+// Stop runs the stop hook, at the time now.
+func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason) (err error) {
 	s, ok := i.state.(Stopper)
 	if !ok {
 		return nil
 	}
 	defer recovered(i.def.name, "OnStop", &err)
-	s.OnStop(&Ctx{Context: ctx, inst: i, readOnly: true, command: "OnStop"}, why)
+	s.OnStop(&Ctx{Context: ctx, inst: i, now: now, readOnly: true, command: "OnStop"}, why)
 	return nil
 }
 
-// Run executes one turn. Incarnation and request of the result are the caller's to
-// fill in. failed is why the turn failed, if that is the author's matter and not
+// Run executes one turn, at the time now. Incarnation and request of the result are
+// the caller's to fill in. failed is why the turn failed, if that is the author's matter and not
 // the caller's: the reply does not say it, since it goes to strangers. It wraps
 // [*Panic] if the handler panicked.
-func (i *Instance) Run(ctx context.Context, env *sharding.Envelope, readOnly bool) (done turn.TurnDone, failed error) {
+func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelope, readOnly bool) (done turn.TurnDone, failed error) {
 	b := i.def.commands[env.Command]
 	if b == nil {
 		return turn.TurnDone{Reply: sharding.Reject(Unimplemented, "type "+i.def.name+" has no command "+env.Command)}, nil
 	}
-	c := &Ctx{Context: ctx, inst: i, readOnly: readOnly, command: env.Command}
+	c := &Ctx{Context: ctx, inst: i, now: now, readOnly: readOnly, command: env.Command}
 	defer func() {
 		if r := recover(); r != nil {
 			failed = &Panic{Value: r, Stack: string(debug.Stack())}

@@ -30,7 +30,7 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.Load:
 		return k.load(o)
 	case *turn.Run:
-		done, failed := k.insts[o.Entity].Run(context.Background(), o.Env, o.ReadOnly)
+		done, failed := k.insts[o.Entity].Run(context.Background(), k.now, o.Env, o.ReadOnly)
 		if failed != nil { // a region would log it
 			done.Reply.Message += ": " + failed.Error()
 		}
@@ -54,7 +54,7 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 		s := k.journal(o.Entity)
 		s.snapSeq, s.snap = o.Seq, b
 	case turn.Stop:
-		if err := k.insts[o.Entity].Stop(context.Background(), o.Reason); err != nil {
+		if err := k.insts[o.Entity].Stop(context.Background(), k.now, o.Reason); err != nil {
 			k.t.Errorf("entitytest: %v", err)
 		}
 		k.checkOne(o.Entity)
@@ -101,10 +101,13 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	}
 	inst, replayed, err := k.replay(o.Entity, true)
 	if err == nil {
-		out.Timers, err = inst.Start(context.Background())
+		out.Timers, err = inst.Start(context.Background(), k.now)
 	}
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life: "+err.Error(), sharding.Internal
+		if errors.Is(err, entity.ErrStored) {
+			out.Code = sharding.DataLoss
+		}
 		return out
 	}
 	k.insts[o.Entity] = inst

@@ -268,3 +268,25 @@ func TestTimerOutlastsPassivation(t *testing.T) {
 		t.Fatal("alive without a timer")
 	}
 }
+
+type visited struct{ At time.Time }
+
+type log struct{ Visits []time.Time }
+
+func (l *log) Apply(event any) { l.Visits = append(l.Visits, event.(visited).At) }
+
+// TestVirtualNow: the time of a turn is the kit's.
+func TestVirtualNow(t *testing.T) {
+	visit := entity.Command[struct{}, time.Time]("Log", "Visit")
+	k := entitytest.New(t, entity.Define("Log", func(string) *log { return &log{} },
+		entity.On(visit, func(_ *log, ctx *entity.Ctx, _ struct{}) (time.Time, error) {
+			return ctx.Now(), ctx.Persist(visited{ctx.Now()})
+		})).Events(visited{}))
+	for range 2 {
+		k.Advance(time.Hour)
+		if at, err := visit.Ask(t.Context(), k, "a", struct{}{}); err != nil || !at.Equal(k.Now()) {
+			t.Errorf("at %v, %v; the kit says %v", at, err, k.Now())
+		}
+	}
+	k.WantEvents("Log", "a", visited{k.Now().Add(-time.Hour)}, visited{k.Now()})
+}

@@ -69,6 +69,9 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 	inst, timers, err := s.revive(o, &found)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
+		if errors.Is(err, entity.ErrStored) {
+			out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
+		}
 		s.loadFailed(o.Entity, err).tell(&out.Err)
 		s.inbox.loaded(&out, false)
 		return
@@ -97,7 +100,7 @@ func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instan
 			return nil, nil, err
 		}
 	}
-	timers, err = inst.Start(s.ctx)
+	timers, err = inst.Start(s.ctx, time.Now())
 	return inst, timers, err
 }
 
@@ -149,7 +152,7 @@ func (s *Runner) behind(sl *slot, j job) {
 func (s *Runner) turn(j *job, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
 	var failed error
-	over.in, failed = j.slot.inst.Run(ctx, j.run.Env, j.run.ReadOnly)
+	over.in, failed = j.slot.inst.Run(ctx, began, j.run.Env, j.run.ReadOnly)
 	ctx.end()
 	now := time.Now()
 	if failed != nil {
@@ -192,7 +195,7 @@ func (s *Runner) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.stopTimeout)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- inst.Stop(ctx, why) }()
+	go func() { done <- inst.Stop(ctx, time.Now(), why) }()
 	select {
 	case err := <-done:
 		return err

@@ -1,0 +1,210 @@
+package entity_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// trace keeps what Apply was given.
+type trace struct{ Seen []any }
+
+func (l *trace) Apply(event any) { l.Seen = append(l.Seen, event) }
+
+type (
+	plainEvent struct {
+		N     int64
+		Text  string `json:"text"`
+		Flag  bool
+		Parts [2]struct{ F float64 }
+	}
+	timedEvent  struct{ At time.Time }
+	hiddenEvent struct{ Open, secret int }
+	listEvent   struct{ Items []string }
+	pointEvent  struct{ To *int }
+	tagEvent    struct {
+		Kept    int
+		Dropped int `json:"-"`
+	}
+	twinEvent struct {
+		A int
+		B int `json:"a,omitempty"`
+	}
+	face         interface{ Face() }
+	faceEvent    struct{ F face }
+	halfEvent    struct{ N int }
+	refusedEvent struct{ N float64 }
+)
+
+type smile struct{}
+
+func (smile) Face() {}
+
+// MarshalJSON writes a field that reading does not know.
+func (e halfEvent) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `{"M":%d}`, e.N), nil }
+
+var record = entity.Command[int, int]("Trace", "Record")
+
+func traces(next func() any) *entity.Type[trace] {
+	return entity.Define("Trace", func(string) *trace { return &trace{} },
+		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { return 0, ctx.Persist(next()) }),
+	).Events(plainEvent{}, timedEvent{}, hiddenEvent{}, listEvent{}, pointEvent{}, tagEvent{}, twinEvent{},
+		faceEvent{}, halfEvent{}, refusedEvent{}, &wrapperspb.StringValue{})
+}
+
+// TestLiveIsWhatReplaySees: Apply gets the same values live and in replay,
+// whatever an event holds.
+func TestLiveIsWhatReplaySees(t *testing.T) {
+	items, n := []string{"a"}, 5
+	for _, ev := range []any{
+		plainEvent{N: 1 << 60, Text: "ä \ufffd", Flag: true, Parts: [2]struct{ F float64 }{{0.1}, {-1e300}}},
+		plainEvent{Text: "not UTF-8: \xff"},
+		timedEvent{time.Now()}, timedEvent{time.Now().In(time.FixedZone("here", 7200))},
+		hiddenEvent{1, 2}, listEvent{items}, listEvent{[]string{}}, pointEvent{&n}, tagEvent{1, 2}, twinEvent{1, 2},
+		wrapperspb.String("x"), faceEvent{},
+	} {
+		i, err := entity.NewInstance(traces(func() any { return ev }), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := run(i, "Record", "1", sharding.JSON)
+		if done.Reply.Outcome != sharding.OK {
+			t.Errorf("%T: %+v", ev, done.Reply)
+			continue
+		}
+		items[0], n = "changed by the author", 6
+		again, _ := entity.NewInstance(traces(nil), "t")
+		if err := again.Replay(done.Events); err != nil {
+			t.Errorf("%T: %v", ev, err)
+		}
+		if live, replayed := i.State(), again.State(); !reflect.DeepEqual(live, replayed) && fmt.Sprint(live) != fmt.Sprint(replayed) {
+			t.Errorf("%T: live %+v, replayed %+v", ev, live, replayed)
+		}
+		items[0], n = "a", 5
+	}
+}
+
+// TestNotReplayable: an event that could not be replayed is refused when it is
+// persisted, and nothing of it is applied.
+func TestNotReplayable(t *testing.T) {
+	zero := 0.0
+	for want, ev := range map[string]any{
+		"event faceEvent cannot be read back":         faceEvent{smile{}},
+		`event halfEvent cannot be read back from "{`: halfEvent{1},
+		"event refusedEvent cannot be encoded":        refusedEvent{zero / zero},
+	} {
+		i, err := entity.NewInstance(traces(func() any { return ev }), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := run(i, "Record", "1", sharding.JSON)
+		if done.Reply.Outcome != sharding.Rejected || len(done.Events) > 0 || len(i.State().(*trace).Seen) > 0 {
+			t.Errorf("%T: %+v", ev, done)
+		}
+		_, err = i.Encode(ev)
+		if persisted := persist(i, ev); persisted == nil || !strings.Contains(persisted.Error(), want) {
+			t.Errorf("%T: %v (encoded: %v)", ev, persisted, err)
+		}
+	}
+}
+
+// persist gives the error of Persist, which callers are not told.
+func persist(i *entity.Instance, ev any) (err error) {
+	def := entity.Define("Trace", func(string) *trace { return &trace{} },
+		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { err = ctx.Persist(ev); return 0, nil }),
+	).Events(ev)
+	i, _ = entity.NewInstance(def, "t")
+	run(i, "Record", "1", sharding.JSON)
+	return err
+}
+
+// TestStrictSnapshots: a state that says more than the type knows is not restored.
+func TestStrictSnapshots(t *testing.T) {
+	i, _ := entity.NewInstance(traces(nil), "t")
+	err := i.Restore([]byte(`{"Seen":[],"Renamed":1}`))
+	if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), `snapshot of Trace/t`) || !strings.Contains(err.Error(), `"Renamed"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := i.Restore([]byte(`{}`)); err != nil {
+		t.Errorf("a field that is missing: %v", err)
+	}
+}
+
+// answering is a caller that always gets the same reply.
+type answering struct{ reply sharding.Reply }
+
+func (a answering) Call(context.Context, entity.Call) (sharding.Reply, error) { return a.reply, nil }
+
+// TestLenientReplies: an entity may be newer than those who call it.
+func TestLenientReplies(t *testing.T) {
+	type told struct{ N int }
+	ask := entity.Command[struct{}, told]("Trace", "Ask")
+	got, err := ask.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"N":5,"More":{"a":1}}`)}}, "t", struct{}{})
+	if err != nil || got.N != 5 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	askProto := entity.Command[struct{}, *wrapperspb.Int64Value]("Trace", "AskProto")
+	if _, err := askProto.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf, Payload: []byte{8, 5, 56, 1}}}, "t", struct{}{}); err != nil {
+		t.Errorf("protobuf: %v", err)
+	}
+	if _, err := ask.Ask(t.Context(), answering{sharding.Reply{Outcome: sharding.OK, Payload: []byte(`{"N":"five"}`)}}, "t", struct{}{}); entity.CodeOf(err) != entity.Internal {
+		t.Errorf("another type: %v", err)
+	}
+}
+
+// TestNow: the time of a turn is the runtime's, and can be stored.
+func TestNow(t *testing.T) {
+	var told time.Time
+	def := entity.Define("Trace", func(string) *trace { return &trace{} },
+		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { told = ctx.Now(); return 0, nil }))
+	i, err := entity.NewInstance(def, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	i.Run(t.Context(), now, &sharding.Envelope{Command: "Record", Payload: []byte("1")}, false)
+	b, _ := json.Marshal(told)
+	var back time.Time
+	if err := json.Unmarshal(b, &back); err != nil || back != told || !told.Equal(now) {
+		t.Errorf("got %v, back %v (%v), at %v", told, back, err, now)
+	}
+}
+
+// BenchmarkPersist compares events that are applied as they are with those that
+// are read back first.
+func BenchmarkPersist(b *testing.B) {
+	for _, ev := range []any{grown{5}, plainEvent{N: 5, Text: "a text"}, timedEvent{time.Now()}, listEvent{[]string{"a", "b"}}} {
+		b.Run(fmt.Sprintf("%T", ev), func(b *testing.B) {
+			def := entity.Define("Box", func(string) *sink { return &sink{} },
+				entity.On(grow, func(_ *sink, ctx *entity.Ctx, _ input) (int64, error) { return 0, ctx.Persist(ev) })).Events(ev)
+			i, err := entity.NewInstance(def, "b")
+			if err != nil {
+				b.Fatal(err)
+			}
+			env, now := &sharding.Envelope{Command: "Grow", Payload: []byte(`{"by":5}`)}, time.Now()
+			b.ReportAllocs()
+			var done turn.TurnDone
+			for b.Loop() {
+				done, _ = i.Run(b.Context(), now, env, false)
+			}
+			if len(done.Events) != 1 {
+				b.Fatal(done.Reply)
+			}
+		})
+	}
+}
+
+type sink struct{}
+
+func (*sink) Apply(any) {}
