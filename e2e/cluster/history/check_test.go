@@ -14,13 +14,14 @@ import (
 func forge(seed uint64) (ops []Op, final map[string][]int64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	final = map[string][]int64{"a": nil, "b": nil}
-	state := map[string]Reply{}
+	state, older := map[string]Reply{}, map[string]Reply{}
 	for i := range 400 {
 		o := Op{Client: i % 8, List: string("ab"[r.IntN(2)]), Kind: Add, Value: int64(i + 1), Outcome: OK}
 		effect := time.Duration(i+1) * time.Millisecond
 		o.Call = effect - time.Duration(r.IntN(900))*10*time.Microsecond
 		o.Return = effect + time.Duration(r.IntN(900))*10*time.Microsecond
-		switch n := r.IntN(20); {
+		n := r.IntN(20)
+		switch {
 		case n < 5:
 			o.Kind, o.Value = Get, 0
 		case n == 5:
@@ -29,14 +30,25 @@ func forge(seed uint64) (ops []Op, final map[string][]int64) {
 			o.Outcome = Unknown // and did nothing
 		case n == 7:
 			o.Outcome, o.Return = Unknown, o.Call // and had its effect after its return
+		case n == 8:
+			o.Kind, o.Value = Refuse, 0
+		case n == 9:
+			o.Kind, o.Value = Peek, 0
 		}
 		if o.Kind == Add && (o.Outcome == OK || o.Outcome == Unknown && o.Return == o.Call) {
 			final[o.List] = append(final[o.List], o.Value)
 			s := state[o.List]
 			state[o.List] = Reply{s.Length + 1, Hash(s.Hash, o.Value)}
 		}
-		if o.Outcome == OK {
+		switch {
+		case o.Kind == Peek:
+			o.Reply = older[o.List]
+			older[o.List] = state[o.List]
+		case o.Outcome == OK:
 			o.Reply = state[o.List]
+		}
+		if o.Kind == Refuse {
+			o.Repeats = []Reply{o.Reply} // the error that its key got, whatever has changed since
 		}
 		ops = append(ops, o)
 	}
@@ -140,6 +152,18 @@ func TestForgedHistories(t *testing.T) {
 				return o.Kind == Add && o.Outcome == Unknown && !slices.Contains(final[o.List], o.Value)
 			})
 			o.Repeats = []Reply{{1, Hash(0, o.Value)}}
+		}},
+		{"a refusal with two answers", "two answers", func(ops []Op, _ map[string][]int64) {
+			o := pick(ops, func(o *Op) bool { return o.Kind == Refuse })
+			o.Repeats = []Reply{{o.Reply.Length + 1, o.Reply.Hash}}
+		}},
+		{"a refusal that tells of an older state", "not linearizable", func(ops []Op, final map[string][]int64) {
+			o := pick(ops, func(o *Op) bool { return o.Kind == Refuse && o.Reply.Length > 20 })
+			o.Reply.Length, o.Repeats = o.Reply.Length-15, nil
+			rehash(ops, final)
+		}},
+		{"a stale read of a state that never was", "another past", func(ops []Op, _ map[string][]int64) {
+			pick(ops, func(o *Op) bool { return o.Kind == Peek && o.Reply.Length > 0 }).Reply.Hash++
 		}},
 		{"a batch out of order", "out of order", func(ops []Op, _ map[string][]int64) {
 			first := pick(ops, acknowledged)

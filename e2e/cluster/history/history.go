@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,18 @@ const (
 	Add Kind = iota + 1
 	// Get reads length and hash.
 	Get
+	// Refuse is answered by an error of the list's own that tells length and
+	// hash: it has no effect, its place in the order is that of a Get, and sent
+	// again with its key it gets the first error.
+	Refuse
+	// Peek is a stale read: it may tell of an older state, but of none that never
+	// was.
+	Peek
 )
+
+// ordered reports whether an operation of the kind tells the state as it is at
+// one moment between call and return.
+func (k Kind) ordered() bool { return k == Get || k == Refuse }
 
 // Outcome is what a client knows about the effects of an operation.
 type Outcome uint8
@@ -47,6 +59,29 @@ type Reply struct {
 	Hash   uint64 `json:"hash"`
 }
 
+// String is how an error tells a state; see [ParseReply].
+func (r Reply) String() string { return fmt.Sprintf("%d values with the hash %d", r.Length, r.Hash) }
+
+// ParseReply reads what [Reply.String] has written.
+func ParseReply(text string) (r Reply, err error) {
+	if _, err := fmt.Sscanf(text, "%d values with the hash %d", &r.Length, &r.Hash); err != nil {
+		return Reply{}, fmt.Errorf("no state of a list: %.200q", text)
+	}
+	return r, nil
+}
+
+// BigReply is a Reply that is large.
+type BigReply struct {
+	Reply
+	Padding string `json:"padding"`
+}
+
+// Padding is what makes the reply of a list large, made from its hash: 300 kB, so
+// that a few of them fill what a connection may hold.
+func Padding(hash uint64) string {
+	return strings.Repeat(fmt.Sprintf("%020d", hash), 15_000)
+}
+
 // Op is one operation of a client, however often it was sent.
 type Op struct {
 	Client int
@@ -70,8 +105,13 @@ type Op struct {
 
 func (o *Op) String() string {
 	what := "Get"
-	if o.Kind == Add {
+	switch o.Kind {
+	case Add:
 		what = fmt.Sprintf("Add(%d)", o.Value)
+	case Refuse:
+		what = "Refuse"
+	case Peek:
+		what = "Peek"
 	}
 	return fmt.Sprintf("%s.%s by client %d, %v to %v, %v %+v", o.List, what, o.Client, o.Call.Round(time.Microsecond), o.Return.Round(time.Microsecond), o.Outcome, o.Reply)
 }

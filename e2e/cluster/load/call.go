@@ -18,6 +18,7 @@ type call struct {
 	keyed  bool
 	twins  bool // send it to two gateways at once
 	again  bool // send it once more after its answer
+	big    bool // a read with a large answer
 }
 
 type addRequest struct {
@@ -30,15 +31,22 @@ func keyOf(value int64) string { return fmt.Sprintf("key-%d", value) }
 // one does one operation to its end.
 func (c *call) one(ctx context.Context) history.Op {
 	o := history.Op{Client: c.client, List: c.list, Kind: c.kind}
-	path, key, body := "/v1/List/"+c.list+"/Get", "", any(struct{}{})
-	if c.kind == history.Add {
+	command, body := "Get", any(struct{}{})
+	switch {
+	case c.kind == history.Add:
 		o.Value = c.value.Add(1)
-		path, body = "/v1/List/"+c.list+"/Add", addRequest{o.Value}
+		command, body = "Add", addRequest{o.Value}
 		if c.keyed {
-			key = keyOf(o.Value)
-			o.Key = key
+			o.Key = keyOf(o.Value)
 		}
+	case c.kind == history.Refuse:
+		command, o.Key = "Refuse", keyOf(c.value.Add(1))
+	case c.kind == history.Peek:
+		command = "Peek"
+	case c.big:
+		command = "Big"
 	}
+	path, key := "/v1/List/"+c.list+"/"+command, o.Key
 	o.Call = time.Since(c.began)
 	var twin chan Answer
 	if c.twins {
@@ -72,9 +80,9 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 		if a.Outcome != history.OK {
 			continue
 		}
-		var r history.Reply
-		if err := json.Unmarshal(a.Body, &r); err != nil {
-			c.problem("an answer that is no reply of a list: %.200q", a.Body)
+		r, err := c.reply(a.Body)
+		if err != nil {
+			c.problem("an answer that is no reply of a list: %v: %.200q", err, a.Body)
 			continue
 		}
 		if first {
@@ -83,6 +91,35 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 		}
 		o.Return = min(o.Return, a.At)
 		o.Repeats = append(o.Repeats, r)
+	}
+}
+
+// reply reads the answer of a list.
+func (c *call) reply(body []byte) (history.Reply, error) {
+	if c.kind == history.Refuse {
+		var e struct{ Msg string }
+		if err := json.Unmarshal(body, &e); err != nil {
+			return history.Reply{}, err
+		}
+		return history.ParseReply(e.Msg)
+	}
+	var r history.BigReply
+	if err := json.Unmarshal(body, &r); err != nil {
+		return history.Reply{}, err
+	}
+	if c.big && r.Padding != history.Padding(r.Hash) {
+		return history.Reply{}, fmt.Errorf("%d bytes of padding are not those of the hash %d", len(r.Padding), r.Hash)
+	}
+	return r.Reply, nil
+}
+
+// tally calls a volatile entity. Nothing is promised of its state; what answers
+// must be an answer.
+func (c *call) tally(ctx context.Context) {
+	a := c.Post(ctx, c.client, "/v1/Tally/"+c.list+"/Count", "", struct{}{})
+	var r history.Reply
+	if err := json.Unmarshal(a.Body, &r); a.Outcome == history.OK && (err != nil || r.Length < 1) {
+		c.problem("an answer that is no reply of a tally: %.200q", a.Body)
 	}
 }
 

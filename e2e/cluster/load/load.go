@@ -98,8 +98,10 @@ func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struc
 	l.http.CloseIdleConnections()
 }
 
-// start begins the next call: three in ten read, one in ten has no key, one in
-// twenty is a batch, and some are sent twice.
+// start begins the next call: one in four reads, and one in forty reads much; one
+// in twenty is a stale read, as many are refused by the list; one in ten has no
+// key, one in twenty is a batch, some go to a volatile entity, and some are sent
+// twice.
 func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
 	if l.underway.Add(1) > Crowd {
 		l.Turned++
@@ -107,23 +109,32 @@ func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
 		return
 	}
 	c := call{Load: l, client: n % clients, list: ListName(r.IntN(Lists)), kind: history.Add, keyed: true}
-	dice := r.IntN(20)
+	dice := r.IntN(40)
 	other := ListName(r.IntN(Lists))
 	l.calls.Go(func() {
 		defer l.underway.Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		switch {
-		case dice < 6:
+		case dice < 9:
 			c.kind = history.Get
-		case dice < 8:
+		case dice < 10:
+			c.kind, c.big = history.Get, true
+		case dice < 12:
+			c.kind = history.Peek
+		case dice < 14:
+			c.kind, c.again = history.Refuse, dice == 12
+		case dice < 15:
+			c.tally(ctx)
+			return
+		case dice < 19:
 			c.keyed = false
-		case dice == 8:
+		case dice < 21:
 			c.many(ctx, other)
 			return
-		case dice == 9:
+		case dice < 23:
 			c.twins = true
-		case dice == 10:
+		case dice < 25:
 			c.again = true
 		}
 		l.record(c.one(ctx))
@@ -230,6 +241,8 @@ func (l *Load) refusal(body []byte) history.Outcome {
 
 func (l *Load) executed(executed, code, message string) history.Outcome {
 	switch {
+	case executed == "true" && code == "failed_precondition":
+		return history.OK // the list's own answer
 	case executed == "unknown":
 		return history.Unknown
 	case executed == "false" && slices.Contains([]string{"unavailable", "resource_exhausted", "deadline_exceeded", "data_loss"}, code):

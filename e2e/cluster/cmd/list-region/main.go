@@ -1,5 +1,7 @@
 // Command list-region is a region that hosts lists for the tests of histories:
-// entities whose every answer tells the whole state they are in.
+// entities whose every answer tells the whole state they are in. Some answers are
+// large, some are errors of the list's own, some are stale reads. Beside the lists
+// there is a volatile type.
 //
 // # What this does not do
 //
@@ -47,6 +49,26 @@ func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
 	return l.reply(), nil
 }
 
+// Refuse is an error of the list's own, which tells the state as [List.Get] does.
+// Sent with a key, it is stored, and the key gets the same error again.
+func (l *List) Refuse(*entity.Ctx, struct{}) (history.Reply, error) {
+	return history.Reply{}, entity.Errorf(entity.FailedPrecondition, "%s", l.reply())
+}
+
+// Big tells length and hash, and much else.
+func (l *List) Big(*entity.Ctx, struct{}) (history.BigReply, error) {
+	return history.BigReply{Reply: l.reply(), Padding: history.Padding(l.Hash)}, nil
+}
+
+// Tally counts in memory only.
+type Tally struct{ n int64 }
+
+// Count counts.
+func (t *Tally) Count(*entity.Ctx, struct{}) (history.Reply, error) {
+	t.n++
+	return history.Reply{Length: t.n}, nil
+}
+
 // Get tells length and hash.
 func (l *List) Get(*entity.Ctx, struct{}) (history.Reply, error) { return l.reply(), nil }
 
@@ -61,12 +83,22 @@ var (
 	add = entity.Command[AddRequest, history.Reply]("List", "Add")
 	get = entity.Command[struct{}, history.Reply]("List", "Get").ReadOnly()
 	all = entity.Command[struct{}, Values]("List", "All").ReadOnly()
+	// peek is get without the fence.
+	peek   = entity.Command[struct{}, history.Reply]("List", "Peek").Stale()
+	big    = entity.Command[struct{}, history.BigReply]("List", "Big").ReadOnly()
+	refuse = entity.Command[struct{}, history.Reply]("List", "Refuse")
+	count  = entity.Command[struct{}, history.Reply]("Tally", "Count")
 
 	lists = entity.Define("List", func(string) *List { return &List{} },
 		entity.On(add, (*List).Add),
 		entity.On(get, (*List).Get),
 		entity.On(all, (*List).All),
+		entity.On(peek, (*List).Get),
+		entity.On(big, (*List).Big),
+		entity.On(refuse, (*List).Refuse),
 	).Events(Added{}).SnapshotEvery(20).Shards(64)
+
+	tallies = entity.DefineVolatile("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count)).Shards(16)
 )
 
-func main() { server.Main(lists) }
+func main() { server.Main(lists, tallies) }
