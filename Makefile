@@ -66,7 +66,7 @@ race: ## Run all tests under the race detector (needs a C compiler)
 .PHONY: sim
 sim: export SIM_CLIMATE = $(CLIMATE)
 sim: ## Simulate whole clusters in virtual time (CLIMATE=classic|harsh FIRST=k SEEDS=n, or SEED=k TRACE=1 for one)
-	$(if $(SEED),SIM_SEED=$(SEED) $(if $(TRACE),SIM_TRACE=1) go test -count=1 -run 'TestSeed$$' -v,$(if $(FIRST),SIM_FIRST=$(FIRST)) SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 0 -run 'Seeds' -v) ./e2e/sim
+	$(if $(SEED),SIM_SEED=$(SEED) $(if $(TRACE),SIM_TRACE=1) go test -count=1 -run 'TestSeed$$' -v,$(if $(FIRST),SIM_FIRST=$(FIRST)) SIM_SEEDS=$(SEEDS) GOGC=800 go test -count=1 -timeout 0 -run 'Seeds' -v) ./e2e/sim
 
 .PHONY: sim-bootstrap
 sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (BOOTS=n, or SEED=k for one with its trace)
