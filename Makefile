@@ -19,6 +19,11 @@ benchmark := coordinator gateway bench-region bench
 tools := protoc-gen-go protoc-gen-twirp staticcheck
 servers := consul
 
+# Says aloud what a machine lacks, and fails in continuous integration. Arguments:
+# a program, its name, what its tests are about.
+lacks = PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; for program in $(1); do command -v $$program >/dev/null || { \
+	echo "NOTE: there is no $(2) here; tests of $(3) $(if $(filter true,$(CI)),fail,are skipped)" >&2; break; }; done
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +60,9 @@ dev: build ## Start a cluster on this machine and keep it up (ARGS="--regions 3"
 
 .PHONY: test
 test: ## Run all tests of all modules
+	@$(call lacks,postgres initdb,PostgreSQL,journals and leases in it)
+	@$(call lacks,etcd,etcd,discovery and leases in it)
+	@$(call lacks,ip,ip (iproute2),networks that are cut)
 	@# Not cached: some tests build and run other modules' binaries, which the
 	@# cache does not see.
 	go test -count=1 -timeout $(TEST_TIMEOUT) work
@@ -99,10 +107,11 @@ e2e-docker: servers ## Run whole clusters in containers, found through Consul, e
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)
-	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
+	@any=; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file | grep -E '$(or $(RUN),.)' || true); do \
-			echo "== $$target in $$(dirname $$file)"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) -fuzzminimizetime 1s $$(dirname $$file); done; done
+			echo "== $$target in $$(dirname $$file)"; any=1; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) -fuzzminimizetime 1s $$(dirname $$file); done; done; \
+	if [ -z "$$any" ]; then echo "no fuzz target matches RUN=$(RUN): nothing was run"; exit 1; fi
 
 .PHONY: bench
 bench: $(addprefix $(BIN)/,$(benchmark)) ## Measure Roost beside baselines (RUN=suite ROUNDS= LENGTH= JSON=file; DOCS=1 rewrites the figures in docs/)
@@ -154,7 +163,8 @@ check-modules:
 check-generated:
 	@echo "== generated code"
 	@if [ "$$(protoc --version 2>/dev/null)" != "libprotoc $(PROTOC_VERSION)" ]; then \
-		echo "skipped: no protoc $(PROTOC_VERSION) here (Debian 12: apt-get install protobuf-compiler)"; exit 0; fi; \
+		echo "$(if $(filter true,$(CI)),missing,SKIPPED): no protoc $(PROTOC_VERSION) here (Debian 12: apt-get install protobuf-compiler)"; \
+		exit $(if $(filter true,$(CI)),1,0); fi; \
 	out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
 	$(MAKE) --no-print-directory generate OUT="$$out"; \
 	diff <(cd proto && find . -name '*.pb.go' -o -name '*.twirp.go' | sort) <(cd "$$out" && find . -name '*.go' | sort) \

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"sync/atomic"
 	"testing"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
@@ -16,12 +18,16 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	if err := checkSet(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := 1
 	dir, err := os.MkdirTemp("", "roost-e2e-")
 	if err == nil {
 		bin = filepath.Join(dir, "bin")
 		if err = build(); err == nil {
-			code = m.Run()
+			code = chosen(m.Run())
 		}
 		_ = os.RemoveAll(dir)
 	}
@@ -29,6 +35,30 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "building the binaries:", err)
 	}
 	os.Exit(code)
+}
+
+// played is set when a scenario runs, or is skipped for what this machine lacks.
+var played atomic.Bool
+
+// chosen turns a success into a failure if scenarios were asked for and nothing
+// is one: a run that names none proves nothing.
+func chosen(code int) int {
+	set := os.Getenv("E2E")
+	if code != 0 || set == "" || played.Load() {
+		return code
+	}
+	fmt.Fprintf(os.Stderr, "no scenario of the %s set matches %s (make e2e RUN=…): nothing was run\n", set, flag.Lookup("test.run").Value)
+	return 1
+}
+
+// checkSet refuses a set of scenarios that there is not.
+func checkSet() error {
+	switch set := os.Getenv("E2E"); set {
+	case "", "full", "short":
+		return nil
+	default:
+		return fmt.Errorf("E2E (make e2e SET=…) is %q; choose full or short", set)
+	}
 }
 
 func build() error {

@@ -91,7 +91,7 @@ func (c *cluster) etcd() string {
 	c.Helper()
 	program := servertest.Program("etcd")
 	if program == "" {
-		c.Skip("there is no etcd on this machine; on Debian: apt-get install etcd-server")
+		servertest.Missing(c, "etcd", "on Debian: apt-get install etcd-server")
 	}
 	image := c.imageOf("etcd", func() (string, error) {
 		f := newFiles()

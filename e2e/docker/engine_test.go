@@ -5,6 +5,7 @@ package docker
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -84,6 +86,9 @@ func newEngine() (e *engine, skip string, err error) {
 	return e, "", nil
 }
 
+// played is set when a scenario runs, or is skipped for what this machine lacks.
+var played atomic.Bool
+
 func TestMain(m *testing.M) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -94,6 +99,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}()
 	code := m.Run()
+	if code == 0 && os.Getenv("E2E") != "" && !played.Load() {
+		fmt.Fprintf(os.Stderr, "no scenario matches %s (make e2e-docker RUN=…): nothing was run\n", flag.Lookup("test.run").Value)
+		code = 1
+	}
 	if err := finish(); err != nil {
 		fmt.Fprintln(os.Stderr, "removing all containers:", err)
 		code = 1

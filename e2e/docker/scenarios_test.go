@@ -35,6 +35,7 @@ func TestBackends(t *testing.T) {
 	for i := range backends {
 		b := &backends[i]
 		t.Run(b.name, func(t *testing.T) {
+			played.Store(true)
 			t.Run("cold start with default margins", func(t *testing.T) {
 				c := newCluster(t, e, b, defaultMargins...)
 				tell(t, b, coldStart(c))

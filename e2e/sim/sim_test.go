@@ -261,8 +261,8 @@ func number64(t *testing.T, env string, otherwise uint64) uint64 {
 		return otherwise
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", env, err)
+	if err != nil || n == 0 {
+		t.Fatalf("%s is %q: choose a number from 1 on", env, text)
 	}
 	return n
 }

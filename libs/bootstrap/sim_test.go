@@ -305,8 +305,8 @@ func number(t *testing.T, env string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", env, err)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q: choose a number from 1 on", env, text)
 	}
 	return n
 }

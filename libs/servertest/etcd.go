@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// Etcd starts an etcd of one member, or skips the test.
+// Etcd starts an etcd of one member. See Missing for a machine without the
+// program.
 func Etcd(tb testing.TB) *Server {
 	tb.Helper()
 	path := Program("etcd")
 	if path == "" {
-		tb.Skip("there is no etcd on this machine; on Debian: apt-get install etcd-server")
+		Missing(tb, "etcd", "on Debian: apt-get install etcd-server")
 	}
 	p := ports(tb, 2)
 	s := &Server{program: path, addr: local(p[0])}

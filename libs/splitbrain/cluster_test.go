@@ -219,13 +219,22 @@ func (x *cluster) fault() string {
 // changed for long enough.
 func TestSimulation(t *testing.T) {
 	seeds, first := uint64(16), uint64(1)
-	if s := os.Getenv("SIM_SEEDS"); s != "" {
-		seeds, _ = strconv.ParseUint(s, 10, 64)
-	} else if testing.Short() {
+	number := func(env string, into *uint64) (set bool) {
+		text := os.Getenv(env)
+		if text == "" {
+			return false
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n == 0 {
+			t.Fatalf("%s is %q: choose a number from 1 on", env, text)
+		}
+		*into = n
+		return true
+	}
+	if !number("SIM_SEEDS", &seeds) && testing.Short() {
 		seeds = 4
 	}
-	if s := os.Getenv("SIM_SEED"); s != "" {
-		first, _ = strconv.ParseUint(s, 10, 64)
+	if number("SIM_SEED", &first) {
 		seeds = 1
 	}
 	outcomes := map[string]int{}

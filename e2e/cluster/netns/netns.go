@@ -14,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/roost-cluster/roost/libs/servertest"
 )
 
 const (
@@ -57,7 +59,7 @@ type machine struct {
 type cut struct{ from, to string }
 
 // New makes a network that lives until the test ends, or skips the test and says
-// why.
+// why. See [servertest.Missing] for a machine without the program ip.
 func New(tb User) *Net {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -65,7 +67,7 @@ func New(tb User) *Net {
 	}
 	ip, err := exec.LookPath("ip")
 	if err != nil {
-		tb.Skip("networks are made by the program ip, which is not here; on Debian: apt-get install iproute2")
+		servertest.Missing(tb, "program ip, which makes networks,", "on Debian: apt-get install iproute2")
 	}
 	n := &Net{tb: tb, ip: ip, machines: map[string]*machine{}, cuts: map[cut]bool{}}
 	tb.Cleanup(n.close)

@@ -5,7 +5,7 @@
 //
 // # What this does not do
 //
-// It installs nothing: without the programs the test is skipped. The server
+// It installs nothing: see [servertest.Missing]. The server
 // listens on a Unix socket only, if no [Place] is given, trusts everybody who can
 // reach it, and is gone with its data when the test ends.
 package postgrestest
@@ -30,6 +30,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/roost-cluster/roost/libs/servertest"
 )
 
 // Superuser is the role that may do anything.
@@ -59,8 +61,8 @@ type Server struct {
 	databases atomic.Int64
 }
 
-// Start makes a server that lives until the test ends, or skips the test and
-// says why.
+// Start makes a server that lives until the test ends. See
+// [servertest.Missing] for a machine without the programs.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	return start(tb, nil)
@@ -73,7 +75,7 @@ func StartAt(tb testing.TB, place Place) *Server {
 }
 
 // Data makes the data of a server that listens on TCP, for who runs it
-// elsewhere, or skips the test and says why. It returns the folders of the
+// elsewhere. It returns the folders of the
 // server's programs and of the data, which is gone when the test ends.
 func Data(tb testing.TB) (bin, data string) {
 	tb.Helper()
@@ -94,7 +96,7 @@ func prepare(tb testing.TB, place *Place) *Server {
 	tb.Helper()
 	bin := programs()
 	if bin == "" {
-		tb.Skip("there is no PostgreSQL server on this machine; on Debian: apt-get install postgresql")
+		servertest.Missing(tb, "PostgreSQL server", "on Debian: apt-get install postgresql")
 	}
 	// Not TempDir: its parent is closed to other users, and the path of a
 	// socket must be short.
@@ -108,7 +110,7 @@ func prepare(tb testing.TB, place *Place) *Server {
 	if os.Geteuid() == 0 {
 		uid, gid, err := somebody()
 		if err != nil {
-			tb.Skipf("PostgreSQL does not run as root, and there is nobody else: %v", err)
+			servertest.Missing(tb, "user but root", fmt.Sprint("PostgreSQL does not run as root: ", err))
 		}
 		if err := os.Chown(dir, uid, gid); err != nil {
 			tb.Fatal(err)
