@@ -71,6 +71,15 @@ test: ## Run all tests of all modules
 race: ## Run all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -timeout 30m work
 
+# The code with goroutines: drivers, the link, the journals. The race detector
+# takes many times the time of a test, so that random ones are short there.
+drivers := ./libs/link ./libs/journal ./libs/journal/memory ./libs/journal/sqlite ./libs/journal/postgres ./libs/lease \
+	./libs/gossip/agent ./services/coordinator/server ./services/region/server ./services/gateway/server
+
+.PHONY: race-drivers
+race-drivers: ## Run the short tests of drivers, link and journals under the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -short -count=1 -timeout 10m $(drivers)
+
 .PHONY: sim
 sim: export SIM_CLIMATE = $(CLIMATE)
 sim: ## Simulate whole clusters in virtual time (CLIMATE=classic|harsh FIRST=k SEEDS=n, or SEED=k TRACE=1 for one)

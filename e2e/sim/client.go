@@ -198,6 +198,7 @@ func (c *client) returned(o *op, t *try) {
 	t.returned = w.now
 	o.pending--
 	w.mark("client: " + t.reply.Outcome.String())
+	w.contained(o, &t.reply)
 	if o.cmd == cmdPeek && t.told {
 		w.mark("client: stale read")
 	}

@@ -116,7 +116,7 @@ func (c *coordNode) acquired(term sharding.Term) {
 	tenure := c.tenure
 	c.w.mark("lease acquired")
 	var highest sharding.Epoch
-	c.query(tenure, func() { highest = c.w.journal.ledger.MaxEpoch() }, func() {
+	c.query(tenure, func() { highest = c.w.journal.maxEpoch() }, func() {
 		if highest.Term() >= term {
 			c.w.mark("term raised")
 			c.lease(lease.RaiseTerm{Above: highest.Term()})
@@ -149,7 +149,7 @@ func (c *coordNode) claim(tenure int) {
 	claim := sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Owner: c.p.uid}
 	c.commit(tenure, []journal.Op{{Claim: &claim}}, func(r []journal.Result) {
 		switch {
-		case r == nil || r[0].Verdict == sharding.RefusedFull:
+		case r == nil || r[0].Verdict == sharding.RefusedFull || r[0].Verdict == sharding.RefusedDamaged:
 			c.claim(tenure)
 		case r[0].Verdict != sharding.Durable:
 			c.w.mark("coordinator: claim refused")
@@ -162,7 +162,12 @@ func (c *coordNode) claim(tenure int) {
 
 func (c *coordNode) fold(tenure int) {
 	var got journal.Loaded
-	c.query(tenure, func() { got, _ = c.w.journal.ledger.Load(journal.LoadRequest{Entity: factEntity}) }, func() {
+	var err error
+	c.query(tenure, func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func() {
+		if err != nil {
+			c.fold(tenure) // until it can be read
+			return
+		}
 		var facts []coordinator.Fact
 		for _, r := range got.Records {
 			for _, e := range r.Events {
@@ -321,7 +326,7 @@ func (c *coordNode) write(a sharding.Append) {
 			c.p.exit("outcome of a fact is unknown")
 		case r[0].Verdict == sharding.Durable:
 			c.durable = a.Records[len(a.Records)-1].Seq
-		case r[0].Verdict == sharding.RefusedFull:
+		case r[0].Verdict == sharding.RefusedFull || r[0].Verdict == sharding.RefusedDamaged:
 			c.inFlight = true
 			c.write(a)
 		default:

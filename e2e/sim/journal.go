@@ -32,6 +32,10 @@ type store struct {
 	fullUntil int64 // refuses everything until then
 	hangs     []*hang
 	unhang    []func() // answers what hangs, when the calm comes
+	pages     []*page
+	// touched and unfenced are all entities and shards that were ever damaged.
+	touched  map[sharding.Entity]bool
+	unfenced map[sharding.ShardID]bool
 }
 
 var errLost = errors.New("connection to the journal lost")
@@ -45,12 +49,13 @@ func newStore(w *World) *store {
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		claims:  map[sharding.Claim]bool{},
 		highest: map[sharding.ShardID]sharding.Claim{},
+		touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }
 
 // apply runs a batch as one transaction, now.
 func (s *store) apply(ops []journal.Op) []journal.Result {
-	results := s.ledger.Apply(clockStart.Add(nanos(s.w.now)), ops)
+	results := s.decide(ops)
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, s.w.now)
@@ -73,6 +78,7 @@ func (s *store) apply(ops []journal.Op) []journal.Result {
 func (s *store) law(op *journal.Op, r journal.Result) {
 	holds := r.Verdict == sharding.Durable
 	switch {
+	case r.Verdict == sharding.RefusedDamaged:
 	case op.Claim != nil:
 		c := *op.Claim
 		top := s.highest[c.Shard]

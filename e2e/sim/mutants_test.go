@@ -54,6 +54,8 @@ var harshMutants = []struct{ name, place string }{
 	{"load-deadline", "turn: who waits for a load is answered at the deadline"},
 	{"stale-gate", "turn: a stale read waits until what it shows is durable"},
 	{"timer-holds", "turn: an entity with a pending timer is not idle"},
+	{"damage-is-loss", "turn: what is refused because of damage is answered with data_loss"},
+	{"damage-settles", "turn: damage that keeps an outcome from being settled keeps nobody waiting"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

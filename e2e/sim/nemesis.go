@@ -45,6 +45,7 @@ func (w *World) nemesis() {
 func (w *World) harshNemesis() {
 	h := &w.weather.Harsh
 	w.every("journal hangs", h.StoreHang, w.hangStore)
+	w.every("page damaged", h.Flip, w.flipPage)
 }
 
 // every repeats a fault at random intervals until the calm.

@@ -183,6 +183,13 @@ var mustHappen = []string{
 
 // mustHappenHarsh are the events without which the harsh climate is not.
 var mustHappenHarsh = []string{
+	"journal: append refused, damaged",
+	"journal: fence refused, damaged",
+	"journal: claim refused, damaged",
+	"journal: load meets damage",
+	"client: data loss",
+	"coordinator: not all epochs can be read",
+	"damage is answered after the storm",
 	"journal: hangs",
 	"load answered after it was given up",
 	"dedupe: a repeat is looked up beside the living entity",

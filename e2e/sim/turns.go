@@ -31,13 +31,13 @@ func (n *regionNode) performEntity(o region.Output) {
 		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
 			n.entity(turn.Appended{
 				Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
-				Verdict: r.Verdict, Fence: r.Fence,
+				Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
 			})
 		})
 	case turn.ReadFence:
 		f := sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}
 		n.group.add(journal.Op{Fence: &f}, func(r journal.Result) {
-			n.entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence})
+			n.entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r)})
 		})
 	case turn.Snapshot:
 		n.snapshot(o)
@@ -80,7 +80,7 @@ func (n *regionNode) load(o turn.Load) {
 	var err error
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err = n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
+		got, err = n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
 	}, func(ok bool) {
 		if n.p.gen != gen {
 			return
@@ -121,7 +121,7 @@ func (n *regionNode) lookup(o turn.Lookup) {
 	in := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err := n.w.journal.ledger.Load(journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
+		got, err := n.w.journal.load(journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
 		in.Failed = err != nil
 		in.Stored, in.Found = got.Stored[o.ID]
 	}, func(ok bool) {
@@ -218,4 +218,11 @@ func (n *regionNode) reply(o *turn.Answer) {
 	n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
 		return gateway.Answer{Attempt: a, Reply: o.Reply}
 	})
+}
+
+func reason(r journal.Result) string {
+	if r.Err == nil {
+		return ""
+	}
+	return r.Err.Error()
 }

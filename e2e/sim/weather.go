@@ -63,6 +63,9 @@ type harshWeather struct {
 	HangFor   int64   // longest of these
 	HangEnds  float64 // share of such calls that end by a deadline; the others hang until the calm
 
+	Flip    int64 // mean time between flipped bits in pages of the journal
+	FlipFor int64 // longest time until somebody repairs one that is repaired
+
 	Stale float64 // reads that are stale
 	Later float64 // timers that outlast the passivation of idle entities
 }
@@ -73,6 +76,10 @@ func drawHarsh(seed uint64) harshWeather {
 	if d.chance(0.4) {
 		h.StoreHang, h.HangFor = d.between(2*sec, 10*sec), d.between(sec, 10*sec)
 		h.HangEnds = []float64{0, 0.5, 1}[d.IntN(3)]
+	}
+	d = newDice(seed, "harsh pages")
+	if d.chance(0.3) {
+		h.Flip, h.FlipFor = d.between(sec, 8*sec), d.between(sec, 10*sec)
 	}
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()

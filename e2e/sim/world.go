@@ -372,14 +372,21 @@ func (w *World) tables(alive []sharding.NodeID) string {
 	return ""
 }
 
-// probe reads every entity through every gateway: all must answer.
+// probe reads every entity through every gateway, and writes to those whose pages
+// are damaged for good: all must answer, those with damage by saying so.
 func (w *World) probe(stop func() bool) {
 	prober := &client{w: w, id: len(w.clients), open: 1 << 30}
 	first := len(w.ops)
 	for gw := range gateways {
-		for _, e := range w.entities {
+		for i := range 2 * len(w.entities) {
+			e, cmd := w.entities[i%len(w.entities)], cmdGet
+			if i >= len(w.entities) {
+				if cmd = cmdAdd; !w.journal.writeDamaged(e) {
+					continue
+				}
+			}
 			o := prober.draw(e, true, 0)
-			o.cmd, o.tell, o.pending = cmdGet, false, 1
+			o.cmd, o.tell, o.pending = cmd, false, 1
 			w.after(int64(len(w.ops)-first)*60*ms, func() { // not more than the smallest buffers take
 				o.pending, o.called = 0, w.now
 				prober.send(o, gw, nanos(30*sec))
@@ -390,7 +397,9 @@ func (w *World) probe(stop func() bool) {
 	for _, o := range w.ops[first:] {
 		if len(o.tries) == 0 || o.tries[0].returned == 0 {
 			w.violate("all finish and converge", "%v of the last round is not answered", o)
-		} else if r := o.tries[0].reply; r.Outcome != sharding.OK {
+		} else if r := o.tries[0].reply; w.answersDamage(o, &r) {
+			w.mark("damage is answered after the storm")
+		} else if r.Outcome != sharding.OK || o.cmd == cmdAdd {
 			w.violate("all finish and converge", "%v of the last round: %v %s", o, r.Outcome, r.Message)
 		}
 	}

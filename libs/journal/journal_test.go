@@ -64,6 +64,13 @@ func (s *scripted) damage(ids ...sharding.EntityID) {
 	}
 }
 
+// hangOn makes loads hang until the channel is closed; without one they do not.
+func (s *scripted) hangOn(until chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hang = until
+}
+
 // say sets what the next commits do.
 func (s *scripted) say(script ...error) {
 	s.mu.Lock()
@@ -271,7 +278,9 @@ func TestBlameEnds(t *testing.T) {
 			b.add(string(ids[i]), 1, 0)
 		}
 		b.b.damage(ids...)
+		b.b.mu.Lock()
 		b.b.batches = nil
+		b.b.mu.Unlock()
 		time.Sleep(2 * limit * time.Second)
 		synctest.Wait()
 		verdicts := map[string]int{}
@@ -294,9 +303,14 @@ func TestDamageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
 		s := &scripted{Backend: memory.New(cfg)}
+		var mu sync.Mutex
 		var seen []journal.Damaged
 		j, err := journal.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
-			Damage: func(d journal.Damaged) { seen = append(seen, d) },
+			Damage: func(d journal.Damaged) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, d)
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -307,12 +321,16 @@ func TestDamageIsReported(t *testing.T) {
 			j.Submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}, func(journal.Result) {})
 			time.Sleep(2 * time.Second)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if len(seen) != 1 || seen[0].Entity != alice || seen[0].Shard != shard || !strings.Contains(fmt.Sprint(seen[0].Err), "page 7") {
 			t.Fatalf("reported: %+v", seen)
 		}
+		mu.Unlock()
 		time.Sleep(time.Minute)
 		j.Submit(journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1}}}}, func(journal.Result) {})
 		time.Sleep(2 * time.Second)
+		mu.Lock()
 		if len(seen) != 2 {
 			t.Errorf("after a minute: reported %d times", len(seen))
 		}
@@ -428,7 +446,8 @@ func TestLoadsThatHang(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		b.b.hang = make(chan struct{})
+		hang := make(chan struct{})
+		b.b.hangOn(hang)
 		for range 3 { // the third has no turn
 			if took := load(); took != 3*time.Second {
 				b.Errorf("a load that hangs takes %v", took)
@@ -439,19 +458,20 @@ func TestLoadsThatHang(t *testing.T) {
 		if b.b.most != 2 {
 			b.Errorf("%d loads hang in the store, 2 may", b.b.most)
 		}
-		close(b.b.hang)
-		b.b.hang = nil
+		close(hang)
+		b.b.hangOn(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); err != nil {
 			b.Errorf("the store answers again: %v", err)
 		}
-		b.b.hang = make(chan struct{})
+		hang = make(chan struct{})
+		b.b.hangOn(hang)
 		load()
 		if err := b.j.Close(); !errors.Is(err, journal.ErrUnreachable) {
 			b.Errorf("closed while a load hangs: %v", err)
 		}
-		close(b.b.hang)
+		close(hang)
 		time.Sleep(time.Second)
 		b.b.closed = true
 	})

@@ -129,3 +129,11 @@ func TestSpoiledRow(t *testing.T) {
 		t.Errorf("a spoiled row is replaced: %v", err)
 	}
 }
+
+// A write that is reported is on the disk; nothing but a power cut would tell.
+func TestSynchronous(t *testing.T) {
+	var level int
+	if err := openAt(t, filepath.Join(t.TempDir(), "lease.db")).db.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&level); err != nil || level != 2 {
+		t.Errorf("synchronous is %d (%v), want 2: full", level, err)
+	}
+}

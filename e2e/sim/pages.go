@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// page is a part of the store that a flipped bit has damaged, and what needs it:
+// loads of entities, writes of entities, or the fences of shards. What needs it is
+// refused as damaged, as the journal does after it has looked for the guilty
+// operation of a batch.
+type page struct {
+	entities     map[sharding.Entity]bool
+	fences       map[sharding.ShardID]bool
+	loads, write bool
+	forever      bool // the calm does not repair it
+}
+
+// flipPage damages a page.
+func (w *World) flipPage() {
+	d := w.dice("pages")
+	p := &page{entities: map[sharding.Entity]bool{}, fences: map[sharding.ShardID]bool{}}
+	switch kind := d.IntN(8); {
+	case kind == 0:
+		p.fences[factShard] = true
+	case kind == 1:
+		p.entities[factEntity], p.loads, p.write = true, true, true
+	case kind < 4: // epochs of shards
+		t := &types[d.IntN(2)]
+		for range 1 + d.IntN(2) {
+			p.fences[sharding.ShardID{Type: t.Type, Index: uint32(d.IntN(int(t.Shards)))}] = true
+		}
+	default:
+		for range 1 + d.IntN(3) {
+			if e := w.entities[d.IntN(len(w.entities))]; !w.volatile(e) {
+				p.entities[e] = true
+			}
+		}
+		p.loads, p.write = kind != 4, kind != 5
+		p.forever = d.chance(0.5)
+	}
+	w.trace(nil, "PAGE", fmt.Sprintf("%+v", *p))
+	w.journal.pages = append(w.journal.pages, p)
+	for e := range p.entities { // order-free: fills a map
+		w.journal.touched[e] = true
+	}
+	for s := range p.fences { // order-free: fills a map
+		w.journal.unfenced[s] = true
+	}
+	if !p.forever {
+		w.heals = append(w.heals, func() { w.journal.restore(p) })
+		w.after(d.between(100*ms, w.weather.Harsh.FlipFor), func() { w.journal.restore(p) })
+	}
+}
+
+// restore repairs a page.
+func (s *store) restore(p *page) {
+	p.entities, p.fences = nil, nil
+}
+
+func (s *store) fenceDamaged(id sharding.ShardID) bool {
+	for _, p := range s.pages {
+		if p.fences[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// loadDamaged reports whether loads of the entity meet damage, writeDamaged
+// whether what is written of it does.
+func (s *store) loadDamaged(e sharding.Entity) bool {
+	for _, p := range s.pages {
+		if p.loads && p.entities[e] {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *store) writeDamaged(e sharding.Entity) bool {
+	for _, p := range s.pages {
+		if p.write && p.entities[e] {
+			return true
+		}
+	}
+	return false
+}
+
+// damaged reports whether an operation meets damage.
+func (s *store) damaged(op *journal.Op) bool {
+	switch {
+	case op.Claim != nil:
+		return s.fenceDamaged(op.Claim.Shard)
+	case op.Fence != nil:
+		return s.fenceDamaged(op.Fence.Shard)
+	case op.Append != nil:
+		return s.fenceDamaged(op.Append.Shard) || s.writeDamaged(op.Append.Entity)
+	default:
+		return s.fenceDamaged(op.Snapshot.Shard) || s.writeDamaged(op.Snapshot.Entity)
+	}
+}
+
+// decide commits what meets no damage, and refuses the rest.
+func (s *store) decide(ops []journal.Op) []journal.Result {
+	results := make([]journal.Result, len(ops))
+	var sound []journal.Op
+	var where []int
+	for i := range ops {
+		if s.damaged(&ops[i]) {
+			results[i] = journal.Result{Verdict: sharding.RefusedDamaged, Err: journal.ErrCorrupt}
+			continue
+		}
+		sound, where = append(sound, ops[i]), append(where, i)
+	}
+	for n, r := range s.ledger.Apply(clockStart.Add(nanos(s.w.now)), sound) {
+		results[where[n]] = r
+	}
+	return results
+}
+
+// load reads an entity, unless what is stored of it is damaged.
+func (s *store) load(req journal.LoadRequest) (journal.Loaded, error) {
+	if s.loadDamaged(req.Entity) {
+		s.w.mark("journal: load meets damage")
+		return journal.Loaded{}, fmt.Errorf("%w: %s", journal.ErrCorrupt, req.Entity)
+	}
+	return s.ledger.Load(req)
+}
+
+// maxEpoch is the highest epoch, 0 if not all can be read: then the claim of the
+// fact stream decides.
+func (s *store) maxEpoch() sharding.Epoch {
+	for _, p := range s.pages {
+		if len(p.fences) > 0 {
+			s.w.mark("coordinator: not all epochs can be read")
+			return 0
+		}
+	}
+	return s.ledger.MaxEpoch()
+}
+
+// answersDamage reports whether a command of the last round meets damage and its
+// answer says so.
+func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
+	meets := w.journal.loadDamaged(o.entity) || o.cmd == cmdAdd && w.journal.writeDamaged(o.entity)
+	return meets && r.Outcome == sharding.Rejected && r.Code == sharding.DataLoss
+}
+
+// contained checks an answer that says that data is lost: damage of an entity, or
+// of its shard's fence, is nobody else's.
+func (w *World) contained(o *op, reply *sharding.Reply) {
+	if reply.Code != sharding.DataLoss {
+		return
+	}
+	w.mark("client: data loss")
+	if !w.journal.touched[o.entity] && !w.journal.unfenced[w.shardOf(o.entity)] {
+		w.violate("damage is contained", "%v is answered with %s, and nothing of it is damaged: %s", o, reply.Code, reply.Message)
+	}
+}
+
+func (w *World) shardOf(e sharding.Entity) sharding.ShardID {
+	for i := range types {
+		if types[i].Type == e.Type {
+			return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)}
+		}
+	}
+	return sharding.ShardID{}
+}
