@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
@@ -25,6 +26,7 @@ type member struct {
 	stale   bool // the rank has to be looked up again
 	beats   int
 	dead    map[sharding.NodeID]bool // evidence says so
+	removed map[sharding.NodeID]bool
 	over    bool
 	ticked  time.Time // the last tick
 }
@@ -47,6 +49,9 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 		cfg.Watch = gossip.FastProfile()
 		cfg.WatchRoles = []string{roleRegion}
 	}
+	if r := w.weather.Harsh.Retention; r > 0 {
+		cfg.TombstoneTTL = nanos(r)
+	}
 	sbr := splitbrain.LeaseConfig(roleCoordinator)
 	sbr.StableAfter = nanos(4 * sec) // enough for so few, and the weather does not last long
 	var err error
@@ -56,7 +61,7 @@ func newMember(w *World, p *process, role string, changed func(memberChange)) *m
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	m := &member{w: w, p: p, changed: changed, ranked: -1, dead: map[sharding.NodeID]bool{}}
+	m := &member{w: w, p: p, changed: changed, ranked: -1, dead: map[sharding.NodeID]bool{}, removed: map[sharding.NodeID]bool{}}
 	m.core = gossip.New(cfg)
 	p.post(func() { m.step(gossip.Start{}) })
 	return m
@@ -125,11 +130,14 @@ func (m *member) perform(o gossip.Output) {
 	m.stale = true
 	switch o := o.(type) {
 	case gossip.MemberJoined:
+		m.cameBack(o.Member.Node)
 		m.tell(o.Member)
 	case gossip.MemberWeaklyUp:
 		m.w.mark("gossip: weakly up")
+		m.cameBack(o.Member.Node)
 		m.tell(o.Member)
 	case gossip.MemberUp:
+		m.cameBack(o.Member.Node)
 		m.tell(o.Member)
 	case gossip.MemberLeaving:
 		m.tell(o.Member)
@@ -138,6 +146,7 @@ func (m *member) perform(o gossip.Output) {
 	case gossip.MemberDowned:
 		m.gone(o.Member)
 	case gossip.MemberRemoved:
+		m.removed[o.Member.Node] = true
 		m.gone(o.Member)
 	case gossip.NewIncarnation:
 		m.w.mark("gossip: new incarnation")
@@ -160,12 +169,20 @@ func (m *member) perform(o gossip.Output) {
 		m.yield()
 	case gossip.SelfDowned:
 		m.w.mark("gossip: self downed")
+		m.markForgotten()
 		m.over = true
 		m.p.exit("downed: " + o.Reason)
 	case gossip.Left:
 		m.over = true
 		m.p.exit("left the cluster")
+	case gossip.JoinFailed:
+		m.over = true
+		m.p.exit("not let in: " + o.Reason)
 	case gossip.Refused:
+		if m.w.weather.Harsh.Retention > 0 && strings.HasPrefix(o.Reason, "join: ") {
+			m.w.mark("gossip: joiner refused because of its era")
+			return
+		}
 		m.w.violate("driver", "%s: gossip refuses a message of %v: %s", m.p.name, o.From, o.Reason)
 	}
 }
@@ -188,6 +205,27 @@ func (m *member) send(s gossip.Send) {
 
 func (n *regionNode) membership() *member { return n.member }
 func (c *coordNode) membership() *member  { return c.member }
+
+// cameBack holds up that who was removed never comes back.
+func (m *member) cameBack(n sharding.NodeID) {
+	if m.removed[n] {
+		m.w.violate("who was removed stays removed", "%s sees %v come back", m.p.name, n)
+	}
+}
+
+// markForgotten marks the end of a member whose tombstones are gone by now.
+func (m *member) markForgotten() {
+	for _, p := range m.w.processes {
+		b, ok := p.body.(interface{ membership() *member })
+		if !ok || !p.up {
+			continue
+		}
+		if o := b.membership(); o != nil && o != m && !o.over && o.core.Era().Number > m.core.Era().Number+1 {
+			m.w.mark("gossip: downed when all had forgotten it")
+			return
+		}
+	}
+}
 
 // tell describes a member to whoever decides about it.
 func (m *member) tell(mem gossip.Member) {

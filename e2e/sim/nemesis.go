@@ -46,6 +46,41 @@ func (w *World) harshNemesis() {
 	h := &w.weather.Harsh
 	w.every("journal hangs", h.StoreHang, w.hangStore)
 	w.every("page damaged", h.Flip, w.flipPage)
+	w.every("exile", h.Exile, w.exile)
+}
+
+// exile cuts a member off from all others, and may pause it, until they have
+// removed and forgotten it.
+func (w *World) exile() {
+	d := w.dice("harsh exile")
+	p := w.processes[d.IntN(len(w.processes))]
+	if !p.up || p.paused {
+		return
+	}
+	var pairs [][2]int
+	for b := range hosts {
+		if b != p.host {
+			pairs = append(pairs, [2]int{p.host, b}, [2]int{b, p.host})
+		}
+	}
+	heal := w.net.block(pairs)
+	w.trace(p, "EXILE", p.name)
+	if d.chance(0.5) {
+		p.pause()
+	}
+	gen, over := p.gen, false
+	end := func() {
+		if over {
+			return
+		}
+		over = true
+		heal()
+		if p.gen == gen {
+			p.resume()
+		}
+	}
+	w.heals = append(w.heals, end)
+	w.after(d.between(w.weather.Harsh.ExileFor/2, w.weather.Harsh.ExileFor), end)
 }
 
 // every repeats a fault at random intervals until the calm.

@@ -195,6 +195,7 @@ var mustHappenHarsh = []string{
 	"dedupe: a repeat is looked up beside the living entity",
 	"timer: it held passivation off",
 	"client: stale read",
+	"gossip: downed when all had forgotten it",
 }
 
 // totals sums up many runs.

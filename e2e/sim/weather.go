@@ -68,6 +68,10 @@ type harshWeather struct {
 
 	Stale float64 // reads that are stale
 	Later float64 // timers that outlast the passivation of idle entities
+
+	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
+	Exile     int64 // mean time between times in which a member is cut off for longer than that
+	ExileFor  int64 // longest of these
 }
 
 func drawHarsh(seed uint64) harshWeather {
@@ -83,13 +87,19 @@ func drawHarsh(seed uint64) harshWeather {
 	}
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()
+	d = newDice(seed, "harsh retention")
+	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {
+		h.Exile, h.ExileFor = d.between(2*sec, 8*sec), d.between(15*sec, 25*sec)
+	}
 	return h
 }
 
 func drawWeather(c climate, seed uint64) weather {
 	w := drawClassic(seed)
 	if c == harsh {
-		w.Harsh = drawHarsh(seed)
+		if w.Harsh = drawHarsh(seed); w.Harsh.Exile > 0 {
+			w.Storm = max(w.Storm, 25*sec)
+		}
 	}
 	return w
 }
@@ -156,6 +166,6 @@ func (w weather) calm() weather {
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0
-	w.Harsh = harshWeather{}
+	w.Harsh = harshWeather{Retention: w.Harsh.Retention}
 	return w
 }

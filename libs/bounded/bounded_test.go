@@ -124,7 +124,7 @@ func TestHonest(t *testing.T) {
 			[]*clusterv1.Observation{{Subject: member, Verdict: 1, Version: 9}}, 30)})
 	}
 	for range 10_000 {
-		state.Tombstones = append(state.Tombstones, &clusterv1.Tombstone{Node: member, RemovedUnixMs: 1_700_000_000_000})
+		state.Tombstones = append(state.Tombstones, &clusterv1.Tombstone{Node: member, Era: 1 << 40})
 	}
 	for name, m := range map[string]proto.Message{
 		"a full table":         &coordinatorv1.WatchTableResponse{Rows: slices.Repeat([]*coordinatorv1.Row{row}, 262_144)},

@@ -10,7 +10,7 @@ import (
 )
 
 // newCluster is a network with n nodes "n1:1" …, the first two of them seeds.
-func newCluster(t *testing.T, seed uint64, n int) *gossiptest.Net {
+func newCluster(t *testing.T, seed uint64, n int, change ...func(*gossip.Config)) *gossiptest.Net {
 	t.Helper()
 	net := gossiptest.New(seed)
 	for i := range n {
@@ -22,6 +22,9 @@ func newCluster(t *testing.T, seed uint64, n int) *gossiptest.Net {
 		if i < 2 {
 			cfg.Roles = []string{"coordinator"}
 			cfg.Watch = gossip.FastProfile()
+		}
+		for _, f := range change {
+			f(&cfg)
 		}
 		net.Add(fmt.Sprintf("n%d:1", i+1), cfg)
 	}
@@ -57,12 +60,18 @@ func TestConvergesAfterStorm(t *testing.T) {
 		seeds = 5
 	}
 	for seed := range uint64(seeds) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { storm(t, seed) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { storm(t, seed, false) })
 	}
 }
 
-func storm(t *testing.T, seed uint64) {
-	net := newCluster(t, seed, 5)
+// storm is one of them, in a cluster that may forget removed nodes within
+// seconds. It tells how many eras began.
+func storm(t *testing.T, seed uint64, forgets bool) uint64 {
+	net := newCluster(t, seed, 5, func(cfg *gossip.Config) {
+		if forgets {
+			cfg.TombstoneTTL, cfg.Downing = 200*time.Millisecond, gossip.AutoDown{After: 2 * time.Second}
+		}
+	})
 	rng := net.Rand()
 	net.Weather = gossiptest.Storm()
 	for _, node := range net.Nodes {
@@ -96,6 +105,9 @@ func storm(t *testing.T, seed uint64) {
 			}
 		}
 		net.Run(time.Duration(rng.IntN(3000)) * time.Millisecond)
+		if forgets && rng.IntN(4) == 0 {
+			net.Run(15 * time.Second)
+		}
 	}
 	net.Weather = gossiptest.Calm()
 	net.Heal()
@@ -114,6 +126,7 @@ func storm(t *testing.T, seed uint64) {
 	if !net.RunUntil(40*time.Second, func() bool { return net.Agreed() == nil }) {
 		t.Fatalf("seed %d: %v", seed, net.Agreed())
 	}
+	return net.Nodes[0].M.Era().Number
 }
 
 // TestNodesThatWait form nothing by themselves, and join a cluster that shows

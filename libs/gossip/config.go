@@ -179,14 +179,17 @@ type Config struct {
 	// paused: then it does not hold the silence against others. Must be
 	// several times the tick period of the driver. Default 400 ms.
 	LateTick time.Duration
-	// TombstoneTTL is how long removed nodes are remembered. A node cut off
-	// for longer could bring them back. Default 24 h.
+	// TombstoneTTL is how long an era lasts while there are removed nodes to
+	// remember; each is remembered for one to two eras. That is a matter of memory
+	// alone: a node that was cut off for longer does not bring them back, see
+	// [Era]. Default 24 h.
 	TombstoneTTL time.Duration
 	// MaxMembers bounds the cluster, and with it memory and messages.
 	// Default 5000: twice the largest that is simulated.
 	MaxMembers int
-	// MaxTombstones bounds the memory of removed nodes; the oldest are
-	// forgotten first. Default 10000.
+	// MaxTombstones bounds the memory of removed nodes. From a quarter of it on
+	// eras are as short as they can be; while there are so many, nobody new is let
+	// in, so there are never more than this and MaxMembers. Default 10000.
 	MaxTombstones int
 	// MaxQuarantined bounds the memory of incarnations that contradict
 	// themselves, kept for TombstoneTTL; the oldest are forgotten first.

@@ -46,6 +46,12 @@
 // Membership Service"); joining states unconditionally, seniority and evidence
 // by heartbeat reply are ours.
 //
+// # Forgetting
+//
+// Tombstones are forgotten by eras and not by a clock, see [Era]: a node that was
+// paused or cut off for any time cannot come back, or bring anybody back, once it
+// was removed.
+//
 // # What this does not do
 //
 // It promises no agreement: during a partition both sides may lead and declare

@@ -175,7 +175,7 @@ func (m *Machine) chance(p float64) bool {
 }
 
 func (m *Machine) sendStatus(to sharding.NodeID) {
-	m.send(to, GossipStatus{Cluster: m.state.Cluster, Digest: m.digest, Seen: m.state.Seen})
+	m.send(to, GossipStatus{Cluster: m.state.Cluster, Era: m.state.Era, Digest: m.digest, Seen: m.state.Seen})
 }
 
 // sendParts sends what this node holds in some parts of a division.
@@ -184,6 +184,9 @@ func (m *Machine) sendParts(to sharding.NodeID, parts int, which Bits, answer bo
 	s.Seen = m.state.Seen
 	m.send(to, Gossip{State: s, Digest: m.digest, Parts: parts, Which: which, Answer: answer})
 }
+
+// whole reports whether this is gossip of all of a state.
+func (g *Gossip) whole() bool { return g.Parts == 1 && g.Which.Has(0) }
 
 // whole is gossip of all of a state.
 func (s *State) whole() Gossip {
@@ -223,7 +226,7 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 		m.emit(Refused{from, "gossip status: the number of parts is no power of two, or too high"})
 		return
 	}
-	if m.stranger(from, msg.Cluster) {
+	if m.stranger(from, msg.Cluster) || m.otherEra(from, msg.Era) {
 		return
 	}
 	switch {
@@ -231,7 +234,7 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 		m.sameState(from, msg.Seen)
 	case parts == 0:
 		parts = partsFor(len(m.state.Members))
-		m.send(from, GossipStatus{Cluster: m.state.Cluster, Digest: m.digest, Parts: m.sums.short(parts)})
+		m.send(from, GossipStatus{Cluster: m.state.Cluster, Era: m.state.Era, Digest: m.digest, Parts: m.sums.short(parts)})
 	default:
 		var differ Bits
 		for i, sum := range m.sums.short(parts) {
@@ -270,13 +273,16 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	if m.stranger(from, msg.State.Cluster) {
 		return
 	}
-	limit, most := m.tombstoneLimit(), m.cfg.MaxTombstones
-	theirs, forgot := msg.State.pruneTombstones(limit, most)
-	joined := m.state.join(&theirs)
-	joined, forgotMore := joined.pruneTombstones(limit, most)
+	base := m.state
+	if msg.State.Era.follows(base.Era) && msg.whole() {
+		base = base.lifted(&msg.State)
+	} else if m.otherEra(from, msg.State.Era) {
+		return
+	}
+	joined := base.join(&msg.State)
 	both := m.sums
 	both.update(&m.state, &joined)
-	digest := both.digest(joined.Cluster)
+	digest := both.digest(joined.Cluster, joined.Era)
 	seen := joined.seenBy(m.self)
 	if digest == msg.Digest && msg.State.Seen.Below(len(joined.Members)) {
 		seen = msg.State.Seen.Union(joined.seenBy(m.self, from))
@@ -285,12 +291,10 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	if taken {
 		m.take(joined, &both, seen)
 	}
-	if m.phase != member || forgot || forgotMore {
-		// Two nodes that forget removed nodes at different times cannot agree
-		// until both did: no answer, or they would answer each other for ever.
+	if m.phase != member {
 		return
 	}
-	lacking := lacks(&theirs, &joined, msg)
+	lacking := lacks(&msg.State, &joined, msg)
 	switch {
 	case digest == msg.Digest && taken:
 		m.sendStatus(from) // so that it knows that we have seen it
@@ -353,20 +357,4 @@ func (m *Machine) status() Status {
 		return self.Status
 	}
 	return 0
-}
-
-func (m *Machine) tombstoneLimit() int64 {
-	if mutant.On("tombstones") {
-		return m.now.UnixMilli()
-	}
-	return m.now.Add(-m.cfg.TombstoneTTL).UnixMilli()
-}
-
-// prune forgets nodes that were removed long ago. Everybody does so at about
-// the same time, so it is no change to tell others about.
-func (m *Machine) prune() {
-	if s, pruned := m.state.pruneTombstones(m.tombstoneLimit(), m.cfg.MaxTombstones); pruned {
-		s.Seen = s.seenBy(m.self)
-		m.setState(s)
-	}
 }

@@ -21,7 +21,7 @@ func (m *Machine) Check() error {
 	if why := s.check(m.cfg.MaxMembers + m.cfg.MaxTombstones); why != "" {
 		bad("state: %s", why)
 	}
-	if s.sums() != m.sums || m.sums.digest(s.Cluster) != m.digest {
+	if s.sums() != m.sums || m.sums.digest(s.Cluster, s.Era) != m.digest {
 		bad("sums and digest are not those of the state")
 	}
 	if clean := s.withoutRemoved(); clean.digest() != m.digest {
@@ -45,7 +45,7 @@ func (m *Machine) Check() error {
 			bad("%v is %v with up number %d", mem.Node, mem.Status, mem.UpNumber)
 		}
 	}
-	if len(s.Tombstones) > m.cfg.MaxTombstones || len(m.outlaws) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
+	if len(s.Tombstones) > m.cfg.MaxTombstones+m.cfg.MaxMembers || len(m.outlaws) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
 		bad("%d tombstones, %d quarantines, %d disputes", len(s.Tombstones), len(m.outlaws), len(m.disputes))
 	}
 	return errors.Join(errs...)
@@ -82,7 +82,7 @@ func (m *Machine) Clone() *Machine {
 	if m.downing != nil {
 		c.downing = m.downing.Clone()
 	}
-	c.nacks = slices.Clone(m.nacks)
+	c.nacks, c.heardOf = slices.Clone(m.nacks), slices.Clone(m.heardOf)
 	c.confirmed = slices.Clone(m.confirmed)
 	c.outlaws, c.disputes = slices.Clone(m.outlaws), slices.Clone(m.disputes)
 	c.since = slices.Clone(m.since)
@@ -109,7 +109,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
 		m.lastTick, m.formAt, m.nackedAt, m.heardAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.passOn, m.sought, m.stuckAt, m.exitAt,
-		m.nextDown,
+		m.nextDown, m.eraSince,
 	} {
 		since(t)
 	}
@@ -121,7 +121,13 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, n := range m.nacks {
 		b = appendString(b, n)
 	}
-	b = appendNode(b, m.target)
+	b = binary.AppendUvarint(appendNode(b, m.target), m.targetEra)
+	b = binary.AppendUvarint(b, uint64(len(m.heardOf)))
+	for _, h := range m.heardOf {
+		for _, n := range []uint64{uint64(h.cluster.Founded), uint64(h.cluster.Founder), h.era} {
+			b = binary.AppendUvarint(b, n)
+		}
+	}
 	b = m.state.appendContent(b, epoch)
 	for _, e := range m.state.Version {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Node)), e.Count)
@@ -173,6 +179,9 @@ func flag(set bool) byte {
 
 // Members is how many members there are, as this node sees it now.
 func (m *Machine) Members() int { return len(m.state.Members) }
+
+// Era is that of the state that this node holds.
+func (m *Machine) Era() Era { return m.state.Era }
 
 // Digest is the hash of the state that this node holds, 0 if there is none.
 func (m *Machine) Digest() uint64 { return m.digest }

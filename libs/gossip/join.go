@@ -102,7 +102,7 @@ func (m *Machine) form() {
 }
 
 func (m *Machine) resetTimers() {
-	m.nextBeat, m.nextGossip, m.nextJoin = m.now, m.now, m.now
+	m.nextBeat, m.nextGossip, m.nextJoin, m.eraSince = m.now, m.now, m.now, m.now
 }
 
 // seek goes on looking for a cluster, or insisting to be let in.
@@ -149,13 +149,38 @@ func (m *Machine) giveUp() {
 func (m *Machine) askIn() {
 	self := m.cfg.selfAs(Joining)
 	m.send(m.target, Join{
-		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(),
+		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(), Era: m.targetEra,
 	})
+}
+
+// heardOf is a cluster, and the number of the era in which this node heard of it
+// first.
+type heardOf struct {
+	cluster ClusterID
+	era     uint64
+}
+
+// maxHeardOf bounds the clusters that one node hears of while it looks for one.
+const maxHeardOf = 64
+
+// admission is the era of admission of this node in a cluster, which never
+// changes: that in which it hears of it first.
+func (m *Machine) admission(c Claim) (era uint64, ok bool) {
+	for _, h := range m.heardOf {
+		if h.cluster == c.Cluster {
+			return h.era, true
+		}
+	}
+	if len(m.heardOf) >= maxHeardOf {
+		return 0, false
+	}
+	m.heardOf = append(m.heardOf, heardOf{c.Cluster, c.Era.Number})
+	return c.Era.Number, true
 }
 
 // foundCluster asks a node that showed to be in a cluster to let us in. Any
 // such sign also delays forming one.
-func (m *Machine) foundCluster(at sharding.NodeID) {
+func (m *Machine) foundCluster(at sharding.NodeID, its Claim) {
 	if m.via != "" && at.Addr != m.via {
 		return // not the one that was asked for
 	}
@@ -163,7 +188,12 @@ func (m *Machine) foundCluster(at sharding.NodeID) {
 	if !m.target.IsZero() {
 		return
 	}
-	m.target = at
+	era, ok := m.admission(its)
+	if !ok {
+		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxHeardOf)})
+		return
+	}
+	m.target, m.targetEra = at, era
 	m.targetBy = m.now.Add(m.cfg.JoinTimeout)
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
 	m.askIn()
@@ -186,7 +216,7 @@ func (m *Machine) initJoinNack(from sharding.NodeID) {
 
 func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 	if m.phase == seeking {
-		m.foundCluster(from)
+		m.foundCluster(from, theirs)
 		return
 	}
 	if theirs.Cluster != m.state.Cluster {
@@ -215,7 +245,7 @@ func (m *Machine) letIn(from sharding.NodeID, msg Join) {
 		return
 	}
 	joiner := Member{
-		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining,
+		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining, Era: msg.Era,
 	}
 	if why, final := m.objection(&joiner, msg.Settings); why != "" {
 		m.emit(Refused{from, "join: " + why})
@@ -238,6 +268,14 @@ func (m *Machine) objection(joiner *Member, settings []Setting) (why string, fin
 	if other, ok := m.sameUID(joiner.Node); ok {
 		m.quarantine(joiner.Node, "it has the uid of "+other.String())
 		return "the uid is that of " + other.String() + "; start this process again, and never from a copy of a running one", true
+	}
+	switch era := m.state.Era; {
+	case era.forgotten(joiner.Era) && !mutant.On("era-join"):
+		return "it has been asking for longer than removed nodes are remembered, and may be one; start this process again", true
+	case joiner.Era > era.Number:
+		return "this member has not heard of the latest era yet", false
+	case len(m.state.Tombstones) >= m.cfg.MaxTombstones:
+		return fmt.Sprintf("the cluster remembers %d removed nodes, and can forget none of them before all members have heard of them: down or remove members that are unreachable", len(m.state.Tombstones)), false
 	}
 	if diff := differing(m.cfg.settings(), settings); diff != "" && !mutant.On("config-check") {
 		return "settings differ: " + diff, true

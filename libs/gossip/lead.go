@@ -97,9 +97,10 @@ func (m *Machine) lead() {
 		changed = true
 	}
 	if len(removed) > 0 {
-		s = s.without(removed, m.now.UnixMilli())
+		s = s.without(removed...)
 	}
 	if !changed && len(removed) == 0 {
+		m.beginEra()
 		return
 	}
 	m.change(s)
@@ -195,7 +196,7 @@ func (m *Machine) remove(n sharding.NodeID) {
 	if _, ok := m.state.Member(n); !ok {
 		return
 	}
-	m.change(m.state.without([]sharding.NodeID{n}, m.now.UnixMilli()))
+	m.change(m.state.without(n))
 	m.send(n, NotMember{Claim: m.state.claim()})
 }
 

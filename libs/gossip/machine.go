@@ -29,24 +29,27 @@ type Machine struct {
 	lastTick time.Time
 
 	// While seeking.
-	formAt   time.Time       // the first seed forms a cluster then
-	nackedAt time.Time       // or then, if all other seeds know of none
-	heardAt  time.Time       // the last sign of a cluster
-	nacks    []string        // seeds that said so, since the last sign of a cluster
-	target   sharding.NodeID // whom we ask to let us in, or zero
-	targetBy time.Time       // until when
-	nextJoin time.Time       // next question to seeds or target; as member: next announcement
-	via      string          // asked instead of the seeds, on request
-	sought   time.Time       // since when
-	refusal  string          // why we were not let in last
+	formAt    time.Time       // the first seed forms a cluster then
+	nackedAt  time.Time       // or then, if all other seeds know of none
+	heardAt   time.Time       // the last sign of a cluster
+	nacks     []string        // seeds that said so, since the last sign of a cluster
+	target    sharding.NodeID // whom we ask to let us in, or zero
+	targetEra uint64          // our era of admission in its cluster
+	targetBy  time.Time       // until when we ask it
+	heardOf   []heardOf       // clusters, in the order in which we heard of them first
+	nextJoin  time.Time       // next question to seeds or target; as member: next announcement
+	via       string          // asked instead of the seeds, on request
+	sought    time.Time       // since when
+	refusal   string          // why we were not let in last
 
 	// As member.
 	state      State
-	sums       sums   // of the state
-	digest     uint64 // of the sums
-	peers      []peer // whom this node watches, sorted by node
-	former     bool   // some of them only until they answer
-	ringEnd    uint64 // how far on the ring the last one of those wanted is
+	eraSince   time.Time // when this node came into its era
+	sums       sums      // of the state
+	digest     uint64    // of the sums
+	peers      []peer    // whom this node watches, sorted by node
+	former     bool      // some of them only until they answer
+	ringEnd    uint64    // how far on the ring the last one of those wanted is
 	confirmed  []sharding.NodeID
 	seq        uint64 // of the last heartbeat sent
 	beatSeq    uint64 // of the last heartbeat sent to all peers
@@ -181,7 +184,10 @@ func (m *Machine) misdirected(in Receive) {
 		return
 	}
 	if m.phase == seeking {
-		m.foundCluster(in.From)
+		m.signOfCluster(m.now)
+		if m.target.IsZero() && (m.via == "" || m.via == in.From.Addr) {
+			m.send(in.From, InitJoin{})
+		}
 	}
 }
 
@@ -195,7 +201,6 @@ func (m *Machine) tick() {
 	case seeking:
 		m.seek()
 	case member:
-		m.prune()
 		m.releaseOld()
 		m.beat()
 		m.reap()
@@ -250,7 +255,10 @@ func (m *Machine) setState(s State) {
 
 // setSummed is setState for a state whose sums are known.
 func (m *Machine) setSummed(s State, p *sums) {
-	m.sums, m.digest = *p, p.digest(s.Cluster)
+	m.sums, m.digest = *p, p.digest(s.Cluster, s.Era)
+	if s.Era != m.state.Era {
+		m.eraSince = m.now
+	}
 	m.observed.follow(&m.state, &s, m.self)
 	m.suspects = m.observed.suspects()
 	if !sameNodes(m.state.Members, s.Members) {

@@ -98,6 +98,9 @@ type Member struct {
 	// is older. 0 until the member is up. Numbers may be used again after
 	// removals.
 	UpNumber uint32
+	// Era is the number of the [Era] of its admission: when it first heard of the
+	// cluster.
+	Era uint64
 }
 
 // String shows the fields. Members are shared between states, and an address in
@@ -130,6 +133,7 @@ func later(a, b *Member) *Member {
 		slices.Compare(b.Roles, a.Roles),
 		cmp.Compare(b.Zone, a.Zone),
 		cmp.Compare(b.Version, a.Version),
+		cmp.Compare(b.Era, a.Era),
 	)
 	if mutant.On("merge-precedence") {
 		c = -c
@@ -142,7 +146,7 @@ func later(a, b *Member) *Member {
 
 // equal tells whether two records are the same.
 func (m *Member) equal(o *Member) bool {
-	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.Name == o.Name &&
+	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.Era == o.Era && m.Name == o.Name &&
 		m.Zone == o.Zone && m.Version == o.Version && slices.Equal(m.Roles, o.Roles)
 }
 

@@ -25,6 +25,9 @@ type (
 		Version string
 		// Settings are compared with those of the cluster; sorted by name.
 		Settings []Setting
+		// Era is the number of the era in which the sender first heard of the
+		// cluster, before it asked anybody there to let it in.
+		Era uint64
 	}
 	// JoinRefused tells a joiner why it is not let in. Final says that it would
 	// be in vain to ask again.
@@ -37,6 +40,7 @@ type (
 	// GossipStatus says which state the sender holds, without the state.
 	GossipStatus struct {
 		Cluster ClusterID
+		Era     Era
 		Digest  uint64
 		// Seen are the members known to have seen the state, by their places: it
 		// means something only to whoever holds the same state.

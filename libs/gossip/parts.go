@@ -44,10 +44,11 @@ type sums [maxParts]uint64
 
 // digest is the hash of everything but the seen set: equal digests mean equal
 // states.
-func (p *sums) digest(c ClusterID) uint64 {
-	b := make([]byte, 0, 8*maxParts+16)
-	b = binary.LittleEndian.AppendUint64(b, uint64(c.Founded))
-	b = binary.LittleEndian.AppendUint64(b, uint64(c.Founder))
+func (p *sums) digest(c ClusterID, e Era) uint64 {
+	b := make([]byte, 0, 8*maxParts+40)
+	for _, n := range [...]uint64{uint64(c.Founded), uint64(c.Founder), e.Number, uint64(e.By), uint64(e.Before)} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
 	for _, sum := range p {
 		b = binary.LittleEndian.AppendUint64(b, sum)
 	}
@@ -112,7 +113,7 @@ func (s *State) sums() sums {
 
 func (s *State) digest() uint64 {
 	p := s.sums()
-	return p.digest(s.Cluster)
+	return p.digest(s.Cluster, s.Era)
 }
 
 type clockEntry = vclock.Entry[sharding.NodeUID]
@@ -159,7 +160,7 @@ func (t Tombstone) hash() uint64 {
 		return 0
 	}
 	var buf [128]byte
-	return xxhash.Sum64(appendTombstone(append(buf[:0], ofTombstone), t, 0))
+	return xxhash.Sum64(appendTombstone(append(buf[:0], ofTombstone), t))
 }
 
 func hashOfEntry(e clockEntry) uint64 {
@@ -219,6 +220,7 @@ func identical[S ~[]T, T any](a, b S) bool {
 func (s *State) fragment(parts int, which Bits) State {
 	return State{
 		Cluster:    s.Cluster,
+		Era:        s.Era,
 		Members:    within(s.Members, parts, which, func(m *Member) sharding.NodeUID { return m.Node.UID }),
 		Reach:      within(s.Reach, parts, which, func(r *Row) sharding.NodeUID { return r.Observer.UID }),
 		Tombstones: within(s.Tombstones, parts, which, func(t Tombstone) sharding.NodeUID { return t.Node.UID }),

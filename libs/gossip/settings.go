@@ -8,7 +8,7 @@ import (
 
 // protocolVersion counts the versions of the messages and rules of this
 // package that do not understand each other.
-const protocolVersion = "2"
+const protocolVersion = "3"
 
 // Setting is something on which the nodes of a cluster have to agree, as text
 // that is compared and shown.

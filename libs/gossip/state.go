@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
 )
@@ -25,8 +26,8 @@ func (c ClusterID) Compare(o ClusterID) int {
 
 // Tombstone keeps a removed node from coming back with an outdated message.
 type Tombstone struct {
-	Node    sharding.NodeID
-	Removed int64 // Unix milliseconds by the remover's clock
+	Node sharding.NodeID
+	Era  uint64 // the number of the [Era] in which it was removed
 }
 
 // State is what nodes gossip about. It is a value: whoever changes it, or a
@@ -35,6 +36,7 @@ type Tombstone struct {
 // [GossipStatus]) a stretch of each list, and places cheap to find.
 type State struct {
 	Cluster    ClusterID
+	Era        Era
 	Members    []*Member
 	Reach      Reachability
 	Tombstones []Tombstone
@@ -121,11 +123,11 @@ func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 // else. Nobody is known to have seen the result. What does not change keeps its
 // memory.
 //
-// The other state may be a [State.fragment]. Rows in it that name nodes which
+// The other state must be of the same [Era]. It may be a [State.fragment]. Rows in it that name nodes which
 // nobody here has heard of are left out, or they would lose these records: they
 // come again with or after the members.
 func (s *State) join(o *State) State {
-	out := State{Cluster: s.Cluster, Version: s.Version}
+	out := State{Cluster: s.Cluster, Era: s.Era, Version: s.Version}
 	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, latest)
 	theirs := o.Members
 	if len(out.Tombstones) > 0 {
@@ -185,7 +187,7 @@ func rowOrder(a, b *Row) int            { return byUID(a.Observer, b.Observer) }
 func tombstoneOrder(a, b Tombstone) int { return byUID(a.Node, b.Node) }
 
 func latest(a, b Tombstone) Tombstone {
-	if a.Removed >= b.Removed {
+	if a.Era >= b.Era {
 		return a
 	}
 	return b
@@ -196,12 +198,19 @@ func latest(a, b Tombstone) Tombstone {
 func (s *State) withoutRemoved() State {
 	out := *s
 	out.Members = dropped(s.Members, func(m *Member) bool { return s.IsRemoved(m.Node) })
+	return out.withoutStrangers(len(s.Members))
+}
+
+// withoutStrangers keeps observations and clock entries of members only, after
+// some of so many members were dropped.
+func (s *State) withoutStrangers(had int) State {
+	out := *s
 	out.Reach = s.Reach.Keep(func(n sharding.NodeID) bool {
 		_, ok := out.Member(n)
 		return ok
 	})
 	out.Version = knownCounts(s.Version, out.Members)
-	if len(out.Members) != len(s.Members) {
+	if len(out.Members) != had {
 		out.Seen = nil
 	}
 	return out
@@ -222,35 +231,19 @@ func (s *State) with(m Member) State {
 }
 
 // without is the state with nodes removed for good.
-func (s *State) without(nodes []sharding.NodeID, at int64) State {
+func (s *State) without(nodes ...sharding.NodeID) State {
 	out := *s
 	var stones []Tombstone
 	for _, n := range nodes {
-		stones = append(stones, Tombstone{n, at})
+		stones = append(stones, Tombstone{n, s.Era.Number})
 	}
 	slices.SortFunc(stones, tombstoneOrder)
 	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, latest)
-	return out.withoutRemoved()
-}
-
-// pruneTombstones keeps the tombstones newer than limit, and of those at most
-// the newest most.
-func (s *State) pruneTombstones(limit int64, most int) (State, bool) {
-	keep := dropped(s.Tombstones, func(t Tombstone) bool { return t.Removed <= limit })
-	if len(keep) > most {
-		keep = slices.Clone(keep)
-		slices.SortFunc(keep, func(a, b Tombstone) int {
-			return cmp.Or(cmp.Compare(b.Removed, a.Removed), a.Node.Compare(b.Node))
-		})
-		keep = keep[:most]
-		slices.SortFunc(keep, tombstoneOrder)
+	out = out.withoutRemoved()
+	if mutant.On("tombstones") {
+		out.Tombstones = s.Tombstones
 	}
-	if len(keep) == len(s.Tombstones) {
-		return *s, false
-	}
-	out := *s
-	out.Tombstones = keep
-	return out, true
+	return out
 }
 
 // youngest is the highest up number.
@@ -267,7 +260,9 @@ func (s *State) youngest() uint32 {
 func (s *State) appendContent(b []byte, epoch int64) []byte {
 	b = binary.AppendVarint(b, s.Cluster.Founded-epoch)
 	b = binary.AppendUvarint(b, uint64(s.Cluster.Founder))
-	b = binary.AppendUvarint(b, uint64(len(s.Members)))
+	for _, n := range []uint64{s.Era.Number, uint64(s.Era.By), uint64(s.Era.Before), uint64(len(s.Members))} {
+		b = binary.AppendUvarint(b, n)
+	}
 	for _, m := range s.Members {
 		b = appendMember(b, m)
 	}
@@ -277,7 +272,7 @@ func (s *State) appendContent(b []byte, epoch int64) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Tombstones)))
 	for _, t := range s.Tombstones {
-		b = appendTombstone(b, t, epoch)
+		b = appendTombstone(b, t)
 	}
 	return b
 }
@@ -290,7 +285,7 @@ func appendMember(b []byte, m *Member) []byte {
 	}
 	b = appendString(appendString(b, m.Zone), m.Version)
 	b = append(b, byte(m.Status))
-	return binary.AppendUvarint(b, uint64(m.UpNumber))
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.UpNumber)), m.Era)
 }
 
 func appendRow(b []byte, row *Row) []byte {
@@ -303,8 +298,8 @@ func appendRow(b []byte, row *Row) []byte {
 	return b
 }
 
-func appendTombstone(b []byte, t Tombstone, epoch int64) []byte {
-	return binary.AppendVarint(appendNode(b, t.Node), t.Removed-epoch)
+func appendTombstone(b []byte, t Tombstone) []byte {
+	return binary.AppendUvarint(appendNode(b, t.Node), t.Era)
 }
 
 func appendNode(b []byte, n sharding.NodeID) []byte {
@@ -333,6 +328,10 @@ func (s *State) check(maxMembers int) string {
 		return "tombstones are not sorted"
 	case !s.Version.Valid():
 		return "clock is not sorted"
+	case slices.ContainsFunc(s.Members, func(m *Member) bool { return m.Era > s.Era.Number }):
+		return "a member was admitted in an era to come"
+	case slices.ContainsFunc(s.Tombstones, func(t Tombstone) bool { return t.Era > s.Era.Number || s.Era.forgotten(t.Era) }):
+		return "a tombstone is of another era"
 	}
 	return s.Reach.check()
 }

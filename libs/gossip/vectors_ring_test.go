@@ -97,7 +97,7 @@ func vecSender(t judge, v *ringVector) {
 		case "add":
 			add(name)
 		case "remove":
-			set(m.state.without([]sharding.NodeID{id(name)}, 1))
+			set(m.state.without(id(name)))
 		case "unreachable":
 			s := m.state
 			s.Reach = s.Reach.Set(id(v.Self), id(name), Unreachable)

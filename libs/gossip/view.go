@@ -244,6 +244,7 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, sus
 // stop.
 type Claim struct {
 	Cluster ClusterID
+	Era     Era
 	// Oldest is the oldest member that is not down, by up number and node.
 	// Halves of one cluster that downed each other have different ones.
 	OldestUp   uint32
@@ -251,10 +252,14 @@ type Claim struct {
 }
 
 // Senior tells whether c goes before o: the older cluster, within one cluster
-// the side with the older member. Equal claims are not senior.
+// the side in the later era, then the one with the older member. Equal claims are
+// not senior.
 func (c Claim) Senior(o Claim) bool {
 	if d := c.Cluster.Compare(o.Cluster); d != 0 {
 		return d < 0
+	}
+	if d := c.Era.Compare(o.Era); d != 0 {
+		return d > 0
 	}
 	a, b := Member{UpNumber: c.OldestUp, Node: c.OldestNode}, Member{UpNumber: o.OldestUp, Node: o.OldestNode}
 	return a.OlderThan(&b)
@@ -267,7 +272,7 @@ func (s *State) claim() Claim {
 			oldest = m
 		}
 	}
-	c := Claim{Cluster: s.Cluster}
+	c := Claim{Cluster: s.Cluster, Era: s.Era}
 	if oldest != nil {
 		c.OldestUp, c.OldestNode = oldest.UpNumber, oldest.Node
 	}

@@ -38,6 +38,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 		m.Kind = &pb.Message_Join{Join: &pb.Join{
 			Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, AppVersion: msg.Version,
 			Settings: toList(msg.Settings, func(s gossip.Setting) *pb.Setting { return &pb.Setting{Name: s.Name, Value: s.Value} }),
+			Era:      msg.Era,
 		}}
 	case gossip.JoinRefused:
 		m.Kind = &pb.Message_JoinRefused{JoinRefused: &pb.JoinRefused{Reason: msg.Reason, Final: msg.Final}}
@@ -47,7 +48,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 		m.Kind = &pb.Message_Welcome{Welcome: &pb.Welcome{State: toState(&msg.State)}}
 	case gossip.GossipStatus:
 		m.Kind = &pb.Message_GossipStatus{GossipStatus: &pb.GossipStatus{
-			Cluster: toClusterID(msg.Cluster), Digest: msg.Digest, Seen: msg.Seen, Parts: msg.Parts,
+			Cluster: toClusterID(msg.Cluster), Era: toEra(msg.Era), Digest: msg.Digest, Seen: msg.Seen, Parts: msg.Parts,
 		}}
 	case gossip.Gossip:
 		m.Kind = &pb.Message_Gossip{Gossip: &pb.Gossip{
@@ -79,6 +80,7 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 			Settings: toList(k.Join.GetSettings(), func(s *pb.Setting) gossip.Setting {
 				return gossip.Setting{Name: s.GetName(), Value: s.GetValue()}
 			}),
+			Era: k.Join.GetEra(),
 		}, nil
 	case *pb.Message_JoinRefused:
 		return gossip.JoinRefused{Reason: k.JoinRefused.GetReason(), Final: k.JoinRefused.GetFinal()}, nil
@@ -90,7 +92,8 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_GossipStatus:
 		s := k.GossipStatus
 		return gossip.GossipStatus{
-			Cluster: fromClusterID(s.GetCluster()), Digest: s.GetDigest(), Seen: fromBits(s.GetSeen()), Parts: s.GetParts(),
+			Cluster: fromClusterID(s.GetCluster()), Era: fromEra(s.GetEra()), Digest: s.GetDigest(), Seen: fromBits(s.GetSeen()),
+			Parts: s.GetParts(),
 		}, nil
 	case *pb.Message_Gossip:
 		g := k.Gossip
@@ -135,13 +138,25 @@ func fromClusterID(c *pb.ClusterID) gossip.ClusterID {
 	return gossip.ClusterID{Founded: c.GetFoundedUnixMs(), Founder: sharding.NodeUID(c.GetFounderUid())}
 }
 
+// toEra is nil for the first era, which most clusters are in.
+func toEra(e gossip.Era) *pb.Era {
+	if e == (gossip.Era{}) {
+		return nil
+	}
+	return &pb.Era{Number: e.Number, ByUid: uint64(e.By), BeforeUid: uint64(e.Before)}
+}
+
+func fromEra(e *pb.Era) gossip.Era {
+	return gossip.Era{Number: e.GetNumber(), By: sharding.NodeUID(e.GetByUid()), Before: sharding.NodeUID(e.GetBeforeUid())}
+}
+
 func toClaim(c gossip.Claim) *pb.Claim {
-	return &pb.Claim{Cluster: toClusterID(c.Cluster), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
+	return &pb.Claim{Cluster: toClusterID(c.Cluster), Era: toEra(c.Era), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
 }
 
 func fromClaim(c *pb.Claim) gossip.Claim {
 	return gossip.Claim{
-		Cluster: fromClusterID(c.GetCluster()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
+		Cluster: fromClusterID(c.GetCluster()), Era: fromEra(c.GetEra()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
 	}
 }
 
@@ -188,19 +203,19 @@ func fromBits(b []byte) gossip.Bits {
 
 func toState(s *gossip.State) *pb.State {
 	return &pb.State{
-		Cluster: toClusterID(s.Cluster),
+		Cluster: toClusterID(s.Cluster), Era: toEra(s.Era),
 		Members: toList(s.Members, func(m *gossip.Member) *pb.Member {
 			return &pb.Member{
 				Node: toNode(m.Node), Name: m.Name, Roles: m.Roles, Status: statuses[m.Status], UpNumber: m.UpNumber,
 				Zone: m.Zone, AppVersion: m.Version,
-				Changes: s.Version.Count(m.Node.UID),
+				Changes: s.Version.Count(m.Node.UID), Era: m.Era,
 			}
 		}),
 		Observers: toList(s.Reach, func(r *gossip.Row) *pb.Observer {
 			return &pb.Observer{Node: toNode(r.Observer), Version: r.Version, Observations: toList(r.Records, toObservation)}
 		}),
 		Tombstones: toList(s.Tombstones, func(t gossip.Tombstone) *pb.Tombstone {
-			return &pb.Tombstone{Node: toNode(t.Node), RemovedUnixMs: t.Removed}
+			return &pb.Tombstone{Node: toNode(t.Node), Era: t.Era}
 		}),
 		Version: toClock(withoutMembers(s.Version, s.Members)),
 		Seen:    s.Seen,
@@ -214,7 +229,7 @@ func toObservation(r gossip.Record) *pb.Observation {
 func fromState(s *pb.State) (gossip.State, error) {
 	clock, bad := fromClock(s)
 	out := gossip.State{
-		Cluster: fromClusterID(s.GetCluster()),
+		Cluster: fromClusterID(s.GetCluster()), Era: fromEra(s.GetEra()),
 		Members: toList(s.GetMembers(), func(m *pb.Member) *gossip.Member {
 			status, ok := fromStatus(m.GetStatus())
 			if !ok {
@@ -222,7 +237,7 @@ func fromState(s *pb.State) (gossip.State, error) {
 			}
 			return &gossip.Member{
 				Node: fromNode(m.GetNode()), Name: m.GetName(), Roles: m.GetRoles(), Status: status, UpNumber: m.GetUpNumber(),
-				Zone: m.GetZone(), Version: m.GetAppVersion(),
+				Zone: m.GetZone(), Version: m.GetAppVersion(), Era: m.GetEra(),
 			}
 		}),
 		Reach: toList(s.GetObservers(), func(o *pb.Observer) *gossip.Row {
@@ -236,7 +251,7 @@ func fromState(s *pb.State) (gossip.State, error) {
 				})}
 		}),
 		Tombstones: toList(s.GetTombstones(), func(t *pb.Tombstone) gossip.Tombstone {
-			return gossip.Tombstone{Node: fromNode(t.GetNode()), Removed: t.GetRemovedUnixMs()}
+			return gossip.Tombstone{Node: fromNode(t.GetNode()), Era: t.GetEra()}
 		}),
 		Version: clock,
 		Seen:    fromBits(s.GetSeen()),

@@ -18,12 +18,13 @@ import (
 func samples() []gossip.Msg {
 	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:2", UID: 1 << 63}
 	cluster := gossip.ClusterID{Founded: 1_700_000_000_000, Founder: 1}
-	claim := gossip.Claim{Cluster: cluster, OldestUp: 3, OldestNode: b}
+	era := gossip.Era{Number: 3, By: 1 << 63, Before: 7}
+	claim := gossip.Claim{Cluster: cluster, Era: era, OldestUp: 3, OldestNode: b}
 	clock := gossip.Clock{vclock.Entry[sharding.NodeUID]{Node: 1, Count: 9}, {Node: 1 << 63, Count: 1 << 40}}
 	state := gossip.State{
-		Cluster: cluster,
+		Cluster: cluster, Era: era,
 		Members: []*gossip.Member{
-			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3},
+			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3, Era: 2},
 			{Node: b, Status: gossip.Joining, Zone: "eu-1", Version: "1.2.3"},
 			{Node: sharding.NodeID{Addr: "bb:2", UID: 6}, Status: gossip.WeaklyUp},
 			{Node: sharding.NodeID{Addr: "c:3", UID: 3}, Status: gossip.Leaving, UpNumber: 4},
@@ -37,14 +38,14 @@ func samples() []gossip.Msg {
 			}},
 			{Observer: b, Version: 2},
 		},
-		Tombstones: []gossip.Tombstone{{Node: sharding.NodeID{Addr: "z:1", UID: 8}, Removed: 1_700_000_000_001}},
+		Tombstones: []gossip.Tombstone{{Node: sharding.NodeID{Addr: "z:1", UID: 8}, Era: 2}},
 		Version:    clock,
 		Seen:       gossip.Bits{3},
 	}
 	return []gossip.Msg{
 		gossip.InitJoin{}, gossip.InitJoinAck{Claim: claim}, gossip.InitJoinNack{},
-		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}}, gossip.Welcome{State: state},
-		gossip.GossipStatus{Cluster: cluster, Digest: 1 << 63, Seen: gossip.Bits{1}, Parts: []uint32{1, 1 << 31}},
+		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}, Era: 1 << 40}, gossip.Welcome{State: state},
+		gossip.GossipStatus{Cluster: cluster, Era: era, Digest: 1 << 63, Seen: gossip.Bits{1}, Parts: []uint32{1, 1 << 31}},
 		gossip.Gossip{State: state, Digest: 7, Parts: 8, Which: gossip.Bits{0x81}, Answer: true}, gossip.Heartbeat{Seq: 5}, gossip.HeartbeatReply{Seq: 6},
 		gossip.JoinRefused{Reason: "full", Final: true}, gossip.LeaveRequest{}, gossip.ExitingConfirmed{}, gossip.NotMember{Claim: claim, Answer: true},
 	}

@@ -676,6 +676,7 @@ type Join struct {
 	Zone          string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
 	AppVersion    string                 `protobuf:"bytes,4,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
 	Settings      []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"` // sorted by name
+	Era           uint64                 `protobuf:"varint,6,opt,name=era,proto3" json:"era,omitempty"`          // number of the era in which the sender heard of the cluster first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -743,6 +744,13 @@ func (x *Join) GetSettings() []*Setting {
 		return x.Settings
 	}
 	return nil
+}
+
+func (x *Join) GetEra() uint64 {
+	if x != nil {
+		return x.Era
+	}
+	return 0
 }
 
 // Setting is something on which the nodes of a cluster have to agree.
@@ -940,6 +948,7 @@ type GossipStatus struct {
 	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Seen          []byte                 `protobuf:"bytes,3,opt,name=seen,proto3" json:"seen,omitempty"`            // one bit for each member, by its place; the lowest first
 	Parts         []uint32               `protobuf:"fixed32,4,rep,packed,name=parts,proto3" json:"parts,omitempty"` // hashes of the parts of the state
+	Era           *Era                   `protobuf:"bytes,5,opt,name=era,proto3" json:"era,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1007,13 @@ func (x *GossipStatus) GetSeen() []byte {
 func (x *GossipStatus) GetParts() []uint32 {
 	if x != nil {
 		return x.Parts
+	}
+	return nil
+}
+
+func (x *GossipStatus) GetEra() *Era {
+	if x != nil {
+		return x.Era
 	}
 	return nil
 }
@@ -1312,19 +1328,81 @@ func (x *ClusterID) GetFounderUid() uint64 {
 	return 0
 }
 
+// Era is by what removed nodes are forgotten.
+type Era struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	ByUid         uint64                 `protobuf:"fixed64,2,opt,name=by_uid,json=byUid,proto3" json:"by_uid,omitempty"`             // who began it
+	BeforeUid     uint64                 `protobuf:"fixed64,3,opt,name=before_uid,json=beforeUid,proto3" json:"before_uid,omitempty"` // who began the one before it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Era) Reset() {
+	*x = Era{}
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Era) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Era) ProtoMessage() {}
+
+func (x *Era) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Era.ProtoReflect.Descriptor instead.
+func (*Era) Descriptor() ([]byte, []int) {
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Era) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Era) GetByUid() uint64 {
+	if x != nil {
+		return x.ByUid
+	}
+	return 0
+}
+
+func (x *Era) GetBeforeUid() uint64 {
+	if x != nil {
+		return x.BeforeUid
+	}
+	return 0
+}
+
 // Claim decides which of two clusters, or halves of one, goes on.
 type Claim struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Cluster        *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	OldestUpNumber uint32                 `protobuf:"varint,2,opt,name=oldest_up_number,json=oldestUpNumber,proto3" json:"oldest_up_number,omitempty"`
 	Oldest         *Node                  `protobuf:"bytes,3,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	Era            *Era                   `protobuf:"bytes,4,opt,name=era,proto3" json:"era,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1414,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[19]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1427,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Claim) GetCluster() *ClusterID {
@@ -1373,6 +1451,13 @@ func (x *Claim) GetOldest() *Node {
 	return nil
 }
 
+func (x *Claim) GetEra() *Era {
+	if x != nil {
+		return x.Era
+	}
+	return nil
+}
+
 // State is what is gossiped about.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1382,13 +1467,14 @@ type State struct {
 	Tombstones    []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
 	Seen          []byte                 `protobuf:"bytes,5,opt,name=seen,proto3" json:"seen,omitempty"`       // one bit for each member of the whole state
 	Version       []*ClockEntry          `protobuf:"bytes,6,rep,name=version,proto3" json:"version,omitempty"` // of those who are not members here
+	Era           *Era                   `protobuf:"bytes,7,opt,name=era,proto3" json:"era,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1486,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[20]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1499,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *State) GetCluster() *ClusterID {
@@ -1458,6 +1544,13 @@ func (x *State) GetVersion() []*ClockEntry {
 	return nil
 }
 
+func (x *State) GetEra() *Era {
+	if x != nil {
+		return x.Era
+	}
+	return nil
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1468,13 +1561,14 @@ type Member struct {
 	Zone          string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`                          // data center or availability zone
 	AppVersion    string                 `protobuf:"bytes,7,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
 	Changes       uint64                 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"` // its counter in the vector clock of the state
+	Era           uint64                 `protobuf:"varint,9,opt,name=era,proto3" json:"era,omitempty"`         // number of the era of its admission
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1580,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[21]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1593,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Member) GetNode() *Node {
@@ -1558,6 +1652,13 @@ func (x *Member) GetChanges() uint64 {
 	return 0
 }
 
+func (x *Member) GetEra() uint64 {
+	if x != nil {
+		return x.Era
+	}
+	return 0
+}
+
 // Observer is what one node observes about others.
 type Observer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1570,7 +1671,7 @@ type Observer struct {
 
 func (x *Observer) Reset() {
 	*x = Observer{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1683,7 @@ func (x *Observer) String() string {
 func (*Observer) ProtoMessage() {}
 
 func (x *Observer) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[22]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1696,7 @@ func (x *Observer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observer.ProtoReflect.Descriptor instead.
 func (*Observer) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Observer) GetNode() *Node {
@@ -1630,7 +1731,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1743,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[23]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1756,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{23}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Observation) GetSubject() *Node {
@@ -1683,14 +1784,14 @@ func (x *Observation) GetVersion() uint64 {
 type Tombstone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	RemovedUnixMs int64                  `protobuf:"varint,2,opt,name=removed_unix_ms,json=removedUnixMs,proto3" json:"removed_unix_ms,omitempty"`
+	Era           uint64                 `protobuf:"varint,3,opt,name=era,proto3" json:"era,omitempty"` // number of the era in which it was removed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1803,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[24]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1816,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{24}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tombstone) GetNode() *Node {
@@ -1725,9 +1826,9 @@ func (x *Tombstone) GetNode() *Node {
 	return nil
 }
 
-func (x *Tombstone) GetRemovedUnixMs() int64 {
+func (x *Tombstone) GetEra() uint64 {
 	if x != nil {
-		return x.RemovedUnixMs
+		return x.Era
 	}
 	return 0
 }
@@ -1743,7 +1844,7 @@ type ClockEntry struct {
 
 func (x *ClockEntry) Reset() {
 	*x = ClockEntry{}
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1856,7 @@ func (x *ClockEntry) String() string {
 func (*ClockEntry) ProtoMessage() {}
 
 func (x *ClockEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[25]
+	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1869,7 @@ func (x *ClockEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockEntry.ProtoReflect.Descriptor instead.
 func (*ClockEntry) Descriptor() ([]byte, []int) {
-	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{25}
+	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClockEntry) GetUid() uint64 {
@@ -1820,14 +1921,15 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\bInitJoin\"<\n" +
 	"\vInitJoinAck\x12-\n" +
 	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\"\x0e\n" +
-	"\fInitJoinNack\"\x9c\x01\n" +
+	"\fInitJoinNack\"\xae\x01\n" +
 	"\x04Join\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x12\n" +
 	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1f\n" +
 	"\vapp_version\x18\x04 \x01(\tR\n" +
 	"appVersion\x125\n" +
-	"\bsettings\x18\x05 \x03(\v2\x19.roost.cluster.v1.SettingR\bsettings\"3\n" +
+	"\bsettings\x18\x05 \x03(\v2\x19.roost.cluster.v1.SettingR\bsettings\x12\x10\n" +
+	"\x03era\x18\x06 \x01(\x04R\x03era\"3\n" +
 	"\aSetting\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\";\n" +
@@ -1836,12 +1938,13 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\x0e\n" +
 	"\fLeaveRequest\"8\n" +
 	"\aWelcome\x12-\n" +
-	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\x87\x01\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\xb0\x01\n" +
 	"\fGossipStatus\x125\n" +
 	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x12\n" +
 	"\x04seen\x18\x03 \x01(\fR\x04seen\x12\x14\n" +
-	"\x05parts\x18\x04 \x03(\aR\x05parts\"\x93\x01\n" +
+	"\x05parts\x18\x04 \x03(\aR\x05parts\x12'\n" +
+	"\x03era\x18\x05 \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\x93\x01\n" +
 	"\x06Gossip\x12-\n" +
 	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x14\n" +
@@ -1859,11 +1962,17 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\tClusterID\x12&\n" +
 	"\x0ffounded_unix_ms\x18\x01 \x01(\x03R\rfoundedUnixMs\x12\x1f\n" +
 	"\vfounder_uid\x18\x02 \x01(\x06R\n" +
-	"founderUid\"\x98\x01\n" +
+	"founderUid\"S\n" +
+	"\x03Era\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x15\n" +
+	"\x06by_uid\x18\x02 \x01(\x06R\x05byUid\x12\x1d\n" +
+	"\n" +
+	"before_uid\x18\x03 \x01(\x06R\tbeforeUid\"\xc1\x01\n" +
 	"\x05Claim\x125\n" +
 	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12(\n" +
 	"\x10oldest_up_number\x18\x02 \x01(\rR\x0eoldestUpNumber\x12.\n" +
-	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\"\xb5\x02\n" +
+	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\x12'\n" +
+	"\x03era\x18\x04 \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\xde\x02\n" +
 	"\x05State\x125\n" +
 	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x122\n" +
 	"\amembers\x18\x02 \x03(\v2\x18.roost.cluster.v1.MemberR\amembers\x128\n" +
@@ -1872,7 +1981,8 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"tombstones\x18\x04 \x03(\v2\x1b.roost.cluster.v1.TombstoneR\n" +
 	"tombstones\x12\x12\n" +
 	"\x04seen\x18\x05 \x01(\fR\x04seen\x126\n" +
-	"\aversion\x18\x06 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\"\xfc\x01\n" +
+	"\aversion\x18\x06 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\x12'\n" +
+	"\x03era\x18\a \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\x8e\x02\n" +
 	"\x06Member\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1882,7 +1992,8 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x1f\n" +
 	"\vapp_version\x18\a \x01(\tR\n" +
 	"appVersion\x12\x18\n" +
-	"\achanges\x18\b \x01(\x04R\achanges\"\x93\x01\n" +
+	"\achanges\x18\b \x01(\x04R\achanges\x12\x10\n" +
+	"\x03era\x18\t \x01(\x04R\x03era\"\x93\x01\n" +
 	"\bObserver\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12A\n" +
@@ -1890,10 +2001,10 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\vObservation\x120\n" +
 	"\asubject\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\asubject\x123\n" +
 	"\averdict\x18\x02 \x01(\x0e2\x19.roost.cluster.v1.VerdictR\averdict\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x04R\aversion\"_\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\"O\n" +
 	"\tTombstone\x12*\n" +
-	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12&\n" +
-	"\x0fremoved_unix_ms\x18\x02 \x01(\x03R\rremovedUnixMs\"4\n" +
+	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x10\n" +
+	"\x03era\x18\x03 \x01(\x04R\x03eraJ\x04\b\x02\x10\x03\"4\n" +
 	"\n" +
 	"ClockEntry\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x06R\x03uid\x12\x14\n" +
@@ -1926,7 +2037,7 @@ func file_roost_cluster_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_cluster_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_roost_cluster_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_roost_cluster_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(Status)(0),              // 0: roost.cluster.v1.Status
 	(Verdict)(0),             // 1: roost.cluster.v1.Verdict
@@ -1949,13 +2060,14 @@ var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(*ExitingConfirmed)(nil), // 18: roost.cluster.v1.ExitingConfirmed
 	(*NotMember)(nil),        // 19: roost.cluster.v1.NotMember
 	(*ClusterID)(nil),        // 20: roost.cluster.v1.ClusterID
-	(*Claim)(nil),            // 21: roost.cluster.v1.Claim
-	(*State)(nil),            // 22: roost.cluster.v1.State
-	(*Member)(nil),           // 23: roost.cluster.v1.Member
-	(*Observer)(nil),         // 24: roost.cluster.v1.Observer
-	(*Observation)(nil),      // 25: roost.cluster.v1.Observation
-	(*Tombstone)(nil),        // 26: roost.cluster.v1.Tombstone
-	(*ClockEntry)(nil),       // 27: roost.cluster.v1.ClockEntry
+	(*Era)(nil),              // 21: roost.cluster.v1.Era
+	(*Claim)(nil),            // 22: roost.cluster.v1.Claim
+	(*State)(nil),            // 23: roost.cluster.v1.State
+	(*Member)(nil),           // 24: roost.cluster.v1.Member
+	(*Observer)(nil),         // 25: roost.cluster.v1.Observer
+	(*Observation)(nil),      // 26: roost.cluster.v1.Observation
+	(*Tombstone)(nil),        // 27: roost.cluster.v1.Tombstone
+	(*ClockEntry)(nil),       // 28: roost.cluster.v1.ClockEntry
 }
 var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	4,  // 0: roost.cluster.v1.PostRequest.from:type_name -> roost.cluster.v1.Node
@@ -1973,33 +2085,36 @@ var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	19, // 12: roost.cluster.v1.Message.not_member:type_name -> roost.cluster.v1.NotMember
 	11, // 13: roost.cluster.v1.Message.join_refused:type_name -> roost.cluster.v1.JoinRefused
 	12, // 14: roost.cluster.v1.Message.leave_request:type_name -> roost.cluster.v1.LeaveRequest
-	21, // 15: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
+	22, // 15: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
 	10, // 16: roost.cluster.v1.Join.settings:type_name -> roost.cluster.v1.Setting
-	22, // 17: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
+	23, // 17: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
 	20, // 18: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.ClusterID
-	22, // 19: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
-	21, // 20: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
-	20, // 21: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
-	4,  // 22: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
-	20, // 23: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
-	23, // 24: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
-	24, // 25: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
-	26, // 26: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
-	27, // 27: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
-	4,  // 28: roost.cluster.v1.Member.node:type_name -> roost.cluster.v1.Node
-	0,  // 29: roost.cluster.v1.Member.status:type_name -> roost.cluster.v1.Status
-	4,  // 30: roost.cluster.v1.Observer.node:type_name -> roost.cluster.v1.Node
-	25, // 31: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
-	4,  // 32: roost.cluster.v1.Observation.subject:type_name -> roost.cluster.v1.Node
-	1,  // 33: roost.cluster.v1.Observation.verdict:type_name -> roost.cluster.v1.Verdict
-	4,  // 34: roost.cluster.v1.Tombstone.node:type_name -> roost.cluster.v1.Node
-	2,  // 35: roost.cluster.v1.Cluster.Post:input_type -> roost.cluster.v1.PostRequest
-	3,  // 36: roost.cluster.v1.Cluster.Post:output_type -> roost.cluster.v1.PostResponse
-	36, // [36:37] is the sub-list for method output_type
-	35, // [35:36] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	21, // 19: roost.cluster.v1.GossipStatus.era:type_name -> roost.cluster.v1.Era
+	23, // 20: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
+	22, // 21: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
+	20, // 22: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
+	4,  // 23: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
+	21, // 24: roost.cluster.v1.Claim.era:type_name -> roost.cluster.v1.Era
+	20, // 25: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
+	24, // 26: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
+	25, // 27: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
+	27, // 28: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
+	28, // 29: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
+	21, // 30: roost.cluster.v1.State.era:type_name -> roost.cluster.v1.Era
+	4,  // 31: roost.cluster.v1.Member.node:type_name -> roost.cluster.v1.Node
+	0,  // 32: roost.cluster.v1.Member.status:type_name -> roost.cluster.v1.Status
+	4,  // 33: roost.cluster.v1.Observer.node:type_name -> roost.cluster.v1.Node
+	26, // 34: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
+	4,  // 35: roost.cluster.v1.Observation.subject:type_name -> roost.cluster.v1.Node
+	1,  // 36: roost.cluster.v1.Observation.verdict:type_name -> roost.cluster.v1.Verdict
+	4,  // 37: roost.cluster.v1.Tombstone.node:type_name -> roost.cluster.v1.Node
+	2,  // 38: roost.cluster.v1.Cluster.Post:input_type -> roost.cluster.v1.PostRequest
+	3,  // 39: roost.cluster.v1.Cluster.Post:output_type -> roost.cluster.v1.PostResponse
+	39, // [39:40] is the sub-list for method output_type
+	38, // [38:39] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_roost_cluster_v1_cluster_proto_init() }
@@ -2028,7 +2143,7 @@ func file_roost_cluster_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_cluster_v1_cluster_proto_rawDesc), len(file_roost_cluster_v1_cluster_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
