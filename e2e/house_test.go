@@ -17,6 +17,8 @@ func TestHouse(t *testing.T) {
 			// The real core, and the real encoding to measure it.
 			"membership":  {"libs/...", "proto/..."},
 			"explore/...": {"libs/...", "services/coordinator", "services/region"},
+			// The real cores, one at a time.
+			"vectors": {"libs/...", "services/coordinator", "services/gateway"},
 			// A region as users build theirs.
 			"cluster/cmd/...": {"sdk/entity/...", "services/region/server", "e2e/cluster/history"},
 			// What is measured is the real thing; what it is compared with knows
