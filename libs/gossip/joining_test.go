@@ -85,7 +85,7 @@ func TestFullClustersSaySo(t *testing.T) {
 		net.Run(8 * time.Second)
 	}
 	n3 := net.Nodes[2]
-	if got := n3.M.View().Refusal; !strings.Contains(got, "the cluster has its 2 members") {
+	if got := n3.M.View().Refusal; !strings.Contains(got, "the cluster has 2 members") {
 		t.Errorf("the refusal is %q", got)
 	}
 	told := 0
