@@ -125,6 +125,7 @@ func (w *cluster) persist(i int) {
 		if _, wish := p.Fact.(coordinator.DrainFact); wish {
 			// Not stored: a next term that knows of it would begin every move once
 			// more. That it does know is for the simulation to look after.
+			c.held = append(c.held, c.core.Step(w.now, coordinator.Stored{Facts: 1}, nil)...)
 			continue
 		}
 		w.write(i, p.Fact)
@@ -148,7 +149,7 @@ func (w *cluster) write(i int, f coordinator.Fact) {
 		c.busy = false
 		switch r.Verdict {
 		case sharding.Durable:
-			w.persist(i)
+			w.coordStep(i, coordinator.Stored{Facts: 1})
 		case sharding.UnknownOutcome:
 			w.startCoordinator(i)
 		default:

@@ -30,24 +30,13 @@ type coordNode struct {
 	term    sharding.Term
 	elected bool
 
-	held     []held // outputs in order, each behind a fact or free
-	facts    []coordinator.Fact
-	seq      uint64 // of the newest fact handed over
-	queued   uint64 // of the newest fact in held
-	durable  uint64
-	inFlight bool
+	gate *coordinator.Gate // nil: standing by
 
 	watches   map[coordinator.WatchID]func(watchAnswer)
 	nextWatch coordinator.WatchID
 	rank      int
 	shared    gossip.Lease             // as the membership was told
 	joining   map[sharding.NodeID]bool // as the membership said last
-}
-
-// held is an output that may be performed when the fact after is durable.
-type held struct {
-	o     coordinator.Output
-	after uint64
 }
 
 func (w *World) coordinatorProgram(p *process) program {
@@ -174,12 +163,14 @@ func (c *coordNode) fold(tenure int) {
 				facts = append(facts, c.w.facts[decodeNumber(e.Payload)])
 			}
 		}
-		c.seq, c.queued, c.durable = got.LastSeq, got.LastSeq, got.LastSeq
-		c.held, c.facts, c.inFlight = nil, nil, false
 		if !c.inTerm() {
 			return // Lost follows
 		}
+		if got.Snapshot.Seq > 0 {
+			c.w.mark("facts read from a snapshot on")
+		}
 		c.elected = true
+		c.gate = coordinator.NewGate(coordinatorConfig(), got.LastSeq, len(facts))
 		c.w.mark("coordinator elected")
 		c.step(coordinator.Elected{Term: c.term, Facts: facts})
 		c.wishes()
@@ -216,7 +207,7 @@ func (c *coordNode) commit(tenure int, ops []journal.Op, done func([]journal.Res
 // is forgotten.
 func (c *coordNode) depose(why string) {
 	c.tenure++
-	c.held, c.facts, c.inFlight = nil, nil, false
+	c.gate = nil
 	if c.elected {
 		c.elected = false
 		c.out = c.out[:0]
@@ -276,58 +267,69 @@ func (c *coordNode) flush() {
 	c.performLease()
 	for _, o := range c.out {
 		c.w.trace(c.p, "out", o)
-		if f, ok := o.(coordinator.Persist); ok {
-			c.queued++
-			c.facts = append(c.facts, f.Fact)
-			continue
+		if c.gate == nil {
+			c.perform(o)
 		}
-		c.held = append(c.held, held{o: o, after: c.queued})
+	}
+	if c.gate != nil {
+		c.gate.Add(c.out)
 	}
 	c.out = c.out[:0]
-	c.persist()
-	c.release()
+	if c.gate != nil {
+		c.release()
+		c.persist()
+	}
 }
 
 // release performs what is due.
 func (c *coordNode) release() {
-	for len(c.held) > 0 && c.held[0].after <= c.durable {
-		o := c.held[0].o
-		c.held = c.held[1:]
+	for _, o := range c.gate.Leave(nil) {
 		c.perform(o)
+	}
+	if err := c.gate.Over(); err != nil {
+		c.w.violate("memory is bounded", "%s: %v", c.p.name, err)
 	}
 }
 
-// persist appends the facts that wait, one batch at a time.
+// persist appends the facts that wait, one record at a time.
 func (c *coordNode) persist() {
-	if c.inFlight || len(c.facts) == 0 || !c.elected {
-		return
+	if facts := c.gate.Record(c.core, nil); len(facts) > 0 {
+		r := sharding.Record{Seq: c.gate.Seq()}
+		for _, f := range facts {
+			c.w.facts = append(c.w.facts, f)
+			r.Events = append(r.Events, sharding.Event{Name: "Fact", Payload: number(uint64(len(c.w.facts) - 1))})
+		}
+		c.write(sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity, Records: []sharding.Record{r}})
 	}
-	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity}
-	for _, f := range c.facts {
-		c.seq++
-		c.w.facts = append(c.w.facts, f)
-		a.Records = append(a.Records, sharding.Record{
-			Seq: c.seq, Events: []sharding.Event{{Name: "Fact", Payload: number(uint64(len(c.w.facts) - 1))}},
-		})
+	if seq := c.gate.Snapshot(); seq > 0 {
+		c.snapshot(seq)
 	}
-	c.facts = nil
-	c.inFlight = true
-	c.write(a)
+}
+
+// snapshot says from where on the stream is read. If nothing is known it is
+// written again.
+func (c *coordNode) snapshot(seq uint64) {
+	op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: seq}}
+	c.commit(c.tenure, []journal.Op{{Snapshot: &op}}, func(r []journal.Result) {
+		stored := r != nil && r[0].Verdict == sharding.Durable
+		if stored {
+			c.w.mark("facts compacted")
+		}
+		c.gate.Compacted(stored)
+	})
 }
 
 // write appends facts to the stream. If nothing is known the process stops: the
 // next coordinator folds what is true.
 func (c *coordNode) write(a sharding.Append) {
 	c.commit(c.tenure, []journal.Op{{Append: &a}}, func(r []journal.Result) {
-		c.inFlight = false
 		switch {
 		case r == nil:
 			c.w.mark("coordinator: unknown outcome, stops")
 			c.p.exit("outcome of a fact is unknown")
 		case r[0].Verdict == sharding.Durable:
-			c.durable = a.Records[len(a.Records)-1].Seq
+			c.step(coordinator.Stored{Facts: c.gate.Stored()})
 		case r[0].Verdict == sharding.RefusedFull || r[0].Verdict == sharding.RefusedDamaged:
-			c.inFlight = true
 			c.write(a)
 		default:
 			c.w.mark("coordinator: fact fenced")

@@ -22,6 +22,8 @@ var mutants = []struct{ name, place string }{
 	{"floor-after-drain", "region: a late HostShard does not revive a drained shard"},
 	{"term-per-incarnation", "lease: every acquisition has a term of its own"},
 	{"persist-before-send", "coordinator: nothing is said before it is durable"},
+	{"held-until-durable", "coordinator: what follows from a fact is held back until that is durable"},
+	{"checkpoint-first", "coordinator: the stream is read from the first fact of a checkpoint on"},
 	{"flush-order", "gateway: what waited is sent in its order"},
 	{"claim-check", "journal: a claim at an epoch that is not above the stored one is refused"},
 	{"claim-repeat", "journal: the same claim by the same incarnation holds again"},

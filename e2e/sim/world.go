@@ -111,12 +111,18 @@ func newRegion(w *World, p *process) *region.Machine {
 }
 
 func newCoordinator(w *World, p *process) *coordinator.Machine {
+	return coordinator.New(coordinatorConfig())
+}
+
+// coordinatorConfig has limits that are reached.
+func coordinatorConfig() coordinator.Config {
 	cfg := coordinator.DefaultConfig()
 	cfg.HandoffTimeout = nanos(3 * sec)
+	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	return coordinator.New(cfg)
+	return cfg
 }
 
 // dice is the stream of randomness of one purpose.

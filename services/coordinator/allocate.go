@@ -78,7 +78,7 @@ func (m *Machine) getShardHome(in GetShardHome) {
 		if to := m.choose(t, r.Shard, sharding.NodeID{}); !to.IsZero() {
 			m.assign(r, to, in.Refused)
 		}
-	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && m.now.Sub(r.asked) >= m.cfg.Resend:
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.fact) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
 			m.handOff(r)
 			return
@@ -100,7 +100,7 @@ func (m *Machine) lost(t *typeTable, owner sharding.NodeID) bool {
 // has changed: shards without an owner and shards of lost owners are allocated,
 // those of leaving owners handed off. What cannot be done now stays as it is.
 func (m *Machine) sweep() {
-	m.sweepDue, m.short = false, false
+	m.sweepDue, m.short, m.deferred = false, false, false
 	for _, t := range m.types {
 		for i := range t.rows {
 			if r := &t.rows[i]; r.Epoch != 0 {
@@ -111,8 +111,11 @@ func (m *Machine) sweep() {
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {
+	pending := m.pending(r.fact)
 	if r.Owner.IsZero() || m.lost(t, r.Owner) {
-		if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
+		if pending {
+			m.deferred = true
+		} else if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
 			m.assign(r, to, 0)
 		}
 		return
@@ -123,6 +126,8 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	owner := m.region(r.Owner)
 	switch {
 	case !owner.leaves():
+	case pending:
+		m.deferred = true
 	case m.handoffs >= m.cfg.MaxHandoffs:
 		m.short = true
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, (*region).candidate).Regions) > 0:

@@ -13,6 +13,7 @@ import (
 type typeTable struct {
 	desc    sharding.TypeDesc
 	changed uint64 // n of the last change of desc
+	fact    uint64 // number of its newest fact in this term
 	rows    []row  // one per shard, unallocated ones included
 	transit int    // rows that are starting with an owner, or handing off
 	owned   []holding
@@ -22,6 +23,7 @@ type typeTable struct {
 type row struct {
 	sharding.Row
 	changed uint64    // n of the last change
+	fact    uint64    // number of its newest fact in this term
 	since   time.Time // when it came into this phase, in this term
 	asked   time.Time // when its owner was last asked for something
 	// tries counts failed allocations while it is starting, and questions to
@@ -50,11 +52,27 @@ func (m *Machine) commit(f Fact, consequences ...Output) {
 	if mutant.On("persist-before-send") {
 		m.out = append(m.out, consequences...)
 		m.wake()
-		m.emit(Persist{Fact: f})
+		m.persist(f)
 		return
 	}
-	m.emit(Persist{Fact: f})
+	m.persist(f)
 	m.out = append(m.out, consequences...)
+}
+
+// persist gives a fact out and remembers its number where it is about.
+func (m *Machine) persist(f Fact) {
+	m.persisted++
+	m.emit(Persist{Fact: f})
+	switch f := f.(type) {
+	case RowFact:
+		if _, r := m.find(f.Row.Shard); r != nil {
+			r.fact = m.persisted
+		}
+	case TypeFact:
+		if i, found := m.searchType(f.Desc.Type); found {
+			m.types[i].fact = m.persisted
+		}
+	}
 }
 
 // apply changes the table, live and in replay. A fact that is not newer than
@@ -122,6 +140,7 @@ func (m *Machine) applyRow(next sharding.Row) {
 		r.Row = next
 		t.hold(next)
 	}
+	m.allocated += one(last.Epoch == 0)
 	t.transit += one(inTransit(next)) - one(inTransit(last))
 	m.handoffs += one(next.Phase == sharding.HandingOff) - one(last.Phase == sharding.HandingOff)
 	if next.Epoch.Term() == m.term {
@@ -206,25 +225,4 @@ func (m *Machine) find(s sharding.ShardID) (*typeTable, *row) {
 		return nil, nil
 	}
 	return m.types[i], &m.types[i].rows[s.Index]
-}
-
-// Snapshot returns the table as facts, types first, then rows, then drained
-// regions, each sorted: what the fact stream may be compacted to once everything
-// handed out by Step is durable.
-func (m *Machine) Snapshot() []Fact {
-	var facts []Fact
-	for _, t := range m.types {
-		facts = append(facts, TypeFact{Desc: t.desc})
-	}
-	for _, t := range m.types {
-		for i := range t.rows {
-			if t.rows[i].Epoch != 0 {
-				facts = append(facts, RowFact{Row: t.rows[i].Row})
-			}
-		}
-	}
-	for _, n := range m.drained {
-		facts = append(facts, DrainFact{Region: n})
-	}
-	return facts
 }

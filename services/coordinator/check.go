@@ -21,6 +21,9 @@ func (m *Machine) Check() error {
 	if len(m.waiting) > m.cfg.MaxWatches {
 		return fmt.Errorf("%d watches wait, at most %d may", len(m.waiting), m.cfg.MaxWatches)
 	}
+	if len(m.parked) > m.cfg.MaxWatches || len(m.parked) > 0 && m.stored == m.persisted {
+		return fmt.Errorf("%d watches are parked, %d of %d facts are stored", len(m.parked), m.stored, m.persisted)
+	}
 	if m.told != m.n {
 		return fmt.Errorf("watches wait at version %d, the table is at %d", m.told, m.n)
 	}
@@ -39,7 +42,7 @@ func (m *Machine) Check() error {
 		}
 	}
 	var epochs []sharding.Epoch
-	handoffs := 0
+	handoffs, allocated := 0, 0
 	for i, t := range m.types {
 		if i > 0 && m.types[i-1].desc.Type >= t.desc.Type {
 			return fmt.Errorf("types are not sorted at %q", t.desc.Type)
@@ -52,6 +55,7 @@ func (m *Machine) Check() error {
 			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
 				return fmt.Errorf("shard %v has epoch %v, the last one given out is %d.%d", r.Shard, r.Epoch, m.term, m.counter)
 			}
+			allocated += one(r.Epoch != 0)
 			if r.Epoch != 0 {
 				epochs = append(epochs, r.Epoch)
 			}
@@ -63,6 +67,9 @@ func (m *Machine) Check() error {
 		if epochs[i] == epochs[i-1] {
 			return fmt.Errorf("epoch %v was given out twice", epochs[i])
 		}
+	}
+	if allocated != m.allocated {
+		return fmt.Errorf("%d rows are allocated, %d are counted", allocated, m.allocated)
 	}
 	if handoffs != m.handoffs {
 		return fmt.Errorf("%d rows hand off, %d are counted", handoffs, m.handoffs)

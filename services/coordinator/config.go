@@ -58,6 +58,19 @@ type Config struct {
 	// is further behind gets the full table. Default 65536.
 	ChangeLog int
 
+	// FactsPerRecord and RecordBytes bound a record of the fact stream; one fact
+	// that is larger goes alone. Default 1024 and 1 MiB: one write of the journal,
+	// far below the largest operation that it takes.
+	FactsPerRecord, RecordBytes int
+	// CompactAfter is how many facts follow the snapshot of the stream before the
+	// table is stored once more, to begin there; more for a table of more than half
+	// as many rows. Default 4096: read in a few milliseconds.
+	CompactAfter int
+	// MaxHeld and MaxHeldBytes bound the outputs that wait for facts to be stored;
+	// above, the coordinator steps down. Default 1048576, twice what all shards
+	// need that are allocated at once, and 256 MiB.
+	MaxHeld, MaxHeldBytes int
+
 	// MaxTypes bounds the number of entity types. Default 256.
 	MaxTypes int
 	// MaxShards bounds the shards of all types together. Default 262144: about
@@ -82,6 +95,11 @@ func DefaultConfig() Config {
 		WatchHold:         time.Second,
 		MaxWatches:        4096,
 		ChangeLog:         1 << 16,
+		FactsPerRecord:    1024,
+		RecordBytes:       1 << 20,
+		CompactAfter:      4096,
+		MaxHeld:           1 << 20,
+		MaxHeldBytes:      256 << 20,
 		MaxTypes:          256,
 		MaxShards:         1 << 18,
 		MaxCommands:       1024,
@@ -115,7 +133,8 @@ func (c Config) Validate() error {
 		value int
 	}{
 		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxWatches", c.MaxWatches},
-		{"ChangeLog", c.ChangeLog}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands},
+		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
+		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)
@@ -123,6 +142,9 @@ func (c Config) Validate() error {
 	}
 	if c.HostTimeout > 0 && c.Resend >= c.HostTimeout {
 		bad("Resend is %v, must be below HostTimeout (%v): a message is repeated before it is given up", c.Resend, c.HostTimeout)
+	}
+	if c.MaxShards > 0 && (c.MaxHeld < 4*c.MaxShards || c.MaxHeldBytes < 4*c.MaxShards*outputBytes) {
+		bad("MaxHeld is %d and MaxHeldBytes %d, must be at least %d and %d with MaxShards %d: all may be allocated at once", c.MaxHeld, c.MaxHeldBytes, 4*c.MaxShards, 4*c.MaxShards*outputBytes, c.MaxShards)
 	}
 	if c.MaxShards > 0 && c.MaxShards < sharding.DefaultShards {
 		bad("MaxShards is %d, must be at least %d, the shards of one type by default", c.MaxShards, sharding.DefaultShards)

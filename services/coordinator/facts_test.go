@@ -19,6 +19,16 @@ func rowFact(index uint32, owner string, e sharding.Epoch, p sharding.Phase) Fac
 	return RowFact{Row: row}
 }
 
+// Snapshot returns the table as facts: types, drained regions, rows, each sorted.
+func (m *Machine) Snapshot() []Fact {
+	var facts []Fact
+	var c cursor
+	for f := m.next(&c); f != nil; f = m.next(&c) {
+		facts = append(facts, f)
+	}
+	return facts
+}
+
 // Facts that are old, repeated, or make no sense change nothing.
 func TestFoldKeepsTheNewest(t *testing.T) {
 	e := func(n uint32) sharding.Epoch { return sharding.MakeEpoch(1, n) }
@@ -149,7 +159,7 @@ func TestJoinIsQuick(t *testing.T) {
 	m.Step(now, Elected{Term: 1}, nil)
 	start := func(out []Output) {
 		for len(out) > 0 {
-			var next []Output
+			next := m.Step(now, Stored{Facts: persisted(out)}, nil)
 			for _, o := range out {
 				switch o := o.(type) {
 				case HostShard:
@@ -192,6 +202,7 @@ func BenchmarkFailover(b *testing.B) {
 	for i := range desc.Shards {
 		m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}, nil)
 	}
+	m.Step(now, Stored{Facts: int(m.persisted)}, nil)
 	for b.Loop() {
 		c := m.Clone()
 		if out := c.Step(now, MemberGone{Node: node(nil, "r1")}, nil); len(out) != 1<<14 {

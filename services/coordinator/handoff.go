@@ -57,7 +57,7 @@ func (m *Machine) rebalance() {
 		}
 		for _, s := range m.cfg.Strategy.Rebalance(v, t.inFlight()) {
 			_, r := m.find(s)
-			if r != nil && r.Phase == sharding.Serving && m.handoffs < m.cfg.MaxHandoffs {
+			if r != nil && r.Phase == sharding.Serving && !m.pending(r.fact) && m.handoffs < m.cfg.MaxHandoffs {
 				m.handOff(r)
 			}
 		}

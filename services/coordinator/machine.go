@@ -32,6 +32,12 @@ type Machine struct {
 	types   []*typeTable // sorted by type
 	// drained are the regions that an operator wants empty, sorted.
 	drained []sharding.NodeID
+	// persisted counts the facts given out in this term, stored those that are
+	// durable.
+	persisted, stored uint64
+	allocated         int  // rows that were ever given out
+	deferred          bool // a sweep left a row alone because its fact is not durable
+
 	// counter is the last epoch of this term that was given out.
 	counter  uint32
 	handoffs int // rows handing off
@@ -45,6 +51,7 @@ type Machine struct {
 	n, base, told uint64
 	log           []change
 	waiting       []waiter // all at n between steps, oldest first
+	parked        []parked // behind n, until facts are durable; oldest first
 
 	scratch []allocation.Region
 }
@@ -70,6 +77,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.memberGone(in.Node)
 	case WatchTable:
 		m.watchTable(in)
+	case WatchEnded:
+		m.watchEnded(in.Watch)
 	default:
 		if m.active {
 			m.stepActive(in)
@@ -97,6 +106,8 @@ func (m *Machine) stepActive(in Input) {
 		m.shardStopped(in)
 	case GracefulShutdown:
 		m.gracefulShutdown(in.Region)
+	case Stored:
+		m.factsStored(in.Facts)
 	case DrainRegion:
 		if r := m.region(in.Region); r != nil && r.draining == in.Resume {
 			m.commit(DrainFact(in))
@@ -136,6 +147,9 @@ func (m *Machine) elected(in Elected) {
 // deposed forgets the term and answers the watches that wait.
 func (m *Machine) deposed() {
 	for _, w := range m.waiting {
+		m.emit(NotActive{Watch: w.id, Active: m.known.Node, Term: m.known.Term})
+	}
+	for _, w := range m.parked {
 		m.emit(NotActive{Watch: w.id, Active: m.known.Node, Term: m.known.Term})
 	}
 	for i := range m.regions {
@@ -178,5 +192,18 @@ func (m *Machine) tick() {
 		m.rebalance()
 	}
 }
+
+// factsStored takes up what was left until facts are durable: rows that a sweep
+// has passed over, and watches that are behind.
+func (m *Machine) factsStored(n int) {
+	m.stored = min(m.stored+uint64(max(n, 0)), m.persisted)
+	m.sweepDue = m.sweepDue || m.deferred
+	m.unpark()
+}
+
+// pending reports whether a fact of this term, by its number, is not durable
+// yet. What it is about is left alone until then: nobody has heard of it, and
+// nothing may pile up behind a journal that does not answer.
+func (m *Machine) pending(fact uint64) bool { return fact > m.stored }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }

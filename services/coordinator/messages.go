@@ -23,6 +23,9 @@ type (
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on nothing is answered except who is active.
 	Deposed struct{}
+	// Stored: the oldest so many of the facts that Persist gave out in this term,
+	// and of which it was not said before, are durable.
+	Stored struct{ Facts int }
 	// Active tells a standby who holds the lease; the latest one counts. A zero
 	// Node: nobody known.
 	Active struct {
@@ -76,6 +79,8 @@ type (
 		Watch   WatchID
 		Version sharding.Version
 	}
+	// WatchEnded: whoever asked does not wait for the answer any more.
+	WatchEnded struct{ Watch WatchID }
 	// ShardStarted: the region holds the claim of the shard at the epoch.
 	ShardStarted struct {
 		Region sharding.NodeID
@@ -175,6 +180,8 @@ type (
 
 func (Elected) input()          {}
 func (Deposed) input()          {}
+func (Stored) input()           {}
+func (WatchEnded) input()       {}
 func (Active) input()           {}
 func (Member) input()           {}
 func (MemberGone) input()       {}

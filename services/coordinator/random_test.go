@@ -187,15 +187,17 @@ func (c *cluster) input(in Input) {
 
 // flush makes facts durable and lets the outputs go that depend on them.
 func (c *cluster) flush() {
-	for _, o := range c.pending {
+	out := c.pending
+	c.pending = nil
+	for _, o := range out {
 		if p, ok := o.(Persist); ok {
 			c.durable = append(c.durable, p.Fact)
 			continue
 		}
 		c.post(letter{out: o})
 	}
-	c.pending = nil
-	if c.rng.IntN(100) == 0 {
+	c.input(Stored{Facts: persisted(out)})
+	if persisted(c.pending) == 0 && c.rng.IntN(100) == 0 {
 		c.durable = c.m.Snapshot()
 	}
 }

@@ -95,7 +95,8 @@ func (m *Machine) forgetDrained() {
 }
 
 // register takes a region into the term. One that is no member yet is not
-// answered: it asks again, and the membership is about to say so.
+// answered: it asks again, and the membership is about to say so. Nor is one
+// that changes a type whose last change is not durable yet.
 func (m *Machine) register(in Register) {
 	r := m.region(in.Region)
 	if r == nil {
@@ -105,6 +106,11 @@ func (m *Machine) register(in Register) {
 	if refusal != "" {
 		m.emit(RegisterAck{To: in.Region, Term: m.term, Refusal: refusal})
 		return
+	}
+	for _, d := range descs {
+		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].fact) && !slices.Equal(m.types[i].desc.Commands, d.Commands) {
+			return
+		}
 	}
 	r.registered, r.version, r.types = true, in.Version, nil
 	// A version that says nothing is the lowest; it only orders candidates.

@@ -17,10 +17,11 @@ const quickTries = 3
 // never uses it again, so an owner that insists would never be heard.
 const maxDoubts = 5
 
-// owned returns the row if the node owns it.
+// owned returns the row if the node owns it, and could know. What it says is
+// repeated when it has been asked.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
-	if r == nil || by.IsZero() || r.Owner != by {
+	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.fact) {
 		return nil, nil
 	}
 	return t, r
@@ -78,6 +79,10 @@ func (m *Machine) repeat() {
 				continue
 			}
 			left--
+			if m.pending(r.fact) {
+				r.since, r.asked = m.now, m.now // nobody has been asked yet
+				continue
+			}
 			if m.overdue(t, r) {
 				if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
 					m.assign(r, to, 0)

@@ -116,6 +116,16 @@ func (w *world) step(in Input) []Output {
 	return out
 }
 
+// persisted counts the facts among outputs.
+func persisted(out []Output) int {
+	n := 0
+	for _, o := range out {
+		_, fact := o.(Persist)
+		n += one(fact)
+	}
+	return n
+}
+
 func (w *world) observe(o Output) error {
 	switch o := o.(type) {
 	case Persist:
@@ -266,7 +276,11 @@ func (w *world) configure(args []string) {
 
 func (w *world) run(in Input) {
 	w.t.Helper()
-	for _, o := range w.step(in) {
+	out := w.step(in)
+	if n := persisted(out); n > 0 { // at once
+		out = append(out, w.step(Stored{Facts: n})...)
+	}
+	for _, o := range out {
 		l := traceLine{text: outputText(o), times: 1}
 		if _, tick := in.(Tick); tick {
 			l.from = w.now.Sub(w.start)

@@ -18,6 +18,7 @@ func (m *Machine) Clone() *Machine {
 	c.drained = slices.Clone(m.drained)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
+	c.parked = slices.Clone(m.parked)
 	c.types = make([]*typeTable, len(m.types))
 	for i, t := range m.types {
 		u := *t
@@ -33,8 +34,9 @@ func (m *Machine) Clone() *Machine {
 
 // state appends values to a canonical form.
 type state struct {
-	b   []byte
-	now time.Time
+	b      []byte
+	now    time.Time
+	stored uint64
 }
 
 func (s *state) uint(v uint64) { s.b = binary.AppendUvarint(s.b, v) }
@@ -59,6 +61,9 @@ func (s *state) time(t time.Time) {
 		s.b = binary.AppendVarint(s.b, int64(s.now.Sub(t)))
 	}
 }
+
+// fact is relative to what is stored: only pending facts have a number.
+func (s *state) fact(n uint64) { s.uint(max(n, s.stored) - s.stored) }
 
 func (s *state) desc(d sharding.TypeDesc) {
 	s.text(string(d.Type))
@@ -91,7 +96,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.time(m.since)
 	}
 	s.time(m.rebalanced)
-	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short} {
+	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred} {
 		s.bool(v)
 	}
 	s.uint(uint64(m.counter))
@@ -110,6 +115,14 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.uint(uint64(w.id))
 		s.time(w.since)
 	}
+	s.uint(uint64(len(m.parked)))
+	for _, w := range m.parked {
+		s.uint(uint64(w.id))
+		s.uint(uint64(w.from.Term))
+		s.uint(w.from.N)
+	}
+	s.stored = m.stored
+	s.fact(m.persisted)
 	s.uint(uint64(len(m.types)))
 	for _, t := range m.types {
 		s.table(t)
@@ -135,6 +148,7 @@ func (s *state) region(r *region) {
 func (s *state) table(t *typeTable) {
 	s.desc(t.desc)
 	s.uint(t.changed)
+	s.fact(t.fact)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 {
@@ -145,6 +159,7 @@ func (s *state) table(t *typeTable) {
 		s.uint(uint64(r.Epoch))
 		s.uint(uint64(r.Phase))
 		s.uint(r.changed)
+		s.fact(r.fact)
 		if inTransit(r.Row) { // else nobody waits
 			s.time(r.since)
 		}

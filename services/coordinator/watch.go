@@ -13,6 +13,12 @@ type waiter struct {
 	since time.Time
 }
 
+// parked is a watch that is behind the table.
+type parked struct {
+	id   WatchID
+	from sharding.Version
+}
+
 // change says what changed at one version; the row or type itself has the
 // current state, and the version of its last change.
 type change struct {
@@ -35,21 +41,57 @@ func (m *Machine) count(c change) uint64 {
 func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.term, N: m.n} }
 
 // watchTable answers at once if the watcher is behind, else when there is
-// something to say. A repeated watch waits once.
+// something to say. While facts are not durable an answer would wait for them,
+// and the watcher lose patience and ask again: it is given when some are. A
+// repeated watch waits once.
 func (m *Machine) watchTable(in WatchTable) {
 	if !m.active {
 		m.emit(NotActive{Watch: in.Watch, Active: m.known.Node, Term: m.known.Term})
+		return
+	}
+	if in.Version != m.version() && m.pending(m.persisted) {
+		m.watchEnded(in.Watch)
+		if len(m.parked) >= m.cfg.MaxWatches {
+			m.emit(NotActive{Watch: m.parked[0].id, Term: m.term})
+			m.parked = slices.Delete(m.parked, 0, 1)
+		}
+		m.parked = append(m.parked, parked{in.Watch, in.Version})
 		return
 	}
 	if in.Version != m.version() {
 		m.emit(TableChanged{Watch: in.Watch, Delta: m.delta(in.Version)})
 		return
 	}
-	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.id == in.Watch })
+	m.watchEnded(in.Watch)
 	if len(m.waiting) >= m.cfg.MaxWatches {
 		m.answer(1, m.delta(m.version()))
 	}
 	m.waiting = append(m.waiting, waiter{id: in.Watch, since: m.now})
+}
+
+// watchEnded forgets a watch that nobody waits for any more.
+func (m *Machine) watchEnded(id WatchID) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.id == id })
+	m.parked = slices.DeleteFunc(m.parked, func(w parked) bool { return w.id == id })
+}
+
+// unpark answers the parked watches. Those that are equally far behind share a
+// delta.
+func (m *Machine) unpark() {
+	known := map[sharding.Version]sharding.TableDelta{}
+	for _, w := range m.parked {
+		from := w.from
+		if m.forgotten(from) {
+			from = sharding.Version{}
+		}
+		d, found := known[from]
+		if !found {
+			d = m.delta(from)
+			known[from] = d
+		}
+		m.emit(TableChanged{Watch: w.id, Delta: d})
+	}
+	m.parked = nil
 }
 
 // wake answers the waiting watches if the table has changed in this Step. The
@@ -83,7 +125,7 @@ func (m *Machine) answer(n int, d sharding.TableDelta) {
 // delta is what changed after a version, or the whole table if the version is
 // of another term or longer ago than remembered.
 func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
-	if from.Term != m.term || from.N < m.base || from.N > m.n {
+	if m.forgotten(from) {
 		return m.full()
 	}
 	d := sharding.TableDelta{Version: m.version()}
@@ -96,6 +138,11 @@ func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
 		}
 	}
 	return d
+}
+
+// forgotten reports whether what changed after a version is not known.
+func (m *Machine) forgotten(v sharding.Version) bool {
+	return v.Term != m.term || v.N < m.base || v.N > m.n
 }
 
 func (m *Machine) full() sharding.TableDelta {

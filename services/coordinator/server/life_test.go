@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -90,7 +92,7 @@ func TestLifeOfACoordinator(t *testing.T) {
 	checkFenced(t, c2, dir, region, shards)
 	c2.end()
 	found := loadStream(t, dir)
-	if found.Snapshot.Seq == 0 || len(found.Records) > factsPerSnapshot {
+	if found.Snapshot.Seq == 0 || found.Records[0].Seq != found.Snapshot.Seq+1 {
 		t.Errorf("the stream was not compacted: snapshot %d, %d records", found.Snapshot.Seq, len(found.Records))
 	}
 }
@@ -237,10 +239,11 @@ func TestDeposed(t *testing.T) {
 	s.watches[7] = watch
 	register := make(chan result[coordinator.RegisterAck], 1)
 	s.registers[sharding.NodeID{Addr: "r1:1", UID: 1}] = []chan result[coordinator.RegisterAck]{register}
-	s.queue = []coordinator.Output{
+	s.gate = coordinator.NewGate(coordinator.DefaultConfig(), 0, 0)
+	s.gate.Add([]coordinator.Output{
 		coordinator.Persist{Fact: coordinator.RowFact{}}, coordinator.TableChanged{Watch: 7},
 		coordinator.RegisterAck{To: sharding.NodeID{Addr: "r1:1", UID: 1}, Term: 1},
-	}
+	})
 	s.depose()
 	select {
 	case w := <-watch:
@@ -258,8 +261,8 @@ func TestDeposed(t *testing.T) {
 	default:
 		t.Error("the registration is not answered")
 	}
-	if len(s.queue) != 0 || len(s.registers) != 0 || len(s.watches) != 0 {
-		t.Errorf("left are %v, %v, %v", s.queue, s.registers, s.watches)
+	if s.gate != nil || len(s.registers) != 0 || len(s.watches) != 0 {
+		t.Errorf("left are %v, %v, %v", s.gate, s.registers, s.watches)
 	}
 }
 
@@ -268,7 +271,9 @@ func TestFacts(t *testing.T) {
 	row := sharding.Row{Shard: sharding.ShardID{Type: "T", Index: 3}, Owner: sharding.NodeID{Addr: "r1:1", UID: 1}, Epoch: 1<<32 + 1, Phase: sharding.Serving}
 	facts := []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.RowFact{Row: row}, coordinator.DrainFact{Region: row.Owner}}
 	resume := coordinator.DrainFact{Region: row.Owner, Resume: true}
-	snapshot, err := encodeSnapshot(facts)
+	snapshot, err := proto.Marshal(&coordinatorv1.Facts{ // as earlier versions wrote it
+		Types: []*coordinatorv1.Type{wire.ToType(&desc)}, Rows: []*coordinatorv1.Row{wire.ToRow(row)}, Draining: []*coordinatorv1.Node{wire.ToNode(row.Owner)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

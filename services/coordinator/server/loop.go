@@ -62,6 +62,7 @@ func (s *Server) loop() {
 		}
 		if tick {
 			s.shareLease()
+			s.watchJournal()
 			s.step(coordinator.Tick{})
 		}
 		s.pump()
@@ -70,12 +71,18 @@ func (s *Server) loop() {
 
 func (s *Server) step(in coordinator.Input) {
 	s.outs = s.core.Step(time.Now(), in, s.outs[:0])
-	for _, o := range s.outs {
-		if p, ok := o.(coordinator.Persist); ok {
-			s.measure(p.Fact)
+	if s.gate != nil {
+		for _, o := range s.outs {
+			if p, ok := o.(coordinator.Persist); ok {
+				s.measure(p.Fact)
+			}
+		}
+		s.gate.Add(s.outs)
+	} else {
+		for _, o := range s.outs {
+			s.perform(o)
 		}
 	}
-	s.queue = append(s.queue, s.outs...)
 	clear(s.outs)
 }
 
@@ -90,24 +97,34 @@ func (s *Server) lapse() {
 	}
 }
 
-// pump performs what may be performed: everything up to the first fact that is
-// not durable. All facts that have gathered are stored as one record.
+// pump performs what may leave, and has facts stored. More that waits than may
+// ends the term: a coordinator whose journal does not answer is of no use.
 func (s *Server) pump() {
 	s.lapse()
-	if s.stream.busy {
+	if s.gate == nil {
 		return
 	}
-	for i, o := range s.queue {
-		if _, ok := o.(coordinator.Persist); ok {
-			s.queue = s.queue[i:]
-			s.storeFacts()
-			return
-		}
+	s.leave()
+	if err := s.gate.Over(); err != nil {
+		s.log.Error("stepping down: too much waits for the journal", "term", s.term, "error", err, "journal", s.trouble.why())
+		s.depose()
+		s.keeper.Yield()
+		return
+	}
+	if facts := s.gate.Record(s.core, nil); len(facts) > 0 {
+		s.storeFacts(facts)
+	}
+	if seq := s.gate.Snapshot(); seq > 0 {
+		s.writeSnapshot(seq)
+	}
+}
+
+func (s *Server) leave() {
+	s.leaving = s.gate.Leave(s.leaving[:0])
+	for _, o := range s.leaving {
 		s.perform(o)
 	}
-	clear(s.queue)
-	s.queue = s.queue[:0]
-	s.compact()
+	clear(s.leaving)
 }
 
 func (s *Server) perform(o coordinator.Output) {
@@ -140,21 +157,14 @@ func (s *Server) depose() {
 		return
 	}
 	s.log.Warn("not active any more", "term", s.term)
-	s.term = 0
-	dropped := s.queue
-	s.queue = nil
+	dropped := s.gate.End()
+	s.term, s.gate = 0, nil
 	clear(s.moves)
-	s.stream = stream{}
+	s.trouble = trouble{}
 	s.step(coordinator.Deposed{})
-	for _, o := range dropped {
-		if w, ok := o.(coordinator.TableChanged); ok { // not durable: not told
-			s.perform(coordinator.NotActive{Watch: w.Watch, Active: s.known.Node, Term: s.known.Term})
-		}
+	for _, w := range dropped { // not durable: not told
+		s.perform(coordinator.NotActive{Watch: w, Active: s.known.Node, Term: s.known.Term})
 	}
-	for _, o := range s.queue {
-		s.perform(o)
-	}
-	s.queue = nil
 	s.registers.refuse(s.errStandby())
 	s.shutdowns.refuse(s.errStandby())
 }

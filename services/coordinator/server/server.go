@@ -65,11 +65,13 @@ type Server struct {
 	wishes *node.Outbox[sharding.NodeID, wish]
 
 	// Of the loop only.
+	limits    coordinator.Config
 	core      *coordinator.Machine
 	outs      []coordinator.Output
-	queue     []coordinator.Output // not performed yet, in order
-	term      sharding.Term        // of the stream; 0: standing by
-	stream    stream
+	leaving   []coordinator.Output
+	term      sharding.Term     // of the stream; 0: standing by
+	gate      *coordinator.Gate // of the term; nil: standing by
+	trouble   trouble           // with the journal
 	known     coordinator.Active
 	lastWatch coordinator.WatchID
 	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
@@ -101,7 +103,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := core.Validate(); err != nil {
 		return nil, err
 	}
-	s.core = coordinator.New(core)
+	s.limits, s.core = core, coordinator.New(core)
 	if err := s.join(n); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,9 @@ func (s *Server) checkCluster(name string) error {
 
 var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
 
+// errCrowded refuses a call that would wait with too many others.
+var errCrowded = twirp.NewError(twirp.ResourceExhausted, "too many calls wait for this coordinator already; nothing was done, try again")
+
 func late(ctx context.Context) error {
 	return twirp.NewError(twirp.DeadlineExceeded, "no answer in time: "+ctx.Err().Error())
 }
@@ -47,6 +50,10 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 	got := make(chan *coordinatorv1.WatchTableResponse, 1)
 	var id coordinator.WatchID
 	s.inbox.put(func() {
+		if len(s.watches) >= 2*s.limits.MaxWatches {
+			got <- nil
+			return
+		}
 		s.lastWatch++
 		id = s.lastWatch
 		s.watches[id] = got
@@ -54,9 +61,15 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 	})
 	select {
 	case w := <-got:
+		if w == nil {
+			return nil, errCrowded
+		}
 		return w, nil
 	case <-ctx.Done():
-		s.inbox.put(func() { delete(s.watches, id) })
+		s.inbox.put(func() {
+			delete(s.watches, id)
+			s.step(coordinator.WatchEnded{Watch: id})
+		})
 		return nil, late(ctx)
 	case <-s.ctx.Done():
 		return nil, errStopping
@@ -91,6 +104,10 @@ type result[A any] struct {
 	err error
 }
 
+// maxCallsOfOne is how many calls of one region may wait for the same
+// acknowledgement. It makes one at a time; the others have lost patience.
+const maxCallsOfOne = 16
+
 // callers wait for the acknowledgement of a region. Of the loop only.
 type callers[A any] map[sharding.NodeID][]chan result[A]
 
@@ -108,6 +125,11 @@ func (c callers[A]) refuse(err error) {
 	}
 }
 
+// crowded reports whether so many wait that one more must not.
+func (c callers[A]) crowded(region sharding.NodeID, most int) bool {
+	return len(c[region]) >= maxCallsOfOne || len(c) >= most && c[region] == nil
+}
+
 // forget strikes out one who waits no more.
 func (c callers[A]) forget(to sharding.NodeID, ch chan result[A]) {
 	if c[to] = slices.DeleteFunc(c[to], func(o chan result[A]) bool { return o == ch }); len(c[to]) == 0 {
@@ -121,6 +143,10 @@ func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.N
 	s.inbox.put(func() {
 		if s.term == 0 {
 			ch <- result[A]{err: s.errStandby()}
+			return
+		}
+		if c.crowded(region, s.limits.MaxWatches) {
+			ch <- result[A]{err: errCrowded}
 			return
 		}
 		c[region] = append(c[region], ch)

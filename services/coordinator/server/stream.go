@@ -23,17 +23,11 @@ var (
 )
 
 const (
-	factsPerRecord   = 1024
-	factsPerSnapshot = 4096
-	retryPause       = 100 * time.Millisecond
+	retryPause = 100 * time.Millisecond
+	// electTimeout bounds one attempt to take over: the stream of a large table is
+	// read within it.
+	electTimeout = 20 * time.Second
 )
-
-// stream is where the loop stands in the fact stream.
-type stream struct {
-	seq   uint64 // of the last durable record
-	busy  bool   // a record is under way
-	facts int    // since the newest snapshot
-}
 
 // elect makes this process the active coordinator of a term: it checks that
 // the term is above every epoch of the journal, claims the stream and folds
@@ -57,7 +51,7 @@ func (s *Server) elect(term sharding.Term) {
 }
 
 func (s *Server) tryElect(term sharding.Term) error {
-	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, electTimeout)
 	defer cancel()
 	epoch := sharding.MakeEpoch(term, 0)
 	highest, err := s.journal.MaxEpoch(ctx)
@@ -78,7 +72,12 @@ func (s *Server) tryElect(term sharding.Term) error {
 	claimed := make(chan journal.Result, 1)
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: epoch, Owner: s.self.UID}},
 		func(r journal.Result) { claimed <- r })
-	r := <-claimed
+	var r journal.Result
+	select {
+	case r = <-claimed:
+	case <-ctx.Done(): // what comes of it is harmless: the term is ours, or over
+		return fmt.Errorf("claiming the fact stream: no answer within %s", electTimeout)
+	}
 	switch r.Verdict {
 	case sharding.Durable:
 	case sharding.RefusedEpoch:
@@ -101,50 +100,34 @@ func (s *Server) tryElect(term sharding.Term) error {
 			return
 		}
 		s.log.Info("active", "term", term, "facts", len(facts))
-		s.term, s.stream = term, stream{seq: found.LastSeq, facts: n}
+		s.term, s.gate = term, coordinator.NewGate(s.limits, found.LastSeq, n)
 		s.reviewMembers()
 		s.step(coordinator.Elected{Term: term, Facts: facts})
 	})
 	return nil
 }
 
-// storeFacts stores all facts that have gathered in the queue as one record.
-func (s *Server) storeFacts() {
-	var events []sharding.Event
-	through := 0 // the queue up to here follows from the stored facts
-	for i, o := range s.queue {
-		p, ok := o.(coordinator.Persist)
-		if !ok {
-			continue
-		}
-		if len(events) == factsPerRecord {
-			break
-		}
-		events = append(events, encodeFact(p.Fact))
-		through = i + 1
+// storeFacts stores facts as one record.
+func (s *Server) storeFacts(facts []coordinator.Fact) {
+	events := make([]sharding.Event, len(facts))
+	for i, f := range facts {
+		events[i] = encodeFact(f)
 	}
-	for through < len(s.queue) {
-		if _, ok := s.queue[through].(coordinator.Persist); ok {
-			break
-		}
-		through++
-	}
-	s.stream.busy = true
-	a := &sharding.Append{
+	s.trouble.since = time.Now()
+	s.submit(s.term, &sharding.Append{
 		Shard: streamShard, Epoch: sharding.MakeEpoch(s.term, 0), Entity: streamEntity,
-		Records: []sharding.Record{{Seq: s.stream.seq + 1, Events: events}},
-	}
-	s.submit(s.term, a, through)
+		Records: []sharding.Record{{Seq: s.gate.Seq(), Events: events}},
+	})
 }
 
-func (s *Server) submit(term sharding.Term, a *sharding.Append, through int) {
+func (s *Server) submit(term sharding.Term, a *sharding.Append) {
 	s.journal.Submit(journal.Op{Append: a}, func(r journal.Result) {
-		s.inbox.put(func() { s.stored(term, a, through, r) })
+		s.inbox.put(func() { s.stored(term, a, r) })
 	})
 }
 
 // stored takes the journal's verdict on a record of facts.
-func (s *Server) stored(term sharding.Term, a *sharding.Append, through int, r journal.Result) {
+func (s *Server) stored(term sharding.Term, a *sharding.Append, r journal.Result) {
 	if s.term != term {
 		if r.Verdict == sharding.UnknownOutcome {
 			s.fail(fmt.Errorf("whether facts of term %d were stored is not known: %w", term, r.Err))
@@ -153,47 +136,59 @@ func (s *Server) stored(term sharding.Term, a *sharding.Append, through int, r j
 	}
 	switch r.Verdict {
 	case sharding.Durable:
-		s.stream.busy = false
-		s.stream.seq++
-		s.stream.facts += len(a.Records[0].Events)
-		for _, o := range s.queue[:through] {
-			s.perform(o)
-		}
-		s.queue = s.queue[through:]
+		s.journalAnswers()
+		s.step(coordinator.Stored{Facts: s.gate.Stored()})
 	case sharding.RefusedEpoch:
-		s.log.Warn("fenced: another coordinator is active", "term", term, "stored", r.Fence.Epoch.Term())
-		s.depose()
-		s.keeper.RaiseTerm(r.Fence.Epoch.Term())
+		s.fenced(r)
 	case sharding.RefusedFull, sharding.RefusedDamaged:
-		s.log.Error("facts cannot be stored, nothing moves meanwhile", "verdict", r.Verdict, "error", r.Err)
-		time.AfterFunc(retryPause, func() {
-			s.inbox.put(func() {
-				if s.term == term {
-					s.submit(term, a, through)
-				}
-			})
-		})
+		s.journalRefuses(r.Err)
+		s.later(term, func() { s.submit(term, a) })
 	default:
 		s.fail(fmt.Errorf("facts of term %d: %s, this process does not know what is true any more: %w", term, r.Verdict, r.Err))
 	}
 }
 
-// compact stores a snapshot of the table when the stream has grown long and
-// nothing is under way.
-func (s *Server) compact() {
-	if s.term == 0 || s.stream.busy || s.stream.facts < factsPerSnapshot {
-		return
-	}
-	b, err := encodeSnapshot(s.core.Snapshot())
-	if err != nil {
-		s.log.Error("the table cannot be written as a snapshot", "error", err)
-		return
-	}
-	s.stream.facts = 0
-	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: streamShard, Epoch: sharding.MakeEpoch(s.term, 0), Entity: streamEntity,
-		Snapshot: journal.Snapshot{Seq: s.stream.seq, Encoding: sharding.Protobuf, Payload: b},
-	}}, func(journal.Result) {})
+// fenced ends the term: the stream has been claimed with a higher one.
+func (s *Server) fenced(r journal.Result) {
+	s.log.Warn("fenced: another coordinator is active", "term", s.term, "stored", r.Fence.Epoch.Term())
+	s.depose()
+	s.keeper.RaiseTerm(r.Fence.Epoch.Term())
+}
+
+// later runs f in the loop after a pause, if the term still lasts.
+func (s *Server) later(term sharding.Term, f func()) {
+	time.AfterFunc(retryPause, func() {
+		s.inbox.put(func() {
+			if s.term == term {
+				f()
+			}
+		})
+	})
+}
+
+// writeSnapshot says that the stream is read from after seq: what the table was
+// then has been stored once more since. One that is not stored is tried again.
+func (s *Server) writeSnapshot(seq uint64) {
+	term := s.term
+	op := journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: streamShard, Epoch: sharding.MakeEpoch(term, 0), Entity: streamEntity,
+		Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf},
+	}}
+	s.journal.Submit(op, func(r journal.Result) {
+		s.inbox.put(func() {
+			switch {
+			case s.term != term:
+			case r.Verdict == sharding.Durable:
+				s.gate.Compacted(true)
+			case r.Verdict == sharding.RefusedEpoch:
+				s.fenced(r)
+			default:
+				s.telemetry.noSnapshot.Add(s.ctx, 1)
+				s.log.Warn("the snapshot of the facts was not stored, trying again", "term", term, "verdict", r.Verdict, "error", r.Err)
+				s.later(term, func() { s.gate.Compacted(false) })
+			}
+		})
+	})
 }
 
 func encodeFact(f coordinator.Fact) sharding.Event {
@@ -217,23 +212,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	return sharding.Event{Name: name, Encoding: sharding.Protobuf, Payload: b}
 }
 
-func encodeSnapshot(facts []coordinator.Fact) ([]byte, error) {
-	w := &coordinatorv1.Facts{}
-	for _, f := range facts {
-		switch f := f.(type) {
-		case coordinator.RowFact:
-			w.Rows = append(w.Rows, wire.ToRow(f.Row))
-		case coordinator.TypeFact:
-			w.Types = append(w.Types, wire.ToType(&f.Desc))
-		case coordinator.DrainFact:
-			w.Draining = append(w.Draining, wire.ToNode(f.Region))
-		}
-	}
-	return proto.Marshal(w)
-}
-
-// decodeFacts reads the stream: types before rows, as a snapshot has them, then
-// the records. n counts the facts after the snapshot.
+// decodeFacts reads the stream: the snapshot, which holds facts only if an
+// earlier version wrote it, then the records. n counts the facts after the snapshot.
 func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err error) {
 	if found.Snapshot.Seq > 0 {
 		var w coordinatorv1.Facts

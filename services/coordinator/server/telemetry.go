@@ -19,6 +19,8 @@ type telemetry struct {
 	handoff metric.Float64Histogram
 	moves   metric.Int64Counter
 	fenced  metric.Int64Counter
+	// noSnapshot counts snapshots of the facts that were not stored.
+	noSnapshot metric.Int64Counter
 }
 
 // measure takes the time of handoffs: from the fact that a shard hands off to
@@ -72,6 +74,10 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 		metric.WithDescription("claims, appends and snapshots of the facts that the journal refused, because another coordinator is active")); err != nil {
 		return err
 	}
+	if s.telemetry.noSnapshot, err = meter.Int64Counter("roost.coordinator.snapshot.failures", metric.WithUnit("{snapshot}"),
+		metric.WithDescription("snapshots of the facts that the journal did not store; each is tried again")); err != nil {
+		return err
+	}
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
 		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
@@ -87,6 +93,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	unallocated := gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
 	watches := gauge("roost.coordinator.watches", "{watch}", "watches that wait for a change of the table")
+	held := gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
 	if errs != nil {
 		return errs
 	}
@@ -115,9 +122,13 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
 			o.ObserveInt64(watches, int64(len(s.watches)))
+			if s.gate != nil {
+				outputs, _, _ := s.gate.Waiting()
+				o.ObserveInt64(held, int64(outputs))
+			}
 			return nil
 		})
-	}, leader, term, regions, allocated, unallocated, moving, watches)
+	}, leader, term, regions, allocated, unallocated, moving, watches, held)
 	return err
 }
 

@@ -1,0 +1,335 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Gate stands between a [Machine] and its driver for one term. It holds back
+// every output until the facts before it are durable, says which facts are
+// stored next, as one record at a time, and keeps the stream of records short.
+//
+// What waits is bounded: an order that waits already is not taken again, a newer
+// acknowledgement takes the place of an older one, and [Gate.Over] reports when
+// more waits than may.
+//
+// # Checkpoints
+//
+// When the stream holds more than is needed to know the table, the facts of the
+// table are stored once more, a few with each record. Facts are registers of
+// which the newest counts, so new ones go on in between. Behind the last of them
+// an empty snapshot as of the record before the first says where reading begins.
+// No part of it is larger than a record, however large the table.
+type Gate struct {
+	cfg Config
+	seq uint64 // of the last durable record
+
+	held    []heldOutput
+	base    uint64 // how many were taken from the front of held
+	facts   int    // those in held that are not durable
+	durable int    // those in held that are
+	bytes   int    // of held
+	// waits finds, by what makes an output the like of another, where it waits.
+	waits map[Output]uint64
+	rows  *sharding.Row // of the newest delta, which the next one may share
+
+	busy    bool // a record is under way
+	sending int  // facts of the Machine in it
+
+	since      int    // facts in the stream after its snapshot
+	first      uint64 // first record of the checkpoint under way; 0: none
+	cursor     cursor // of the checkpoint
+	done       bool   // everything of the checkpoint is in a record
+	checkpoint int    // facts of the checkpoint in the record under way
+	own        int    // of the facts that since counts, those from first on
+	compacting bool   // the snapshot is under way
+}
+
+// heldOutput is an output that waits; nil was superseded.
+type heldOutput struct {
+	o     Output
+	bytes int
+}
+
+// NewGate begins a term: seq is the number of the last record in the stream,
+// facts how many facts follow its snapshot.
+func NewGate(cfg Config, seq uint64, facts int) *Gate {
+	return &Gate{cfg: cfg, seq: seq, since: facts, waits: map[Output]uint64{}}
+}
+
+// Add takes the outputs of a Step.
+func (g *Gate) Add(outs []Output) {
+	for _, o := range outs {
+		if _, fact := o.(Persist); fact {
+			g.facts++
+		}
+		if key := alike(o); key != nil {
+			if at, waits := g.waits[key]; waits {
+				old := &g.held[at-g.base]
+				if old.o == o {
+					continue
+				}
+				g.bytes -= old.bytes
+				*old = heldOutput{}
+			}
+			g.waits[key] = g.base + uint64(len(g.held))
+		}
+		h := heldOutput{o: o, bytes: g.size(o)}
+		g.held, g.bytes = append(g.held, h), g.bytes+h.bytes
+	}
+}
+
+// alike is equal for two outputs of which only the newer need leave; nil is
+// like nothing else.
+func alike(o Output) Output {
+	switch o := o.(type) {
+	case HostShard, HandOff:
+		return o
+	case RegisterAck:
+		return RegisterAck{To: o.To}
+	case ShutdownAck:
+		return ShutdownAck{To: o.To}
+	}
+	return nil
+}
+
+// Leave appends to out what may leave now, in order.
+func (g *Gate) Leave(out []Output) []Output {
+	n := 0
+	for _, h := range g.held {
+		if _, fact := h.o.(Persist); fact {
+			if g.durable == 0 && !mutant.On("held-until-durable") {
+				break
+			}
+			g.durable = max(g.durable-1, 0)
+		} else if h.o != nil {
+			out = append(out, h.o)
+			if key := alike(h.o); key != nil {
+				delete(g.waits, key)
+			}
+		}
+		g.bytes -= h.bytes
+		n++
+	}
+	clear(g.held[:n])
+	g.held, g.base = g.held[n:], g.base+uint64(n)
+	if len(g.held) == 0 {
+		g.held, g.rows = nil, nil
+	}
+	return out
+}
+
+// Record appends to facts those that the next record holds, and takes it for
+// under way; none if there is nothing to store, or a record is under way. m is
+// the Machine whose outputs come here.
+func (g *Gate) Record(m *Machine, facts []Fact) []Fact {
+	if g.busy {
+		return facts
+	}
+	start, bytes := len(facts), 0
+	for _, h := range g.held {
+		if g.sending == g.facts || g.full(len(facts)-start, bytes) {
+			break
+		}
+		if p, ok := h.o.(Persist); ok {
+			facts, bytes = append(facts, p.Fact), bytes+factSize(p.Fact)
+			g.sending++
+		}
+	}
+	// The table is ahead of the stream unless this record catches up with it.
+	if g.sending == g.facts {
+		facts = g.checkpointFacts(m, facts, start, bytes)
+	}
+	g.busy = len(facts) > start
+	return facts
+}
+
+func (g *Gate) full(facts, bytes int) bool {
+	return facts >= g.cfg.FactsPerRecord || bytes >= g.cfg.RecordBytes
+}
+
+// checkpointFacts fills a record up with facts of the table, if it is time.
+func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
+	if g.first == 0 && g.seq > 0 && g.since >= max(g.cfg.CompactAfter, 2*m.allocated) {
+		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
+	}
+	if g.first == 0 || g.done {
+		return facts
+	}
+	for !g.full(len(facts)-start, bytes) {
+		f := m.next(&g.cursor)
+		if f == nil {
+			g.done = true
+			break
+		}
+		facts, bytes = append(facts, f), bytes+factSize(f)
+		g.checkpoint++
+	}
+	return facts
+}
+
+// Seq is the number of the record under way.
+func (g *Gate) Seq() uint64 { return g.seq + 1 }
+
+// Busy reports whether a record is under way.
+func (g *Gate) Busy() bool { return g.busy }
+
+// Stored says that the record under way is durable. It returns how many facts
+// of the Machine it held, which the Machine learns by [Stored].
+func (g *Gate) Stored() int {
+	n, all := g.sending, g.sending+g.checkpoint
+	g.seq++
+	g.durable += n
+	g.facts -= n
+	g.since += all
+	if g.first > 0 {
+		g.own += all
+	}
+	g.sending, g.checkpoint, g.busy = 0, 0, false
+	return n
+}
+
+// Snapshot returns the sequence number as of which an empty snapshot is to be
+// written now, because a checkpoint is durable; 0: none. What became of it is
+// told by [Gate.Compacted].
+func (g *Gate) Snapshot() uint64 {
+	if g.first == 0 || !g.done || g.checkpoint > 0 || g.compacting {
+		return 0
+	}
+	g.compacting = true
+	if mutant.On("checkpoint-first") {
+		return g.seq
+	}
+	return g.first - 1
+}
+
+// Compacted says whether the snapshot is stored. If not it is to be written
+// again.
+func (g *Gate) Compacted(stored bool) {
+	g.compacting = false
+	if stored {
+		g.since, g.first = g.own, 0
+	}
+}
+
+// Waiting is how much is held back: outputs, facts among them, and bytes.
+func (g *Gate) Waiting() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
+
+// Over reports whether more waits than may, as an error that says how much.
+func (g *Gate) Over() error {
+	switch {
+	case len(g.held) > g.cfg.MaxHeld:
+		return fmt.Errorf("%d outputs wait for facts to be stored, at most %d may", len(g.held), g.cfg.MaxHeld)
+	case g.bytes > g.cfg.MaxHeldBytes:
+		return fmt.Errorf("outputs of %d bytes wait for facts to be stored, at most %d may", g.bytes, g.cfg.MaxHeldBytes)
+	}
+	return nil
+}
+
+// End returns the watches whose answers must not leave any more, because the
+// term is over.
+func (g *Gate) End() []WatchID {
+	var watches []WatchID
+	for _, h := range g.held {
+		if w, ok := h.o.(TableChanged); ok {
+			watches = append(watches, w.Watch)
+		}
+	}
+	return watches
+}
+
+// About what is taken in memory by an output in held, and by a row of a delta.
+const (
+	outputBytes = 160
+	rowBytes    = 72
+)
+
+// size is about what an output takes in memory. Deltas that one change causes
+// share their rows.
+func (g *Gate) size(o Output) int {
+	w, ok := o.(TableChanged)
+	if !ok || len(w.Delta.Rows) == 0 || g.rows == &w.Delta.Rows[0] {
+		return outputBytes
+	}
+	g.rows = &w.Delta.Rows[0]
+	return outputBytes + rowBytes*len(w.Delta.Rows)
+}
+
+// factSize is about the length of a fact as stored, never less.
+func factSize(f Fact) int {
+	const numbers = 64
+	switch f := f.(type) {
+	case RowFact:
+		return numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr)
+	case TypeFact:
+		n := numbers + len(f.Desc.Type)
+		for _, c := range f.Desc.Commands {
+			n += 16 + len(c.Name)
+		}
+		return n
+	case DrainFact:
+		return numbers + len(f.Region.Addr)
+	}
+	return numbers
+}
+
+// cursor is how far a checkpoint has gone through the facts of a table: types,
+// drained regions, rows. It names the next fact by its key, because what lies
+// between may have changed meanwhile.
+type cursor struct {
+	kind int // 0 types, 1 drained regions, 2 rows, 3 the end
+	typ  sharding.EntityType
+	row  int
+	node sharding.NodeID
+}
+
+// next returns the fact at the cursor and moves it on; nil is the end.
+func (m *Machine) next(c *cursor) Fact {
+	if c.kind == 0 {
+		i, found := m.searchType(c.typ)
+		if found {
+			i++ // typ is the last one that was given
+		}
+		if i < len(m.types) {
+			c.typ = m.types[i].desc.Type
+			return TypeFact{Desc: m.types[i].desc}
+		}
+		*c = cursor{kind: 1}
+	}
+	if c.kind == 1 {
+		i, found := slices.BinarySearchFunc(m.drained, c.node, sharding.NodeID.Compare)
+		if found {
+			i++
+		}
+		if i < len(m.drained) {
+			c.node = m.drained[i]
+			return DrainFact{Region: c.node}
+		}
+		*c = cursor{kind: 2}
+	}
+	for c.kind == 2 {
+		i, found := m.searchType(c.typ)
+		if !found && i < len(m.types) {
+			c.typ, c.row = m.types[i].desc.Type, 0
+		}
+		if i == len(m.types) {
+			c.kind = 3
+			break
+		}
+		for rows := m.types[i].rows; c.row < len(rows); {
+			c.row++
+			if r := &rows[c.row-1]; r.Epoch != 0 {
+				return RowFact{Row: r.Row}
+			}
+		}
+		if i+1 == len(m.types) {
+			c.kind = 3
+			break
+		}
+		c.typ, c.row = m.types[i+1].desc.Type, 0
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
+
+const (
+	// silentAfter is how long a record may be under way before it is said that
+	// the journal does not answer.
+	silentAfter = 5 * time.Second
+	// troubleEvery is the time between two lines in the log about one trouble.
+	troubleEvery = 10 * time.Second
+)
+
+// trouble is what is wrong with the journal, for the log: one that has no room,
+// one that is damaged, one that refuses for another reason and one that does not answer want
+// different things of an operator.
+type trouble struct {
+	since  time.Time // when the record under way was handed over
+	logged time.Time // when it was last logged; zero: no trouble
+	err    error     // the last refusal; nil: there is no answer
+}
+
+// why is the trouble in words.
+func (t *trouble) why() string {
+	switch {
+	case errors.Is(t.err, journal.ErrFull):
+		return "it has no room: " + t.err.Error()
+	case errors.Is(t.err, journal.ErrCorrupt):
+		return "what it holds is damaged: " + t.err.Error()
+	case t.err != nil:
+		return "it is locked or out of reach: " + t.err.Error()
+	}
+	return "it does not answer"
+}
+
+// report logs the trouble, the first time and then now and again.
+func (s *Server) report() {
+	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
+		t.logged = time.Now()
+		outputs, facts, bytes := s.gate.Waiting()
+		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.term,
+			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
+	}
+}
+
+// watchJournal looks whether a record is under way for long.
+func (s *Server) watchJournal() {
+	if s.gate != nil && s.gate.Busy() && time.Since(s.trouble.since) >= silentAfter {
+		s.report()
+	}
+}
+
+// journalRefuses notes why a record was not stored.
+func (s *Server) journalRefuses(err error) {
+	s.trouble.err = err
+	s.report()
+}
+
+// journalAnswers ends the trouble, if there was any.
+func (s *Server) journalAnswers() {
+	if !s.trouble.logged.IsZero() {
+		s.log.Info("facts are stored again", "term", s.term, "after", time.Since(s.trouble.since).Round(time.Second))
+	}
+	s.trouble = trouble{}
+}
