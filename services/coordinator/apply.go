@@ -171,10 +171,15 @@ func (t *typeTable) release(r sharding.Row) {
 	}
 	h := &t.owned[i]
 	for at := t.searchEpoch(h.shards, r.Epoch); at < len(h.shards); at++ {
-		if h.shards[at] == r.Shard {
-			h.shards = slices.Delete(h.shards, at, at+1)
-			break
+		if h.shards[at] != r.Shard {
+			continue
 		}
+		if at == 0 { // the rule when an owner is lost: nothing is moved then
+			h.shards = h.shards[1:]
+		} else {
+			h.shards = slices.Delete(h.shards, at, at+1)
+		}
+		break
 	}
 	if len(h.shards) == 0 {
 		t.owned = slices.Delete(t.owned, i, i+1)
