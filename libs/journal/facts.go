@@ -31,7 +31,7 @@ func (f Facts) Merge(d Declaration) (Facts, error) {
 		return f, err
 	}
 	if f.Cluster != "" && f.Cluster != d.Cluster {
-		return f, fmt.Errorf("%w: it belongs to cluster %q, this process to %q", ErrIdentity, f.Cluster, d.Cluster)
+		return f, fmt.Errorf("%w: it belongs to cluster %q, this process to %q; name that cluster in cluster.name to join it, or give this one a journal.url of its own", ErrIdentity, f.Cluster, d.Cluster)
 	}
 	f.Cluster, f.Format = d.Cluster, Format
 	f.Types = slices.Clone(f.Types)

@@ -6,7 +6,7 @@
 // [Output] values, in order. Files read by concern: machine.go (being active),
 // apply.go (facts and the table), register.go (regions and types), allocate.go
 // (who gets a shard), rows.go (the life of one row), handoff.go (draining and
-// balance), watch.go (who is told).
+// balance), watch.go (who is told), gate.go (what may leave, and what is stored).
 //
 // # Life of a row
 //
@@ -33,7 +33,6 @@
 // It holds no lease, stores nothing and detects no failures: the driver says
 // when it is active, keeps the facts and reports the membership. It cannot
 // promise one live owner of a shard at a time: the epoch and the fence of the
-// journal make a second one harmless. It does not remember an operator's drain
-// or a region's wish to leave beyond its term; the region repeats its own, the
-// operator's must be asked for again. It never forgets a type.
+// journal make a second one harmless. It does not remember a region's wish to
+// leave beyond its term; the region repeats it. It never forgets a type.
 package coordinator

@@ -63,6 +63,7 @@ func (s *Server) loop() {
 		if tick {
 			s.shareLease()
 			s.watchJournal()
+			s.signLife()
 			s.step(coordinator.Tick{})
 		}
 		s.pump()
@@ -160,7 +161,7 @@ func (s *Server) depose() {
 	dropped := s.gate.End()
 	s.term, s.gate = 0, nil
 	clear(s.moves)
-	s.trouble = trouble{}
+	s.trouble, s.signs = trouble{}, signs{}
 	s.step(coordinator.Deposed{})
 	for _, w := range dropped { // not durable: not told
 		s.perform(coordinator.NotActive{Watch: w, Active: s.known.Node, Term: s.known.Term})

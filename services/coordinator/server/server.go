@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
@@ -50,6 +51,9 @@ type Server struct {
 	peers *node.Peers
 	fail  func(error)
 
+	// contested: the stream was claimed by somebody else while the lease was ours.
+	contested atomic.Bool
+
 	ctx context.Context // ends when the loop and its jobs do
 	end context.CancelFunc
 
@@ -72,6 +76,7 @@ type Server struct {
 	term      sharding.Term     // of the stream; 0: standing by
 	gate      *coordinator.Gate // of the term; nil: standing by
 	trouble   trouble           // with the journal
+	signs     signs             // of life, in this term
 	known     coordinator.Active
 	lastWatch coordinator.WatchID
 	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse

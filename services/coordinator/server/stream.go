@@ -64,7 +64,19 @@ func (s *Server) tryElect(term sharding.Term) error {
 	if err != nil {
 		return fmt.Errorf("reading the highest epoch: %w", err)
 	}
-	if highest.Term() >= term && highest != epoch {
+	below := highest.Term() >= term && highest != epoch
+	if below || s.contested.Load() {
+		err := s.uncontested(ctx)
+		switch {
+		case errors.Is(err, errContested):
+			s.fail(err)
+			return nil
+		case err != nil:
+			return err
+		}
+		s.contested.Store(false)
+	}
+	if below {
 		// A lost lease record must not start below the fence.
 		s.keeper.RaiseTerm(highest.Term())
 		return nil
@@ -81,6 +93,7 @@ func (s *Server) tryElect(term sharding.Term) error {
 	switch r.Verdict {
 	case sharding.Durable:
 	case sharding.RefusedEpoch:
+		s.contested.Store(true)
 		s.keeper.RaiseTerm(r.Fence.Epoch.Term())
 		return nil
 	default:
@@ -151,6 +164,9 @@ func (s *Server) stored(term sharding.Term, a *sharding.Append, r journal.Result
 // fenced ends the term: the stream has been claimed with a higher one.
 func (s *Server) fenced(r journal.Result) {
 	s.log.Warn("fenced: another coordinator is active", "term", s.term, "stored", r.Fence.Epoch.Term())
+	if t, ok := s.keeper.Valid(); ok && t == s.term {
+		s.contested.Store(true) // not by this lease
+	}
 	s.depose()
 	s.keeper.RaiseTerm(r.Fence.Epoch.Term())
 }

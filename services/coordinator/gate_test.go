@@ -1,0 +1,77 @@
+package coordinator
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// What waits behind a fact waits once, and leaves in order.
+func TestGate(t *testing.T) {
+	g := NewGate(DefaultConfig(), 0, 0)
+	m := New(DefaultConfig())
+	r1 := node(t, "r1")
+	fact := Persist{Fact: DrainFact{Region: r1}}
+	host := HostShard{To: r1, Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}
+	off := HandOff{To: r1, Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}
+	full := TableChanged{Watch: 7, Delta: sharding.TableDelta{Rows: make([]sharding.Row, 100)}}
+	other := full
+	other.Watch = 8
+	g.Add([]Output{off, fact, host, RegisterAck{To: r1, Term: 1}, ShutdownAck{To: r1, Remaining: 2}, full, other})
+	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint([]Output{off}) {
+		t.Errorf("before the fact is durable leaves %+v", got)
+	}
+	_, _, before := g.Waiting()
+	for range 1000 {
+		g.Add([]Output{host, RegisterAck{To: r1, Term: 1, Refusal: "no"}, ShutdownAck{To: r1, Remaining: 1}})
+	}
+	if _, facts, bytes := g.Waiting(); facts != 1 || bytes != before || before < 100*rowBytes || before > 150*rowBytes {
+		t.Errorf("%d facts wait, %d bytes after %d", facts, bytes, before)
+	}
+	if facts := g.Record(m, nil); len(facts) != 1 || len(g.Record(m, nil)) > 0 || !g.Busy() {
+		t.Errorf("the first record holds %v", facts)
+	}
+	g.Add([]Output{fact, off})
+	if got := g.Leave(nil); len(got) > 0 || g.Stored() != 1 {
+		t.Errorf("before the fact is durable leaves %+v", got)
+	}
+	want := []Output{host, full, other, RegisterAck{To: r1, Term: 1, Refusal: "no"}, ShutdownAck{To: r1, Remaining: 1}}
+	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("behind the first fact leaves %+v, want %+v", got, want)
+	}
+	if got := g.End(); len(got) > 0 {
+		t.Errorf("watches %v are left", got)
+	}
+}
+
+// No record is larger than it may be, but for a single fact.
+func TestRecordsAreBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.RecordBytes = 300
+	g, m := NewGate(cfg, 0, 0), New(cfg)
+	large := TypeFact{Desc: sharding.TypeDesc{Type: "T"}}
+	for range 100 {
+		large.Desc.Commands = append(large.Desc.Commands, sharding.CommandDesc{Name: "Command"})
+	}
+	var outs []Output
+	for range 10 {
+		outs = append(outs, Persist{Fact: DrainFact{}}, Persist{Fact: DrainFact{}}, Persist{Fact: large})
+	}
+	g.Add(outs)
+	all := 0
+	for range 30 {
+		facts := g.Record(m, nil)
+		size := 0
+		for _, f := range facts[:max(len(facts)-1, 0)] {
+			size += factSize(f)
+		}
+		if size >= cfg.RecordBytes {
+			t.Errorf("a record of %d facts has %d bytes without its last", len(facts), size)
+		}
+		all += g.Stored()
+	}
+	if all != len(outs) {
+		t.Errorf("%d of %d facts are in records", all, len(outs))
+	}
+}
