@@ -26,6 +26,7 @@ func TestHouse(t *testing.T) {
 			"table":          nouns,
 			"turn":           nouns,
 			"passivation":    nouns,
+			"replies":        nouns,
 			"backend":        {},
 			"dial":           {},
 			"kubeapi":        {"libs/backend"},
@@ -41,7 +42,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "gossip", "bootstrap", "splitbrain", "allocation", "table", "turn", "passivation",
+			"sharding", "vclock", "phi", "gossip", "bootstrap", "splitbrain", "allocation", "table", "turn", "passivation", "replies",
 		},
 	})
 }

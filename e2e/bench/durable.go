@@ -112,6 +112,12 @@ type pending struct {
 	done map[uint64]func(error)
 }
 
+// Unsent is 0: answers are taken at once.
+func (*pending) Unsent() int { return 0 }
+
+// Waiting has nothing to do: answers do not gather.
+func (*pending) Waiting() {}
+
 // SendBatch takes answers.
 func (p *pending) SendBatch(as []link.Answer) error {
 	for i := range as {

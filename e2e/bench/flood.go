@@ -64,6 +64,12 @@ func (f *flood) SendBatch(as []link.Answer) error {
 	return nil
 }
 
+// Unsent is 0: answers are taken at once.
+func (*flood) Unsent() int { return 0 }
+
+// Waiting has nothing to do: answers do not gather.
+func (*flood) Waiting() {}
+
 // room waits until a batch may be sent.
 func (f *flood) room() {
 	f.wait(floodWindow - floodBatch)

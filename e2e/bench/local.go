@@ -168,6 +168,12 @@ func (a *localAsker) SendBatch(as []link.Answer) error {
 	return nil
 }
 
+// Unsent is 0: answers are taken at once.
+func (*localAsker) Unsent() int { return 0 }
+
+// Waiting has nothing to do: answers do not gather.
+func (*localAsker) Waiting() {}
+
 // ask sends the command that a caller has prepared and waits for its reply.
 func (a *localAsker) ask(caller int) error {
 	c := &a.callers[caller]

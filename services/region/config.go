@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/table"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -23,6 +24,9 @@ type Config struct {
 	// for all entities count what waits here too.
 	BufferCommands int
 	BufferBytes    int
+	// Replies bounds what the region owes. Whoever brings commands asks a
+	// [replies.Budget] before each: what finds no room waits with its connection.
+	Replies replies.Config
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.
 	Resend time.Duration
@@ -40,6 +44,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		Watch:          table.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
+		Replies:        replies.DefaultConfig(),
 		Resend:         200 * time.Millisecond,
 		LeaveTimeout:   20 * time.Second,
 	}
@@ -60,5 +65,5 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.Turn.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region: LeaveTimeout %s must be above DrainTimeout %s, or leaving cuts drains short", c.LeaveTimeout, c.Turn.DrainTimeout))
 	}
-	return errors.Join(append(errs, c.Watch.Validate(), c.Turn.Validate())...)
+	return errors.Join(append(errs, c.Replies.Validate(), c.Watch.Validate(), c.Turn.Validate())...)
 }

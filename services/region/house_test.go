@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			".": {
 				"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/table",
-				"libs/gossip", "libs/splitbrain", "libs/allocation", "libs/lease", "libs/passivation", "libs/turn",
+				"libs/gossip", "libs/splitbrain", "libs/allocation", "libs/lease", "libs/passivation", "libs/turn", "libs/replies",
 			},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"libs/node", "sdk/...", "services/region/server/..."},

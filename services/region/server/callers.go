@@ -1,24 +1,39 @@
 package server
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // Sink is where answers go: the end of a link, or who sent commands in this
-// process. SendBatch must not wait; the slice is only valid during the call. An
-// error says that nobody is there any more.
+// process.
 type Sink interface {
+	// SendBatch must not wait; the slice is only valid during the call. An error
+	// says that nobody is there any more.
 	SendBatch([]link.Answer) error
+	// Unsent is how many bytes of answers are held, because nobody takes them.
+	Unsent() int
+	// Waiting says that the goroutine which brings commands is about to wait:
+	// answers that gather for it must not.
+	Waiting()
 }
 
 // outgoing gathers answers for one sink.
 type outgoing struct {
-	to   Sink
-	list []link.Answer
+	to    Sink
+	list  []link.Answer
+	ended []ended // the same commands
+}
+
+// ended is a command that was answered.
+type ended struct {
+	ticket replies.Ticket
+	size   int // of its reply, if that says something of the next one
 }
 
 // caller is where the answer of a command goes.
@@ -30,6 +45,7 @@ type caller struct {
 	command string
 	trace   string
 	tell    bool // gets its answer when it is accepted
+	ticket  replies.Ticket
 }
 
 // callers holds those who wait for an answer. The name of a request is the
@@ -84,10 +100,34 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 		return
 	}
 	a.Corr = c.corr
-	s.worker.gather(c.to, a)
-	// What becomes of an accepted tell comes later, as turn.Told.
-	if accepted := c.tell && a.Reply.Outcome == sharding.OK; a.NotMine == nil && !accepted {
-		s.observe(&c, &a.Reply)
+	end := ended{ticket: c.ticket}
+	if a.NotMine == nil {
+		// What becomes of an accepted tell comes later, as turn.Told.
+		accepted := c.tell && a.Reply.Outcome == sharding.OK
+		if !accepted {
+			s.observe(&c, &a.Reply)
+		}
+		size := replies.Size(&a.Reply)
+		if a.Reply.Outcome == sharding.OK && a.Reply.Code == "" && !accepted {
+			end.size = size
+		}
+		if size > end.ticket.Expected() && !s.inbox.grow(&end.ticket, size) {
+			a.Reply = noRoom(&a.Reply)
+		}
+	}
+	s.gather(s.worker, c.to, a, end)
+}
+
+// noRoom is what is left of a reply for which there is no room. What was known of
+// the effects stays true.
+func noRoom(r *sharding.Reply) sharding.Reply {
+	what := "the command's answer"
+	if r.Outcome == sharding.OK {
+		what = "the command ran, but its reply"
+	}
+	return sharding.Reply{
+		Outcome: r.Outcome, Code: sharding.ResourceExhausted, Timing: r.Timing,
+		Message: fmt.Sprintf("%s of %d bytes finds no room: the region owes too many (region.reply_bytes)", what, len(r.Payload)),
 	}
 }
 
@@ -96,16 +136,16 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 const maxSinks = 16
 
 // gather keeps an answer until the core is let go. Many in a row are for one sink.
-func (w *worker) gather(to Sink, a link.Answer) {
+func (s *Runner) gather(w *worker, to Sink, a link.Answer, end ended) {
 	n := len(w.out)
 	for i := n - 1; i >= 0; i-- {
 		if o := &w.out[i]; o.to == to {
-			o.list = append(o.list, a)
+			o.list, o.ended = append(o.list, a), append(o.ended, end)
 			return
 		}
 	}
 	if n == maxSinks {
-		w.send()
+		s.send(w)
 		n = 0
 	}
 	if n < cap(w.out) {
@@ -114,17 +154,19 @@ func (w *worker) gather(to Sink, a link.Answer) {
 		w.out = append(w.out, outgoing{})
 	}
 	o := &w.out[n]
-	o.to, o.list = to, append(o.list, a)
+	o.to, o.list, o.ended = to, append(o.list, a), append(o.ended, end)
 }
 
 // send sends what was gathered, one call per sink. Answers to one that has ended
 // go nowhere: its gateway knows.
-func (w *worker) send() {
+func (s *Runner) send(w *worker) {
 	for i := range w.out {
 		o := &w.out[i]
 		_ = o.to.SendBatch(o.list)
+		s.inbox.answered(o.to, o.ended)
 		clear(o.list)
-		o.to, o.list = nil, o.list[:0]
+		clear(o.ended)
+		o.to, o.list, o.ended = nil, o.list[:0], o.ended[:0]
 	}
 	w.out = w.out[:0]
 }

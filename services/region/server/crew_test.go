@@ -56,6 +56,10 @@ func (a *answers) SendBatch(as []link.Answer) error {
 	return nil
 }
 
+func (*answers) Unsent() int { return 0 }
+
+func (*answers) Waiting() {}
+
 // want fails unless these and no others were answered since the last call.
 func (a *answers) want(t *testing.T, corrs ...uint64) {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -19,6 +20,7 @@ type arrival struct {
 	at    time.Time
 	// refused, if set, is its answer: the core is not asked.
 	refused *sharding.Reply
+	ticket  replies.Ticket
 }
 
 // loaded is the end of a load, and whether an instance was made.
@@ -71,11 +73,19 @@ type inbox struct {
 	next  batch
 	limit int
 	over  bool // nobody takes any more
+
+	// What is owed to those who brought commands.
+	budget   *replies.Budget
+	accounts map[Sink]*replies.Account
+	kinds    map[sharding.EntityType]map[string]*replies.Kind
+	short    replies.Kind // what says only that a tell was accepted, or why a command was not
+	waiting  int          // goroutines that bring commands
 }
 
-func newInbox(limit int) *inbox {
-	b := &inbox{limit: limit}
+func newInbox(limit int, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
+	b := &inbox{limit: limit, kinds: kinds, accounts: map[Sink]*replies.Account{}}
 	b.room.L = &b.mu
+	b.short.Learn(replies.Overhead)
 	return b
 }
 
@@ -99,20 +109,99 @@ func (b *inbox) finished(done []finished) {
 	b.next.done = append(b.next.done, done...)
 }
 
-// arrive takes commands, some of which are refused already, by their index. It blocks while the inbox is full: that is how a
-// region holds back its gateways.
-func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply) {
+// arrive takes commands in their order, some of which are refused already, by their
+// index. It blocks while the inbox is full or there is no room for the replies:
+// that is how a region holds back its gateways. Before the first time it calls
+// wait.
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func()) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.next.len() >= b.limit && !b.over {
-		b.room.Wait()
+	account := b.accounts[to]
+	if account == nil {
+		account = &replies.Account{}
+		b.accounts[to] = account
 	}
+	b.budget.Unsent(account, to.Unsent())
 	for i := range cmds {
 		c := &cmds[i]
+		ticket, ok := b.admit(account, &c.Envelope)
+		for !ok && !b.over {
+			if wait != nil {
+				b.mu.Unlock()
+				wait()
+				b.mu.Lock()
+				wait = nil
+			} else {
+				b.waiting++
+				b.room.Wait()
+				b.waiting--
+			}
+			ticket, ok = b.admit(account, &c.Envelope)
+		}
+		if b.over {
+			return
+		}
 		b.next.arrivals = append(b.next.arrivals, arrival{
-			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i],
+			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i], ticket: ticket,
 		})
+	}
+}
+
+// admit takes a command on if there is room for it and for its reply.
+func (b *inbox) admit(account *replies.Account, env *sharding.Envelope) (replies.Ticket, bool) {
+	if b.next.len() >= b.limit {
+		return replies.Ticket{}, false
+	}
+	kind := b.kinds[env.Entity.Type][env.Command]
+	if kind == nil || env.Tell && !env.Keyed {
+		kind = &b.short
+	}
+	return b.budget.Admit(account, kind)
+}
+
+// grow makes room for a reply that is larger than expected.
+func (b *inbox) grow(t *replies.Ticket, size int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.budget.Grow(t, size)
+}
+
+// answered takes in that commands were answered, and that their sink has the
+// answers.
+func (b *inbox) answered(to Sink, list []ended) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if account := b.accounts[to]; account != nil {
+		b.budget.Unsent(account, to.Unsent())
+	}
+	for i := range list {
+		b.budget.Answered(list[i].ticket, list[i].size)
+	}
+	if b.waiting > 0 {
+		b.room.Broadcast()
+	}
+}
+
+// drained looks at what sinks have passed on meanwhile.
+func (b *inbox) drained() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for to, account := range b.accounts { // order-free: each for itself
+		b.budget.Unsent(account, to.Unsent())
+	}
+	if b.waiting > 0 {
+		b.room.Broadcast()
+	}
+}
+
+// forget drops the account of a sink that will bring no more commands.
+func (b *inbox) forget(to Sink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if account := b.accounts[to]; account != nil {
+		b.budget.Unsent(account, 0)
+		delete(b.accounts, to)
 	}
 }
 

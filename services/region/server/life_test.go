@@ -11,6 +11,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
@@ -206,10 +207,11 @@ func TestAnotherIncarnation(t *testing.T) {
 
 // TestInboxLetsGo: a link that waits for room does not wait for ever.
 func TestInboxLetsGo(t *testing.T) {
-	b := newInbox(1)
+	b := newInbox(1, nil)
+	b.budget = replies.NewBudget(replies.DefaultConfig())
 	b.put(item{})
 	done := make(chan struct{})
-	go func() { b.arrive(nil, []link.Command{{}}, nil); close(done) }()
+	go func() { b.arrive(&answers{}, []link.Command{{}}, nil, func() {}); close(done) }()
 	b.end()
 	<-done
 }

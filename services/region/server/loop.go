@@ -36,6 +36,7 @@ func (s *Runner) Run() {
 			return
 		case <-ticker.C:
 			s.put(item{in: region.Tick{}})
+			s.inbox.drained()
 		}
 	}
 }
@@ -97,7 +98,7 @@ func (s *Runner) step(w *worker) (more bool) {
 		clear(s.rest)
 		s.rest = s.rest[:0]
 		s.stepping.Unlock()
-		w.send()
+		s.send(w)
 	}
 	return n >= maxStep || len(w.jobs) > 0
 }
@@ -148,7 +149,7 @@ func (s *Runner) takeIn() (commands int) {
 		a := &some[i]
 		in := region.Command{Epoch: a.epoch, Env: &a.env, Request: s.callers.add(caller{
 			to: a.to, corr: a.corr, arrived: a.at, entity: a.env.Entity, command: a.env.Command, trace: a.env.Trace,
-			tell: a.env.Tell && !a.env.Keyed,
+			tell: a.env.Tell && !a.env.Keyed, ticket: a.ticket,
 		})}
 		if a.refused != nil {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})

@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
@@ -60,8 +61,8 @@ type Runner struct {
 	lookupTimeout time.Duration
 	descs         []turn.Type
 	types         map[sharding.EntityType]entity.Definition
-	// commands are the known ones per type, for metrics.
-	commands  map[sharding.EntityType]map[string]struct{}
+	// commands are the known ones per type, for metrics and for the inbox.
+	commands  map[sharding.EntityType]map[string]*replies.Kind
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
 	failures  failures
@@ -100,12 +101,12 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout, outside: c.Outside,
 		failures:   failures{limit: c.Failures},
 		types:      map[sharding.EntityType]entity.Definition{},
-		commands:   map[sharding.EntityType]map[string]struct{}{},
-		inbox:      newInbox(c.Inbox),
+		commands:   map[sharding.EntityType]map[string]*replies.Kind{},
 		paces:      map[sharding.EntityType]*paces{},
 		attributes: map[attributeKey]*measures{},
 		cuts:       map[*slot][]job{},
 	}
+	s.inbox = newInbox(c.Inbox, s.commands)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.crew.work, s.crew.handIn, s.crew.ended = s.work, s.handIn, s.ctx.Done()
 	var errs []error
@@ -115,9 +116,9 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		s.descs = append(s.descs, d)
 		s.types[d.Desc.Type] = t
 		s.paces[d.Desc.Type] = &paces{}
-		known := map[string]struct{}{}
+		known := map[string]*replies.Kind{}
 		for _, command := range d.Desc.Commands {
-			known[command.Name] = struct{}{}
+			known[command.Name] = &replies.Kind{}
 		}
 		s.commands[d.Desc.Type] = known
 	}
@@ -136,7 +137,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	s.loadTimeout, s.lookupTimeout = core.Turn.LoadTimeout, core.Turn.LookupTimeout
-	s.core = region.New(core)
+	s.core, s.inbox.budget = region.New(core), replies.NewBudget(core.Replies)
 	return s, nil
 }
 
@@ -150,19 +151,31 @@ func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
 // Submit hands commands over. It waits while the runner has too much to take
-// in. The slice is the caller's again, what it points to is not. Each command
-// gets one answer, sent to to, with its Corr.
+// in, or owes too many replies. The slice is the caller's again, what it points to
+// is not. Each command gets one answer, sent to to, with its Corr.
 func (s *Runner) Submit(to Sink, cmds []link.Command) {
-	s.inbox.arrive(to, cmds, s.malformed(cmds))
+	s.arrive(to, cmds)
 	s.call()
 }
+
+// arrive puts commands into the inbox. If it has to wait, what is there already is
+// done meanwhile.
+func (s *Runner) arrive(to Sink, cmds []link.Command) {
+	s.inbox.arrive(to, cmds, s.malformed(cmds), func() {
+		to.Waiting()
+		s.call()
+	})
+}
+
+// Forget drops what is known of a sink that will bring no more commands.
+func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
 // Serve is Submit for somebody who brings commands all the time: what they ask for
 // is done by its goroutine, as far as that is quick. If a turn turns out not to be,
 // leave is called, from another goroutine: then somebody else should do what the
 // caller is for until Serve returns.
 func (s *Runner) Serve(to Sink, cmds []link.Command, leave func()) {
-	s.inbox.arrive(to, cmds, s.malformed(cmds))
+	s.arrive(to, cmds)
 	s.visit(leave)
 }
 

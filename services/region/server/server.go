@@ -82,6 +82,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
+			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout = cfg.LeaveTimeout
 		},
 		Outside: s.perform,
@@ -115,6 +116,7 @@ func (s *Server) take(c *link.Conn, cmds []link.Command) {
 
 // closed hears of the end of a link's connection.
 func (s *Server) closed(c *link.Conn, reason error) {
+	s.Forget(c)
 	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
 		s.log.Warn("a link was cut because its gateway did nothing for too long; what it waits for is in doubt there",
 			"gateway", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)

@@ -1,0 +1,180 @@
+package replies
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+func testConfig() Config {
+	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000}
+}
+
+// TestKind: what is expected rises at once, and falls slowly.
+func TestKind(t *testing.T) {
+	var k Kind
+	if got := k.Expect(1000); got != 1000 {
+		t.Errorf("%d of an unknown kind", got)
+	}
+	k.Learn(300)
+	if got := k.Expect(1000); got != 300 {
+		t.Errorf("%d after a reply of 300", got)
+	}
+	k.Learn(5000)
+	k.Learn(300)
+	if got := k.Expect(1000); got < 4000 || got >= 5000 {
+		t.Errorf("%d after replies of 5000 and 300", got)
+	}
+	for range 200 {
+		k.Learn(300)
+	}
+	if got := k.Expect(1000); got != 300 {
+		t.Errorf("%d after many of 300", got)
+	}
+}
+
+// TestAConnectionIsBounded: what it owes counts before it is there and until it
+// is taken, and then there is room again.
+func TestAConnectionIsBounded(t *testing.T) {
+	b := NewBudget(testConfig())
+	var a, other Account
+	var k Kind
+	var tickets []Ticket
+	admit := func(want int) {
+		t.Helper()
+		n := 0
+		for {
+			ticket, ok := b.Admit(&a, &k)
+			if !ok {
+				break
+			}
+			tickets = append(tickets, ticket)
+			n++
+		}
+		if n != want {
+			t.Errorf("%d were admitted, want %d", n, want)
+		}
+	}
+	admit(8) // of an unknown kind
+	for _, ticket := range tickets {
+		b.Answered(ticket, 1_000)
+	}
+	tickets = nil
+	b.Unsent(&a, 8_000)
+	admit(8) // of one that is known
+	if _, ok := b.Admit(&other, &k); !ok {
+		t.Error("another connection has to wait")
+	}
+	b.Unsent(&a, 0)
+	admit(8)
+	if a.Used() != 16_000 || b.Used() != 17_000 {
+		t.Errorf("%d and %d are used", a.Used(), b.Used())
+	}
+}
+
+// TestSilentConnectionsShare: however many connections do not read, all of them
+// stay within the total, and one that reads still finds room for small replies.
+func TestSilentConnectionsShare(t *testing.T) {
+	b := NewBudget(testConfig())
+	large, small := Kind{size: 4_000}, Kind{size: 300}
+	for range 1000 {
+		silent := &Account{}
+		for {
+			if _, ok := b.Admit(silent, &large); !ok {
+				break
+			}
+		}
+	}
+	if b.Used() > 64_000 {
+		t.Errorf("%d are used", b.Used())
+	}
+	var reader Account
+	for range 100 {
+		ticket, ok := b.Admit(&reader, &small)
+		if !ok {
+			t.Fatal("one that reads has to wait")
+		}
+		b.Answered(ticket, 300)
+	}
+}
+
+// TestTheTotalHolds whatever was expected: replies that would break it do not fit.
+func TestTheTotalHolds(t *testing.T) {
+	for seed := uint64(1); seed <= 200; seed++ {
+		d := rand.New(rand.NewPCG(seed, 1))
+		b := NewBudget(testConfig())
+		accounts, kinds := make([]Account, 1+d.IntN(20)), make([]Kind, 3)
+		var tickets []Ticket
+		for range 2000 {
+			switch a := &accounts[d.IntN(len(accounts))]; {
+			case d.IntN(2) == 0:
+				if ticket, ok := b.Admit(a, &kinds[d.IntN(len(kinds))]); ok {
+					tickets = append(tickets, ticket)
+				}
+			case d.IntN(3) == 0:
+				b.Unsent(a, d.IntN(a.unsent+1))
+			case len(tickets) > 0:
+				i := d.IntN(len(tickets))
+				ticket := tickets[i]
+				tickets[i] = tickets[len(tickets)-1]
+				tickets = tickets[:len(tickets)-1]
+				size := Overhead + d.IntN(4_000-Overhead)
+				if d.IntN(4) > 0 {
+					size = Overhead + d.IntN(100)
+				}
+				kept := size
+				if size > ticket.Expected() && !b.Grow(&ticket, size) {
+					kept = 0
+				}
+				b.Answered(ticket, size)
+				b.Unsent(ticket.account, ticket.account.unsent+kept)
+			}
+			if b.Used() > 64_000 || b.owed < 0 || b.unsent < 0 {
+				t.Fatalf("seed %d: %+v", seed, b)
+			}
+		}
+		for _, ticket := range tickets {
+			b.Answered(ticket, 0)
+		}
+		for i := range accounts {
+			b.Unsent(&accounts[i], 0)
+		}
+		if b.Used() != 0 {
+			t.Fatalf("seed %d: %+v is left", seed, b)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	good := DefaultConfig()
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []Config{
+		{}, {Total: 1000, Connection: 200, Largest: 300, Unknown: 300}, {Total: 1000, Connection: 600, Largest: 300, Unknown: 300},
+		{Total: 1000, Connection: 500, Largest: 300, Unknown: 10}, {Total: 1000, Connection: 500, Largest: 300, Unknown: 400},
+	} {
+		if bad.Validate() == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	r := sharding.Reply{Code: "a", Message: "bc", Payload: []byte("def")}
+	if got := Size(&r); got != Overhead+6 {
+		t.Error(got)
+	}
+}
+
+func BenchmarkAdmit(b *testing.B) {
+	budget := NewBudget(DefaultConfig())
+	var a Account
+	k := Kind{size: 300}
+	b.ReportAllocs()
+	for range b.N {
+		t, _ := budget.Admit(&a, &k)
+		budget.Answered(t, 300)
+	}
+}

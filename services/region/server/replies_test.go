@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// blob is an entity whose replies are as large as the command asks for.
+type blob struct{ n int }
+
+func blobs() entity.Definition {
+	return entity.DefineVolatile("Blob", func(string) *blob { return &blob{} },
+		entity.On(entity.Command[int, string]("Blob", "Fill").ReadOnly(), func(_ *blob, _ *entity.Ctx, n int) (string, error) {
+			return strings.Repeat("x", n-2), nil // and two quotes
+		}),
+		entity.On(entity.Command[int, int]("Blob", "Note"), func(b *blob, _ *entity.Ctx, n int) (int, error) {
+			b.n += n
+			return b.n, nil
+		}))
+}
+
+// site is a region without a coordinator: a runner behind links over TCP.
+type site struct {
+	*Runner
+	node  sharding.NodeID
+	links *link.Server
+	mu    sync.Mutex
+	ended []error // of connections
+}
+
+func runBlobs(t *testing.T, limits func(*region.Config)) *site {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}}
+	if s.Runner, err = NewRunner(RunnerConfig{
+		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs()}, Core: limits,
+		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := open.Backend("memory:", journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "test", Types: []sharding.TypeDesc{s.Types()[0].Desc}}, journal.DefaultConfig(), s.Observer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Use(j)
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self = "test", s.node
+	if s.links, err = link.NewServer(cfg, func(c *link.Conn, cmds []link.Command) {
+		call := c.Call()
+		s.Serve(c, cmds, func() { c.ReadOn(call) })
+	}, func(c *link.Conn, reason error) {
+		s.Forget(c)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended = append(s.ended, reason)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle(link.Path, s.links)
+	hs := &http.Server{Handler: mux}
+	var run sync.WaitGroup
+	run.Go(func() { _ = hs.Serve(ln) })
+	run.Go(s.Run)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.End()
+		_ = s.links.Close(ctx)
+		_ = hs.Close()
+		run.Wait()
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range s.Types()[0].Desc.Shards {
+		s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Blob", Index: i}, Epoch: sharding.MakeEpoch(1, 1)})
+	}
+	return s
+}
+
+// gatewayEnd is a gateway that sends commands, and reads answers once it may.
+type gatewayEnd struct {
+	t       *testing.T
+	shards  uint32
+	link    *link.Link
+	reads   chan struct{} // closed: it may
+	answers chan link.Answer
+	corr    uint64
+}
+
+func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd {
+	t.Helper()
+	g := &gatewayEnd{t: t, shards: s.Types()[0].Desc.Shards, reads: make(chan struct{}), answers: make(chan link.Answer, 10_000)}
+	if reads {
+		close(g.reads)
+	}
+	cfg := link.DefaultConfig()
+	cfg.Cluster, cfg.Self, cfg.Lanes = "test", sharding.NodeID{UID: uid}, 1
+	up := make(chan *link.Link, 16)
+	peer, err := link.NewPeer(cfg, s.node, link.Events{
+		Up:     func(l *link.Link) { up <- l },
+		Down:   func(*link.Link, link.Down) { close(g.answers) },
+		Failed: func(error, bool) {},
+		Answers: func(_ *link.Link, as []link.Answer) {
+			<-g.reads
+			for _, a := range as {
+				g.answers <- a
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		select {
+		case <-g.reads:
+		default:
+			close(g.reads)
+		}
+		peer.Close()
+	})
+	g.link = <-up
+	return g
+}
+
+// ask sends commands to as many entities.
+func (g *gatewayEnd) ask(count int, command string, n int) {
+	g.t.Helper()
+	for i := range count {
+		g.corr++
+		id := sharding.EntityID(fmt.Sprintf("b%d", i))
+		shard := sharding.ShardOf(id, g.shards)
+		if err := g.link.Queue(shard, &link.Command{Corr: g.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: id}, Command: command, ID: sharding.CommandID(fmt.Sprintf("c%d", g.corr)),
+			Payload: fmt.Append(nil, n),
+		}}); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	g.link.Flush()
+}
+
+// get reads answers, and fails if one is none that was wished for.
+func (g *gatewayEnd) get(count int) (bytes int) {
+	g.t.Helper()
+	for range count {
+		select {
+		case a, ok := <-g.answers:
+			if !ok {
+				g.t.Fatal("the link is down")
+			}
+			if a.NotMine != nil || a.Reply.Outcome != sharding.OK || a.Reply.Code != "" {
+				g.t.Fatalf("%+v", a)
+			}
+			bytes += len(a.Reply.Payload)
+		case <-time.After(time.Minute):
+			g.t.Fatal("no answer came")
+		}
+	}
+	return bytes
+}
+
+// TestLargeRepliesBreakNoLink: replies of which the connection does not take all
+// at once wait, and so do the commands behind them; none fails, and no link.
+func TestLargeRepliesBreakNoLink(t *testing.T) {
+	s := runBlobs(t, nil)
+	g := s.dial(t, 7, true)
+	for range 3 {
+		g.ask(48, "Fill", 1_000_000)
+		g.ask(26, "Note", 1)
+		g.ask(200, "Fill", 300_000)
+		if got := g.get(274); got < 108_000_000 {
+			t.Errorf("%d bytes came", got)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ended) > 0 {
+		t.Error(s.ended)
+	}
+}
+
+// TestSilentGatewaysAreBounded: gateways that read nothing get as much as the
+// limits allow and no more, one that reads goes on meanwhile, and when they do
+// read all their answers come.
+func TestSilentGatewaysAreBounded(t *testing.T) {
+	const total = 40 << 20
+	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = total, 4<<20 })
+	reader := s.dial(t, 7, true)
+	reader.ask(1, "Fill", 1_000_000)
+	reader.get(1)
+	var silent []*gatewayEnd
+	for i := range 6 {
+		g := s.dial(t, sharding.NodeUID(100+i), false)
+		g.ask(30, "Fill", 1_000_000)
+		silent = append(silent, g)
+	}
+	used := func() int {
+		s.inbox.mu.Lock()
+		defer s.inbox.mu.Unlock()
+		return s.inbox.budget.Used()
+	}
+	await(t, "silent gateways fill what they may", func() bool { return used() > 12<<20 })
+	for range 5 {
+		reader.ask(20, "Note", 1)
+		reader.ask(20, "Fill", 1_000_000)
+		reader.get(40)
+		if got := used(); got > total {
+			t.Errorf("%d bytes are owed", got)
+		}
+	}
+	for _, g := range silent {
+		close(g.reads)
+		if got := g.get(30); got != 30_000_000 {
+			t.Errorf("%d bytes came", got)
+		}
+	}
+	await(t, "all is taken", func() bool { return used() == 0 })
+}
+
+// TestNoRoomForAReply: what is said then, and that it says what is known of the
+// effects.
+func TestNoRoomForAReply(t *testing.T) {
+	for outcome, want := range map[sharding.Outcome]string{sharding.OK: "the command ran", sharding.Unknown: "the command's answer"} {
+		r := noRoom(&sharding.Reply{Outcome: outcome, Payload: make([]byte, 10)})
+		if r.Outcome != outcome || r.Code != sharding.ResourceExhausted || len(r.Payload) > 0 || !strings.HasPrefix(r.Message, want) {
+			t.Errorf("%+v", r)
+		}
+	}
+}
