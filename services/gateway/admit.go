@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -38,8 +39,13 @@ func (m *Machine) submit(in *Submit) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are under way in this gateway")
 		return
 	}
+	expects := m.expect(&env)
+	if m.expects+m.held+expects > m.cfg.MaxReplyBytes && !mutant.On("gateway-replies") {
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies wait for their clients in this gateway, or are expected")
+		return
+	}
 	r := reuse(&m.spareRequests)
-	r.id, r.env, r.size = in.Request, env, size
+	r.id, r.env, r.size, r.expects = in.Request, env, size, expects
 	s := m.unplaced
 	if m.known() {
 		var refusal *sharding.Reply
@@ -52,11 +58,50 @@ func (m *Machine) submit(in *Submit) {
 	r.order = m.order
 	m.requests[r.id] = r
 	m.bytes += size
+	m.expects += expects
 	m.waiting++
 	s.push(r)
 	r.timer = timer{request: r}
 	m.timers.set(&r.timer, env.Deadline)
 	m.touch(s)
+}
+
+// expect is what the reply to a command will count, by those to others of its kind.
+func (m *Machine) expect(env *sharding.Envelope) int {
+	if env.Tell && !env.Keyed {
+		return replies.Overhead
+	}
+	if k := m.kinds[kind{env.Entity.Type, env.Command}]; k != nil {
+		return k.Expect(m.cfg.UnknownReply)
+	}
+	return m.cfg.UnknownReply
+}
+
+// hold counts the reply to a request from now on instead of what was expected. One
+// for which there is no room is left out; what is known of the effects stays true.
+func (m *Machine) hold(r *request, reply *sharding.Reply) int {
+	size := replies.Size(reply)
+	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
+		name := kind{r.env.Entity.Type, r.env.Command}
+		k := m.kinds[name]
+		if k == nil { // the region knows the command: there are not many of those
+			k = &replies.Kind{}
+			name = kind{sharding.EntityType(strings.Clone(string(name.typ))), strings.Clone(name.command)}
+			m.kinds[name] = k
+		}
+		k.Learn(size)
+	}
+	m.expects -= r.expects
+	if size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0 {
+		*reply = sharding.Reply{
+			Outcome: reply.Outcome, Code: sharding.ResourceExhausted, Timing: reply.Timing,
+			Message: fmt.Sprintf("the command ran, but its reply of %d bytes finds no room: too many wait for their clients in this gateway", len(reply.Payload)),
+		}
+		size = replies.Size(reply)
+	}
+	r.expects = 0
+	m.held += size
+	return size
 }
 
 func checkNames(env *sharding.Envelope) error {
@@ -171,7 +216,8 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
 		reply.Outcome = sharding.Unknown
 	}
-	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts}
+	held := m.hold(r, &reply)
+	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	if reply.Outcome == sharding.Rejected {
 		f.RetryAfter = m.hint(reply.Code)
 	}
@@ -206,6 +252,7 @@ func (m *Machine) forget(r *request) {
 	r.shard.remove(r)
 	m.timers.stop(&r.timer)
 	m.bytes -= r.size
+	m.expects -= r.expects
 	delete(m.requests, r.id)
 	*r = request{live: r.live}
 	keep(&m.spareRequests, r)

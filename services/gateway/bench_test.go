@@ -56,6 +56,11 @@ func BenchmarkAsk(b *testing.B) {
 			for _, a := range waiting {
 				answer.Attempt = a
 				outs = m.Answer(now, &answer, outs[:0])
+				for _, o := range outs {
+					if f, ok := o.(gateway.Finish); ok {
+						m.Delivered(f.Held)
+					}
+				}
 			}
 			waiting = waiting[:0]
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/table"
 )
 
@@ -25,6 +26,13 @@ type Config struct {
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int
+	// MaxReplyBytes bounds the replies that clients have not taken, and those that
+	// commands under way are expected to bring: a command that finds no room is
+	// refused. Default 256 MiB: one AskMany of the largest replies, several times.
+	MaxReplyBytes int
+	// UnknownReply is what is expected of a kind of command that has not had a
+	// reply yet. Default 16 KiB: thousands of them find room.
+	UnknownReply int
 	// HomeInterval is the pause before GetShardHome is sent again. Default
 	// 200 ms.
 	HomeInterval time.Duration
@@ -56,6 +64,8 @@ func DefaultConfig() Config {
 		MaxWaitingBytes: 8 << 20,
 		MaxTotal:        100_000,
 		MaxTotalBytes:   64 << 20,
+		MaxReplyBytes:   256 << 20,
+		UnknownReply:    16 << 10,
 		HomeInterval:    200 * time.Millisecond,
 		RetryAfter:      time.Second,
 		UnkeyedWait:     200 * time.Millisecond,
@@ -88,6 +98,10 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxTotal < c.MaxWaiting || c.MaxTotalBytes < c.MaxWaitingBytes {
 		errs = append(errs, errors.New("gateway: MaxTotal and MaxTotalBytes must not be below MaxWaiting and MaxWaitingBytes, the limits per shard"))
+	}
+	if c.UnknownReply < replies.Overhead || c.MaxReplyBytes < c.UnknownReply {
+		errs = append(errs, fmt.Errorf("gateway: UnknownReply is %d and MaxReplyBytes %d, set %d <= UnknownReply <= MaxReplyBytes",
+			c.UnknownReply, c.MaxReplyBytes, replies.Overhead))
 	}
 	return errors.Join(append(errs, c.Watch.Validate())...)
 }

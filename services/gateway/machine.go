@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/table"
 )
@@ -25,6 +26,9 @@ type Machine struct {
 	timers   timerHeap
 
 	bytes   int // of all requests
+	kinds   map[kind]*replies.Kind
+	expects int // bytes of the replies to all requests
+	held    int // bytes of replies that are not delivered
 	waiting int // requests not sent
 	order   uint64
 	next    Attempt
@@ -66,11 +70,18 @@ func keep[T any](spare *[]*T, one *T) {
 	}
 }
 
+// kind is what commands are of whose replies are of a size.
+type kind struct {
+	typ     sharding.EntityType
+	command string
+}
+
 // request is one admitted command.
 type request struct {
 	id       RequestID
 	env      sharding.Envelope // its deadline is set
 	size     int
+	expects  int    // bytes of its reply
 	order    uint64 // of admission
 	readOnly bool   // changes nothing, by what the table says
 	resend   bool   // may be sent again after doubt
@@ -144,6 +155,7 @@ func New(cfg Config) *Machine {
 		attempts: map[Attempt]*attempt{},
 		shards:   map[sharding.ShardID]*shard{},
 		links:    map[sharding.NodeID]*link{},
+		kinds:    map[kind]*replies.Kind{},
 		unplaced: &shard{},
 	}
 }
@@ -156,14 +168,19 @@ func (m *Machine) Table() *table.Table { return m.table }
 type Stats struct {
 	Requests int // admitted, not finished
 	Bytes    int // of those
+	Replies  int // bytes of replies, expected or not delivered
 	Waiting  int // of those not sent
 	Links    int // to regions, up or not
 }
 
 // Stats is what the core holds now.
 func (m *Machine) Stats() Stats {
-	return Stats{Requests: len(m.requests), Bytes: m.bytes, Waiting: m.waiting, Links: len(m.links)}
+	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Links: len(m.links)}
 }
+
+// Delivered gives back what replies have counted ([Finish].Held) that clients have
+// by now, or that nobody waits for any more.
+func (m *Machine) Delivered(bytes int) { m.held -= bytes }
 
 // Step applies in at now and appends to out what the driver must do, in that
 // order.

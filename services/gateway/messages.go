@@ -107,6 +107,9 @@ type (
 		// Region that gave the reply, and the number of attempts made.
 		Region   sharding.NodeID
 		Attempts int
+		// Held is what the reply counts until the client has it, or is gone: the
+		// driver gives it back by [Machine.Delivered].
+		Held int
 	}
 	// Connect opens a link to a region incarnation and keeps it up.
 	Connect struct{ Region sharding.NodeID }

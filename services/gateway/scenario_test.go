@@ -155,6 +155,9 @@ func (s *scenario) step(in Input) {
 			s.polled = w.To
 			continue
 		}
+		if f, ok := o.(Finish); ok {
+			s.m.Delivered(f.Held)
+		}
 		s.trace = append(s.trace, prefix+describe(o))
 	}
 	if err := s.m.Check(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -14,7 +15,7 @@ import (
 func (m *Machine) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gateway: "+format, args...)) }
-	count, bytes, waiting, live := 0, 0, 0, 0
+	count, bytes, waiting, live, expects := 0, 0, 0, 0, 0
 	for _, s := range append(m.sortedShards(), m.unplaced) {
 		count, bytes, waiting = count+s.count, bytes+s.bytes, waiting+s.waiting
 		if err := m.checkShard(s); err != nil {
@@ -22,6 +23,7 @@ func (m *Machine) Check() error {
 		}
 		for r := s.first; r != nil; r = r.next {
 			live += len(r.live)
+			expects += r.expects
 			if err := m.checkRequest(s, r); err != nil {
 				bad("request %d: %w", r.id, err)
 			}
@@ -33,6 +35,8 @@ func (m *Machine) Check() error {
 			count, len(m.requests), bytes, m.bytes, waiting, m.waiting, live, len(m.attempts))
 	case count > m.cfg.MaxTotal || bytes > m.cfg.MaxTotalBytes:
 		bad("%d commands with %d bytes are above the limits", count, bytes)
+	case expects != m.expects || m.held < 0:
+		bad("replies of %d of %d bytes are expected, %d are held", expects, m.expects, m.held)
 	case m.known() && m.unplaced.count > 0:
 		bad("%d commands wait for a table that is there", m.unplaced.count)
 	}
@@ -140,6 +144,11 @@ func (m *Machine) Clone() *Machine {
 	c.attempts = make(map[Attempt]*attempt, len(m.attempts))
 	c.shards = make(map[sharding.ShardID]*shard, len(m.shards))
 	c.links = make(map[sharding.NodeID]*link, len(m.links))
+	c.kinds = make(map[kind]*replies.Kind, len(m.kinds))
+	for name, k := range m.kinds { // order-free: fills a map
+		copied := *k
+		c.kinds[name] = &copied
+	}
 	c.timers = timerHeap{list: make([]*timer, len(m.timers.list))}
 	c.out, c.dirty = nil, nil
 	c.spareRequests, c.spareAttempts, c.spareShards = nil, nil, nil

@@ -106,7 +106,17 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 	case <-c.done:
 		return true
 	case <-ctx.Done():
-		s.inbox.put(item{in: gateway.Cancel{Request: c.id}})
+		s.inbox.put(item{do: func() { s.abandon(c) }})
 		return false
 	}
+}
+
+// abandon ends a call that is not waited for any more. To be called by the loop.
+func (s *Server) abandon(c *call) {
+	if s.calls[c.id] == nil { // it has ended meanwhile: nobody takes its reply
+		s.core.Delivered(c.finish.Held)
+		return
+	}
+	delete(s.calls, c.id)
+	s.step(gateway.Cancel{Request: c.id})
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"messages that may wait for the gateway's loop before commands are refused as resource_exhausted"`
 	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway"`
 	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way"`
+	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"size of the replies that clients have not taken, and that commands under way are expected to bring; more commands are refused as resource_exhausted"`
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
@@ -41,6 +42,7 @@ func DefaultConfig() Config {
 		Inbox:        65536,
 		Commands:     core.MaxTotal,
 		CommandBytes: node.Bytes(core.MaxTotalBytes),
+		ReplyBytes:   node.Bytes(core.MaxReplyBytes),
 		ShardMax:     core.MaxWaiting,
 		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
 		Refusals:     1024, // some 200 KiB, and more entities than can be overloaded at a time
@@ -68,6 +70,9 @@ func (c *Config) Validate() error {
 		if l.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", l.key))
 		}
+	}
+	if least := 2 * int64(c.MaxPayload); int64(c.ReplyBytes) < least {
+		errs = append(errs, fmt.Errorf("gateway.reply_bytes %s must be at least twice gateway.max_body (%d bytes), or large replies never find room", c.ReplyBytes, least))
 	}
 	if c.Refusals < 0 {
 		errs = append(errs, errors.New("gateway.refusals must not be below 0"))
@@ -99,5 +104,6 @@ func (c *Config) core() gateway.Config {
 	core.DefaultTimeout, core.MaxTimeout = c.Timeout, c.MaxTimeout
 	core.MaxWaiting, core.MaxWaitingBytes = c.ShardMax, int(c.ShardBytes)
 	core.MaxTotal, core.MaxTotalBytes = c.Commands, int(c.CommandBytes)
+	core.MaxReplyBytes = int(c.ReplyBytes)
 	return core
 }

@@ -59,6 +59,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	s.endRoute(routing, &c.finish)
 	s.end(c, f, c.finish.Attempts, span)
 	s.answer(w, c, f)
+	s.delivered.Add(int64(c.finish.Held))
 	c.release()
 }
 

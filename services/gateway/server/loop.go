@@ -135,6 +135,9 @@ func (s *Server) loop(ctx context.Context) {
 		case <-ticker.C:
 			tick = true
 		}
+		if n := s.delivered.Swap(0); n != 0 {
+			s.core.Delivered(int(n))
+		}
 		items := s.inbox.take(spare)
 		for i := range items {
 			s.takeIn(&items[i])
@@ -165,9 +168,6 @@ func (s *Server) takeIn(it *item) {
 	case it.do != nil:
 		it.do()
 	default:
-		if c, ok := it.in.(gateway.Cancel); ok {
-			delete(s.calls, c.Request)
-		}
 		s.step(it.in)
 	}
 }

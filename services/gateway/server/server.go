@@ -65,6 +65,7 @@ type Server struct {
 	retryHint int    // ms
 	stopping  atomic.Bool
 	lastCall  atomic.Uint64
+	delivered atomic.Int64 // what replies count that clients have since the loop looked
 	types     atomic.Pointer[types]
 
 	ctx  context.Context // ends when the loop and its jobs do

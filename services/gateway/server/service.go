@@ -27,15 +27,21 @@ func (v service) handler() http.Handler {
 		}
 		ctx, span := v.s.startServer(r, name)
 		if span != nil {
-			r = r.WithContext(ctx)
 			defer span.End()
 		}
+		// Replies count until the whole answer is written.
+		held := new(int)
+		defer func() { v.s.delivered.Add(int64(*held)) }()
+		r = r.WithContext(context.WithValue(ctx, heldKey{}, held))
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
 		}
 		entities.ServeHTTP(w, r)
 	})
 }
+
+// heldKey is where the context of a request has what its replies count.
+type heldKey struct{}
 
 // Ask sends a command and waits for its reply.
 func (v service) Ask(ctx context.Context, req *gatewayv1.AskRequest) (*gatewayv1.AskResponse, error) {
@@ -94,6 +100,7 @@ func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure)
 	}
 	f, reply := failureOf(&c.finish), c.finish.Reply
 	v.s.observe(c, f, c.finish.Attempts)
+	*ctx.Value(heldKey{}).(*int) += c.finish.Held
 	c.release()
 	return reply, f
 }

@@ -1,0 +1,108 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// TestRepliesAreBounded: what clients have not taken, and what is expected, counts
+// before a command is sent; what breaks the bound all the same says that it ran.
+func TestRepliesAreBounded(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	region := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
+	cfg := gateway.DefaultConfig()
+	cfg.MaxReplyBytes, cfg.UnknownReply = 10_000, 1_000
+	m := gateway.New(cfg)
+	var sent []gateway.Attempt
+	var held []int
+	var refused, ran int
+	step := func(in gateway.Input) {
+		t.Helper()
+		for _, o := range m.Step(now, in, nil) {
+			switch o := o.(type) {
+			case gateway.Send:
+				sent = append(sent, o.Attempt)
+			case gateway.Finish:
+				switch {
+				case o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.ResourceExhausted && o.Held == 0 && o.RetryAfter > 0:
+					refused++
+				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ResourceExhausted && strings.HasPrefix(o.Reply.Message, "the command ran"):
+					ran++
+					fallthrough
+				case o.Reply.Outcome == sharding.OK:
+					held = append(held, o.Held)
+				default:
+					t.Errorf("%+v", o)
+				}
+			}
+		}
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(gateway.Coordinators{Addrs: []string{"127.0.0.1:2"}})
+	step(gateway.TableChanged{From: "127.0.0.1:2", Delta: sharding.TableDelta{
+		Full: true, Version: sharding.Version{Term: 1, N: 1},
+		Types: []sharding.TypeDesc{{Type: "Blob", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Get"}}}},
+		Rows:  []sharding.Row{{Shard: sharding.ShardID{Type: "Blob"}, Owner: region, Epoch: 1 << 32, Phase: sharding.Serving}},
+	}})
+	step(gateway.LinkUp{Region: region, Link: 1})
+	next := gateway.RequestID(0)
+	submit := func(count int) {
+		t.Helper()
+		sent, refused = nil, 0
+		for range count {
+			next++
+			step(gateway.Submit{Request: next, Env: sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: "x"}})
+		}
+	}
+	answer := func(size int) {
+		t.Helper()
+		for _, a := range sent {
+			step(gateway.Answer{Attempt: a, Reply: sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, size)}})
+		}
+		if got := m.Stats().Replies; got > cfg.MaxReplyBytes+1_000 {
+			t.Errorf("replies take %d bytes", got)
+		}
+	}
+	deliver := func() {
+		for _, n := range held {
+			m.Delivered(n)
+		}
+		held = nil
+		if got := m.Stats().Replies; got != 0 {
+			t.Errorf("%d bytes are left", got)
+		}
+	}
+	want := func(sends, refusals int) {
+		t.Helper()
+		if len(sent) != sends || refused != refusals {
+			t.Errorf("%d were sent and %d refused, want %d and %d", len(sent), refused, sends, refusals)
+		}
+	}
+	submit(12)
+	want(10, 2)
+	answer(100)
+	submit(30) // what has not been delivered counts
+	want(18, 12)
+	answer(100)
+	deliver()
+	submit(12)
+	want(12, 0)
+	answer(3_000) // much more than before
+	if ran == 0 || ran == 12 {
+		t.Errorf("%d replies were left out", ran)
+	}
+	deliver()
+	submit(12)
+	want(3, 9)
+	next = 1_000_000
+	for id := gateway.RequestID(1); id < 100; id++ {
+		step(gateway.Cancel{Request: id})
+	}
+	deliver()
+}
