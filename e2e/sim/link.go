@@ -13,6 +13,7 @@ type link struct {
 	to             sharding.NodeID
 	gwOpen, rgOpen bool
 	up, down       lane // to the region, to the gateway
+	buffer         buffer
 }
 
 // lane is one direction of a link.
@@ -108,6 +109,7 @@ func (l *link) closeRegion() {
 		return
 	}
 	l.rgOpen = false
+	l.forgetReplies()
 	l.afterFar(l.up.to, l.down.to, l.closeGateway)
 }
 

@@ -59,6 +59,7 @@ var harshMutants = []struct{ name, place string }{
 	{"timer-holds", "turn: an entity with a pending timer is not idle"},
 	{"damage-is-loss", "turn: what is refused because of damage is answered with data_loss"},
 	{"damage-settles", "turn: damage that keeps an outcome from being settled keeps nobody waiting"},
+	{"reply-budget", "replies: a command is taken on only if there is room for its reply"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -17,6 +18,7 @@ type regionNode struct {
 	w       *World
 	core    *region.Machine
 	member  *member
+	owes    *owing // nil: replies have no size
 	out     []region.Output
 	group   group
 	links   []*link // accepted and still read
@@ -39,6 +41,8 @@ type ticket struct {
 	entity  sharding.Entity
 	epoch   sharding.Epoch // at which it was routed
 	due     time.Time
+	env     *sharding.Envelope
+	room    replies.Ticket
 }
 
 // pendingLoad is a load that the journal has not answered.
@@ -66,6 +70,9 @@ func (w *World) regionProgram(p *process) program {
 		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		loading: map[sharding.Entity]pendingLoad{},
+	}
+	if w.weather.Harsh.PerByte > 0 {
+		n.owes = &owing{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}
 	}
 	n.group = group{s: w.journal, p: p}
 	n.core = newRegion(w, p)
@@ -201,10 +208,12 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
-	n.next++
 	env.Deadline = n.p.deadline(left)
-	n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline}
-	n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+	n.read(l, &env, func(room replies.Ticket) {
+		n.next++
+		n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, room: room}
+		n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+	})
 }
 
 func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.Input) {
@@ -218,7 +227,7 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
 		n.w.refused[t.key] = true
 	}
-	t.link.toGateway(func() { t.link.gateway.read(t.attempt, frame) })
+	n.send(t, frame, func() { t.link.gateway.read(t.attempt, frame) })
 }
 
 // accept is the region's end of a new link. The old one of the same gateway is

@@ -193,6 +193,8 @@ var mustHappenHarsh = []string{
 	"coordinator: not all epochs can be read",
 	"damage is answered after the storm",
 	"journal: hangs",
+	"region: a command waits unread for room",
+	"region: a gateway that reads nothing is cut off",
 	"load answered after it was given up",
 	"dedupe: a repeat is looked up beside the living entity",
 	"timer: it held passivation off",

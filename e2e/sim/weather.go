@@ -63,8 +63,10 @@ type harshWeather struct {
 	HangFor   int64   // longest of these
 	HangEnds  float64 // share of such calls that end by a deadline; the others hang until the calm
 
-	Flip    int64 // mean time between flipped bits in pages of the journal
-	FlipFor int64 // longest time until somebody repairs one that is repaired
+	Flip    int64   // mean time between flipped bits in pages of the journal
+	FlipFor int64   // longest time until somebody repairs one that is repaired
+	PerByte int64   // time that a link needs for a byte of a reply; 0: replies have no size
+	Deaf    float64 // answers before which a gateway stops to read for a while
 
 	Stale float64 // reads that are stale
 	Later float64 // timers that outlast the passivation of idle entities
@@ -84,6 +86,10 @@ func drawHarsh(seed uint64) harshWeather {
 	d = newDice(seed, "harsh pages")
 	if d.chance(0.3) {
 		h.Flip, h.FlipFor = d.between(sec, 8*sec), d.between(sec, 10*sec)
+	}
+	d = newDice(seed, "harsh replies")
+	if d.chance(0.5) {
+		h.PerByte, h.Deaf = d.between(ms/1000, ms/50), d.Float64()*0.01
 	}
 	d = newDice(seed, "harsh entities")
 	h.Stale, h.Later = d.Float64(), d.Float64()

@@ -88,7 +88,7 @@ func (t *Ticket) Expected() int { return t.expected }
 // bound holds whatever was expected.
 func (b *Budget) Grow(t *Ticket, size int) bool {
 	more := size - t.expected
-	if b.unsent+b.owed+more > b.cfg.Total && !mutant.On("reply-total") {
+	if b.unsent+b.owed+more > b.cfg.Total {
 		return false
 	}
 	t.account.owed += more

@@ -40,7 +40,7 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	expects := m.expect(&env)
-	if m.expects+m.held+expects > m.cfg.MaxReplyBytes && !mutant.On("gateway-replies") {
+	if m.expects+m.held+expects > m.cfg.MaxReplyBytes {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies wait for their clients in this gateway, or are expected")
 		return
 	}
