@@ -298,8 +298,8 @@ func TestDeclareOnce(t *testing.T) {
 		shards  int64
 		want    bool
 	}{
-		{"blue", 1, "Account", 8, true}, {"blue", 1, "Account", 8, true}, {"blue", 1, "Account", 9, false},
-		{"green", 1, "Cart", 8, false}, {"blue", 2, "Cart", 8, false}, {"blue", 1, "Cart", 7, true},
+		{"blue", journal.Format, "Account", 8, true}, {"blue", journal.Format, "Account", 8, true}, {"blue", journal.Format, "Account", 9, false},
+		{"green", journal.Format, "Cart", 8, false}, {"blue", journal.Format + 1, "Cart", 8, false}, {"blue", journal.Format, "Cart", 7, true},
 	} {
 		var stored bool
 		if err := conn.QueryRow(t.Context(), declareSQL, c.cluster, c.format, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
@@ -307,7 +307,7 @@ func TestDeclareOnce(t *testing.T) {
 		}
 	}
 	f, err := b.Declare(t.Context(), journal.Declaration{})
-	if want := "{blue 1 [{Account 8} {Cart 7}] 0.0}"; err != nil || fmt.Sprint(f) != want {
+	if want := fmt.Sprintf("{blue %d [{Account 8} {Cart 7}] 0.0}", journal.Format); err != nil || fmt.Sprint(f) != want {
 		t.Errorf("facts are %v (%v), want %v", f, err, want)
 	}
 }
@@ -334,7 +334,7 @@ func TestOtherFormat(t *testing.T) {
 	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Exec(name, "UPDATE roost.meta SET format = 2"); err != nil {
+	if err := server.Exec(name, "UPDATE roost.meta SET format = format + 1"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) {
