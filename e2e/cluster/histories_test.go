@@ -68,6 +68,7 @@ var scenarios = []scenario{
 	{name: "isolate-region-long", length: 10 * time.Second, least: 0.3, network: true, faults: isolateRegionForLong},
 	{name: "cut-region-coordinators", length: 10 * time.Second, network: true, faults: cutRegionFromCoordinators},
 	{name: "cut-region-journal", on: server, length: 10 * time.Second, least: 0.3, network: true, faults: cutRegionFromJournal},
+	{name: "region-without-journal", on: server, length: 60 * time.Second, least: 0.3, network: true, faults: regionWithoutJournal},
 	{name: "cut-coordinator", short: server, length: 10 * time.Second, network: true, faults: cutCoordinator},
 	{name: "cut-coordinator-long", length: 10 * time.Second, least: 0.2, network: true, faults: cutCoordinatorForLong},
 	{name: "cut-gateway-region", length: 10 * time.Second, least: 0.3, network: true, faults: cutGatewayFromRegion},

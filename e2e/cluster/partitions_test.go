@@ -1,9 +1,15 @@
 package cluster
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"time"
 
+	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
 // partition cuts the network for a while. Who is cut off may be declared down,
@@ -70,6 +76,71 @@ func cutRegionFromCoordinators(r *run) {
 func cutRegionFromJournal(r *run) {
 	r.maybeDie("", "region-2") // without a journal there is no use in it
 	r.partition(cutTime, func() { r.net.Cut("region-2", journal) })
+}
+
+// regionWithoutJournal takes the journal from a region, for a minute, and nothing
+// else: everybody hears it all the time. It says so, what it hosts goes to others,
+// and shards come back after the cut.
+func regionWithoutJournal(r *run) {
+	const victim = "region-2"
+	r.wait(2 * time.Second)
+	began := time.Now()
+	r.net.Cut(victim, journal)
+	eventually(r.T, soon, func() error {
+		if n := r.shardsOf(victim); n > 0 {
+			return fmt.Errorf("%s has %d shards", victim, n)
+		}
+		return nil
+	})
+	r.figure("its shards are with others after %.1f s", time.Since(began).Seconds())
+	eventually(r.T, soon, func() error {
+		if body := r.readyz(victim); !strings.Contains(body, "[-] journal: the journal has not answered since") {
+			return fmt.Errorf("%s says %q", victim, body)
+		}
+		return nil
+	})
+	moved, before := time.Now(), r.load.Acked()
+	r.wait(time.Minute - time.Since(began))
+	r.figure("then %.0f/s", float64(r.load.Acked()-before)/time.Since(moved).Seconds())
+	if n := r.shardsOf(victim); n > 0 {
+		r.Errorf("%s has no journal and was given %d shards", victim, n)
+	}
+	r.net.Heal()
+	healed := time.Now()
+	r.up()
+	eventually(r.T, soon, func() error {
+		if r.shardsOf(victim) == 0 {
+			return fmt.Errorf("%s has no shards", victim)
+		}
+		return nil
+	})
+	r.figure("and has shards again %.1f s after the cut", time.Since(healed).Seconds())
+}
+
+// shardsOf is how many shards a region has, says the active coordinator.
+func (r *run) shardsOf(region string) int {
+	r.Helper()
+	var res *adminv1.ShardsResponse
+	eventually(r.T, soon, func() (err error) {
+		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), "List", region)
+		return err
+	})
+	return len(res.Shards)
+}
+
+// readyz is what a process says of its readiness.
+func (r *run) readyz(name string) string {
+	client := http.Client{Timeout: 5 * time.Second}
+	res, err := client.Get("http://" + r.process(name).Management + "/readyz?verbose")
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
 }
 
 // cutCoordinator cuts the active coordinator off from everybody. A lease in a

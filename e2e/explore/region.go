@@ -45,6 +45,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: desc})
 	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = tick, tick, tick
+	cfg.JournalPatience = 0 // its questions change nothing but the number of states
 	w.hosts[i] = &host{id: id, core: region.New(cfg)}
 }
 

@@ -352,6 +352,17 @@ func (c *coordNode) perform(o coordinator.Output) {
 		w.mark("handoff")
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.handOff(c.p.addr, o) })
+	case coordinator.ProbeJournal:
+		gen, tenure := c.p.gen, c.tenure
+		w.journal.read(c.p.host, func() {}, func(ok bool) {
+			if c.p.gen == gen {
+				c.p.post(func() {
+					if c.tenure == tenure {
+						c.step(coordinator.JournalProbed{OK: ok})
+					}
+				})
+			}
+		})
 	case coordinator.RegisterAck:
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.registerAck(o) })
 	case coordinator.ShutdownAck:

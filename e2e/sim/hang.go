@@ -2,8 +2,10 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // hang is a fault: calls to the journal arrive, and are not answered. The
@@ -17,6 +19,8 @@ const (
 	everybody = -1
 	kindLoad  = "load"
 )
+
+var allKinds = []string{"append", "claim", "fence", "snapshot", kindLoad}
 
 // hang keeps a call that arrives now without an answer, if it is one that hangs.
 // Such a call may hang until the calm even if the fault is over before.
@@ -69,18 +73,89 @@ func kinds(ops []journal.Op) []string {
 // all, of all kinds or of some.
 func (w *World) hangStore() {
 	d := w.dice("harsh nemesis")
-	h := &hang{host: d.IntN(firstGateway), kinds: []string{"append", "claim", "fence", "snapshot", kindLoad}}
+	h := &hang{host: d.IntN(firstGateway), kinds: allKinds}
 	if d.chance(0.1) {
 		h.host = everybody
 	}
 	if d.chance(0.6) {
 		h.kinds = [][]string{{"append"}, {"claim"}, {"fence"}, {kindLoad}, {"append", "claim", "fence", "snapshot"}}[d.IntN(5)]
 	}
+	w.startHang(h, d.between(100*ms, w.weather.Harsh.HangFor))
+}
+
+func (w *World) startHang(h *hang, length int64) {
 	w.trace(nil, "HANG", *h)
 	w.journal.hangs = append(w.journal.hangs, h)
 	end := func() {
 		w.journal.hangs = slices.DeleteFunc(w.journal.hangs, func(o *hang) bool { return o == h })
 	}
 	w.heals = append(w.heals, end)
-	w.after(d.between(100*ms, w.weather.Harsh.HangFor), end)
+	w.after(length, end)
+}
+
+// movedBy is how long after a region has lost its journal all that it had to store
+// must be served by others: what its core waits for, and some round trips.
+const movedBy = 4500 * ms
+
+// deprive takes the journal from one region, and only from it: calls fail, or hang.
+// If nothing else happens, everything must be served again soon.
+func (w *World) deprive() {
+	d := w.dice("harsh deprived")
+	h, length := firstRegion+d.IntN(regions-1), w.weather.Harsh.Deprived
+	switch d.IntN(3) {
+	case 0:
+		w.startHang(&hang{host: h, kinds: allKinds}, length)
+	case 1:
+		w.startHang(&hang{host: h, kinds: []string{kindLoad}}, length)
+	default:
+		heal := w.net.block([][2]int{{h, journalHost}, {journalHost, h}})
+		w.after(length, heal)
+	}
+	w.mark("region without a journal for long")
+	w.trace(nil, "DEPRIVED", w.processes[h].name)
+	if !w.weather.Harsh.Alone {
+		return
+	}
+	prober := &client{w: w, id: -1, open: 1 << 30}
+	for after := movedBy; after < length-4*sec; after += length / 3 {
+		w.after(after, func() { w.served(prober, nanos(2*sec)) })
+	}
+}
+
+// served reads every entity that is stored: all must answer in time.
+func (w *World) served(prober *client, patience time.Duration) {
+	for i, e := range w.entities {
+		if w.volatile(e) {
+			continue
+		}
+		for gw := range gateways {
+			o := prober.draw(e, true, 0)
+			o.cmd, o.tell, o.pending = cmdGet, false, 1
+			w.after(int64(i)*60*ms, func() { // not more than the smallest buffers take
+				o.pending, o.called = 0, w.now
+				prober.send(o, gw, patience)
+				t := o.tries[0]
+				w.after(int64(patience)+sec, func() {
+					if t.returned == 0 || t.reply.Outcome != sharding.OK {
+						w.violate("served without the region that has no journal", "%v: %v %s", o, t.reply.Outcome, t.reply.Message)
+					}
+				})
+			})
+		}
+	}
+}
+
+// withoutJournal tells whether the node is a region that runs and knows that its
+// journal does not answer.
+func (w *World) withoutJournal(id sharding.NodeID) bool {
+	p := w.process(id.Addr)
+	if p == nil || !p.up || p.uid != id.UID {
+		return false
+	}
+	n, ok := p.body.(*regionNode)
+	if !ok {
+		return false
+	}
+	state, _, _ := n.core.Journal()
+	return state == sharding.JournalSilent
 }

@@ -132,6 +132,8 @@ func (s *store) factsOf(a sharding.Append) {
 			s.newest[f.Row.Shard] = f.Row
 			switch {
 			case f.Row.Phase != sharding.Starting || old.Epoch == 0:
+			case s.w.withoutJournal(old.Owner):
+				s.w.mark("shard of a region without a journal moved")
 			case old.Phase == sharding.Serving:
 				s.w.mark("shard moved: owner lost")
 			case old.Phase == sharding.Starting:

@@ -60,6 +60,9 @@ var harshMutants = []struct{ name, place string }{
 	{"damage-is-loss", "turn: what is refused because of damage is answered with data_loss"},
 	{"damage-settles", "turn: damage that keeps an outcome from being settled keeps nobody waiting"},
 	{"reply-budget", "replies: a command is taken on only if there is room for its reply"},
+	{"journal-reported", "region: what it makes of its journal is reported"},
+	{"journal-moves", "coordinator: what a region cut off from the journal has goes to others"},
+	{"journal-recovers", "region: a journal that answers again is believed"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

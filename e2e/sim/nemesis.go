@@ -47,6 +47,9 @@ func (w *World) harshNemesis() {
 	w.every("journal hangs", h.StoreHang, w.hangStore)
 	w.every("page damaged", h.Flip, w.flipPage)
 	w.every("exile", h.Exile, w.exile)
+	if h.Deprived > 0 {
+		w.deprive()
+	}
 }
 
 // exile cuts a member off from all others, and may pause it, until they have

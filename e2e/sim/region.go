@@ -164,6 +164,14 @@ func (n *regionNode) perform(o region.Output) {
 		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
 			n.step(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		})
+	case region.ProbeJournal:
+		n.probe(o)
+	case region.JournalChanged:
+		w.mark("region: journal " + o.State.String())
+	case region.ReportJournal:
+		w.tell(n.p, o.To, func(c *coordNode) {
+			c.step(coordinator.JournalReport{Region: me, Number: o.Number, State: o.State})
+		})
 	case region.Watch:
 		w.watch(n.p, o.To, o.Version, func(a watchAnswer) {
 			switch {
@@ -205,6 +213,26 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
 	}
 }
+
+// probe asks the journal something that has no effect.
+func (n *regionNode) probe(o region.ProbeJournal) {
+	answer := func(ok bool) { n.step(region.Probed{Path: o.Path, Number: o.Number, OK: ok}) }
+	if o.Path == region.Loads {
+		gen := n.p.gen
+		n.w.journal.read(n.p.host, func() {}, func(ok bool) {
+			if n.p.gen == gen {
+				n.p.post(func() { answer(ok) })
+			}
+		})
+		return
+	}
+	n.group.add(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
+		answer(r.Verdict == sharding.RefusedEpoch)
+	})
+}
+
+// probeShard is nobody's: reading its fence has no effect.
+var probeShard = sharding.ShardID{Type: "roost.probe"}
 
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {

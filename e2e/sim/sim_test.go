@@ -200,6 +200,11 @@ var mustHappenHarsh = []string{
 	"timer: it held passivation off",
 	"client: stale read",
 	"gossip: downed when all had forgotten it",
+	"region without a journal for long",
+	"region: journal silent",
+	"region: journal recovering",
+	"region: journal answers",
+	"shard of a region without a journal moved",
 }
 
 // totals sums up many runs.

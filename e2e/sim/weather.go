@@ -74,6 +74,9 @@ type harshWeather struct {
 	Retention int64 // how long an era of membership lasts, by which removed nodes are forgotten; a setting
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
 	ExileFor  int64 // longest of these
+
+	Deprived int64 // a region has no journal for so long, from the beginning of the storm on
+	Alone    bool  // and that is all that happens
 }
 
 func drawHarsh(seed uint64) harshWeather {
@@ -97,6 +100,10 @@ func drawHarsh(seed uint64) harshWeather {
 	if h.Retention = d.between(500*ms, 4*sec); d.chance(0.15) {
 		h.Exile, h.ExileFor = d.between(2*sec, 8*sec), d.between(15*sec, 25*sec)
 	}
+	d = newDice(seed, "harsh deprived")
+	if d.chance(0.1) {
+		h.Deprived, h.Alone = d.between(30*sec, 40*sec), d.chance(0.6)
+	}
 	return h
 }
 
@@ -106,6 +113,14 @@ func drawWeather(c climate, seed uint64) weather {
 		if w.Harsh = drawHarsh(seed); w.Harsh.Exile > 0 {
 			w.Storm = max(w.Storm, 25*sec)
 		}
+	}
+	if w.Harsh.Deprived > 0 {
+		if w.Harsh.Alone {
+			alone := harshWeather{Deprived: w.Harsh.Deprived, Alone: true, Retention: w.Harsh.Retention}
+			w = w.calm()
+			w.Harsh, w.Warm, w.LateSecond = alone, 6*sec, false
+		}
+		w.Storm = max(w.Storm, w.Harsh.Deprived)
 	}
 	return w
 }

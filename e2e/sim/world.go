@@ -21,6 +21,7 @@ type World struct {
 	climate climate
 	weather weather
 	calm    bool
+	alone   bool // a region without a journal is all that happens
 	dices   map[string]dice
 
 	net       network
@@ -65,6 +66,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	}
 	w.hash = 14695981039346656037
 	w.weather = drawWeather(c, seed)
+	w.alone = w.weather.Harsh.Alone
 	w.net.w = w
 	w.journal = newStore(w)
 	w.lease = &leaseStore{w: w}
@@ -85,7 +87,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 
 func newGateway(w *World, p *process) *gateway.Machine {
 	cfg := gateway.DefaultConfig()
-	if w.dice("limits").chance(0.2) {
+	if w.dice("limits").chance(0.2) && !w.alone {
 		cfg.MaxWaiting, cfg.MaxTotal = 4, 16
 	}
 	if err := cfg.Validate(); err != nil {
@@ -97,13 +99,14 @@ func newGateway(w *World, p *process) *gateway.Machine {
 func newRegion(w *World, p *process) *region.Machine {
 	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
 	d := w.dice("limits")
-	if d.chance(0.2) {
+	if d.chance(0.2) && !w.alone { // where everybody must be served
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.BufferCommands = 3, 12, 3
 	}
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
+	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
@@ -317,6 +320,11 @@ func (w *World) divided() string {
 		return fmt.Sprintf("%d coordinators are active", len(active))
 	}
 	w.resumeRegions()
+	for _, r := range active[0].core.View().Regions {
+		if r.Journal != sharding.JournalAnswers {
+			return fmt.Sprintf("%v is taken for cut off from the journal: %v", r.Node, r.Journal)
+		}
+	}
 	var want []sharding.NodeID
 	for _, p := range w.processes[:firstGateway] {
 		switch {

@@ -108,6 +108,23 @@ func FromDelta(w *coordinatorv1.WatchTableResponse) sharding.TableDelta {
 	return d
 }
 
+// ToJournalState writes what a region makes of its journal.
+func ToJournalState(s sharding.JournalState) coordinatorv1.JournalState {
+	return coordinatorv1.JournalState(s) + coordinatorv1.JournalState_JOURNAL_STATE_ANSWERS
+}
+
+// FromJournalState reads it. What is unknown may come from a newer region; the
+// journal answers then, as far as known here.
+func FromJournalState(s coordinatorv1.JournalState) sharding.JournalState {
+	switch s {
+	case coordinatorv1.JournalState_JOURNAL_STATE_RECOVERING:
+		return sharding.JournalRecovering
+	case coordinatorv1.JournalState_JOURNAL_STATE_SILENT:
+		return sharding.JournalSilent
+	}
+	return sharding.JournalAnswers
+}
+
 // fromPhase gives 0, which every table ignores, for a phase that is none.
 func fromPhase(p coordinatorv1.Phase) sharding.Phase {
 	if p < 0 || p > coordinatorv1.Phase(sharding.HandingOff) {

@@ -112,7 +112,7 @@ func (m *Machine) sweep() {
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {
 	pending := m.pending(r.fact)
-	if r.Owner.IsZero() || m.lost(t, r.Owner) {
+	if r.Owner.IsZero() || m.lost(t, r.Owner) || m.deprived(t, r.Owner) {
 		if pending {
 			m.deferred = true
 		} else if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {

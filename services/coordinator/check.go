@@ -82,7 +82,7 @@ func (m *Machine) checkStandby() error {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
 	for i := range m.regions {
-		if r := &m.regions[i]; r.registered || r.leaving || r.draining {
+		if r := &m.regions[i]; r.registered || r.leaving || r.draining || r.journal != (journalHealth{}) {
 			return fmt.Errorf("a standby remembers what %v said to a term", r.node)
 		}
 	}

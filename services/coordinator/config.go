@@ -42,6 +42,13 @@ type Config struct {
 	// waits before it moves a journaled shard without ShardStopped. Default
 	// 2 s: the owner's clock starts later, and its answer travels.
 	HandoffSlack time.Duration
+	// JournalReport is how long a region's word counts that it is cut off from the
+	// journal. Default 5 s: several repeats may get lost.
+	JournalReport time.Duration
+	// JournalFresh is how long ago this coordinator's own journal may have
+	// answered for shards of such a region to move. Default 1 s: several
+	// questions, and less than an operation may take before it fails.
+	JournalFresh time.Duration
 	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
 	RebalanceInterval time.Duration
 	// MaxHandoffs bounds the shards that hand off at the same time, in the
@@ -90,6 +97,8 @@ func DefaultConfig() Config {
 		HostTimeout:       2 * time.Second,
 		HandoffTimeout:    10 * time.Second,
 		HandoffSlack:      2 * time.Second,
+		JournalReport:     5 * time.Second,
+		JournalFresh:      time.Second,
 		RebalanceInterval: 500 * time.Millisecond,
 		MaxHandoffs:       256,
 		WatchHold:         time.Second,
@@ -122,6 +131,7 @@ func (c Config) Validate() error {
 	}{
 		{"RecoveryWait", c.RecoveryWait}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
+		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"RebalanceInterval", c.RebalanceInterval}, {"WatchHold", c.WatchHold},
 	} {
 		if f.value <= 0 {
@@ -145,6 +155,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxShards > 0 && (c.MaxHeld < 4*c.MaxShards || c.MaxHeldBytes < 4*c.MaxShards*outputBytes) {
 		bad("MaxHeld is %d and MaxHeldBytes %d, must be at least %d and %d with MaxShards %d: all may be allocated at once", c.MaxHeld, c.MaxHeldBytes, 4*c.MaxShards, 4*c.MaxShards*outputBytes, c.MaxShards)
+	}
+	if c.Resend > 0 && c.JournalFresh > 0 && c.JournalFresh <= c.Resend {
+		bad("JournalFresh is %v, must be above Resend (%v), the pause between two questions to the journal", c.JournalFresh, c.Resend)
 	}
 	if c.MaxShards > 0 && c.MaxShards < sharding.DefaultShards {
 		bad("MaxShards is %d, must be at least %d, the shards of one type by default", c.MaxShards, sharding.DefaultShards)

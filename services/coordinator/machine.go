@@ -42,6 +42,10 @@ type Machine struct {
 	counter  uint32
 	handoffs int // rows handing off
 
+	probedAt   time.Time // when the own journal was asked last
+	probing    bool      // it has not answered that
+	answeredAt time.Time // when it answered last
+
 	sweepDue   bool      // membership or wishes have changed
 	short      bool      // a sweep ran out of handoffs
 	rebalanced time.Time // when the strategy was last asked
@@ -113,6 +117,10 @@ func (m *Machine) stepActive(in Input) {
 			m.commit(DrainFact(in))
 			m.sweepDue = true
 		}
+	case JournalReport:
+		m.journalReport(in)
+	case JournalProbed:
+		m.journalProbed(in)
 	case Tick:
 		m.tick()
 	}
@@ -182,6 +190,7 @@ func (m *Machine) tick() {
 	m.endRecovery()
 	m.forgetDrained()
 	m.expire()
+	m.tickJournal()
 	m.repeat()
 	if m.short && m.handoffs < m.cfg.MaxHandoffs {
 		m.sweepDue = true

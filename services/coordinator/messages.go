@@ -105,6 +105,16 @@ type (
 	// GracefulShutdown: the region wants to leave and asks for its shards to
 	// be handed off. Repeated until acknowledged with nothing left.
 	GracefulShutdown struct{ Region sharding.NodeID }
+	// JournalReport is what a region makes of its journal: at every change, and
+	// again and again while it does not answer. One that is older than another, by
+	// its number, counts nothing.
+	JournalReport struct {
+		Region sharding.NodeID
+		Number uint64
+		State  sharding.JournalState
+	}
+	// JournalProbed answers ProbeJournal. OK says that the journal has answered.
+	JournalProbed struct{ OK bool }
 	// DrainRegion hands all shards of a region off without its leaving; Resume
 	// ends that. Operator's wish; it outlives the term.
 	DrainRegion struct {
@@ -158,6 +168,9 @@ type (
 		Term      sharding.Term
 		Remaining int
 	}
+	// ProbeJournal asks the journal something that has no effect. Answered by
+	// JournalProbed.
+	ProbeJournal struct{}
 )
 
 // Fact is one durable change of the table. State changes only in apply(fact),
@@ -193,6 +206,8 @@ func (ShardStarted) input()     {}
 func (HostRefused) input()      {}
 func (ShardStopped) input()     {}
 func (GracefulShutdown) input() {}
+func (JournalReport) input()    {}
+func (JournalProbed) input()    {}
 func (DrainRegion) input()      {}
 
 func (Persist) output()      {}
@@ -202,6 +217,7 @@ func (TableChanged) output() {}
 func (NotActive) output()    {}
 func (RegisterAck) output()  {}
 func (ShutdownAck) output()  {}
+func (ProbeJournal) output() {}
 
 func (RowFact) fact()   {}
 func (TypeFact) fact()  {}

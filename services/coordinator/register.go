@@ -21,6 +21,7 @@ type region struct {
 	registered bool
 	leaving    bool // leaving, says the region
 	draining   bool // to be emptied, says the operator
+	journal    journalHealth
 	version    string
 	parsed     allocation.Version
 	types      []sharding.EntityType // sorted
@@ -35,10 +36,12 @@ func (r *region) hosts(t sharding.EntityType) bool {
 }
 
 // candidate tells whether the region may be given shards of its types.
-func (r *region) candidate() bool { return r.lastResort() && !r.draining }
+func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
 
 // lastResort tells whether it could serve if it must.
-func (r *region) lastResort() bool { return r.present() && r.reachable && !r.going && !r.leaving }
+func (r *region) lastResort() bool {
+	return r.present() && r.reachable && !r.going && !r.leaving && !r.cutOff()
+}
 
 // present tells whether the region is here to stay: registered, and up.
 func (r *region) present() bool {

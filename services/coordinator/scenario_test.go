@@ -222,6 +222,11 @@ func (w *world) do(line string) {
 		w.run(GracefulShutdown{Region: node(w.t, args[0])})
 	case "drain", "resume":
 		w.run(DrainRegion{Region: node(w.t, args[0]), Resume: word == "resume"})
+	case "journal": // journal r1 3 silent: the third report of r1
+		states := []string{"answers", "recovering", "silent"}
+		w.run(JournalReport{node(w.t, args[0]), number(w.t, args[1]), sharding.JournalState(slices.Index(states, args[2]))})
+	case "probed": // probed ok, or probed lost
+		w.run(JournalProbed{OK: args[0] == "ok"})
 	case "wait": // wait 300ms: with a Tick every 50 ms
 		w.wait(args[0])
 	case "table":
@@ -352,6 +357,9 @@ func outputText(o Output) string {
 		return fmt.Sprintf("ack %s term %d", nodeText(o.To), o.Term)
 	case ShutdownAck:
 		return fmt.Sprintf("ack-shutdown %s term %d remaining %d", nodeText(o.To), o.Term, o.Remaining)
+	}
+	if _, ok := o.(ProbeJournal); ok {
+		return "probe"
 	}
 	return fmt.Sprintf("%T%+v", o, o)
 }

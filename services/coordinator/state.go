@@ -96,7 +96,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		s.time(m.since)
 	}
 	s.time(m.rebalanced)
-	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred} {
+	s.time(m.probedAt)
+	s.time(m.answeredAt)
+	for _, v := range []bool{m.recovered, m.open, m.sweepDue, m.short, m.deferred, m.probing} {
 		s.bool(v)
 	}
 	s.uint(uint64(m.counter))
@@ -135,6 +137,10 @@ func (s *state) region(r *region) {
 	s.text(r.name)
 	for _, v := range []bool{r.reachable, r.joining, r.going, r.registered, r.leaving, r.draining} {
 		s.bool(v)
+	}
+	if s.uint(uint64(r.journal.state)); r.journal.number > 0 {
+		s.uint(r.journal.number)
+		s.time(r.journal.at)
 	}
 	s.text(r.version)
 	s.uint(uint64(len(r.types)))
@@ -198,6 +204,8 @@ type RegionView struct {
 	Reachable, Registered bool
 	// Joining: not up yet, and so given nothing. Leaving: on its way out. Draining: emptied on an operator's wish.
 	Joining, Leaving, Draining bool
+	// Journal is what the region says of its journal.
+	Journal sharding.JournalState
 	// Shards counts the rows that name it, HandingOff those that hand off.
 	Shards, HandingOff int
 }
@@ -216,6 +224,7 @@ func (m *Machine) View() View {
 			Node: r.node, Name: r.name, Version: r.version, Types: r.types,
 			Reachable: r.reachable, Registered: r.registered,
 			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
+			Journal: r.journal.state,
 		}
 		for _, t := range m.types {
 			shards := t.shardsOf(r.node)

@@ -35,6 +35,7 @@ type Machine struct {
 	left       bool
 	released   bool // the coordinator says that nothing is ours any more
 	failed     bool
+	health     health
 
 	now time.Time
 	out []Output
@@ -42,7 +43,8 @@ type Machine struct {
 
 // hosted is an entity type of this region.
 type hosted struct {
-	name sharding.EntityType
+	name     sharding.EntityType
+	volatile bool
 	// By index of the shard. A shard that is not held is nil.
 	shards []*held
 	// floors: HostShard is accepted from this epoch on.
@@ -85,7 +87,7 @@ func New(cfg Config) *Machine {
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
 		m.types = append(m.types, &hosted{
-			name: d.Type, shards: make([]*held, d.Shards), floors: make([]sharding.Epoch, d.Shards),
+			name: d.Type, volatile: d.Volatile, shards: make([]*held, d.Shards), floors: make([]sharding.Epoch, d.Shards),
 		})
 	}
 	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
@@ -158,9 +160,13 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case Command:
 		m.command(&in)
 	case Turn:
+		m.hear(in.Input)
 		m.step(in.Input)
 	case Claimed:
+		m.heard(Commits, in.Verdict)
 		m.claimed(in)
+	case Probed:
+		m.probed(in)
 	case HostShard:
 		if m.current(in.Term) && plausible(in.Epoch, in.Term) {
 			m.hostShard(in)
@@ -214,6 +220,7 @@ func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Out
 // Loaded is Step for a Turn of that name, likewise.
 func (m *Machine) Loaded(now time.Time, in *turn.Loaded, out []Output) []Output {
 	m.now, m.out = now, out
+	m.hearLoaded(in)
 	m.takeUp(len(out), m.turn.Loaded(now, in, out))
 	out, m.out = m.out, nil
 	return out
@@ -397,6 +404,7 @@ func (m *Machine) registerAck(in RegisterAck) {
 	}
 	m.registered = max(m.registered, in.Term)
 	m.askedAt = time.Time{}
+	m.health.told = time.Time{} // it may know nothing yet
 }
 
 func (m *Machine) tick() {
@@ -404,6 +412,7 @@ func (m *Machine) tick() {
 	m.register()
 	m.claimAgain()
 	m.tickLeave()
+	m.tickJournal()
 	m.step(turn.Tick{})
 }
 

@@ -30,6 +30,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
 //	command R EPOCH TYPE/ID CMD [size=N]
 //	loaded SEQ | done R [events=N] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
+//	probed ok|lost                        answers the oldest ProbeJournal
 //	leave | remaining N [term=N] | tick MS
 //	state                                 counts
 func TestScenarios(t *testing.T) {
@@ -67,6 +68,7 @@ type scenario struct {
 	appends []turn.Append
 	fences  []turn.ReadFence
 	stops   []turn.Stop
+	probes  []region.ProbeJournal
 }
 
 var self = sharding.NodeID{Addr: "r1:1", UID: 1}
@@ -163,6 +165,9 @@ func (s *scenario) command(f []string) []string {
 			Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
 			Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
 		}})
+	case "probed":
+		p := pop(&s.probes)
+		return s.step(region.Probed{Path: p.Path, Number: p.Number, OK: f[1] == "ok"})
 	case "leave":
 		return s.step(region.Leave{})
 	case "remaining":
@@ -222,6 +227,10 @@ func (s *scenario) perform(o region.Output) string {
 		s.watches = append(s.watches, o)
 	case region.Claim:
 		s.claims = append(s.claims, o)
+	case region.ProbeJournal:
+		s.probes = append(s.probes, o)
+	case region.JournalChanged:
+		return fmt.Sprintf("JournalChanged %s, nothing succeeded for %v", o.State, s.now.Sub(o.Heard))
 	case region.NotMine:
 		return fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr)
 	case region.Refuse:

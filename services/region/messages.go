@@ -2,6 +2,7 @@ package region
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -72,6 +73,13 @@ type (
 	// Coordinators is what membership and discovery say: where coordinators
 	// may be.
 	Coordinators struct{ Addrs []string }
+	// Probed answers ProbeJournal. OK says that the journal has answered,
+	// whatever it said.
+	Probed struct {
+		Path   JournalPath
+		Number uint64
+		OK     bool
+	}
 	// Leave: drain all shards, then be done (SIGTERM). The answer is Left.
 	Leave struct{}
 	// Turn carries an answer of the driver to the entity core.
@@ -115,6 +123,26 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
+	// ProbeJournal asks the journal something that has no effect, on the way that
+	// claims and appends take, or on that of loads. Answered by Probed.
+	ProbeJournal struct {
+		Path   JournalPath
+		Number uint64
+	}
+	// JournalChanged says, once, that this region makes something else of its
+	// journal. Nothing has succeeded there since Heard.
+	JournalChanged struct {
+		State sharding.JournalState
+		Heard time.Time
+	}
+	// ReportJournal tells the coordinator what this region makes of its journal,
+	// at every change and again and again while it does not answer. A report with
+	// a lower number than another is older.
+	ReportJournal struct {
+		To     string
+		Number uint64
+		State  sharding.JournalState
+	}
 	// Watch polls the table at an address.
 	Watch struct {
 		To      string
@@ -157,6 +185,7 @@ func (TableChanged) input() {}
 func (NotActive) input()    {}
 func (WatchFailed) input()  {}
 func (Coordinators) input() {}
+func (Probed) input()       {}
 func (Leave) input()        {}
 func (Turn) input()         {}
 func (Tick) input()         {}
@@ -167,6 +196,9 @@ func (HostRefused) Output()      {}
 func (ShardStopped) Output()     {}
 func (GracefulShutdown) Output() {}
 func (Claim) Output()            {}
+func (ProbeJournal) Output()     {}
+func (JournalChanged) Output()   {}
+func (ReportJournal) Output()    {}
 func (Watch) Output()            {}
 func (NotMine) Output()          {}
 func (Refuse) Output()           {}

@@ -44,7 +44,7 @@ func (m *Machine) Clone() *Machine {
 	c.turn, c.table, c.watcher = m.turn.Clone(), m.table.Clone(), m.watcher.Clone()
 	c.types, c.asked, c.out = slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
-		c.types[i] = &hosted{name: t.name, shards: slices.Clone(t.shards), floors: slices.Clone(t.floors)}
+		c.types[i] = &hosted{name: t.name, volatile: t.volatile, shards: slices.Clone(t.shards), floors: slices.Clone(t.floors)}
 	}
 	for h := range m.shards() {
 		hc := *h
@@ -65,6 +65,13 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = fmt.Appendf(b, "term %d registered %d asked %d leaving %t %d %d left %t released %t failed %t\n",
 		m.term, m.registered, rel(m.askedAt), m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
+	if m.cfg.JournalPatience > 0 {
+		h := &m.health
+		b = fmt.Appendf(b, "journal %s %d report %d told %d ticked %d\n", h.state, rel(h.since), h.report, rel(h.told), rel(h.ticked))
+		for p, e := range h.paths {
+			b = fmt.Appendf(b, "%s heard %d asking %d asked %d number %d open %t\n", JournalPath(p), rel(e.heard), rel(e.asking), rel(e.asked), e.number, e.open)
+		}
+	}
 	for h := range m.shards() {
 		b = fmt.Appendf(b, "held %s %s %d claim %d from %s handoff %s next %s", h.id, h.epoch, h.phase,
 			rel(h.claimAt), h.from, h.handOff, h.next)

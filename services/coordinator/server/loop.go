@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -146,10 +148,27 @@ func (s *Server) perform(o coordinator.Output) {
 		}
 	case coordinator.RegisterAck:
 		s.registers.answer(o.To, result[coordinator.RegisterAck]{ack: o})
+	case coordinator.ProbeJournal:
+		s.probeJournal()
 	case coordinator.ShutdownAck:
 		s.shutdowns.answer(o.To, result[coordinator.ShutdownAck]{ack: o})
 	}
 }
+
+// probeJournal reads the fence of a shard that nobody has, on the way that facts
+// take. Every answer is one, a refusal too.
+func (s *Server) probeJournal() {
+	term := s.term
+	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
+		s.inbox.put(func() {
+			if s.term == term {
+				s.step(coordinator.JournalProbed{OK: r.Verdict == sharding.RefusedEpoch})
+			}
+		})
+	})
+}
+
+var probeShard = sharding.ShardID{Type: "roost.probe"}
 
 // depose stops acting as the active coordinator. What was decided and is not
 // durable is forgotten; the next coordinator folds what is.

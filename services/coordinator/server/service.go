@@ -202,6 +202,17 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 	return &coordinatorv1.ReportShardsResponse{}, nil
 }
 
+// ReportJournal takes what a region makes of its journal.
+func (v service) ReportJournal(_ context.Context, req *coordinatorv1.ReportJournalRequest) (*coordinatorv1.ReportJournalResponse, error) {
+	s := v.s
+	if err := s.checkCluster(req.Cluster); err != nil {
+		return nil, err
+	}
+	in := coordinator.JournalReport{Region: wire.FromNode(req.Region), Number: req.Number, State: wire.FromJournalState(req.State)}
+	s.inbox.put(func() { s.step(in) })
+	return &coordinatorv1.ReportJournalResponse{}, nil
+}
+
 // GracefulShutdown hands the shards of a leaving region off.
 func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
 	s := v.s

@@ -34,6 +34,9 @@ type Config struct {
 	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells and loads; more in a second are left out, and counted in the next line"`
 	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
 	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
+	// Health of the journal, as the core judges it.
+	JournalPatience time.Duration `key:"journal.patience" help:"time for which nothing succeeds at the journal before this region calls itself cut off from it: it is not ready then, and its shards go to others; 0: never"`
+	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config
 }
@@ -59,6 +62,9 @@ func DefaultConfig() Config {
 		FastWatch:    true,
 		Detector:     "phi",
 		Downing:      splitbrain.LeaseConfig("coordinator"),
+
+		JournalPatience: 5 * time.Second,
+		JournalRecovery: 10 * time.Second,
 	}
 }
 
@@ -89,6 +95,12 @@ func (c *Config) Validate() error {
 	}
 	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
 		errs = append(errs, fmt.Errorf("region.mailbox_share is %v, must be above 0 and at most 1", c.MailboxShare))
+	}
+	if c.JournalPatience < 0 {
+		errs = append(errs, fmt.Errorf("journal.patience is %s, must not be negative; 0 means never", c.JournalPatience))
+	}
+	if c.JournalRecovery <= 0 {
+		errs = append(errs, fmt.Errorf("journal.recovery is %s, must be above 0", c.JournalRecovery))
 	}
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))

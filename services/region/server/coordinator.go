@@ -56,6 +56,17 @@ func (s *Server) register(o region.Register) {
 	s.put(item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
 }
 
+func (s *Server) reportJournal(o region.ReportJournal) {
+	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	defer cancel()
+	_, err := s.coordinator(o.To).ReportJournal(ctx, &coordinatorv1.ReportJournalRequest{
+		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Number: o.Number, State: wire.ToJournalState(o.State),
+	})
+	if err != nil {
+		s.log.Debug("a report about the journal was lost; it is repeated", "coordinator", o.To, "error", err)
+	}
+}
+
 func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()

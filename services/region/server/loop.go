@@ -243,6 +243,10 @@ func (s *Runner) performOther(o region.Output) {
 		s.snapshot(o)
 	case turn.Told:
 		s.told(&o)
+	case region.ProbeJournal:
+		s.probeJournal(o)
+	case region.JournalChanged:
+		s.journalChanged(o)
 	default:
 		s.outside(o)
 	}

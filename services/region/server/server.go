@@ -84,6 +84,10 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			core.Turn.TotalBytes, core.Turn.DrainTimeout = int(cfg.CommandBytes), cfg.DrainTimeout
 			core.Replies.Total, core.Replies.Connection = int(cfg.ReplyBytes), int(cfg.LinkReplies)
 			core.LeaveTimeout = cfg.LeaveTimeout
+			core.JournalPatience, core.JournalRecovery = cfg.JournalPatience, cfg.JournalRecovery
+			if cfg.JournalPatience > 0 { // short patience asks more often
+				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
+			}
 		},
 		Outside: s.perform,
 	}); err != nil {
@@ -99,7 +103,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	n.Handle(link.Path, s.links)
 	n.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(service{s}))
-	n.Ready("region", s.ready)
+	n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
+	n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 	s.stages(n)
 	if err := s.enterDiscovery(n); err != nil {
 		return nil, err
@@ -169,6 +174,8 @@ func (s *Server) perform(o region.Output) {
 		s.reportStopped(o)
 	case region.HostRefused:
 		s.reportRefused(o)
+	case region.ReportJournal:
+		go s.reportJournal(o)
 	case region.Left:
 		close(s.left)
 	case region.Fail:
@@ -311,10 +318,10 @@ func (s *Server) leave(ctx context.Context) error {
 
 var errBrokenJournal = errors.New("the journal is broken: no shard can be handed off")
 
-// ready tells whether commands would be served here.
-func (s *Server) ready(ctx context.Context) error {
+// inspect has a check done by who steps the core.
+func (s *Server) inspect(ctx context.Context, check func() error) error {
 	got := make(chan error, 1)
-	s.put(item{do: func() { got <- s.readiness() }})
+	s.put(item{do: func() { got <- check() }})
 	select {
 	case err := <-got:
 		return err
@@ -325,7 +332,7 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
-// readiness is asked by who steps the core.
+// readiness tells whether commands would be served here.
 func (s *Server) readiness() error {
 	addr, term, registered := s.core.Coordinator()
 	switch {

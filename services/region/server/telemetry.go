@@ -151,15 +151,16 @@ func (s *Runner) journalObserver() journal.Observer {
 			s.telemetry.batch.Record(float64(b.Ops))
 		},
 		Op: func(o journal.OpStats) {
-			switch o.Result.Verdict {
-			case sharding.RefusedEpoch:
+			switch {
+			case isProbe(&o.Op):
+			case o.Result.Verdict == sharding.RefusedEpoch:
 				s.telemetry.fenced.Add(s.ctx, 1, operation(o.Op.Kind()))
-			case sharding.RefusedDamaged:
+			case o.Result.Verdict == sharding.RefusedDamaged:
 				s.telemetry.damaged.Add(s.ctx, 1, operation(o.Op.Kind()))
 			}
 		},
 		Load: func(l journal.LoadStats) {
-			if l.Err == nil {
+			if l.Err == nil && l.Request.Entity.Type != probeType {
 				typ := l.Request.Entity.Type // only known ones are loaded
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))

@@ -75,6 +75,58 @@ func (Phase) EnumDescriptor() ([]byte, []int) {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{0}
 }
 
+type JournalState int32
+
+const (
+	JournalState_JOURNAL_STATE_UNSPECIFIED JournalState = 0
+	JournalState_JOURNAL_STATE_ANSWERS     JournalState = 1
+	JournalState_JOURNAL_STATE_RECOVERING  JournalState = 2 // answers again, but not for long
+	JournalState_JOURNAL_STATE_SILENT      JournalState = 3 // nothing succeeds
+)
+
+// Enum value maps for JournalState.
+var (
+	JournalState_name = map[int32]string{
+		0: "JOURNAL_STATE_UNSPECIFIED",
+		1: "JOURNAL_STATE_ANSWERS",
+		2: "JOURNAL_STATE_RECOVERING",
+		3: "JOURNAL_STATE_SILENT",
+	}
+	JournalState_value = map[string]int32{
+		"JOURNAL_STATE_UNSPECIFIED": 0,
+		"JOURNAL_STATE_ANSWERS":     1,
+		"JOURNAL_STATE_RECOVERING":  2,
+		"JOURNAL_STATE_SILENT":      3,
+	}
+)
+
+func (x JournalState) Enum() *JournalState {
+	p := new(JournalState)
+	*p = x
+	return p
+}
+
+func (x JournalState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JournalState) Descriptor() protoreflect.EnumDescriptor {
+	return file_roost_coordinator_v1_coordinator_proto_enumTypes[1].Descriptor()
+}
+
+func (JournalState) Type() protoreflect.EnumType {
+	return &file_roost_coordinator_v1_coordinator_proto_enumTypes[1]
+}
+
+func (x JournalState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JournalState.Descriptor instead.
+func (JournalState) EnumDescriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{1}
+}
+
 // Node is one incarnation of a process.
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1088,6 +1140,110 @@ func (*ReportShardsResponse) Descriptor() ([]byte, []int) {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{16}
 }
 
+type ReportJournalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Region        *Node                  `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // of the report; one with a lower number is older
+	State         JournalState           `protobuf:"varint,4,opt,name=state,proto3,enum=roost.coordinator.v1.JournalState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportJournalRequest) Reset() {
+	*x = ReportJournalRequest{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportJournalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportJournalRequest) ProtoMessage() {}
+
+func (x *ReportJournalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportJournalRequest.ProtoReflect.Descriptor instead.
+func (*ReportJournalRequest) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReportJournalRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ReportJournalRequest) GetRegion() *Node {
+	if x != nil {
+		return x.Region
+	}
+	return nil
+}
+
+func (x *ReportJournalRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReportJournalRequest) GetState() JournalState {
+	if x != nil {
+		return x.State
+	}
+	return JournalState_JOURNAL_STATE_UNSPECIFIED
+}
+
+type ReportJournalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportJournalResponse) Reset() {
+	*x = ReportJournalResponse{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportJournalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportJournalResponse) ProtoMessage() {}
+
+func (x *ReportJournalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportJournalResponse.ProtoReflect.Descriptor instead.
+func (*ReportJournalResponse) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{18}
+}
+
 type GracefulShutdownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Region        *Node                  `protobuf:"bytes,1,opt,name=region,proto3" json:"region,omitempty"`
@@ -1098,7 +1254,7 @@ type GracefulShutdownRequest struct {
 
 func (x *GracefulShutdownRequest) Reset() {
 	*x = GracefulShutdownRequest{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1266,7 @@ func (x *GracefulShutdownRequest) String() string {
 func (*GracefulShutdownRequest) ProtoMessage() {}
 
 func (x *GracefulShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[17]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1279,7 @@ func (x *GracefulShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdownRequest.ProtoReflect.Descriptor instead.
 func (*GracefulShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{17}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GracefulShutdownRequest) GetRegion() *Node {
@@ -1150,7 +1306,7 @@ type GracefulShutdownResponse struct {
 
 func (x *GracefulShutdownResponse) Reset() {
 	*x = GracefulShutdownResponse{}
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1318,7 @@ func (x *GracefulShutdownResponse) String() string {
 func (*GracefulShutdownResponse) ProtoMessage() {}
 
 func (x *GracefulShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[18]
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1331,7 @@ func (x *GracefulShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdownResponse.ProtoReflect.Descriptor instead.
 func (*GracefulShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{18}
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GracefulShutdownResponse) GetTerm() uint32 {
@@ -1265,7 +1421,13 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\aRefused\x126\n" +
 	"\x05shard\x18\x01 \x01(\v2 .roost.coordinator.v1.ShardEpochR\x05shard\x12\x14\n" +
 	"\x05above\x18\x02 \x01(\x06R\x05above\"\x16\n" +
-	"\x14ReportShardsResponse\"g\n" +
+	"\x14ReportShardsResponse\"\xb6\x01\n" +
+	"\x14ReportJournalRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x122\n" +
+	"\x06region\x18\x02 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x128\n" +
+	"\x05state\x18\x04 \x01(\x0e2\".roost.coordinator.v1.JournalStateR\x05state\"\x17\n" +
+	"\x15ReportJournalResponse\"g\n" +
 	"\x17GracefulShutdownRequest\x122\n" +
 	"\x06region\x18\x01 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\"L\n" +
@@ -1276,13 +1438,19 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x01\x12\x11\n" +
 	"\rPHASE_SERVING\x10\x02\x12\x15\n" +
-	"\x11PHASE_HANDING_OFF\x10\x032\x8d\x04\n" +
+	"\x11PHASE_HANDING_OFF\x10\x03*\x80\x01\n" +
+	"\fJournalState\x12\x1d\n" +
+	"\x19JOURNAL_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15JOURNAL_STATE_ANSWERS\x10\x01\x12\x1c\n" +
+	"\x18JOURNAL_STATE_RECOVERING\x10\x02\x12\x18\n" +
+	"\x14JOURNAL_STATE_SILENT\x10\x032\xf7\x04\n" +
 	"\vCoordinator\x12Y\n" +
 	"\bRegister\x12%.roost.coordinator.v1.RegisterRequest\x1a&.roost.coordinator.v1.RegisterResponse\x12_\n" +
 	"\n" +
 	"WatchTable\x12'.roost.coordinator.v1.WatchTableRequest\x1a(.roost.coordinator.v1.WatchTableResponse\x12h\n" +
 	"\rGetShardHomes\x12*.roost.coordinator.v1.GetShardHomesRequest\x1a+.roost.coordinator.v1.GetShardHomesResponse\x12e\n" +
-	"\fReportShards\x12).roost.coordinator.v1.ReportShardsRequest\x1a*.roost.coordinator.v1.ReportShardsResponse\x12q\n" +
+	"\fReportShards\x12).roost.coordinator.v1.ReportShardsRequest\x1a*.roost.coordinator.v1.ReportShardsResponse\x12h\n" +
+	"\rReportJournal\x12*.roost.coordinator.v1.ReportJournalRequest\x1a+.roost.coordinator.v1.ReportJournalResponse\x12q\n" +
 	"\x10GracefulShutdown\x12-.roost.coordinator.v1.GracefulShutdownRequest\x1a..roost.coordinator.v1.GracefulShutdownResponseBIZGgithub.com/roost-cluster/roost/proto/roost/coordinator/v1;coordinatorv1b\x06proto3"
 
 var (
@@ -1297,67 +1465,74 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_roost_coordinator_v1_coordinator_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
 	(Phase)(0),                       // 0: roost.coordinator.v1.Phase
-	(*Node)(nil),                     // 1: roost.coordinator.v1.Node
-	(*ShardEpoch)(nil),               // 2: roost.coordinator.v1.ShardEpoch
-	(*Row)(nil),                      // 3: roost.coordinator.v1.Row
-	(*Type)(nil),                     // 4: roost.coordinator.v1.Type
-	(*Command)(nil),                  // 5: roost.coordinator.v1.Command
-	(*Version)(nil),                  // 6: roost.coordinator.v1.Version
-	(*RegisterRequest)(nil),          // 7: roost.coordinator.v1.RegisterRequest
-	(*RegisterResponse)(nil),         // 8: roost.coordinator.v1.RegisterResponse
-	(*WatchTableRequest)(nil),        // 9: roost.coordinator.v1.WatchTableRequest
-	(*WatchTableResponse)(nil),       // 10: roost.coordinator.v1.WatchTableResponse
-	(*Facts)(nil),                    // 11: roost.coordinator.v1.Facts
-	(*NotActive)(nil),                // 12: roost.coordinator.v1.NotActive
-	(*GetShardHomesRequest)(nil),     // 13: roost.coordinator.v1.GetShardHomesRequest
-	(*GetShardHomesResponse)(nil),    // 14: roost.coordinator.v1.GetShardHomesResponse
-	(*ReportShardsRequest)(nil),      // 15: roost.coordinator.v1.ReportShardsRequest
-	(*Refused)(nil),                  // 16: roost.coordinator.v1.Refused
-	(*ReportShardsResponse)(nil),     // 17: roost.coordinator.v1.ReportShardsResponse
-	(*GracefulShutdownRequest)(nil),  // 18: roost.coordinator.v1.GracefulShutdownRequest
-	(*GracefulShutdownResponse)(nil), // 19: roost.coordinator.v1.GracefulShutdownResponse
+	(JournalState)(0),                // 1: roost.coordinator.v1.JournalState
+	(*Node)(nil),                     // 2: roost.coordinator.v1.Node
+	(*ShardEpoch)(nil),               // 3: roost.coordinator.v1.ShardEpoch
+	(*Row)(nil),                      // 4: roost.coordinator.v1.Row
+	(*Type)(nil),                     // 5: roost.coordinator.v1.Type
+	(*Command)(nil),                  // 6: roost.coordinator.v1.Command
+	(*Version)(nil),                  // 7: roost.coordinator.v1.Version
+	(*RegisterRequest)(nil),          // 8: roost.coordinator.v1.RegisterRequest
+	(*RegisterResponse)(nil),         // 9: roost.coordinator.v1.RegisterResponse
+	(*WatchTableRequest)(nil),        // 10: roost.coordinator.v1.WatchTableRequest
+	(*WatchTableResponse)(nil),       // 11: roost.coordinator.v1.WatchTableResponse
+	(*Facts)(nil),                    // 12: roost.coordinator.v1.Facts
+	(*NotActive)(nil),                // 13: roost.coordinator.v1.NotActive
+	(*GetShardHomesRequest)(nil),     // 14: roost.coordinator.v1.GetShardHomesRequest
+	(*GetShardHomesResponse)(nil),    // 15: roost.coordinator.v1.GetShardHomesResponse
+	(*ReportShardsRequest)(nil),      // 16: roost.coordinator.v1.ReportShardsRequest
+	(*Refused)(nil),                  // 17: roost.coordinator.v1.Refused
+	(*ReportShardsResponse)(nil),     // 18: roost.coordinator.v1.ReportShardsResponse
+	(*ReportJournalRequest)(nil),     // 19: roost.coordinator.v1.ReportJournalRequest
+	(*ReportJournalResponse)(nil),    // 20: roost.coordinator.v1.ReportJournalResponse
+	(*GracefulShutdownRequest)(nil),  // 21: roost.coordinator.v1.GracefulShutdownRequest
+	(*GracefulShutdownResponse)(nil), // 22: roost.coordinator.v1.GracefulShutdownResponse
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
 	0,  // 0: roost.coordinator.v1.Row.phase:type_name -> roost.coordinator.v1.Phase
-	1,  // 1: roost.coordinator.v1.Row.owner:type_name -> roost.coordinator.v1.Node
-	5,  // 2: roost.coordinator.v1.Type.commands:type_name -> roost.coordinator.v1.Command
-	1,  // 3: roost.coordinator.v1.RegisterRequest.region:type_name -> roost.coordinator.v1.Node
-	4,  // 4: roost.coordinator.v1.RegisterRequest.types:type_name -> roost.coordinator.v1.Type
-	6,  // 5: roost.coordinator.v1.WatchTableRequest.version:type_name -> roost.coordinator.v1.Version
-	12, // 6: roost.coordinator.v1.WatchTableResponse.not_active:type_name -> roost.coordinator.v1.NotActive
-	6,  // 7: roost.coordinator.v1.WatchTableResponse.version:type_name -> roost.coordinator.v1.Version
-	3,  // 8: roost.coordinator.v1.WatchTableResponse.rows:type_name -> roost.coordinator.v1.Row
-	4,  // 9: roost.coordinator.v1.WatchTableResponse.types:type_name -> roost.coordinator.v1.Type
-	3,  // 10: roost.coordinator.v1.Facts.rows:type_name -> roost.coordinator.v1.Row
-	4,  // 11: roost.coordinator.v1.Facts.types:type_name -> roost.coordinator.v1.Type
-	1,  // 12: roost.coordinator.v1.Facts.draining:type_name -> roost.coordinator.v1.Node
-	1,  // 13: roost.coordinator.v1.NotActive.active:type_name -> roost.coordinator.v1.Node
-	2,  // 14: roost.coordinator.v1.GetShardHomesRequest.shards:type_name -> roost.coordinator.v1.ShardEpoch
-	1,  // 15: roost.coordinator.v1.ReportShardsRequest.region:type_name -> roost.coordinator.v1.Node
-	2,  // 16: roost.coordinator.v1.ReportShardsRequest.started:type_name -> roost.coordinator.v1.ShardEpoch
-	2,  // 17: roost.coordinator.v1.ReportShardsRequest.stopped:type_name -> roost.coordinator.v1.ShardEpoch
-	16, // 18: roost.coordinator.v1.ReportShardsRequest.refused:type_name -> roost.coordinator.v1.Refused
-	2,  // 19: roost.coordinator.v1.Refused.shard:type_name -> roost.coordinator.v1.ShardEpoch
-	1,  // 20: roost.coordinator.v1.GracefulShutdownRequest.region:type_name -> roost.coordinator.v1.Node
-	7,  // 21: roost.coordinator.v1.Coordinator.Register:input_type -> roost.coordinator.v1.RegisterRequest
-	9,  // 22: roost.coordinator.v1.Coordinator.WatchTable:input_type -> roost.coordinator.v1.WatchTableRequest
-	13, // 23: roost.coordinator.v1.Coordinator.GetShardHomes:input_type -> roost.coordinator.v1.GetShardHomesRequest
-	15, // 24: roost.coordinator.v1.Coordinator.ReportShards:input_type -> roost.coordinator.v1.ReportShardsRequest
-	18, // 25: roost.coordinator.v1.Coordinator.GracefulShutdown:input_type -> roost.coordinator.v1.GracefulShutdownRequest
-	8,  // 26: roost.coordinator.v1.Coordinator.Register:output_type -> roost.coordinator.v1.RegisterResponse
-	10, // 27: roost.coordinator.v1.Coordinator.WatchTable:output_type -> roost.coordinator.v1.WatchTableResponse
-	14, // 28: roost.coordinator.v1.Coordinator.GetShardHomes:output_type -> roost.coordinator.v1.GetShardHomesResponse
-	17, // 29: roost.coordinator.v1.Coordinator.ReportShards:output_type -> roost.coordinator.v1.ReportShardsResponse
-	19, // 30: roost.coordinator.v1.Coordinator.GracefulShutdown:output_type -> roost.coordinator.v1.GracefulShutdownResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	2,  // 1: roost.coordinator.v1.Row.owner:type_name -> roost.coordinator.v1.Node
+	6,  // 2: roost.coordinator.v1.Type.commands:type_name -> roost.coordinator.v1.Command
+	2,  // 3: roost.coordinator.v1.RegisterRequest.region:type_name -> roost.coordinator.v1.Node
+	5,  // 4: roost.coordinator.v1.RegisterRequest.types:type_name -> roost.coordinator.v1.Type
+	7,  // 5: roost.coordinator.v1.WatchTableRequest.version:type_name -> roost.coordinator.v1.Version
+	13, // 6: roost.coordinator.v1.WatchTableResponse.not_active:type_name -> roost.coordinator.v1.NotActive
+	7,  // 7: roost.coordinator.v1.WatchTableResponse.version:type_name -> roost.coordinator.v1.Version
+	4,  // 8: roost.coordinator.v1.WatchTableResponse.rows:type_name -> roost.coordinator.v1.Row
+	5,  // 9: roost.coordinator.v1.WatchTableResponse.types:type_name -> roost.coordinator.v1.Type
+	4,  // 10: roost.coordinator.v1.Facts.rows:type_name -> roost.coordinator.v1.Row
+	5,  // 11: roost.coordinator.v1.Facts.types:type_name -> roost.coordinator.v1.Type
+	2,  // 12: roost.coordinator.v1.Facts.draining:type_name -> roost.coordinator.v1.Node
+	2,  // 13: roost.coordinator.v1.NotActive.active:type_name -> roost.coordinator.v1.Node
+	3,  // 14: roost.coordinator.v1.GetShardHomesRequest.shards:type_name -> roost.coordinator.v1.ShardEpoch
+	2,  // 15: roost.coordinator.v1.ReportShardsRequest.region:type_name -> roost.coordinator.v1.Node
+	3,  // 16: roost.coordinator.v1.ReportShardsRequest.started:type_name -> roost.coordinator.v1.ShardEpoch
+	3,  // 17: roost.coordinator.v1.ReportShardsRequest.stopped:type_name -> roost.coordinator.v1.ShardEpoch
+	17, // 18: roost.coordinator.v1.ReportShardsRequest.refused:type_name -> roost.coordinator.v1.Refused
+	3,  // 19: roost.coordinator.v1.Refused.shard:type_name -> roost.coordinator.v1.ShardEpoch
+	2,  // 20: roost.coordinator.v1.ReportJournalRequest.region:type_name -> roost.coordinator.v1.Node
+	1,  // 21: roost.coordinator.v1.ReportJournalRequest.state:type_name -> roost.coordinator.v1.JournalState
+	2,  // 22: roost.coordinator.v1.GracefulShutdownRequest.region:type_name -> roost.coordinator.v1.Node
+	8,  // 23: roost.coordinator.v1.Coordinator.Register:input_type -> roost.coordinator.v1.RegisterRequest
+	10, // 24: roost.coordinator.v1.Coordinator.WatchTable:input_type -> roost.coordinator.v1.WatchTableRequest
+	14, // 25: roost.coordinator.v1.Coordinator.GetShardHomes:input_type -> roost.coordinator.v1.GetShardHomesRequest
+	16, // 26: roost.coordinator.v1.Coordinator.ReportShards:input_type -> roost.coordinator.v1.ReportShardsRequest
+	19, // 27: roost.coordinator.v1.Coordinator.ReportJournal:input_type -> roost.coordinator.v1.ReportJournalRequest
+	21, // 28: roost.coordinator.v1.Coordinator.GracefulShutdown:input_type -> roost.coordinator.v1.GracefulShutdownRequest
+	9,  // 29: roost.coordinator.v1.Coordinator.Register:output_type -> roost.coordinator.v1.RegisterResponse
+	11, // 30: roost.coordinator.v1.Coordinator.WatchTable:output_type -> roost.coordinator.v1.WatchTableResponse
+	15, // 31: roost.coordinator.v1.Coordinator.GetShardHomes:output_type -> roost.coordinator.v1.GetShardHomesResponse
+	18, // 32: roost.coordinator.v1.Coordinator.ReportShards:output_type -> roost.coordinator.v1.ReportShardsResponse
+	20, // 33: roost.coordinator.v1.Coordinator.ReportJournal:output_type -> roost.coordinator.v1.ReportJournalResponse
+	22, // 34: roost.coordinator.v1.Coordinator.GracefulShutdown:output_type -> roost.coordinator.v1.GracefulShutdownResponse
+	29, // [29:35] is the sub-list for method output_type
+	23, // [23:29] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_roost_coordinator_v1_coordinator_proto_init() }
@@ -1370,8 +1545,8 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   19,
+			NumEnums:      2,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// probeJournal asks the journal something that has no effect: the fence of a shard
+// that nobody has, or an entity that does not exist. Every answer is one, a refusal
+// too.
+func (s *Runner) probeJournal(o region.ProbeJournal) {
+	answer := func(ok bool) {
+		s.put(item{in: region.Probed{Path: o.Path, Number: o.Number, OK: ok}})
+	}
+	if o.Path == region.Loads {
+		s.queue(job{do: func() {
+			ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
+			defer cancel()
+			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: probeType, ID: "none"}})
+			answer(err == nil || errors.Is(err, journal.ErrCorrupt))
+		}})
+		return
+	}
+	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: probeType}}}, func(r journal.Result) {
+		answer(r.Verdict != sharding.UnknownOutcome && r.Verdict != sharding.RefusedFull)
+	})
+}
+
+// probeType is reserved: no shard and no entity is of this type.
+const probeType = "roost.probe"
+
+// journalChanged logs what this region makes of its journal.
+func (s *Runner) journalChanged(o region.JournalChanged) {
+	switch o.State {
+	case sharding.JournalSilent:
+		s.log.Warn("cut off from the journal: nothing succeeds there; the shards go to other regions that reach it", "since", o.Heard)
+	case sharding.JournalRecovering:
+		s.log.Info("the journal answers again; this region is given no shards for a while")
+	default:
+		s.log.Info("the journal answers")
+	}
+}
+
+// isProbe reports whether the operation only asks whether the journal answers.
+func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Type == probeType }
+
+// journalReadiness says that this region is cut off from the journal, since when,
+// and what to do.
+func (s *Server) journalReadiness() error {
+	state, _, heard := s.core.Journal()
+	if state != sharding.JournalSilent {
+		return nil
+	}
+	return fmt.Errorf("the journal has not answered since %s (%s): shards of this region go to others until it does; check that this host reaches the server of journal.url",
+		heard.UTC().Format(time.RFC3339), time.Since(heard).Round(time.Second))
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// hanging is a journal that does not answer on one of its ways.
+type hanging struct {
+	journal.Backend
+	commits, loads atomic.Bool
+}
+
+func (h *hanging) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	if h.commits.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Backend.Commit(ctx, ops)
+}
+
+func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	if h.loads.Load() {
+		<-ctx.Done()
+		return journal.Loaded{}, ctx.Err()
+	}
+	return h.Backend.Load(ctx, req)
+}
+
+// TestSilentJournal: a region that nobody uses notices that its journal does not
+// answer, on either way, says so in its readiness, and notices the end of it.
+func TestSilentJournal(t *testing.T) {
+	for path, hang := range map[region.JournalPath]func(*hanging) *atomic.Bool{
+		region.Commits: func(h *hanging) *atomic.Bool { return &h.commits },
+		region.Loads:   func(h *hanging) *atomic.Bool { return &h.loads },
+	} {
+		t.Run(path.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, h := runHanging(t)
+				s := &Server{Runner: r}
+				is := func(want sharding.JournalState, ready bool) {
+					t.Helper()
+					synctest.Wait()
+					err := s.inspect(t.Context(), func() error {
+						if state, _, _ := s.core.Journal(); state != want {
+							t.Errorf("the journal is taken for %v, want %v", state, want)
+						}
+						return s.journalReadiness()
+					})
+					if (err == nil) != ready {
+						t.Errorf("ready: %v, want %t", err, ready)
+					}
+				}
+				time.Sleep(time.Minute)
+				is(sharding.JournalAnswers, true)
+				hang(h).Store(true)
+				time.Sleep(5 * time.Second)
+				is(sharding.JournalAnswers, true) // that is not long
+				time.Sleep(3 * time.Second)
+				is(sharding.JournalSilent, false)
+				time.Sleep(10 * time.Minute)
+				is(sharding.JournalSilent, false)
+				hang(h).Store(false)
+				time.Sleep(45 * time.Second) // until what hangs is given up, and some seconds
+				is(sharding.JournalAnswers, true)
+			})
+		})
+	}
+}
+
+func runHanging(t *testing.T) (*Runner, *hanging) {
+	t.Helper()
+	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
+	s, err := NewRunner(RunnerConfig{
+		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "hanging", Types: []entity.Definition{g.typ()},
+		Inbox: 1000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := open.Backend("memory:", journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hanging{Backend: b}
+	j, err := journal.Open(t.Context(), h, journal.Declaration{Cluster: "test"}, journal.DefaultConfig(), s.Observer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Use(j)
+	var run sync.WaitGroup
+	run.Go(s.Run)
+	t.Cleanup(func() {
+		s.End()
+		run.Wait()
+		if err := j.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, h
+}
