@@ -115,14 +115,19 @@ func newControl(change func(*coordinator.Config), facts ...coordinator.Fact) *co
 	return c
 }
 
+// step takes an input in. Facts are durable at once.
 func (c *control) step(in coordinator.Input) []coordinator.Output {
-	out := c.m.Step(c.now, in, nil)
+	out, stored := c.m.Step(c.now, in, nil), 0
 	for _, o := range out {
 		if p, ok := o.(coordinator.Persist); ok {
+			stored++
 			if _, row := p.Fact.(coordinator.RowFact); row {
 				c.rows++
 			}
 		}
+	}
+	if stored > 0 {
+		out = append(out, c.step(coordinator.Stored{Facts: stored})...)
 	}
 	return out
 }
@@ -377,7 +382,7 @@ func failover([]byte) error {
 	if err != nil {
 		return err
 	}
-	c := newControl(nil, old.m.Snapshot()...)
+	c := newControl(nil, facts(old.m.View())...)
 	c.register("r1")
 	for _, o := range c.pass(5 * time.Second) {
 		if h, ok := o.(coordinator.HostShard); ok && h.To == region("r1") {
@@ -385,6 +390,17 @@ func failover([]byte) error {
 		}
 	}
 	return errors.New("r1 is not asked to host what it serves")
+}
+
+// facts are what a new coordinator folds of what an old one showed.
+func facts(v coordinator.View) (list []coordinator.Fact) {
+	for _, t := range v.Types {
+		list = append(list, coordinator.TypeFact{Desc: t})
+	}
+	for _, r := range v.Rows {
+		list = append(list, coordinator.RowFact{Row: r})
+	}
+	return list
 }
 
 func regionStops([]byte) error {
@@ -413,7 +429,7 @@ func regionStops([]byte) error {
 // many, and lists those that it turns away.
 func rejected(buffer, commands int) []int {
 	cfg := gateway.DefaultConfig()
-	cfg.MaxTotal, cfg.MaxTotalBytes = buffer, 1<<30
+	cfg.MaxTotal, cfg.MaxTotalBytes, cfg.MaxReplyBytes = buffer, 1<<30, 1<<40 // the case is about how many
 	m, now := gateway.New(cfg), time.Unix(1_000_000, 0)
 	var turned []int
 	var out []gateway.Output
