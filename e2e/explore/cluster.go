@@ -192,7 +192,7 @@ func (w *cluster) commit(text string, uses parts, op journal.Op, done func(journ
 
 // apply is the journal at work.
 func (w *cluster) apply(op journal.Op) journal.Result {
-	r := w.ledger.Apply(start, []journal.Op{op})[0]
+	r := w.ledger.Apply(journal.Moment{Wall: start}, []journal.Op{op})[0]
 	w.checkJournal()
 	return r
 }

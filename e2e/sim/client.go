@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -44,6 +45,7 @@ type client struct {
 	gateway int
 	open    int // commands of the current round without an end
 	stopped bool
+	wall    int64 // error of its clock
 }
 
 // entities are few, so that they are hot.
@@ -83,6 +85,9 @@ func (c *client) call() {
 		batch = w.batches
 	}
 	all := w.entities
+	if c.oldKey() {
+		return
+	}
 	entity := all[min(d.IntN(len(all)), d.IntN(len(all)))]
 	keyed := d.chance(0.7)
 	patience := nanos(100*ms + d.exp(w.weather.Patience))
@@ -141,6 +146,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
 	if keyed {
 		o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id))
+		if w.dice("keys").chance(w.weather.Harsh.Timed) {
+			o.key = c.timedKey(o.id)
+		}
 	} else {
 		o.key = sharding.CommandID(fmt.Sprintf("~%d", o.id)) // the gateway's name for it
 	}
@@ -199,6 +207,9 @@ func (c *client) returned(o *op, t *try) {
 	o.pending--
 	w.mark("client: " + t.reply.Outcome.String())
 	w.contained(o, &t.reply)
+	if _, timed := journal.KeyTime(o.key); timed && t.reply.Code == sharding.Aborted {
+		w.mark("client: its key has expired")
+	}
 	if o.cmd == cmdPeek && t.told {
 		w.mark("client: stale read")
 	}

@@ -51,13 +51,13 @@ func (s *store) hang(host int, kinds []string, answer func()) bool {
 
 // applyHung decides what becomes of a batch that hangs: it is applied on arrival,
 // some time later, or never.
-func (s *store) applyHung(ops []journal.Op) {
+func (s *store) applyHung(m journal.Moment, ops []journal.Op) {
 	d := s.w.dice("hang")
 	switch d.IntN(3) {
 	case 0:
-		s.apply(ops)
+		s.apply(m, ops)
 	case 1:
-		s.w.after(d.between(0, 20*sec), func() { s.apply(ops) })
+		s.w.after(d.between(0, 20*sec), func() { s.apply(m, ops) })
 	}
 }
 

@@ -42,7 +42,7 @@ var errLost = errors.New("connection to the journal lost")
 
 func newStore(w *World) *store {
 	return &store{
-		w: w, ledger: memory.NewLedger(journal.DefaultConfig()),
+		w: w, ledger: memory.NewLedger(w.journalConfig()),
 		rows:    map[sharding.Row]bool{},
 		newest:  map[sharding.ShardID]sharding.Row{},
 		drained: map[sharding.NodeID]bool{},
@@ -54,8 +54,8 @@ func newStore(w *World) *store {
 }
 
 // apply runs a batch as one transaction, now.
-func (s *store) apply(ops []journal.Op) []journal.Result {
-	results := s.decide(ops)
+func (s *store) apply(m journal.Moment, ops []journal.Op) []journal.Result {
+	results := s.decide(m, ops)
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, s.w.now)
@@ -151,7 +151,7 @@ func (s *store) factsOf(a sharding.Append) {
 // or with nil when nothing is known. Once sent it may apply whatever becomes of
 // the process; the callback is the caller's to guard.
 func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) {
-	w := s.w
+	w, moment := s.w, s.w.processes[host].moment()
 	d := w.dice("journal")
 	there, back := s.way(), s.way()
 	patience := d.between(100*ms, 2*sec)
@@ -169,7 +169,7 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 	}
 	arrive := func() {
 		if hung = s.hang(host, kinds(ops), func() { answer(nil) }); hung {
-			s.applyHung(ops)
+			s.applyHung(moment, ops)
 			return
 		}
 		if s.down || w.net.blocked(host, journalHost) {
@@ -192,11 +192,11 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 			w.after(back, func() { answer(nil) })
 			w.after(lateness, func() {
 				w.mark("journal: unknown, applied later")
-				s.apply(ops)
+				s.apply(moment, ops)
 			})
 			return
 		}
-		results := s.apply(ops)
+		results := s.apply(moment, ops)
 		if p := w.processes[host]; d.chance(w.weather.Kill) {
 			w.mark("process killed after its commit")
 			p.exit("killed after its commit")

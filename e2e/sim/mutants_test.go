@@ -63,6 +63,9 @@ var harshMutants = []struct{ name, place string }{
 	{"journal-reported", "region: what it makes of its journal is reported"},
 	{"journal-moves", "coordinator: what a region cut off from the journal has goes to others"},
 	{"journal-recovers", "region: a journal that answers again is believed"},
+	{"journal-time", "journal: ids age by the time in which somebody is seen to write, not by a clock that may be set"},
+	{"key-mark", "journal: a key with a time that was dropped has expired"},
+	{"ahead-kept", "journal: a key whose time is far ahead is never dropped"},
 }
 
 // TestMutants runs one mutant after the other until a promise is broken, and

@@ -37,6 +37,7 @@ func (w *World) nemesis() {
 		w.lease.record = lease.Record{}
 		w.recordLost = true // terms may come again; the journal knows better
 	})
+	w.every("clock step", wt.Harsh.Clocks, w.stepClock)
 	w.every("operate", wt.Operate, w.operate)
 	w.harshNemesis()
 }

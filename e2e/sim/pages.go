@@ -104,7 +104,7 @@ func (s *store) damaged(op *journal.Op) bool {
 }
 
 // decide commits what meets no damage, and refuses the rest.
-func (s *store) decide(ops []journal.Op) []journal.Result {
+func (s *store) decide(m journal.Moment, ops []journal.Op) []journal.Result {
 	results := make([]journal.Result, len(ops))
 	var sound []journal.Op
 	var where []int
@@ -115,7 +115,7 @@ func (s *store) decide(ops []journal.Op) []journal.Result {
 		}
 		sound, where = append(sound, ops[i]), append(where, i)
 	}
-	for n, r := range s.ledger.Apply(clockStart.Add(nanos(s.w.now)), sound) {
+	for n, r := range s.ledger.Apply(m, sound) {
 		results[where[n]] = r
 	}
 	return results

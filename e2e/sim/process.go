@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -34,6 +35,7 @@ type process struct {
 	started   int64
 	offset    int64 // of the process's monotonic clock
 	drift     int64 // parts per million
+	wall      int64 // error of its clock on the wall, which survives it
 	tickEvery int64
 }
 
@@ -50,6 +52,14 @@ var clockStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func (p *process) now() time.Time {
 	t := p.w.now - p.started
 	return clockStart.Add(time.Duration(p.offset + t + t*p.drift/1_000_000))
+}
+
+// moment is when the process commits: its clock on the wall may be set, its own
+// time goes on.
+func (p *process) moment() journal.Moment {
+	return journal.Moment{
+		Wall: clockStart.Add(nanos(p.w.now + p.wall)), By: uint64(p.uid), Elapsed: p.now().Sub(clockStart),
+	}
 }
 
 // left is the time until an instant of the process's clock.

@@ -205,6 +205,10 @@ var mustHappenHarsh = []string{
 	"region: journal recovering",
 	"region: journal answers",
 	"shard of a region without a journal moved",
+	"client: its key has expired",
+	"fault: clock step",
+	"client: an old key again",
+	"an id was used again after it was forgotten",
 }
 
 // totals sums up many runs.

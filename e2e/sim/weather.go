@@ -77,6 +77,11 @@ type harshWeather struct {
 
 	Deprived int64 // a region has no journal for so long, from the beginning of the storm on
 	Alone    bool  // and that is all that happens
+
+	Forgets bool    // the journal keeps ids of commands for a short while
+	Clocks  int64   // mean time between steps of clocks
+	Timed   float64 // keys that carry a time
+	Skewed  float64 // clients whose clock is wrong
 }
 
 func drawHarsh(seed uint64) harshWeather {
@@ -104,6 +109,11 @@ func drawHarsh(seed uint64) harshWeather {
 	if d.chance(0.1) {
 		h.Deprived, h.Alone = d.between(30*sec, 40*sec), d.chance(0.6)
 	}
+	d = newDice(seed, "harsh clocks")
+	if h.Forgets = d.chance(0.6); d.chance(0.7) {
+		h.Clocks, h.Skewed = d.between(sec/2, 4*sec), d.Float64()
+	}
+	h.Timed = d.Float64()
 	return h
 }
 
@@ -187,6 +197,6 @@ func (w weather) calm() weather {
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0
-	w.Harsh = harshWeather{Retention: w.Harsh.Retention}
+	w.Harsh = harshWeather{Retention: w.Harsh.Retention, Forgets: w.Harsh.Forgets, Timed: w.Harsh.Timed}
 	return w
 }

@@ -234,6 +234,9 @@ func (w *World) Run() {
 	}
 	for i := range 6 + d.IntN(7) {
 		c := &client{w: w, id: i, gateway: i % gateways}
+		if d := w.dice("skew"); d.chance(w.weather.Harsh.Skewed) {
+			c.wall = d.wallError()
+		}
 		w.clients = append(w.clients, c)
 		w.after(w.weather.Warm*3/4+d.between(0, sec), c.think)
 	}

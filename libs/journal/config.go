@@ -8,7 +8,8 @@ import (
 
 // Config holds the limits of a journal.
 type Config struct {
-	// DedupeAge is how long the id of a command is kept at least.
+	// DedupeAge is how long the id of a command is kept at least, in the entity's
+	// own time (see [Stamp.Next]), which never goes faster than clocks do.
 	// Default 24 h: longer than a client that retries over night.
 	DedupeAge time.Duration
 	// DedupeCount is how many of an entity's newest command ids are kept,

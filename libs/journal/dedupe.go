@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -32,26 +33,56 @@ func KeyTime(id sharding.CommandID) (time.Time, bool) {
 // entry: it has a time, and that is not after the newest time dropped.
 func Expired(dropped time.Time, id sharding.CommandID) bool {
 	t, ok := KeyTime(id)
-	return ok && !dropped.IsZero() && !t.After(dropped)
+	return ok && !dropped.IsZero() && !t.After(dropped) && !mutant.On("key-mark")
 }
 
-// Drop decides whether the dedupe entry of a command, stored at some time, is
-// old enough to be dropped, and which time the entity must remember then (the
-// zero time for keys without one). That the entry is not among the newest
-// [Config.DedupeCount] is for the caller to see to.
+// Verdicts of [Config.Drop].
+const (
+	Keep    Dropping = iota // not old enough
+	Forget                  // may be dropped
+	Forever                 // never dropped
+)
+
+// Dropping says what may become of a dedupe entry.
+type Dropping uint8
+
+// Drop decides whether the dedupe entry of a command, stored at some time, may be
+// dropped now, and which time the entity must remember then (the zero time for
+// keys without one). That the entry is not among the newest [Config.DedupeCount]
+// is for the caller to see to.
 //
-// A key may be made by a clock that is ahead of ours. Its entry is kept until
-// the key's own time is old too, or else the time to remember would refuse keys
-// that are made now. A key that is ahead by more than DedupeAge is treated as
-// one without a time.
-func (c *Config) Drop(now, stored time.Time, id sharding.CommandID) (remember time.Time, ok bool) {
-	limit := now.Add(-c.DedupeAge)
-	if !stored.Before(limit) {
-		return time.Time{}, false
+// Its age is measured by [Age], so that it does not matter how clocks are set. The
+// time inside a key is another clock's, which may be ahead. If the entity
+// remembered a time that is still to come, it would refuse keys that are made now
+// as expired. So an entry is kept until the key's own time is old too, by the
+// clock of who drops it; and one whose key was ahead by more than DedupeAge of the
+// clock of who stored it is kept for ever, like its record. Two clocks, read
+// DedupeAge apart, must be wrong for a key to expire early; none makes one
+// forgotten.
+func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
+	if c.Ahead(storedWall, id) && !mutant.On("ahead-kept") {
+		return time.Time{}, Forever
+	}
+	old := age-stored >= Age(c.DedupeAge.Milliseconds())
+	if mutant.On("journal-time") {
+		old = wall.Sub(storedWall) >= c.DedupeAge
+	}
+	if !old {
+		return time.Time{}, Keep
 	}
 	t, timed := KeyTime(id)
-	if !timed || t.After(stored.Add(c.DedupeAge)) {
-		return time.Time{}, true
+	switch {
+	case !timed, c.Ahead(storedWall, id):
+		return time.Time{}, Forget
+	case !t.Before(wall.Add(-c.DedupeAge)):
+		return time.Time{}, Keep
 	}
-	return t, t.Before(limit)
+	return t, Forget
+}
+
+// Ahead says whether a key has a time that was still to come for long when the
+// command was stored.
+func (c *Config) Ahead(stored time.Time, id sharding.CommandID) bool {
+	t, timed := KeyTime(id)
+	return timed && t.After(stored.Add(c.DedupeAge))
 }

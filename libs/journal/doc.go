@@ -49,7 +49,8 @@
 //
 // The id of every command in a record is kept, with its payload hash and its
 // reply, so that a repeat is recognised. See [Config.DedupeAge] for how long,
-// and [KeyTime] for what happens to older keys.
+// and [KeyTime] for what happens to older keys. How old an id is does not depend on
+// how clocks are set: see [Stamp.Next].
 //
 // # What this does not do
 //

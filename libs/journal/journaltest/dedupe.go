@@ -55,12 +55,12 @@ func testDedupeKeeps(e *env) {
 	for seq := uint64(1); seq <= 20; seq++ {
 		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
 	}
-	e.now = e.now.Add(e.cfg.DedupeAge)
+	e.pass(e.cfg.DedupeAge - time.Second)
 	if e.trim("c1") {
 		e.Fatal("an entry that is not older than the age was dropped")
 	}
 	// Old, and only those that are not among the newest may go.
-	e.now = e.now.Add(time.Minute)
+	e.pass(time.Minute)
 	if !e.trim("c1") {
 		e.Fatal("an old entry is kept for ever")
 	}
@@ -77,12 +77,12 @@ func testDedupeExpires(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	keys := make([]sharding.CommandID, 12)
 	for i := range keys {
-		e.now = e.now.Add(time.Second)
+		e.pass(time.Second)
 		keys[i] = key7(e.now, byte(i))
 		e.one(durable, add(alice, record(uint64(i)+1, keys[i])))
 	}
 	unused := key7(e.now.Add(-10*time.Second), 99) // made early, never sent
-	e.now = e.now.Add(2 * e.cfg.DedupeAge)
+	e.pass(2 * e.cfg.DedupeAge)
 	for _, k := range keys[:7] {
 		if !e.trim(k) {
 			e.Fatalf("key %s is kept for ever", k)
@@ -114,18 +114,91 @@ func testFutureKeys(e *env) {
 	for seq := uint64(3); seq <= 10; seq++ {
 		e.one(durable, add(alice, record(seq, sharding.CommandID(fmt.Sprint("c", seq)))))
 	}
-	e.now = e.now.Add(e.cfg.DedupeAge + time.Minute)
+	e.pass(e.cfg.DedupeAge + time.Minute)
 	if e.trim(ahead) {
 		e.Fatal("a key was dropped before its own time is old")
 	}
-	e.now = e.now.Add(e.cfg.DedupeAge)
+	e.pass(e.cfg.DedupeAge)
 	if !e.trim(ahead) {
 		e.Fatal("a key of a clock that was ahead is kept for ever")
 	}
 	last := e.load(alice).LastSeq
 	e.one(byID, add(alice, record(last+1, ahead)))
-	// The nonsense must not make today's keys look expired.
+	// The nonsense must not make today's keys look expired, and is not forgotten
+	// either.
 	e.one(durable, add(alice, record(last+1, key7(e.now, 3))))
+	e.one(byID, add(alice, record(last+2, nonsense)))
+	e.equal("nonsense", e.load(alice, nonsense).Stored[nonsense].Reply, record(1, nonsense).Reply)
+}
+
+// fill gives alice many young commands, so that old ones are not among the newest.
+func (e *env) fill(name string) {
+	e.Helper()
+	last := e.load(alice).LastSeq
+	for n := range uint64(10) {
+		e.one(durable, add(alice, record(last+1+n, sharding.CommandID(fmt.Sprint(name, n)))))
+	}
+}
+
+// testClockSteps sets the clock on the wall: nothing is forgotten for that.
+func testClockSteps(e *env) {
+	day := 24 * e.cfg.DedupeAge
+	e.one(durable, claim(shard, epoch, 1))
+	timed := key7(e.now, 1)
+	e.one(durable, add(alice, record(1, "plain"), record(2, timed)))
+	e.now = e.now.Add(day) // forward, for some appends
+	e.fill("a")
+	if e.trim("plain") || e.trim(timed) {
+		e.Fatal("a step of the clock makes ids old")
+	}
+	e.now = e.now.Add(-2 * day) // back, beyond where it was
+	honest := key7(e.now.Add(day), 2)
+	e.one(durable, add(alice, record(e.load(alice).LastSeq+1, honest)))
+	e.fill("b")
+	for _, id := range []sharding.CommandID{"plain", timed, honest} {
+		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, id)))
+	}
+	e.now = e.now.Add(day)
+	e.pass(2 * e.cfg.DedupeAge)
+	e.fill("c")
+	if !e.trim("plain") || !e.trim(timed) {
+		e.Fatal("ids are kept for ever")
+	}
+	// What was stored while the clock was behind looks ahead, and stays.
+	if e.trim(honest) {
+		e.Fatal("a key was dropped by the clock of who stored it")
+	}
+	// Back after it was dropped: the key does not run again, and a new one does.
+	e.now = e.now.Add(-day)
+	e.one(byID, add(alice, record(e.load(alice).LastSeq+1, timed)))
+	if s := e.load(alice, timed).Stored[timed]; !s.Expired {
+		e.Fatalf("the dropped key is %+v", s)
+	}
+	e.one(durable, add(alice, record(e.load(alice).LastSeq+1, key7(e.now.Add(day), 3))))
+}
+
+// testSeenTime: what passes between records of two processes does not make ids
+// older, because one of them may have been paused, or its clock be another one.
+func testSeenTime(e *env) {
+	other := e.open()
+	e.one(durable, claim(shard, epoch, 1))
+	first := e.b
+	e.one(durable, add(alice, record(1, "first")))
+	e.fill("a")
+	e.pass(2 * e.cfg.DedupeAge)
+	e.b = other
+	if e.fill("b"); e.trim("first") {
+		e.Fatal("the time between two processes counts")
+	}
+	e.b = first
+	e.pass(2 * e.cfg.DedupeAge)
+	if e.fill("c"); e.trim("first") {
+		e.Fatal("the time since its own last record counts, though another process wrote meanwhile")
+	}
+	e.pass(2 * e.cfg.DedupeAge)
+	if e.fill("d"); !e.trim("first") {
+		e.Fatal("an old id is kept for ever")
+	}
 }
 
 func testSnapshots(e *env) {

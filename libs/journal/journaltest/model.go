@@ -19,7 +19,7 @@ func testAgainstLedger(e *env) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		cfg := e.cfg
 		cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
-		store := e.make(e.T, cfg, func() time.Time { return e.now })
+		store := e.make(e.T, cfg, e.clock)
 		ledger := memory.NewLedger(cfg)
 		var handles []journal.Backend
 		for range 3 {
@@ -31,14 +31,14 @@ func testAgainstLedger(e *env) {
 			e.Cleanup(func() { _ = b.Close() })
 		}
 		for round := range 80 {
-			e.now = e.now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond)
+			e.pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
 			ops := randomBatch(rng, ledger)
 			b := handles[rng.IntN(len(handles))]
 			got, err := b.Commit(e.Context(), ops)
 			if err != nil {
 				e.Fatalf("seed %d round %d: %v", seed, round, err)
 			}
-			for i, want := range ledger.Apply(e.now, ops) {
+			for i, want := range ledger.Apply(journal.Moment{Wall: e.now}, ops) {
 				if got[i] != want {
 					e.Fatalf("seed %d round %d: operation %d (%s) is %+v, the ledger says %+v", seed, round, i, describe(ops[i]), got[i], want)
 				}

@@ -13,7 +13,8 @@ import (
 
 // Store is one empty store under test.
 type Store struct {
-	// Open gives one more handle on the store. The suite closes it.
+	// Open gives one more handle on the store, a process of its own. The suite
+	// closes it.
 	Open func() (journal.Backend, error)
 	// Damage changes a stored record behind the backend's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
@@ -22,8 +23,8 @@ type Store struct {
 }
 
 // Harness makes an empty store for one test. The store's handles must honour
-// the dedupe limits of cfg and date records by now.
-type Harness func(t *testing.T, cfg journal.Config, now func() time.Time) Store
+// the dedupe limits of cfg and take the time from the clock.
+type Harness func(t *testing.T, cfg journal.Config, clock journal.Clock) Store
 
 // Run tests a backend.
 func Run(t *testing.T, h Harness) {
@@ -48,6 +49,8 @@ func Run(t *testing.T, h Harness) {
 		{"DedupeKeeps", testDedupeKeeps},
 		{"DedupeExpires", testDedupeExpires},
 		{"KeysFromTheFuture", testFutureKeys},
+		{"ClockSteps", testClockSteps},
+		{"OnlySeenTimeCounts", testSeenTime},
 		{"Snapshots", testSnapshots},
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"Identity", testIdentity},
@@ -71,20 +74,26 @@ func Run(t *testing.T, h Harness) {
 // env is one test with its store.
 type env struct {
 	*testing.T
-	now   time.Time
-	cfg   journal.Config
-	make  Harness
-	store Store
-	b     journal.Backend // one open handle
+	now     time.Time     // what the clock on the wall says
+	elapsed time.Duration // what has passed
+	cfg     journal.Config
+	make    Harness
+	store   Store
+	b       journal.Backend // one open handle
 }
 
 func newEnv(t *testing.T, h Harness) *env {
 	e := &env{T: t, make: h, now: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), cfg: journal.DefaultConfig()}
 	e.cfg.DedupeAge, e.cfg.DedupeCount = time.Hour, 5
-	e.store = h(t, e.cfg, func() time.Time { return e.now })
+	e.store = h(t, e.cfg, e.clock)
 	e.b = e.open()
 	return e
 }
+
+func (e *env) clock() (time.Time, time.Duration) { return e.now, e.elapsed }
+
+// pass lets time pass.
+func (e *env) pass(d time.Duration) { e.now, e.elapsed = e.now.Add(d), e.elapsed+d }
 
 // open gives a handle that is closed at the end of the test.
 func (e *env) open() journal.Backend {

@@ -4,20 +4,27 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// Backend is a [Ledger] behind a mutex. Several journals may share one.
+// Backend is a handle on a [Ledger] behind a mutex. Several journals may share
+// one, and several handles a ledger.
 type Backend struct {
-	mu     sync.Mutex
+	mu     *sync.Mutex
 	ledger *Ledger
-	now    func() time.Time
+	watch  journal.Watch
 }
 
 // New is an empty journal for one process.
-func New(cfg journal.Config) *Backend { return &Backend{ledger: NewLedger(cfg), now: time.Now} }
+func New(cfg journal.Config) *Backend {
+	return &Backend{mu: &sync.Mutex{}, ledger: NewLedger(cfg), watch: journal.NewWatch(journal.SystemClock())}
+}
+
+// Another is a handle on the same journal, as another process would have it.
+func (b *Backend) Another() *Backend {
+	return &Backend{mu: b.mu, ledger: b.ledger, watch: journal.NewWatch(b.watch.Clock())}
+}
 
 // Commit implements [journal.Backend].
 func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
@@ -26,7 +33,7 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.Apply(b.now(), ops), nil
+	return b.ledger.Apply(b.watch.Now(), ops), nil
 }
 
 // Load implements [journal.Backend].
@@ -61,4 +68,4 @@ func (b *Backend) Inspect(f func(*Ledger)) {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(now func() time.Time) { b.now = now }
+func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }

@@ -2,7 +2,6 @@ package memory_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
@@ -11,9 +10,9 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
 		b := memory.New(cfg)
-		b.SetClock(now)
+		b.SetClock(clock)
 		t.Cleanup(func() {
 			b.Inspect(func(l *memory.Ledger) {
 				if err := l.Check(); err != nil {
@@ -22,7 +21,7 @@ func TestConformance(t *testing.T) {
 			})
 		})
 		return journaltest.Store{
-			Open: func() (journal.Backend, error) { return b, nil },
+			Open: func() (journal.Backend, error) { return b.Another(), nil },
 			Damage: func(entity sharding.Entity, seq uint64) error {
 				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
 				return nil

@@ -28,7 +28,7 @@ type Ledger struct {
 	fences   map[sharding.ShardID]sharding.Fence
 	entities map[sharding.Entity]*entity
 	log      []Committed
-	now      time.Time // of the running Apply
+	now      journal.Moment // of the running Apply
 }
 
 type entity struct {
@@ -38,16 +38,18 @@ type entity struct {
 	// commands finds the entry of a command by its index. It is shared with
 	// clones until one of them writes.
 	commands map[sharding.CommandID]int
-	// kept is the index of the first entry that may have a dedupe entry.
-	kept    int
-	dropped time.Time
-	damaged []uint64 // sequence numbers, of records; see Damage
+	// kept is the index of the first entry whose dedupe entry, if it has one, may
+	// be dropped some day; forever is how many before it are never.
+	kept, forever int
+	dropped       time.Time
+	damaged       []uint64 // sequence numbers, of records; see Damage
 }
 
 type entry struct {
 	record sharding.Record
 	epoch  sharding.Epoch
-	at     time.Time
+	stamp  journal.Stamp
+	wall   time.Time
 }
 
 // NewLedger is an empty journal. Only the dedupe limits of cfg matter.
@@ -60,7 +62,7 @@ func NewLedger(cfg journal.Config) *Ledger {
 }
 
 // Apply decides the operations in order, as one transaction that cannot fail.
-func (l *Ledger) Apply(now time.Time, ops []journal.Op) []journal.Result {
+func (l *Ledger) Apply(now journal.Moment, ops []journal.Op) []journal.Result {
 	l.now = now
 	results, err := journal.Decide(ops, (*tx)(l))
 	if err != nil {
@@ -211,18 +213,31 @@ func (e *entity) lookup(id sharding.CommandID) (sharding.Stored, bool) {
 	return sharding.Stored{Expired: true}, journal.Expired(e.dropped, id)
 }
 
+// stamp is that of the last record.
+func (e *entity) stamp() journal.Stamp {
+	if len(e.entries) == 0 {
+		return journal.Stamp{}
+	}
+	return e.entries[len(e.entries)-1].stamp
+}
+
 // trim drops dedupe entries, oldest first.
-func (e *entity) trim(cfg *journal.Config, now time.Time) {
-	for n := 0; n < trimBatch && len(e.commands) > cfg.DedupeCount && e.kept < len(e.entries); n++ {
+func (e *entity) trim(cfg *journal.Config, wall time.Time) {
+	age := e.stamp().Age
+	for n := 0; n < trimBatch && len(e.commands)-e.forever > cfg.DedupeCount && e.kept < len(e.entries); n++ {
 		x := &e.entries[e.kept]
 		if id := x.record.Command; id != "" {
-			t, ok := cfg.Drop(now, x.at, id)
-			if !ok {
+			t, what := cfg.Drop(age, x.stamp.Age, wall, x.wall, id)
+			switch what {
+			case journal.Keep:
 				return
-			}
-			delete(e.commands, id)
-			if t.After(e.dropped) {
-				e.dropped = t
+			case journal.Forever:
+				e.forever++
+			case journal.Forget:
+				delete(e.commands, id)
+				if t.After(e.dropped) {
+					e.dropped = t
+				}
 			}
 		}
 		e.kept++

@@ -13,6 +13,11 @@ import (
 
 var start = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// moment is that of a process whose clock is right.
+func moment(now time.Time) journal.Moment {
+	return journal.Moment{Wall: now, By: 1, Elapsed: now.Sub(start)}
+}
+
 // randomOps draws a small batch that is often refused.
 func randomOps(rng *rand.Rand, l *Ledger) []journal.Op {
 	ops := make([]journal.Op, 1+rng.IntN(4))
@@ -59,11 +64,11 @@ func TestCloneAndReplay(t *testing.T) {
 			now = now.Add(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			ops, before := randomOps(rng, l), l.AppendState(nil, now)
 			c := l.Clone()
-			got := fmt.Sprint(l.Apply(now, ops))
+			got := fmt.Sprint(l.Apply(moment(now), ops))
 			if after := c.AppendState(nil, now); !bytes.Equal(before, after) {
 				t.Fatalf("seed %d: a clone changed with its original", seed)
 			}
-			if again := fmt.Sprint(c.Apply(now, ops)); again != got {
+			if again := fmt.Sprint(c.Apply(moment(now), ops)); again != got {
 				t.Fatalf("seed %d: the clone answers %s, the original %s", seed, again, got)
 			}
 			if !bytes.Equal(c.AppendState(nil, now), l.AppendState(nil, now)) {
@@ -82,9 +87,9 @@ func TestLogIsWhatHolds(t *testing.T) {
 	unit := func(epoch sharding.Epoch, seq uint64) journal.Op {
 		return journal.Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: id, Records: []sharding.Record{{Seq: seq}}}}
 	}
-	l.Apply(start, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 7, Owner: 1}}, unit(6, 1), unit(7, 2)})
-	l.Apply(start, []journal.Op{unit(7, 1)})
-	l.Apply(start, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 8, Owner: 1}}, unit(7, 2), unit(8, 2)})
+	l.Apply(moment(start), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 7, Owner: 1}}, unit(6, 1), unit(7, 2)})
+	l.Apply(moment(start), []journal.Op{unit(7, 1)})
+	l.Apply(moment(start), []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 8, Owner: 1}}, unit(7, 2), unit(8, 2)})
 	var got string
 	for _, c := range l.Log() {
 		got += fmt.Sprint(c.Epoch.Counter(), ":", c.Append.Records[0].Seq, " ")

@@ -37,6 +37,10 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = append(b, byte(e.snapshot.Encoding))
 	b = appendString(b, string(e.snapshot.Payload))
 	b = binary.AppendUvarint(b, uint64(e.kept))
+	b = binary.AppendUvarint(b, uint64(e.forever))
+	last := e.stamp()
+	b = binary.AppendUvarint(b, last.By)
+	b = binary.AppendVarint(b, last.Elapsed)
 	b = appendTime(b, e.dropped, now)
 	b = binary.AppendUvarint(b, uint64(len(e.damaged)))
 	for _, seq := range e.damaged {
@@ -46,7 +50,8 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 	for i := range e.entries {
 		x := &e.entries[i]
 		b = binary.AppendUvarint(b, uint64(x.epoch))
-		b = appendTime(b, x.at, now)
+		b = binary.AppendVarint(b, int64(last.Age-x.stamp.Age))
+		b = appendTime(b, x.wall, now)
 		b = appendRecord(b, &x.record)
 	}
 	return b

@@ -36,7 +36,7 @@ func (t *tx) Write(op *journal.Op) error {
 		// The law asked for a stored record, so the entity exists.
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
-		e.trim(&t.cfg, t.now)
+		e.trim(&t.cfg, t.now.Wall)
 	}
 	return nil
 }
@@ -47,14 +47,15 @@ func (t *tx) append(a *sharding.Append) {
 		e = &entity{commands: map[sharding.CommandID]int{}}
 		t.entities[a.Entity] = e
 	}
+	stamp := e.stamp().Next(t.now)
 	for i := range a.Records {
 		r := a.Records[i]
 		r.Reply.Timing = sharding.Timing{}
 		if r.Command != "" {
 			e.commands[r.Command] = len(e.entries)
 		}
-		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, at: t.now})
+		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, stamp: stamp, wall: t.now.Wall})
 	}
-	e.trim(&t.cfg, t.now)
+	e.trim(&t.cfg, t.now.Wall)
 	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})
 }

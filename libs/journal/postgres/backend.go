@@ -40,7 +40,7 @@ const schemaLock = 7267371938
 const (
 	commitName = "roost_commit"
 	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
-		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`
+		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`
 	declareName = "roost_declare"
 	declareSQL  = "SELECT roost.declare_facts($1, $2, $3, $4)"
 	factsName   = "roost_facts"
@@ -53,7 +53,7 @@ type Backend struct {
 	cfg     journal.Config
 	writes  *pgxpool.Pool // Commit and Declare, one at a time
 	reads   *pgxpool.Pool // Load
-	now     func() time.Time
+	watch   journal.Watch
 	closing sync.Once
 }
 
@@ -83,7 +83,7 @@ func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, now: time.Now}
+	b := &Backend{cfg: cfg, watch: journal.NewWatch(journal.SystemClock())}
 	var err error
 	// Two: one that is being given up must not keep the next batch waiting.
 	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
@@ -244,7 +244,7 @@ func state(err error) string {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(now func() time.Time) { b.now = now }
+func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }
 
 // Close implements [journal.Backend]. Closing again does nothing.
 func (b *Backend) Close() error {

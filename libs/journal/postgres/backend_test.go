@@ -41,7 +41,7 @@ func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
 		name, url := newDatabase(t, server)
 		return journaltest.Store{
 			Open: func() (journal.Backend, error) {
@@ -49,7 +49,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				b.SetClock(now)
+				b.SetClock(clock)
 				return b, nil
 			},
 			Damage: func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
@@ -161,7 +161,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 		_, url := newDatabase(t, server)
 		b := openAt(t, url, cfg)
 		h := hostile{rand.New(rand.NewPCG(seed, 5)), memory.NewLedger(cfg), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)}
-		b.SetClock(func() time.Time { return h.now })
+		b.SetClock(func() (time.Time, time.Duration) { return h.now, 0 })
 		for round := range 120 {
 			h.now = h.now.Add(time.Duration(h.IntN(3)) * time.Millisecond)
 			ops := make([]journal.Op, 1+h.IntN(12))
@@ -172,7 +172,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d round %d: %v", seed, round, err)
 			}
-			for i, want := range h.ledger.Apply(h.now, ops) {
+			for i, want := range h.ledger.Apply(journal.Moment{Wall: h.now}, ops) {
 				seen[fmt.Sprint(ops[i].Kind(), " ", want.Verdict)]++
 				if got[i] != want {
 					t.Fatalf("seed %d round %d: operation %d of %d (%s) is %+v, the law says %+v", seed, round, i, len(ops), ops[i].Kind(), got[i], want)

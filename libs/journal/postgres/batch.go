@@ -43,10 +43,12 @@ type batch struct {
 	rBody, rReply [][]byte
 	rTime         []*int64
 
+	rForever []bool
+
 	forms []byte // what rBody and rReply point into
 }
 
-func newBatch(ops []journal.Op, now time.Time) *batch {
+func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b := &batch{}
 	b.name(ops)
 	n := len(ops)
@@ -55,6 +57,7 @@ func newBatch(ops []journal.Op, now time.Time) *batch {
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
 	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
+	b.rForever = make([]bool, 0, n)
 	b.rBody, b.rReply = make([][]byte, 0, n), make([][]byte, 0, n)
 	size := 0
 	for i := range ops {
@@ -70,7 +73,7 @@ func newBatch(ops []journal.Op, now time.Time) *batch {
 			b.op(i, kindFence, op.Fence.Shard, op.Fence.Epoch)
 		case op.Append != nil:
 			b.op(i, kindAppend, op.Append.Shard, op.Append.Epoch)
-			b.append(i, op.Append, now)
+			b.append(i, op.Append, wall, cfg)
 		case op.Snapshot != nil:
 			s := op.Snapshot
 			b.op(i, kindSnapshot, s.Shard, s.Epoch)
@@ -120,7 +123,7 @@ func (b *batch) op(i int, kind int32, s sharding.ShardID, e sharding.Epoch) {
 	b.oKind[i], b.oShard[i], b.oEpoch[i] = kind, number(b.shards, s, sharding.ShardID.Compare), int64(e)
 }
 
-func (b *batch) append(i int, a *sharding.Append, now time.Time) {
+func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.Config) {
 	entity := number(b.entities, a.Entity, sharding.Entity.Compare)
 	b.oEntity[i], b.oCount[i], b.oSeq[i] = entity, int32(len(a.Records)), followsNothing
 	if len(a.Records) > 0 {
@@ -150,8 +153,9 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 		}
 		b.rOp, b.rEntity = append(b.rOp, int32(i)+1), append(b.rEntity, entity)
 		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
+		b.rForever = append(b.rForever, cfg.Ahead(wall, r.Command))
 		start := len(b.forms)
-		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, now, r)
+		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, wall, r)
 		end := len(b.forms)
 		b.rBody = append(b.rBody, b.forms[start:end:end])
 		b.forms = journal.AppendReply(b.forms, a.Entity, r)
@@ -163,12 +167,13 @@ func (b *batch) append(i int, a *sharding.Append, now time.Time) {
 	}
 }
 
-func (b *batch) args(now time.Time, cfg *journal.Config) []any {
+func (b *batch) args(now journal.Moment, cfg *journal.Config) []any {
 	return []any{
 		b.sType, b.sShard, b.sHow, b.eType, b.eName,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oRepeats, b.oTime, b.oBody,
-		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rBody, b.rReply,
-		now.UnixMilli(), now.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
+		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply,
+		int64(now.By), now.Elapsed.Milliseconds(),
+		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
 	}
 }
 

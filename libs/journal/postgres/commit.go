@@ -18,8 +18,8 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	now := b.now()
-	args := newBatch(ops, now).args(now, &b.cfg)
+	now := b.watch.Now()
+	args := newBatch(ops, now.Wall, &b.cfg).args(now, &b.cfg)
 	var verdict []int32
 	var epoch, owner []int64
 	err := b.write(ctx, func(conn *pgx.Conn) error {

@@ -169,7 +169,9 @@ func TestFenceIsLocked(t *testing.T) {
 	commit(t, b, claim(1))
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
-	args := func(op journal.Op) []any { return newBatch([]journal.Op{op}, time.Now()).args(time.Now(), &cfg) }
+	args := func(op journal.Op) []any {
+		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.watch.Now(), &cfg)
+	}
 	commit(t, b, add(1, alice, 1))
 	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
 	carol := sharding.Entity{Type: "Account", ID: "carol"} // has no row yet
@@ -226,7 +228,7 @@ func TestEntityIsLocked(t *testing.T) {
 	// behind commits second while first holds its locks, and then first.
 	behind := func(first, second journal.Op) error {
 		mustExec(t, other, "BEGIN")
-		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now()).args(time.Now(), &cfg)...)
+		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.watch.Now(), &cfg)...)
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Commit(context.Background(), []journal.Op{second})

@@ -37,6 +37,9 @@ CREATE TABLE roost.entity (
 	last     bigint NOT NULL,           -- sequence number of the last record
 	snapshot bigint NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
 	dropped  bigint,                    -- newest time of a dropped key, Unix ms
+	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
+	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
+	elapsed  bigint NOT NULL DEFAULT 0, -- and for how long that was running, ms
 	UNIQUE (type, name)
 ) WITH (fillfactor = 80);
 
@@ -54,11 +57,11 @@ CREATE TABLE roost.command (
 	entity  bigint NOT NULL,
 	command bytea NOT NULL,
 	seq     bigint NOT NULL,
-	at      bigint NOT NULL, -- when it was stored, Unix ms
+	at      bigint,          -- the entity's age when it was stored; null: never dropped
 	time    bigint,          -- the time inside the key, Unix ms; null: it has none
 	PRIMARY KEY (entity, command)
 );
-CREATE UNIQUE INDEX command_by_age ON roost.command (entity, seq);
+CREATE UNIQUE INDEX command_by_age ON roost.command (entity, seq) WHERE at IS NOT NULL;
 
 CREATE TABLE roost.snapshot (
 	entity bigint PRIMARY KEY,
@@ -66,9 +69,9 @@ CREATE TABLE roost.snapshot (
 );
 
 -- trim drops dedupe entries of an entity, oldest first, as long as they are old
--- enough (stored before old, their own time too unless it is nonsense) and not
--- among the newest keep.
-CREATE FUNCTION roost.trim(of_entity bigint, last_seq bigint, old bigint, age bigint, keep bigint)
+-- enough (stored when the entity's age was old or less, and their own time before
+-- key_old) and not among the newest keep.
+CREATE FUNCTION roost.trim(of_entity bigint, last_seq bigint, old bigint, key_old bigint, keep bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	surplus bigint;
@@ -78,22 +81,22 @@ BEGIN
 	IF last_seq <= keep THEN
 		RETURN; -- entries are not more than records
 	END IF;
-	PERFORM FROM (SELECT c.at FROM roost.command c WHERE c.entity = of_entity ORDER BY c.seq LIMIT 1) oldest WHERE oldest.at < old;
+	PERFORM FROM (SELECT c.at FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL ORDER BY c.seq LIMIT 1) oldest WHERE oldest.at <= old;
 	IF NOT FOUND THEN
 		RETURN; -- counting is not for nothing
 	END IF;
-	SELECT count(*) - keep INTO surplus FROM roost.command c WHERE c.entity = of_entity;
+	SELECT count(*) - keep INTO surplus FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL;
 	IF surplus <= 0 THEN
 		RETURN;
 	END IF;
 	-- Up to the first one that must stay; a bounded number at a time.
-	SELECT coalesce(min(c.seq) FILTER (WHERE c.at >= old OR c.time >= old AND c.time <= c.at + age), max(c.seq) + 1)
+	SELECT coalesce(min(c.seq) FILTER (WHERE c.at > old OR c.time >= key_old), max(c.seq) + 1)
 		INTO stop
-		FROM (SELECT * FROM roost.command x WHERE x.entity = of_entity ORDER BY x.seq LIMIT least(surplus, 2048)) c;
+		FROM (SELECT * FROM roost.command x WHERE x.entity = of_entity AND x.at IS NOT NULL ORDER BY x.seq LIMIT least(surplus, 2048)) c;
 	WITH gone AS (
-		DELETE FROM roost.command c WHERE c.entity = of_entity AND c.seq < stop RETURNING c.at, c.time
+		DELETE FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL AND c.seq < stop RETURNING c.time
 	)
-	SELECT max(g.time) FILTER (WHERE g.time <= g.at + age) INTO newest FROM gone g;
+	SELECT max(g.time) INTO newest FROM gone g;
 	UPDATE roost.entity e SET dropped = greatest(e.dropped, newest) WHERE e.id = of_entity AND newest IS NOT NULL;
 END $$;
 
@@ -109,7 +112,9 @@ END $$;
 --     the first sequence number of an append (-1: it cannot follow anything) and
 --     that of a snapshot. o_repeats: it holds a command twice. o_time is the
 --     oldest time in its keys.
--- r_: the records of all appends.
+-- r_: the records of all appends; r_forever: its command is never forgotten.
+-- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
+-- key_old, keep_for, keep: what may be forgotten, see trim.
 --
 -- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command.
 CREATE FUNCTION roost.commit_batch(
@@ -117,8 +122,8 @@ CREATE FUNCTION roost.commit_batch(
 	e_type text[], e_name bytea[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
 	o_count int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
-	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_body bytea[], r_reply bytea[],
-	now bigint, old bigint, age bigint, keep bigint,
+	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
+	of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -135,6 +140,7 @@ DECLARE
 	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
 	h_snap    bigint[] := h_last;
 	h_dropped bigint[] := h_id;
+	h_age     bigint[] := h_last;
 	h_fresh   boolean[] := array_fill(false, ARRAY[entities]);
 	h_added   boolean[] := h_fresh;
 	h_changed boolean[] := h_fresh;
@@ -192,7 +198,9 @@ BEGIN
 	END IF;
 
 	IF entities > 0 THEN
-		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.dropped
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.dropped,
+			-- journal.Stamp.Next
+			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
 			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
 			JOIN roost.entity x ON x.type = u.type AND x.name = u.name
 			ORDER BY u.i FOR UPDATE OF x
@@ -201,6 +209,7 @@ BEGIN
 			h_last[r.i] := r.last;
 			h_snap[r.i] := r.snapshot;
 			h_dropped[r.i] := r.dropped;
+			h_age[r.i] := r.age;
 		END LOOP;
 		FOR r IN SELECT DISTINCT u.op
 			FROM unnest(r_op, r_entity, r_command) AS u (op, entity, command)
@@ -278,15 +287,15 @@ BEGIN
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
-	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot
-		FROM unnest(h_id, h_last, h_snap, h_changed) AS u (id, last, snapshot, changed)
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, age = u.age, writer = of_writer, elapsed = of_elapsed
+		FROM unnest(h_id, h_last, h_snap, h_age, h_changed) AS u (id, last, snapshot, age, changed)
 		WHERE u.changed AND x.id = u.id;
 	INSERT INTO roost.record (entity, seq, body, reply)
 		SELECT h_id[u.entity], u.seq, u.body, u.reply FROM unnest(r_op, r_entity, r_seq, r_body, r_reply) AS u (op, entity, seq, body, reply)
 		WHERE verdict[u.op] = 1;
 	INSERT INTO roost.command (entity, command, seq, at, time)
-		SELECT h_id[u.entity], u.command, u.seq, now, u.time
-		FROM unnest(r_op, r_entity, r_seq, r_command, r_time) AS u (op, entity, seq, command, time)
+		SELECT h_id[u.entity], u.command, u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time
+		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever) AS u (op, entity, seq, command, time, forever)
 		WHERE verdict[u.op] = 1 AND u.command IS NOT NULL;
 	IF true = ANY (h_trim) THEN
 		INSERT INTO roost.snapshot (entity, body)
@@ -297,7 +306,7 @@ BEGIN
 			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
 		FOR i IN 1 .. entities LOOP
 			IF h_trim[i] THEN
-				PERFORM roost.trim(h_id[i], h_last[i], old, age, keep);
+				PERFORM roost.trim(h_id[i], h_last[i], h_age[i] - keep_for, key_old, keep);
 			END IF;
 		END LOOP;
 	END IF;

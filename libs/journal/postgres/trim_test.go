@@ -22,7 +22,8 @@ func TestTrimKeepsTheYoung(t *testing.T) {
 	cfg.DedupeAge, cfg.DedupeCount = time.Hour, 2
 	b := openAt(t, url, cfg)
 	now := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
-	b.SetClock(func() time.Time { return now })
+	start := now
+	b.SetClock(func() (time.Time, time.Duration) { return now, now.Sub(start) })
 	commit(t, b, claim(1))
 	for seq := uint64(1); seq <= 20; seq++ {
 		if seq == 11 {

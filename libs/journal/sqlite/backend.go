@@ -47,8 +47,8 @@ type Backend struct {
 	readDB  *sql.DB
 	read    readStmts
 	// ids caches the numbers of entities, which never change.
-	ids map[sharding.Entity]int64
-	now func() time.Time
+	ids   map[sharding.Entity]int64
+	watch journal.Watch
 	// lost is set once the store cannot be trusted any more.
 	lost        atomic.Pointer[error]
 	checkpoints checkpointer
@@ -74,7 +74,7 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, now: time.Now}
+	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, watch: journal.NewWatch(journal.SystemClock())}
 	if b.turn, err = openTurn(path + turnSuffix); err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(now func() time.Time) { b.now = now }
+func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }
 
 // Close implements [journal.Backend]. Closing again does nothing.
 func (b *Backend) Close() error {

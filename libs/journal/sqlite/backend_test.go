@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
@@ -13,7 +12,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, now func() time.Time) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
 		path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
 		var handles []*Backend
 		return journaltest.Store{
@@ -22,7 +21,7 @@ func TestConformance(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				b.SetClock(now)
+				b.SetClock(clock)
 				handles = append(handles, b)
 				return b, nil
 			},

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS entity (
 	id       INTEGER PRIMARY KEY,
 	type     TEXT NOT NULL,
 	name     TEXT NOT NULL,
-	kept     INTEGER NOT NULL DEFAULT 0, -- no record up to this one has a row in command
+	kept     INTEGER NOT NULL DEFAULT 0, -- rows in command of records up to this one are never dropped
 	dropped  INTEGER NOT NULL DEFAULT 0, -- newest time of a dropped key, Unix ms; 0: none
 	snapshot INTEGER NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
 	UNIQUE (type, name)
@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS entity (
 CREATE TABLE IF NOT EXISTS record (
 	entity INTEGER NOT NULL,
 	seq    INTEGER NOT NULL,
+	age     INTEGER NOT NULL, -- the entity's own time, ms: journal.Stamp
+	writer  INTEGER NOT NULL, -- who has written it, the bits of an unsigned number
+	elapsed INTEGER NOT NULL, -- and for how long that was running, ms
 	body   BLOB NOT NULL,
 	reply  BLOB, -- behind the body: who reads only that does not read these pages
 	PRIMARY KEY (entity, seq)

@@ -40,20 +40,20 @@ func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
 		{&s.addEntity, "INSERT INTO entity (type, name) VALUES (?, ?)"},
-		{&s.head, `SELECT snapshot, dropped,
-			ifnull((SELECT seq FROM record WHERE entity = ?1 ORDER BY seq DESC LIMIT 1), 0),
+		{&s.head, `SELECT e.snapshot, e.dropped, ifnull(r.seq, 0), ifnull(r.age, 0), ifnull(r.writer, 0), ifnull(r.elapsed, 0),
 			EXISTS (SELECT 1 FROM command WHERE entity = ?1 AND hash = ?2)
-			FROM entity WHERE id = ?1`},
+			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
+			WHERE e.id = ?1`},
 		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
 		{&s.body, "SELECT body FROM record WHERE entity = ? AND seq = ?"},
-		{&s.addRecord, "INSERT INTO record (entity, seq, body, reply) VALUES (?, ?, ?, ?)"},
+		{&s.addRecord, "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
 		{&s.snapshotN, "UPDATE entity SET snapshot = ? WHERE id = ?"},
 		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
-		{&s.trimRows, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
+		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
-		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ?"},
+		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ? AND seq > ?"},
 		{&s.setKept, "UPDATE entity SET kept = ?, dropped = ? WHERE id = ?"},
 	})
 }
@@ -81,7 +81,8 @@ func prepareAll(ctx context.Context, p preparer, all []statement) error {
 type tx struct {
 	b      *Backend
 	s      *writeStmts
-	now    time.Time
+	now    journal.Moment
+	stamp  journal.Stamp // of the entity whose head was read last
 	fences map[sharding.ShardID]sharding.Fence
 	// added are the numbers of entities made by this transaction: they are
 	// cached only when it is committed.
@@ -91,7 +92,7 @@ type tx struct {
 }
 
 func newTx(b *Backend) *tx {
-	return &tx{b: b, s: &b.write, now: b.now(), fences: map[sharding.ShardID]sharding.Fence{}}
+	return &tx{b: b, s: &b.write, now: b.watch.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
 }
 
 // keepIDs is called after the commit.
@@ -122,6 +123,7 @@ func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) {
 
 // Head implements [journal.Tx].
 func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.Head, error) {
+	t.stamp = journal.Stamp{}
 	id, err := t.id(entity)
 	if err != nil || id == 0 {
 		return journal.Head{}, err
@@ -131,11 +133,12 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 	if len(records) > 0 {
 		first = commandHash(records[0].Command)
 	}
-	var snapshot, dropped, last int64
+	var snapshot, dropped, last, by int64
 	var maybe bool
-	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &dropped, &last, &maybe); err != nil {
+	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &dropped, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe); err != nil {
 		return h, err
 	}
+	t.stamp.By = uint64(by)
 	h.LastSeq, h.SnapshotSeq, h.Dropped = uint64(last), uint64(snapshot), fromMillis(dropped)
 	for i := range records {
 		if h.Duplicate || i == 0 && !maybe || records[i].Command == "" {

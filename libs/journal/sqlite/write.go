@@ -38,16 +38,16 @@ func (t *tx) append(a *sharding.Append) error {
 		}
 		t.add(a.Entity, id)
 	}
-	trim := false
+	trim, stamp := false, t.stamp.Next(t.now)
 	for i := range a.Records {
 		r := &a.Records[i]
-		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now, r)
+		t.body = journal.AppendRecord(t.body[:0], a.Entity, a.Epoch, t.now.Wall, r)
 		t.reply = journal.AppendReply(t.reply[:0], a.Entity, r)
 		var reply any // NULL if there is none
 		if len(t.reply) > 0 {
 			reply = t.reply
 		}
-		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), t.body, reply); err != nil {
+		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), int64(stamp.Age), int64(stamp.By), stamp.Elapsed, t.body, reply); err != nil {
 			return err
 		}
 		if r.Command != "" {
@@ -60,6 +60,7 @@ func (t *tx) append(a *sharding.Append) error {
 	if !trim {
 		return nil
 	}
+	t.stamp = stamp
 	return t.trim(id, a.Entity, a.Records[len(a.Records)-1].Seq)
 }
 
@@ -94,7 +95,7 @@ func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
 		return err
 	}
 	var entries int
-	if err := t.s.countCommands.QueryRow(id).Scan(&entries); err != nil {
+	if err := t.s.countCommands.QueryRow(id, kept).Scan(&entries); err != nil {
 		return err
 	}
 	before := kept
@@ -103,7 +104,7 @@ func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
 			break
 		}
 		kept = int64(e.seq)
-		if e.command == "" {
+		if e.command == "" || e.forever {
 			continue
 		}
 		if _, err := t.s.dropCommand.Exec(id, commandHash(e.command), int64(e.seq)); err != nil {
@@ -126,6 +127,7 @@ type oldEntry struct {
 	seq      uint64
 	command  sharding.CommandID
 	remember time.Time
+	forever  bool
 }
 
 // oldest reads records after kept up to the first one that is not old enough.
@@ -138,8 +140,9 @@ func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, e
 	var old []oldEntry
 	for rows.Next() {
 		var seq int64
+		var age journal.Age
 		var body []byte
-		if err := rows.Scan(&seq, &body); err != nil {
+		if err := rows.Scan(&seq, &age, &body); err != nil {
 			return nil, err
 		}
 		e, err := journal.DecodeRecord(entity, uint64(seq), body)
@@ -148,10 +151,11 @@ func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, e
 		}
 		o := oldEntry{seq: uint64(seq), command: e.Record.Command}
 		if o.command != "" {
-			ok := false
-			if o.remember, ok = t.b.cfg.Drop(t.now, e.At, o.command); !ok {
+			var what journal.Dropping
+			if o.remember, what = t.b.cfg.Drop(t.stamp.Age, age, t.now.Wall, e.At, o.command); what == journal.Keep {
 				return old, nil
 			}
+			o.forever = what == journal.Forever
 		}
 		old = append(old, o)
 	}

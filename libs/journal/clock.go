@@ -1,0 +1,73 @@
+package journal
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Age is the journal's own time of an entity, in milliseconds: for how long
+// somebody has been seen to write to it. It is what ages of command ids are
+// measured in, because clocks can be set: see [Stamp.Next].
+type Age int64
+
+// Moment is when a process commits.
+type Moment struct {
+	Wall time.Time // by a clock that may be set
+	// By names the process (or rather its backend), never 0, and Elapsed is how
+	// long that has been running, by a clock that cannot be set.
+	By      uint64
+	Elapsed time.Duration
+}
+
+// Stamp is what is stored of the moment of an entity's last record.
+type Stamp struct {
+	Age Age
+	// By and Elapsed are those of the moment, Elapsed in milliseconds.
+	By      uint64
+	Elapsed int64
+}
+
+// Next is the stamp of a record that follows. An age grows by the time between two
+// records that one process has written one after the other. The time between
+// records of two processes does not count, because they have no clock in common.
+// So an age never grows faster than time passes, and never falls.
+func (s Stamp) Next(m Moment) Stamp {
+	n := Stamp{Age: s.Age, By: m.By, Elapsed: m.Elapsed.Milliseconds()}
+	if s.By == m.By {
+		n.Age += Age(max(0, n.Elapsed-s.Elapsed))
+	}
+	return n
+}
+
+// Clock gives the two times of a [Moment].
+type Clock func() (wall time.Time, elapsed time.Duration)
+
+// SystemClock is that of the machine; it begins now.
+func SystemClock() Clock {
+	began := time.Now()
+	return func() (time.Time, time.Duration) {
+		now := time.Now()
+		return now, now.Sub(began) // monotonic
+	}
+}
+
+// Watch gives the moments of one backend.
+type Watch struct {
+	by    uint64
+	clock Clock
+}
+
+// NewWatch makes a watch with a name of its own.
+func NewWatch(c Clock) Watch { return Watch{by: rand.Uint64() | 1, clock: c} }
+
+// Now is the moment.
+func (w *Watch) Now() Moment {
+	wall, elapsed := w.clock()
+	return Moment{Wall: wall, By: w.by, Elapsed: elapsed}
+}
+
+// Clock is what it reads.
+func (w *Watch) Clock() Clock { return w.clock }
+
+// SetClock replaces the clock, for tests.
+func (w *Watch) SetClock(c Clock) { w.clock = c }

@@ -1,0 +1,306 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// These tests hold the driver to what the journal says: they have a journal that
+// says what they want, and look at the answers.
+
+// script is a journal in memory whose answers may be changed.
+type script struct {
+	journal.Backend
+	mu     sync.Mutex
+	lose   int // commits whose outcome gets lost, and that do not happen
+	loads  int
+	failed error // of all loads
+}
+
+func (s *script) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	s.mu.Lock()
+	lose := s.lose > 0
+	if lose {
+		s.lose--
+	}
+	s.mu.Unlock()
+	if lose {
+		return nil, errors.New("the connection is gone")
+	}
+	return s.Backend.Commit(ctx, ops)
+}
+
+func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s.mu.Lock()
+	s.loads++
+	err := s.failed
+	s.mu.Unlock()
+	if err != nil {
+		return journal.Loaded{}, err
+	}
+	return s.Backend.Load(ctx, req)
+}
+
+// driven is a runner on a scripted journal.
+type driven struct {
+	*Runner
+	t       *testing.T
+	store   *memory.Backend
+	script  *script
+	journal *journal.Journal
+	answers *answers
+	corr    uint64
+}
+
+var (
+	drivenShard = sharding.ShardID{Type: "Tally"}
+	drivenEpoch = sharding.MakeEpoch(1, 1)
+)
+
+// drive runs a test in virtual time, with one shard claimed.
+func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *driven)) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &driven{t: t, store: memory.New(journal.DefaultConfig()), answers: &answers{got: map[uint64]link.Answer{}}}
+		d.script = &script{Backend: d.store}
+		var err error
+		d.Runner, err = NewRunner(RunnerConfig{
+			Self: sharding.NodeID{Addr: "here:1", UID: 7}, Name: "r", Types: []entity.Definition{typ}, Inbox: 100,
+			StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.journal, err = journal.Open(t.Context(), d.script, journal.Declaration{Cluster: "c"}, journal.DefaultConfig(), journal.Observer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Use(d.journal)
+		var all sync.WaitGroup
+		all.Go(d.Run)
+		t.Cleanup(func() {
+			d.End()
+			all.Wait()
+			if err := d.journal.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		d.Put(region.HostShard{From: "c:1", Term: 1, Shard: drivenShard, Epoch: drivenEpoch})
+		synctest.Wait()
+		test(t, d)
+	})
+}
+
+// send sends a keyed command, whose key is its number.
+func (d *driven) send(command, payload string) uint64 {
+	d.corr++
+	d.Submit(d.answers, []link.Command{{Corr: d.corr, Epoch: drivenEpoch, Envelope: sharding.Envelope{
+		Entity: sharding.Entity{Type: "Tally", ID: "a"}, Command: command, ID: sharding.CommandID(fmt.Sprint("k", d.corr)),
+		Keyed: true, Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),
+	}}})
+	return d.corr
+}
+
+// answer is that of a command; there must be one.
+func (d *driven) answer(corr uint64) link.Answer {
+	d.t.Helper()
+	synctest.Wait()
+	d.answers.mu.Lock()
+	defer d.answers.mu.Unlock()
+	a, ok := d.answers.got[corr]
+	if !ok {
+		d.t.Fatalf("command %d is not answered", corr)
+	}
+	return a
+}
+
+// depose gives the shard to another region.
+func (d *driven) depose() {
+	d.store.Inspect(func(l *memory.Ledger) {
+		l.Apply(journal.Moment{Wall: time.Now()}, []journal.Op{{Claim: &sharding.Claim{Shard: drivenShard, Epoch: drivenEpoch + 1, Owner: 8}}})
+	})
+}
+
+// stored are the ids of the entity's commands, in order.
+func (d *driven) stored() string {
+	var ids string
+	d.store.Inspect(func(l *memory.Ledger) {
+		for _, c := range l.Log() {
+			for _, r := range c.Append.Records {
+				ids += string(r.Command) + " "
+			}
+		}
+	})
+	return ids
+}
+
+// abacus is an entity whose snapshots may be held up.
+type abacus struct {
+	N   int
+	cut *slowCut
+}
+
+type slowCut struct {
+	hold    bool
+	cutting chan struct{}
+	goOn    chan struct{}
+}
+
+type counted struct{ By int }
+
+func (c *abacus) Apply(ev any) { c.N += ev.(counted).By }
+
+func (c *abacus) Snapshot() ([]byte, error) {
+	before := c.N
+	if c.cut.hold {
+		c.cut.cutting <- struct{}{}
+		<-c.cut.goOn
+	}
+	if c.N != before {
+		return nil, fmt.Errorf("a turn has run while the snapshot was cut: %d is %d", before, c.N)
+	}
+	return json.Marshal(c.N)
+}
+
+func (c *abacus) Restore(b []byte) error { return json.Unmarshal(b, &c.N) }
+
+func abaci(cut *slowCut) entity.Definition {
+	return entity.Define("Tally", func(string) *abacus { return &abacus{cut: cut} },
+		entity.On(entity.Command[int, int]("Tally", "Add"), func(c *abacus, ctx *entity.Ctx, by int) (int, error) {
+			err := ctx.Persist(counted{by})
+			return c.N, err
+		}),
+		entity.On(entity.Command[struct{}, int]("Tally", "Get").ReadOnly(), func(c *abacus, _ *entity.Ctx, _ struct{}) (int, error) {
+			return c.N, nil
+		})).Events(counted{}).Shards(1).SnapshotEvery(2)
+}
+
+// TestRefusedAppendIsNotAcknowledged: what the fence refuses is not durable.
+func TestRefusedAppendIsNotAcknowledged(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		if a := d.answer(d.send("Add", "1")); a.Reply.Outcome != sharding.OK || string(a.Reply.Payload) != "1" {
+			t.Fatalf("answer %+v", a)
+		}
+		d.depose()
+		if a := d.answer(d.send("Add", "1")); a.NotMine == nil {
+			t.Errorf("refused by epoch, and answered %+v; stored: %s", a, d.stored())
+		}
+	})
+}
+
+// TestLostOutcomeIsSettled: what got lost is not durable before it is settled and
+// done again.
+func TestLostOutcomeIsSettled(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.answer(d.send("Add", "1"))
+		d.script.lose = 2 // the append, and the first attempt to settle it
+		corr := d.send("Add", "1")
+		synctest.Wait()
+		d.answers.mu.Lock()
+		early, answered := d.answers.got[corr]
+		d.answers.mu.Unlock()
+		if answered {
+			t.Fatalf("nothing is known, and it is answered %+v; stored: %s", early, d.stored())
+		}
+		time.Sleep(time.Second)
+		if a := d.answer(corr); string(a.Reply.Payload) != "2" || d.stored() != "k1  k2 " {
+			t.Errorf("answer %+v; stored: %q", a, d.stored())
+		}
+	})
+}
+
+// TestDeposedOwnerDoesNotRead: a read asks the fence, and believes what it says.
+func TestDeposedOwnerDoesNotRead(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.answer(d.send("Add", "1"))
+		d.depose()
+		if a := d.answer(d.send("Get", "")); a.NotMine == nil {
+			t.Errorf("deposed, and answered %+v", a)
+		}
+	})
+}
+
+// TestUnreadFenceHoldsTheAnswer: a read whose fence could not be read waits.
+func TestUnreadFenceHoldsTheAnswer(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.answer(d.send("Add", "1"))
+		d.script.lose = 1
+		corr := d.send("Get", "")
+		synctest.Wait()
+		d.answers.mu.Lock()
+		_, answered := d.answers.got[corr]
+		d.answers.mu.Unlock()
+		if answered {
+			t.Fatal("answered though the fence was not read")
+		}
+		time.Sleep(time.Second)
+		if a := d.answer(corr); string(a.Reply.Payload) != "1" {
+			t.Errorf("answer %+v", a)
+		}
+	})
+}
+
+// TestDamagedEntityIsRefusedAtOnce: damage does not go away by loading again; a
+// store that does not answer may.
+func TestDamagedEntityIsRefusedAtOnce(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.script.failed = fmt.Errorf("%w: record 1", journal.ErrCorrupt)
+		a := d.answer(d.send("Get", ""))
+		if a.Reply.Outcome != sharding.Rejected || a.Reply.Code != sharding.DataLoss || d.script.loads != 1 {
+			t.Errorf("answer %+v after %d loads", a, d.script.loads)
+		}
+		d.script.failed = errors.New("the connection is gone")
+		corr := d.send("Get", "")
+		time.Sleep(time.Second)
+		d.script.mu.Lock()
+		d.script.failed = nil
+		d.script.mu.Unlock()
+		time.Sleep(time.Second)
+		if a := d.answer(corr); a.Reply.Outcome != sharding.OK {
+			t.Errorf("answer %+v after %d loads", a, d.script.loads)
+		}
+	})
+}
+
+// TestNoTurnBesideACut: while a snapshot is cut, its instance runs no turn.
+func TestNoTurnBesideACut(t *testing.T) {
+	cut := &slowCut{hold: true}
+	drive(t, abaci(cut), func(t *testing.T, d *driven) {
+		cut.cutting, cut.goOn = make(chan struct{}), make(chan struct{})
+		first := []uint64{d.send("Add", "1"), d.send("Add", "1")}
+		select {
+		case <-cut.cutting:
+		case <-time.After(time.Minute):
+			t.Fatal("no snapshot is cut")
+		}
+		for _, corr := range first {
+			d.answer(corr)
+		}
+		held := d.send("Add", "1")
+		synctest.Wait()
+		d.answers.mu.Lock()
+		_, answered := d.answers.got[held]
+		d.answers.mu.Unlock()
+		if answered || d.stored() != "k1 k2 " {
+			t.Errorf("a turn has run beside the cut of a snapshot; stored: %s", d.stored())
+		}
+		cut.hold = false
+		close(cut.goOn)
+		if a := d.answer(held); string(a.Reply.Payload) != "3" {
+			t.Errorf("answer %+v", a)
+		}
+	})
+}
