@@ -231,6 +231,9 @@ func (s *totals) add(w *World) {
 	}
 }
 
+// reportEvery is how many seeds a long run does between two lines of progress.
+const reportEvery = 2000
+
 // runSeeds runs seeds on two goroutines; every world stays on one.
 func runSeeds(t *testing.T, c climate, first, n uint64) *totals {
 	total := &totals{marks: map[string]int{}, seeds: map[string]int{}}
@@ -243,6 +246,9 @@ func runSeeds(t *testing.T, c climate, first, n uint64) *totals {
 				i := next.Add(1) - 1
 				if i >= n {
 					return
+				}
+				if i > 0 && i%reportEvery == 0 {
+					t.Logf("%s: %d of %d seeds; FIRST=%d goes on from here", c, i, n, first+i)
 				}
 				w := newWorld(c, first+i, nil)
 				w.Run()
