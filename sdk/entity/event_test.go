@@ -113,18 +113,18 @@ func TestNotReplayable(t *testing.T) {
 			t.Errorf("%T: %+v", ev, done)
 		}
 		_, err = i.Encode(ev)
-		if persisted := persist(i, ev); persisted == nil || !strings.Contains(persisted.Error(), want) {
+		if persisted := persist(ev); persisted == nil || !strings.Contains(persisted.Error(), want) {
 			t.Errorf("%T: %v (encoded: %v)", ev, persisted, err)
 		}
 	}
 }
 
 // persist gives the error of Persist, which callers are not told.
-func persist(i *entity.Instance, ev any) (err error) {
+func persist(ev any) (err error) {
 	def := entity.Define("Trace", func(string) *trace { return &trace{} },
 		entity.On(record, func(_ *trace, ctx *entity.Ctx, _ int) (int, error) { err = ctx.Persist(ev); return 0, nil }),
 	).Events(ev)
-	i, _ = entity.NewInstance(def, "t")
+	i, _ := entity.NewInstance(def, "t")
 	run(i, "Record", "1", sharding.JSON)
 	return err
 }
