@@ -111,8 +111,8 @@ func (b *inbox) finished(done []finished) {
 
 // arrive takes commands in their order, some of which are refused already, by their
 // index. It blocks while the inbox is full or there is no room for the replies:
-// that is how a region holds back its gateways. Before the first time it calls
-// wait.
+// that is how a region holds back its gateways. It calls wait before, whenever it has
+// put something in since: whoever is to make room may not know of that yet.
 func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func()) {
 	now := time.Now()
 	b.mu.Lock()
@@ -123,15 +123,16 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 		b.accounts[to] = account
 	}
 	b.budget.Unsent(account, to.Unsent())
+	told := false
 	for i := range cmds {
 		c := &cmds[i]
 		ticket, ok := b.admit(account, &c.Envelope)
 		for !ok && !b.over {
-			if wait != nil {
+			if !told {
 				b.mu.Unlock()
 				wait()
 				b.mu.Lock()
-				wait = nil
+				told = true
 			} else {
 				b.waiting++
 				b.room.Wait()
@@ -145,6 +146,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 		b.next.arrivals = append(b.next.arrivals, arrival{
 			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i], ticket: ticket,
 		})
+		told = false
 	}
 }
 

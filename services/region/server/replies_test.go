@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -250,3 +252,29 @@ func TestNoRoomForAReply(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandsThatFoundRoomAreKnown: whoever waits for room has told of what found
+// some meanwhile, or only the next tick would see it.
+func TestCommandsThatFoundRoomAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newInbox(1, nil)
+		b.budget = replies.NewBudget(replies.DefaultConfig())
+		var got batch
+		taken := 0
+		take := func() {
+			b.take(&got)
+			taken += len(got.arrivals)
+			got = batch{}
+		}
+		b.arrive(nowhere{}, make([]link.Command, 5), nil, take)
+		if take(); taken != 5 {
+			t.Errorf("%d of 5 commands were taken in", taken)
+		}
+	})
+}
+
+type nowhere struct{}
+
+func (nowhere) SendBatch([]link.Answer) error { return nil }
+func (nowhere) Unsent() int                   { return 0 }
+func (nowhere) Waiting()                      {}
