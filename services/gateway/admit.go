@@ -66,13 +66,15 @@ func (m *Machine) submit(in *Submit) {
 	m.touch(s)
 }
 
-// expect is what the reply to a command will count, by those to others of its kind.
+// expect is what the reply to a command will count, by those to others of its kind;
+// not more than there is room for at all, or no command of a kind that had one
+// larger reply would ever be admitted again.
 func (m *Machine) expect(env *sharding.Envelope) int {
 	if env.Tell && !env.Keyed {
 		return replies.Overhead
 	}
 	if k := m.kinds[kind{env.Entity.Type, env.Command}]; k != nil {
-		return k.Expect(m.cfg.UnknownReply)
+		return min(k.Expect(m.cfg.UnknownReply), m.cfg.MaxReplyBytes)
 	}
 	return m.cfg.UnknownReply
 }

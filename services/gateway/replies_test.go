@@ -98,10 +98,22 @@ func TestRepliesAreBounded(t *testing.T) {
 		t.Errorf("%d replies were left out", ran)
 	}
 	deliver()
+	submit(1)
+	answer(20_000) // more than there is room for at all
+	deliver()
+	submit(2)
+	want(1, 1)
+	for range 200 { // what is expected falls again
+		answer(3_000)
+		deliver()
+		submit(1)
+	}
+	answer(3_000)
+	deliver()
 	submit(12)
 	want(3, 9)
 	next = 1_000_000
-	for id := gateway.RequestID(1); id < 100; id++ {
+	for id := gateway.RequestID(1); id < 1_000; id++ {
 		step(gateway.Cancel{Request: id})
 	}
 	deliver()
