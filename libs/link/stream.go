@@ -153,7 +153,7 @@ func (s *stream) writeHere(yield bool) {
 			s.unwritable(fmt.Errorf("write: %w", err))
 		}
 		s.mu.Lock()
-		s.flying -= n
+		s.flying = max(0, s.flying-n) // the stream may have ended
 		if err == nil && n < len(buf) {
 			s.handOver(buf[n:])
 			return
