@@ -18,7 +18,8 @@ import (
 type Sourced interface{ Apply(event any) }
 
 // Starter is implemented by entities that want to act when they come to life,
-// after their state is loaded. An error fails the activation.
+// after their state is loaded. An error fails the activation. The context ends
+// when the load has taken too long (30 s); whoever goes on then is not waited for.
 type Starter interface{ OnStart(ctx *Ctx) error }
 
 // Stopper is implemented by entities that want to act before they go: an

@@ -46,9 +46,9 @@ func (s *Runner) startLoad(o turn.Load) {
 func (s *Runner) load(o turn.Load, sl *slot) {
 	out := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 	var found journal.Loaded
+	ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout) // then the core asks again
+	defer cancel()
 	if !o.Volatile {
-		ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout) // then the core asks again
-		defer cancel()
 		var err error
 		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
 		if err != nil {
@@ -66,7 +66,7 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		s.inbox.loaded(&out, false)
 		return
 	}
-	inst, timers, err := s.revive(o, &found)
+	inst, timers, err := s.revive(ctx, o, &found)
 	if err != nil {
 		out.Err, out.Code = "the entity cannot be brought to life", sharding.Internal
 		if errors.Is(err, entity.ErrStored) {
@@ -86,7 +86,7 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 	s.inbox.loaded(&out, true)
 }
 
-func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
+func (s *Runner) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
 	if inst, err = entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID); err != nil {
 		return nil, nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Runner) revive(o turn.Load, found *journal.Loaded) (inst *entity.Instan
 			return nil, nil, err
 		}
 	}
-	timers, err = inst.Start(s.ctx, time.Now())
+	timers, err = inst.Start(ctx, time.Now())
 	return inst, timers, err
 }
 

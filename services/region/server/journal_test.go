@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -301,6 +302,39 @@ func TestNoTurnBesideACut(t *testing.T) {
 		close(cut.goOn)
 		if a := d.answer(held); string(a.Reply.Payload) != "3" {
 			t.Errorf("answer %+v", a)
+		}
+	})
+}
+
+// sleeper is an entity whose start hook waits for something that never comes.
+type sleeper struct{ starting *atomic.Int64 }
+
+func (s *sleeper) OnStart(ctx *entity.Ctx) error {
+	s.starting.Add(1)
+	defer s.starting.Add(-1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestHangingStartHookEnds: a load that is begun again does not leave the start hook
+// of the one before it behind, or each would keep a goroutine.
+func TestHangingStartHookEnds(t *testing.T) {
+	starting := new(atomic.Int64)
+	get := entity.Command[struct{}, int]("Tally", "Get").ReadOnly()
+	sleepers := entity.DefineVolatile("Tally", func(string) *sleeper { return &sleeper{starting} },
+		entity.On(get, func(*sleeper, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(1)
+	drive(t, sleepers, func(t *testing.T, d *driven) {
+		c := d.send("Get", "")
+		synctest.Wait()
+		if starting.Load() != 1 {
+			t.Fatal("the hook does not run")
+		}
+		time.Sleep(2 * time.Minute) // beyond the deadline of the command
+		if a := d.answer(c); a.Reply.Outcome != sharding.Rejected {
+			t.Errorf("the command is answered %+v", a.Reply)
+		}
+		if n := starting.Load(); n != 0 {
+			t.Errorf("%d start hooks have not ended", n)
 		}
 	})
 }

@@ -160,12 +160,12 @@ func (s *Runner) journalObserver() journal.Observer {
 			}
 		},
 		Load: func(l journal.LoadStats) {
-			if l.Err == nil && l.Request.Entity.Type != probeType {
-				typ := l.Request.Entity.Type // only known ones are loaded
+			switch typ := l.Request.Entity.Type; {
+			case errors.Is(l.Err, journal.ErrCorrupt):
+				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
+			case l.Err == nil && !l.Request.LookupOnly && typ != probeType: // only known ones are loaded
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
-			} else if errors.Is(l.Err, journal.ErrCorrupt) {
-				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
 			}
 		},
 		Damage: func(d journal.Damaged) { journalDamage(s.log, d) },
