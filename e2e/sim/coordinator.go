@@ -358,7 +358,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 			if c.p.gen == gen {
 				c.p.post(func() {
 					if c.tenure == tenure {
-						c.step(coordinator.JournalProbed{OK: ok})
+						c.step(coordinator.JournalProbed{Verdict: questioned(ok)})
 					}
 				})
 			}

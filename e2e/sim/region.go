@@ -216,19 +216,27 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 
 // probe asks the journal something that has no effect.
 func (n *regionNode) probe(o region.ProbeJournal) {
-	answer := func(ok bool) { n.step(region.Probed{Path: o.Path, Number: o.Number, OK: ok}) }
+	answer := func(v sharding.Verdict) { n.step(region.Probed{Path: o.Path, Number: o.Number, Verdict: v}) }
 	if o.Path == region.Loads {
 		gen := n.p.gen
 		n.w.journal.read(n.p.host, func() {}, func(ok bool) {
 			if n.p.gen == gen {
-				n.p.post(func() { answer(ok) })
+				n.p.post(func() { answer(questioned(ok)) })
 			}
 		})
 		return
 	}
 	n.group.add(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
-		answer(r.Verdict == sharding.RefusedEpoch)
+		answer(r.Verdict)
 	})
+}
+
+// questioned is the verdict on a question without an effect.
+func questioned(ok bool) sharding.Verdict {
+	if ok {
+		return sharding.Durable
+	}
+	return sharding.UnknownOutcome
 }
 
 // probeShard is nobody's: reading its fence has no effect.

@@ -94,6 +94,11 @@ const (
 	UnknownOutcome
 )
 
+// Answered reports whether the journal has answered, whatever it said: a refusal is
+// an answer. Full is none, because the queue of this process may be what is full; on
+// a full disk, questions still succeed.
+func (v Verdict) Answered() bool { return v != UnknownOutcome && v != RefusedFull }
+
 // String is the verdict in words.
 func (v Verdict) String() string {
 	switch v {

@@ -72,7 +72,7 @@ func (m *Machine) probeJournal() {
 
 func (m *Machine) journalProbed(in JournalProbed) {
 	m.probing = false
-	if !in.OK {
+	if !in.Verdict.Answered() {
 		return
 	}
 	if !m.journalWorks() {

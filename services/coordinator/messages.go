@@ -113,8 +113,8 @@ type (
 		Number uint64
 		State  sharding.JournalState
 	}
-	// JournalProbed answers ProbeJournal. OK says that the journal has answered.
-	JournalProbed struct{ OK bool }
+	// JournalProbed answers ProbeJournal.
+	JournalProbed struct{ Verdict sharding.Verdict }
 	// DrainRegion hands all shards of a region off without its leaving; Resume
 	// ends that. Operator's wish; it outlives the term.
 	DrainRegion struct {

@@ -226,7 +226,11 @@ func (w *world) do(line string) {
 		states := []string{"answers", "recovering", "silent"}
 		w.run(JournalReport{node(w.t, args[0]), number(w.t, args[1]), sharding.JournalState(slices.Index(states, args[2]))})
 	case "probed": // probed ok, or probed lost
-		w.run(JournalProbed{OK: args[0] == "ok"})
+		v := sharding.UnknownOutcome
+		if args[0] == "ok" {
+			v = sharding.RefusedEpoch
+		}
+		w.run(JournalProbed{Verdict: v})
 	case "wait": // wait 300ms: with a Tick every 50 ms
 		w.wait(args[0])
 	case "table":

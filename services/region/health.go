@@ -63,11 +63,9 @@ func (m *Machine) Journal() (state sharding.JournalState, since, heard time.Time
 	return h.state, h.since, heard
 }
 
-// heard notes that an operation succeeded. A refusal is a success too: it is an
-// answer of the journal. Full is neither, because a queue of this process that is
-// full is no answer; on a full disk, questions still succeed.
+// heard notes that an operation succeeded: that the journal has answered it.
 func (m *Machine) heard(p JournalPath, v sharding.Verdict) {
-	if v != sharding.UnknownOutcome && v != sharding.RefusedFull {
+	if v.Answered() {
 		m.answered(p)
 	}
 }
@@ -107,9 +105,7 @@ func (m *Machine) probed(in Probed) {
 	if in.Number == e.number {
 		e.open = false
 	}
-	if in.OK {
-		m.answered(in.Path)
-	}
+	m.heard(in.Path, in.Verdict)
 }
 
 // tickJournal asks the journal where nothing has succeeded for a while, judges it,

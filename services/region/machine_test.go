@@ -167,7 +167,11 @@ func (s *scenario) command(f []string) []string {
 		}})
 	case "probed":
 		p := pop(&s.probes)
-		return s.step(region.Probed{Path: p.Path, Number: p.Number, OK: f[1] == "ok"})
+		v := sharding.UnknownOutcome
+		if f[1] == "ok" {
+			v = sharding.RefusedEpoch
+		}
+		return s.step(region.Probed{Path: p.Path, Number: p.Number, Verdict: v})
 	case "leave":
 		return s.step(region.Leave{})
 	case "remaining":

@@ -73,12 +73,12 @@ type (
 	// Coordinators is what membership and discovery say: where coordinators
 	// may be.
 	Coordinators struct{ Addrs []string }
-	// Probed answers ProbeJournal. OK says that the journal has answered,
-	// whatever it said.
+	// Probed answers ProbeJournal. The verdict on a load is Durable if it has
+	// brought something or nothing.
 	Probed struct {
-		Path   JournalPath
-		Number uint64
-		OK     bool
+		Path    JournalPath
+		Number  uint64
+		Verdict sharding.Verdict
 	}
 	// Leave: drain all shards, then be done (SIGTERM). The answer is Left.
 	Leave struct{}

@@ -156,13 +156,13 @@ func (s *Server) perform(o coordinator.Output) {
 }
 
 // probeJournal reads the fence of a shard that nobody has, on the way that facts
-// take. Every answer is one, a refusal too.
+// take.
 func (s *Server) probeJournal() {
 	term := s.term
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
 		s.inbox.put(func() {
 			if s.term == term {
-				s.step(coordinator.JournalProbed{OK: r.Verdict == sharding.RefusedEpoch})
+				s.step(coordinator.JournalProbed{Verdict: r.Verdict})
 			}
 		})
 	})

@@ -12,23 +12,29 @@ import (
 )
 
 // probeJournal asks the journal something that has no effect: the fence of a shard
-// that nobody has, or an entity that does not exist. Every answer is one, a refusal
-// too.
+// that nobody has, or an entity that does not exist.
 func (s *Runner) probeJournal(o region.ProbeJournal) {
-	answer := func(ok bool) {
-		s.put(item{in: region.Probed{Path: o.Path, Number: o.Number, OK: ok}})
+	answer := func(v sharding.Verdict) {
+		s.put(item{in: region.Probed{Path: o.Path, Number: o.Number, Verdict: v}})
 	}
 	if o.Path == region.Loads {
 		s.queue(job{do: func() {
 			ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 			defer cancel()
 			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: probeType, ID: "none"}})
-			answer(err == nil || errors.Is(err, journal.ErrCorrupt))
+			switch {
+			case err == nil:
+				answer(sharding.Durable)
+			case errors.Is(err, journal.ErrCorrupt):
+				answer(sharding.RefusedDamaged)
+			default:
+				answer(sharding.UnknownOutcome)
+			}
 		}})
 		return
 	}
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: probeType}}}, func(r journal.Result) {
-		answer(r.Verdict != sharding.UnknownOutcome && r.Verdict != sharding.RefusedFull)
+		answer(r.Verdict)
 	})
 }
 
