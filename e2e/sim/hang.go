@@ -145,7 +145,7 @@ func (w *World) served(prober *client, patience time.Duration) {
 	}
 }
 
-// withoutJournal tells whether the node is a region that runs and knows that its
+// withoutJournal reports whether the node is a region that runs and knows that its
 // journal does not answer.
 func (w *World) withoutJournal(id sharding.NodeID) bool {
 	p := w.process(id.Addr)

@@ -77,7 +77,7 @@ func (s *stream) start(cfg *Config, first []byte) {
 	go s.beatLoop()
 }
 
-// full tells whether a command with a payload of n bytes finds no room.
+// full reports whether a command with a payload of n bytes finds no room.
 func (s *stream) full(n int) bool {
 	return s.msgs >= s.maxMsgs || len(s.pend)+n+headerRoom > s.maxBytes
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -66,7 +67,7 @@ func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Connection", "close")
 	h.Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", "too many connections, at most "+c.key+" are served")
+	refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", fmt.Sprintf("too many connections, at most %d are served (%s)", c.limit, c.key))
 	return true
 }
 

@@ -18,13 +18,13 @@ type journalHealth struct {
 	at     time.Time
 }
 
-// cutOff tells whether the region said that its journal does not answer: it is
+// cutOff reports whether the region said that its journal does not answer: it is
 // given nothing, and what it has and must be stored goes to others.
 func (r *region) cutOff() bool {
 	return r.journal.state == sharding.JournalSilent && !mutant.On("journal-moves")
 }
 
-// recovering tells whether its journal answers again, but not for long: it keeps
+// recovering reports whether its journal answers again, but not for long: it keeps
 // what it has, and is given nothing unless there is nobody else.
 func (r *region) recovering() bool { return r.journal.state == sharding.JournalRecovering }
 
@@ -81,14 +81,14 @@ func (m *Machine) journalProbed(in JournalProbed) {
 	m.answeredAt = m.now
 }
 
-// journalWorks tells whether the own journal has answered a moment ago.
+// journalWorks reports whether the own journal has answered a moment ago.
 func (m *Machine) journalWorks() bool {
 	return !m.answeredAt.IsZero() && m.now.Sub(m.answeredAt) < m.cfg.JournalFresh
 }
 
-// deprived tells whether a row's owner is there, but cut off from the journal while
-// this coordinator is not. What it serves of the row is nothing: the row can go to
-// somebody else at once, because the fence lets only one of two owners have effects.
+// deprived reports whether a row's owner is there, but cut off from the journal while
+// this coordinator is not. Such an owner can serve nothing that is stored, so the row
+// can go to another region at once: the fence lets only one of two owners have effects.
 func (m *Machine) deprived(t *typeTable, owner sharding.NodeID) bool {
 	r := m.region(owner)
 	return r != nil && r.cutOff() && !t.desc.Volatile && m.journalWorks()

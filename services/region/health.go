@@ -8,10 +8,10 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// A region that the journal does not answer can serve nothing, and nobody else
-// sees that: its neighbours and its coordinator still hear it. So it judges its
-// journal by what succeeds there, and by questions of its own when nothing has
-// succeeded for a while. An idle region notices too, and notices the end of it.
+// A region without a journal can serve nothing that is stored, and nobody else sees
+// that: other members and the coordinator still hear it. So it judges its journal by
+// the operations that succeed, and by questions of its own when none has for a while.
+// So an idle region notices the beginning and the end of an outage too.
 
 // JournalPath is a way to the journal. Backends may use different connections for
 // them, and each can die alone.
@@ -145,7 +145,7 @@ func (m *Machine) tickJournal() {
 	}
 }
 
-// gap tells whether nothing has succeeded for longer than between two questions.
+// gap reports whether nothing has succeeded for longer than between two questions.
 func (m *Machine) gap() bool {
 	for p := range journalPaths {
 		if m.now.Sub(m.health.paths[p].heard) >= 2*m.cfg.JournalProbe {

@@ -332,7 +332,7 @@ func (s *Server) inspect(ctx context.Context, check func() error) error {
 	}
 }
 
-// readiness tells whether commands would be served here.
+// readiness reports whether commands would be served here.
 func (s *Server) readiness() error {
 	addr, term, registered := s.core.Coordinator()
 	switch {
