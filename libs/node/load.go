@@ -32,11 +32,12 @@ const (
 // services of a cluster can share one file.
 var sections = []string{"coordinator", "gateway", "gossip", "journal", "lease", "region"}
 
-// memberKeys belong to the members of a cluster alone, in sections that gateways
-// have keys in too.
-var memberKeys = []string{
+// partKeys belong to some kinds of service alone, in sections that others have keys
+// in too: to members of a cluster, and, of the journal, to regions.
+var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
+	"journal.patience", "journal.recovery",
 }
 
 // commandNames are the variables of the roost command. Whoever has set them may
@@ -188,7 +189,7 @@ func (s *Settings) Source(key string) string {
 
 // foreign tells whether a key belongs to a section of other services.
 func (s *Settings) foreign(key string) bool {
-	if slices.Contains(memberKeys, key) && s.field(key) == nil {
+	if slices.Contains(partKeys, key) && s.field(key) == nil {
 		return true
 	}
 	section, _, _ := strings.Cut(key, ".")

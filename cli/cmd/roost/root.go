@@ -90,7 +90,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitOK
 	}
 	if !started {
-		err = usageError{fmt.Errorf("%w\nusage: %s\nsee: %s --help", err, cmd.UseLine(), cmd.CommandPath())}
+		usage := "\nusage: " + cmd.UseLine()
+		if cmd == root { // its own line says less than the list of commands
+			usage = ""
+		}
+		err = usageError{fmt.Errorf("%w%s\nsee: %s --help", err, usage, cmd.CommandPath())}
 	}
 	code := exitCode(ctx, err)
 	if !errors.Is(err, errInterrupted) {
