@@ -12,8 +12,8 @@ import (
 
 // element is one number in the list of an entity, as committed.
 type element struct {
-	x     uint64
-	at    int64
+	x uint64
+	times
 	epoch sharding.Epoch
 	ids   int // of commands, committed to the entity so far
 }
@@ -97,7 +97,7 @@ func (c *checker) readLog(log []commit) {
 				l := p.hashes[len(p.hashes)-1]
 				x := decodeNumber(e.Payload)
 				l.add(x)
-				p.elements = append(p.elements, element{x: x, at: commit.at, epoch: commit.Epoch, ids: p.ids})
+				p.elements = append(p.elements, element{x: x, times: commit.times, epoch: commit.Epoch, ids: p.ids})
 				p.hashes = append(p.hashes, l)
 				c.where[x] = append(c.where[x], len(p.elements))
 			}

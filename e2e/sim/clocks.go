@@ -73,7 +73,7 @@ func (c *checker) again(o *op) bool {
 	p, where := c.pasts[o.entity], c.where[o.x]
 	for i := 1; i < len(where); i++ {
 		first, next := p.elements[where[i-1]-1], p.elements[where[i]-1]
-		if next.at-first.at < smallAge || next.ids-first.ids <= smallCount {
+		if next.at-first.sent < smallAge || next.ids-first.ids <= smallCount {
 			return false
 		}
 	}

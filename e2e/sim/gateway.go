@@ -178,7 +178,7 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 	c.due = env.Deadline
 	g.waiting[id] = c
 	g.step(gateway.Submit{Request: id, Env: env})
-	if !g.w.calm && g.w.dice("cancel").chance(0.002) {
+	if !g.w.calm && g.w.dice("cancel").chance(0.002) && c.op.client != proberID {
 		gen := g.p.gen
 		g.w.after(g.w.dice("cancel").between(0, sec), func() {
 			if g.p.gen != gen {

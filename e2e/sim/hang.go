@@ -51,13 +51,13 @@ func (s *store) hang(host int, kinds []string, answer func()) bool {
 
 // applyHung decides what becomes of a batch that hangs: it is applied on arrival,
 // some time later, or never.
-func (s *store) applyHung(m journal.Moment, ops []journal.Op) {
+func (s *store) applyHung(sent sending, ops []journal.Op) {
 	d := s.w.dice("hang")
 	switch d.IntN(3) {
 	case 0:
-		s.apply(m, ops)
+		s.apply(sent, ops)
 	case 1:
-		s.w.after(d.between(0, 20*sec), func() { s.apply(m, ops) })
+		s.w.after(d.between(0, 20*sec), func() { s.apply(sent, ops) })
 	}
 }
 
@@ -116,11 +116,15 @@ func (w *World) deprive() {
 	if !w.weather.Harsh.Alone {
 		return
 	}
-	prober := &client{w: w, id: -1, open: 1 << 30}
+	prober := &client{w: w, id: proberID, open: 1 << 30}
 	for after := movedBy; after < length-4*sec; after += length / 3 {
 		w.after(after, func() { w.served(prober, nanos(2*sec)) })
 	}
 }
+
+// proberID is the client that asks whether everything is served; it never goes away
+// before it has its answer.
+const proberID = -1
 
 // served reads every entity that is stored: all must answer in time.
 func (w *World) served(prober *client, patience time.Duration) {

@@ -16,9 +16,8 @@ type store struct {
 	w      *World
 	ledger *memory.Ledger
 	down   bool
-	// times are the instants at which the appends of ledger.Log() were
-	// committed.
-	times []int64
+	// times are those of the appends of ledger.Log().
+	times []times
 	// rows are the rows of all facts that were committed.
 	rows   map[sharding.Row]bool
 	newest map[sharding.ShardID]sharding.Row
@@ -54,11 +53,11 @@ func newStore(w *World) *store {
 }
 
 // apply runs a batch as one transaction, now.
-func (s *store) apply(m journal.Moment, ops []journal.Op) []journal.Result {
-	results := s.decide(m, ops)
+func (s *store) apply(sent sending, ops []journal.Op) []journal.Result {
+	results := s.decide(sent.Moment, ops)
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
-		s.times = append(s.times, s.w.now)
+		s.times = append(s.times, times{at: s.w.now, sent: sent.at})
 	}
 	for i, r := range results {
 		s.law(&ops[i], r)
@@ -96,10 +95,21 @@ func (s *store) law(op *journal.Op, r journal.Result) {
 	}
 }
 
-// commit is one append that holds, and when it was committed.
+// sending is when a process hands a batch to the journal, by the world's time and
+// by its own.
+type sending struct {
+	journal.Moment
+	at int64
+}
+
+// times are those of one append that holds: when it was committed, and when it was
+// sent. Its command id ages from then on.
+type times struct{ at, sent int64 }
+
+// commit is one append that holds.
 type commit struct {
 	memory.Committed
-	at int64
+	times
 }
 
 func (s *store) commits() []commit {
@@ -151,7 +161,7 @@ func (s *store) factsOf(a sharding.Append) {
 // or with nil when nothing is known. Once sent it may apply whatever becomes of
 // the process; the callback is the caller's to guard.
 func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) {
-	w, moment := s.w, s.w.processes[host].moment()
+	w, sent := s.w, sending{s.w.processes[host].moment(), s.w.now}
 	d := w.dice("journal")
 	there, back := s.way(), s.way()
 	patience := d.between(100*ms, 2*sec)
@@ -169,7 +179,7 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 	}
 	arrive := func() {
 		if hung = s.hang(host, kinds(ops), func() { answer(nil) }); hung {
-			s.applyHung(moment, ops)
+			s.applyHung(sent, ops)
 			return
 		}
 		if s.down || w.net.blocked(host, journalHost) {
@@ -192,11 +202,11 @@ func (s *store) commit(host int, ops []journal.Op, done func([]journal.Result)) 
 			w.after(back, func() { answer(nil) })
 			w.after(lateness, func() {
 				w.mark("journal: unknown, applied later")
-				s.apply(moment, ops)
+				s.apply(sent, ops)
 			})
 			return
 		}
-		results := s.apply(moment, ops)
+		results := s.apply(sent, ops)
 		if p := w.processes[host]; d.chance(w.weather.Kill) {
 			w.mark("process killed after its commit")
 			p.exit("killed after its commit")
