@@ -52,8 +52,12 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 		},
 		Damage: func(d journal.Damaged) {
-			s.log.Error("the stored facts of the coordinator are damaged: no shard moves until they can be read again; entities are served where they are",
-				"shard", d.Shard, "error", d.Err)
+			if d.Entity == streamEntity || d.Entity == (sharding.Entity{}) && d.Shard == streamShard { // no probe, and no sign of life
+				s.log.Error("the stored facts of the coordinator are damaged: no shard moves until they can be read again; entities are served where they are",
+					"shard", d.Shard, "error", d.Err)
+				return
+			}
+			s.log.Error("what the coordinator has in the journal beside its facts is damaged", "shard", d.Shard, "entity.id", d.Entity.ID, "error", d.Err)
 		},
 	}
 }
