@@ -217,6 +217,10 @@ func TestBodies(t *testing.T) {
 	if got := status(send(t, n, 5<<10, strings.Repeat("x", 5<<10))); got != http.StatusTooManyRequests {
 		t.Errorf("a body without room is answered %d", got)
 	}
+	// An answer does not wait long for the rest of what it refuses.
+	if got := status(send(t, n, 60<<10, strings.Repeat("x", 5<<10))); got != http.StatusTooManyRequests {
+		t.Errorf("the beginning of a body without room is answered %d", got)
+	}
 	if got := status(send(t, n, 4<<10, strings.Repeat("x", 4<<10))); got != http.StatusOK {
 		t.Errorf("a body with room is answered %d", got)
 	}

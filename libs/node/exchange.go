@@ -86,15 +86,20 @@ func (e *exchange) Write(p []byte) (n int, err error) {
 // Unwrap is what [http.ResponseController] asks for.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// end gives the body's bytes back. What was not read of it the server reads to
-// its end, to use the connection again; it gets no more time than the next piece
-// would have had.
+// restTimeout is how long the answer to a request waits for the rest of a body that
+// was not read: long enough for a client that is sending, which might lose the
+// answer if the connection was closed under it, and no longer for one that has
+// stopped.
+const restTimeout = time.Second
+
+// end gives the body's bytes back. What was not read of it the server reads, before
+// it answers, to use the connection again.
 func (e *exchange) end() {
 	if e.body.ReadCloser == nil {
 		return
 	}
 	e.body.Release()
 	if e.unread {
-		_ = http.NewResponseController(e.ResponseWriter).SetReadDeadline(time.Now().Add(e.bodyTimeout))
+		_ = http.NewResponseController(e.ResponseWriter).SetReadDeadline(time.Now().Add(min(restTimeout, e.bodyTimeout)))
 	}
 }

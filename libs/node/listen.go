@@ -75,11 +75,11 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	if l.guard.refuses(w, r) {
-		return
-	}
 	e := newExchange(w, r, l.config, l.bodies)
 	defer e.end()
+	if l.guard.refuses(e, r) {
+		return
+	}
 	l.served.ServeHTTP(e, r)
 }
 
