@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// hang is a fault: calls to the journal arrive, and are not answered. The
-// connection is not reset, so that nobody is told.
+// hang is a fault: calls to the journal arrive and are not answered. The
+// connection is not reset, so the caller sees only silence.
 type hang struct {
 	host  int      // whose calls hang; everybody: all hosts
 	kinds []string // of operations, see journal.Op.Kind, and kindLoad
