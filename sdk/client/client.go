@@ -7,7 +7,8 @@
 // caller gives one, so that a lost answer is no reason to give up: the client
 // sends the same key again, to another gateway if there is one, until the
 // context ends. Give the context a deadline; without one [Config.Timeout]
-// applies.
+// applies. Gateways are told to answer a tenth of that time earlier, at most
+// 100 ms, so that what they say at the end still arrives.
 //
 // # What this does not do
 //
@@ -117,6 +118,17 @@ func WithObserver(ctx context.Context, f func(Retries)) context.Context {
 	return context.WithValue(ctx, observerKey{}, f)
 }
 
+// maxReserve bounds the part of a call's time that is kept for the way of the
+// last answer.
+const maxReserve = 100 * time.Millisecond
+
+// answerBy is when gateways are to have answered a call: a little before its
+// time is over, since what they say then, such as that nothing was applied, is
+// worth more than no answer.
+func answerBy(now, deadline time.Time) time.Time {
+	return deadline.Add(-min(deadline.Sub(now)/10, maxReserve))
+}
+
 // Call implements entity.Caller: it sends the call until it is answered, or
 // its time is over. The error tells by its Outcome what is known then.
 func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
@@ -135,25 +147,27 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		}
 		call.Key = id.String()
 	}
+	deadline, _ := ctx.Deadline()
+	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retries))
 	doubt := false
 	pause := c.cfg.RetryMin
 	for attempt := 1; ; attempt++ {
-		reply, wait, err := c.send(ctx, &call)
+		reply, wait, err := c.send(ctx, by, &call)
 		if err == nil {
 			return reply, nil
 		}
 		again := err.Outcome == sharding.Rejected && retryable(err.Code) ||
 			err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly)
 		doubt = doubt || err.Outcome == sharding.Unknown
-		if !again {
+		wait = max(wait, pause/2+rand.N(pause/2+1))
+		pause = min(2*pause, c.cfg.RetryMax)
+		if !again || time.Until(by) <= wait {
 			return sharding.Reply{}, settled(&call, err, doubt)
 		}
 		if observe != nil {
 			observe(Retries{Failed: err, Attempt: attempt})
 		}
-		wait = max(wait, pause/2+rand.N(pause/2+1))
-		pause = min(2*pause, c.cfg.RetryMax)
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -204,8 +218,8 @@ func segment(s string) string {
 	return url.PathEscape(s)
 }
 
-// send makes one attempt.
-func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, time.Duration, *entity.Error) {
+// send makes one attempt, which the gateway is to answer by then.
+func (c *Client) send(ctx context.Context, by time.Time, call *entity.Call) (sharding.Reply, time.Duration, *entity.Error) {
 	base := c.cfg.Gateways[c.next.Add(1)%uint64(len(c.cfg.Gateways))]
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
@@ -225,9 +239,7 @@ func (c *Client) send(ctx context.Context, call *entity.Call) (sharding.Reply, t
 	if call.Tell {
 		req.Header.Set("Roost-Tell", "true")
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		req.Header.Set("Roost-Timeout", max(time.Until(deadline), time.Millisecond).Round(time.Millisecond).String())
-	}
+	req.Header.Set("Roost-Timeout", max(time.Until(by).Truncate(time.Millisecond), time.Millisecond).String())
 	var connected atomic.Bool
 	res, err := c.cfg.HTTP.Do(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },

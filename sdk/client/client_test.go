@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -218,6 +219,48 @@ func TestTimeoutWithoutAnAnswer(t *testing.T) {
 		t.Errorf("a read-only command: %v (%s)", err, entity.OutcomeOf(err))
 	}
 }
+
+// A gateway that answers when the time that it was told is over is heard, and
+// what it says is the last word.
+func TestTheAnswerAtTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, left := range []time.Duration{200 * time.Millisecond, 5 * time.Second, time.Minute} {
+			requests := 0
+			cfg := client.DefaultConfig("http://gateway")
+			cfg.HTTP = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				requests++
+				told, err := time.ParseDuration(r.Header.Get("Roost-Timeout"))
+				if err != nil {
+					t.Error(err)
+				}
+				const way = 5 * time.Millisecond // there and back
+				select {
+				case <-time.After(told + way):
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+				w := httptest.NewRecorder()
+				fail(408, "deadline_exceeded", "false")(w, r)
+				return w.Result(), nil
+			})}
+			c, err := client.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			begin := time.Now()
+			_, err = add.Ask(ctx, c, "c1", 5)
+			cancel()
+			if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || err.Error() != "deadline_exceeded: no" || requests != 1 {
+				t.Errorf("%s: got %v (%s) after %s and %d requests", left, err, entity.OutcomeOf(err), time.Since(begin), requests)
+			}
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestRequest(t *testing.T) {
 	g := newGateway(t, reply("5"))
