@@ -22,13 +22,19 @@ func (a *app) callCommand() *cobra.Command {
 	var key string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity and print its reply", Args: cobra.RangeArgs(2, 3),
+		Use: "call TYPE/ID COMMAND [JSON]", Short: "Send a command to an entity and print its reply",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return fmt.Errorf("an entity, a command and at most one input are needed, %d arguments are given", len(args))
+			}
+			return nil
+		},
 		Long: `Sends a command to an entity through a gateway and prints its reply. JSON is
 the input of the command; - reads it from standard input. The command is sent
 again until it is answered or --timeout is over, under one idempotency key.`,
 		Example: `  roost call Counter/c1 Add '{"delta":5}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			typ, id, err := entityOf(args[:1])
+			typ, id, err := entityOf(args[:1], "TYPE/ID, such as Airport/PHX")
 			if err != nil {
 				return err
 			}
@@ -76,7 +82,7 @@ func payload(arg string) ([]byte, error) {
 }
 
 func (a *app) call(ctx context.Context, call entity.Call) error {
-	gateways, err := a.urls(a.gateway, "ROOST_GATEWAY", (*cluster.State).Gateways)
+	gateways, err := a.urls(a.gateway, "gateway", (*cluster.State).Gateways)
 	if err != nil {
 		return err
 	}

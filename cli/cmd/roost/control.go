@@ -117,7 +117,7 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 		Use: order + " NAME", Short: short, Args: oneName,
 		Example: "  roost dev " + order + " region-2",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			state, err := cluster.ReadState(a.stateFile())
+			state, err := a.state("say with --dir where one runs")
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ func (a *app) devListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ps", Short: "List the processes of the dev cluster", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			state, err := cluster.ReadState(a.stateFile())
+			state, err := a.state("say with --dir where one runs")
 			if err != nil {
 				return err
 			}

@@ -245,6 +245,35 @@ func TestHint(t *testing.T) {
 	}
 }
 
+// An entity that answers proves that commands come through, whatever it answers: a
+// handler that fails is its author's matter.
+func TestProof(t *testing.T) {
+	for _, test := range []struct {
+		status  int
+		body    string
+		proves  bool
+		answers bool
+	}{
+		{200, `{}`, true, true},
+		{412, `{"code":"failed_precondition","msg":"no such cart","meta":{"executed":"true"}}`, true, false},
+		{400, `{"code":"invalid_argument","msg":"the input of Show","meta":{"executed":"false","error":"ROOST-1001"}}`, true, false},
+		{500, `{"code":"internal","msg":"Show failed and was undone","meta":{"executed":"false","error":"ROOST-1008"}}`, true, false},
+		{503, `{"code":"unavailable","msg":"no home yet","meta":{"executed":"false","error":"ROOST-1005"}}`, false, false},
+		{500, `{"code":"internal","msg":"lost","meta":{"executed":"unknown","error":"ROOST-1102"}}`, false, false},
+		{502, `<html>`, false, false},
+	} {
+		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(test.status)
+			_, _ = w.Write([]byte(test.body))
+		}))
+		p := proof{typ: "Cart", command: "Show", readOnly: true}
+		if err := p.send(t.Context(), gateway.URL); (err == nil) != test.proves || p.answers != test.answers {
+			t.Errorf("%d %s: %v, answers %t", test.status, test.body, err, p.answers)
+		}
+		gateway.Close()
+	}
+}
+
 func (d *devRun) exitCodes() {
 	d.t.Helper()
 	for _, test := range []struct {

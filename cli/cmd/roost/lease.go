@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/lease"
 	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
@@ -70,7 +69,7 @@ type leaseState struct {
 
 func (a *app) showLease(ctx context.Context, url, name string, test bool) error {
 	if url == "" || name == "" {
-		state, err := cluster.ReadState(a.stateFile())
+		state, err := a.state("write the URL of its lease")
 		switch {
 		case err == nil && url == "":
 			url, name = state.Lease, state.Cluster

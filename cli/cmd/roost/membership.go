@@ -22,7 +22,7 @@ A node is named as roost members lists it: by name, by address, or, when an old
 and a new process share these, by host:port#uid.`
 
 func (a *app) membershipClient() (*cluster.Membership, error) {
-	urls, err := a.urls(a.admin, "ROOST_ADMIN", (*cluster.State).Admin)
+	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)
 	if err != nil {
 		return nil, err
 	}

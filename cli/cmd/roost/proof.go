@@ -54,19 +54,24 @@ func prove(ctx context.Context, c *cluster.Cluster) (proof, error) {
 	return p, nil
 }
 
-// repeat tries until it works or ctx ends; it returns the last failure then.
+// repeat tries until it works or ctx ends; it returns the last failure then that is
+// not of that end.
 func repeat(ctx context.Context, try func() error) error {
 	pause := time.NewTicker(provePause)
 	defer pause.Stop()
+	var last error
 	for {
 		err := try()
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}
 	}
 }
@@ -110,8 +115,13 @@ func newProof(types []*coordinatorv1.Type) proof {
 	return p
 }
 
+// failedTurn is the number of an error that says that the entity's own code has
+// failed.
+const failedTurn = "ROOST-1008"
+
 // send sends the command. A refusal by the entity proves the way as well as a
-// reply.
+// reply, and so does a handler that fails: what is wrong with it is in its
+// region's log, and is its author's matter.
 func (p *proof) send(ctx context.Context, gateway string) error {
 	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 	defer cancel()
@@ -146,7 +156,7 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 		return nil
 	case json.Unmarshal(answer, &failed) != nil || failed.Code == "":
 		return fmt.Errorf("%s: %s", res.Status, bytes.TrimSpace(answer))
-	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument":
+	case failed.Meta["executed"] == "true", failed.Code == "invalid_argument", failed.Meta["error"] == failedTurn:
 		return nil
 	}
 	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)

@@ -151,10 +151,7 @@ func exitCode(ctx context.Context, err error) int {
 // message is an error in words for people.
 func message(err error) string {
 	var remote twirp.Error
-	switch {
-	case errors.Is(err, cluster.ErrNoCluster):
-		return err.Error() + "; start one with roost dev, or name one with --admin URL"
-	case !errors.Is(err, cluster.ErrUnreachable) && errors.As(err, &remote):
+	if !errors.Is(err, cluster.ErrUnreachable) && errors.As(err, &remote) {
 		return remote.Msg()
 	}
 	return err.Error()
@@ -163,23 +160,34 @@ func message(err error) string {
 // stateFile is where roost dev tells of its cluster.
 func (a *app) stateFile() string { return filepath.Join(a.dir, "cluster.json") }
 
+// state reads what roost dev tells of its cluster; otherwise is what else to do if
+// none runs.
+func (a *app) state(otherwise string) (*cluster.State, error) {
+	state, err := cluster.ReadState(a.stateFile())
+	if errors.Is(err, cluster.ErrNoCluster) {
+		err = fmt.Errorf("%w; start one with roost dev, or %s", err, otherwise)
+	}
+	return state, err
+}
+
 // adminClient asks the cluster that the command is about.
 func (a *app) adminClient() (*cluster.Admin, error) {
-	urls, err := a.urls(a.admin, "ROOST_ADMIN", (*cluster.State).Admin)
+	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)
 	if err != nil {
 		return nil, err
 	}
 	return cluster.NewAdmin(urls...), nil
 }
 
-// urls finds addresses: from the flag, the environment, or the state file.
-func (a *app) urls(flag []string, env string, fromState func(*cluster.State) []string) ([]string, error) {
+// urls finds addresses: from the flag of that name, the environment, or the state
+// file.
+func (a *app) urls(flag []string, name string, fromState func(*cluster.State) []string) ([]string, error) {
 	given := flag
-	if value := os.Getenv(env); len(given) == 0 && value != "" {
+	if value := os.Getenv("ROOST_" + strings.ToUpper(name)); len(given) == 0 && value != "" {
 		given = strings.Split(value, ",")
 	}
 	if len(given) == 0 {
-		state, err := cluster.ReadState(a.stateFile())
+		state, err := a.state("name one with --" + name + " URL")
 		if err != nil {
 			return nil, err
 		}

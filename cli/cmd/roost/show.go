@@ -131,8 +131,14 @@ func (a *app) shardsCommand() *cobra.Command {
 				}
 			}
 			var rows [][]any
+			unregistered := 0
 			for _, s := range res.Shards {
-				rows = append(rows, []any{s.Type, s.Index, s.Region, s.Phase, s.Epoch, s.Addr})
+				name := s.Region
+				if name == s.Addr {
+					name = "-"
+					unregistered++
+				}
+				rows = append(rows, []any{s.Type, s.Index, name, s.Phase, s.Epoch, s.Addr})
 			}
 			if err := a.printTable([]string{"TYPE", "SHARD", "REGION", "PHASE", "EPOCH", "ADDRESS"}, rows, "SHARD", "EPOCH"); err != nil {
 				return err
@@ -146,13 +152,20 @@ func (a *app) shardsCommand() *cobra.Command {
 					return err
 				}
 			}
-			return nil
+			if unregistered > 0 {
+				_, err = fmt.Fprintf(a.out, "-: %s of %s; see roost members\n", plural(unregistered, "shard"), unregisteredOwner)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&typ, "type", "", "only this entity type")
 	cmd.Flags().StringVar(&region, "region", "", "only shards of this region")
 	return cmd
 }
+
+// unregisteredOwner is said of the owner of a shard that the coordinator knows by
+// its address only.
+const unregisteredOwner = "a region that is not registered: it comes back, or another region takes over"
 
 // checkRegion refuses the name of a region that is no member.
 func (a *app) checkRegion(ctx context.Context, admin *cluster.Admin, region string) error {
@@ -173,7 +186,7 @@ func (a *app) whereCommand() *cobra.Command {
 		Use: "where TYPE ID", Short: "Tell where an entity lives", Args: cobra.RangeArgs(1, 2),
 		Example: "  roost where Airport PHX\n  roost where Airport/PHX",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			typ, id, err := entityOf(args)
+			typ, id, err := entityOf(args, "TYPE ID or TYPE/ID, such as Airport/PHX")
 			if err != nil {
 				return err
 			}
@@ -193,14 +206,18 @@ func (a *app) whereCommand() *cobra.Command {
 				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  unallocated: its first command will place it\n", typ, id, s.GetIndex())
 				return err
 			}
+			if s.Region == s.Addr {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s, %s  epoch %s\n", typ, id, s.Index, s.Addr, unregisteredOwner, s.Epoch)
+				return err
+			}
 			_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s (%s)  %s  epoch %s\n", typ, id, s.Index, s.Region, s.Addr, s.Phase, s.Epoch)
 			return err
 		},
 	}
 }
 
-// entityOf reads TYPE ID or TYPE/ID.
-func entityOf(args []string) (typ, id string, err error) {
+// entityOf reads TYPE ID or TYPE/ID; want says which of them may be written.
+func entityOf(args []string, want string) (typ, id string, err error) {
 	ok := true
 	if len(args) == 2 {
 		typ, id = args[0], args[1]
@@ -208,7 +225,7 @@ func entityOf(args []string) (typ, id string, err error) {
 		typ, id, ok = strings.Cut(args[0], "/")
 	}
 	if !ok || typ == "" || id == "" {
-		return "", "", usageError{fmt.Errorf("%q names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX", strings.Join(args, " "))}
+		return "", "", usageError{fmt.Errorf("%q names no entity: write %s", strings.Join(args, " "), want)}
 	}
 	err = errors.Join(sharding.CheckType("the entity type", typ), sharding.CheckID("the id", id, sharding.MaxIDLen))
 	if err != nil {

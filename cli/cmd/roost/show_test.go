@@ -43,6 +43,7 @@ func (f *fakeAdmin) Members(context.Context, *adminv1.MembersRequest) (*adminv1.
 func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
 	all := []*adminv1.Shard{
 		{Type: "Airport", Index: 7, Region: "region-1", Addr: "10.0.0.2:25520", Epoch: "3.12", Phase: "serving"},
+		{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"},
 		{Type: "Airport", Index: 1019, Region: "region-2", Addr: "10.0.0.3:25520", Epoch: "2.9", Phase: "handing-off"},
 	}
 	res := &adminv1.ShardsResponse{Types: []*adminv1.TypeSummary{{Type: "Airport", Shards: 1024, Allocated: 2, Moving: 1}}}
@@ -61,6 +62,8 @@ func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv
 	switch {
 	case req.Type != "Airport":
 		return nil, twirp.NewError(twirp.NotFound, "no entity type "+req.Type)
+	case req.Id == "LAX":
+		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"}}, nil
 	case req.Id == "NEW":
 		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
 	}
@@ -113,12 +116,22 @@ active coordinator: coordinator-1, term 3
 Airport      7  region-1  serving   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 `},
+		{"shards", 0, `TYPE     SHARD  REGION    PHASE        EPOCH  ADDRESS
+Airport      7  region-1  serving       3.12  10.0.0.2:25520
+Airport      9  -         serving        2.8  10.0.0.9:25520
+Airport   1019  region-2  handing-off    2.9  10.0.0.3:25520
+Airport: 2 of 1024 shards allocated, 1 moving
+-: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost members
+`},
+		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
 		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12\n"},
 		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
 		{"where Airport PHX -o json", 0,
 			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving"}}` + "\n"},
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
 		{"where PHX", exitUsage, "roost: \"PHX\" names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
+		{"call Airport Get {}", exitUsage, "roost: \"Airport\" names no entity: write TYPE/ID, such as Airport/PHX\n"},
+		{"call Airport PHX Get {}", exitUsage, "roost: an entity, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
 		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID [flags]\nsee: roost where --help\n"},
 		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
 		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},
@@ -150,15 +163,22 @@ func TestDrain(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	for _, args := range [][]string{
-		{"members", "--admin", gone.URL},
-		{"members", "--dir", t.TempDir()},
-		{"where", "Airport", "PHX", "--dir", t.TempDir()},
-		{"call", "Airport/PHX", "Get", "--gateway", gone.URL, "--timeout", "100ms"},
-		{"dev", "kill", "region-1", "--dir", t.TempDir()},
+	t.Setenv("ROOST_GATEWAY", "")
+	for _, test := range []struct {
+		says string
+		args []string
+	}{
+		{"connection refused", []string{"members", "--admin", gone.URL}},
+		{"start one with roost dev, or name one with --admin URL", []string{"members", "--dir", t.TempDir()}},
+		{"--admin URL", []string{"where", "Airport", "PHX", "--dir", t.TempDir()}},
+		{"start one with roost dev, or name one with --gateway URL", []string{"call", "Airport/PHX", "Get", "--dir", t.TempDir()}},
+		{"no answer from", []string{"call", "Airport/PHX", "Get", "--gateway", gone.URL, "--timeout", "100ms"}},
+		{"start one with roost dev, or say with --dir where one runs", []string{"dev", "kill", "region-1", "--dir", t.TempDir()}},
+		{"--dir", []string{"dev", "ps", "--dir", t.TempDir()}},
+		{"write the URL of its lease", []string{"lease", "show", "--dir", t.TempDir()}},
 	} {
-		if code, out, errOut := roost(t, args...); code != exitUnreachable || errOut == "" {
-			t.Errorf("roost %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, exitUnreachable, out, errOut)
+		if code, out, errOut := roost(t, test.args...); code != exitUnreachable || !strings.Contains(errOut, test.says) {
+			t.Errorf("roost %s: exit code %d, want %d; it does not say %q\n%s%s", strings.Join(test.args, " "), code, exitUnreachable, test.says, out, errOut)
 		}
 	}
 	if code, _, errOut := roost(t, "members", "--admin", "http://"); code != exitUsage {
