@@ -54,6 +54,7 @@ var mutants = []struct{ name, place string }{
 // harshMutants are those that the classic climate cannot notice.
 var harshMutants = []struct{ name, place string }{
 	{"era", "gossip: nothing of another era is joined"},
+	{"load-limit", "turn: loads that are not answered are bounded"},
 	{"load-deadline", "turn: who waits for a load is answered at the deadline"},
 	{"stale-gate", "turn: a stale read waits until what it shows is durable"},
 	{"timer-holds", "turn: an entity with a pending timer is not idle"},

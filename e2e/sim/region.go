@@ -28,6 +28,7 @@ type regionNode struct {
 	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
 	term    sharding.Term                       // highest that told this region to host or hand off
 	loading map[sharding.Entity]pendingLoad     // without an answer
+	loads   map[sharding.Entity]int             // without an answer, given up or not
 	ticked  bool
 	leaving bool
 	left    bool
@@ -44,6 +45,10 @@ type ticket struct {
 	env     *sharding.Envelope
 	room    replies.Ticket
 }
+
+// entityLoads is how many loads of an entity may be without an answer: so few that
+// a journal that hangs makes a region refuse commands.
+const entityLoads = 2
 
 // pendingLoad is a load that the journal has not answered.
 type pendingLoad struct {
@@ -70,6 +75,7 @@ func (w *World) regionProgram(p *process) program {
 		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		loading: map[sharding.Entity]pendingLoad{},
+		loads:   map[sharding.Entity]int{},
 	}
 	if w.weather.Harsh.PerByte > 0 {
 		n.owes = &owing{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}

@@ -196,6 +196,7 @@ var mustHappenHarsh = []string{
 	"region: a command waits unread for room",
 	"region: a gateway that reads nothing is cut off",
 	"load answered after it was given up",
+	"command refused: too many loads without an answer",
 	"dedupe: a repeat is looked up beside the living entity",
 	"timer: it held passivation off",
 	"client: stale read",

@@ -76,6 +76,9 @@ func (n *regionNode) load(o turn.Load) {
 		return
 	}
 	n.loading[o.Entity] = pendingLoad{o, n.p.now()}
+	if n.loads[o.Entity]++; n.loads[o.Entity] > entityLoads {
+		n.w.violate("loads are bounded", "%s: %d loads of %v are without an answer", n.p.name, n.loads[o.Entity], o.Entity)
+	}
 	var got journal.Loaded
 	var err error
 	gen := n.p.gen
@@ -86,6 +89,7 @@ func (n *regionNode) load(o turn.Load) {
 			return
 		}
 		n.p.post(func() {
+			n.loads[o.Entity]--
 			in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 			if n.loading[o.Entity].Incarnation == o.Incarnation {
 				delete(n.loading, o.Entity)
@@ -215,6 +219,9 @@ func (n *regionNode) snapshot(o turn.Snapshot) {
 
 // reply sends the end of a command back along its link.
 func (n *regionNode) reply(o *turn.Answer) {
+	if o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.Unavailable {
+		n.w.mark("command refused: too many loads without an answer")
+	}
 	n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
 		return gateway.Answer{Attempt: a, Reply: o.Reply}
 	})

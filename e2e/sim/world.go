@@ -106,6 +106,7 @@ func newRegion(w *World, p *process) *region.Machine {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
+	cfg.Turn.EntityLoads = entityLoads
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)

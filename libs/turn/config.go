@@ -71,6 +71,16 @@ type Config struct {
 	// everybody. Default 30 s: longer than the largest entity takes, start hook
 	// included; connections that have died are noticed earlier by the journal.
 	LoadTimeout time.Duration
+	// EntityLoads bounds the loads of one entity that the driver has not answered,
+	// those included that nobody waits for any more. When there are so many, a
+	// command that would need one more is refused as unavailable. More than 1, so
+	// that one load that hangs does not keep the entity from everybody; few, because
+	// each costs a goroutine until it ends, and a start hook that ignores its context
+	// may never end. Default 4.
+	EntityLoads int
+	// TotalLoads bounds those of all entities in the same way. Default 20,000: room
+	// for all entities of a region that have commands when its shards arrive.
+	TotalLoads int
 	// LoadCheck is how often the commands that wait for a load are looked through
 	// for passed deadlines. Default 250 ms: a small part of a usual deadline.
 	LoadCheck time.Duration
@@ -100,6 +110,8 @@ func DefaultConfig(types ...Type) Config {
 		TimerTimeout:    30 * time.Second,
 		DrainTimeout:    10 * time.Second,
 		LoadTimeout:     30 * time.Second,
+		EntityLoads:     4,
+		TotalLoads:      20_000,
 		LoadCheck:       250 * time.Millisecond,
 		LookupTimeout:   time.Second,
 		Retry:           50 * time.Millisecond,
@@ -131,6 +143,8 @@ func (c *Config) Validate() error {
 	positive("TimerTimeout", int(c.TimerTimeout))
 	positive("DrainTimeout", int(c.DrainTimeout))
 	positive("LoadTimeout", int(c.LoadTimeout))
+	positive("EntityLoads", c.EntityLoads)
+	positive("TotalLoads", c.TotalLoads)
 	positive("LoadCheck", int(c.LoadCheck))
 	positive("LookupTimeout", int(c.LookupTimeout))
 	positive("Retry", int(c.Retry))

@@ -204,6 +204,10 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
 		return
 	}
+	if e == nil && !m.mayLoad(in.Env.Entity) && !mutant.On("load-limit") {
+		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads have begun and not ended, of its entity or in all")
+		return
+	}
 	c := m.newCommand()
 	c.env, c.desc, c.arrived = *in.Env, desc, m.now
 	if in.Env.Tell && !in.Env.Keyed {

@@ -19,7 +19,13 @@ func (m *Machine) load(e *entity) {
 	m.emitLoad(e)
 }
 
+// emitLoad asks for a load, now or when there is room for one more.
 func (m *Machine) emitLoad(e *entity) {
+	if !m.mayLoad(e.id) && !mutant.On("load-limit") {
+		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
+		return
+	}
+	m.loads.began(e.inc, e.id)
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup,
@@ -37,8 +43,9 @@ func (m *Machine) emitLoad(e *entity) {
 }
 
 // loadLate deals with a load that has no answer yet: commands whose deadline has
-// passed are answered, and after Config.LoadTimeout the entity is loaded again.
-// The journal may never answer the first time.
+// passed are answered, and after Config.LoadTimeout the entity is loaded again,
+// if there may be another load of it: else this one is still waited for. The journal
+// may never answer the first time.
 func (m *Machine) loadLate(w wake) {
 	e := w.ent
 	m.expire(e)
@@ -46,7 +53,7 @@ func (m *Machine) loadLate(w wake) {
 	switch {
 	case len(e.cmds) == 0:
 		m.gone(e) // nobody waits for it any more
-	case left <= 0 && !mutant.On("load-again"):
+	case left <= 0 && m.mayLoad(e.id) && !mutant.On("load-again"):
 		m.begin(e, e.state)
 		m.emitLoad(e)
 	case 0 < left && left < m.cfg.LoadCheck:
@@ -76,7 +83,17 @@ func (m *Machine) expire(e *entity) {
 	m.leave(e)
 }
 
+// loadAgain begins the load of an entity that could not be loaded a moment ago.
+func (m *Machine) loadAgain(e *entity) {
+	if m.expire(e); len(e.cmds) == 0 {
+		m.gone(e)
+		return
+	}
+	m.emitLoad(e)
+}
+
 func (m *Machine) loaded(in *Loaded) {
+	m.loads.ended(in.Incarnation)
 	e := m.find(in.Incarnation)
 	if e == nil || e.state != loading && e.state != lookup {
 		if e == nil && in.Err == "" {

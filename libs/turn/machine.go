@@ -23,6 +23,7 @@ type Machine struct {
 	// nothing is the work of all entities that have none. It stays empty.
 	nothing       *work
 	recent        recent
+	loads         loads
 	spareWork     []*work
 	spareCommands []*command // memory of those that were answered
 	answers       []Answer   // given away since Recycle; memory for more
@@ -36,6 +37,7 @@ type Stats struct {
 	Entities     int // alive or on the way
 	Commands     int // delivered, not answered
 	Bytes        int // of those commands
+	Loads        int // not answered by the driver
 	Activations  uint64
 	Passivations uint64
 	Unknown      uint64 // appends whose outcome was unknown
@@ -80,6 +82,7 @@ func New(cfg Config) *Machine {
 		sweepAt: minSweep,
 		nothing: &work{},
 		recent:  recent{size: cfg.RecentIDs},
+		loads:   newLoads(),
 	}
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
@@ -90,7 +93,11 @@ func New(cfg Config) *Machine {
 }
 
 // Stats are the current counts.
-func (m *Machine) Stats() Stats { return m.stats }
+func (m *Machine) Stats() Stats {
+	s := m.stats
+	s.Loads = len(m.loads.underway)
+	return s
+}
 
 // Epoch is the epoch at which the shard is open, 0 if it is not.
 func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {

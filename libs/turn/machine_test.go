@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //
 //	open                              open shard 0 at epoch 1.1
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
-//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry)
+//	loaded SEQ [CMDID=reply…]         answer the newest Load (conflict=CMDID, err=TEXT, retry), or nth=N
 //	lookedup [CMDID=reply | expired | failed]  answer the newest Lookup; nothing: it is not stored
 //	done R [events=N] [bytes=N] [reply=TEXT] [error=CODE] [reject] [bad] [spoiled] [passivate] [timer=NAME:CMD:MS]
 //	appended VERDICT                  answer the oldest Append (durable epoch seq command full damaged unknown)
@@ -146,7 +146,8 @@ func TestAnswersUntilRecycle(t *testing.T) {
 type scenario struct {
 	m       *turn.Machine
 	now     time.Time
-	load    turn.Load
+	load    turn.Load // the newest
+	loads   []turn.Load
 	lookup  turn.Lookup
 	runs    map[turn.RequestID]*turn.Run
 	appends []turn.Append
@@ -162,6 +163,7 @@ func newScenario() *scenario {
 		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
 	})
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
+	cfg.EntityLoads, cfg.TotalLoads = 2, 3
 	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
 }
 
@@ -254,12 +256,17 @@ func (s *scenario) command(f []string) []string {
 }
 
 func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
-	in := turn.Loaded{Entity: s.load.Entity, Incarnation: s.load.Incarnation, Stored: map[sharding.CommandID]sharding.Stored{}}
+	load := s.load
+	if n, err := strconv.Atoi(opt["nth"]); err == nil {
+		load = s.loads[n-1]
+	}
+	in := turn.Loaded{Entity: load.Entity, Incarnation: load.Incarnation, Stored: map[sharding.CommandID]sharding.Stored{}}
 	for _, a := range args {
 		k, v, found := strings.Cut(a, "=")
 		switch {
 		case k == "err":
 			in.Err, in.Code = v, sharding.DataLoss
+		case k == "nth":
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
@@ -307,6 +314,7 @@ func (s *scenario) step(in turn.Input) []string {
 		switch o := o.(type) {
 		case turn.Load:
 			s.load = o
+			s.loads = append(s.loads, o)
 			lines = append(lines, fmt.Sprintf("Load %s inc %s lookup %v lookup-only %t", o.Entity, o.Incarnation, o.Lookup, o.LookupOnly))
 		case turn.Lookup:
 			s.lookup = o

@@ -166,7 +166,8 @@ func (r StopReason) String() string {
 // Outputs.
 type (
 	// Load makes an instance: new, snapshot and events replayed, commands
-	// looked up.
+	// looked up. Every Load is to be answered once, even if nobody waits for it any
+	// more: until then it counts for Config.EntityLoads and Config.TotalLoads.
 	Load struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID

@@ -16,7 +16,7 @@ import (
 // TestMutants shows that the scenarios notice when a guard is off.
 func TestMutants(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
-	for _, name := range []string{"output-gate", "read-fence", "load-again", "damage-is-loss", "damage-settles"} {
+	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "damage-is-loss", "damage-settles"} {
 		caught := 0
 		for _, f := range files {
 			raw, err := os.ReadFile(f)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 )
@@ -51,6 +52,14 @@ func (m *Machine) Check() error {
 		return fmt.Errorf("turn: counted %d commands, %d bytes, %d entities; there are %d, %d, %d",
 			m.stats.Commands, m.stats.Bytes, m.stats.Entities, commands, bytes, entities)
 	}
+	if n := len(m.loads.underway); n > m.cfg.TotalLoads {
+		return fmt.Errorf("turn: %d loads are under way, at most %d may be", n, m.cfg.TotalLoads)
+	}
+	for id, n := range m.loads.of { // order-free: any error is a bug
+		if n > m.cfg.EntityLoads {
+			return fmt.Errorf("turn: %d loads of entity %s are under way, at most %d may be", n, id, m.cfg.EntityLoads)
+		}
+	}
 	if commands > m.cfg.TotalCommands || bytes > m.cfg.TotalBytes {
 		return fmt.Errorf("turn: %d commands with %d bytes are above the limits", commands, bytes)
 	}
@@ -93,6 +102,7 @@ func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lives, n.timers, n.ord, n.stats = m.lives, m.timers, m.ord, m.stats
 	n.recent = m.recent.clone()
+	n.loads = loads{underway: maps.Clone(m.loads.underway), of: maps.Clone(m.loads.of)}
 	n.places = slices.Clone(m.places)
 	for i := range n.places {
 		n.places[i].entity = nil // until it is cloned
@@ -187,6 +197,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		if key != 0 {
 			b = fmt.Appendf(b, " recent %d %x", i, key)
 		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(m.loads.underway)) {
+		b = fmt.Appendf(b, " load %s", inc)
 	}
 	b = append(b, '\n')
 	for s := range m.shards() {

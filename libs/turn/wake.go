@@ -24,7 +24,7 @@ type wake struct {
 type wakeKind uint8
 
 const (
-	wakeLoad   wakeKind = iota + 1 // load again, after a failure
+	wakeLoad   wakeKind = iota + 1 // load again, after a failure or for want of room
 	wakeLate                       // a load is still without an answer
 	wakeLookup                     // a lookup is still without an answer
 	wakeSettle                     // settle again
@@ -88,7 +88,7 @@ func (m *Machine) wake(w wake) {
 	case wakeFence:
 		m.emit(ReadFence{Shard: w.shard.id, Epoch: w.shard.epoch, Number: w.fence})
 	case wakeLoad:
-		m.emitLoad(w.ent)
+		m.loadAgain(w.ent)
 	case wakeLate:
 		m.loadLate(w)
 	case wakeLookup:

@@ -338,3 +338,48 @@ func TestHangingStartHookEnds(t *testing.T) {
 		}
 	})
 }
+
+// stubborn is an entity whose start hook does not listen to its context.
+type stubborn struct {
+	starting *atomic.Int64
+	end      chan struct{}
+}
+
+func (s *stubborn) OnStart(*entity.Ctx) error {
+	s.starting.Add(1)
+	defer s.starting.Add(-1)
+	<-s.end
+	return nil
+}
+
+// TestStubbornStartHooksAreFew: whoever comes for an entity whose start hook never
+// ends is refused when a few of them keep a goroutine, and served when they have ended.
+func TestStubbornStartHooksAreFew(t *testing.T) {
+	s := stubborn{starting: new(atomic.Int64)}
+	get := entity.Command[struct{}, int]("Tally", "Get").ReadOnly()
+	def := entity.DefineVolatile("Tally", func(string) *stubborn { return &s },
+		entity.On(get, func(*stubborn, *entity.Ctx, struct{}) (int, error) { return 0, nil })).Shards(1)
+	drive(t, def, func(t *testing.T, d *driven) {
+		s.end = make(chan struct{})
+		refused := 0
+		for range 6 {
+			c := d.send("Get", "")
+			time.Sleep(61 * time.Second) // beyond the deadline of the command
+			if a := d.answer(c); a.Reply.Outcome != sharding.Rejected {
+				t.Errorf("a command is answered %+v", a.Reply)
+			} else if a.Reply.Code == sharding.Unavailable {
+				refused++
+			}
+		}
+		if n := s.starting.Load(); n > 4 || refused == 0 {
+			t.Errorf("%d start hooks run, %d commands were refused", n, refused)
+		}
+		close(s.end)
+		synctest.Wait()
+		c := d.send("Get", "")
+		synctest.Wait()
+		if a := d.answer(c); a.Reply.Outcome != sharding.OK {
+			t.Errorf("when the hooks have ended a command is answered %+v", a.Reply)
+		}
+	})
+}

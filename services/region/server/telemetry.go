@@ -94,6 +94,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	}
 	shards := gauge("roost.region.shards", "{shard}", "shards that this region holds")
 	active := gauge("roost.entity.active", "{entity}", "entities alive or on the way")
+	loads := gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
 	waiting := gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
 	activations := counter("roost.entity.activations", "{activation}", "entities brought to life")
 	passivations := counter("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
@@ -114,6 +115,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 		}
 		o.ObserveInt64(shards, int64(held))
 		o.ObserveInt64(active, int64(st.Entities))
+		o.ObserveInt64(loads, int64(st.Loads))
 		o.ObserveInt64(waiting, int64(st.Commands))
 		o.ObserveInt64(activations, int64(st.Activations))
 		o.ObserveInt64(passivations, int64(st.Passivations))
@@ -122,7 +124,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 		o.ObserveInt64(abandoned, int64(st.Abandoned))
 		o.ObserveInt64(lost, int64(st.LostTells))
 		return nil
-	}, shards, active, waiting, activations, passivations, unknown, duplicates, abandoned, lost)
+	}, shards, active, loads, waiting, activations, passivations, unknown, duplicates, abandoned, lost)
 	return err
 }
 
