@@ -49,22 +49,28 @@ func Check(ctx context.Context, s Store, name string) error {
 // health is whether a store can be used, as a Keeper has seen it last.
 type health struct {
 	mu        sync.Mutex
-	failure   error     // of the last request, nil if it was answered
+	failure   error     // of the last request that told anything, nil if it was answered
+	ofWrite   bool      // only a write ends the failure
 	failing   time.Time // since when requests fail
 	selfTest  error     // of the last self-test
 	untested  bool      // no self-test has ended yet
 	tolerance time.Duration
 }
 
-// request notes how a request went, and tells whether that is news.
-func (h *health) request(err error, now time.Time) (news bool) {
+// request notes how a request went, and tells whether that is news. wrote says that
+// it was a write, or a read that shows one: a store that is full or read-only
+// answers reads, and nobody can take the lease all the same.
+func (h *health) request(err error, wrote bool, now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err == nil && h.ofWrite && !wrote {
+		return false
+	}
 	news = (err != nil) != (h.failure != nil)
 	if news {
 		h.failing = now
 	}
-	h.failure = err
+	h.failure, h.ofWrite = err, err != nil && (wrote || h.ofWrite)
 	return news
 }
 
@@ -81,7 +87,11 @@ func (h *health) err(now time.Time) error {
 	defer h.mu.Unlock()
 	switch {
 	case h.failure != nil && now.Sub(h.failing) >= h.tolerance:
-		return fmt.Errorf("no answer for %v: %w", now.Sub(h.failing).Round(time.Second), h.failure)
+		what := "no answer"
+		if h.ofWrite {
+			what = "nothing could be written"
+		}
+		return fmt.Errorf("%s for %v: %w", what, now.Sub(h.failing).Round(time.Second), h.failure)
 	case h.selfTest != nil:
 		return fmt.Errorf("the self-test failed: %w", h.selfTest)
 	case h.untested:
@@ -90,9 +100,10 @@ func (h *health) err(now time.Time) error {
 	return nil
 }
 
-// Usable tells why the store cannot be used at the moment: its requests have
-// failed for longer than the lease lasts, or the last self-test has failed. For
-// a readiness check: a coordinator without its store cannot take over.
+// Usable tells why the store cannot be used at the moment: its requests, or only
+// its writes, have failed for longer than the lease lasts, or the last self-test
+// has failed. For a readiness check: a coordinator without its store cannot take
+// over.
 func (k *Keeper) Usable() error { return k.health.err(time.Now()) }
 
 // selfTests tests the store now and then, until ctx ends.

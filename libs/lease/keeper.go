@@ -30,6 +30,7 @@ type Keeper struct {
 	answers chan answer
 	ops     int // requests that have not come back
 	health  health
+	version uint64 // of the newest record that is known
 
 	wake   chan struct{}
 	mu     sync.Mutex
@@ -206,17 +207,22 @@ func (k *Keeper) start(op func() answer) bool {
 	return true
 }
 
-// answer is what came of a request, and why it failed.
+// answer is what came of a request, which version of the record it shows, and why it
+// failed.
 type answer struct {
-	in  Input
-	err error
+	in      Input
+	version uint64
+	err     error
 }
 
 // receive counts an answer, and logs the first of several failures and the
 // recovery.
 func (k *Keeper) receive(a answer) Input {
 	k.ops--
-	if k.health.request(a.err, time.Now()) {
+	_, read := a.in.(Got)
+	wrote := !read || a.version > k.version
+	k.version = max(k.version, a.version)
+	if k.health.request(a.err, wrote, time.Now()) {
 		if a.err != nil {
 			k.log.Warn("lease store fails", "lease", k.name, "error", a.err)
 		} else {
@@ -232,19 +238,20 @@ func (k *Keeper) get(ctx context.Context, o Get) answer {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.TTL)
 	defer cancel()
 	r, err := k.store.Get(ctx, k.name)
-	return answer{Got{Request: o.Request, Record: r, Failed: err != nil}, err}
+	return answer{Got{Request: o.Request, Record: r, Failed: err != nil}, r.Version, err}
 }
 
 func (k *Keeper) swap(ctx context.Context, o Swap) answer {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.TTL)
 	defer cancel()
 	ok, err := k.store.Swap(ctx, k.name, o.Old, o.New)
-	s := Swapped{Request: o.Request, Outcome: Conflict}
+	s, version := Swapped{Request: o.Request, Outcome: Conflict}, o.Old.Version
 	switch {
 	case err != nil:
 		s.Outcome = Unknown
 	case ok:
 		s.Outcome = Done
+		version++
 	}
-	return answer{s, err}
+	return answer{s, version, err}
 }

@@ -356,6 +356,39 @@ func TestSelfTestFindsAStoreThatCannotBeWritten(t *testing.T) {
 	})
 }
 
+// A store that is full or read-only answers reads. It is unusable all the same, and
+// one line says so, until it takes a write.
+func TestUsableNeedsWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var buf bytes.Buffer
+		s := &readOnly{}
+		k := launch(t, s, 1, 0, slog.New(slog.NewTextHandler(&buf, nil)))
+		standby := launch(t, s, 2, 1, nil)
+		time.Sleep(time.Second)
+		s.set(true)
+		time.Sleep(time.Minute)
+		for _, r := range []*runner{k, standby} {
+			if err := r.Usable(); err == nil || !strings.Contains(err.Error(), "read-only") {
+				t.Errorf("nothing can be written, and the store is usable: %v", err)
+			}
+		}
+		s.set(false)
+		time.Sleep(5 * time.Second)
+		for _, r := range []*runner{k, standby} { // one of them writes, the other one sees it
+			if err := r.Usable(); err != nil {
+				t.Errorf("it is written again, and not usable: %v", err)
+			}
+		}
+		k.stop()
+		<-k.done
+		standby.stop()
+		<-standby.done
+		if n := strings.Count(buf.String(), "\n"); n != 2 {
+			t.Errorf("want one line for the failure and one for the recovery, got\n%s", buf.String())
+		}
+	})
+}
+
 // A store that does not answer is unusable after a TTL, and usable at its first
 // answer.
 func TestUsable(t *testing.T) {
