@@ -156,7 +156,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Lanes:              min(max(1, runtime.GOMAXPROCS(0)/4), 4),
-		MaxPayload:         1 << 20,
+		MaxPayload:         sharding.MaxPayload,
 		MaxPendingMessages: 1 << 13,
 		MaxPendingBytes:    16 << 20,
 		ReadBuffer:         64 << 10,

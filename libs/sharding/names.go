@@ -25,6 +25,10 @@ const (
 	DefaultShards = 1024
 )
 
+// MaxPayload is the longest payload of a command, and of a reply, in bytes. A link
+// carries no longer one, so that a record should hold none.
+const MaxPayload = 1 << 20
+
 // ErrBadName is wrapped by every refusal of a name, with the field and the fix.
 var ErrBadName = errors.New("bad name")
 

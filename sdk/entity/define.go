@@ -92,6 +92,9 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 		if err != nil {
 			return nil, 0, false, fmt.Errorf("the reply cannot be encoded: %w", err)
 		}
+		if len(payload) > sharding.MaxPayload { // nobody could be told that it was applied
+			return nil, 0, false, fmt.Errorf("the reply has %d bytes, at most %d are allowed", len(payload), sharding.MaxPayload)
+		}
 		return payload, enc, false, nil
 	}}}
 }

@@ -37,8 +37,8 @@
 // once; a time in an event is [Ctx.Now]; the reply leaves when they are durable. A handler
 // that fails after Persist is undone: the entity is loaded again without it.
 // An error made by [Errorf] is an answer: it is stored with the idempotency key
-// and repeated to duplicates. Any other error, and a panic, says that the
-// command was not applied.
+// and repeated to duplicates. Any other error, a panic, and a reply longer than
+// 1 MiB say that the command was not applied.
 //
 // # Versions
 //

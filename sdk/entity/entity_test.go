@@ -91,12 +91,17 @@ func (b *box) Wrapped(ctx *entity.Ctx, in *wrapperspb.Int64Value) (*wrapperspb.I
 	return wrapperspb.Int64(b.N + in.GetValue()), ctx.Persist(in)
 }
 
+func (b *box) Tall(ctx *entity.Ctx, n int) (string, error) {
+	return strings.Repeat("x", n), ctx.Persist(grown{1})
+}
+
 func (b *box) Broken(*entity.Ctx, struct{}) (chan int, error) { return make(chan int), nil }
 
 var (
 	grow     = entity.Command[input, int64]("Box", "Grow")
 	look     = entity.Command[struct{}, int64]("Box", "Look").ReadOnly()
 	wrapped  = entity.Command[*wrapperspb.Int64Value, *wrapperspb.Int64Value]("Box", "Wrapped")
+	tall     = entity.Command[int, string]("Box", "Tall")
 	broken   = entity.Command[struct{}, chan int]("Box", "Broken")
 	badTimer = entity.Command[chan int, int]("Box", "BadTimer")
 )
@@ -108,6 +113,7 @@ func boxes() *entity.Type[box] {
 		}
 		return &box{}
 	}, entity.On(grow, (*box).Grow), entity.On(look, (*box).Look), entity.On(wrapped, (*box).Wrapped), entity.On(broken, (*box).Broken),
+		entity.On(tall, (*box).Tall),
 	).Events(grown{}, note{}, &wrapperspb.Int64Value{})
 }
 
@@ -160,7 +166,7 @@ func TestWhoIsTold(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	d, err := entity.Describe(boxes().Shards(7).SnapshotEvery(5).PassivateAfter(time.Hour))
 	if err != nil || d.Desc.Type != "Box" || d.Desc.Shards != 7 || d.SnapshotEvery != 5 || d.PassivateAfter != time.Hour ||
-		len(d.Desc.Commands) != 4 || d.Desc.Commands[0].Name != "Broken" || !d.Desc.Commands[2].ReadOnly {
+		len(d.Desc.Commands) != 5 || d.Desc.Commands[0].Name != "Broken" || !d.Desc.Commands[2].ReadOnly {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	create := func(string) *box { return &box{} }
@@ -222,6 +228,13 @@ func TestTurns(t *testing.T) {
 	}
 	if done := run(i, "Broken", "", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !strings.Contains(done.Reply.Message, "reply cannot be encoded") {
 		t.Errorf("a reply that cannot be encoded: %+v", done.Reply)
+	}
+	if done := run(i, "Tall", "1048574", sharding.JSON); done.Reply.Outcome != sharding.OK || len(done.Reply.Payload) != sharding.MaxPayload {
+		t.Errorf("the longest reply: %v, %s, %d bytes", done.Reply.Outcome, done.Reply.Message, len(done.Reply.Payload))
+	}
+	if done := run(i, "Tall", "1048575", sharding.JSON); done.Reply.Outcome != sharding.Rejected || !done.Spoiled || len(done.Events) > 0 ||
+		!strings.Contains(done.Reply.Message, "the reply has 1048577 bytes, at most 1048576") {
+		t.Errorf("a reply that no link carries: %v, %s, spoiled %t", done.Reply.Outcome, done.Reply.Message, done.Spoiled)
 	}
 	if done := run(i, "Nope", "", sharding.JSON); done.Reply.Code != entity.Unimplemented {
 		t.Errorf("an unknown command: %+v", done.Reply)

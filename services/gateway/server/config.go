@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -16,7 +17,7 @@ type Config struct {
 	Discovery    string        `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt; regions may be listed as region@host:port, for a start without coordinator; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	Timeout      time.Duration `key:"gateway.timeout" help:"time of a command whose client names none; longer than a failover"`
 	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time of a command; longer ones are cut"`
-	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command; a longer one is answered 413"`
+	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command, at most 1MiB; a longer one is answered 413"`
 	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"longest AskMany"`
 	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"messages that may wait for the gateway's loop before commands are refused as resource_exhausted"`
 	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway"`
@@ -37,7 +38,7 @@ func DefaultConfig() Config {
 		Discovery:    "static://127.0.0.1:25521",
 		Timeout:      core.DefaultTimeout,
 		MaxTimeout:   core.MaxTimeout,
-		MaxPayload:   1 << 20,
+		MaxPayload:   sharding.MaxPayload,
 		MaxItems:     1000,
 		Inbox:        65536,
 		Commands:     core.MaxTotal,
@@ -88,6 +89,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Commands < c.ShardMax || c.CommandBytes < c.ShardBytes {
 		errs = append(errs, errors.New("gateway.commands and gateway.command_bytes must not be below gateway.shard_commands and gateway.shard_bytes"))
+	}
+	if c.MaxPayload > sharding.MaxPayload {
+		errs = append(errs, fmt.Errorf("gateway.max_body %s is above %s, the longest payload that regions take", c.MaxPayload, node.Bytes(sharding.MaxPayload)))
 	}
 	if c.MaxPayload > c.MaxBody {
 		errs = append(errs, fmt.Errorf("service.max_body %s must not be below gateway.max_body %s", c.MaxBody, c.MaxPayload))

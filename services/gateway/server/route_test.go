@@ -375,4 +375,9 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
+	c := DefaultConfig()
+	c.MaxPayload++
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "regions take") {
+		t.Errorf("payloads longer than a link carries: %v", err)
+	}
 }

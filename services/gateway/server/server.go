@@ -116,8 +116,6 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s.linkConfig = link.DefaultConfig()
 	s.linkConfig.Cluster, s.linkConfig.Self, s.linkConfig.Dial = cfg.ClusterName, s.self, s.peers.Dial
 	s.linkConfig.Lanes = cfg.Lanes
-	s.linkConfig.MaxPayload = max(s.linkConfig.MaxPayload, int(cfg.MaxPayload))
-	s.linkConfig.MaxPendingBytes = max(s.linkConfig.MaxPendingBytes, 4*s.linkConfig.MaxPayload)
 	if err := s.linkConfig.Validate(); err != nil {
 		return nil, err
 	}
