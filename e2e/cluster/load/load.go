@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -200,7 +201,7 @@ func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
+	if deadline, ok := ctx.Deadline(); ok && strings.HasPrefix(path, "/v1/") { // messages have a field for it
 		req.Header.Set("Roost-Timeout", strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10)+"ms")
 	}
 	a := Answer{Outcome: history.Unknown}

@@ -214,6 +214,23 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// A header of the plain API says nothing about a message. A key there would look as if
+// repeats were safe.
+func TestPlainHeadersWithMessages(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	const body = `{"type":"Echo","id":"a","command":"Do"}`
+	for name, value := range map[string]string{"Idempotency-Key": "k", "Roost-Tell": "true", "Roost-Timeout": "1s"} {
+		got := g.do(t, http.MethodPost, "/twirp/roost.gateway.v1.Entities/Ask", body, "Content-Type", "application/json", name, value)
+		if got.status != 400 || !strings.Contains(got.body, name) || !strings.Contains(got.body, `"executed":"false"`) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if n := len(f.seen()); n != 0 {
+		t.Errorf("%d commands were sent", n)
+	}
+}
+
 func TestTooLong(t *testing.T) {
 	f := newFake(t, 1<<19) // the region takes less than the gateway
 	g := f.startReady(func(c *Config) { c.MaxPayload = 1 << 20 })

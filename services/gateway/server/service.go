@@ -25,6 +25,12 @@ func (v service) handler() http.Handler {
 		case "Ask", "Tell", "AskMany":
 			name += "/" + method
 		}
+		for _, header := range plainHeaders {
+			if len(r.Header[header]) > 0 {
+				v.s.fail(w, refusal(sharding.InvalidArgument, header+" is a header of POST "+route+"; here the message has a field for it"))
+				return
+			}
+		}
 		ctx, span := v.s.startServer(r, name)
 		if span != nil {
 			defer span.End()
@@ -39,6 +45,10 @@ func (v service) handler() http.Handler {
 		entities.ServeHTTP(w, r)
 	})
 }
+
+// plainHeaders are what the plain API reads. Whoever sends one with a message relies on
+// it, so that it must not be ignored.
+var plainHeaders = []string{"Idempotency-Key", "Roost-Tell", "Roost-Timeout"}
 
 // heldKey is where the context of a request has what its replies count.
 type heldKey struct{}
