@@ -126,6 +126,8 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", c.name, res.StatusCode, body, c.want)
 		case c.want >= 400 && !bytes.Contains(body, []byte(`"executed":"false"`)):
 			t.Errorf("%s: %s", c.name, body)
+		case bytes.Contains(body, []byte(`web pages of \"\"`)):
+			t.Errorf("%s: nobody is named in %s", c.name, body)
 		case c.want == 200 && c.addr == n.ServiceAddr() && string(body) != c.path:
 			t.Errorf("%s: arrived as %s", c.name, body)
 		case (allowed != "") != mine || mine && allowed != "https://shop.example":

@@ -124,8 +124,12 @@ func (o *origins) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if o.cross.Check(r) == nil {
 		return false
 	}
+	pages := "web pages of other origins" // a browser need not name it
+	if name := r.Header.Get("Origin"); name != "" {
+		pages = fmt.Sprintf("web pages of %.100q", name)
+	}
 	refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
-		fmt.Sprintf("requests of web pages of %.100q are not served here; http.allowed_origins has those that are", r.Header.Get("Origin")))
+		"requests of "+pages+" are not served here; http.allowed_origins has those that are")
 	return true
 }
 
