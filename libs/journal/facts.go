@@ -11,9 +11,6 @@ import (
 // Format is the version of what is stored that this package writes and reads.
 const Format = 2
 
-// maxClusterLen bounds cluster names, in bytes.
-const maxClusterLen = 128
-
 // Merge checks a declaration against the facts and returns what they become.
 // It wraps ErrIdentity for another cluster or format and ErrShardCount for
 // another number of shards.
@@ -27,7 +24,7 @@ func (f Facts) Merge(d Declaration) (Facts, error) {
 		}
 		return f, nil
 	}
-	if err := sharding.CheckID("cluster name", d.Cluster, maxClusterLen); err != nil {
+	if err := sharding.CheckCluster("cluster name", d.Cluster); err != nil {
 		return f, err
 	}
 	if f.Cluster != "" && f.Cluster != d.Cluster {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -124,7 +123,7 @@ func (n *names) append(b []byte, role int, s string) []byte {
 // defined as the name of something else.
 func (n *names) readType(d *decoder) sharding.EntityType {
 	t := sharding.EntityType(n.read(d, "type"))
-	if d.bad == nil && strings.HasPrefix(string(t), sharding.ReservedTypes) {
+	if d.bad == nil && sharding.Reserved(t) {
 		d.fail("%v", sharding.CheckEntityType("type", t))
 	}
 	return t

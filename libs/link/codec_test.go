@@ -225,7 +225,7 @@ func TestMalformed(t *testing.T) {
 	long := bytes.Clone(good)
 	long = append(long, make([]byte, testPayload)...)
 	binary.BigEndian.PutUint32(long, uint32(len(long)-4))
-	reserved := slices.Concat([]byte{0, 1, 1, 1, 7}, []byte("roost.x"), []byte{2, 1, 'A', 1, 'i', 1, 'k'})
+	reserved := slices.Concat([]byte{0, 1, 1, 1, 7}, []byte("Roost.x"), []byte{2, 1, 'A', 1, 'i', 1, 'k'})
 	for name, b := range map[string][]byte{
 		"empty frame":         {0, 0, 0, 0},
 		"giant frame":         {255, 255, 255, 255, kindCommand},

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Config is the part of the configuration that every service has. A service
@@ -23,7 +25,7 @@ import (
 // flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],
 // []string, map[string]string, and whatever reads itself from text.
 type Config struct {
-	ClusterName    string `key:"cluster.name" help:"nodes of clusters with another name are refused"`
+	ClusterName    string `key:"cluster.name" help:"nodes of clusters with another name are refused; at most 63 letters, digits, '_', '-' and '.', the first a letter"`
 	Name           string `key:"node.name" help:"stable name shown everywhere; empty: the host's name"`
 	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node; empty: from service.listen"`
 	AddressFile    string `key:"node.address_file" help:"file to write pid and addresses into, as JSON, once both listeners are bound"`
@@ -116,8 +118,8 @@ func (c *Config) Common() *Config { return c }
 func (c *Config) check() error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if c.ClusterName == "" {
-		bad("cluster.name is empty: give the cluster a name")
+	if err := sharding.CheckCluster("cluster.name", c.ClusterName); err != nil {
+		problems = append(problems, err)
 	}
 	for _, listener := range []struct{ key, addr string }{{"service.listen", c.Listen}, {"management.listen", c.Management}} {
 		if _, _, err := net.SplitHostPort(listener.addr); err != nil {

@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	house.Check(t, house.Rules{
 		May: map[string][]string{
-			".":         {"libs/backend", "libs/bounded", "libs/gossip", "libs/node/histogram"},
+			".":         {"libs/backend", "libs/bounded", "libs/gossip", "libs/node/histogram", "libs/sharding"},
 			"histogram": {},
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

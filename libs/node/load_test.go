@@ -138,6 +138,9 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "too long", file: long, want: []string{"longer than 64KiB"}},
 		{name: "invalid, own part", file: "region: {mailbox: 0}\n", want: []string{"region.mailbox must be above 0", "region.mailbox is set by", "roost.yaml:1"}},
 		{name: "invalid, common part", args: []string{"--tls.cert", "x", "--service.listen", "nowhere"}, want: []string{"tls.key", "service.listen", "set by --tls.cert"}},
+		{name: "no name of a cluster", args: []string{"--cluster.name", "my shop"}, want: []string{`cluster.name "my shop" must be letters, digits`, "set by --cluster.name"}},
+		{name: "a long name of a cluster", args: []string{"--cluster.name", strings.Repeat("a", 64)}, want: []string{"cluster.name has 64 bytes, at most 63"}},
+		{name: "an empty name of a cluster", args: []string{"--cluster.name="}, want: []string{"cluster.name is empty"}},
 		{name: "all problems at once", args: []string{"--region.small", "x", "--region.share", "y"}, want: []string{"region.small", "region.share"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 const (
 	// MaxTypeLen is the longest entity type and command name, in bytes.
 	MaxTypeLen = 128
+	// MaxClusterLen is the longest name of a cluster, in bytes: it may be a label
+	// in DNS.
+	MaxClusterLen = 63
 	// MaxIDLen is the longest entity id, in bytes.
 	MaxIDLen = 256
 	// MaxCommandIDLen is the longest idempotency key, in bytes.
@@ -140,7 +143,7 @@ func (e Epoch) Counter() uint32 { return uint32(e) }
 // String is "term.counter".
 func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Term(), e.Counter()) }
 
-// CheckType refuses an entity type or command name that could not be part of
+// CheckType refuses an entity type, command or other name that could not be part of
 // a URL path, a metric or a file name: letters, digits, '_', '-' and '.',
 // starting with a letter, at most MaxTypeLen bytes.
 func CheckType(field, s string) error {
@@ -160,20 +163,38 @@ func CheckType(field, s string) error {
 	return nil
 }
 
-// ReservedTypes begins the entity types that Roost keeps for its own streams in
-// the journal. One of a user there could be claimed, and written to, in their
-// place.
-const ReservedTypes = "roost."
+// Reserved reports whether Roost keeps an entity type for itself: "roost" and
+// whatever begins with "roost.", in upper or lower case. The coordinators' own
+// stream in the journal has such a type; one of a user could be claimed, and
+// written to, in its place.
+func Reserved(t EntityType) bool {
+	first, _, _ := strings.Cut(string(t), ".")
+	return strings.EqualFold(first, reservedType)
+}
+
+const reservedType = "roost"
 
 // CheckEntityType refuses an entity type that [CheckType] refuses or that is
-// reserved. Every place where a type comes in goes by it.
+// [Reserved]. Every place where a type comes in goes by it.
 func CheckEntityType(field string, t EntityType) error {
 	if err := CheckType(field, string(t)); err != nil {
 		return err
 	}
-	if strings.HasPrefix(string(t), ReservedTypes) {
-		return fmt.Errorf("%w: %s %q begins with %q, which is reserved for Roost itself; choose another name, such as %q",
-			ErrBadName, field, clip(string(t)), ReservedTypes, clip("my."+string(t[len(ReservedTypes):])))
+	if Reserved(t) {
+		return fmt.Errorf("%w: %s %q is reserved for Roost itself, as is whatever begins with \"%s.\", in upper or lower case; choose another name, such as %q",
+			ErrBadName, field, clip(string(t)), reservedType, clip("my."+string(t)))
+	}
+	return nil
+}
+
+// CheckCluster refuses the name of a cluster that [CheckType] refuses or that
+// has more than MaxClusterLen bytes.
+func CheckCluster(field, s string) error {
+	if err := CheckType(field, s); err != nil {
+		return err
+	}
+	if len(s) > MaxClusterLen {
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrBadName, field, len(s), MaxClusterLen)
 	}
 	return nil
 }

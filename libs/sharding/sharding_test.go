@@ -103,11 +103,20 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for s, ok := range map[sharding.EntityType]bool{
-		"Account": true, "roost": true, "roostx.A": true, "a.roost.b": true,
-		"roost.coordinator": false, "roost.": false, "9": false, "": false,
+		"Account": true, "roostx.A": true, "roost-A": true, "a.roost.b": true,
+		"roost.coordinator": false, "roost.": false, "roost": false, "9": false, "": false,
+		"Roost.Coordinator": false, "ROOST.x": false, "Roost": false,
 	} {
 		if err := sharding.CheckEntityType("type", s); (err == nil) != ok || err != nil && !errors.Is(err, sharding.ErrBadName) {
 			t.Errorf("CheckEntityType(%q): %v", s, err)
+		}
+	}
+	for s, ok := range map[string]bool{
+		"prod": true, "Prod-2.eu_west": true, strings.Repeat("a", sharding.MaxClusterLen): true,
+		"": false, "my shop": false, "2": false, "ü": false, "a/b": false, "a\x00": false, strings.Repeat("a", sharding.MaxClusterLen+1): false,
+	} {
+		if err := sharding.CheckCluster("cluster.name", s); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "cluster.name") {
+			t.Errorf("CheckCluster(%q): %v", s, err)
 		}
 	}
 	for s, ok := range map[string]bool{

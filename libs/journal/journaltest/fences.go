@@ -84,8 +84,8 @@ func testIdentity(e *env) {
 	if f, err = other.Declare(ctx, journal.Declaration{Cluster: "blue"}); err != nil || f.Cluster != "blue" {
 		e.Fatalf("same declaration again: %v, %v", f, err)
 	}
-	if _, err = other.Declare(ctx, journal.Declaration{Cluster: "bl\x00ue"}); err == nil {
-		e.Fatalf("a name with a control character is accepted")
+	if _, err = other.Declare(ctx, journal.Declaration{Cluster: "bl ue"}); err == nil {
+		e.Fatalf("a name with a space is accepted")
 	}
 	if f.MaxEpoch != 0 {
 		e.Fatalf("highest epoch without a claim is %v", f.MaxEpoch)
@@ -109,7 +109,7 @@ func testShardCounts(e *env) {
 	other := e.open()
 	_, err = other.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "New", Shards: 8}, {Type: "Cart", Shards: 17}}})
 	e.wantErr(err, journal.ErrShardCount, "Cart", "16", "17")
-	for _, bad := range []sharding.TypeDesc{{Type: "None"}, {Type: "Many", Shards: sharding.MaxShards + 1}, {Type: "no name", Shards: 1}, {Type: "roost.coordinator", Shards: 1}} {
+	for _, bad := range []sharding.TypeDesc{{Type: "None"}, {Type: "Many", Shards: sharding.MaxShards + 1}, {Type: "no name", Shards: 1}, {Type: "roost.coordinator", Shards: 1}, {Type: "Roost", Shards: 1}} {
 		if _, err := other.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{bad}}); err == nil {
 			e.Fatalf("%v is accepted", bad)
 		}
