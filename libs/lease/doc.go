@@ -34,6 +34,13 @@
 // that the record is another one. A candidate that saw the lost record waits for
 // its time to live before it takes over.
 //
+// # Which cluster it is
+//
+// Two stores may have a record of the same name, because two clusters were given
+// one. The record therefore keeps a random [sharding.ClusterID] from its first Swap
+// on, and [Acquired] says it. A candidate that has seen the record before it was lost
+// writes the same one again.
+//
 // # Lost replies
 //
 // A Swap without an answer may have happened, or may still happen. Every Swap

@@ -21,6 +21,8 @@ type Holder struct {
 	rank  int
 	above sharding.Term // terms up to here are spent, by RaiseTerm
 	top   sharding.Term // highest term ever seen in a record
+	// cluster is that of the last record that named one: it outlives the record.
+	cluster sharding.ClusterID
 
 	known  bool   // a record has been read
 	rec    Record // the latest version known to have been stored
@@ -227,7 +229,10 @@ func (h *Holder) get(now time.Time, out []Output) []Output {
 }
 
 func (h *Holder) swap(now time.Time, holder sharding.NodeID, term sharding.Term, out []Output) []Output {
-	next := Record{Version: h.rec.Version + 1, Term: term, Holder: holder, TTL: h.cfg.TTL, Nonce: h.draw()}
+	next := Record{Version: h.rec.Version + 1, Term: term, Holder: holder, TTL: h.cfg.TTL, Nonce: h.draw(), Cluster: h.cluster}
+	if next.Cluster == 0 {
+		next.Cluster = sharding.ClusterID(next.Nonce)
+	}
 	if len(h.attempts) == maxAttempts {
 		h.attempts = slices.Delete(h.attempts, 0, 1)
 	}
@@ -334,7 +339,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 		return out
 	}
 	h.held, h.term, h.until = true, a.next.Term, until
-	return append(out, Acquired{Term: a.next.Term, Until: until})
+	return append(out, Acquired{Term: a.next.Term, Until: until, Cluster: a.next.Cluster})
 }
 
 // learn makes r the known record.
@@ -342,6 +347,9 @@ func (h *Holder) learn(now time.Time, r Record, mine bool, out []Output) []Outpu
 	news := !h.known || r.Holder != h.rec.Holder || r.Term != h.rec.Term
 	h.known, h.rec, h.mine, h.seenAt = true, r, mine, now
 	h.top = max(h.top, r.Term)
+	if r.Cluster != 0 {
+		h.cluster = r.Cluster
+	}
 	if news {
 		out = append(out, Observed{Holder: r.Holder, Term: r.Term})
 	}

@@ -71,10 +71,12 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 		b = append(b, r.Holder.Addr...)
 		num(uint64(r.TTL))
 		num(r.Nonce)
+		num(uint64(r.Cluster))
 	}
 	num(uint64(h.rank))
 	num(uint64(h.above))
 	num(uint64(h.top))
+	num(uint64(h.cluster))
 	flag(h.known)
 	record(h.rec)
 	flag(h.mine)

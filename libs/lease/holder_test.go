@@ -107,7 +107,7 @@ func TestAcquiresFreeLeaseAndRenews(t *testing.T) {
 	b := newBench(t, config(1))
 	b.step(Tick{})
 	until := start.Add(1800 * time.Millisecond)
-	b.want(Observed{}, Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: until})
+	b.want(Observed{}, Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: until, Cluster: b.h.cluster})
 	b.run(490 * time.Millisecond)
 	b.want()
 	b.run(20 * time.Millisecond)
@@ -151,7 +151,7 @@ func TestLateAnswerCountsFromStart(t *testing.T) {
 	b.now = b.now.Add(400 * time.Millisecond)
 	b.take()
 	b.step(Swapped{Request: 2, Outcome: Done})
-	b.want(Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: start.Add(1900 * time.Millisecond)})
+	b.want(Observed{Holder: b.h.cfg.Self, Term: 1}, Acquired{Term: 1, Until: start.Add(1900 * time.Millisecond), Cluster: b.h.cluster})
 }
 
 // An acquisition that becomes known after its time is over is not used; the
@@ -253,7 +253,7 @@ func TestRaiseTerm(t *testing.T) {
 	b.step(Tick{})
 	b.take()
 	b.step(RaiseTerm{Above: 41})
-	b.want(Observed{Holder: b.h.cfg.Self, Term: 42}, Acquired{Term: 42, Until: b.now.Add(1800 * time.Millisecond)})
+	b.want(Observed{Holder: b.h.cfg.Self, Term: 42}, Acquired{Term: 42, Until: b.now.Add(1800 * time.Millisecond), Cluster: b.h.cluster})
 	b.step(RaiseTerm{Above: 41})
 	b.step(RaiseTerm{Above: 7})
 	b.want()
@@ -320,6 +320,42 @@ func TestTermStaysAboveALostRecord(t *testing.T) {
 	b.run(3 * time.Second)
 	if got, _ := find[Acquired](b.take()); got.Term != 31 {
 		t.Errorf("acquired term %d, want 31", got.Term)
+	}
+}
+
+// TestCluster: the record keeps the identity that it was made with, whoever holds
+// it, and whoever knows it makes a lost record again with the same. Two stores have
+// two.
+func TestCluster(t *testing.T) {
+	a, other := newBench(t, config(1)), newBench(t, config(2))
+	a.step(Tick{})
+	other.step(Tick{})
+	made := a.rec.Cluster
+	if got, _ := find[Acquired](a.take()); made == 0 || got.Cluster != made || other.rec.Cluster == made {
+		t.Fatalf("acquired as %v, the record has %v, that of another store %v", got.Cluster, made, other.rec.Cluster)
+	}
+	a.run(time.Second)
+	b := newBench(t, config(3))
+	b.rec = a.rec
+	b.run(3 * time.Second)
+	if got, ok := find[Acquired](b.take()); !ok || got.Cluster != made || b.rec.Cluster != made {
+		t.Errorf("the next holder acquires it as %v and writes %v, want %v", got.Cluster, b.rec.Cluster, made)
+	}
+	b.rec = Record{}
+	b.run(5 * time.Second)
+	if b.rec.Cluster != made {
+		t.Errorf("a lost record is made again with %v, want %v", b.rec.Cluster, made)
+	}
+	b.step(Release{})
+	if b.rec.Cluster != made || !b.rec.Holder.IsZero() {
+		t.Errorf("a release leaves %+v", b.rec)
+	}
+	// A record of an earlier version gets one.
+	b = newBench(t, config(4))
+	b.rec = foreign(5, 8)
+	b.run(3 * time.Second)
+	if got, ok := find[Acquired](b.take()); !ok || got.Cluster == 0 || b.rec.Cluster != got.Cluster {
+		t.Errorf("acquired as %v, the record has %v", got.Cluster, b.rec.Cluster)
 	}
 }
 

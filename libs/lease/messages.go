@@ -69,10 +69,11 @@ type (
 // Outputs to the user of the lease.
 type (
 	// Acquired: Term is ours and may be used before Until. It comes again, with
-	// a higher term, after RaiseTerm.
+	// a higher term, after RaiseTerm. Cluster is whose lease it is.
 	Acquired struct {
-		Term  sharding.Term
-		Until time.Time
+		Term    sharding.Term
+		Until   time.Time
+		Cluster sharding.ClusterID
 	}
 	// Renewed: the term held may be used before Until.
 	Renewed struct {

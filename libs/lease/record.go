@@ -24,6 +24,9 @@ type Record struct {
 	TTL time.Duration
 	// Nonce is the random name of the Swap that wrote the record.
 	Nonce uint64
+	// Cluster is the nonce of the Swap that made the record, kept ever since. It
+	// tells two leases of the same name apart. Zero: an earlier version wrote it.
+	Cluster sharding.ClusterID
 }
 
 // Store keeps one record per name. It is all that a backend implements. Both

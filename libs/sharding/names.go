@@ -123,6 +123,22 @@ func splitAddr(a string) (host, port string) {
 	return a[:i], a[i+1:]
 }
 
+// ClusterID tells clusters apart that have the same name: it is drawn at random
+// when the record of a cluster's lease is first written. Zero: not known.
+type ClusterID uint64
+
+// String is the number in 16 hexadecimal digits.
+func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
+
+// Sign is the sign of life that the active coordinator leaves in the journal
+// again and again. It says which cluster the journal belongs to.
+type Sign struct {
+	Coordinator NodeID
+	Cluster     ClusterID
+	Term        Term
+	N           uint64 // counts the signs of the term
+}
+
 // Term counts acquisitions of the coordinator lease. Every acquisition by
 // every incarnation has a term of its own, higher than all before it.
 type Term uint32

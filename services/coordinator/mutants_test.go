@@ -5,6 +5,7 @@ package coordinator
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -32,6 +33,22 @@ func TestPersistBeforeSend(t *testing.T) {
 		}
 		if want := 2 * one(name != ""); len(out) != 3 || wrong != want {
 			t.Errorf("mutant %q: %d of %d outputs come before their fact, want %d of 3: %+v", name, wrong, len(out), want, out)
+		}
+	}
+}
+
+// TestMutantsOfTakeover: the fact stream of a cluster that lives would be claimed by
+// another one.
+func TestMutantsOfTakeover(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "cluster-identity", "foreign-signs"} {
+		mutant.Activate(name)
+		j := journalOf{
+			takeover: Takeover{Patience: 4 * time.Second}, now: time.Unix(1e6, 0), beats: true,
+			found: Found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.Sign{Cluster: theirs, Term: 5},
+		}
+		if step, _ := j.look(t); (step == Contested) != (name == "") {
+			t.Errorf("mutant %q: another cluster that lives ends in %v", name, step)
 		}
 	}
 }

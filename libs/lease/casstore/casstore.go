@@ -109,10 +109,12 @@ type record struct {
 	UID     sharding.NodeUID `json:"uid,string"`
 	TTL     string           `json:"ttl"`
 	Nonce   uint64           `json:"nonce,string"`
+	// Cluster is missing in records of earlier versions.
+	Cluster sharding.ClusterID `json:"cluster,string,omitempty"`
 }
 
 func encode(r lease.Record) ([]byte, error) {
-	return json.Marshal(record{r.Version, r.Term, r.Holder.Addr, r.Holder.UID, r.TTL.String(), r.Nonce})
+	return json.Marshal(record{r.Version, r.Term, r.Holder.Addr, r.Holder.UID, r.TTL.String(), r.Nonce, r.Cluster})
 }
 
 func decode(value []byte) (lease.Record, error) {
@@ -131,6 +133,6 @@ func decode(value []byte) (lease.Record, error) {
 		return lease.Record{}, err
 	}
 	return lease.Record{
-		Version: r.Version, Term: r.Term, Holder: sharding.NodeID{Addr: r.Addr, UID: r.UID}, TTL: ttl, Nonce: r.Nonce,
+		Version: r.Version, Term: r.Term, Holder: sharding.NodeID{Addr: r.Addr, UID: r.UID}, TTL: ttl, Nonce: r.Nonce, Cluster: r.Cluster,
 	}, nil
 }

@@ -70,6 +70,7 @@ var full = lease.Record{
 	Holder:  sharding.NodeID{Addr: "[2001:db8::1]:65535", UID: math.MaxUint64},
 	TTL:     1500 * time.Microsecond,
 	Nonce:   1<<63 + 5,
+	Cluster: 1<<63 + 7,
 }
 
 // none is what an absent record is known as.

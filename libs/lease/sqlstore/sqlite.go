@@ -18,8 +18,9 @@ import (
 const (
 	// applicationID marks our files: "rlse".
 	applicationID = 0x726c7365
-	// format is the version of the table; another one is refused.
-	format = 1
+	// format is the version of the table; the one before is brought up to it,
+	// others are refused.
+	format = 2
 	// busyTimeout is how long a statement waits for another process's write,
 	// which is one fsync long.
 	busyTimeout = 2 * time.Second
@@ -136,19 +137,22 @@ func claimFile(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
+	stmts := []string{
+		sqliteStatements.create,
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		fmt.Sprintf("PRAGMA user_version = %d", format),
+	}
 	switch {
 	case app == applicationID && version == format:
 		return nil
+	case app == applicationID && version == format-1:
+		stmts[0] = sqliteStatements.alter
 	case app == applicationID:
 		return fmt.Errorf("the file has format %d, this program knows %d", version, format)
 	case app != 0 || tables != 0:
 		return errors.New("the file holds something else; leases need a file of their own")
 	}
-	for _, stmt := range []string{
-		sqliteStatements.create,
-		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-		fmt.Sprintf("PRAGMA user_version = %d", format),
-	} {
+	for _, stmt := range stmts {
 		if _, err := tx.ExecContext(ctx, stmt); err != nil {
 			return err
 		}

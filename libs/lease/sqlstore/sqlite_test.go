@@ -91,7 +91,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 	newer := filepath.Join(dir, "newer.db")
 	s := openAt(t, newer)
-	if _, err := s.db.Exec("PRAGMA user_version = 2"); err != nil {
+	if _, err := s.db.Exec("PRAGMA user_version = 3"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -109,6 +109,29 @@ func TestForeignFiles(t *testing.T) {
 			if after, _ := os.ReadFile(path); string(after) != string(before) {
 				t.Errorf("%q was changed", path)
 			}
+		}
+	}
+}
+
+// A file of the version before is brought up to date, with what it holds.
+func TestOlderFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease.db")
+	s := openAt(t, path)
+	r := lease.Record{Term: 3, Nonce: 5}
+	if ok, err := s.Swap(t.Context(), "x", lease.Record{}, r); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := s.db.Exec("ALTER TABLE lease DROP COLUMN cluster; PRAGMA user_version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Version = 1
+	for range 2 {
+		s := openAt(t, path)
+		if got, err := s.Get(t.Context(), "x"); err != nil || got != r {
+			t.Errorf("it holds %+v, %v", got, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // statements are those of a table; SQLite and PostgreSQL have the same.
-type statements struct{ create, read, insert, update string }
+type statements struct{ create, alter, read, insert, update string }
 
 func statementsOf(table string) statements {
 	return statements{
@@ -24,14 +24,17 @@ func statementsOf(table string) statements {
 	addr    TEXT   NOT NULL,
 	uid     BIGINT NOT NULL,
 	ttl_ns  BIGINT NOT NULL,
-	nonce   BIGINT NOT NULL
+	nonce   BIGINT NOT NULL,
+	cluster BIGINT NOT NULL DEFAULT 0
 )`,
-		read: `SELECT version, term, addr, uid, ttl_ns, nonce FROM ` + table + ` WHERE name = $1`,
-		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce)
-	VALUES ($1, 1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO NOTHING`,
+		// Earlier versions made the table without it.
+		alter: `ALTER TABLE ` + table + ` ADD COLUMN cluster BIGINT NOT NULL DEFAULT 0`,
+		read:  `SELECT version, term, addr, uid, ttl_ns, nonce, cluster FROM ` + table + ` WHERE name = $1`,
+		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce, cluster)
+	VALUES ($1, 1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING`,
 		// It asks what [lease.Record.Yields] asks.
-		update: `UPDATE ` + table + ` SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6
-	WHERE name = $1 AND version = $7 AND nonce = $8 AND term <= $2`,
+		update: `UPDATE ` + table + ` SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6, cluster = $7
+	WHERE name = $1 AND version = $8 AND nonce = $9 AND term <= $2`,
 	}
 }
 
@@ -50,9 +53,9 @@ type Store struct {
 func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	var version, term, uid, ttl, nonce int64
+	var version, term, uid, ttl, nonce, cluster int64
 	var addr string
-	err := s.db.QueryRowContext(ctx, s.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce)
+	err := s.db.QueryRowContext(ctx, s.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce, &cluster)
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.Record{}, nil
 	}
@@ -69,6 +72,7 @@ func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 		Holder:  sharding.NodeID{Addr: addr, UID: sharding.NodeUID(uid)},
 		TTL:     time.Duration(ttl),
 		Nonce:   uint64(nonce),
+		Cluster: sharding.ClusterID(cluster),
 	}, nil
 }
 
@@ -80,7 +84,7 @@ func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	args := []any{name, int64(next.Term), next.Holder.Addr, int64(next.Holder.UID), int64(next.TTL), int64(next.Nonce)}
+	args := []any{name, int64(next.Term), next.Holder.Addr, int64(next.Holder.UID), int64(next.TTL), int64(next.Nonce), int64(next.Cluster)}
 	query := s.stmts.insert
 	if old.Version > 0 {
 		query, args = s.stmts.update, append(args, int64(old.Version), int64(old.Nonce))

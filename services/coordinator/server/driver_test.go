@@ -178,6 +178,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store 
 		registers: callers[coordinator.RegisterAck]{}, shutdowns: callers[coordinator.ShutdownAck]{},
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 	}
+	r.takeover.Patience = cfg.patience()
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) { r.failed = err }
 	r.wishes = node.NewOutbox(func(to sharding.NodeID, gathered []wish) {
@@ -484,7 +485,7 @@ func TestLateResult(t *testing.T) {
 // the same name and with a lease of its own, ends with a message that says what to
 // do. The first is not harmed.
 func TestSecondCluster(t *testing.T) {
-	for name, terms := range map[string]int{"its lease is new": 0, "its lease has a low term": 1} {
+	for name, term2 := range map[string]sharding.Term{"its lease is new": 0, "its lease has a low term": 2, "its lease has a high term": 99} {
 		synctest.Test(t, func(t *testing.T) {
 			first := drive(t, coordinator.DefaultConfig(), nil)
 			for range 3 { // so that its term is not the lowest
@@ -498,14 +499,13 @@ func TestSecondCluster(t *testing.T) {
 			term, _, _ := first.state()
 			time.Sleep(5 * time.Second)
 			lease := &quiet{Store: leasememory.New()}
-			for range terms {
-				if _, err := lease.Store.Swap(t.Context(), "coordinator.dev", emptyLease, usedLease); err != nil {
-					t.Fatal(err)
-				}
+			if term2 > 0 {
+				lease.used(t, term2)
 			}
 			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, lease)
 			time.Sleep(time.Minute)
-			if second.failed == nil || !errors.Is(second.failed, errContested) || !strings.Contains(second.failed.Error(), driven.Addr) {
+			if second.failed == nil || !errors.Is(second.failed, errContested) || !strings.Contains(second.failed.Error(), driven.Addr) ||
+				!strings.Contains(second.failed.Error(), first.lease1().String()) || !strings.Contains(second.failed.Error(), second.lease1().String()) {
 				t.Errorf("%s: the second cluster ends with %v: %s", name, second.failed, second.text.b.String())
 			}
 			if now, _, _ := first.state(); now != term || first.failed != nil || first.text.has("fenced") {
@@ -520,10 +520,68 @@ func TestSecondCluster(t *testing.T) {
 	}
 }
 
-var (
-	emptyLease lease.Record
-	usedLease  = lease.Record{Term: 2, TTL: time.Second, Nonce: 3, Holder: region1(9)}
-)
+// used makes a record as another cluster's coordinator leaves it.
+func (q *quiet) used(t *testing.T, term sharding.Term) {
+	r := lease.Record{Term: term, TTL: time.Second, Nonce: 3, Cluster: 3, Holder: region1(9)}
+	if ok, err := q.Store.Swap(t.Context(), "coordinator.dev", lease.Record{}, r); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+}
+
+// lease1 is whose lease the driver's is.
+func (r *rig) lease1() sharding.ClusterID {
+	l, err := r.store.Store.Get(r.ctx, "coordinator.dev")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l.Cluster
+}
+
+// TestFormerCluster: a journal whose cluster leaves no sign of life any more is the
+// next one's, whatever the terms of its lease, and the former finds that out when it
+// comes back.
+func TestFormerCluster(t *testing.T) {
+	for name, term2 := range map[string]sharding.Term{"a lost lease record": 0, "a lease of high terms": 99} {
+		synctest.Test(t, func(t *testing.T) {
+			first := drive(t, coordinator.DefaultConfig(), nil)
+			time.Sleep(5 * time.Second)
+			first.keeper.SetRank(-1)
+			first.in(first.depose)
+			first.keeper.Yield()
+			time.Sleep(time.Second)
+			lease := &quiet{Store: leasememory.New()}
+			if term2 > 0 {
+				lease.used(t, term2)
+			}
+			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, lease)
+			start := time.Now()
+			second.elected()
+			if took := time.Since(start); took < quietFor || took > 4*quietFor || !second.text.has("another cluster's") || !second.text.has(first.lease1().String()) {
+				t.Errorf("%s: it took over after %v: %s", name, took, second.text.b.String())
+			}
+			if s, err := second.journal.Sign(t.Context()); err != nil || s.Cluster != second.lease1() {
+				t.Errorf("%s: the journal says %+v, %v", name, s, err)
+			}
+			first.keeper.SetRank(0)
+			time.Sleep(time.Minute)
+			if !errors.Is(first.failed, errContested) || second.failed != nil || second.text.has("fenced") {
+				t.Errorf("%s: the former ends with %v, the next with %v", name, first.failed, second.failed)
+			}
+		})
+	}
+}
+
+// TestSignBeforeFacts: whose journal it is stands there before anything is decided.
+func TestSignBeforeFacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := drive(t, coordinator.DefaultConfig(), nil)
+		r.in(func() {
+			if s, err := r.journal.Sign(t.Context()); err != nil || s.Cluster == 0 || s.Cluster != r.lease1() || s.Coordinator != r.self || s.Term != r.term {
+				t.Errorf("in term %d the journal says %+v, %v", r.term, s, err)
+			}
+		})
+	})
+}
 
 // TestSilentJournal: what waits for a journal that does not answer does not grow
 // with time, whatever regions and gateways go on to ask; then all is well.

@@ -196,7 +196,7 @@ func (s *Server) onLease(o lease.Output) {
 		s.log.Info("lease acquired", "term", o.Term)
 		s.inbox.put(func() {
 			s.depose() // of a lower term, if of any
-			go s.elect(o.Term)
+			go s.elect(o)
 		})
 	case lease.Lost:
 		s.inbox.put(func() {

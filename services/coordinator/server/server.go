@@ -15,7 +15,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
@@ -51,9 +50,6 @@ type Server struct {
 	peers *node.Peers
 	fail  func(error)
 
-	// contested: the stream was claimed by somebody else while the lease was ours.
-	contested atomic.Bool
-
 	ctx context.Context // ends when the loop and its jobs do
 	end context.CancelFunc
 
@@ -77,6 +73,7 @@ type Server struct {
 	gate      *coordinator.Gate // of the term; nil: standing by
 	trouble   trouble           // with the journal
 	signs     signs             // of life, in this term
+	takeover  coordinator.Takeover
 	known     coordinator.Active
 	lastWatch coordinator.WatchID
 	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
@@ -109,6 +106,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s.limits, s.core = core, coordinator.New(core)
+	s.takeover.Patience = cfg.patience()
 	if err := s.join(n); err != nil {
 		return nil, err
 	}

@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -24,20 +24,21 @@ var (
 
 const (
 	retryPause = 100 * time.Millisecond
-	// electTimeout bounds one attempt to take over: the stream of a large table is
-	// read within it.
+	// electTimeout bounds one attempt to take over, but for the time in which signs
+	// of life are waited for: the stream of a large table is read within it.
 	electTimeout = 20 * time.Second
 )
 
 // elect makes this process the active coordinator of a term: it checks that
-// the term is above every epoch of the journal, claims the stream and folds
-// it. It runs beside the loop; nothing is answered before.
-func (s *Server) elect(term sharding.Term) {
+// the journal is not another cluster's and the term above every epoch there, claims
+// the stream and folds it. It runs beside the loop; nothing is answered before.
+func (s *Server) elect(l lease.Acquired) {
+	term := l.Term
 	for {
 		if t, ok := s.keeper.Valid(); !ok || t != term || s.ctx.Err() != nil {
 			return // lost meanwhile
 		}
-		err := s.tryElect(term)
+		err := s.tryElect(l)
 		if err == nil {
 			return
 		}
@@ -50,53 +51,29 @@ func (s *Server) elect(term sharding.Term) {
 	}
 }
 
-func (s *Server) tryElect(term sharding.Term) error {
-	ctx, cancel := context.WithTimeout(s.ctx, electTimeout)
+func (s *Server) tryElect(l lease.Acquired) error {
+	ctx, cancel := context.WithTimeout(s.ctx, electTimeout+2*s.cfg.patience())
 	defer cancel()
-	epoch := sharding.MakeEpoch(term, 0)
-	highest, err := s.journal.MaxEpoch(ctx)
-	if errors.Is(err, journal.ErrCorrupt) {
-		// Of the epochs that some coordinator gave, none is above the claim of the
-		// stream by that coordinator, and the claim below asks for that one.
-		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)
-		highest, err = 0, nil
+	if may, err := s.mayClaim(ctx, l); !may {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("reading the highest epoch: %w", err)
-	}
-	below := highest.Term() >= term && highest != epoch
-	if below || s.contested.Load() {
-		err := s.uncontested(ctx)
-		switch {
-		case errors.Is(err, errContested):
-			s.fail(err)
-			return nil
-		case err != nil:
-			return err
+	term := l.Term
+	r, err := s.ask(ctx, journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(term, 0), Owner: s.self.UID}})
+	sign := sharding.Sign{Coordinator: s.self, Cluster: l.Cluster, Term: term, N: 1}
+	if err == nil && r.Verdict == sharding.Durable {
+		if r, err = s.firstSign(ctx, sign); err == nil && (r.Verdict == sharding.RefusedFull || r.Verdict == sharding.RefusedDamaged) {
+			s.log.Error("whose cluster the journal is was not stored", "error", r.Err)
+			r, sign.N = journal.Result{Verdict: sharding.Durable}, 0
 		}
-		s.contested.Store(false)
 	}
-	if below {
-		// A lost lease record must not start below the fence.
-		s.keeper.RaiseTerm(highest.Term())
-		return nil
-	}
-	claimed := make(chan journal.Result, 1)
-	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: epoch, Owner: s.self.UID}},
-		func(r journal.Result) { claimed <- r })
-	var r journal.Result
-	select {
-	case r = <-claimed:
-	case <-ctx.Done(): // what comes of it is harmless: the term is ours, or over
-		return fmt.Errorf("claiming the fact stream: no answer within %s", electTimeout)
-	}
-	switch r.Verdict {
-	case sharding.Durable:
-	case sharding.RefusedEpoch:
-		s.contested.Store(true)
+	switch {
+	case err != nil:
+		return fmt.Errorf("claiming the fact stream: %w", err)
+	case r.Verdict == sharding.RefusedEpoch:
+		s.inbox.put(s.takeover.Fenced)
 		s.keeper.RaiseTerm(r.Fence.Epoch.Term())
 		return nil
-	default:
+	case r.Verdict != sharding.Durable:
 		return fmt.Errorf("claiming the fact stream: %s: %w", r.Verdict, r.Err)
 	}
 	found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity})
@@ -114,6 +91,7 @@ func (s *Server) tryElect(term sharding.Term) error {
 		}
 		s.log.Info("active", "term", term, "facts", len(facts))
 		s.term, s.gate = term, coordinator.NewGate(s.limits, found.LastSeq, n)
+		s.signs = signs{sign: sign, last: time.Now()}
 		s.reviewMembers()
 		s.step(coordinator.Elected{Term: term, Facts: facts})
 	})
@@ -165,7 +143,7 @@ func (s *Server) stored(term sharding.Term, a *sharding.Append, r journal.Result
 func (s *Server) fenced(r journal.Result) {
 	s.log.Warn("fenced: another coordinator is active", "term", s.term, "stored", r.Fence.Epoch.Term())
 	if t, ok := s.keeper.Valid(); ok && t == s.term {
-		s.contested.Store(true) // not by this lease
+		s.takeover.Fenced() // not by this lease
 	}
 	s.depose()
 	s.keeper.RaiseTerm(r.Fence.Epoch.Term())

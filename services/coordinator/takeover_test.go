@@ -1,0 +1,124 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// journalOf is a journal with the coordinators of two clusters: what takes over in
+// it, and when, if nothing else happens but signs of the other one.
+type journalOf struct {
+	takeover Takeover
+	now      time.Time
+	found    Found
+	other    sharding.Sign
+	beats    bool          // the other one lives
+	until    time.Duration // so long; 0: for ever
+}
+
+const (
+	ours   sharding.ClusterID = 11
+	theirs sharding.ClusterID = 22
+)
+
+// look goes on until the decision is made.
+func (j *journalOf) look(t *testing.T) (TakeoverStep, time.Duration) {
+	t.Helper()
+	start := j.now
+	for {
+		took := j.now.Sub(start)
+		if j.beats && (j.until == 0 || took < j.until) && took%time.Second == 0 {
+			j.other.N++
+			j.found.Sign = j.other
+		}
+		step := j.takeover.Look(j.now, j.found)
+		switch {
+		case step == RaiseTerm:
+			j.found.Term = j.found.Highest.Term() + 1
+		case step != LookAgain:
+			return step, took
+		case took > time.Minute:
+			t.Fatal("no decision within a minute")
+		}
+		j.now = j.now.Add(500 * time.Millisecond)
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	const patience = 4 * time.Second
+	sign := func(c sharding.ClusterID) sharding.Sign {
+		return sharding.Sign{Coordinator: sharding.NodeID{Addr: "b:1", UID: 2}, Cluster: c, Term: 5, N: 3}
+	}
+	for _, c := range []struct {
+		name    string
+		term    sharding.Term
+		cluster sharding.ClusterID // of the sign; 0: an earlier version
+		beats   bool
+		until   time.Duration
+		fenced  bool
+		want    TakeoverStep
+		least   time.Duration
+		most    time.Duration
+	}{
+		{name: "the next term of the same cluster", term: 6, cluster: ours, want: Claim},
+		{name: "the same, while the last sign of the one before comes", term: 6, cluster: ours, beats: true, want: Claim},
+		{name: "after an earlier version", term: 6, want: Claim},
+		{name: "a lost record", term: 1, cluster: theirs, want: Claim, least: patience, most: patience + time.Second},
+		{name: "a lost record, and its holder acts until its time is over", term: 1, cluster: theirs, beats: true, until: 2 * time.Second, want: Claim, least: patience, most: 2 * patience},
+		{name: "a lost record that somebody remembered", term: 6, cluster: ours, want: Claim},
+		{name: "a record from a backup", term: 2, cluster: ours, want: Claim, least: patience, most: patience + time.Second},
+		{name: "a copy of the store", term: 2, cluster: ours, beats: true, want: Contested, least: patience, most: 2 * patience},
+		{name: "another cluster that lives", term: 1, cluster: theirs, beats: true, want: Contested, least: patience, most: 2 * patience},
+		{name: "another cluster that lives, of lower terms", term: 99, cluster: theirs, beats: true, want: Contested, least: patience, most: 2 * patience},
+		{name: "another cluster that is gone, of lower terms", term: 99, cluster: theirs, want: Claim, least: patience, most: patience + time.Second},
+		{name: "fenced by an earlier version", term: 6, beats: true, fenced: true, want: Contested, least: patience, most: 2 * patience},
+	} {
+		j := journalOf{
+			takeover: Takeover{Patience: patience}, now: time.Unix(1e6, 0), beats: c.beats, until: c.until,
+			found: Found{Term: c.term, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sign(c.cluster),
+		}
+		j.found.Sign = j.other
+		for _, life := range []string{"at first", "hours later"} {
+			if c.fenced {
+				j.takeover.Fenced()
+			}
+			if got, took := j.look(t); got != c.want || took < c.least || took > c.most {
+				t.Errorf("%s, %s: %v after %v, want %v between %v and %v", c.name, life, got, took, c.want, c.least, c.most)
+			}
+			if c.want == Contested {
+				break
+			}
+			// It acts, and is elected again much later.
+			j.found.Sign = sharding.Sign{Coordinator: sharding.NodeID{Addr: "a:1", UID: 1}, Cluster: ours, Term: j.found.Term, N: 7000}
+			j.found.Highest = sharding.MakeEpoch(j.found.Term, 3)
+			j.found.Term, j.now = j.found.Term+1, j.now.Add(3*time.Hour)
+			c.least, c.most, j.beats, c.fenced = 0, 0, false, false
+		}
+	}
+}
+
+// TestTakeoverOnce: what was waited for once is not waited for again when the term
+// has been raised; a pause between two looks proves nothing.
+func TestTakeoverOnce(t *testing.T) {
+	now := time.Unix(1e6, 0)
+	f := Found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Sign: sharding.Sign{Cluster: theirs, Term: 5, N: 1}}
+	tk := Takeover{Patience: 4 * time.Second}
+	for i, c := range []struct {
+		after time.Duration
+		want  TakeoverStep
+	}{
+		{0, LookAgain}, {time.Second, LookAgain}, {10 * time.Second, LookAgain}, // it slept
+		{2 * time.Second, LookAgain}, {time.Second, LookAgain}, {time.Second, RaiseTerm},
+	} {
+		now = now.Add(c.after)
+		if got := tk.Look(now, f); got != c.want {
+			t.Fatalf("look %d: %v, want %v", i, got, c.want)
+		}
+	}
+	f.Term = 6
+	if got := tk.Look(now.Add(time.Second), f); got != Claim {
+		t.Errorf("in the raised term: %v", got)
+	}
+}
