@@ -20,7 +20,9 @@ type Machine struct {
 	active bool
 	term   sharding.Term // the newest term held
 	known  Active        // who a standby believes to be active
-	since  time.Time     // start of the term
+	// cluster is whose the journal is, and so that of the regions; 0: not known.
+	cluster sharding.ClusterID
+	since   time.Time // start of the term
 
 	// recovered: the owners found in the facts had their chance to register.
 	recovered bool
@@ -134,6 +136,7 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.deposed()
 	m.active, m.term, m.since, m.rebalanced = true, in.Term, m.now, m.now
+	m.cluster = in.Cluster
 	m.known = Active{}
 	for _, f := range in.Facts {
 		m.apply(f)

@@ -19,6 +19,8 @@ type (
 	Elected struct {
 		Term  sharding.Term
 		Facts []Fact
+		// Cluster is what the journal says by now about whose it is; 0: nothing.
+		Cluster sharding.ClusterID
 	}
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on nothing is answered except who is active.
@@ -66,6 +68,8 @@ type (
 		// Last is the term in which this incarnation was registered before, or 0:
 		// it tells a cluster that runs from one that starts.
 		Last sharding.Term
+		// Journal is whose the region's journal is, as Elected.Cluster; nil: not known.
+		Journal *sharding.ClusterID
 	}
 	// GetShardHome asks for an allocation. It is answered by the table change
 	// it causes. Refused is the epoch that refused the command, or 0.

@@ -53,6 +53,18 @@ func TestMutantsOfTakeover(t *testing.T) {
 	}
 }
 
+// TestMutantsOfRegistration: a region that writes elsewhere would be given shards.
+func TestMutantsOfRegistration(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	other := theirs
+	for _, name := range []string{"", "region-journal"} {
+		mutant.Activate(name)
+		if refusal := registers(t, ours, &other); (refusal == "") != (name != "") {
+			t.Errorf("mutant %q: a region on the journal of another cluster is refused with %q", name, refusal)
+		}
+	}
+}
+
 // TestMutantsOfDrains: a region that is to be emptied is given nothing in the next
 // term either.
 func TestMutantsOfDrains(t *testing.T) {

@@ -106,6 +106,9 @@ func (m *Machine) register(in Register) {
 		return
 	}
 	descs, refusal := m.checkTypes(in.Types)
+	if other := m.checkJournal(in.Journal); other != "" {
+		refusal = other
+	}
 	if refusal != "" {
 		m.emit(RegisterAck{To: in.Region, Term: m.term, Refusal: refusal})
 		return
@@ -129,6 +132,18 @@ func (m *Machine) register(in Register) {
 	m.openGate()
 	m.sweepDue = true
 	m.emit(RegisterAck{To: in.Region, Term: m.term})
+}
+
+// checkJournal says what is wrong with a region whose journal is not the one that
+// the facts are in: its claims would fence nobody off.
+func (m *Machine) checkJournal(c *sharding.ClusterID) string {
+	switch {
+	case c == nil || m.cluster == 0 || *c == m.cluster || mutant.On("region-journal"):
+		return ""
+	case *c == 0:
+		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", m.cluster)
+	}
+	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", *c, m.cluster)
 }
 
 // openGate lets allocation begin once enough regions are there.

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -120,5 +121,58 @@ func TestTakeoverOnce(t *testing.T) {
 	f.Term = 6
 	if got := tk.Look(now.Add(time.Second), f); got != Claim {
 		t.Errorf("in the raised term: %v", got)
+	}
+}
+
+// registers lets a region register that says so of its journal, in a cluster that is
+// so by its own, and returns the refusal.
+func registers(t *testing.T, cluster sharding.ClusterID, journal *sharding.ClusterID) string {
+	t.Helper()
+	r1, now := node(t, "r1"), time.Unix(1e6, 0)
+	m := New(DefaultConfig())
+	var out []Output
+	for _, in := range []Input{
+		Member{Node: r1, Reachable: true}, Elected{Term: 1, Cluster: cluster},
+		Register{Region: r1, Types: []sharding.TypeDesc{{Type: "T", Shards: 1}}, Journal: journal},
+	} {
+		out = m.Step(now, in, out)
+	}
+	refusal := "nothing"
+	for _, o := range out {
+		if ack, is := o.(RegisterAck); is {
+			refusal = ack.Refusal
+		}
+	}
+	if m.region(r1).registered != (refusal == "") {
+		t.Errorf("registered %t, refusal %q", m.region(r1).registered, refusal)
+	}
+	return refusal
+}
+
+// TestRegionJournal: a region whose journal is another one than that of the facts is
+// refused, and told what to do.
+func TestRegionJournal(t *testing.T) {
+	id := func(c sharding.ClusterID) *sharding.ClusterID { return &c }
+	for _, c := range []struct {
+		name    string
+		cluster sharding.ClusterID
+		journal *sharding.ClusterID
+		want    []string
+	}{
+		{"the same", ours, id(ours), nil},
+		{"an earlier version, or a journal that cannot be read", ours, nil, nil},
+		{"a coordinator that could not store its own", 0, id(theirs), nil},
+		{"another cluster's", ours, id(theirs), []string{ours.String(), theirs.String(), "journal.url", "discovery.url"}},
+		{"nobody's", ours, id(0), []string{ours.String(), "journal.url"}},
+	} {
+		got := registers(t, c.cluster, c.journal)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q does not name %s", c.name, got, want)
+			}
+		}
+		if (got == "") != (c.want == nil) {
+			t.Errorf("%s: %q", c.name, got)
+		}
 	}
 }

@@ -86,6 +86,9 @@ func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterReques
 	for _, t := range req.Types {
 		in.Types = append(in.Types, wire.FromType(t))
 	}
+	if c := req.JournalCluster; c != nil {
+		in.Journal = (*sharding.ClusterID)(c)
+	}
 	if in.Version != "" {
 		if err := sharding.CheckID("app_version", in.Version, sharding.MaxTypeLen); err != nil {
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())

@@ -93,7 +93,11 @@ func (s *Server) tryElect(l lease.Acquired) error {
 		s.term, s.gate = term, coordinator.NewGate(s.limits, found.LastSeq, n)
 		s.signs = signs{sign: sign, last: time.Now()}
 		s.reviewMembers()
-		s.step(coordinator.Elected{Term: term, Facts: facts})
+		elected := coordinator.Elected{Term: term, Facts: facts}
+		if sign.N > 0 { // it is stored
+			elected.Cluster = sign.Cluster
+		}
+		s.step(elected)
 	})
 	return nil
 }

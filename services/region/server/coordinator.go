@@ -45,15 +45,47 @@ func (s *Server) register(o region.Register) {
 	for i := range s.descs {
 		req.Types = append(req.Types, wire.ToType(&s.descs[i].Desc))
 	}
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		return // the core repeats it
+	}
+	req.JournalCluster = s.journalCluster(ctx)
 	r, err := s.coordinator(o.To).Register(ctx, req)
 	if err != nil {
 		s.log.Debug("registration failed", "coordinator", o.To, "error", err)
 		return // the core repeats it
 	}
+	if r.Refusal != "" && req.JournalCluster != nil {
+		if now := s.journalCluster(ctx); now == nil || *now != *req.JournalCluster {
+			return // it was refused for what it said of the journal, maybe; the core repeats it
+		}
+	}
 	if r.Refusal == "" {
 		s.log.Info("registered", "coordinator", o.To, "term", r.Term)
 	}
 	s.put(item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
+}
+
+// signTimeout bounds the question whose the journal is: a region whose journal does
+// not answer registers without.
+const signTimeout = callTimeout / 4
+
+// journalCluster is whose the journal is, as its coordinators have left word there, 0
+// if none has; nil: not known.
+func (s *Server) journalCluster(ctx context.Context) *uint64 {
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
+	defer cancel()
+	sign, err := s.journal.Sign(ctx)
+	if err != nil {
+		s.log.Debug("whose the journal is cannot be read", "error", err)
+		return nil
+	}
+	if sign.Term > 0 && sign.Cluster == 0 {
+		return nil // an earlier version wrote it
+	}
+	c := uint64(sign.Cluster)
+	return &c
 }
 
 func (s *Server) reportJournal(o region.ReportJournal) {

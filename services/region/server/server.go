@@ -57,6 +57,7 @@ type Server struct {
 	links   *link.Server
 	reports *node.Outbox[string, report]
 	left    chan struct{}
+	opened  chan struct{} // closed when the journal is open
 
 	// Of who steps the core only.
 	draining bool
@@ -66,7 +67,7 @@ type Server struct {
 // New sets a region up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
-		cfg: cfg, version: n.Version().Version, peers: n.Peers(), left: make(chan struct{}),
+		cfg: cfg, version: n.Version().Version, peers: n.Peers(), left: make(chan struct{}), opened: make(chan struct{}),
 		fail: func(reason string) { n.Fail(errors.New(reason)) },
 	}
 	s.reports = node.NewOutbox(s.sendReports)
@@ -285,8 +286,11 @@ func (s *Server) openJournal(ctx context.Context) error {
 		d.Types = append(d.Types, s.descs[i].Desc)
 	}
 	var err error
-	s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits)
-	return err
+	if s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits); err != nil {
+		return err
+	}
+	close(s.opened)
+	return nil
 }
 
 // leave hands all shards off, then leaves the membership. Without a journal

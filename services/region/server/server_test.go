@@ -118,13 +118,16 @@ type fake struct {
 	addr  string
 	agent *agent.Agent
 
-	mu        sync.Mutex
-	region    *coordinatorv1.Node
-	shutdowns int
-	remaining uint32
-	started   map[uint64]bool // by epoch
-	stopped   map[uint64]bool
-	refused   map[uint64]uint64
+	mu       sync.Mutex
+	region   *coordinatorv1.Node
+	journals []*uint64 // whose, says the region
+	// onRegister returns a refusal; nil: none.
+	onRegister func() string
+	shutdowns  int
+	remaining  uint32
+	started    map[uint64]bool // by epoch
+	stopped    map[uint64]bool
+	refused    map[uint64]uint64
 }
 
 func newFake(t *testing.T) *fake {
@@ -160,6 +163,9 @@ func (f *fake) Register(_ context.Context, req *coordinatorv1.RegisterRequest) (
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.region = req.Region
+	if f.journals = append(f.journals, req.JournalCluster); f.onRegister != nil {
+		return &coordinatorv1.RegisterResponse{Term: 1, Refusal: f.onRegister()}, nil
+	}
 	return &coordinatorv1.RegisterResponse{Term: 1}, nil
 }
 

@@ -501,15 +501,18 @@ func (x *Version) GetN() uint64 {
 }
 
 type RegisterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Region        *Node                  `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Types         []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
-	AppVersion    string                 `protobuf:"bytes,5,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
-	LastTerm      uint32                 `protobuf:"varint,6,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Cluster    string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Region     *Node                  `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Types      []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	AppVersion string                 `protobuf:"bytes,5,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	LastTerm   uint32                 `protobuf:"varint,6,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
+	// Which cluster the region's journal belongs to, by the sign of life of the last
+	// active coordinator there; 0: there is none. Absent: not known.
+	JournalCluster *uint64 `protobuf:"fixed64,7,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RegisterRequest) Reset() {
@@ -580,6 +583,13 @@ func (x *RegisterRequest) GetAppVersion() string {
 func (x *RegisterRequest) GetLastTerm() uint32 {
 	if x != nil {
 		return x.LastTerm
+	}
+	return 0
+}
+
+func (x *RegisterRequest) GetJournalCluster() uint64 {
+	if x != nil && x.JournalCluster != nil {
+		return *x.JournalCluster
 	}
 	return 0
 }
@@ -1378,7 +1388,7 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\"+\n" +
 	"\aVersion\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
-	"\x01n\x18\x02 \x01(\x04R\x01n\"\xe3\x01\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n\"\xa5\x02\n" +
 	"\x0fRegisterRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x122\n" +
 	"\x06region\x18\x02 \x01(\v2\x1a.roost.coordinator.v1.NodeR\x06region\x12\x12\n" +
@@ -1386,7 +1396,9 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\v2\x1a.roost.coordinator.v1.TypeR\x05types\x12\x1f\n" +
 	"\vapp_version\x18\x05 \x01(\tR\n" +
 	"appVersion\x12\x1b\n" +
-	"\tlast_term\x18\x06 \x01(\rR\blastTerm\"@\n" +
+	"\tlast_term\x18\x06 \x01(\rR\blastTerm\x12,\n" +
+	"\x0fjournal_cluster\x18\a \x01(\x06H\x00R\x0ejournalCluster\x88\x01\x01B\x12\n" +
+	"\x10_journal_cluster\"@\n" +
 	"\x10RegisterResponse\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x81\x01\n" +
@@ -1540,6 +1552,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 	if File_roost_coordinator_v1_coordinator_proto != nil {
 		return
 	}
+	file_roost_coordinator_v1_coordinator_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestWhoseJournal: a region says whose its journal is. If that changes while it is
+// asked, and it is refused for what it said, it says what is true now.
+func TestWhoseJournal(t *testing.T) {
+	noneLeft(t)
+	f := newFake(t)
+	url := "sqlite:" + t.TempDir() + "/journal.db"
+	j, err := open.Journal(t.Context(), url, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(c sharding.ClusterID, term sharding.Term) {
+		shard, epoch := sharding.ShardID{Type: journal.SignEntity.Type}, sharding.MakeEpoch(term, 0)
+		for _, op := range []journal.Op{
+			{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 1}},
+			{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}},
+			{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: journal.SignEntity, Snapshot: journal.Snapshot{
+				Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(sharding.Sign{Cluster: c, Term: term, N: 1}),
+			}}},
+		} {
+			done := make(chan journal.Result, 1)
+			j.Submit(op, func(r journal.Result) { done <- r })
+			if r := <-done; r.Verdict != sharding.Durable && r.Verdict != sharding.RefusedSeq {
+				t.Errorf("%+v: %v, %v", op, r.Verdict, r.Err)
+			}
+		}
+	}
+	f.onRegister = func() string {
+		switch len(f.journals) {
+		case 1: // nobody's; then a coordinator is active
+			sign(7, 1)
+			return "no coordinator has used it"
+		case 2: // then that of another cluster
+			sign(8, 2)
+			return "it is that of cluster 7"
+		}
+		return ""
+	}
+	r := start(t, f, url, nil)
+	await(t, "the region is registered", f.look(func() bool { return len(f.journals) == 3 }))
+	f.mu.Lock()
+	for i, want := range []uint64{0, 7, 8} {
+		if got := f.journals[i]; got == nil || *got != want {
+			t.Errorf("registration %d says %v, want %d", i+1, got, want)
+		}
+	}
+	f.mu.Unlock()
+	r.end()
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+}
