@@ -57,7 +57,8 @@ func (t *Takeover) Fenced() { t.fenced, t.looks = true, false }
 
 // Look takes what was found at now, and says what comes next.
 func (t *Takeover) Look(now time.Time, f Found) TakeoverStep {
-	below := f.Highest.Term() >= f.Term && f.Highest != sharding.MakeEpoch(f.Term, 0)
+	// A claim of this very term is this lease's own, tried before.
+	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign())
 	if !below && !t.fenced && !f.foreign() {
 		t.looks = false
 		return Claim

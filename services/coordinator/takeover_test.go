@@ -119,6 +119,14 @@ func TestTakeoverOnce(t *testing.T) {
 		}
 	}
 	f.Term = 6
+	if got := (&Takeover{Patience: time.Second}).Look(now, Found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Sign: sharding.Sign{Cluster: ours, Term: 5}}); got != Claim {
+		t.Errorf("a claim that was tried before: %v", got)
+	}
+	tried, twin := f, tk
+	tried.Highest = sharding.MakeEpoch(6, 0) // of the other cluster
+	if got := twin.Look(now.Add(time.Second), tried); got != RaiseTerm {
+		t.Errorf("the claim of another cluster in the same term: %v", got)
+	}
 	if got := tk.Look(now.Add(time.Second), f); got != Claim {
 		t.Errorf("in the raised term: %v", got)
 	}
