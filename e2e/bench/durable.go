@@ -114,6 +114,7 @@ type pending struct {
 
 // Unsent is 0: answers are taken at once.
 func (*pending) Unsent() int { return 0 }
+func (*pending) Ended() bool { return false }
 
 // Waiting has nothing to do: answers do not gather.
 func (*pending) Waiting() {}

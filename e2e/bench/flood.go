@@ -66,6 +66,7 @@ func (f *flood) SendBatch(as []link.Answer) error {
 
 // Unsent is 0: answers are taken at once.
 func (*flood) Unsent() int { return 0 }
+func (*flood) Ended() bool { return false }
 
 // Waiting has nothing to do: answers do not gather.
 func (*flood) Waiting() {}

@@ -170,6 +170,7 @@ func (a *localAsker) SendBatch(as []link.Answer) error {
 
 // Unsent is 0: answers are taken at once.
 func (*localAsker) Unsent() int { return 0 }
+func (*localAsker) Ended() bool { return false }
 
 // Waiting has nothing to do: answers do not gather.
 func (*localAsker) Waiting() {}

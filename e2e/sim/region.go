@@ -79,6 +79,7 @@ func (w *World) regionProgram(p *process) program {
 	}
 	if w.weather.Harsh.PerByte > 0 {
 		n.owes = &owing{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}
+		n.owes.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
 	n.core = newRegion(w, p)
@@ -97,6 +98,9 @@ func (n *regionNode) step(in region.Input) {
 func (n *regionNode) entity(in turn.Input) { n.step(region.Turn{Input: in}) }
 
 func (n *regionNode) tick() {
+	if n.owes != nil {
+		n.readAll()
+	}
 	n.member.tick()
 	n.step(region.Tick{})
 	n.ticked = true
@@ -251,9 +255,15 @@ var probeShard = sharding.ShardID{Type: "roost.probe"}
 // command reads one command from a link.
 func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
 	env.Deadline = n.p.deadline(left)
-	n.read(l, &env, func(room replies.Ticket) {
+	n.read(l, &env, func(room replies.Ticket, refused string) {
 		n.next++
 		n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, room: room}
+		if refused != "" {
+			n.answer(n.next, func(a gateway.Attempt) gateway.Input {
+				return gateway.Answer{Attempt: a, Reply: sharding.Reject(sharding.ResourceExhausted, refused)}
+			})
+			return
+		}
 		n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 // In harsh weather replies have a size, and a link takes its time for every byte.
 // A region holds what it owes; what it may owe is bounded, and commands for which
-// there is no room wait unread in their order. A gateway that is paused, or now and
+// there is no room wait, with what comes behind them for the same entity. A gateway that is paused, or now and
 // then for no reason, reads nothing, and is cut off when that lasts.
 
 // Sizes of replies, and what a region may owe.
@@ -17,7 +17,10 @@ const (
 	smallReply = 300
 )
 
-var replyLimits = replies.Config{Total: 24_000, Connection: 12_000, Largest: largeReply, Unknown: largeReply}
+var replyLimits = replies.Config{
+	Total: 24_000, Connection: 12_000, Largest: largeReply, Unknown: largeReply,
+	Waiting: 20, WaitingBytes: 100_000, WaitingShare: 0.5,
+}
 
 // silence is how long a gateway may read nothing while replies wait for it.
 const silence = sec
@@ -26,7 +29,8 @@ const silence = sec
 type owing struct {
 	budget *replies.Budget
 	kinds  map[string]*replies.Kind
-	posted bool // somebody will look at what waits unread
+	short  replies.Kind // refusals
+	posted bool         // somebody will look at what waits unread
 }
 
 // kind is that of a command; what a tell is answered at once says nothing.
@@ -45,19 +49,20 @@ func (o *owing) kind(env *sharding.Envelope) *replies.Kind {
 
 // buffer is the region's end of a link, with all that waits there.
 type buffer struct {
-	account replies.Account
-	unread  []unread
-	frames  []outgoing
-	unsent  int   // bytes of frames
-	moved   int64 // when the last byte was taken, or the first one came
-	deaf    int64 // until when the gateway reads nothing
-	timer   bool
+	queue  replies.Queue[command]
+	unread []command
+	frames []outgoing
+	unsent int   // bytes of frames
+	moved  int64 // when the last byte was taken, or the first one came
+	deaf   int64 // until when the gateway reads nothing
+	timer  bool
 }
 
-// unread is a command that waits for room.
-type unread struct {
-	env  *sharding.Envelope
-	take func(replies.Ticket)
+// command is one that has arrived.
+type command struct {
+	env *sharding.Envelope
+	// take hands it over, or refuses it if there is a reason.
+	take func(room replies.Ticket, refused string)
 }
 
 // outgoing is an answer that waits for the link.
@@ -66,31 +71,51 @@ type outgoing struct {
 	frame func()
 }
 
-// read takes a command up if there is room for its reply and nothing waits before
-// it.
-func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Ticket)) {
+// read takes a command up if there is room for its reply, or lets it wait.
+func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Ticket, string)) {
 	if n.owes == nil {
-		take(replies.Ticket{})
+		take(replies.Ticket{}, "")
 		return
 	}
-	l.buffer.unread = append(l.buffer.unread, unread{env, take})
+	l.buffer.unread = append(l.buffer.unread, command{env, take})
 	n.readOn(l)
-	if len(l.buffer.unread) > 0 {
-		n.w.mark("region: a command waits unread for room")
-	}
 }
 
-// readOn takes up what waits while there is room.
+// readOn goes on with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *link) {
-	b := &l.buffer
-	for len(b.unread) > 0 && l.rgOpen {
-		u := b.unread[0]
-		ticket, ok := n.owes.budget.Admit(&b.account, n.owes.kind(u.env))
-		if !ok {
-			return
+	q, budget := &l.buffer.queue, n.owes.budget
+	for l.rgOpen {
+		c, room, ok := q.Late(budget, n.p.now(), &n.owes.short)
+		if ok {
+			n.w.mark("region: a command has waited too long for room")
+			c.take(room, "there was no room for the reply in time")
+			continue
 		}
-		b.unread = b.unread[1:]
-		u.take(ticket)
+		if c, room, ok = q.Next(budget); !ok {
+			break
+		}
+		n.w.mark("region: a command has waited for room")
+		c.take(room, "")
+	}
+	for l.rgOpen && len(l.buffer.unread) > 0 {
+		c, refused := l.buffer.unread[0], ""
+		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
+			Entity: c.env.Entity, Kind: n.owes.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
+		}, c)
+		if verdict == replies.Full {
+			var ok bool
+			if room, ok = budget.Admit(&q.Account, &n.owes.short); !ok {
+				return
+			}
+			n.w.mark("region: too many commands wait for room")
+			refused = "too many wait for room"
+		}
+		l.buffer.unread = l.buffer.unread[1:]
+		if verdict != replies.Waits {
+			c.take(room, refused)
+		} else {
+			n.w.mark("region: a command waits for room")
+		}
 	}
 }
 
@@ -126,7 +151,7 @@ func (n *regionNode) send(t ticket, in gateway.Input, frame func()) {
 	}
 	l := t.link
 	l.hold(outgoing{size, frame})
-	n.owes.budget.Unsent(&l.buffer.account, l.buffer.unsent)
+	n.owes.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
 	n.owes.budget.Answered(t.room, learned)
 	held := 0
 	for _, l := range n.links {
@@ -179,7 +204,7 @@ func (l *link) drain() {
 			b.unsent -= o.size
 			b.moved = w.now
 			l.toGateway(o.frame)
-			l.region.owes.budget.Unsent(&b.account, b.unsent)
+			l.region.owes.budget.Unsent(&b.queue.Account, b.unsent)
 			l.region.readAll()
 		})
 		return
@@ -198,6 +223,6 @@ func (l *link) forgetReplies() {
 		return
 	}
 	l.buffer.unread, l.buffer.frames, l.buffer.unsent = nil, nil, 0
-	l.region.owes.budget.Unsent(&l.buffer.account, 0)
+	l.buffer.queue.Drop(l.region.owes.budget)
 	l.region.readAll()
 }

@@ -119,10 +119,9 @@ type Config struct {
 	// is refused, a server reads no more commands. Default 8,192: some ten
 	// milliseconds of full load; more only adds delay.
 	MaxPendingMessages int
-	// MaxPendingBytes is the same in bytes: beyond it a client's Send is refused;
-	// at half of it a server reads no more commands. The answers to what a server
-	// has read already are held whatever their size, for its user bounds them
-	// ([Conn.Unsent]). Default 16 MiB.
+	// MaxPendingBytes is the same in bytes for a client: beyond it Send is refused.
+	// The answers of a server are held whatever their size, for its user bounds
+	// them ([Conn.Unsent]). Default 16 MiB.
 	MaxPendingBytes int
 	// ReadBuffer is the size of the read buffer per connection in bytes.
 	// Default 64 KiB. It grows while a larger frame arrives.

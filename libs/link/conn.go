@@ -94,6 +94,14 @@ func (c *Conn) Unsent() int {
 	return c.stream.unsent()
 }
 
+// Ended reports whether the connection has ended: its client counts what was not
+// answered as lost, and may send it again on another one.
+func (c *Conn) Ended() bool {
+	c.stream.mu.Lock()
+	defer c.stream.mu.Unlock()
+	return c.stream.err != nil
+}
+
 // Waiting says that the callback under way is about to wait for something:
 // answers are written at once until it returns. To be called by the callback
 // itself.
@@ -222,15 +230,15 @@ func (c *Conn) handle(kind byte, body []byte) error {
 
 // flush hands the batch over, unless the connection has ended meanwhile: then
 // the client has counted these commands as lost and may have sent them again.
-// A client whose answers pile up has to wait with its commands. It returns
-// false if another goroutine reads on.
+// A client that leaves many answers unread has to wait with its commands; how large
+// they are is bounded by who answers. It returns false if another goroutine reads on.
 func (c *Conn) flush() bool {
 	if len(c.batch) == 0 {
 		return true
 	}
 	st := &c.stream
 	st.mu.Lock()
-	for st.err == nil && st.lagging() {
+	for st.err == nil && st.msgs >= st.maxMsgs {
 		st.leave()
 		st.settled.Wait()
 	}

@@ -85,7 +85,7 @@ func (s *stream) full(n int) bool {
 // unsent is how many bytes wait to be written.
 func (s *stream) unsent() int { return len(s.pend) + s.flying }
 
-// lagging tells whether a client should read its answers first.
+// lagging tells whether so much waits that it should be written before more gathers.
 func (s *stream) lagging() bool {
 	return s.msgs >= s.maxMsgs || s.unsent() > s.maxBytes/2
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func testConfig() Config {
-	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000}
+	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000, Waiting: 20, WaitingBytes: 1_000, WaitingShare: 0.5}
 }
 
 // TestKind: what is expected rises at once, and falls slowly.
@@ -56,19 +56,19 @@ func TestAConnectionIsBounded(t *testing.T) {
 			t.Errorf("%d were admitted, want %d", n, want)
 		}
 	}
-	admit(8) // of an unknown kind
+	admit(7) // of an unknown kind: the last eighth is for small ones
 	for _, ticket := range tickets {
 		b.Answered(ticket, 1_000)
 	}
 	tickets = nil
-	b.Unsent(&a, 8_000)
-	admit(8) // of one that is known
+	b.Unsent(&a, 7_000)
+	admit(7) // of one that is known
 	if _, ok := b.Admit(&other, &k); !ok {
 		t.Error("another connection has to wait")
 	}
 	b.Unsent(&a, 0)
-	admit(8)
-	if a.Used() != 16_000 || b.Used() != 17_000 {
+	admit(7)
+	if a.Used() != 14_000 || b.Used() != 15_000 {
 		t.Errorf("%d and %d are used", a.Used(), b.Used())
 	}
 }
@@ -151,12 +151,20 @@ func TestValidate(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, bad := range []Config{
-		{}, {Total: 1000, Connection: 200, Largest: 300, Unknown: 300}, {Total: 1000, Connection: 600, Largest: 300, Unknown: 300},
-		{Total: 1000, Connection: 500, Largest: 300, Unknown: 10}, {Total: 1000, Connection: 500, Largest: 300, Unknown: 400},
+	for i, change := range []func(*Config){
+		func(c *Config) { *c = Config{} },
+		func(c *Config) { c.Connection = 2*c.Largest - 1 },
+		func(c *Config) { c.Total = 2*c.Connection - 1 },
+		func(c *Config) { c.Unknown = Overhead - 1 },
+		func(c *Config) { c.Unknown = c.Largest + 1 },
+		func(c *Config) { c.Waiting = 0 },
+		func(c *Config) { c.WaitingBytes = 0 },
+		func(c *Config) { c.WaitingShare = 0 },
+		func(c *Config) { c.WaitingShare = 1.1 },
 	} {
-		if bad.Validate() == nil {
-			t.Errorf("%+v is accepted", bad)
+		bad := DefaultConfig()
+		if change(&bad); bad.Validate() == nil {
+			t.Errorf("change %d: %+v is accepted", i, bad)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type Config struct {
 	BufferCommands int
 	BufferBytes    int
 	// Replies bounds what the region owes. Whoever brings commands asks a
-	// [replies.Budget] before each: what finds no room waits with its connection.
+	// [replies.Queue] before each: what finds no room waits with its connection.
 	Replies replies.Config
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.

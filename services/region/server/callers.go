@@ -18,6 +18,9 @@ type Sink interface {
 	SendBatch([]link.Answer) error
 	// Unsent is how many bytes of answers are held, because nobody takes them.
 	Unsent() int
+	// Ended reports whether nobody is there any more. What the sink has brought and
+	// still waits is dropped then: it may be brought again.
+	Ended() bool
 	// Waiting says that the goroutine which brings commands is about to wait:
 	// answers that gather for it must not.
 	Waiting()

@@ -26,7 +26,7 @@ type Config struct {
 	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, by how long those of its entity took of late; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
 	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands"`
-	ReplyBytes   node.Bytes    `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; while there is no room more commands wait unread in their connections"`
+	ReplyBytes   node.Bytes    `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
 	LinkReplies  node.Bytes    `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
@@ -86,9 +86,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))
 		}
 	}
-	largest := replies.DefaultConfig().Largest
-	if int(c.LinkReplies) < largest {
-		errs = append(errs, fmt.Errorf("region.link_reply_bytes %s must be at least %d bytes, or the longest reply never finds room", c.LinkReplies, largest))
+	least := 2 * replies.DefaultConfig().Largest
+	if int(c.LinkReplies) < least {
+		errs = append(errs, fmt.Errorf("region.link_reply_bytes %s must be at least %d bytes, or the longest reply never finds room", c.LinkReplies, least))
 	}
 	if c.ReplyBytes < 2*c.LinkReplies {
 		errs = append(errs, fmt.Errorf("region.reply_bytes %s must be at least twice region.link_reply_bytes (%s), or one connection could take all of it", c.ReplyBytes, c.LinkReplies))

@@ -57,6 +57,7 @@ func (a *answers) SendBatch(as []link.Answer) error {
 }
 
 func (*answers) Unsent() int { return 0 }
+func (*answers) Ended() bool { return false }
 
 func (*answers) Waiting() {}
 

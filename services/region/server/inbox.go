@@ -75,15 +75,15 @@ type inbox struct {
 	over  bool // nobody takes any more
 
 	// What is owed to those who brought commands.
-	budget   *replies.Budget
-	accounts map[Sink]*replies.Account
-	kinds    map[sharding.EntityType]map[string]*replies.Kind
-	short    replies.Kind // what says only that a tell was accepted, or why a command was not
-	waiting  int          // goroutines that bring commands
+	budget  *replies.Budget
+	queues  map[Sink]*replies.Queue[arrival]
+	kinds   map[sharding.EntityType]map[string]*replies.Kind
+	short   replies.Kind // what says only that a tell was accepted, or why a command was not
+	waiting int          // goroutines that bring commands
 }
 
 func newInbox(limit int, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
-	b := &inbox{limit: limit, kinds: kinds, accounts: map[Sink]*replies.Account{}}
+	b := &inbox{limit: limit, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{}}
 	b.room.L = &b.mu
 	b.short.Learn(replies.Overhead)
 	return b
@@ -110,24 +110,26 @@ func (b *inbox) finished(done []finished) {
 }
 
 // arrive takes commands in their order, some of which are refused already, by their
-// index. It blocks while the inbox is full or there is no room for the replies:
-// that is how a region holds back its gateways. It calls wait before, whenever it has
-// put something in since: whoever is to make room may not know of that yet.
+// index. What finds no room for its reply waits in the queue of its connection, and
+// is refused if too much waits there. It blocks only while the inbox is full, or
+// there is no room even for refusals: that is how a region holds back its gateways. It
+// calls wait before, whenever it has put something in since: whoever is to make room
+// may not know of that yet.
 func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func()) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	account := b.accounts[to]
-	if account == nil {
-		account = &replies.Account{}
-		b.accounts[to] = account
+	queue := b.queues[to]
+	if queue == nil {
+		queue = &replies.Queue[arrival]{}
+		b.queues[to] = queue
 	}
-	b.budget.Unsent(account, to.Unsent())
+	b.budget.Unsent(&queue.Account, to.Unsent())
 	told := false
 	for i := range cmds {
 		c := &cmds[i]
-		ticket, ok := b.admit(account, &c.Envelope)
-		for !ok && !b.over {
+		a := arrival{epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i]}
+		for !b.over && !b.admit(queue, &a) {
 			if !told {
 				b.mu.Unlock()
 				wait()
@@ -138,28 +140,79 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 				b.room.Wait()
 				b.waiting--
 			}
-			ticket, ok = b.admit(account, &c.Envelope)
 		}
 		if b.over {
 			return
 		}
-		b.next.arrivals = append(b.next.arrivals, arrival{
-			epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i], ticket: ticket,
-		})
 		told = false
 	}
 }
 
-// admit takes a command on if there is room for it and for its reply.
-func (b *inbox) admit(account *replies.Account, env *sharding.Envelope) (replies.Ticket, bool) {
+// Refusals of commands that no entity has seen.
+var (
+	tooMuchWaits = sharding.Reject(sharding.ResourceExhausted,
+		"not run: the region owes too many replies, and too many commands wait for room (region.link_reply_bytes, region.reply_bytes)")
+	waitedTooLong = sharding.Reject(sharding.ResourceExhausted,
+		"not run: there was no room for the reply within half of the command's time; the region owes too many (region.link_reply_bytes, region.reply_bytes)")
+)
+
+// admit takes a command in, lets it wait or refuses it. It reports whether there is
+// room for any of these.
+func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
 	if b.next.len() >= b.limit {
-		return replies.Ticket{}, false
+		return false
 	}
-	kind := b.kinds[env.Entity.Type][env.Command]
-	if kind == nil || env.Tell && !env.Keyed {
-		kind = &b.short
+	r := replies.Request{Entity: a.env.Entity, Kind: b.kinds[a.env.Entity.Type][a.env.Command], Size: a.env.Size(), Deadline: a.env.Deadline}
+	if r.Kind == nil || a.env.Tell && !a.env.Keyed {
+		r.Kind = &b.short
 	}
-	return b.budget.Admit(account, kind)
+	ticket, verdict := queue.Ask(b.budget, a.at, &r, *a)
+	if verdict == replies.Waits {
+		return true
+	}
+	if verdict == replies.Full {
+		var ok bool
+		if ticket, ok = b.budget.Admit(&queue.Account, &b.short); !ok {
+			return false
+		}
+		a.refused = &tooMuchWaits
+	}
+	a.ticket = ticket
+	b.next.arrivals = append(b.next.arrivals, *a)
+	return true
+}
+
+// advance takes in what has waited and finds room now, and refuses what has waited for
+// too long.
+func (b *inbox) advance() {
+	if b.budget.Waiting() > 0 {
+		now := time.Now()
+		for to, queue := range b.queues { // order-free: they share by how much each uses
+			if queue.Len() > 0 {
+				b.advanceOne(to, queue, now)
+			}
+		}
+	}
+	if b.waiting > 0 {
+		b.room.Broadcast()
+	}
+}
+
+func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], now time.Time) {
+	if to.Ended() { // its gateway counts what waits as lost, and may have sent it again
+		queue.Drop(b.budget)
+		return
+	}
+	for {
+		a, ticket, ok := queue.Late(b.budget, now, &b.short)
+		if ok {
+			a.refused = &waitedTooLong
+		} else if a, ticket, ok = queue.Next(b.budget); !ok {
+			return
+		}
+		a.ticket = ticket
+		b.next.arrivals = append(b.next.arrivals, a)
+	}
 }
 
 // grow makes room for a reply that is larger than expected.
@@ -174,36 +227,32 @@ func (b *inbox) grow(t *replies.Ticket, size int) bool {
 func (b *inbox) answered(to Sink, list []ended) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if account := b.accounts[to]; account != nil {
-		b.budget.Unsent(account, to.Unsent())
+	if queue := b.queues[to]; queue != nil {
+		b.budget.Unsent(&queue.Account, to.Unsent())
 	}
 	for i := range list {
 		b.budget.Answered(list[i].ticket, list[i].size)
 	}
-	if b.waiting > 0 {
-		b.room.Broadcast()
-	}
+	b.advance()
 }
 
 // drained looks at what sinks have passed on meanwhile.
 func (b *inbox) drained() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for to, account := range b.accounts { // order-free: each for itself
-		b.budget.Unsent(account, to.Unsent())
+	for to, queue := range b.queues { // order-free: each for itself
+		b.budget.Unsent(&queue.Account, to.Unsent())
 	}
-	if b.waiting > 0 {
-		b.room.Broadcast()
-	}
+	b.advance()
 }
 
-// forget drops the account of a sink that will bring no more commands.
+// forget drops what is known of a sink that will bring no more commands.
 func (b *inbox) forget(to Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if account := b.accounts[to]; account != nil {
-		b.budget.Unsent(account, 0)
-		delete(b.accounts, to)
+	if queue := b.queues[to]; queue != nil {
+		queue.Drop(b.budget)
+		delete(b.queues, to)
 	}
 }
 

@@ -35,8 +35,8 @@ func (s *Runner) Run() {
 			s.stepping.Lock() // who steps it now is the last one
 			return
 		case <-ticker.C:
+			s.inbox.drained() // whoever takes the tick in finds what has room now
 			s.put(item{in: region.Tick{}})
-			s.inbox.drained()
 		}
 	}
 }

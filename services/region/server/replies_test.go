@@ -110,6 +110,7 @@ type gatewayEnd struct {
 	reads   chan struct{} // closed: it may
 	answers chan link.Answer
 	corr    uint64
+	timeout time.Duration // of commands; 0: none
 }
 
 func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd {
@@ -154,9 +155,13 @@ func (g *gatewayEnd) ask(count int, command string, n int) {
 		g.corr++
 		id := sharding.EntityID(fmt.Sprintf("b%d", i))
 		shard := sharding.ShardOf(id, g.shards)
+		var deadline time.Time
+		if g.timeout > 0 {
+			deadline = time.Now().Add(g.timeout)
+		}
 		if err := g.link.Queue(shard, &link.Command{Corr: g.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Blob", ID: id}, Command: command, ID: sharding.CommandID(fmt.Sprintf("c%d", g.corr)),
-			Payload: fmt.Append(nil, n),
+			Payload: fmt.Append(nil, n), Deadline: deadline,
 		}}); err != nil {
 			g.t.Fatal(err)
 		}
@@ -242,6 +247,77 @@ func TestSilentGatewaysAreBounded(t *testing.T) {
 	await(t, "all is taken", func() bool { return used() == 0 })
 }
 
+// TestSmallCommandsPass: commands with small replies do not wait behind large ones
+// for which there is no room on the same connection.
+func TestSmallCommandsPass(t *testing.T) {
+	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
+	reader, silent := s.dial(t, 7, true), s.dial(t, 8, false)
+	reader.ask(1, "Fill", 1_000_000)
+	reader.ask(1, "Note", 0)
+	reader.get(2)
+	silent.ask(30, "Fill", 1_000_000)
+	await(t, "large ones wait", func() bool { return s.waitForRoom() > 0 })
+	for range 10 {
+		silent.corr++
+		if err := silent.link.Queue(0, &link.Command{Corr: silent.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint(silent.corr)), Payload: []byte("1"),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	silent.link.Flush()
+	await(t, "small ones run", func() bool {
+		reader.corr++
+		if err := reader.link.Send(0, &link.Command{Corr: reader.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "small"}, Command: "Note", ID: sharding.CommandID(fmt.Sprint("r", reader.corr)), Payload: []byte("0"),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		a := <-reader.answers
+		return string(a.Reply.Payload) == "10"
+	})
+	if s.waitForRoom() == 0 {
+		t.Error("the large ones should still wait")
+	}
+	close(silent.reads)
+	silent.get(40)
+}
+
+// waitForRoom is how many commands wait for room for their replies.
+func (s *site) waitForRoom() int {
+	s.inbox.mu.Lock()
+	defer s.inbox.mu.Unlock()
+	return s.inbox.budget.Waiting()
+}
+
+// TestWhatWaitsIsRefusedInTime: a command that finds no room is refused as not run,
+// well before its sender gives it up.
+func TestWhatWaitsIsRefusedInTime(t *testing.T) {
+	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
+	reader, silent := s.dial(t, 7, true), s.dial(t, 8, false)
+	reader.ask(1, "Fill", 1_000_000)
+	reader.get(1)
+	silent.timeout = 400 * time.Millisecond
+	silent.ask(30, "Fill", 1_000_000)
+	await(t, "large ones wait", func() bool { return s.waitForRoom() > 0 })
+	await(t, "nothing waits any more", func() bool { return s.waitForRoom() == 0 })
+	close(silent.reads)
+	ran, refused := 0, 0
+	for range 30 {
+		switch a := <-silent.answers; {
+		case a.Reply.Outcome == sharding.OK:
+			ran++
+		case a.Reply.Outcome == sharding.Rejected && a.Reply.Code == sharding.ResourceExhausted:
+			refused++
+		default:
+			t.Errorf("%+v", a)
+		}
+	}
+	if ran == 0 || refused < 20 {
+		t.Errorf("%d ran and %d were refused", ran, refused)
+	}
+}
+
 // TestNoRoomForAReply: what is said then, and that it says what is known of the
 // effects.
 func TestNoRoomForAReply(t *testing.T) {
@@ -277,4 +353,5 @@ type nowhere struct{}
 
 func (nowhere) SendBatch([]link.Answer) error { return nil }
 func (nowhere) Unsent() int                   { return 0 }
+func (nowhere) Ended() bool                   { return false }
 func (nowhere) Waiting()                      {}

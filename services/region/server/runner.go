@@ -151,7 +151,7 @@ func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
 // Submit hands commands over. It waits while the runner has too much to take
-// in, or owes too many replies. The slice is the caller's again, what it points to
+// in, or no room even to refuse one. The slice is the caller's again, what it points to
 // is not. Each command gets one answer, sent to to, with its Corr.
 func (s *Runner) Submit(to Sink, cmds []link.Command) {
 	s.arrive(to, cmds)

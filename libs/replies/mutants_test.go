@@ -1,0 +1,39 @@
+//go:build mutants
+
+package replies
+
+import (
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// TestMutants shows what each guard is for.
+func TestMutants(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	large, small := &Kind{size: 4_000}, &Kind{size: 300}
+	for name, broken := range map[string]func() bool{ // order-free: each for itself
+		"reply-order": func() bool {
+			_, _, ask := testQueue(t)
+			ask("a", large, "")
+			return ask("a", small, "") == Admitted
+		},
+		"reply-patience": func() bool {
+			b, q, _ := testQueue(t)
+			at := time.Unix(1000, 0)
+			q.Ask(b, at, &Request{Entity: entity("a"), Kind: large, Deadline: at.Add(time.Second)}, "")
+			_, _, late := q.Late(b, at.Add(time.Second), small)
+			return !late
+		},
+	} {
+		if broken() {
+			t.Errorf("%s: broken without the mutant", name)
+		}
+		mutant.Activate(name)
+		if !broken() {
+			t.Errorf("mutant %s is not noticed", name)
+		}
+		mutant.Activate("")
+	}
+}

@@ -1,0 +1,219 @@
+package replies
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// testQueue is the queue of a connection on which nothing more of the large ones
+// finds room.
+func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k *Kind, command string) Verdict) {
+	t.Helper()
+	b, q = NewBudget(testConfig()), &Queue[string]{}
+	b.Unsent(&q.Account, 13_000)
+	return b, q, func(id string, k *Kind, command string) Verdict {
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entity(id), Kind: k, Size: 10}, command)
+		return v
+	}
+}
+
+func entity(id string) sharding.Entity {
+	return sharding.Entity{Type: "T", ID: sharding.EntityID(id)}
+}
+
+// TestSmallOnesPass: who has a small reply does not wait behind who has a large one,
+// unless it is for the same entity.
+func TestSmallOnesPass(t *testing.T) {
+	b, q, ask := testQueue(t)
+	large, small := &Kind{size: 4_000}, &Kind{size: 300}
+	for _, c := range []struct {
+		id   string
+		kind *Kind
+		want Verdict
+	}{
+		{"a", large, Waits}, {"b", small, Admitted}, {"a", small, Waits}, {"b", small, Admitted},
+		{"c", &Kind{size: 1_000}, Waits}, // else the first one would be passed for ever
+	} {
+		if got := ask(c.id, c.kind, c.id); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if _, _, ok := q.Next(b); ok {
+		t.Error("there is no room yet")
+	}
+	b.Unsent(&q.Account, 0)
+	for _, want := range []string{"a", "a", "c"} {
+		if got, _, ok := q.Next(b); !ok || got != want {
+			t.Errorf("%q is next, want %q", got, want)
+		}
+	}
+	if q.Len() != 0 || b.Waiting() != 0 || b.bytes != 0 {
+		t.Errorf("%+v is left", b)
+	}
+}
+
+// TestKindsGrow: a command that was small when it came and is not any more holds up
+// no small ones, and keeps its place before those of its entity.
+func TestKindsGrow(t *testing.T) {
+	b, q, ask := testQueue(t)
+	b.Unsent(&q.Account, 16_000)
+	grows, small := &Kind{size: 300}, &Kind{size: 300}
+	for i, c := range []struct {
+		id   string
+		kind *Kind
+	}{{"a", grows}, {"b", small}, {"a", small}, {"a", &Kind{size: 4_000}}} {
+		if got := ask(c.id, c.kind, fmt.Sprint(c.id, i)); got != Waits {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	grows.Learn(4_000)
+	b.Unsent(&q.Account, 13_000)
+	if got, _, ok := q.Next(b); !ok || got != "b1" {
+		t.Errorf("%q is next", got)
+	}
+	b.Unsent(&q.Account, 0)
+	for _, want := range []string{"a0", "a2", "a3"} {
+		if got, _, ok := q.Next(b); !ok || got != want {
+			t.Errorf("%q is next, want %q", got, want)
+		}
+	}
+}
+
+// TestLate: who has waited for half of its time is given back, if there is room to
+// say so.
+func TestLate(t *testing.T) {
+	b, q, _ := testQueue(t)
+	b.Unsent(&q.Account, 16_000)
+	var short Kind
+	short.Learn(Overhead)
+	at := time.Unix(1000, 0)
+	for i, left := range []time.Duration{0, 10 * time.Second, 2 * time.Second} {
+		r := Request{Entity: entity("a"), Kind: &Kind{size: 4_000}, Size: 10}
+		if left > 0 {
+			r.Deadline = at.Add(left)
+		}
+		if _, v := q.Ask(b, at, &r, fmt.Sprint(i)); v != Waits {
+			t.Error(v)
+		}
+	}
+	if _, _, ok := q.Late(b, at.Add(time.Second), &short); ok {
+		t.Error("there is no room to say so")
+	}
+	b.Unsent(&q.Account, 15_000)
+	if _, _, ok := q.Late(b, at.Add(999*time.Millisecond), &short); ok {
+		t.Error("nobody has waited for long")
+	}
+	if got, _, ok := q.Late(b, at.Add(time.Second), &short); !ok || got != "2" {
+		t.Errorf("%q is late", got)
+	}
+	if got, _, ok := q.Late(b, at.Add(5*time.Second), &short); !ok || got != "1" {
+		t.Errorf("%q is late", got)
+	}
+	if _, _, ok := q.Late(b, at.Add(time.Hour), &short); ok || q.Len() != 1 {
+		t.Error("one without a deadline waits")
+	}
+}
+
+// TestWhatWaitsIsBounded, in number and bytes, and a connection that ends gives back
+// all that it had.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	b, q, ask := testQueue(t)
+	large := &Kind{size: 4_000}
+	for range 20 {
+		if v := ask("a", large, ""); v != Waits {
+			t.Fatal(v)
+		}
+	}
+	if v := ask("a", large, ""); v != Full {
+		t.Error(v)
+	}
+	q.Drop(b)
+	if b.Used() != 0 || b.Waiting() != 0 || b.bytes != 0 || q.Len() != 0 {
+		t.Errorf("%+v is left", b)
+	}
+	b.Unsent(&q.Account, 13_000)
+	for _, size := range []int{600, 400, 1} {
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entity("a"), Kind: large, Size: size}, "")
+		if (v == Full) != (size == 1) {
+			t.Errorf("%d: %v", size, v)
+		}
+	}
+}
+
+// TestEntitiesKeepTheirOrder, whatever is small, large, late or sent meanwhile, and
+// all is taken on or given back in the end.
+func TestEntitiesKeepTheirOrder(t *testing.T) {
+	for seed := uint64(1); seed <= 300; seed++ {
+		d := rand.New(rand.NewPCG(seed, 2))
+		b, q := NewBudget(testConfig()), &Queue[[2]int]{}
+		kinds := []Kind{{size: 300}, {size: 4_000}, {size: 400}, {}}
+		var short Kind
+		short.Learn(Overhead)
+		var tickets []Ticket
+		last := map[int]int{}
+		took := func(c [2]int, ticket Ticket) {
+			if last[c[0]] > c[1] {
+				t.Fatalf("seed %d: %v after %d", seed, c, last[c[0]])
+			}
+			last[c[0]] = c[1]
+			tickets = append(tickets, ticket)
+		}
+		at, came, gone := time.Unix(1000, 0), 0, 0
+		for n := range 3000 {
+			at = at.Add(time.Duration(d.IntN(20)) * time.Millisecond)
+			switch d.IntN(5) {
+			case 0, 1:
+				c := [2]int{d.IntN(5), n}
+				r := Request{Entity: entity(fmt.Sprint(c[0])), Kind: &kinds[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
+				switch ticket, v := q.Ask(b, at, &r, c); v {
+				case Admitted:
+					took(c, ticket)
+					fallthrough
+				case Waits:
+					came++
+				}
+			case 2:
+				if c, ticket, ok := q.Next(b); ok {
+					took(c, ticket)
+				}
+			case 3:
+				if _, ticket, ok := q.Late(b, at, &short); ok {
+					b.Answered(ticket, 0)
+					gone++
+				}
+			default:
+				if len(tickets) > 0 {
+					ticket := tickets[0]
+					tickets = tickets[1:]
+					gone++
+					b.Answered(ticket, []int{300, 4_000}[d.IntN(2)])
+				}
+			}
+			if b.Used() > 64_000 || b.waiting > 20 || b.bytes > 1_000 || b.waiting != q.Len() {
+				t.Fatalf("seed %d: %+v", seed, b)
+			}
+		}
+		for q.Len() > 0 {
+			c, ticket, ok := q.Next(b)
+			if !ok && len(tickets) == 0 {
+				t.Fatalf("seed %d: %d wait for ever", seed, q.Len())
+			}
+			if ok {
+				took(c, ticket)
+				continue
+			}
+			for _, ticket := range tickets {
+				gone++
+				b.Answered(ticket, 0)
+			}
+			tickets = nil
+		}
+		if gone += len(tickets); came != gone {
+			t.Fatalf("seed %d: %d came and %d went", seed, came, gone)
+		}
+	}
+}
