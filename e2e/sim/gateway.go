@@ -163,7 +163,7 @@ func (g *gatewayNode) finish(o gateway.Finish) {
 		return
 	}
 	delete(g.waiting, o.Request)
-	g.core.Delivered(o.Held)
+	g.step(gateway.Delivered{Bytes: o.Held})
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
 	}

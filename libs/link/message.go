@@ -121,6 +121,9 @@ func fit(a Answer, maxPayload int) Answer {
 }
 
 func unfit(r *sharding.Reply, why string) {
+	if r.Outcome == sharding.OK {
+		why = "the command ran, but its " + why
+	}
 	r.Code, r.Message, r.Payload, r.Encoding = sharding.Internal, why, nil, sharding.JSON
 }
 

@@ -85,11 +85,14 @@ const (
 	FailedPrecondition Code = "failed_precondition"
 	OutOfRange         Code = "out_of_range"
 	ResourceExhausted  Code = "resource_exhausted"
-	Unimplemented      Code = "unimplemented"
-	Unavailable        Code = "unavailable"
-	DeadlineExceeded   Code = "deadline_exceeded"
-	DataLoss           Code = "data_loss"
-	Internal           Code = "internal"
+	// ReplyLost comes with the outcome OK: the command ran, and there is no room for
+	// what it answered. It is Roost's own; gateways show another code to clients.
+	ReplyLost        Code = "roost_reply_lost"
+	Unimplemented    Code = "unimplemented"
+	Unavailable      Code = "unavailable"
+	DeadlineExceeded Code = "deadline_exceeded"
+	DataLoss         Code = "data_loss"
+	Internal         Code = "internal"
 )
 
 // Reply is the end of a command.

@@ -95,10 +95,7 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) int {
 	}
 	m.expects -= r.expects
 	if size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0 {
-		*reply = sharding.Reply{
-			Outcome: reply.Outcome, Code: sharding.ResourceExhausted, Timing: reply.Timing,
-			Message: fmt.Sprintf("the command ran, but its reply of %d bytes finds no room: too many wait for their clients in this gateway", len(reply.Payload)),
-		}
+		*reply = replies.NoRoom(reply, r.readOnly, "too many wait for their clients in this gateway (gateway.reply_bytes)")
 		size = replies.Size(reply)
 	}
 	r.expects = 0

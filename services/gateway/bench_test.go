@@ -58,7 +58,7 @@ func BenchmarkAsk(b *testing.B) {
 				outs = m.Answer(now, &answer, outs[:0])
 				for _, o := range outs {
 					if f, ok := o.(gateway.Finish); ok {
-						m.Delivered(f.Held)
+						m.Step(now, gateway.Delivered{Bytes: f.Held}, nil)
 					}
 				}
 			}

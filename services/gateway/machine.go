@@ -178,10 +178,6 @@ func (m *Machine) Stats() Stats {
 	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Links: len(m.links)}
 }
 
-// Delivered gives back what replies have counted ([Finish].Held) that clients have
-// by now, or that nobody waits for any more.
-func (m *Machine) Delivered(bytes int) { m.held -= bytes }
-
 // Step applies in at now and appends to out what the driver must do, in that
 // order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
@@ -193,6 +189,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		if r := m.requests[in.Request]; r != nil {
 			m.forget(r)
 		}
+	case Delivered:
+		m.held -= in.Bytes
 	case Answer:
 		m.answer(&in)
 	case NotMine:

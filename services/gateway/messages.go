@@ -26,6 +26,9 @@ type (
 	// Cancel: the client has gone. The core forgets the request; there is no
 	// Finish for it any more. Its effects, if sent, are not undone.
 	Cancel struct{ Request RequestID }
+	// Delivered: clients have replies that counted so much ([Finish].Held), or
+	// nobody waits for them any more.
+	Delivered struct{ Bytes int }
 	// LinkUp: a link to the region incarnation is usable. Link names this link
 	// among those of the region, chosen by the driver; a later link of the same
 	// region has another number.
@@ -108,7 +111,7 @@ type (
 		Region   sharding.NodeID
 		Attempts int
 		// Held is what the reply counts until the client has it, or is gone: the
-		// driver gives it back by [Machine.Delivered].
+		// driver gives it back by [Delivered].
 		Held int
 	}
 	// Connect opens a link to a region incarnation and keeps it up.
@@ -130,6 +133,7 @@ type (
 
 func (Submit) input()       {}
 func (Cancel) input()       {}
+func (Delivered) input()    {}
 func (LinkUp) input()       {}
 func (LinkDown) input()     {}
 func (Answer) input()       {}

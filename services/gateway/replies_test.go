@@ -30,7 +30,7 @@ func TestRepliesAreBounded(t *testing.T) {
 				switch {
 				case o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.ResourceExhausted && o.Held == 0 && o.RetryAfter > 0:
 					refused++
-				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ResourceExhausted && strings.HasPrefix(o.Reply.Message, "the command ran"):
+				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ReplyLost && strings.HasPrefix(o.Reply.Message, "the command ran"):
 					ran++
 					fallthrough
 				case o.Reply.Outcome == sharding.OK:
@@ -71,7 +71,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 	deliver := func() {
 		for _, n := range held {
-			m.Delivered(n)
+			step(gateway.Delivered{Bytes: n})
 		}
 		held = nil
 		if got := m.Stats().Replies; got != 0 {

@@ -156,7 +156,7 @@ func (s *scenario) step(in Input) {
 			continue
 		}
 		if f, ok := o.(Finish); ok {
-			s.m.Delivered(f.Held)
+			s.m.Step(s.now, Delivered{Bytes: f.Held}, nil)
 		}
 		s.trace = append(s.trace, prefix+describe(o))
 	}

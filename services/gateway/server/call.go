@@ -114,7 +114,7 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 // abandon ends a call that is not waited for any more. To be called by the loop.
 func (s *Server) abandon(c *call) {
 	if s.calls[c.id] == nil { // it has ended meanwhile: nobody takes its reply
-		s.core.Delivered(c.finish.Held)
+		s.step(gateway.Delivered{Bytes: c.finish.Held})
 		return
 	}
 	delete(s.calls, c.id)

@@ -72,8 +72,8 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s must be above 0", l.key))
 		}
 	}
-	if least := 2 * int64(c.MaxPayload); int64(c.ReplyBytes) < least {
-		errs = append(errs, fmt.Errorf("gateway.reply_bytes %s must be at least twice gateway.max_body (%d bytes), or large replies never find room", c.ReplyBytes, least))
+	if least := node.Bytes(2 * link.DefaultConfig().MaxPayload); c.ReplyBytes < least {
+		errs = append(errs, fmt.Errorf("gateway.reply_bytes %s must be at least %s, twice the longest reply, or large ones never find room", c.ReplyBytes, least))
 	}
 	if c.Refusals < 0 {
 		errs = append(errs, errors.New("gateway.refusals must not be below 0"))

@@ -21,7 +21,7 @@ import (
 //
 // meta.executed says what is known of the command's effects:
 //
-//	"true"     it ran, and this is the entity's own answer
+//	"true"     it ran, and this is the entity's own answer, or there is a number
 //	"false"    it was definitely not applied
 //	"unknown"  it may or may not have been applied: send it again with its key
 //
@@ -33,7 +33,8 @@ import (
 //	ROOST-1002  false     not_found            404   no region hosts the type                                   no
 //	ROOST-1003  false     unimplemented        501   the type has no such command                               no
 //	ROOST-1004  false     resource_exhausted   429   too much is under way here or in the region                yes
-//	ROOST-1005  false     unavailable          503   the shard has no home yet, or the gateway stops            yes
+//	ROOST-1005  false     unavailable          503   the shard has no home yet, the gateway stops,              yes
+//	                                                 or has too many connections
 //	ROOST-1006  false     deadline_exceeded    408   the time was over before the command could run             yes
 //	ROOST-1007  false     already_exists       409   the key was used for another command                       no
 //	ROOST-1008  false     internal, data_loss  500   the handler failed and was undone, or state cannot be read no
@@ -42,6 +43,7 @@ import (
 //	ROOST-1011  false     invalid_argument     413   the payload is too long                                    no
 //	ROOST-1012  false     invalid_argument     415   neither JSON nor protobuf                                  no
 //	ROOST-1013  false     permission_denied    403   a web page of another origin, or a name that is not ours   no
+//	ROOST-1014  true      resource_exhausted   429   it ran, and there is no room for its reply                 with its key
 //	ROOST-1101  unknown   deadline_exceeded    408   no answer within the time                                  with its key
 //	ROOST-1102  unknown   any other            any   the link was lost, the shard moved, the journal is silent  with its key
 //
@@ -84,6 +86,9 @@ func failureOf(f *gateway.Finish) *failure {
 	switch r.Outcome {
 	case sharding.OK:
 		out.executed = "true"
+		if out.code == sharding.ReplyLost {
+			out.code, out.number = sharding.ResourceExhausted, "ROOST-1014"
+		}
 	case sharding.Rejected:
 		out.executed, out.number = "false", rejected[out.code]
 		if out.number == "" {

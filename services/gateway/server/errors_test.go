@@ -34,6 +34,7 @@ func TestFailures(t *testing.T) {
 		{reply(sharding.Rejected, sharding.InvalidArgument), "invalid_argument", "false", "ROOST-1001", 400, twirp.InvalidArgument, ""},
 		{reply(sharding.Rejected, sharding.NotFound), "not_found", "false", "ROOST-1002", 404, twirp.NotFound, ""},
 		{reply(sharding.Rejected, sharding.Unimplemented), "unimplemented", "false", "ROOST-1003", 501, twirp.Unimplemented, ""},
+		{reply(sharding.OK, sharding.ReplyLost), "resource_exhausted", "true", "ROOST-1014", 429, twirp.ResourceExhausted, ""},
 		{busy, "resource_exhausted", "false", "ROOST-1004", 429, twirp.ResourceExhausted, "2"},
 		{reply(sharding.Rejected, sharding.Unavailable), "unavailable", "false", "ROOST-1005", 503, twirp.Unavailable, ""},
 		{reply(sharding.Rejected, sharding.DeadlineExceeded), "deadline_exceeded", "false", "ROOST-1006", 408, twirp.DeadlineExceeded, ""},

@@ -136,7 +136,7 @@ func (s *Server) loop(ctx context.Context) {
 			tick = true
 		}
 		if n := s.delivered.Swap(0); n != 0 {
-			s.core.Delivered(int(n))
+			s.step(gateway.Delivered{Bytes: int(n)})
 		}
 		items := s.inbox.take(spare)
 		for i := range items {

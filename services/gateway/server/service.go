@@ -42,7 +42,9 @@ func (v service) handler() http.Handler {
 		if v.s.stopping.Load() {
 			w.Header()["Connection"] = closing
 		}
-		entities.ServeHTTP(w, r)
+		many := &results{ResponseWriter: w}
+		r = r.WithContext(context.WithValue(r.Context(), resultsKey{}, many))
+		entities.ServeHTTP(many, r)
 	})
 }
 
@@ -115,20 +117,20 @@ func (v service) finish(ctx context.Context, c *call) (sharding.Reply, *failure)
 	return reply, f
 }
 
-// AskMany sends commands side by side. Those for the same entity enter the
+// AskMany sends commands side by side; their results are written by [results]. Those for the same entity enter the
 // core in their order, and so take effect in it.
 func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*gatewayv1.AskManyResponse, error) {
 	if n := len(req.Items); n > v.s.cfg.MaxItems {
 		return nil, refuse(ctx, refusal(sharding.InvalidArgument, fmt.Sprintf("%d items, at most %d are allowed (gateway.max_items)", n, v.s.cfg.MaxItems)))
 	}
-	out := &gatewayv1.AskManyResponse{Results: make([]*gatewayv1.AskResult, len(req.Items))}
+	out := make([]*gatewayv1.AskResult, len(req.Items))
 	now := time.Now()
 	sent := make([]*call, 0, len(req.Items))
 	at := make([]int, 0, len(req.Items)) // item of each
 	for i, r := range req.Items {
 		c := newCall(fromAsk(r), now)
 		if f := v.begin(ctx, c, r); f != nil {
-			out.Results[i] = f.result()
+			out[i] = f.result()
 			c.release()
 			continue
 		}
@@ -138,12 +140,13 @@ func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*g
 	for n, c := range sent {
 		reply, f := v.finish(ctx, c)
 		if f != nil {
-			out.Results[at[n]] = f.result()
+			out[at[n]] = f.result()
 			continue
 		}
-		out.Results[at[n]] = &gatewayv1.AskResult{Payload: reply.Payload, Encoding: toEncoding(reply.Encoding)}
+		out[at[n]] = &gatewayv1.AskResult{Payload: reply.Payload, Encoding: toEncoding(reply.Encoding)}
 	}
-	return out, nil
+	ctx.Value(resultsKey{}).(*results).list = out
+	return &gatewayv1.AskManyResponse{}, nil
 }
 
 // refuse is a failure as the error of a whole request.

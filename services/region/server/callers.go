@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
@@ -115,23 +114,21 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 			end.size = size
 		}
 		if size > end.ticket.Expected() && !s.inbox.grow(&end.ticket, size) {
-			a.Reply = noRoom(&a.Reply)
+			a.Reply = replies.NoRoom(&a.Reply, s.readOnly(&c), "the region owes too many (region.reply_bytes)")
 		}
 	}
 	s.gather(s.worker, c.to, a, end)
 }
 
-// noRoom is what is left of a reply for which there is no room. What was known of
-// the effects stays true.
-func noRoom(r *sharding.Reply) sharding.Reply {
-	what := "the command's answer"
-	if r.Outcome == sharding.OK {
-		what = "the command ran, but its reply"
+// readOnly reports whether a command changes nothing.
+func (s *Runner) readOnly(c *caller) bool {
+	for i := range s.descs { // rare enough to look
+		if d := &s.descs[i].Desc; d.Type == c.entity.Type {
+			command, ok := d.Command(c.command)
+			return ok && command.ReadOnly
+		}
 	}
-	return sharding.Reply{
-		Outcome: r.Outcome, Code: sharding.ResourceExhausted, Timing: r.Timing,
-		Message: fmt.Sprintf("%s of %d bytes finds no room: the region owes too many (region.reply_bytes)", what, len(r.Payload)),
-	}
+	return false
 }
 
 // maxSinks is how many sinks a worker gathers answers for at a time. One that

@@ -1,0 +1,24 @@
+package replies
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// NoRoom is what is left of a reply for which there is no room. What was known of
+// the effects stays true; a command that is read-only has none, and may be sent again.
+func NoRoom(r *sharding.Reply, readOnly bool, why string) sharding.Reply {
+	code, what := sharding.ResourceExhausted, "the command's answer"
+	outcome := r.Outcome
+	switch {
+	case readOnly:
+		outcome, what = sharding.Rejected, "the command is read-only and changed nothing; its reply"
+	case outcome == sharding.OK:
+		code, what = sharding.ReplyLost, "the command ran, but its reply"
+	}
+	return sharding.Reply{
+		Outcome: outcome, Code: code, Timing: r.Timing,
+		Message: fmt.Sprintf("%s of %d bytes finds no room: %s", what, len(r.Payload), why),
+	}
+}
