@@ -186,7 +186,9 @@ func (w *cluster) checkJournal() {
 				w.last = r.Seq
 			}
 			if a.Entity == factEntity && i >= w.read {
-				w.fact(r.Events[0].Payload)
+				for _, e := range r.Events {
+					w.fact(e.Payload)
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package explore
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -12,13 +13,10 @@ import (
 
 // coord is a coordinator and its driver.
 type coord struct {
-	core *coordinator.Machine
+	core *coordinator.Tenure
 	gen  int
-	term sharding.Term
-	live bool // elected, not deposed
-	held []coordinator.Output
-	seq  uint64
-	busy bool
+	term sharding.Term // acquired last
+	live bool          // active
 	// row is that of the shard in its table, members are the regions it knows.
 	row     sharding.Row
 	members []sharding.NodeID
@@ -38,12 +36,12 @@ func (c *coord) view() {
 
 func (c *coord) clone() part {
 	d := *c
-	d.core, d.held = c.core.Clone(), slices.Clone(c.held)
+	d.core = c.core.Clone()
 	return &d
 }
 
 func (c *coord) appendState(b []byte) []byte {
-	b = fmt.Appendf(b, "%d %d %t %+v %d %t ", c.gen, c.term, c.live, c.held, c.seq, c.busy)
+	b = fmt.Appendf(b, "%d %d ", c.gen, c.term)
 	return c.core.AppendState(start, b)
 }
 
@@ -52,32 +50,22 @@ func (w *cluster) startCoordinator(i int) {
 	cfg := coordinator.DefaultConfig()
 	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = tick, tick, tick
 	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = tick/2, tick/2, 1000*tick
-	w.coords[i] = &coord{core: coordinator.New(cfg), gen: w.coords[i].gen + 1}
+	cfg.FactsPerRecord = 1
+	cfg.SignEvery, cfg.SignPatience, cfg.LookEvery = 1000*tick, 0, 0
+	self := sharding.NodeID{Addr: fmt.Sprintf("c%d", i), UID: sharding.NodeUID(100*(i+1) + w.coords[i].gen + 1)}
+	w.coords[i] = &coord{core: coordinator.NewTenure(cfg, self), gen: w.coords[i].gen + 1}
 	for h := range w.hosts {
 		w.coordStep(i, coordinator.Member{Node: w.hosts[h].id, Reachable: true})
 	}
 }
 
-// elect gives a coordinator the newest term and the facts, and lets the regions
-// find out.
+// elect gives a coordinator the lease in the newest term, for as long as the
+// search takes, and lets the regions find out. Who has the lease is searched by the
+// lease and the tenure scopes.
 func (w *cluster) elect(i int) {
-	if w.coords[i].live {
-		w.depose(i)
-	}
 	c := w.coords[i]
-	c.term, c.live = w.store.term()+1, true
-	w.apply(journal.Op{Claim: &sharding.Claim{
-		Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Owner: sharding.NodeUID(100*(i+1) + c.gen),
-	}})
-	got, _ := w.ledger.Load(journal.LoadRequest{Entity: factEntity})
-	var facts []coordinator.Fact
-	for _, r := range got.Records {
-		for _, e := range r.Events {
-			facts = append(facts, decodeFact(e.Payload))
-		}
-	}
-	c.seq = got.LastSeq
-	w.coordStep(i, coordinator.Elected{Term: c.term, Facts: facts})
+	c.term = w.store.term() + 1
+	w.coordStep(i, coordinator.Acquired{Term: c.term, Until: w.now.Add(time.Hour)})
 	for h := range w.hosts {
 		w.register(i, h)
 	}
@@ -99,88 +87,78 @@ func (w *cluster) toCoord(i int, in coordinator.Input, stale func(*engine, *stat
 
 func (w *cluster) coordStep(i int, in coordinator.Input) {
 	c := w.coords[i]
-	c.held = append(c.held, c.core.Step(w.now, in, nil)...)
+	out := c.core.Step(w.now, in, nil)
+	c.live = c.core.Active() != 0
 	if err := c.core.Check(); err != nil {
 		w.fail("c%d: %v", i, err)
 	}
-	if !c.live {
-		c.held = nil
-		return
-	}
-	w.persist(i)
-}
-
-// persist performs outputs up to the next fact, and takes the facts of the
-// outputs to the journal, a batch at a time.
-func (w *cluster) persist(i int) {
-	c := w.coords[i]
-	for !c.busy && len(c.held) > 0 {
-		p, ok := c.held[0].(coordinator.Persist)
-		if !ok {
-			w.perform(i, c.held[0])
-			c.held = c.held[1:]
-			continue
-		}
-		c.held = c.held[1:]
-		if _, wish := p.Fact.(coordinator.DrainFact); wish {
-			// Not stored: a next term that knows of it would begin every move once
-			// more. That it does know is for the simulation to look after.
-			c.held = append(c.held, c.core.Step(w.now, coordinator.Stored{Facts: 1}, nil)...)
-			continue
-		}
-		w.write(i, p.Fact)
+	for _, o := range out {
+		w.perform(i, o)
 	}
 }
 
-// write appends a fact. Unknown outcome: the process stops.
-func (w *cluster) write(i int, f coordinator.Fact) {
+// append stores a record. A fact that says who is drained is not stored: a next
+// term that knows of it would begin every move once more. That it does know is for
+// the simulation to look after.
+func (w *cluster) append(i int, o coordinator.Append) {
 	c := w.coords[i]
-	c.busy = true
-	c.seq++
-	gen, term := c.gen, c.term
-	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity, Records: []sharding.Record{
-		{Seq: c.seq, Events: []sharding.Event{{Name: "Fact", Payload: encodeFact(f)}}},
-	}}
+	f := o.Facts[0]
+	record := sharding.Record{Seq: o.Seq}
+	_, drain := f.(coordinator.DrainFact)
+	if !drain {
+		record.Events = []sharding.Event{{Name: "Fact", Payload: encodeFact(f)}}
+	}
+	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{record}}
+	gen := c.gen
 	done := func(r journal.Result) {
-		c := w.coords[i]
-		if c.gen != gen || c.term != term || !c.live {
-			return
-		}
-		c.busy = false
-		switch r.Verdict {
-		case sharding.Durable:
-			w.coordStep(i, coordinator.Stored{Facts: 1})
-		case sharding.UnknownOutcome:
-			w.startCoordinator(i)
-		default:
-			w.depose(i)
+		if w.coords[i].gen == gen {
+			w.coordStep(i, coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		}
 	}
-	if _, isType := f.(coordinator.TypeFact); isType {
+	if _, isType := f.(coordinator.TypeFact); isType || drain {
 		done(w.apply(journal.Op{Append: &a})) // the same for all: nothing depends on when
 		return
 	}
-	text := fmt.Sprintf("journal c%d.%d term %d seq %d %+v", i, gen, term, c.seq, f)
-	// If the outcome is unknown the process starts anew and learns the members.
+	text := fmt.Sprintf("journal c%d.%d call %d term %d seq %d %+v", i, gen, o.Call, o.Term, o.Seq, f)
 	op := journal.Op{Append: &a}
 	m := w.commit(text, ofCoord(i)|bothHosts, op, done)
 	m.eager = w.prompt
 	refused := refusedForever(op)
 	m.void = func(e *engine, s *state) bool {
 		c := coordIn(e, s, i)
-		return (c.gen != gen || c.term != term || !c.live) && refused(e, s)
+		return (c.gen != gen || c.term != o.Term || !c.live) && refused(e, s)
 	}
 }
 
-func (w *cluster) depose(i int) {
-	c := w.coords[i]
-	c.live, c.held, c.busy = false, nil, false
-	w.coordStep(i, coordinator.Deposed{})
+// loaded reads the stream.
+func (w *cluster) loaded(call coordinator.CallID) coordinator.Loaded {
+	got, _ := w.ledger.Load(journal.LoadRequest{Entity: factEntity})
+	in := coordinator.Loaded{Call: call, LastSeq: got.LastSeq}
+	for _, r := range got.Records {
+		for _, e := range r.Events {
+			in.Facts = append(in.Facts, decodeFact(e.Payload))
+		}
+	}
+	in.Since = len(in.Facts)
+	return in
 }
 
 func (w *cluster) perform(i int, o coordinator.Output) {
 	from := fmt.Sprintf("c%d", i)
 	switch o := o.(type) {
+	case coordinator.Survey:
+		w.coordStep(i, coordinator.Surveyed{Call: o.Call, Highest: w.ledger.MaxEpoch()})
+	case coordinator.WriteSign: // whose journal it is, is not searched here
+		w.coordStep(i, coordinator.SignWritten{Call: o.Call, Verdict: sharding.Durable})
+	case coordinator.Claim:
+		r := w.apply(journal.Op{Claim: &sharding.Claim{
+			Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: sharding.NodeUID(100*(i+1) + w.coords[i].gen),
+		}})
+		w.coordStep(i, coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+	case coordinator.Load:
+		w.coordStep(i, w.loaded(o.Call))
+	case coordinator.Append:
+		w.append(i, o)
 	case coordinator.HostShard:
 		w.revealed(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
 		w.toRegion(o.To, o.Epoch, region.HostShard{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})

@@ -14,23 +14,15 @@ var (
 	factEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
 )
 
-// coordNode is the driver of a coordinator: lease, fact stream, membership,
-// and the gate that holds back what must not be said before it is durable.
+// coordNode is the driver of a coordinator: lease, journal, membership.
 type coordNode struct {
 	p      *process
 	w      *World
-	core   *coordinator.Machine
+	core   *coordinator.Tenure
 	member *member
 	holder *lease.Holder
 	lout   []lease.Output
 	out    []coordinator.Output
-
-	// tenure counts acquisitions; what was started in an old one is void.
-	tenure  int
-	term    sharding.Term
-	elected bool
-
-	gate *coordinator.Gate // nil: standing by
 
 	watches   map[coordinator.WatchID]func(watchAnswer)
 	nextWatch coordinator.WatchID
@@ -60,8 +52,30 @@ func (c *coordNode) step(in coordinator.Input) {
 	c.out = c.core.Step(c.p.now(), in, c.out)
 	c.w.stepped(c.p, c.core, len(c.out)-at)
 	for _, o := range c.out[at:] {
-		if p, ok := o.(coordinator.Persist); ok {
-			c.judge(p.Fact)
+		c.w.trace(c.p, "out", o)
+		switch o := o.(type) {
+		case coordinator.Append:
+			for _, f := range o.Facts[:o.Decided] {
+				c.judge(f)
+			}
+		case coordinator.BecameActive:
+			c.w.mark("coordinator elected")
+			c.drains(o.Term)
+		case coordinator.SteppedDown:
+			c.w.mark("coordinator deposed")
+		case coordinator.YieldLease:
+			c.w.violate("memory is bounded", "%s: too much waits for the journal", c.p.name)
+		}
+		c.speaks(o)
+	}
+}
+
+// speaks looks whether a coordinator says anything after another one has its lease.
+func (c *coordNode) speaks(o coordinator.Output) {
+	switch o.(type) {
+	case coordinator.HostShard, coordinator.HandOff, coordinator.TableChanged, coordinator.RegisterAck, coordinator.ShutdownAck:
+		if term := c.core.Active(); c.w.highest > term && !c.w.recordLost {
+			c.w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, term, c.w.highest, o)
 		}
 	}
 }
@@ -83,144 +97,58 @@ func (c *coordNode) lease(in lease.Input) {
 		c.w.trace(c.p, "lease>", o)
 		switch o := o.(type) {
 		case lease.Lost:
-			c.depose("lease lost")
+			c.step(coordinator.Lost{Term: o.Term})
+		case lease.Renewed:
+			c.step(coordinator.Renewed{Term: o.Term, Until: o.Until})
 		case lease.Observed:
 			c.step(coordinator.Active{Node: o.Holder, Term: o.Term})
 		case lease.Acquired:
+			c.w.mark("lease acquired")
 			if c.w.terms[o.Term] && !c.w.recordLost {
 				c.w.violate("terms grow", "%s acquires the lease in term %d, which was acquired before", c.p.name, o.Term)
 			}
 			c.w.terms[o.Term] = true
 			c.w.highest = max(c.w.highest, o.Term)
-			c.acquired(o.Term)
+			c.step(coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
 		}
 	}
 }
 
-// acquired makes the facts its own: the term must be above every epoch of the
-// journal, then the stream is claimed with it, then folded.
-func (c *coordNode) acquired(term sharding.Term) {
-	c.depose("new term")
-	c.term = term
-	tenure := c.tenure
-	c.w.mark("lease acquired")
-	var highest sharding.Epoch
-	c.query(tenure, func() { highest = c.w.journal.maxEpoch() }, func() {
-		if highest.Term() >= term {
-			c.w.mark("term raised")
-			c.lease(lease.RaiseTerm{Above: highest.Term()})
-			return
-		}
-		c.claim(tenure)
-	})
-}
-
-// query asks the journal until it answers or the tenure is over.
-func (c *coordNode) query(tenure int, q, then func()) {
-	gen := c.p.gen
-	c.w.journal.read(c.p.host, q, func(ok bool) {
-		if c.p.gen != gen {
-			return
-		}
-		c.p.post(func() {
-			switch {
-			case c.tenure != tenure:
-			case ok:
-				then()
-			default:
-				c.query(tenure, q, then)
-			}
-		})
-	})
-}
-
-func (c *coordNode) claim(tenure int) {
-	claim := sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Owner: c.p.uid}
-	c.commit(tenure, []journal.Op{{Claim: &claim}}, func(r []journal.Result) {
-		switch {
-		case r == nil || r[0].Verdict == sharding.RefusedFull || r[0].Verdict == sharding.RefusedDamaged:
-			c.claim(tenure)
-		case r[0].Verdict != sharding.Durable:
-			c.w.mark("coordinator: claim refused")
-			c.lease(lease.RaiseTerm{Above: r[0].Fence.Epoch.Term()})
-		default:
-			c.fold(tenure)
-		}
-	})
-}
-
-func (c *coordNode) fold(tenure int) {
-	var got journal.Loaded
-	var err error
-	c.query(tenure, func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func() {
-		if err != nil {
-			c.fold(tenure) // until it can be read
-			return
-		}
-		var facts []coordinator.Fact
-		for _, r := range got.Records {
-			for _, e := range r.Events {
-				facts = append(facts, c.w.facts[decodeNumber(e.Payload)])
-			}
-		}
-		if !c.inTerm() {
-			return // Lost follows
-		}
-		if got.Snapshot.Seq > 0 {
-			c.w.mark("facts read from a snapshot on")
-		}
-		c.elected = true
-		c.gate = coordinator.NewGate(coordinatorConfig(), got.LastSeq, len(facts))
-		c.w.mark("coordinator elected")
-		c.step(coordinator.Elected{Term: c.term, Facts: facts})
-		c.wishes()
-	})
-}
-
-// wishes looks whether a new term knows what operators asked of regions.
-func (c *coordNode) wishes() {
+// drains looks whether a new term knows what operators asked of regions.
+func (c *coordNode) drains(term sharding.Term) {
 	for _, r := range c.core.View().Regions {
 		if want := c.w.journal.drained[r.Node]; r.Draining != want {
-			c.w.violate("a drain outlives the term", "%s of term %d takes %v for drained: %t, the facts say %t", c.p.name, c.term, r.Node, r.Draining, want)
+			c.w.violate("a drain outlives the term", "%s of term %d takes %v for drained: %t, the facts say %t", c.p.name, term, r.Node, r.Draining, want)
 		} else if want {
 			c.w.mark("drain outlives the term")
 		}
 	}
 }
 
-// commit writes a batch and calls back in the loop, if the tenure still lasts.
-func (c *coordNode) commit(tenure int, ops []journal.Op, done func([]journal.Result)) {
+// query asks the journal, and calls back in the loop.
+func (c *coordNode) query(q func(), then func(ok bool)) {
 	gen := c.p.gen
-	c.w.journal.commit(c.p.host, ops, func(r []journal.Result) {
+	c.w.journal.read(c.p.host, q, func(ok bool) {
+		if c.p.gen == gen {
+			c.p.post(func() { then(ok) })
+		}
+	})
+}
+
+// commit makes an operation, and calls back in the loop.
+func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
+	gen := c.p.gen
+	c.w.journal.commit(c.p.host, []journal.Op{op}, func(r []journal.Result) {
 		if c.p.gen != gen {
 			return
 		}
 		c.p.post(func() {
-			if c.tenure == tenure {
-				done(r)
+			if r == nil {
+				r = []journal.Result{{Verdict: sharding.UnknownOutcome}}
 			}
+			done(r[0])
 		})
 	})
-}
-
-// depose ends the tenure: what is held back is never said, what is not written
-// is forgotten.
-func (c *coordNode) depose(why string) {
-	c.tenure++
-	c.gate = nil
-	if c.elected {
-		c.elected = false
-		c.out = c.out[:0]
-		c.w.mark("coordinator deposed")
-		c.w.trace(c.p, "DEPOSED", why)
-		c.step(coordinator.Deposed{})
-	}
-}
-
-// inTerm tells whether the lease still holds, by the process's own clock.
-func (c *coordNode) inTerm() bool {
-	t, ok := c.holder.Valid(c.p.now())
-	return ok && t == c.term
 }
 
 func (c *coordNode) tick() {
@@ -257,94 +185,147 @@ func (c *coordNode) memberChanged(m memberChange) {
 	c.step(coordinator.Member{Node: m.node, Name: m.name, Reachable: m.reachable, Joining: m.joining, Leaving: m.leaving})
 }
 
-// flush performs the outputs whose facts are durable, in order.
+// flush performs the outputs, in order.
 func (c *coordNode) flush() {
 	c.member.flush()
 	if !c.p.up {
 		return
 	}
-	c.lease(lease.Tick{}) // past its time nothing is said any more
-	c.performLease()
-	for _, o := range c.out {
-		c.w.trace(c.p, "out", o)
-		if c.gate == nil {
+	for len(c.out) > 0 || len(c.lout) > 0 {
+		out := c.out
+		c.out = nil
+		for _, o := range out {
 			c.perform(o)
 		}
-	}
-	if c.gate != nil {
-		c.gate.Add(c.out)
-	}
-	c.out = c.out[:0]
-	if c.gate != nil {
-		c.release()
-		c.persist()
+		c.performLease()
 	}
 }
 
-// release performs what is due.
-func (c *coordNode) release() {
-	for _, o := range c.gate.Leave(nil) {
-		c.perform(o)
-	}
-	if err := c.gate.Over(); err != nil {
-		c.w.violate("memory is bounded", "%s: %v", c.p.name, err)
-	}
-}
-
-// persist appends the facts that wait, one record at a time.
-func (c *coordNode) persist() {
-	if facts := c.gate.Record(c.core, nil); len(facts) > 0 {
-		r := sharding.Record{Seq: c.gate.Seq()}
-		for _, f := range facts {
-			c.w.facts = append(c.w.facts, f)
-			r.Events = append(r.Events, sharding.Event{Name: "Fact", Payload: number(uint64(len(c.w.facts) - 1))})
+// load reads the stream.
+func (c *coordNode) load(o coordinator.Load) {
+	var got journal.Loaded
+	var err error
+	c.query(func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func(ok bool) {
+		if !ok || err != nil {
+			c.step(coordinator.ReadFailed{Call: o.Call})
+			return
 		}
-		c.write(sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity, Records: []sharding.Record{r}})
-	}
-	if seq := c.gate.Snapshot(); seq > 0 {
-		c.snapshot(seq)
-	}
-}
-
-// snapshot says from where on the stream is read. If nothing is known it is
-// written again.
-func (c *coordNode) snapshot(seq uint64) {
-	op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(c.term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: seq}}
-	c.commit(c.tenure, []journal.Op{{Snapshot: &op}}, func(r []journal.Result) {
-		stored := r != nil && r[0].Verdict == sharding.Durable
-		if stored {
-			c.w.mark("facts compacted")
+		in := coordinator.Loaded{Call: o.Call, LastSeq: got.LastSeq}
+		for _, r := range got.Records {
+			for _, e := range r.Events {
+				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
+			}
 		}
-		c.gate.Compacted(stored)
+		in.Since = len(in.Facts)
+		if got.Snapshot.Seq > 0 {
+			c.w.mark("facts read from a snapshot on")
+		}
+		c.step(in)
 	})
 }
 
-// write appends facts to the stream. If nothing is known the process stops: the
-// next coordinator folds what is true.
-func (c *coordNode) write(a sharding.Append) {
-	c.commit(c.tenure, []journal.Op{{Append: &a}}, func(r []journal.Result) {
-		switch {
-		case r == nil:
-			c.w.mark("coordinator: unknown outcome, stops")
-			c.p.exit("outcome of a fact is unknown")
-		case r[0].Verdict == sharding.Durable:
-			c.step(coordinator.Stored{Facts: c.gate.Stored()})
-		case r[0].Verdict == sharding.RefusedFull || r[0].Verdict == sharding.RefusedDamaged:
-			c.write(a)
-		default:
-			c.w.mark("coordinator: fact fenced")
-			c.depose("fenced")
-			c.lease(lease.RaiseTerm{Above: r[0].Fence.Epoch.Term()})
+func (c *coordNode) survey(o coordinator.Survey) {
+	in := coordinator.Surveyed{Call: o.Call}
+	var got journal.Loaded
+	var err error
+	c.query(func() {
+		in.Highest = c.w.journal.maxEpoch()
+		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.SignEntity})
+	}, func(ok bool) {
+		if !ok {
+			c.step(coordinator.ReadFailed{Call: o.Call})
+			return
 		}
+		if err == nil && got.Snapshot.Seq > 0 { // else it is damaged: whose it is, is not known
+			if in.Sign, err = journal.DecodeSign(got.Snapshot.Payload); err != nil {
+				c.w.violate("driver", "a sign of life: %v", err)
+			}
+		}
+		c.step(in)
+	})
+}
+
+func (c *coordNode) writeSign(o coordinator.WriteSign) {
+	done := func(r journal.Result) {
+		c.step(coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+	}
+	epoch := sharding.MakeEpoch(o.Sign.Term, 0)
+	sign := journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: factShard, Epoch: epoch, Entity: journal.SignEntity,
+		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(o.Sign)},
+	}}
+	if o.Sign.N > 1 {
+		c.commit(sign, done)
+		return
+	}
+	record := sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}
+	c.commit(journal.Op{Append: &record}, func(r journal.Result) {
+		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // it was there
+			c.commit(sign, done)
+			return
+		}
+		done(r)
+	})
+}
+
+// append stores a record of facts.
+func (c *coordNode) append(o coordinator.Append) {
+	r := sharding.Record{Seq: o.Seq}
+	for _, f := range o.Facts {
+		c.w.facts = append(c.w.facts, f)
+		r.Events = append(r.Events, sharding.Event{Name: "Fact", Payload: number(uint64(len(c.w.facts) - 1))})
+	}
+	a := sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{r}}
+	c.commit(journal.Op{Append: &a}, func(r journal.Result) {
+		switch r.Verdict {
+		case sharding.RefusedEpoch:
+			c.w.mark("coordinator: fact fenced")
+		case sharding.UnknownOutcome:
+			c.w.mark("coordinator: unknown whether a fact is stored")
+		}
+		c.step(coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
 }
 
 func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
-	if _, standby := o.(coordinator.NotActive); !standby && w.highest > c.term && !w.recordLost {
-		w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, c.term, w.highest, o)
-	}
 	switch o := o.(type) {
+	case coordinator.BecameActive, coordinator.SteppedDown:
+	case coordinator.RaiseTerm:
+		w.mark("term raised")
+		c.lease(lease.RaiseTerm{Above: o.Above})
+	case coordinator.YieldLease:
+		c.lease(lease.Yield{})
+	case coordinator.Survey:
+		c.survey(o)
+	case coordinator.Claim:
+		claim := sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: c.p.uid}
+		c.commit(journal.Op{Claim: &claim}, func(r journal.Result) {
+			if r.Verdict == sharding.RefusedEpoch {
+				w.mark("coordinator: claim refused")
+			}
+			c.step(coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		})
+	case coordinator.Load:
+		c.load(o)
+	case coordinator.Append:
+		c.append(o)
+	case coordinator.WriteSign:
+		c.writeSign(o)
+	case coordinator.Contested:
+		w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
+	case coordinator.Waits:
+		w.mark("coordinator: looks for signs of life")
+	case coordinator.Adopts:
+		w.mark("coordinator: adopts the journal")
+	case coordinator.WriteSnapshot:
+		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}}
+		c.commit(journal.Op{Snapshot: &op}, func(r journal.Result) {
+			if r.Verdict == sharding.Durable {
+				w.mark("facts compacted")
+			}
+			c.step(coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		})
 	case coordinator.HostShard:
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.hostShard(c.p.addr, o) })
@@ -353,16 +334,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.handOff(c.p.addr, o) })
 	case coordinator.ProbeJournal:
-		gen, tenure := c.p.gen, c.tenure
-		w.journal.read(c.p.host, func() {}, func(ok bool) {
-			if c.p.gen == gen {
-				c.p.post(func() {
-					if c.tenure == tenure {
-						c.step(coordinator.JournalProbed{Verdict: questioned(ok)})
-					}
-				})
-			}
-		})
+		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: questioned(ok)}) })
 	case coordinator.RegisterAck:
 		w.tellRegion(c.p, o.To, func(n *regionNode) { n.registerAck(o) })
 	case coordinator.ShutdownAck:

@@ -249,7 +249,7 @@ func (w *World) resumeRegions() {
 func (w *World) activeCoordinators() []*coordNode {
 	var list []*coordNode
 	for _, p := range w.processes[:coordinators] {
-		if c, ok := p.body.(*coordNode); ok && c.elected {
+		if c, ok := p.body.(*coordNode); ok && c.core.Active() != 0 {
 			list = append(list, c)
 		}
 	}

@@ -140,7 +140,7 @@ var mustHappen = []string{
 	"journal: unknown, not applied",
 	"journal: full",
 	"coordinator deposed",
-	"coordinator: unknown outcome, stops",
+	"coordinator: unknown whether a fact is stored",
 	"gateway: command sent again",
 	"gateway: no link to send on",
 	"frame dropped unread",

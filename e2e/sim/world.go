@@ -114,8 +114,8 @@ func newRegion(w *World, p *process) *region.Machine {
 	return region.New(cfg)
 }
 
-func newCoordinator(w *World, p *process) *coordinator.Machine {
-	return coordinator.New(coordinatorConfig())
+func newCoordinator(w *World, p *process) *coordinator.Tenure {
+	return coordinator.NewTenure(coordinatorConfig(), p.id())
 }
 
 // coordinatorConfig has limits that are reached.

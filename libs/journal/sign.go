@@ -31,6 +31,15 @@ func EncodeSign(s sharding.Sign) []byte {
 	return b
 }
 
+// DecodeSign reads the payload of the snapshot. Errors wrap ErrCorrupt.
+func DecodeSign(b []byte) (sharding.Sign, error) {
+	var s sign
+	if err := json.Unmarshal(b, &s); err != nil {
+		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w: %w", ErrCorrupt, err)
+	}
+	return sharding.Sign{Coordinator: sharding.NodeID{Addr: s.Addr, UID: s.UID}, Cluster: s.Cluster, Term: s.Term, N: s.N}, nil
+}
+
 // Sign reads the last sign of life; the zero Sign if there is none.
 func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
 	found, err := j.Load(ctx, LoadRequest{Entity: SignEntity})
@@ -40,9 +49,5 @@ func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
 	if found.Snapshot.Seq == 0 {
 		return sharding.Sign{}, nil
 	}
-	var s sign
-	if err := json.Unmarshal(found.Snapshot.Payload, &s); err != nil {
-		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w: %w", ErrCorrupt, err)
-	}
-	return sharding.Sign{Coordinator: sharding.NodeID{Addr: s.Addr, UID: s.UID}, Cluster: s.Cluster, Term: s.Term, N: s.N}, nil
+	return DecodeSign(found.Snapshot.Payload)
 }

@@ -78,6 +78,23 @@ type Config struct {
 	// need that are allocated at once, and 256 MiB.
 	MaxHeld, MaxHeldBytes int
 
+	// RetryPause is the time until a request is made again that the journal refused
+	// or could not answer. Default 100 ms.
+	RetryPause time.Duration
+	// TakeoverTimeout bounds each request that is made while taking over; one that is
+	// not answered by then is given up, and the take-over begins anew. Default 20 s:
+	// the stream of a large table is read within it.
+	TakeoverTimeout time.Duration
+
+	// SignEvery is the time between two signs of life. Default 1 s.
+	SignEvery time.Duration
+	// SignPatience is how long no sign of life must come before a journal counts as
+	// nobody's. It must be longer than a lease, whose record may have been lost while
+	// its holder acts. Default 4 s.
+	SignPatience time.Duration
+	// LookEvery is the time between two looks for signs of others. Default 500 ms.
+	LookEvery time.Duration
+
 	// MaxTypes bounds the number of entity types. Default 256.
 	MaxTypes int
 	// MaxShards bounds the shards of all types together. Default 262144: about
@@ -109,6 +126,11 @@ func DefaultConfig() Config {
 		CompactAfter:      4096,
 		MaxHeld:           1 << 20,
 		MaxHeldBytes:      256 << 20,
+		RetryPause:        100 * time.Millisecond,
+		TakeoverTimeout:   20 * time.Second,
+		SignEvery:         time.Second,
+		SignPatience:      4 * time.Second,
+		LookEvery:         500 * time.Millisecond,
 		MaxTypes:          256,
 		MaxShards:         1 << 18,
 		MaxCommands:       1024,
@@ -133,6 +155,8 @@ func (c Config) Validate() error {
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"RebalanceInterval", c.RebalanceInterval}, {"WatchHold", c.WatchHold},
+		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
+		{"SignEvery", c.SignEvery}, {"SignPatience", c.SignPatience}, {"LookEvery", c.LookEvery},
 	} {
 		if f.value <= 0 {
 			bad("%s is %v, must be above 0", f.name, f.value)
@@ -155,6 +179,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxShards > 0 && (c.MaxHeld < 4*c.MaxShards || c.MaxHeldBytes < 4*c.MaxShards*outputBytes) {
 		bad("MaxHeld is %d and MaxHeldBytes %d, must be at least %d and %d with MaxShards %d: all may be allocated at once", c.MaxHeld, c.MaxHeldBytes, 4*c.MaxShards, 4*c.MaxShards*outputBytes, c.MaxShards)
+	}
+	if c.SignEvery > 0 && c.LookEvery > 0 && (c.SignPatience <= 2*c.SignEvery || c.SignPatience <= c.LookEvery) {
+		bad("SignPatience is %v, must be above LookEvery (%v) and twice SignEvery (%v): a sign may come late", c.SignPatience, c.LookEvery, c.SignEvery)
 	}
 	if c.Resend > 0 && c.JournalFresh > 0 && c.JournalFresh <= c.Resend {
 		bad("JournalFresh is %v, must be above Resend (%v), the pause between two questions to the journal", c.JournalFresh, c.Resend)

@@ -2,11 +2,14 @@
 // region owns which shard, writes every decision down before anybody hears of
 // it, and tells whoever watches.
 //
-// [Machine] takes one [Input] at a time and returns what the driver must do as
-// [Output] values, in order. Files read by concern: machine.go (being active),
-// apply.go (facts and the table), register.go (regions and types), allocate.go
-// (who gets a shard), rows.go (the life of one row), handoff.go (draining and
-// balance), watch.go (who is told), gate.go (what may leave, and what is stored).
+// [Tenure] is what a process runs: it decides whether this coordinator may act, and
+// what may leave. Inside it, [Machine] decides about shards, and [Gate] holds back
+// what waits for facts to be stored. A Tenure takes one [Input] at a time and
+// returns what the driver must do as [Output] values, in order. Files read by
+// concern: tenure.go (taking over and stepping down), gate.go (what may leave, and
+// what is stored), machine.go (being active), apply.go (facts and the table),
+// register.go (regions and types), allocate.go (who gets a shard), rows.go (the
+// life of one row), handoff.go (draining and balance), watch.go (who is told).
 //
 // # Life of a row
 //
@@ -30,9 +33,38 @@
 //
 // # What this does not do
 //
-// It holds no lease, stores nothing and detects no failures: the driver says
-// when it is active, keeps the facts and reports the membership. It cannot
-// promise one live owner of a shard at a time: the epoch and the fence of the
-// journal make a second one harmless. It does not remember a region's wish to
-// leave beyond its term; the region repeats it. It never forgets a type.
+// It stores nothing and detects no failures, and it competes for no lease: see
+// package lease. It cannot promise one live owner of a shard at a time: the epoch
+// and the fence of the journal make a second one harmless. It does not remember a
+// region's wish to leave beyond its term; the region repeats it. It never forgets a
+// type.
+//
+// # Duties of the driver
+//
+//  1. One goroutine steps the Tenure, with the time of a monotonic clock, and
+//     performs the outputs of each Step before those of the next.
+//  2. Acquired, Renewed and Lost are stepped ahead of everything else that waits.
+//     A term whose renewal waited behind work would end without need.
+//  3. Members are reported at every change, and before the first Acquired; a Tick
+//     comes every 50 ms or so.
+//  4. Requests to the journal are made beside the loop. Their answers are stepped
+//     with the CallID of the request, or not at all. A read that cannot be answered
+//     is answered by ReadFailed.
+//  5. Messages to regions may be lost, and the answer to a watch or a call too.
+//
+// The loop to write:
+//
+//	for {
+//		select {
+//		case in := <-lease: // taken first if several wait
+//			out = t.Step(time.Now(), in, out[:0])
+//		case in := <-everythingElse:
+//			out = t.Step(time.Now(), in, out[:0])
+//		case <-ticker.C:
+//			out = t.Step(time.Now(), coordinator.Tick{}, out[:0])
+//		}
+//		for _, o := range out {
+//			perform(o) // never waits
+//		}
+//	}
 package coordinator

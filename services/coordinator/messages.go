@@ -1,18 +1,91 @@
 package coordinator
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
 
 // Input is one message to the coordinator. The set is closed.
 type Input interface{ input() }
 
-// Output is one thing the driver must do. Outputs are performed in order;
-// every output after a [Persist], answers to watches included, is held until
-// the fact is durable, while Step goes on. If a Persist is refused by the
-// fence the driver steps down ([Deposed]); if its outcome is unknown the
-// process stops: the next coordinator folds what is true.
+// Output is one thing the driver must do. The set is closed. Outputs are performed
+// in order.
 type Output interface{ output() }
 
-// Inputs from the driver: lease, membership, time.
+// CallID names one request of a [Tenure] to the journal, and its answer.
+type CallID uint64
+
+// Inputs to a [Tenure] from the lease. The driver takes them before anything else
+// that waits: a term that has ended must not wait behind work.
+type (
+	// Acquired: the term is ours and may be used before Until. Cluster is whose lease
+	// it is.
+	Acquired struct {
+		Term    sharding.Term
+		Until   time.Time
+		Cluster sharding.ClusterID
+	}
+	// Renewed: the term may be used before Until.
+	Renewed struct {
+		Term  sharding.Term
+		Until time.Time
+	}
+	// Lost: the term must not be used any more.
+	Lost struct{ Term sharding.Term }
+	// Resign: the process stops. The term is not used any more, nor is any other.
+	Resign struct{}
+)
+
+// Inputs to a [Tenure] from the journal. Fence is the stored epoch by which an
+// operation was refused. An operation whose answer never comes may be left without
+// one.
+type (
+	// Surveyed answers Survey: the highest epoch in the journal and the last sign of
+	// life, zero if there is none. Damaged: not all epochs could be read.
+	Surveyed struct {
+		Call    CallID
+		Highest sharding.Epoch
+		Damaged bool
+		Sign    sharding.Sign
+	}
+	// Claimed answers Claim.
+	Claimed struct {
+		Call    CallID
+		Verdict sharding.Verdict
+		Fence   sharding.Epoch
+	}
+	// Loaded answers Load: the facts, oldest first, how many of them follow the
+	// snapshot, and the sequence number of the last record.
+	Loaded struct {
+		Call    CallID
+		Facts   []Fact
+		Since   int
+		LastSeq uint64
+	}
+	// ReadFailed answers Survey and Load: try again.
+	ReadFailed struct{ Call CallID }
+	// Appended answers Append.
+	Appended struct {
+		Call    CallID
+		Verdict sharding.Verdict
+		Fence   sharding.Epoch
+	}
+	// SignWritten answers WriteSign.
+	SignWritten struct {
+		Call    CallID
+		Verdict sharding.Verdict
+		Fence   sharding.Epoch
+	}
+	// SnapshotWritten answers WriteSnapshot.
+	SnapshotWritten struct {
+		Call    CallID
+		Verdict sharding.Verdict
+		Fence   sharding.Epoch
+	}
+)
+
+// Inputs to a [Machine] from the [Tenure] around it.
 type (
 	// Elected: the lease is held in Term, the fact stream is claimed with it,
 	// and Facts are what it holds, oldest first.
@@ -28,6 +101,10 @@ type (
 	// Stored: the oldest so many of the facts that Persist gave out in this term,
 	// and of which it was not said before, are durable.
 	Stored struct{ Facts int }
+)
+
+// Inputs from the driver: lease, membership, time.
+type (
 	// Active tells a standby who holds the lease; the latest one counts. A zero
 	// Node: nobody known.
 	Active struct {
@@ -130,9 +207,86 @@ type (
 // WatchID names one waiting poll of one watcher, chosen by the driver.
 type WatchID uint64
 
-// Outputs.
+// Outputs of a [Tenure] to the lease and the journal. The facts are one entity
+// stream, owned by one shard; operations carry the epoch (Term, 0).
 type (
-	// Persist stores a fact. It is applied already.
+	// RaiseTerm asks the lease for a term above Above.
+	RaiseTerm struct{ Above sharding.Term }
+	// YieldLease gives the lease up and stays in line for it.
+	YieldLease struct{}
+	// Survey asks whose the journal is and what was claimed in it; answered by
+	// Surveyed or ReadFailed.
+	Survey struct{ Call CallID }
+	// Claim claims the shard of the facts; answered by Claimed.
+	Claim struct {
+		Call CallID
+		Term sharding.Term
+	}
+	// Load reads the facts; answered by Loaded or ReadFailed.
+	Load struct{ Call CallID }
+	// Append stores facts as one record; answered by Appended. The first Decided of
+	// them are new, the others repeat what the table holds.
+	Append struct {
+		Call    CallID
+		Term    sharding.Term
+		Seq     uint64
+		Facts   []Fact
+		Decided int
+	}
+	// WriteSign stores a sign of life, in the term that it names, in place of the
+	// last one; answered by SignWritten. Its N is 1 until the first one is stored.
+	WriteSign struct {
+		Call CallID
+		Sign sharding.Sign
+	}
+	// WriteSnapshot says that the stream is read from after Seq; the snapshot is
+	// empty. Answered by SnapshotWritten.
+	WriteSnapshot struct {
+		Call CallID
+		Term sharding.Term
+		Seq  uint64
+	}
+)
+
+// Outputs of a [Tenure] that say what became of it.
+type (
+	// Waits: the journal may be another cluster's, which left By. Signs of its life
+	// are waited for before it is claimed.
+	Waits struct {
+		Term sharding.Term
+		By   sharding.Sign
+	}
+	// Adopts: the journal was another cluster's, which left From and leaves no sign of
+	// life any more. It is claimed for this one.
+	Adopts struct {
+		Term    sharding.Term
+		Cluster sharding.ClusterID
+		From    sharding.Sign
+	}
+	// BecameActive: the facts are folded, and this coordinator acts from here on.
+	BecameActive struct {
+		Term  sharding.Term
+		Facts int
+	}
+	// Contested: another cluster uses the journal, whose active coordinator left By.
+	// This coordinator does not take over; the process should end.
+	Contested struct {
+		Cluster sharding.ClusterID // of this one
+		By      sharding.Sign
+	}
+	// SteppedDown: it does not act any more. Calls that wait for an acknowledgement
+	// get none.
+	SteppedDown struct {
+		Term sharding.Term
+		Why  string
+	}
+)
+
+// Outputs of a [Machine].
+type (
+	// Persist stores a fact. It is applied already. Every output after it, answers
+	// to watches included, waits until the fact is durable, while Step goes on; a
+	// Tenure sees to that, and gives out no Persist.
 	Persist struct{ Fact Fact }
 	// HostShard asks the owner of a starting row to claim and serve.
 	HostShard struct {
@@ -195,6 +349,17 @@ type (
 	}
 )
 
+func (Acquired) input()         {}
+func (Renewed) input()          {}
+func (Resign) input()           {}
+func (Lost) input()             {}
+func (Surveyed) input()         {}
+func (Claimed) input()          {}
+func (Loaded) input()           {}
+func (ReadFailed) input()       {}
+func (Appended) input()         {}
+func (SignWritten) input()      {}
+func (SnapshotWritten) input()  {}
 func (Elected) input()          {}
 func (Deposed) input()          {}
 func (Stored) input()           {}
@@ -214,14 +379,27 @@ func (JournalReport) input()    {}
 func (JournalProbed) input()    {}
 func (DrainRegion) input()      {}
 
-func (Persist) output()      {}
-func (HostShard) output()    {}
-func (HandOff) output()      {}
-func (TableChanged) output() {}
-func (NotActive) output()    {}
-func (RegisterAck) output()  {}
-func (ShutdownAck) output()  {}
-func (ProbeJournal) output() {}
+func (RaiseTerm) output()     {}
+func (YieldLease) output()    {}
+func (Survey) output()        {}
+func (Claim) output()         {}
+func (Load) output()          {}
+func (Append) output()        {}
+func (Waits) output()         {}
+func (Adopts) output()        {}
+func (WriteSign) output()     {}
+func (Contested) output()     {}
+func (WriteSnapshot) output() {}
+func (BecameActive) output()  {}
+func (SteppedDown) output()   {}
+func (Persist) output()       {}
+func (HostShard) output()     {}
+func (HandOff) output()       {}
+func (TableChanged) output()  {}
+func (NotActive) output()     {}
+func (RegisterAck) output()   {}
+func (ShutdownAck) output()   {}
+func (ProbeJournal) output()  {}
 
 func (RowFact) fact()   {}
 func (TypeFact) fact()  {}

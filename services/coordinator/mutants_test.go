@@ -44,10 +44,10 @@ func TestMutantsOfTakeover(t *testing.T) {
 	for _, name := range []string{"", "cluster-identity", "foreign-signs"} {
 		mutant.Activate(name)
 		j := journalOf{
-			takeover: Takeover{Patience: 4 * time.Second}, now: time.Unix(1e6, 0), beats: true,
-			found: Found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.Sign{Cluster: theirs, Term: 5},
+			takeover: takeover{patience: 4 * time.Second}, now: time.Unix(1e6, 0), beats: true,
+			found: found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.Sign{Cluster: theirs, Term: 5},
 		}
-		if step, _ := j.look(t); (step == Contested) != (name == "") {
+		if step, _ := j.look(t); (step == contested) != (name == "") {
 			t.Errorf("mutant %q: another cluster that lives ends in %v", name, step)
 		}
 	}
@@ -143,6 +143,46 @@ func TestMutants(t *testing.T) {
 			}
 			if (changed > 0) != (name != "") {
 				t.Errorf("mutant %q: %d rows change by %+v", name, changed, m.last)
+			}
+		}
+	}
+}
+
+// TestMutantsOfTenures: what a coordinator must not do before it may, or any more.
+func TestMutantsOfTenures(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range []struct {
+		name   string
+		broken func(*tenureTest) bool
+	}{
+		// The facts are gone, and epochs that were given out by them are not: what a
+		// low term gives out, no region could claim.
+		{"term-above-epochs", func(w *tenureTest) bool {
+			w.acquire(3)
+			w.surveyed(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
+			_, claims := first[Claim](w)
+			return claims
+		}},
+		// A coordinator in between stored facts that would be forgotten.
+		{"stale-fold", func(w *tenureTest) bool {
+			w.acquire(3)
+			w.surveyed(Surveyed{})
+			w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
+			w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+			old := want[Load](w)
+			w.acquire(5)
+			w.surveyed(Surveyed{Highest: sharding.MakeEpoch(4, 2)})
+			w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
+			w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+			w.step(Loaded{Call: old.Call})
+			_, acts := first[BecameActive](w)
+			return acts
+		}},
+	} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if broken := m.broken(newTenureTest(t, DefaultConfig())); broken != (name != "") {
+				t.Errorf("mutant %q: broken %t", name, broken)
 			}
 		}
 	}

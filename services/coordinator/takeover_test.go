@@ -11,9 +11,9 @@ import (
 // journalOf is a journal with the coordinators of two clusters: what takes over in
 // it, and when, if nothing else happens but signs of the other one.
 type journalOf struct {
-	takeover Takeover
+	takeover takeover
 	now      time.Time
-	found    Found
+	found    found
 	other    sharding.Sign
 	beats    bool          // the other one lives
 	until    time.Duration // so long; 0: for ever
@@ -25,7 +25,7 @@ const (
 )
 
 // look goes on until the decision is made.
-func (j *journalOf) look(t *testing.T) (TakeoverStep, time.Duration) {
+func (j *journalOf) look(t *testing.T) (takeoverStep, time.Duration) {
 	t.Helper()
 	start := j.now
 	for {
@@ -34,11 +34,11 @@ func (j *journalOf) look(t *testing.T) (TakeoverStep, time.Duration) {
 			j.other.N++
 			j.found.Sign = j.other
 		}
-		step := j.takeover.Look(j.now, j.found)
+		step := j.takeover.look(j.now, j.found)
 		switch {
-		case step == RaiseTerm:
+		case step == termSpent:
 			j.found.Term = j.found.Highest.Term() + 1
-		case step != LookAgain:
+		case step != lookAgain:
 			return step, took
 		case took > time.Minute:
 			t.Fatal("no decision within a minute")
@@ -59,36 +59,36 @@ func TestTakeover(t *testing.T) {
 		beats   bool
 		until   time.Duration
 		fenced  bool
-		want    TakeoverStep
+		want    takeoverStep
 		least   time.Duration
 		most    time.Duration
 	}{
-		{name: "the next term of the same cluster", term: 6, cluster: ours, want: Claim},
-		{name: "the same, while the last sign of the one before comes", term: 6, cluster: ours, beats: true, want: Claim},
-		{name: "after an earlier version", term: 6, want: Claim},
-		{name: "a lost record", term: 1, cluster: theirs, want: Claim, least: patience, most: patience + time.Second},
-		{name: "a lost record, and its holder acts until its time is over", term: 1, cluster: theirs, beats: true, until: 2 * time.Second, want: Claim, least: patience, most: 2 * patience},
-		{name: "a lost record that somebody remembered", term: 6, cluster: ours, want: Claim},
-		{name: "a record from a backup", term: 2, cluster: ours, want: Claim, least: patience, most: patience + time.Second},
-		{name: "a copy of the store", term: 2, cluster: ours, beats: true, want: Contested, least: patience, most: 2 * patience},
-		{name: "another cluster that lives", term: 1, cluster: theirs, beats: true, want: Contested, least: patience, most: 2 * patience},
-		{name: "another cluster that lives, of lower terms", term: 99, cluster: theirs, beats: true, want: Contested, least: patience, most: 2 * patience},
-		{name: "another cluster that is gone, of lower terms", term: 99, cluster: theirs, want: Claim, least: patience, most: patience + time.Second},
-		{name: "fenced by an earlier version", term: 6, beats: true, fenced: true, want: Contested, least: patience, most: 2 * patience},
+		{name: "the next term of the same cluster", term: 6, cluster: ours, want: mayClaim},
+		{name: "the same, while the last sign of the one before comes", term: 6, cluster: ours, beats: true, want: mayClaim},
+		{name: "after an earlier version", term: 6, want: mayClaim},
+		{name: "a lost record", term: 1, cluster: theirs, want: mayClaim, least: patience, most: patience + time.Second},
+		{name: "a lost record, and its holder acts until its time is over", term: 1, cluster: theirs, beats: true, until: 2 * time.Second, want: mayClaim, least: patience, most: 2 * patience},
+		{name: "a lost record that somebody remembered", term: 6, cluster: ours, want: mayClaim},
+		{name: "a record from a backup", term: 2, cluster: ours, want: mayClaim, least: patience, most: patience + time.Second},
+		{name: "a copy of the store", term: 2, cluster: ours, beats: true, want: contested, least: patience, most: 2 * patience},
+		{name: "another cluster that lives", term: 1, cluster: theirs, beats: true, want: contested, least: patience, most: 2 * patience},
+		{name: "another cluster that lives, of lower terms", term: 99, cluster: theirs, beats: true, want: contested, least: patience, most: 2 * patience},
+		{name: "another cluster that is gone, of lower terms", term: 99, cluster: theirs, want: mayClaim, least: patience, most: patience + time.Second},
+		{name: "fenced by an earlier version", term: 6, beats: true, fenced: true, want: contested, least: patience, most: 2 * patience},
 	} {
 		j := journalOf{
-			takeover: Takeover{Patience: patience}, now: time.Unix(1e6, 0), beats: c.beats, until: c.until,
-			found: Found{Term: c.term, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sign(c.cluster),
+			takeover: takeover{patience: patience}, now: time.Unix(1e6, 0), beats: c.beats, until: c.until,
+			found: found{Term: c.term, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sign(c.cluster),
 		}
 		j.found.Sign = j.other
 		for _, life := range []string{"at first", "hours later"} {
 			if c.fenced {
-				j.takeover.Fenced()
+				j.takeover.wasFenced()
 			}
 			if got, took := j.look(t); got != c.want || took < c.least || took > c.most {
 				t.Errorf("%s, %s: %v after %v, want %v between %v and %v", c.name, life, got, took, c.want, c.least, c.most)
 			}
-			if c.want == Contested {
+			if c.want == contested {
 				break
 			}
 			// It acts, and is elected again much later.
@@ -104,30 +104,30 @@ func TestTakeover(t *testing.T) {
 // has been raised; a pause between two looks proves nothing.
 func TestTakeoverOnce(t *testing.T) {
 	now := time.Unix(1e6, 0)
-	f := Found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Sign: sharding.Sign{Cluster: theirs, Term: 5, N: 1}}
-	tk := Takeover{Patience: 4 * time.Second}
+	f := found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Sign: sharding.Sign{Cluster: theirs, Term: 5, N: 1}}
+	tk := takeover{patience: 4 * time.Second}
 	for i, c := range []struct {
 		after time.Duration
-		want  TakeoverStep
+		want  takeoverStep
 	}{
-		{0, LookAgain}, {time.Second, LookAgain}, {10 * time.Second, LookAgain}, // it slept
-		{2 * time.Second, LookAgain}, {time.Second, LookAgain}, {time.Second, RaiseTerm},
+		{0, lookAgain}, {time.Second, lookAgain}, {10 * time.Second, lookAgain}, // it slept
+		{2 * time.Second, lookAgain}, {time.Second, lookAgain}, {time.Second, termSpent},
 	} {
 		now = now.Add(c.after)
-		if got := tk.Look(now, f); got != c.want {
+		if got := tk.look(now, f); got != c.want {
 			t.Fatalf("look %d: %v, want %v", i, got, c.want)
 		}
 	}
 	f.Term = 6
-	if got := (&Takeover{Patience: time.Second}).Look(now, Found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Sign: sharding.Sign{Cluster: ours, Term: 5}}); got != Claim {
+	if got := (&takeover{patience: time.Second}).look(now, found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Sign: sharding.Sign{Cluster: ours, Term: 5}}); got != mayClaim {
 		t.Errorf("a claim that was tried before: %v", got)
 	}
 	tried, twin := f, tk
 	tried.Highest = sharding.MakeEpoch(6, 0) // of the other cluster
-	if got := twin.Look(now.Add(time.Second), tried); got != RaiseTerm {
+	if got := twin.look(now.Add(time.Second), tried); got != termSpent {
 		t.Errorf("the claim of another cluster in the same term: %v", got)
 	}
-	if got := tk.Look(now.Add(time.Second), f); got != Claim {
+	if got := tk.look(now.Add(time.Second), f); got != mayClaim {
 		t.Errorf("in the raised term: %v", got)
 	}
 }

@@ -22,7 +22,7 @@ type admin struct{ s *Server }
 // view is the core's view at the active coordinator.
 func (a admin) view(ctx context.Context) (v coordinator.View, err error) {
 	err = a.s.look(ctx, func() error {
-		if a.s.term == 0 {
+		if a.s.core.Active() == 0 {
 			return a.s.errStandby()
 		}
 		v = a.s.core.View()
@@ -169,7 +169,7 @@ func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.W
 func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.DrainResponse, error) {
 	var out adminv1.DrainResponse
 	err := a.s.look(ctx, func() error {
-		if a.s.term == 0 {
+		if a.s.core.Active() == 0 {
 			return a.s.errStandby()
 		}
 		v := a.s.core.View()

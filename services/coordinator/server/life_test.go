@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twitchtv/twirp"
@@ -226,44 +226,48 @@ func TestCallersThatLeave(t *testing.T) {
 	c.end()
 }
 
-// TestDeposed: who waits for something that is not durable yet is sent on at
+// TestSteppedDown: who waits for something that is not durable yet is sent on at
 // once.
-func TestDeposed(t *testing.T) {
-	s := &Server{
-		log: slog.New(slog.DiscardHandler), core: coordinator.New(coordinator.DefaultConfig()), term: 1,
-		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
-		registers: callers[coordinator.RegisterAck]{}, shutdowns: callers[coordinator.ShutdownAck]{},
-		known: coordinator.Active{Node: sharding.NodeID{Addr: "c2:1", UID: 2}, Term: 2},
-	}
-	watch := make(chan *coordinatorv1.WatchTableResponse, 1)
-	s.watches[7] = watch
-	register := make(chan result[coordinator.RegisterAck], 1)
-	s.registers[sharding.NodeID{Addr: "r1:1", UID: 1}] = []chan result[coordinator.RegisterAck]{register}
-	s.gate = coordinator.NewGate(coordinator.DefaultConfig(), 0, 0)
-	s.gate.Add([]coordinator.Output{
-		coordinator.Persist{Fact: coordinator.RowFact{}}, coordinator.TableChanged{Watch: 7},
-		coordinator.RegisterAck{To: sharding.NodeID{Addr: "r1:1", UID: 1}, Term: 1},
+func TestSteppedDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := drive(t, coordinator.DefaultConfig(), nil)
+		r.in(func() {
+			r.known = coordinator.Active{Node: sharding.NodeID{Addr: "c2:1", UID: 2}, Term: 2}
+			r.step(r.known)
+		})
+		r.backend.fall(errSilent)
+		ack := r.register(1, 4)
+		watch := make(chan *coordinatorv1.WatchTableResponse, 1)
+		r.in(func() {
+			r.watches[7] = watch
+			r.step(coordinator.WatchTable{Watch: 7, Version: sharding.Version{Term: r.core.Active()}})
+		})
+		if got := outcome(ack); got != "waits" || len(watch) > 0 {
+			t.Fatalf("before the fact is stored the registration is answered with %s, and %d watches are", got, len(watch))
+		}
+		r.in(func() { r.step(coordinator.Resign{}) })
+		select {
+		case w := <-watch:
+			if w.NotActive.GetActive().GetAddr() != "c2:1" {
+				t.Errorf("the watch is answered with %v", w)
+			}
+		default:
+			t.Error("the watch is not answered")
+		}
+		select {
+		case err := <-ack:
+			if te, ok := err.(twirp.Error); !ok || te.Meta("active") != "c2:1" {
+				t.Errorf("the registration is answered with %v", err)
+			}
+		default:
+			t.Error("the registration is not answered")
+		}
+		r.in(func() {
+			if len(r.registers) != 0 || len(r.watches) != 0 {
+				t.Errorf("left are %v, %v", r.registers, r.watches)
+			}
+		})
 	})
-	s.depose()
-	select {
-	case w := <-watch:
-		if w.NotActive.GetActive().GetAddr() != "c2:1" {
-			t.Errorf("the watch is answered with %v", w)
-		}
-	default:
-		t.Error("the watch is not answered")
-	}
-	select {
-	case r := <-register:
-		if te, ok := r.err.(twirp.Error); !ok || te.Meta("active") != "c2:1" {
-			t.Errorf("the registration is answered with %+v", r)
-		}
-	default:
-		t.Error("the registration is not answered")
-	}
-	if s.gate != nil || len(s.registers) != 0 || len(s.watches) != 0 {
-		t.Errorf("left are %v, %v, %v", s.gate, s.registers, s.watches)
-	}
 }
 
 func TestFacts(t *testing.T) {

@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/lease"
-	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -55,79 +53,43 @@ func (s *Server) loop() {
 		case <-s.ctx.Done():
 			return
 		case <-s.inbox.wake:
+		case <-s.news.wake:
 		case <-ticker.C:
 			tick = true
 		}
 		for _, f := range s.inbox.take() {
-			s.lapse()
+			s.hearLease()
 			f()
 		}
+		s.hearLease()
 		if tick {
 			s.shareLease()
 			s.watchJournal()
-			s.signLife()
 			s.step(coordinator.Tick{})
 		}
-		s.pump()
 	}
 }
 
+// hearLease takes the news of the lease in, ahead of everything else that waits.
+func (s *Server) hearLease() {
+	for _, f := range s.news.take() {
+		f()
+	}
+}
+
+// step gives the core an input and performs what it puts out, in order. An output
+// may step the core again, after what was put out before.
 func (s *Server) step(in coordinator.Input) {
-	s.outs = s.core.Step(time.Now(), in, s.outs[:0])
-	if s.gate != nil {
-		for _, o := range s.outs {
-			if p, ok := o.(coordinator.Persist); ok {
-				s.measure(p.Fact)
-			}
-		}
-		s.gate.Add(s.outs)
-	} else {
-		for _, o := range s.outs {
-			s.perform(o)
-		}
+	s.outs = s.core.Step(time.Now(), in, s.outs)
+	if s.performing {
+		return
+	}
+	s.performing = true
+	for i := 0; i < len(s.outs); i++ {
+		s.perform(s.outs[i])
 	}
 	clear(s.outs)
-}
-
-// lapse steps down when the lease is over by our own clock: from then on
-// nothing leaves any more, not even what was durable in time.
-func (s *Server) lapse() {
-	if s.term == 0 {
-		return
-	}
-	if t, ok := s.keeper.Valid(); !ok || t != s.term {
-		s.depose()
-	}
-}
-
-// pump performs what may leave, and has facts stored. More that waits than may
-// ends the term: a coordinator whose journal does not answer is of no use.
-func (s *Server) pump() {
-	s.lapse()
-	if s.gate == nil {
-		return
-	}
-	s.leave()
-	if err := s.gate.Over(); err != nil {
-		s.log.Error("stepping down: too much waits for the journal", "term", s.term, "error", err, "journal", s.trouble.why())
-		s.depose()
-		s.keeper.Yield()
-		return
-	}
-	if facts := s.gate.Record(s.core, nil); len(facts) > 0 {
-		s.storeFacts(facts)
-	}
-	if seq := s.gate.Snapshot(); seq > 0 {
-		s.writeSnapshot(seq)
-	}
-}
-
-func (s *Server) leave() {
-	s.leaving = s.gate.Leave(s.leaving[:0])
-	for _, o := range s.leaving {
-		s.perform(o)
-	}
-	clear(s.leaving)
+	s.outs, s.performing = s.outs[:0], false
 }
 
 func (s *Server) perform(o coordinator.Output) {
@@ -148,43 +110,38 @@ func (s *Server) perform(o coordinator.Output) {
 		}
 	case coordinator.RegisterAck:
 		s.registers.answer(o.To, result[coordinator.RegisterAck]{ack: o})
-	case coordinator.ProbeJournal:
-		s.probeJournal()
 	case coordinator.ShutdownAck:
 		s.shutdowns.answer(o.To, result[coordinator.ShutdownAck]{ack: o})
+	case coordinator.BecameActive:
+		s.log.Info("active", "term", o.Term, "facts", o.Facts)
+	case coordinator.SteppedDown:
+		s.steppedDown(o)
+	case coordinator.Contested:
+		s.fail(s.contested(o))
+	case coordinator.Waits:
+		s.log.Info("the journal may be another cluster's: waiting for signs of its life before it is claimed",
+			"term", o.Term, "other", o.By.Cluster, "coordinator", o.By.Coordinator.Addr)
+	case coordinator.Adopts:
+		s.log.Warn("the journal was another cluster's, which leaves no sign of life any more; it is this one's from now on",
+			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
+	case coordinator.RaiseTerm:
+		s.keeper.RaiseTerm(o.Above)
+	case coordinator.YieldLease:
+		s.keeper.Yield()
+	default:
+		s.performJournal(o)
 	}
 }
 
-// probeJournal reads the fence of a shard that nobody has, on the way that facts
-// take.
-func (s *Server) probeJournal() {
-	term := s.term
-	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
-		s.inbox.put(func() {
-			if s.term == term {
-				s.step(coordinator.JournalProbed{Verdict: r.Verdict})
-			}
-		})
-	})
-}
-
-var probeShard = sharding.ShardID{Type: "roost.probe"}
-
-// depose stops acting as the active coordinator. What was decided and is not
-// durable is forgotten; the next coordinator folds what is.
-func (s *Server) depose() {
-	if s.term == 0 {
-		return
+// steppedDown tells those who wait that nobody acts here any more.
+func (s *Server) steppedDown(o coordinator.SteppedDown) {
+	log := s.log
+	if !s.trouble.since.IsZero() {
+		log = log.With("journal", s.trouble.why())
 	}
-	s.log.Warn("not active any more", "term", s.term)
-	dropped := s.gate.End()
-	s.term, s.gate = 0, nil
+	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
-	s.trouble, s.signs = trouble{}, signs{}
-	s.step(coordinator.Deposed{})
-	for _, w := range dropped { // not durable: not told
-		s.perform(coordinator.NotActive{Watch: w, Active: s.known.Node, Term: s.known.Term})
-	}
+	s.trouble = trouble{}
 	s.registers.refuse(s.errStandby())
 	s.shutdowns.refuse(s.errStandby())
 }
@@ -194,18 +151,16 @@ func (s *Server) onLease(o lease.Output) {
 	switch o := o.(type) {
 	case lease.Acquired:
 		s.log.Info("lease acquired", "term", o.Term)
-		s.inbox.put(func() {
-			s.depose() // of a lower term, if of any
-			go s.elect(o)
+		s.news.put(func() {
+			s.reviewMembers()
+			s.step(coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
 		})
+	case lease.Renewed:
+		s.news.put(func() { s.step(coordinator.Renewed{Term: o.Term, Until: o.Until}) })
 	case lease.Lost:
-		s.inbox.put(func() {
-			if s.term == o.Term {
-				s.depose()
-			}
-		})
+		s.news.put(func() { s.step(coordinator.Lost{Term: o.Term}) })
 	case lease.Observed:
-		s.inbox.put(func() {
+		s.news.put(func() {
 			s.known = coordinator.Active{Node: o.Holder, Term: o.Term}
 			s.step(s.known)
 		})

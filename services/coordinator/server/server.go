@@ -3,9 +3,8 @@
 //
 // # What this does not do
 //
-// No decision about shards is made here. The loop hands inputs to the core and
-// performs its outputs in order; what follows a fact waits until the fact is
-// durable.
+// Nothing is decided here, neither about shards nor about who may act. The loop
+// hands inputs to the core and performs its outputs in order.
 package server
 
 import (
@@ -62,26 +61,23 @@ type Server struct {
 	agent  *agent.Agent
 	joiner *joiner.Joiner
 	inbox  *inbox
+	news   *inbox // of the lease; it goes first
 	wishes *node.Outbox[sharding.NodeID, wish]
 
 	// Of the loop only.
-	limits    coordinator.Config
-	core      *coordinator.Machine
-	outs      []coordinator.Output
-	leaving   []coordinator.Output
-	term      sharding.Term     // of the stream; 0: standing by
-	gate      *coordinator.Gate // of the term; nil: standing by
-	trouble   trouble           // with the journal
-	signs     signs             // of life, in this term
-	takeover  coordinator.Takeover
-	known     coordinator.Active
-	lastWatch coordinator.WatchID
-	watches   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
-	registers callers[coordinator.RegisterAck]
-	shutdowns callers[coordinator.ShutdownAck]
-	members   map[sharding.NodeID]coordinator.Member
-	moves     map[sharding.ShardID]time.Time // since when shards hand off
-	lease     gossip.Lease                   // as the membership was told
+	limits     coordinator.Config
+	core       *coordinator.Tenure
+	outs       []coordinator.Output
+	performing bool    // the outputs, one of which stepped the core
+	trouble    trouble // with the journal
+	known      coordinator.Active
+	lastWatch  coordinator.WatchID
+	watches    map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
+	registers  callers[coordinator.RegisterAck]
+	shutdowns  callers[coordinator.ShutdownAck]
+	members    map[sharding.NodeID]coordinator.Member
+	moves      map[sharding.ShardID]time.Time // since when shards hand off
+	lease      gossip.Lease                   // as the membership was told
 
 	telemetry telemetry
 }
@@ -92,6 +88,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
 		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
 		inbox:     newInbox(),
+		news:      newInbox(),
 		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
 		registers: callers[coordinator.RegisterAck]{},
 		shutdowns: callers[coordinator.ShutdownAck]{},
@@ -102,11 +99,11 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s.wishes = node.NewOutbox(s.sendWishes)
 	core := coordinator.DefaultConfig()
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
+	core.SignPatience = max(core.SignPatience, 2*cfg.LeaseTTL)
 	if err := core.Validate(); err != nil {
 		return nil, err
 	}
-	s.limits, s.core = core, coordinator.New(core)
-	s.takeover.Patience = cfg.patience()
+	s.limits, s.core = core, coordinator.NewTenure(core, s.self)
 	if err := s.join(n); err != nil {
 		return nil, err
 	}
@@ -200,7 +197,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(ctx context.Context) error {
 			done := make(chan struct{})
-			s.inbox.put(func() { s.depose(); close(done) })
+			s.news.put(func() { s.step(coordinator.Resign{}); close(done) })
 			select {
 			case <-done:
 			case <-ctx.Done():

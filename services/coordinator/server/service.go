@@ -144,7 +144,7 @@ func (c callers[A]) forget(to sharding.NodeID, ch chan result[A]) {
 func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.NodeID, in coordinator.Input) (a A, err error) {
 	ch := make(chan result[A], 1)
 	s.inbox.put(func() {
-		if s.term == 0 {
+		if s.core.Active() == 0 {
 			ch <- result[A]{err: s.errStandby()}
 			return
 		}
@@ -250,7 +250,7 @@ func (s *Server) ready(ctx context.Context) error {
 		switch {
 		case !s.agent.Members().InCluster:
 			return errors.New("not a member of the cluster yet")
-		case s.term == 0 && s.known.Node.IsZero():
+		case s.core.Active() == 0 && s.known.Node.IsZero():
 			return errors.New("no active coordinator is known")
 		}
 		return nil

@@ -2,13 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -20,173 +19,162 @@ import (
 var (
 	streamShard  = sharding.ShardID{Type: "roost.coordinator"}
 	streamEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+	// probeShard is nobody's: reading its fence has no effect.
+	probeShard = sharding.ShardID{Type: "roost.probe"}
 )
 
-const (
-	retryPause = 100 * time.Millisecond
-	// electTimeout bounds one attempt to take over, but for the time in which signs
-	// of life are waited for: the stream of a large table is read within it.
-	electTimeout = 20 * time.Second
-)
-
-// elect makes this process the active coordinator of a term: it checks that
-// the journal is not another cluster's and the term above every epoch there, claims
-// the stream and folds it. It runs beside the loop; nothing is answered before.
-func (s *Server) elect(l lease.Acquired) {
-	term := l.Term
-	for {
-		if t, ok := s.keeper.Valid(); !ok || t != term || s.ctx.Err() != nil {
-			return // lost meanwhile
-		}
-		err := s.tryElect(l)
-		if err == nil {
-			return
-		}
-		s.log.Warn("cannot take over yet", "term", term, "error", err)
-		select {
-		case <-time.After(retryPause):
-		case <-s.ctx.Done():
-			return
-		}
+// performJournal does what the core asks of the journal, and steps it with the
+// answer.
+func (s *Server) performJournal(o coordinator.Output) {
+	switch o := o.(type) {
+	case coordinator.Survey:
+		s.read(o.Call, func(ctx context.Context) (coordinator.Input, error) { return s.survey(ctx, o.Call) })
+	case coordinator.Load:
+		s.read(o.Call, func(ctx context.Context) (coordinator.Input, error) { return s.loadFacts(ctx, o.Call) })
+	case coordinator.Claim:
+		op := journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: s.self.UID}}
+		s.submit(op, func(r journal.Result) {
+			if r.Verdict != sharding.Durable {
+				s.log.Warn("the facts cannot be claimed yet", "term", o.Term, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
+			}
+			s.step(coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		})
+	case coordinator.Append:
+		s.storeFacts(o)
+	case coordinator.WriteSign:
+		s.writeSign(o)
+	case coordinator.WriteSnapshot:
+		op := journal.Op{Snapshot: &journal.WriteSnapshot{
+			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
+			Snapshot: journal.Snapshot{Seq: o.Seq, Encoding: sharding.Protobuf},
+		}}
+		s.submit(op, func(r journal.Result) {
+			if r.Verdict != sharding.Durable {
+				s.telemetry.noSnapshot.Add(s.ctx, 1)
+				s.log.Warn("the snapshot of the facts was not stored, trying again", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
+			}
+			s.step(coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		})
+	case coordinator.ProbeJournal:
+		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
+			s.step(coordinator.JournalProbed{Verdict: r.Verdict})
+		})
 	}
 }
 
-func (s *Server) tryElect(l lease.Acquired) error {
-	ctx, cancel := context.WithTimeout(s.ctx, electTimeout+2*s.cfg.patience())
-	defer cancel()
-	if may, err := s.mayClaim(ctx, l); !may {
-		return err
-	}
-	term := l.Term
-	r, err := s.ask(ctx, journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(term, 0), Owner: s.self.UID}})
-	sign := sharding.Sign{Coordinator: s.self, Cluster: l.Cluster, Term: term, N: 1}
-	if err == nil && r.Verdict == sharding.Durable {
-		if r, err = s.firstSign(ctx, sign); err == nil && (r.Verdict == sharding.RefusedFull || r.Verdict == sharding.RefusedDamaged) {
-			s.log.Error("whose cluster the journal is was not stored", "error", r.Err)
-			r, sign.N = journal.Result{Verdict: sharding.Durable}, 0
+// submit hands an operation to the journal; done runs in the loop.
+func (s *Server) submit(op journal.Op, done func(journal.Result)) {
+	s.journal.Submit(op, func(r journal.Result) { s.inbox.put(func() { done(r) }) })
+}
+
+// read runs beside the loop, and steps the core with what it returns.
+func (s *Server) read(call coordinator.CallID, f func(context.Context) (coordinator.Input, error)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(s.ctx, s.limits.TakeoverTimeout)
+		defer cancel()
+		in, err := f(ctx)
+		if err != nil {
+			s.log.Warn("cannot take over yet", "error", err)
+			in = coordinator.ReadFailed{Call: call}
 		}
+		s.inbox.put(func() { s.step(in) })
+	}()
+}
+
+func (s *Server) survey(ctx context.Context, call coordinator.CallID) (coordinator.Input, error) {
+	in := coordinator.Surveyed{Call: call}
+	var err error
+	if in.Highest, err = s.journal.MaxEpoch(ctx); errors.Is(err, journal.ErrCorrupt) {
+		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)
+		in.Highest, in.Damaged, err = 0, true, nil
 	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("claiming the fact stream: %w", err)
-	case r.Verdict == sharding.RefusedEpoch:
-		s.inbox.put(s.takeover.Fenced)
-		s.keeper.RaiseTerm(r.Fence.Epoch.Term())
-		return nil
-	case r.Verdict != sharding.Durable:
-		return fmt.Errorf("claiming the fact stream: %s: %w", r.Verdict, r.Err)
+	if err != nil {
+		return nil, fmt.Errorf("reading the highest epoch: %w", err)
 	}
+	if in.Sign, err = s.journal.Sign(ctx); errors.Is(err, journal.ErrCorrupt) {
+		s.log.Error("the sign of life of the coordinator before this one cannot be read; whether another cluster uses this journal is not known", "error", err)
+		in.Sign, err = sharding.Sign{}, nil
+	}
+	return in, err
+}
+
+func (s *Server) loadFacts(ctx context.Context, call coordinator.CallID) (coordinator.Input, error) {
 	found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity})
 	if err != nil {
-		return fmt.Errorf("reading the fact stream: %w", err)
+		return nil, fmt.Errorf("reading the fact stream: %w", err)
 	}
-	facts, n, err := decodeFacts(found)
+	facts, since, err := decodeFacts(found)
 	if err != nil {
-		s.fail(fmt.Errorf("the fact stream cannot be read: %w", err))
-		return nil
+		err = fmt.Errorf("the fact stream cannot be read: %w", err)
+		s.fail(err)
+		return nil, err
 	}
-	s.inbox.put(func() {
-		if t, ok := s.keeper.Valid(); !ok || t != term {
-			return
-		}
-		s.log.Info("active", "term", term, "facts", len(facts))
-		s.term, s.gate = term, coordinator.NewGate(s.limits, found.LastSeq, n)
-		s.signs = signs{sign: sign, last: time.Now()}
-		s.reviewMembers()
-		elected := coordinator.Elected{Term: term, Facts: facts}
-		if sign.N > 0 { // it is stored
-			elected.Cluster = sign.Cluster
-		}
-		s.step(elected)
-	})
-	return nil
+	return coordinator.Loaded{Call: call, Facts: facts, Since: since, LastSeq: found.LastSeq}, nil
 }
 
 // storeFacts stores facts as one record.
-func (s *Server) storeFacts(facts []coordinator.Fact) {
-	events := make([]sharding.Event, len(facts))
-	for i, f := range facts {
+func (s *Server) storeFacts(o coordinator.Append) {
+	events := make([]sharding.Event, len(o.Facts))
+	for i, f := range o.Facts {
 		events[i] = encodeFact(f)
 	}
-	s.trouble.since = time.Now()
-	s.submit(s.term, &sharding.Append{
-		Shard: streamShard, Epoch: sharding.MakeEpoch(s.term, 0), Entity: streamEntity,
-		Records: []sharding.Record{{Seq: s.gate.Seq(), Events: events}},
-	})
-}
-
-func (s *Server) submit(term sharding.Term, a *sharding.Append) {
-	s.journal.Submit(journal.Op{Append: a}, func(r journal.Result) {
-		s.inbox.put(func() { s.stored(term, a, r) })
-	})
-}
-
-// stored takes the journal's verdict on a record of facts.
-func (s *Server) stored(term sharding.Term, a *sharding.Append, r journal.Result) {
-	if s.term != term {
-		if r.Verdict == sharding.UnknownOutcome {
-			s.fail(fmt.Errorf("whether facts of term %d were stored is not known: %w", term, r.Err))
-		}
-		return // deposed meanwhile
-	}
-	switch r.Verdict {
-	case sharding.Durable:
-		s.journalAnswers()
-		s.step(coordinator.Stored{Facts: s.gate.Stored()})
-	case sharding.RefusedEpoch:
-		s.fenced(r)
-	case sharding.RefusedFull, sharding.RefusedDamaged:
-		s.journalRefuses(r.Err)
-		s.later(term, func() { s.submit(term, a) })
-	default:
-		s.fail(fmt.Errorf("facts of term %d: %s, this process does not know what is true any more: %w", term, r.Verdict, r.Err))
-	}
-}
-
-// fenced ends the term: the stream has been claimed with a higher one.
-func (s *Server) fenced(r journal.Result) {
-	s.log.Warn("fenced: another coordinator is active", "term", s.term, "stored", r.Fence.Epoch.Term())
-	if t, ok := s.keeper.Valid(); ok && t == s.term {
-		s.takeover.Fenced() // not by this lease
-	}
-	s.depose()
-	s.keeper.RaiseTerm(r.Fence.Epoch.Term())
-}
-
-// later runs f in the loop after a pause, if the term still lasts.
-func (s *Server) later(term sharding.Term, f func()) {
-	time.AfterFunc(retryPause, func() {
-		s.inbox.put(func() {
-			if s.term == term {
-				f()
-			}
-		})
-	})
-}
-
-// writeSnapshot says that the stream is read from after seq: what the table was
-// then has been stored once more since. One that is not stored is tried again.
-func (s *Server) writeSnapshot(seq uint64) {
-	term := s.term
-	op := journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: streamShard, Epoch: sharding.MakeEpoch(term, 0), Entity: streamEntity,
-		Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf},
+	s.trouble.begin()
+	op := journal.Op{Append: &sharding.Append{
+		Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
+		Records: []sharding.Record{{Seq: o.Seq, Events: events}},
 	}}
-	s.journal.Submit(op, func(r journal.Result) {
-		s.inbox.put(func() {
-			switch {
-			case s.term != term:
-			case r.Verdict == sharding.Durable:
-				s.gate.Compacted(true)
-			case r.Verdict == sharding.RefusedEpoch:
-				s.fenced(r)
-			default:
-				s.telemetry.noSnapshot.Add(s.ctx, 1)
-				s.log.Warn("the snapshot of the facts was not stored, trying again", "term", term, "verdict", r.Verdict, "error", r.Err)
-				s.later(term, func() { s.gate.Compacted(false) })
+	s.submit(op, func(r journal.Result) {
+		if o.Term == s.core.Active() {
+			if r.Verdict == sharding.Durable {
+				s.journalAnswers()
+			} else {
+				s.journalRefuses(r)
 			}
-		})
+		}
+		if r.Verdict == sharding.Durable {
+			s.measure(o.Facts[:o.Decided])
+		}
+		s.step(coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
+}
+
+// writeSign stores a sign of life: a snapshot of an entity that has one record,
+// which the first one of a term sees to.
+func (s *Server) writeSign(o coordinator.WriteSign) {
+	done := func(r journal.Result) {
+		if r.Verdict != sharding.Durable {
+			s.log.Warn("no sign of life was stored", "term", o.Sign.Term, "verdict", r.Verdict, "error", r.Err)
+		}
+		s.step(coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+	}
+	epoch := sharding.MakeEpoch(o.Sign.Term, 0)
+	sign := journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: streamShard, Epoch: epoch, Entity: journal.SignEntity,
+		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(o.Sign)},
+	}}
+	if o.Sign.N > 1 {
+		s.submit(sign, done)
+		return
+	}
+	record := journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}}
+	s.submit(record, func(r journal.Result) {
+		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // it was there
+			s.submit(sign, done)
+			return
+		}
+		done(r)
+	})
+}
+
+// errContested is wrapped when another cluster uses the journal.
+var errContested = errors.New("another cluster uses this journal")
+
+// contested says what an operator can do about another cluster.
+func (s *Server) contested(o coordinator.Contested) error {
+	return fmt.Errorf("%w, also named %q: it is cluster %s and its active coordinator is at %s, this one is cluster %s by the lease that lease.url names. "+
+		"To join that cluster, give this process its lease.url and discovery.url; to run a second one, give it a journal.url and a cluster.name of its own; "+
+		"to let this one have the journal, stop all coordinators of the other first and wait %s",
+		errContested, s.cfg.ClusterName, o.By.Cluster, o.By.Coordinator.Addr, o.Cluster, s.limits.SignPatience)
 }
 
 func encodeFact(f coordinator.Fact) sharding.Event {

@@ -25,21 +25,23 @@ type telemetry struct {
 
 // measure takes the time of handoffs: from the fact that a shard hands off to
 // the one that it is served again.
-func (s *Server) measure(f coordinator.Fact) {
-	row, ok := f.(coordinator.RowFact)
-	if !ok {
-		return
-	}
-	shard := row.Row.Shard
-	switch row.Row.Phase {
-	case sharding.HandingOff:
-		s.moves[shard] = time.Now()
-		s.telemetry.moves.Add(s.ctx, 1)
-	case sharding.Serving:
-		if since, ok := s.moves[shard]; ok {
-			delete(s.moves, shard)
-			s.telemetry.handoff.Record(s.ctx, time.Since(since).Seconds(),
-				metric.WithAttributes(attribute.String("roost.entity.type", string(shard.Type))))
+func (s *Server) measure(facts []coordinator.Fact) {
+	for _, f := range facts {
+		row, ok := f.(coordinator.RowFact)
+		if !ok {
+			continue
+		}
+		shard := row.Row.Shard
+		switch row.Row.Phase {
+		case sharding.HandingOff:
+			s.moves[shard] = time.Now()
+			s.telemetry.moves.Add(s.ctx, 1)
+		case sharding.Serving:
+			if since, ok := s.moves[shard]; ok {
+				delete(s.moves, shard)
+				s.telemetry.handoff.Record(s.ctx, time.Since(since).Seconds(),
+					metric.WithAttributes(attribute.String("roost.entity.type", string(shard.Type))))
+			}
 		}
 	}
 }
@@ -108,7 +110,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 		return s.look(ctx, func() error {
 			v := s.core.View()
 			o.ObserveInt64(leader, active(v))
-			o.ObserveInt64(term, int64(s.term))
+			o.ObserveInt64(term, int64(s.core.Active()))
 			o.ObserveInt64(regions, int64(len(v.Regions)))
 			owned, moves, all := 0, 0, 0
 			for _, t := range v.Types {
@@ -126,8 +128,8 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
 			o.ObserveInt64(watches, int64(len(s.watches)))
-			if s.gate != nil {
-				outputs, _, _ := s.gate.Waiting()
+			if s.core.Active() != 0 {
+				outputs, _, _ := s.core.Waiting()
 				o.ObserveInt64(held, int64(outputs))
 			}
 			return nil

@@ -19,9 +19,16 @@ const (
 // one that is damaged, one that refuses for another reason and one that does not answer want
 // different things of an operator.
 type trouble struct {
-	since  time.Time // when the record under way was handed over
+	since  time.Time // when the record under way was handed over first; zero: none is
 	logged time.Time // when it was last logged; zero: no trouble
 	err    error     // the last refusal; nil: there is no answer
+}
+
+// begin notes that a record is under way.
+func (t *trouble) begin() {
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
 }
 
 // why is the trouble in words.
@@ -41,29 +48,30 @@ func (t *trouble) why() string {
 func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
-		outputs, facts, bytes := s.gate.Waiting()
-		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.term,
+		outputs, facts, bytes := s.core.Waiting()
+		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.core.Active(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}
 }
 
 // watchJournal looks whether a record is under way for long.
 func (s *Server) watchJournal() {
-	if s.gate != nil && s.gate.Busy() && time.Since(s.trouble.since) >= silentAfter {
+	if !s.trouble.since.IsZero() && time.Since(s.trouble.since) >= silentAfter {
 		s.report()
 	}
 }
 
 // journalRefuses notes why a record was not stored.
-func (s *Server) journalRefuses(err error) {
-	s.trouble.err = err
-	s.report()
+func (s *Server) journalRefuses(r journal.Result) {
+	if s.trouble.err = r.Err; r.Err != nil {
+		s.report()
+	}
 }
 
 // journalAnswers ends the trouble, if there was any.
 func (s *Server) journalAnswers() {
 	if !s.trouble.logged.IsZero() {
-		s.log.Info("facts are stored again", "term", s.term, "after", time.Since(s.trouble.since).Round(time.Second))
+		s.log.Info("facts are stored again", "term", s.core.Active(), "after", time.Since(s.trouble.since).Round(time.Second))
 	}
 	s.trouble = trouble{}
 }

@@ -1,0 +1,445 @@
+package coordinator
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Tenure is one coordinator process: a [Machine] together with the rules by which
+// it may act at all. It holds the lease's term, takes over the facts, and lets an
+// output leave only when every fact before it is durable and the lease is valid.
+//
+// # Life of a term
+//
+//	             Acquired            Surveyed            Claimed           SignWritten          Loaded
+//	standing by ─────────▶ surveying ────────▶ claiming ────────▶ signing ────────────▶ loading ───────▶ active
+//	     ▲                                                                                                │
+//	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much waits ──────────┘
+//
+// A term is taken up once. It must be above every epoch of the journal, because a
+// lease whose record was lost counts from the beginning. The claim of the fact
+// stream fences every earlier coordinator, and what is loaded behind it is all that
+// any of them stored. A term that ends for another reason than the lease is
+// followed by a higher one, asked for with [RaiseTerm].
+//
+// Whether the journal may be claimed at all is decided by takeover, which also looks
+// whether the term is above every epoch. A sign of life says whose the journal is
+// before anything is decided.
+//
+// # What is held back
+//
+// See [Gate]. Whether the lease is valid is judged at the now of the Step. What a
+// driver sends later, because it was paused in between, is not prevented: receivers
+// refuse it by its term, and the journal by its epoch.
+//
+// A Tenure is not safe for concurrent use.
+type Tenure struct {
+	cfg  Config
+	self sharding.NodeID
+	now  time.Time
+	out  []Output // of the Step under way
+	m    *Machine
+
+	term  sharding.Term // that is held and may be used; 0: none
+	until time.Time     // the lease is valid before
+	phase phase
+	// resigned: no term is taken up any more.
+	resigned bool
+
+	// last numbers the requests to the journal. An answer to any but those below
+	// belongs to an earlier term, or was given up.
+	last    CallID
+	asked   CallID    // while taking over; 0: none, see retryAt
+	askedAt time.Time // when asked was
+	retryAt time.Time // when to begin anew
+
+	takeover takeover
+	waits    bool               // for signs of others, and has said so
+	owner    sharding.ClusterID // whose lease the term is of
+	sign     sharding.Sign      // the last one of this term
+
+	gate     *Gate   // of the active term; nil: not active
+	append   request // the record under way
+	facts    []Fact  // of that record
+	decided  int     // facts of that record that the Machine waits for
+	snapshot request // the snapshot under way
+	signing  request // the sign of life under way
+	signedAt time.Time
+	stepped  []Output
+}
+
+type phase uint8
+
+const (
+	standingBy phase = iota
+	surveying
+	claiming
+	signing
+	loading
+	active
+)
+
+// request is something that the journal is asked for. One that it refused for now
+// is made again.
+type request struct {
+	call    CallID // 0: nothing is under way
+	retryAt time.Time
+}
+
+// NewTenure returns a standby that is self. The config must be valid.
+func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
+	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.SignPatience}}
+}
+
+// Step applies in at now and appends to out what the driver must do, in that
+// order. It never fails: what makes no sense is ignored.
+func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
+	t.now, t.out = now, out
+	switch in := in.(type) { // whether the term lasts is settled before anything else
+	case Acquired:
+		t.acquired(in)
+	case Renewed:
+		t.renewed(in)
+	case Lost:
+		if in.Term == t.term {
+			t.stepDown("the lease is lost")
+		}
+	case Resign:
+		t.resigned = true
+		t.stepDown("this process stops")
+	}
+	_, tick := in.(Tick)
+	if !mutant.On("lapse") && (tick || !mutant.On("lapse-at-once")) {
+		t.lapse()
+	}
+	switch in := in.(type) {
+	case Acquired, Renewed, Lost, Resign:
+	case Surveyed:
+		t.surveyed(in)
+	case Claimed:
+		t.claimed(in)
+	case Loaded:
+		t.loaded(in)
+	case ReadFailed:
+		if t.current(in.Call) {
+			t.restart()
+		}
+	case SignWritten:
+		t.signWritten(in)
+	case Appended:
+		t.appended(in)
+	case SnapshotWritten:
+		t.snapshotWritten(in)
+	case Elected, Deposed, Stored: // from here, not from the driver
+	case Tick:
+		t.retry()
+		t.live()
+		t.step(in)
+	default:
+		t.step(in)
+	}
+	t.pump()
+	out, t.out = t.out, nil
+	return out
+}
+
+func (t *Tenure) emit(o Output) { t.out = append(t.out, o) }
+
+// step steps the Machine. Its outputs wait in the Gate, unless it stands by.
+func (t *Tenure) step(in Input) {
+	t.stepped = t.m.Step(t.now, in, t.stepped[:0])
+	if t.gate != nil {
+		t.gate.Add(t.stepped)
+	} else {
+		t.out = append(t.out, t.stepped...)
+	}
+	clear(t.stepped)
+}
+
+// acquired begins to take over.
+func (t *Tenure) acquired(in Acquired) {
+	t.stepDown("a new term has begun")
+	if t.resigned {
+		return
+	}
+	t.term, t.until, t.owner, t.waits = in.Term, in.Until, in.Cluster, false
+	t.survey()
+}
+
+// renewed prolongs the term. One that has ended here, while the lease went on, is
+// followed by a higher one.
+func (t *Tenure) renewed(in Renewed) {
+	switch t.term {
+	case in.Term:
+		t.until = in.Until
+	case 0:
+		if !t.resigned {
+			t.emit(RaiseTerm{Above: in.Term})
+		}
+	}
+}
+
+// lapse ends a term whose lease is past its time: from then on nothing leaves any
+// more, not even what was durable in time.
+func (t *Tenure) lapse() {
+	if t.term != 0 && !t.now.Before(t.until) {
+		t.stepDown("the lease was not renewed in time")
+	}
+}
+
+// stepDown ends the use of the term. What was decided and is not durable is
+// forgotten; whoever is active next folds what is.
+func (t *Tenure) stepDown(why string) {
+	term, gate := t.term, t.gate
+	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
+	t.gate, t.append, t.facts, t.decided, t.snapshot = nil, request{}, nil, 0, request{}
+	t.signing, t.sign = request{}, sharding.Sign{}
+	if gate == nil {
+		return
+	}
+	t.step(Deposed{})
+	for _, w := range gate.End() { // not durable, so not told
+		t.emit(NotActive{Watch: w, Active: t.m.known.Node, Term: t.m.known.Term})
+	}
+	t.emit(SteppedDown{Term: term, Why: why})
+}
+
+// raise ends the term for a higher one.
+func (t *Tenure) raise(why string, above sharding.Term) {
+	above = max(above, t.term)
+	t.stepDown(why)
+	t.emit(RaiseTerm{Above: above})
+}
+
+// ask makes the request of a phase on the way to office.
+func (t *Tenure) ask(p phase) CallID {
+	t.last++
+	t.phase, t.asked, t.askedAt, t.retryAt = p, t.last, t.now, time.Time{}
+	return t.last
+}
+
+// current reports whether an answer is the one that is waited for, and takes it.
+func (t *Tenure) current(c CallID) bool {
+	if c != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
+		return false
+	}
+	t.asked = 0
+	return true
+}
+
+// restart begins to take over anew, after a pause.
+func (t *Tenure) restart() {
+	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(t.cfg.RetryPause)
+}
+
+func (t *Tenure) survey() { t.emit(Survey{Call: t.ask(surveying)}) }
+
+func (t *Tenure) surveyed(in Surveyed) {
+	if !t.current(in.Call) {
+		return
+	}
+	f := found{Term: t.term, Cluster: t.owner, Highest: in.Highest, Sign: in.Sign}
+	if in.Damaged {
+		// Of the epochs that some coordinator gave out, none has a higher term than
+		// its claim of the stream, and that one the claim below is compared with.
+		f.Highest = 0
+	}
+	switch t.takeover.look(t.now, f) {
+	case mayClaim:
+		if f.Sign.Cluster != 0 && f.Sign.Cluster != t.owner {
+			t.emit(Adopts{Term: t.term, Cluster: t.owner, From: f.Sign})
+		}
+		t.emit(Claim{Call: t.ask(claiming), Term: t.term})
+	case lookAgain:
+		if !t.waits {
+			t.waits = true
+			t.emit(Waits{Term: t.term, By: f.Sign})
+		}
+		t.retryAt = t.now.Add(t.cfg.LookEvery)
+	case termSpent:
+		t.raise("", f.Highest.Term())
+	case contested:
+		t.emit(Contested{Cluster: t.owner, By: f.Sign})
+		t.stepDown("")
+	}
+}
+
+func (t *Tenure) claimed(in Claimed) {
+	switch {
+	case !t.current(in.Call):
+	case in.Verdict == sharding.Durable:
+		t.sign = sharding.Sign{Coordinator: t.self, Cluster: t.owner, Term: t.term, N: 1}
+		t.emit(WriteSign{Call: t.ask(signing), Sign: t.sign})
+	case in.Verdict == sharding.RefusedEpoch:
+		t.fenced(in.Fence)
+	default:
+		t.restart()
+	}
+}
+
+// signWritten takes what became of a sign of life. The first one says whose the
+// journal is before anything is decided; a journal that is full or damaged does not
+// keep the shards that are placed from being served.
+func (t *Tenure) signWritten(in SignWritten) {
+	first := t.phase == signing && t.current(in.Call)
+	if !first && (in.Call != t.signing.call || in.Call == 0) {
+		return
+	}
+	t.signing = request{}
+	switch {
+	case in.Verdict == sharding.RefusedEpoch:
+		t.fenced(in.Fence)
+		return
+	case in.Verdict == sharding.Durable:
+	case !first:
+		return
+	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedDamaged:
+		t.sign.N = 0
+	default:
+		t.restart()
+		return
+	}
+	if first {
+		t.emit(Load{Call: t.ask(loading)})
+	}
+}
+
+func (t *Tenure) loaded(in Loaded) {
+	if !t.current(in.Call) || t.phase != loading {
+		return
+	}
+	t.phase, t.gate, t.signedAt = active, NewGate(t.cfg, in.LastSeq, in.Since), t.now
+	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
+	elected := Elected{Term: t.term, Facts: in.Facts}
+	if t.sign.N > 0 { // it is stored
+		elected.Cluster = t.owner
+	}
+	t.step(elected)
+}
+
+// retry makes requests again: those that failed, and those of a take-over that
+// nobody answers.
+func (t *Tenure) retry() {
+	due := func(at time.Time) bool { return !at.IsZero() && !t.now.Before(at) }
+	switch {
+	case t.phase == standingBy:
+	case t.phase == active:
+		if due(t.append.retryAt) {
+			t.appendRecord()
+		}
+		if due(t.snapshot.retryAt) {
+			t.snapshot = request{}
+			t.gate.Compacted(false)
+		}
+	case due(t.retryAt), t.asked != 0 && t.now.Sub(t.askedAt) >= t.cfg.TakeoverTimeout:
+		t.survey()
+	}
+}
+
+// live leaves a sign of life if it is time. One that is not stored is followed by
+// the next.
+func (t *Tenure) live() {
+	if t.phase != active || t.signing.call != 0 || t.now.Sub(t.signedAt) < t.cfg.SignEvery {
+		return
+	}
+	t.last++
+	t.sign.N++
+	t.signing, t.signedAt = request{call: t.last}, t.now
+	t.emit(WriteSign{Call: t.last, Sign: t.sign})
+}
+
+// pump lets out what may leave, and has facts stored. More that waits than may
+// ends the term: a coordinator whose journal does not answer is of no use.
+func (t *Tenure) pump() {
+	if t.gate == nil {
+		return
+	}
+	t.out = t.gate.Leave(t.out)
+	if err := t.gate.Over(); err != nil {
+		t.stepDown(err.Error())
+		t.emit(YieldLease{})
+		return
+	}
+	if facts := t.gate.Record(t.m, nil); len(facts) > 0 {
+		t.facts, t.decided = facts, t.gate.sending
+		t.appendRecord()
+	}
+	if seq := t.gate.Snapshot(); seq > 0 {
+		t.last++
+		t.snapshot = request{call: t.last}
+		t.emit(WriteSnapshot{Call: t.last, Term: t.term, Seq: seq})
+	}
+}
+
+func (t *Tenure) appendRecord() {
+	t.last++
+	t.append = request{call: t.last}
+	t.emit(Append{Call: t.last, Term: t.term, Seq: t.gate.Seq(), Facts: t.facts, Decided: t.decided})
+}
+
+func (t *Tenure) appended(in Appended) {
+	if in.Call != t.append.call || in.Call == 0 {
+		return
+	}
+	verdict := in.Verdict
+	if mutant.On("fact-unknown") && verdict == sharding.UnknownOutcome || mutant.On("fact-refused") && verdict == sharding.RefusedFull {
+		verdict = sharding.Durable
+	}
+	switch verdict {
+	case sharding.Durable:
+		t.append, t.facts, t.decided = request{}, nil, 0
+		t.step(Stored{Facts: t.gate.Stored()})
+	case sharding.RefusedFull, sharding.RefusedDamaged:
+		t.append = request{retryAt: t.now.Add(t.cfg.RetryPause)}
+	case sharding.RefusedEpoch:
+		t.fenced(in.Fence)
+	default:
+		// Whether these facts are true is not known. The claim of the next term
+		// settles it, and what is loaded then is true.
+		t.raise(fmt.Sprintf("what became of facts is not known (%s)", in.Verdict), t.term)
+	}
+}
+
+func (t *Tenure) snapshotWritten(in SnapshotWritten) {
+	if in.Call != t.snapshot.call || in.Call == 0 {
+		return
+	}
+	switch in.Verdict {
+	case sharding.Durable:
+		t.snapshot = request{}
+		t.gate.Compacted(true)
+	case sharding.RefusedEpoch:
+		t.fenced(in.Fence)
+	default:
+		t.snapshot = request{retryAt: t.now.Add(t.cfg.RetryPause)}
+	}
+}
+
+// fenced ends the term: the stream has been claimed with a higher one, although the
+// lease is ours.
+func (t *Tenure) fenced(by sharding.Epoch) {
+	t.takeover.wasFenced()
+	t.raise(fmt.Sprintf("fenced: the facts were claimed in term %d", by.Term()), by.Term())
+}
+
+// Active returns the term in which this coordinator acts; 0: it stands by.
+func (t *Tenure) Active() sharding.Term {
+	if t.phase != active {
+		return 0
+	}
+	return t.term
+}
+
+// Waiting is how much is held back: outputs, facts among them, and bytes.
+func (t *Tenure) Waiting() (outputs, facts, bytes int) {
+	if t.gate == nil {
+		return 0, 0, 0
+	}
+	return t.gate.Waiting()
+}
+
+// View returns what an operator may want to see.
+func (t *Tenure) View() View { return t.m.View() }

@@ -1,0 +1,323 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// tenureTest is a Tenure whose requests are answered by the test.
+type tenureTest struct {
+	t    *testing.T
+	core *Tenure
+	now  time.Time
+	out  []Output
+}
+
+func newTenureTest(t *testing.T, cfg Config) *tenureTest {
+	return &tenureTest{t: t, core: NewTenure(cfg, node(t, "c1")), now: time.Unix(1_000_000, 0)}
+}
+
+// step returns what an input causes.
+func (w *tenureTest) step(in Input) []Output {
+	w.t.Helper()
+	w.out = w.core.Step(w.now, in, nil)
+	if err := w.core.Check(); err != nil {
+		w.t.Fatalf("after %T%+v: %v", in, in, err)
+	}
+	return w.out
+}
+
+// first finds the first output of a kind that the last input caused.
+func first[O Output](w *tenureTest) (o O, ok bool) {
+	for _, out := range w.out {
+		if o, ok = out.(O); ok {
+			return o, true
+		}
+	}
+	return o, false
+}
+
+func want[O Output](w *tenureTest) O {
+	w.t.Helper()
+	o, ok := first[O](w)
+	if !ok {
+		w.t.Fatalf("no %T among %+v", o, w.out)
+	}
+	return o
+}
+
+func never[O Output](w *tenureTest, why string) {
+	w.t.Helper()
+	if o, ok := first[O](w); ok {
+		w.t.Errorf("%s: %T%+v", why, o, o)
+	}
+}
+
+func (w *tenureTest) acquire(term sharding.Term) {
+	w.step(Acquired{Term: term, Until: w.now.Add(10 * time.Second), Cluster: ours})
+}
+
+// active takes over with facts, in a journal whose highest epoch is that of the
+// term before.
+func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
+	w.t.Helper()
+	w.acquire(term)
+	w.step(Surveyed{Call: want[Survey](w).Call, Highest: sharding.MakeEpoch(term-1, 7), Sign: sharding.Sign{Cluster: ours, Term: term - 1}})
+	w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
+	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+	w.step(Loaded{Call: want[Load](w).Call, Facts: facts, Since: len(facts), LastSeq: uint64(len(facts))})
+	if got := want[BecameActive](w); got.Term != term || w.core.Active() != term {
+		w.t.Fatalf("active in term %d, want %d", w.core.Active(), term)
+	}
+}
+
+func (w *tenureTest) register() {
+	r1 := node(w.t, "r1")
+	w.step(Member{Node: r1, Reachable: true})
+	w.step(Register{Region: r1, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}})
+}
+
+// TestTakesOver: what has to hold before a coordinator acts.
+func TestTakesOver(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3)
+	w.register()
+	a := want[Append](w)
+	never[RegisterAck](w, "before the fact is durable")
+	w.step(Appended{Call: a.Call, Verdict: sharding.Durable})
+	if ack := want[RegisterAck](w); ack.Term != 3 {
+		t.Errorf("the registration is acknowledged with %+v", ack)
+	}
+}
+
+// TestTermAboveEveryEpoch: a lease whose record was lost counts from the beginning.
+// Nothing is claimed in a term that is spent, in a journal that nobody uses now.
+func TestTermAboveEveryEpoch(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.acquire(3)
+	w.surveyed(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
+	want[Waits](w)
+	for waited := time.Duration(0); waited < DefaultConfig().SignPatience; waited += DefaultConfig().LookEvery {
+		never[Claim](w, "in term 3, below an epoch of term 5")
+		never[RaiseTerm](w, "while another cluster may live")
+		w.lookAgain(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
+		never[Waits](w, "said once")
+	}
+	if raise := want[RaiseTerm](w); raise.Above != 5 {
+		t.Errorf("the term is raised above %d", raise.Above)
+	}
+}
+
+// surveyed answers the survey.
+func (w *tenureTest) surveyed(in Surveyed) {
+	w.t.Helper()
+	in.Call = want[Survey](w).Call
+	w.step(in)
+}
+
+// lookAgain lets the next look be due, and answers it.
+func (w *tenureTest) lookAgain(in Surveyed) {
+	w.t.Helper()
+	w.step(Tick{})
+	never[Survey](w, "too early")
+	w.now = w.now.Add(DefaultConfig().LookEvery)
+	w.step(Renewed{Term: 3, Until: w.now.Add(10 * time.Second)})
+	w.step(Tick{})
+	w.surveyed(in)
+}
+
+// TestContested: another cluster that lives keeps its journal, also if it is found
+// only when the claim is refused.
+func TestContested(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.acquire(2)
+	w.surveyed(Surveyed{})
+	w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(2, 7)})
+	if raise := want[RaiseTerm](w); raise.Above != 2 {
+		t.Errorf("the term is raised above %d", raise.Above)
+	}
+	w.acquire(3)
+	sign := sharding.Sign{Coordinator: node(t, "c9"), Cluster: theirs, Term: 2, N: 1}
+	w.surveyed(Surveyed{Sign: sign})
+	for range 100 {
+		never[Claim](w, "while somebody is alive")
+		if c, ok := first[Contested](w); ok {
+			if c.By != sign || c.Cluster != ours {
+				t.Errorf("contested: %+v", c)
+			}
+			return
+		}
+		sign.N++
+		w.lookAgain(Surveyed{Sign: sign})
+	}
+	t.Error("never contested")
+}
+
+// TestSignsOfLife: the first one is stored before the facts are read, the others
+// one at a time.
+func TestSignsOfLife(t *testing.T) {
+	cfg := DefaultConfig()
+	w := newTenureTest(t, cfg)
+	w.active(3)
+	for n := range uint64(3) {
+		w.now = w.now.Add(cfg.SignEvery)
+		w.step(Tick{})
+		s := want[WriteSign](w)
+		if s.Sign != (sharding.Sign{Coordinator: node(t, "c1"), Cluster: ours, Term: 3, N: n + 2}) {
+			t.Errorf("sign %d is %+v", n+2, s)
+		}
+		w.now = w.now.Add(cfg.SignEvery)
+		w.step(Tick{})
+		never[WriteSign](w, "one is under way")
+		w.step(SignWritten{Call: s.Call, Verdict: sharding.RefusedFull})
+	}
+	w.now = w.now.Add(cfg.SignEvery)
+	w.step(Tick{})
+	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(9, 0)})
+	if raise := want[RaiseTerm](w); raise.Above != 9 || w.core.Active() != 0 {
+		t.Errorf("fenced: %+v, active in term %d", w.out, w.core.Active())
+	}
+}
+
+// TestFirstSign: a journal that has no room for it does not keep a coordinator from
+// acting; the next one is a first one.
+func TestFirstSign(t *testing.T) {
+	for v, acts := range map[sharding.Verdict]bool{sharding.RefusedFull: true, sharding.RefusedDamaged: true, sharding.RefusedEpoch: false, sharding.UnknownOutcome: false} {
+		w := newTenureTest(t, DefaultConfig())
+		w.acquire(3)
+		w.surveyed(Surveyed{})
+		w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
+		s := want[WriteSign](w)
+		if s.Sign.N != 1 {
+			t.Errorf("the first sign is %+v", s.Sign)
+		}
+		w.step(SignWritten{Call: s.Call, Verdict: v})
+		load, ok := first[Load](w)
+		if ok != acts {
+			t.Errorf("after %v the facts are read: %t", v, ok)
+		}
+		if !acts {
+			continue
+		}
+		w.step(Loaded{Call: load.Call})
+		w.now = w.now.Add(DefaultConfig().SignEvery)
+		w.step(Tick{})
+		if s := want[WriteSign](w); s.Sign.N != 1 {
+			t.Errorf("the next sign is %+v", s.Sign)
+		}
+	}
+}
+
+// TestLateAnswers: what answers a request of an earlier term, or one that was given
+// up, has no consequence.
+func TestLateAnswers(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3)
+	w.register()
+	old := want[Append](w)
+	w.step(Lost{Term: 3})
+	want[SteppedDown](w)
+	w.acquire(4)
+	survey := want[Survey](w)
+	w.now = w.now.Add(DefaultConfig().RetryPause)
+	w.step(ReadFailed{Call: survey.Call})
+	w.now = w.now.Add(DefaultConfig().RetryPause)
+	w.step(Tick{})
+	again := want[Survey](w)
+	w.step(Surveyed{Call: survey.Call, Highest: sharding.MakeEpoch(3, 0)})
+	never[Claim](w, "by an answer that came twice")
+	w.step(Surveyed{Call: again.Call, Highest: sharding.MakeEpoch(3, 0)})
+	claim := want[Claim](w)
+	for _, v := range []sharding.Verdict{sharding.Durable, sharding.RefusedEpoch, sharding.RefusedFull, sharding.UnknownOutcome} {
+		if out := w.step(Appended{Call: old.Call, Verdict: v}); len(out) > 0 {
+			t.Errorf("a record of an earlier term, %v: %+v", v, out)
+		}
+	}
+	w.step(Claimed{Call: claim.Call, Verdict: sharding.Durable})
+	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+	load := want[Load](w)
+	if out := w.step(Loaded{Call: load.Call - 1}); len(out) > 0 {
+		t.Errorf("a late load: %+v", out)
+	}
+	w.step(Loaded{Call: load.Call, LastSeq: 4})
+	want[BecameActive](w)
+}
+
+// TestNothingPastTheLease: whatever comes, and whatever was durable in time.
+func TestNothingPastTheLease(t *testing.T) {
+	for _, behind := range []Input{Register{Region: sharding.NodeID{Addr: "r1:1", UID: 1}}, Tick{}, Appended{Call: 5, Verdict: sharding.Durable}} {
+		w := newTenureTest(t, DefaultConfig())
+		w.active(3)
+		w.register()
+		if a := want[Append](w); a.Call != 5 {
+			t.Fatalf("the record is call %d", a.Call)
+		}
+		w.now = w.now.Add(10 * time.Second)
+		w.step(behind)
+		never[RegisterAck](w, fmt.Sprintf("past the lease, at %T", behind))
+		want[SteppedDown](w)
+		// The lease went on, and its news come late: a higher term, not this one.
+		w.step(Renewed{Term: 3, Until: w.now.Add(time.Second)})
+		if raise := want[RaiseTerm](w); raise.Above != 3 {
+			t.Errorf("raised above %d", raise.Above)
+		}
+	}
+	// News of the lease that come with the work go first.
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3)
+	w.register()
+	w.now = w.now.Add(10 * time.Second)
+	w.step(Renewed{Term: 3, Until: w.now.Add(time.Second)})
+	w.step(Appended{Call: 5, Verdict: sharding.Durable})
+	want[RegisterAck](w)
+}
+
+// TestUnknownOutcome: whether facts are true is settled by a higher term.
+func TestUnknownOutcome(t *testing.T) {
+	for _, v := range []sharding.Verdict{sharding.UnknownOutcome, sharding.RefusedSeq} {
+		w := newTenureTest(t, DefaultConfig())
+		w.active(3)
+		w.register()
+		w.step(Appended{Call: want[Append](w).Call, Verdict: v})
+		never[RegisterAck](w, "nothing is known")
+		if raise := want[RaiseTerm](w); raise.Above != 3 || w.core.Active() != 0 {
+			t.Errorf("%v: raised above %d, active in term %d", v, raise.Above, w.core.Active())
+		}
+	}
+}
+
+// TestRefusedForNow: the same record is stored again.
+func TestRefusedForNow(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3)
+	w.register()
+	a := want[Append](w)
+	w.step(Appended{Call: a.Call, Verdict: sharding.RefusedFull})
+	w.step(Tick{})
+	never[Append](w, "at once")
+	w.now = w.now.Add(DefaultConfig().RetryPause)
+	w.step(Tick{})
+	again := want[Append](w)
+	if again.Call == a.Call || again.Seq != a.Seq || fmt.Sprint(again.Facts) != fmt.Sprint(a.Facts) || again.Decided != a.Decided {
+		t.Errorf("again: %+v, not %+v", again, a)
+	}
+	w.step(Appended{Call: again.Call, Verdict: sharding.Durable})
+	want[RegisterAck](w)
+}
+
+// TestResigned: a process that stops takes up no term.
+func TestResigned(t *testing.T) {
+	w := newTenureTest(t, DefaultConfig())
+	w.active(3)
+	w.step(Resign{})
+	want[SteppedDown](w)
+	for _, in := range []Input{Renewed{Term: 3, Until: w.now.Add(time.Minute)}, Acquired{Term: 4, Until: w.now.Add(time.Minute)}, Tick{}} {
+		if out := w.step(in); slices.ContainsFunc(out, func(o Output) bool { _, standby := o.(NotActive); return !standby }) {
+			t.Errorf("after %T: %+v", in, out)
+		}
+	}
+}
