@@ -259,5 +259,10 @@ func (s *Runner) snapshotStored(of sharding.Entity, r journal.Result) {
 
 func (s *Runner) noSnapshot(of sharding.Entity, err error) {
 	s.telemetry.noSnapshot.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(of.Type))))
-	s.log.Warn("no snapshot was stored; the entity is replayed from further back until the next one is", "entity.type", of.Type, "entity.id", of.ID, "error", err)
+	ok, skipped := s.failures.admit(time.Now())
+	if !ok {
+		return
+	}
+	s.log.Warn("no snapshot was stored; the entity is replayed from further back until the next one is",
+		"entity.type", of.Type, "entity.id", of.ID, "error", err, "not_logged", skipped)
 }
