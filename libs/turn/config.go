@@ -33,10 +33,10 @@ type Config struct {
 	MailboxCommands int
 	MailboxBytes    int
 	// MailboxShare is the share of a command's time that the turns before it may
-	// take, by how long those of its entity took of late; one that would have to
+	// take, judged by how long recent turns of its entity took; one that would have to
 	// wait longer is refused at once, because its answer would mostly come too
 	// late and its turn be in vain. The rest is for its own turn, and for turns
-	// that take longer than those of late. Above 0; 1 counts on no such thing.
+	// that take longer than recent ones. Above 0; 1 counts on no such thing.
 	// Default 0.5.
 	MailboxShare float64
 	// TotalCommands and TotalBytes bound what waits for all entities.

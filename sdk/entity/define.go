@@ -20,8 +20,9 @@ type Sourced interface{ Apply(event any) }
 // Starter is implemented by entities that want to act when they come to life,
 // after their state is loaded. An error fails the activation. The context ends
 // when the load has taken too long (30 s); a hook that goes on is not waited for,
-// but it keeps its goroutine. When four of one entity have not returned, commands for
-// the entity are refused as unavailable until one does.
+// but it keeps its goroutine. When as many as
+// region.entity_loads (4) of one entity have not returned, commands for the entity
+// are refused as unavailable until one does.
 type Starter interface{ OnStart(ctx *Ctx) error }
 
 // Stopper is implemented by entities that want to act before they go: an

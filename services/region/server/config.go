@@ -23,7 +23,7 @@ type Config struct {
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
-	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, by how long those of its entity took of late; a command that would wait longer is refused at once as resource_exhausted"`
+	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
 	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands"`
 	ReplyBytes   node.Bytes    `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
@@ -31,9 +31,15 @@ type Config struct {
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
-	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells and loads; more in a second are left out, and counted in the next line"`
+	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; more in a second are left out, and counted in the next line"`
 	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
 	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
+	// Limits of what brings entities to life, and of what is remembered.
+	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
+	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
+	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time that the repeat of a recent command, and what comes behind it, waits for what the journal has of it; a lookup takes some milliseconds. Then the command has a turn like any other"`
+	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
+	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is cut, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which nothing succeeds at the journal before this region calls itself cut off from it: it is not ready then, and its shards go to others; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards"`
@@ -63,6 +69,12 @@ func DefaultConfig() Config {
 		Detector:     "phi",
 		Downing:      splitbrain.LeaseConfig("coordinator"),
 
+		EntityLoads:   4, // one that hangs does not keep the entity from everybody
+		Loads:         20_000,
+		LookupTimeout: time.Second,
+		RecentIDs:     65_536, // a minute of retries at 1,000 commands per second
+		SnapshotBytes: 8 << 20,
+
 		JournalPatience: 5 * time.Second,
 		JournalRecovery: 10 * time.Second,
 	}
@@ -80,6 +92,8 @@ func (c *Config) Validate() error {
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
 		"region.command_bytes": int(c.CommandBytes), "region.drain_timeout": int(c.DrainTimeout),
+		"region.entity_loads": c.EntityLoads, "region.loads": c.Loads,
+		"region.lookup_timeout": int(c.LookupTimeout), "region.snapshot_bytes": int(c.SnapshotBytes),
 		"region.stop_timeout": int(c.StopTimeout), "region.failure_log": c.Failures,
 	} {
 		if v <= 0 {
@@ -95,6 +109,9 @@ func (c *Config) Validate() error {
 	}
 	if !(c.MailboxShare > 0 && c.MailboxShare <= 1) {
 		errs = append(errs, fmt.Errorf("region.mailbox_share is %v, must be above 0 and at most 1", c.MailboxShare))
+	}
+	if c.RecentIDs < 0 {
+		errs = append(errs, fmt.Errorf("region.recent_ids is %d, must not be negative; 0 remembers none", c.RecentIDs))
 	}
 	if c.JournalPatience < 0 {
 		errs = append(errs, fmt.Errorf("journal.patience is %s, must not be negative; 0 means never", c.JournalPatience))
