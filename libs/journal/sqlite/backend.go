@@ -103,7 +103,7 @@ func (b *Backend) connect(ctx context.Context) error {
 	if b.file, err = filepath.EvalSymlinks(b.path); err != nil { // as SQLite names it
 		return err
 	}
-	if b.writeDB, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)")); err != nil {
+	if b.writeDB, err = sql.Open("sqlite", b.dsn(VFS, "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
 		return err
 	}
 	b.writeDB.SetMaxOpenConns(1)
@@ -120,7 +120,7 @@ func (b *Backend) connect(ctx context.Context) error {
 	if err := b.write.prepare(ctx, b.conn); err != nil {
 		return err
 	}
-	if b.readDB, err = sql.Open("sqlite", b.dsn(fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
+	if b.readDB, err = sql.Open("sqlite", b.dsn(VFS, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
 		return err
 	}
 	b.readDB.SetMaxOpenConns(b.cfg.Loads)
@@ -146,8 +146,8 @@ func create(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func (b *Backend) dsn(pragmas ...string) string {
-	q := url.Values{"vfs": {VFS}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
+func (b *Backend) dsn(vfs string, pragmas ...string) string {
+	q := url.Values{"vfs": {vfs}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
 	return (&url.URL{Scheme: "file", Path: b.path, RawQuery: q.Encode()}).String()
 }
 
@@ -202,7 +202,7 @@ func (b *Backend) Close() error {
 }
 
 func (b *Backend) closeAll() error {
-	errs := b.checkpoints.stop()
+	var errs []error
 	if b.readDB != nil {
 		errs = append(errs, b.readDB.Close())
 	}
@@ -212,5 +212,7 @@ func (b *Backend) closeAll() error {
 	if b.writeDB != nil {
 		errs = append(errs, b.writeDB.Close())
 	}
+	// The last connection to go copies the log.
+	errs = append(errs, b.checkpoints.stop()...)
 	return errors.Join(append(errs, b.turn.close())...)
 }

@@ -62,7 +62,7 @@ func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
 	if c.turn, err = openTurn(b.path + turnSuffix); err != nil {
 		return err
 	}
-	if c.db, err = sql.Open("sqlite", b.dsn("busy_timeout(5000)", "synchronous(full)")); err != nil {
+	if c.db, err = sql.Open("sqlite", b.dsn(copyVFS, "busy_timeout(5000)", "synchronous(full)")); err != nil {
 		return err
 	}
 	if c.conn, err = c.db.Conn(ctx); err != nil {

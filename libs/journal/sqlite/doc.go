@@ -25,14 +25,16 @@
 // lies together. The command id itself is in the record only; the hash finds
 // the record, the record decides.
 //
-// Every page of the file ends in a checksum: see [VFS]. The file is opened
-// through it only.
+// Every page of the file ends in a checksum, and every page that is read from the
+// log is checked too: see [VFS]. The file is opened through it only.
 //
 // # What this does not do
 //
 // It is for one machine and a local file system: never put the file on a
 // network share. A process that is paused inside a transaction stops the other
 // writers until it goes on or dies; nothing wrong is written meanwhile. The
-// file never shrinks. Command ids that are made to collide in xxh64 make the
+// file never shrinks. A log that nobody closed, because the machine stopped, ends at
+// its first damaged frame: what was committed behind a flipped bit that nobody has
+// met before is lost then, for SQLite cannot tell it from a commit that was cut off. Command ids that are made to collide in xxh64 make the
 // appends of the entity they are sent to slower, not wrong.
 package sqlite

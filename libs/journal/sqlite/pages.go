@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -24,6 +25,10 @@ import (
 // SQLITE_CORRUPT. In memory and in the log those bytes are zero, so that a
 // program which knows nothing of this may read the file, and copy the log: the
 // pages that it copies are not checked. It must not write.
+//
+// The log has checksums of SQLite's own, which SQLite looks at only when it opens
+// a log that somebody has left behind. Here each page that is read from the log is
+// checked by them: see log.go.
 const VFS = "roost-pages"
 
 const (
@@ -85,18 +90,45 @@ type (
 var shim struct {
 	once sync.Once
 	err  error
-	open openFunc // those of SQLite's own file system
-	// methods are those of files with checksums; they are made when the first
-	// file is opened, after the ones that it would have had.
-	make    sync.Once
-	methods uintptr
-	close   closeFunc
-	read    dataFunc
-	write   dataFunc
+	open openFunc // of SQLite's own file system
+	main methods
+	log  methods
 
 	mu    sync.Mutex
-	files map[uintptr]string             // open main files, by handle
-	bad   map[string]map[uint32]struct{} // damaged pages, by file
+	files map[uintptr]openedFile         // by handle
+	bad   map[string]map[uint32]struct{} // damaged pages, by main file
+}
+
+// methods are those of a kind of file. They are made when the first such file is
+// opened, after the ones that it would have had.
+type methods struct {
+	once  sync.Once
+	ours  uintptr
+	close closeFunc // those of SQLite's own file system
+	read  dataFunc
+	write dataFunc
+}
+
+// put puts our methods between a file and SQLite.
+func (m *methods) put(tls *libc.TLS, file uintptr, change func(ours *lib.Tsqlite3_io_methods)) {
+	f := at[lib.Tsqlite3_file](file)
+	m.once.Do(func() {
+		own := at[lib.Tsqlite3_io_methods](f.FpMethods)
+		m.close, m.read, m.write = function[closeFunc](own.FxClose), function[dataFunc](own.FxRead), function[dataFunc](own.FxWrite)
+		m.ours = libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
+		ours := at[lib.Tsqlite3_io_methods](m.ours)
+		*ours = *own
+		ours.FiVersion = min(own.FiVersion, 2) // without mapping the file: what is mapped is not read
+		change(ours)
+	})
+	f.FpMethods = m.ours
+}
+
+// openedFile is a file that SQLite has open.
+type openedFile struct {
+	main string // the main file, or that of the log
+	// copies: the file belongs to a connection that copies the log.
+	copies bool
 }
 
 // RegisterVFS makes VFS known to SQLite, as Open does, for programs that open a
@@ -109,22 +141,28 @@ func RegisterVFS() error {
 			shim.err = fmt.Errorf("SQLite has no file system here")
 			return
 		}
-		shim.files, shim.bad = map[uintptr]string{}, map[string]map[uint32]struct{}{}
-		v := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
-		name, err := libc.CString(VFS)
-		if v == 0 || err != nil {
-			shim.err = fmt.Errorf("no memory for SQLite's file system")
-			return
-		}
-		vfs := at[lib.Tsqlite3_vfs](v)
-		*vfs = *at[lib.Tsqlite3_vfs](own)
-		shim.open = function[openFunc](vfs.FxOpen)
-		vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, name, pointer(openFile)
-		if rc := lib.Xsqlite3_vfs_register(tls, v, 0); rc != lib.SQLITE_OK {
-			shim.err = fmt.Errorf("SQLite refuses a file system: error %d", rc)
-		}
+		shim.files, shim.bad = map[uintptr]openedFile{}, map[string]map[uint32]struct{}{}
+		shim.open = function[openFunc](at[lib.Tsqlite3_vfs](own).FxOpen)
+		shim.err = errors.Join(register(tls, own, VFS, openFile), register(tls, own, copyVFS, openToCopy))
 	})
 	return shim.err
+}
+
+// register makes a file system known that is SQLite's own one, but for the way it
+// opens files.
+func register(tls *libc.TLS, own uintptr, name string, open openFunc) error {
+	v := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_vfs{})))
+	cname, err := libc.CString(name)
+	if v == 0 || err != nil {
+		return fmt.Errorf("no memory for SQLite's file system")
+	}
+	vfs := at[lib.Tsqlite3_vfs](v)
+	*vfs = *at[lib.Tsqlite3_vfs](own)
+	vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, cname, pointer(open)
+	if rc := lib.Xsqlite3_vfs_register(tls, v, 0); rc != lib.SQLITE_OK {
+		return fmt.Errorf("SQLite refuses a file system: error %d", rc)
+	}
+	return nil
 }
 
 // at is what is at an address of SQLite's memory, which Go's collector does not
@@ -137,45 +175,63 @@ func function[F any](address uintptr) F { return *(*F)(unsafe.Pointer(&address))
 
 func pointer[F any](f F) uintptr { return *(*uintptr)(unsafe.Pointer(&f)) }
 
-// openFile opens a file and, if it is a main file whose pages reserve bytes,
-// puts checksums between it and SQLite.
+// openFile opens a file. If it is a main file whose pages reserve bytes, or a log,
+// checksums stand between it and SQLite.
 func openFile(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	return openChecked(tls, vfs, name, file, flags, outFlags, false)
+}
+
+// openToCopy is the same for a connection that copies the log.
+func openToCopy(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
+	return openChecked(tls, vfs, name, file, flags, outFlags, true)
+}
+
+func openChecked(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr, copies bool) int32 {
 	rc := shim.open(tls, vfs, name, file, flags, outFlags)
-	if rc != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_MAIN_DB == 0 {
+	if rc != lib.SQLITE_OK {
 		return rc
 	}
-	f := at[lib.Tsqlite3_file](file)
-	shim.make.Do(func() {
-		methods := at[lib.Tsqlite3_io_methods](f.FpMethods)
-		shim.close, shim.read, shim.write = function[closeFunc](methods.FxClose), function[dataFunc](methods.FxRead), function[dataFunc](methods.FxWrite)
-		m := libc.Xcalloc(tls, 1, libc.Tsize_t(unsafe.Sizeof(lib.Tsqlite3_io_methods{})))
-		ours := at[lib.Tsqlite3_io_methods](m)
-		*ours = *methods
-		ours.FiVersion = min(methods.FiVersion, 2) // without mapping the file: what is mapped is not read
-		ours.FxClose, ours.FxRead, ours.FxWrite = pointer(closeFile), pointer(readFile), pointer(writeFile)
-		shim.methods = m
-	})
+	opened := openedFile{main: libc.GoString(name), copies: copies}
+	switch {
+	case flags&lib.SQLITE_OPEN_WAL != 0:
+		opened.main = strings.TrimSuffix(opened.main, "-wal")
+		shim.log.put(tls, file, func(ours *lib.Tsqlite3_io_methods) {
+			ours.FxClose, ours.FxRead = pointer(closeLog), pointer(readLog)
+		})
+	case flags&lib.SQLITE_OPEN_MAIN_DB != 0 && reserves(tls, file):
+		shim.main.put(tls, file, func(ours *lib.Tsqlite3_io_methods) {
+			ours.FxClose, ours.FxRead, ours.FxWrite = pointer(closeFile), pointer(readFile), pointer(writeFile)
+		})
+	default: // makeSchema says that it is not ours
+		return rc
+	}
+	shim.mu.Lock()
+	shim.files[file] = opened
+	shim.mu.Unlock()
+	return rc
+}
+
+// reserves reports whether the pages of a main file reserve bytes for us.
+func reserves(tls *libc.TLS, file uintptr) bool {
+	read := function[dataFunc](at[lib.Tsqlite3_io_methods](at[lib.Tsqlite3_file](file).FpMethods).FxRead)
 	var head [32]byte
 	buf := tls.Alloc(len(head))
 	defer tls.Free(len(head))
-	if rc := shim.read(tls, file, buf, int32(len(head)), 0); rc == lib.SQLITE_OK {
+	if rc := read(tls, file, buf, int32(len(head)), 0); rc == lib.SQLITE_OK {
 		head = *at[[32]byte](buf)
 	}
-	if head[20] != reserved {
-		return lib.SQLITE_OK // makeSchema says that it is not ours
-	}
-	shim.mu.Lock()
-	shim.files[file] = libc.GoString(name)
-	shim.mu.Unlock()
-	f.FpMethods = shim.methods
-	return lib.SQLITE_OK
+	return head[20] == reserved
 }
 
 func closeFile(tls *libc.TLS, file uintptr) int32 {
+	forget(file)
+	return shim.main.close(tls, file)
+}
+
+func forget(file uintptr) {
 	shim.mu.Lock()
 	delete(shim.files, file)
 	shim.mu.Unlock()
-	return shim.close(tls, file)
 }
 
 // page is the page that a call is about, nil if it is about something else.
@@ -187,7 +243,7 @@ func page(buf uintptr, n int32, offset int64) []byte {
 }
 
 func readFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
-	rc := shim.read(tls, file, buf, n, offset)
+	rc := shim.main.read(tls, file, buf, n, offset)
 	p := page(buf, n, offset)
 	if p == nil || rc == lib.SQLITE_IOERR_SHORT_READ {
 		return rc
@@ -204,10 +260,12 @@ func readFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
 func writeFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
 	p := page(buf, n, offset)
 	if p == nil {
-		return shim.write(tls, file, buf, n, offset)
+		return shim.main.write(tls, file, buf, n, offset)
 	}
-	sealPage(p)
-	rc := shim.write(tls, file, buf, n, offset)
+	if !spoiled(p) {
+		sealPage(p)
+	}
+	rc := shim.main.write(tls, file, buf, n, offset)
 	clear(p[pageSize-reserved:]) // it may be SQLite's copy of the page
 	return rc
 }
@@ -215,7 +273,7 @@ func writeFile(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
 func damagedPage(file uintptr, number uint32) {
 	shim.mu.Lock()
 	defer shim.mu.Unlock()
-	name := shim.files[file]
+	name := shim.files[file].main
 	if shim.bad[name] == nil {
 		shim.bad[name] = map[uint32]struct{}{}
 	}

@@ -1,0 +1,108 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// The write-ahead log is a header and frames: a page behind a header with its
+// number and a checksum that goes on from that of the frame before. SQLite trusts
+// what it reads from the log of an open file; here the frame is checked each time.
+// What a reader may see is not written again until nobody reads it any more, so
+// that a page, its header and the one before it belong together; a writer does not
+// read what it has not committed, because nothing is written before the commit
+// (cache_spill). https://sqlite.org/fileformat2.html#walformat
+
+const (
+	// copyVFS is the file system of connections that copy the log. A damaged frame
+	// must not keep all others in the log for ever: they would be lost with it when
+	// the log is left behind, because SQLite ends it at the first damaged frame. So it
+	// is copied too, as a page that fails its check in the main file.
+	copyVFS = "roost-pages-copy"
+
+	logHeader   = 32
+	frameHeader = 24
+	// spoiledMark stands where pageMark does in a page that was damaged in the log.
+	spoiledMark = 0x72737458 // "rstX"
+)
+
+func spoil(page []byte) {
+	binary.BigEndian.PutUint32(page[len(page)-8:], spoiledMark)
+}
+
+func spoiled(page []byte) bool {
+	return binary.BigEndian.Uint32(page[len(page)-8:]) == spoiledMark
+}
+
+func closeLog(tls *libc.TLS, file uintptr) int32 {
+	forget(file)
+	return shim.log.close(tls, file)
+}
+
+func readLog(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
+	rc := shim.log.read(tls, file, buf, n, offset)
+	start := offset - frameHeader // of the frame
+	if n != pageSize || (start-logHeader)%(pageSize+frameHeader) != 0 || rc == lib.SQLITE_IOERR_SHORT_READ {
+		return rc // not a page
+	}
+	shim.mu.Lock()
+	copies := shim.files[file].copies
+	shim.mu.Unlock()
+	p := at[[pageSize]byte](buf)[:]
+	number, sound := uint32(0), false
+	if rc == lib.SQLITE_OK {
+		number, sound, rc = checkFrame(tls, file, start, p)
+	}
+	switch {
+	case rc == lib.SQLITE_OK && sound:
+		return rc
+	case rc != lib.SQLITE_OK && copies:
+		return rc // it may be readable later: not to be copied as damaged
+	}
+	damagedPage(file, number)
+	if !copies {
+		return lib.SQLITE_CORRUPT
+	}
+	spoil(p)
+	return lib.SQLITE_OK
+}
+
+// checkFrame reports whether the page of the frame that begins at start is what
+// was written, its number, and whether the rest of the frame could be read.
+func checkFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number uint32, sound bool, rc int32) {
+	buf := tls.Alloc(frameHeader + 8)
+	defer tls.Free(frameHeader + 8)
+	before := start - (pageSize + frameHeader) + 16 // the checksum before this one
+	if start == logHeader {
+		before = logHeader - 8
+	}
+	if rc = shim.log.read(tls, file, buf, frameHeader, start); rc == lib.SQLITE_OK {
+		rc = shim.log.read(tls, file, buf+frameHeader, 8, before)
+	}
+	if rc != lib.SQLITE_OK {
+		return 0, false, rc
+	}
+	head := at[[frameHeader + 8]byte](buf)[:]
+	number = binary.BigEndian.Uint32(head)
+	seed, sum := binary.BigEndian.Uint64(head[frameHeader:]), binary.BigEndian.Uint64(head[16:])
+	// The machine that began the log has chosen the order of bytes.
+	little := logSum(logSum(seed, head[:8], false), page, false)
+	return number, little == sum || logSum(logSum(seed, head[:8], true), page, true) == sum, rc
+}
+
+// logSum continues a checksum of the log.
+func logSum(sum uint64, b []byte, bigEndian bool) uint64 {
+	s1, s2 := uint32(sum>>32), uint32(sum)
+	for ; len(b) >= 8; b = b[8:] {
+		x, y := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+		if bigEndian {
+			x, y = bits.ReverseBytes32(x), bits.ReverseBytes32(y)
+		}
+		s1 += x + s2
+		s2 += y + s1
+	}
+	return uint64(s1)<<32 | uint64(s2)
+}
