@@ -167,21 +167,39 @@ func (j *Journal) loadTurn(ctx context.Context) error {
 }
 
 // Declare checks and stores what the journal is, and returns what it knows. An
-// empty declaration only asks.
+// empty declaration only asks. It returns when ctx ends, also if the store does not
+// answer: what was declared may be stored all the same.
 func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	select {
 	case j.writing <- struct{}{}:
 	case <-ctx.Done():
 		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
 	}
-	defer func() { <-j.writing }()
-	deadline := time.Now().Add(j.cfg.RetryFor)
+	type answer struct {
+		facts Facts
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		defer func() { <-j.writing }() // the store takes one writer at a time, also if one hangs
+		f, err := j.declareUntil(ctx, time.Now().Add(j.cfg.RetryFor), d)
+		got <- answer{f, err}
+	}()
+	select {
+	case a := <-got:
+		return a.facts, a.err
+	case <-ctx.Done():
+		return Facts{}, fmt.Errorf("%w: declare: %w", ErrUnreachable, ctx.Err())
+	}
+}
+
+func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declaration) (Facts, error) {
 	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
 		f, err := j.declare(ctx, d)
 		if errors.Is(err, ErrBroken) {
 			j.breakDown(err)
 		}
-		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(deadline) {
+		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
 			return f, err
 		}
 		time.Sleep(delay)
@@ -195,7 +213,7 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 }
 
 // MaxEpoch is the highest epoch of all fences. A coordinator's term must be
-// above it.
+// above it. Like Declare it returns when ctx ends.
 func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
 	f, err := j.Declare(ctx, Declaration{})
 	return f.MaxEpoch, err
@@ -224,8 +242,8 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load that runs holds a token until it is done with the backend. One that
-	// hangs keeps the backend open: it ends with the process.
+	// A load or declaration that runs holds a token until it is done with the backend.
+	// One that hangs keeps the backend open: it ends with the process.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	for range j.cfg.Loads {
@@ -235,7 +253,11 @@ func (j *Journal) Close() error {
 			return fmt.Errorf("%w: a load does not end", ErrUnreachable)
 		}
 	}
-	j.writing <- struct{}{}
+	select {
+	case j.writing <- struct{}{}:
+	case <-timer.C:
+		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
+	}
 	defer func() { <-j.writing }()
 	return j.backend.Close()
 }

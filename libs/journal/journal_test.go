@@ -28,7 +28,7 @@ type scripted struct {
 	batches []int                      // sizes
 	loading int
 	most    int           // loads at a time
-	hang    chan struct{} // if there is one, loads end when it is closed
+	hang    chan struct{} // if there is one, loads and declarations end when it is closed
 	closed  bool
 }
 
@@ -64,7 +64,7 @@ func (s *scripted) damage(ids ...sharding.EntityID) {
 	}
 }
 
-// hangOn makes loads hang until the channel is closed; without one they do not.
+// hangOn makes loads and declarations hang until the channel is closed; without one they do not.
 func (s *scripted) hangOn(until chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,6 +92,16 @@ func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.L
 	s.loading--
 	s.mu.Unlock()
 	return s.Backend.Load(ctx, req)
+}
+
+func (s *scripted) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return s.Backend.Declare(ctx, d)
 }
 
 func (s *scripted) Close() error {
@@ -477,8 +487,9 @@ func TestLoadsThatHang(t *testing.T) {
 	})
 }
 
-// TestDeclareEnds says that a commit that hangs does not keep Declare beyond its
-// context.
+// TestDeclareEnds says that neither a commit that hangs nor a declaration that does
+// keeps Declare and MaxEpoch beyond their context. A declaration that hangs in the
+// store keeps others out, and Close does not wait for it for ever.
 func TestDeclareEnds(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.fence("f")
@@ -489,6 +500,25 @@ func TestDeclareEnds(t *testing.T) {
 			b.Errorf("declared during a commit: %v", err)
 		}
 		b.want("f durable")
+		hang := make(chan struct{})
+		b.b.hangOn(hang)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			if _, err := b.j.MaxEpoch(ctx); !errors.Is(err, journal.ErrUnreachable) {
+				b.Errorf("asked while the store hangs: %v", err)
+			}
+			if took := time.Since(start); took != time.Second {
+				b.Errorf("a question to a store that hangs takes %v", took)
+			}
+		}
+		close(hang)
+		b.b.hangOn(nil)
+		synctest.Wait()
+		if _, err := b.j.MaxEpoch(b.Context()); err != nil {
+			b.Errorf("asked when the store answers again: %v", err)
+		}
 	})
 }
 
