@@ -31,6 +31,11 @@ type Stamp struct {
 // records that one process has written one after the other. The time between
 // records of two processes does not count, because they have no clock in common.
 // So an age never grows faster than time passes, and never falls.
+//
+// A backend that stores the stamp beside the entity, and not with the record, may
+// have snapshots count like records: they are written by one process after the other,
+// too. An age then differs between backends when there are snapshots between records,
+// more if the same process writes both and less if others do, but keeps this rule.
 func (s Stamp) Next(m Moment) Stamp {
 	n := Stamp{Age: s.Age, By: m.By, Elapsed: m.Elapsed.Milliseconds()}
 	if s.By == m.By {

@@ -201,6 +201,36 @@ func testSeenTime(e *env) {
 	}
 }
 
+// testTimeCountsOnce: whether or not a snapshot counts as a record does for the age
+// of ids, the time between two records of one process counts once, with a snapshot of
+// its own between them, and at most once with that of another one.
+func testTimeCountsOnce(e *env) {
+	first, other := e.b, e.open()
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "first")))
+	e.fill("a")
+	part := e.cfg.DedupeAge * 3 / 10
+	for i, b := range []journal.Backend{first, other, first} { // who cuts a snapshot
+		e.pass(part / 2)
+		e.b = b
+		e.one(durable, snapshot(epoch, alice, e.load(alice).LastSeq, "s"))
+		e.pass(part / 2)
+		e.b = first
+		if e.fill(fmt.Sprint("b", i)); e.trim("first") {
+			e.Fatalf("after %v an id is dropped that is to be kept for %v", time.Duration(i+1)*part, e.cfg.DedupeAge)
+		}
+	}
+	for i := range 2 { // what the other one's snapshot may have cost, and more
+		e.pass(part / 2)
+		e.one(durable, snapshot(epoch, alice, e.load(alice).LastSeq, "s"))
+		e.pass(part / 2)
+		e.fill(fmt.Sprint("c", i))
+	}
+	if !e.trim("first") {
+		e.Fatal("an old id is kept for ever")
+	}
+}
+
 func testSnapshots(e *env) {
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(bySeq, snapshot(epoch, alice, 0, "nothing"))

@@ -51,6 +51,7 @@ func Run(t *testing.T, h Harness) {
 		{"KeysFromTheFuture", testFutureKeys},
 		{"ClockSteps", testClockSteps},
 		{"OnlySeenTimeCounts", testSeenTime},
+		{"TimeCountsOnce", testTimeCountsOnce},
 		{"Snapshots", testSnapshots},
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"Identity", testIdentity},
