@@ -135,7 +135,7 @@ func (s *store) factsOf(a sharding.Append) {
 				continue
 			}
 			s.rows[f.Row] = true
-			if c := (sharding.Claim{Shard: f.Row.Shard, Epoch: f.Row.Epoch, Owner: f.Row.Owner.UID}); f.Row.Phase == sharding.Serving && !s.claims[c] {
+			if c := (sharding.Claim{Shard: f.Row.Shard, Epoch: f.Row.Epoch, Owner: f.Row.Owner.UID}); f.Row.Phase == sharding.Serving && !s.claims[c] && !s.unfenced[c.Shard] { // where the fence is damaged all is refused
 				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
 			}
 			old := s.newest[f.Row.Shard]

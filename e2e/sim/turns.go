@@ -147,6 +147,9 @@ func (n *regionNode) run(o *turn.Run) {
 	if t, ok := n.tickets[o.Request]; ok && t.epoch != o.Epoch {
 		w.violate("run where it was sent", "%s: a command for %v sent at epoch %v runs at %v", n.p.name, o.Entity, t.epoch, o.Epoch)
 	}
+	if c := (sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}); !w.journal.claims[c] {
+		w.violate("a turn means claimed", "%s: %v runs in %v at %v, which was never claimed", n.p.name, o.Entity, o.Shard, o.Epoch)
+	}
 	b := n.bodies[o.Incarnation]
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)

@@ -60,6 +60,7 @@ type held struct {
 	buffer  []Command
 	bytes   int
 	claimAt time.Time // when the claim is repeated; zero: one is under way
+	damaged bool      // the last claim was refused for that: so is every command
 	// from is the coordinator's address that asked last.
 	from string
 	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
@@ -270,6 +271,8 @@ func (m *Machine) command(in *Command) {
 	case in.Epoch > h.epoch:
 		m.notMine(in.Request, id, in.Epoch)
 		m.supersede(h)
+	case h.damaged:
+		m.refuseDamaged(in)
 	case h.phase == claiming:
 		m.buffer(h, in)
 	default:

@@ -300,6 +300,7 @@ func number(s string) int {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"full": sharding.RefusedFull, "unknown": sharding.UnknownOutcome,
+		"damaged": sharding.RefusedDamaged,
+		"full":    sharding.RefusedFull, "unknown": sharding.UnknownOutcome,
 	}[s]
 }

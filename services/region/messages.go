@@ -97,7 +97,8 @@ type (
 		To   string
 		Last sharding.Term
 	}
-	// ShardStarted: the claim of the shard at the epoch holds.
+	// ShardStarted: the claim of the shard at the epoch holds, or its fence is damaged
+	// and commands are refused for that.
 	ShardStarted struct {
 		To    string
 		Shard sharding.ShardID

@@ -13,7 +13,7 @@ import (
 // TestMutants shows that the scenarios notice when a guard is off.
 func TestMutants(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
-	for _, name := range []string{"claim", "floor-after-drain"} {
+	for _, name := range []string{"claim", "floor-after-drain", "damaged-claim"} {
 		caught := 0
 		for _, f := range files {
 			raw, err := os.ReadFile(f)

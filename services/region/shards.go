@@ -30,6 +30,9 @@ func (m *Machine) hostShard(in HostShard) {
 		m.emit(ShardStarted{To: to, Shard: h.id, Epoch: h.epoch})
 	default: // claiming: ShardStarted follows; stopping: ShardStopped does
 		h.from = in.From
+		if h.damaged {
+			m.emit(ShardStarted{To: to, Shard: h.id, Epoch: h.epoch})
+		}
 	}
 }
 
@@ -61,11 +64,30 @@ func (m *Machine) claimed(in Claimed) {
 	default: // an unanswered claim is repeated: a held one holds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.unanswered = true
+		was := h.damaged
+		h.damaged = in.Verdict == sharding.RefusedDamaged && !mutant.On("damaged-claim")
+		if h.damaged && !was {
+			m.refuseAll(h)
+		}
 	}
 }
 
+// refuseAll takes a shard whose fence is damaged: nothing of it runs, but whoever
+// comes is told so at once, and not left to wait for a claim that does not come. When
+// the fence can be read again, the repeated claim decides.
+func (m *Machine) refuseAll(h *held) {
+	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
+	for _, c := range m.unbuffer(h) {
+		m.refuseDamaged(&c)
+	}
+}
+
+func (m *Machine) refuseDamaged(c *Command) {
+	m.emit(Refuse{Request: c.Request, Reply: sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")})
+}
+
 func (m *Machine) started(h *held) {
-	h.phase = serving
+	h.phase, h.damaged = serving, false
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {

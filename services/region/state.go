@@ -21,6 +21,8 @@ func (m *Machine) Check() error {
 			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its floor %s", id, h.epoch, m.floor(id)))
 		case h.phase != claiming && len(h.buffer) > 0:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands though it does not wait for a claim", id, len(h.buffer)))
+		case h.damaged && (h.phase != claiming || len(h.buffer) > 0):
+			errs = append(errs, fmt.Errorf("region: %s refuses commands in phase %d, and %d wait", id, h.phase, len(h.buffer)))
 		case h.phase == serving && m.turn.Epoch(id) != h.epoch:
 			errs = append(errs, fmt.Errorf("region: %s is served at %s but open at %s", id, h.epoch, m.turn.Epoch(id)))
 		case h.phase == claiming && m.turn.Epoch(id) != 0:
@@ -73,8 +75,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	for h := range m.shards() {
-		b = fmt.Appendf(b, "held %s %s %d claim %d from %s handoff %s next %s", h.id, h.epoch, h.phase,
-			rel(h.claimAt), h.from, h.handOff, h.next)
+		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s", h.id, h.epoch, h.phase,
+			rel(h.claimAt), h.damaged, h.from, h.handOff, h.next)
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
