@@ -12,6 +12,7 @@ type gatewayNode struct {
 	p       *process
 	w       *World
 	core    *gateway.Machine
+	shedder *gateway.Shedder
 	out     []gateway.Output
 	next    gateway.RequestID
 	waiting map[gateway.RequestID]*call
@@ -29,11 +30,13 @@ type call struct {
 	op    *op
 	reply func(gateway.Finish)
 	due   time.Time
+	left  time.Duration // when it came
 }
 
 func (w *World) gatewayProgram(p *process) program {
 	g := &gatewayNode{
 		p: p, w: w,
+		shedder: gateway.NewShedder(16),
 		waiting: map[gateway.RequestID]*call{},
 		links:   map[sharding.NodeID]*link{},
 		wanted:  map[sharding.NodeID]bool{},
@@ -71,6 +74,7 @@ func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 }
 
 func (g *gatewayNode) tick() {
+	g.shedder.Forget(g.p.now())
 	g.step(gateway.Tick{})
 	g.ticked = true
 }
@@ -167,15 +171,21 @@ func (g *gatewayNode) finish(o gateway.Finish) {
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
 	}
+	g.shedder.Observe(c.op.entity, c.left, &o, g.p.now())
 	c.reply(o)
 }
 
 // submit admits a command of a client.
 func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call) {
+	if g.shedder.Sheds(env.Entity, left, g.p.now()) {
+		g.w.mark("gateway: command shed")
+		c.reply(gateway.DefaultConfig().Shed())
+		return
+	}
 	g.next++
 	id := g.next
 	env.Deadline = g.p.deadline(left)
-	c.due = env.Deadline
+	c.due, c.left = env.Deadline, left
 	g.waiting[id] = c
 	g.step(gateway.Submit{Request: id, Env: env})
 	if !g.w.calm && g.w.dice("cancel").chance(0.002) && c.op.client != proberID {

@@ -142,6 +142,7 @@ var mustHappen = []string{
 	"coordinator deposed",
 	"coordinator: unknown whether a fact is stored",
 	"gateway: command sent again",
+	"gateway: command shed",
 	"gateway: no link to send on",
 	"frame dropped unread",
 	"gateway: command enters again at a newer epoch",

@@ -96,7 +96,7 @@ func (s *Server) admit(r *http.Request, c *call) *failure {
 	if f != nil || r.Method != http.MethodPost {
 		return f
 	}
-	if f = s.pressed(c, timeout); f == nil {
+	if f = s.shed(c, timeout); f == nil {
 		c.env.Payload, f = s.readBody(r)
 	}
 	return f

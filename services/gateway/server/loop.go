@@ -143,7 +143,7 @@ func (s *Server) loop(ctx context.Context) {
 			s.takeIn(&items[i])
 		}
 		if tick {
-			s.press.forget(time.Now())
+			s.shedder.forget(time.Now())
 			s.step(gateway.Tick{})
 		}
 		s.flush()
@@ -206,7 +206,7 @@ func (s *Server) perform(o gateway.Output) {
 	case gateway.Finish:
 		if c := s.calls[o.Request]; c != nil {
 			delete(s.calls, o.Request)
-			s.learn(c, &o)
+			s.observeFinish(c, &o)
 			c.end(&o)
 		}
 	case gateway.Connect:

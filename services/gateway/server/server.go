@@ -73,7 +73,8 @@ type Server struct {
 	jobs sync.WaitGroup
 
 	inbox      *inbox
-	press      press
+	shedder    shedder
+	limits     gateway.Config
 	linkConfig link.Config
 	lastLink   atomic.Uint64
 
@@ -103,7 +104,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		links:      map[sharding.NodeID]*regionLink{},
 		complaints: map[string]string{},
 		failed:     map[sharding.ShardID]struct{}{},
-		press:      press{limit: cfg.Refusals, entities: map[sharding.Entity]pressed{}},
+		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
@@ -112,7 +113,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := core.Validate(); err != nil {
 		return nil, err
 	}
-	s.core, s.retryHint = gateway.New(core), int(core.RetryHint/time.Millisecond)
+	s.core, s.limits, s.retryHint = gateway.New(core), core, int(core.RetryHint/time.Millisecond)
 	s.linkConfig = link.DefaultConfig()
 	s.linkConfig.Cluster, s.linkConfig.Self, s.linkConfig.Dial = cfg.ClusterName, s.self, s.peers.Dial
 	s.linkConfig.Lanes = cfg.Lanes

@@ -91,7 +91,7 @@ func (v service) one(ctx context.Context, req *gatewayv1.AskRequest, tell bool) 
 // begin checks a command and gives it the trace of the request.
 func (v service) begin(ctx context.Context, c *call, req *gatewayv1.AskRequest) *failure {
 	timeout := time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	f := v.s.pressed(c, timeout)
+	f := v.s.shed(c, timeout)
 	if f == nil {
 		f = v.s.check(c, timeout)
 	}

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/roost-cluster/roost/services/gateway"
+)
+
+// shedder lets the handlers of all connections ask the one Shedder.
+type shedder struct {
+	some atomic.Bool // it is not empty
+	mu   sync.RWMutex
+	core *gateway.Shedder
+}
+
+// shed refuses a command before its body is read, or returns nil. timeout is the
+// client's, 0 if it named none.
+func (s *Server) shed(c *call, timeout time.Duration) *failure {
+	d := &s.shedder
+	if !d.some.Load() {
+		return nil
+	}
+	if timeout <= 0 {
+		timeout = s.cfg.Timeout
+	}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if !d.core.Sheds(c.env.Entity, min(timeout, s.cfg.MaxTimeout), c.arrived) {
+		return nil
+	}
+	f := s.limits.Shed()
+	return failureOf(&f)
+}
+
+// observeFinish tells the shedder what became of a command.
+func (s *Server) observeFinish(c *call, f *gateway.Finish) {
+	d := &s.shedder
+	if !d.some.Load() && f.Reply.Code == "" {
+		return
+	}
+	left := s.cfg.Timeout
+	if !c.env.Deadline.IsZero() {
+		left = c.env.Deadline.Sub(c.arrived)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.core.Observe(c.env.Entity, left, f, time.Now())
+	d.some.Store(!d.core.Empty())
+}
+
+func (d *shedder) forget(now time.Time) {
+	if !d.some.Load() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.core.Forget(now)
+	d.some.Store(!d.core.Empty())
+}

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// TestShedder: commands for an entity are shed for a small share of what waits
+// for it, those with no more time than the one that its region refused.
+func TestShedder(t *testing.T) {
+	const limit = 100
+	s := NewShedder(limit)
+	a, b := sharding.Entity{Type: "T", ID: "a"}, sharding.Entity{Type: "T", ID: "b"}
+	now := time.Unix(1000, 0)
+	answered := func(e sharding.Entity, wait time.Duration) {
+		s.Observe(e, 0, &Finish{Reply: sharding.Reply{Outcome: sharding.OK, Timing: sharding.Timing{Mailbox: wait}}}, now)
+	}
+	refused := func(e sharding.Entity, left time.Duration) {
+		s.Observe(e, left, &Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
+	}
+	answered(a, time.Hour)
+	refused(a, time.Second)
+	if s.Sheds(a, time.Second, now) {
+		t.Error("shed though nothing is known of what waits")
+	}
+	answered(a, 160*time.Millisecond)
+	refused(a, time.Second)
+	refused(a, time.Millisecond)
+	for _, x := range []struct {
+		entity sharding.Entity
+		left   time.Duration
+		after  time.Duration
+		want   bool
+	}{
+		{a, time.Second, 0, true},
+		{a, time.Second, 9 * time.Millisecond, true},
+		{a, time.Second, 10 * time.Millisecond, false},
+		{a, time.Second + 1, 0, false},
+		{b, time.Second, 0, false},
+	} {
+		if got := s.Sheds(x.entity, x.left, now.Add(x.after)); got != x.want {
+			t.Errorf("%s with %s left after %s: shed %t, want %t", x.entity.ID, x.left, x.after, got, x.want)
+		}
+	}
+	// What the gateway refuses itself, for any reason, says nothing of the entity.
+	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full")}, now)
+	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.Unavailable, "gone"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
+	if len(s.entities) != 1 {
+		t.Errorf("remembered are %v", s.entities)
+	}
+	if s.Forget(now.Add(shedMemory)); s.Empty() {
+		t.Error("forgotten too early")
+	}
+	if s.Forget(now.Add(shedMemory + 1)); !s.Empty() {
+		t.Error("not forgotten")
+	}
+	for i := range 2 * limit {
+		refused(sharding.Entity{Type: "T", ID: sharding.EntityID(strconv.Itoa(i))}, time.Second)
+	}
+	if len(s.entities) != limit {
+		t.Errorf("%d entities are remembered, want %d", len(s.entities), limit)
+	}
+}
