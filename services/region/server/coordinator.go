@@ -53,7 +53,7 @@ func (s *Server) register(o region.Register) {
 	req.JournalCluster = s.journalCluster(ctx)
 	r, err := s.coordinator(o.To).Register(ctx, req)
 	if err != nil {
-		s.log.Debug("registration failed", "coordinator", o.To, "error", err)
+		s.put(item{do: func() { s.registrationFailed(o.To, err) }})
 		return // the core repeats it
 	}
 	if r.Refusal != "" && req.JournalCluster != nil {
@@ -64,7 +64,16 @@ func (s *Server) register(o region.Register) {
 	if r.Refusal == "" {
 		s.log.Info("registered", "coordinator", o.To, "term", r.Term)
 	}
-	s.put(item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
+	s.put(item{do: func() { s.unregistered = nil }},
+		item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
+}
+
+// registrationFailed says once what is wrong: the core asks again and again.
+func (s *Server) registrationFailed(with string, err error) {
+	if (s.unregistered == nil || s.unregistered.Error() != err.Error()) && s.ctx.Err() == nil {
+		s.log.Warn("registration failed; it is repeated", "coordinator", with, "error", err)
+	}
+	s.unregistered = err
 }
 
 // signTimeout bounds the question whose the journal is: a region whose journal does

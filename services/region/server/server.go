@@ -60,8 +60,9 @@ type Server struct {
 	opened  chan struct{} // closed when the journal is open
 
 	// Of who steps the core only.
-	draining bool
-	downed   bool // the others declared this node gone
+	draining     bool
+	downed       bool  // the others declared this node gone
+	unregistered error // why the last registration failed; nil: it did not
 }
 
 // New sets a region up on a node: handlers, checks and stages.
@@ -347,6 +348,8 @@ func (s *Server) readiness() error {
 		return errors.New("draining")
 	case addr == "":
 		return errors.New("no active coordinator is known")
+	case !registered && s.unregistered != nil:
+		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.unregistered)
 	case !registered:
 		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twitchtv/twirp"
+
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/link"
@@ -123,6 +125,8 @@ type fake struct {
 	journals []*uint64 // whose, says the region
 	// onRegister returns a refusal; nil: none.
 	onRegister func() string
+	term       uint64
+	unwilling  error // Register fails
 	shutdowns  int
 	remaining  uint32
 	started    map[uint64]bool // by epoch
@@ -132,7 +136,7 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{started: map[uint64]bool{}, stopped: map[uint64]bool{}, refused: map[uint64]uint64{}}
+	f := &fake{term: 1, started: map[uint64]bool{}, stopped: map[uint64]bool{}, refused: map[uint64]uint64{}}
 	mux := http.NewServeMux()
 	srv := httptest.NewServer(mux)
 	f.addr = srv.Listener.Addr().String()
@@ -162,15 +166,21 @@ func newFake(t *testing.T) *fake {
 func (f *fake) Register(_ context.Context, req *coordinatorv1.RegisterRequest) (*coordinatorv1.RegisterResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unwilling != nil {
+		return nil, f.unwilling
+	}
 	f.region = req.Region
 	if f.journals = append(f.journals, req.JournalCluster); f.onRegister != nil {
-		return &coordinatorv1.RegisterResponse{Term: 1, Refusal: f.onRegister()}, nil
+		return &coordinatorv1.RegisterResponse{Term: uint32(f.term), Refusal: f.onRegister()}, nil
 	}
-	return &coordinatorv1.RegisterResponse{Term: 1}, nil
+	return &coordinatorv1.RegisterResponse{Term: uint32(f.term)}, nil
 }
 
 func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
-	if req.Version.GetTerm() == 1 {
+	f.mu.Lock()
+	term := f.term
+	f.mu.Unlock()
+	if uint64(req.Version.GetTerm()) == term {
 		hold := time.NewTimer(200 * time.Millisecond)
 		defer hold.Stop()
 		select {
@@ -178,7 +188,7 @@ func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequ
 		case <-ctx.Done():
 		}
 	}
-	return &coordinatorv1.WatchTableResponse{Version: &coordinatorv1.Version{Term: 1, N: 1}}, nil
+	return &coordinatorv1.WatchTableResponse{Version: &coordinatorv1.Version{Term: uint32(term), N: 1}}, nil
 }
 
 func (f *fake) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
@@ -200,7 +210,7 @@ func (f *fake) GracefulShutdown(context.Context, *coordinatorv1.GracefulShutdown
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shutdowns++
-	return &coordinatorv1.GracefulShutdownResponse{Term: 1, Remaining: f.remaining}, nil
+	return &coordinatorv1.GracefulShutdownResponse{Term: uint32(f.term), Remaining: f.remaining}, nil
 }
 
 // look reads what the coordinator was told.
@@ -392,4 +402,20 @@ func (g *gateway) want(a link.Answer, outcome sharding.Outcome, payload string) 
 	if a.NotMine != nil || a.Reply.Outcome != outcome || string(a.Reply.Payload) != payload {
 		g.t.Errorf("got %+v %s, want %s %s", a, a.Reply.Payload, outcome, payload)
 	}
+}
+
+// TestWhyNotRegistered: a region that no coordinator takes says why in its readiness,
+// until one does.
+func TestWhyNotRegistered(t *testing.T) {
+	f := newFake(t)
+	r := start(t, f, "memory:", nil)
+	f.mu.Lock()
+	f.term, f.unwilling = 2, twirp.ResourceExhausted.Error("a message too large")
+	f.mu.Unlock()
+	await(t, "the reason is told", func() bool { return strings.Contains(r.get("/readyz?verbose"), "a message too large") })
+	f.mu.Lock()
+	f.unwilling = nil
+	f.mu.Unlock()
+	await(t, "the region is ready", func() bool { return strings.HasSuffix(strings.TrimSpace(r.get("/readyz?verbose")), "ok") })
+	r.end()
 }
