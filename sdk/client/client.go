@@ -14,12 +14,14 @@
 //
 // Business errors of the entity are never retried. A call made with
 // [entity.NoKey] is sent again only if it was definitely not applied. The
-// client does not find gateways by itself.
+// client does not find gateways by itself: when every base URL leads to
+// something else, a call fails at once and its error says what answered.
 package client
 
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,14 +153,21 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retries))
 	doubt := false
+	useless := 0 // answers in a row that time does not change
 	pause := c.cfg.RetryMin
-	for attempt := 1; ; attempt++ {
-		reply, wait, err := c.send(ctx, by, &call)
-		if err == nil {
-			return reply, nil
+	first := c.next.Add(1)
+	for n := uint64(1); ; n++ {
+		a := c.send(ctx, by, c.cfg.Gateways[(first+n)%uint64(len(c.cfg.Gateways))], &call)
+		if a.err == nil {
+			return a.reply, nil
 		}
-		again := err.Outcome == sharding.Rejected && retryable(err.Code) ||
-			err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly)
+		err, wait := a.err, a.wait
+		if useless++; !a.useless {
+			useless = 0
+		}
+		again := useless < len(c.cfg.Gateways) && // each was asked
+			(err.Outcome == sharding.Rejected && (a.useless || retryable(err.Code)) ||
+				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly))
 		doubt = doubt || err.Outcome == sharding.Unknown
 		wait = max(wait, pause/2+rand.N(pause/2+1))
 		pause = min(2*pause, c.cfg.RetryMax)
@@ -166,7 +175,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 			return sharding.Reply{}, settled(&call, err, doubt)
 		}
 		if observe != nil {
-			observe(Retries{Failed: err, Attempt: attempt})
+			observe(Retries{Failed: err, Attempt: int(n)})
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -218,20 +227,30 @@ func segment(s string) string {
 	return url.PathEscape(s)
 }
 
-// send makes one attempt, which the gateway is to answer by then.
-func (c *Client) send(ctx context.Context, by time.Time, call *entity.Call) (sharding.Reply, time.Duration, *entity.Error) {
-	base := c.cfg.Gateways[c.next.Add(1)%uint64(len(c.cfg.Gateways))]
+// attempt is what became of sending a call once.
+type attempt struct {
+	reply sharding.Reply
+	err   *entity.Error
+	// wait is how long a gateway asks to wait before the next attempt.
+	wait time.Duration
+	// useless: the error is not a gateway's, and the same URL gives it again until
+	// somebody changes a configuration.
+	useless bool
+}
+
+// send makes one attempt at a gateway, which is to answer by then.
+func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
-		return sharding.Reply{}, 0, &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
+		return attempt{err: &entity.Error{Code: entity.DeadlineExceeded, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(call.Payload))
 	if err != nil {
-		return sharding.Reply{}, 0, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}
+		return attempt{err: &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: err.Error()}}
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", jsonType)
 	if call.Encoding == sharding.Protobuf {
-		req.Header.Set("Content-Type", "application/protobuf")
+		req.Header.Set("Content-Type", protobufType)
 	}
 	if call.Key != "" {
 		req.Header.Set("Idempotency-Key", call.Key)
@@ -245,32 +264,49 @@ func (c *Client) send(ctx context.Context, by time.Time, call *entity.Call) (sha
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})))
 	if err != nil {
-		return sharding.Reply{}, 0, unreachable(base, err, c.traced && !connected.Load())
+		return unreachable(base, err, c.traced && !connected.Load())
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxReply+1))
 	if err != nil {
-		return sharding.Reply{}, 0, &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
+		e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "the answer of " + base + " broke off: " + err.Error()}
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Code = entity.DeadlineExceeded
+		}
+		return attempt{err: e}
 	}
-	if int64(len(body)) > c.cfg.MaxReply && res.StatusCode/100 == 2 {
-		return sharding.Reply{}, 0, &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}
-	}
-	if res.StatusCode/100 != 2 {
-		wait, e := failure(res, body)
-		return sharding.Reply{}, wait, e
+	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	media = strings.ToLower(strings.TrimSpace(media))
+	switch {
+	case res.StatusCode/100 != 2:
+		return failure(base, res, body)
+	case len(body) > 0 && media != jsonType && media != protobufType:
+		return stranger(base, res, body) // a page of something else is no success
+	case int64(len(body)) > c.cfg.MaxReply:
+		return attempt{err: &entity.Error{Code: entity.Internal, Outcome: sharding.OK, Message: fmt.Sprintf("the reply is longer than MaxReply, %d bytes", c.cfg.MaxReply)}}
 	}
 	reply := sharding.Reply{Outcome: sharding.OK, Payload: body}
-	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/protobuf") {
+	if media == protobufType {
 		reply.Encoding = sharding.Protobuf
 	} else {
 		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // which gateways add for people
 	}
-	return reply, 0, nil
+	return attempt{reply: reply}
 }
+
+// The encodings of payloads, as gateways name them.
+const (
+	jsonType     = "application/json"
+	protobufType = "application/protobuf"
+)
 
 // unreachable says what a failed request tells: one that found no connection
 // carried nothing, everything else may have been applied.
-func unreachable(base string, err error, nothingSent bool) *entity.Error {
+func unreachable(base string, err error, nothingSent bool) attempt {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err // without the whole URL
+	}
 	e := &entity.Error{Code: entity.Unavailable, Outcome: sharding.Unknown, Message: "no answer from " + base + ": " + err.Error()}
 	if nothingSent {
 		e.Outcome = sharding.Rejected
@@ -278,28 +314,70 @@ func unreachable(base string, err error, nothingSent bool) *entity.Error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.Code = entity.DeadlineExceeded
 	}
-	return e
+	var certificate *tls.CertificateVerificationError
+	a := attempt{err: e}
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		a.useless = true
+		e.Message += "; check whether the base URL should begin with http://"
+	case errors.As(err, &certificate):
+		a.useless = true
+		e.Message += "; check the host of the base URL, and which certificates HTTP trusts"
+	}
+	if a.useless {
+		e.Code = entity.Internal
+	}
+	return a
 }
 
 // failure reads the error of a gateway: Twirp's JSON, with what is known of
 // the command's effects in meta.executed.
-func failure(res *http.Response, body []byte) (time.Duration, *entity.Error) {
+func failure(base string, res *http.Response, body []byte) attempt {
 	var e struct {
 		Code string            `json:"code"`
 		Msg  string            `json:"msg"`
 		Meta map[string]string `json:"meta"`
 	}
 	if json.Unmarshal(body, &e) != nil || e.Code == "" {
-		// Not a gateway's word: a proxy's, or somebody else's port.
-		return 0, &entity.Error{Code: entity.Internal, Outcome: sharding.Unknown, Message: fmt.Sprintf("HTTP %s from %s", res.Status, res.Request.URL.Host)}
+		return stranger(base, res, body)
 	}
-	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg, Outcome: sharding.Unknown}
+	out := &entity.Error{Code: entity.Code(e.Code), Message: e.Msg}
 	switch e.Meta["executed"] {
 	case "true":
 		out.Outcome = sharding.OK
 	case "false":
 		out.Outcome = sharding.Rejected
+	case "unknown":
+		out.Outcome = sharding.Unknown
+	default: // others have errors like these, but not this
+		return stranger(base, res, body)
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
-	return time.Duration(ms) * time.Millisecond, out
+	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}
+}
+
+// stranger is the end of an attempt that something else than a gateway answered:
+// a proxy before it, which may do better later, or whoever else has the URL. It
+// says nothing of the command's effects, since a proxy may have replaced the
+// answer of a gateway.
+func stranger(base string, res *http.Response, body []byte) attempt {
+	who := base
+	if server := res.Header.Get("Server"); server != "" {
+		who += fmt.Sprintf(" (%.80s)", server)
+	}
+	message := fmt.Sprintf("not a Roost gateway: %s answered HTTP %s", who, res.Status)
+	if to := res.Header.Get("Location"); to != "" {
+		message += fmt.Sprintf(", a redirect to %.200s", to)
+	}
+	if begin := strings.Join(strings.Fields(string(body[:min(len(body), 400)])), " "); begin != "" {
+		message += fmt.Sprintf(", %.100q", begin)
+	}
+	e := &entity.Error{Code: entity.Internal, Outcome: sharding.Unknown, Message: message}
+	switch s := res.StatusCode; {
+	case s == http.StatusRequestTimeout, s == http.StatusTooManyRequests, s >= 500 && s != http.StatusNotImplemented:
+		e.Code = entity.Unavailable
+		return attempt{err: e}
+	}
+	e.Message += "; check that the base URL is that of a gateway's service listener, and what any proxy before it allows"
+	return attempt{err: e, useless: true}
 }

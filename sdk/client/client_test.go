@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -53,11 +54,25 @@ func newGateway(t *testing.T, script ...func(http.ResponseWriter, *http.Request)
 }
 
 func reply(body string) func(http.ResponseWriter, *http.Request) {
-	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// page answers as what is no gateway does.
+func page(status int, body string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Server", "nginx")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
 }
 
 func fail(status int, code, executed string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, `{"code":%q,"msg":"no","meta":{"executed":%q,"retry_after_ms":"1"}}`, code, executed)
 	}
@@ -111,12 +126,12 @@ func TestOutcomes(t *testing.T) {
 		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
 		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
-		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
 		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},
 		"error of a proxy too long": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 200), http.StatusBadGateway)
-		}}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
+		}}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"reply is not what it is to be": {script: []func(http.ResponseWriter, *http.Request){reply(`"x"`)}, requests: 1, code: entity.Internal, outcome: sharding.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,24 +215,106 @@ func TestNames(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
+// TestNotAGateway: what only a change of a configuration can mend fails at once,
+// keyed or not; what a proxy says while its gateways restart is waited out.
+func TestNotAGateway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request)
+		says   string // empty: the call is sent again and succeeds
+	}{
+		"404 of a proxy":     {page(404, "<html>\n<title>Not Found"), `not a Roost gateway: GATEWAY (nginx) answered HTTP 404 Not Found, "<html> <title>Not Found"; check that the base URL`},
+		"403 of a proxy":     {page(403, ""), "not a Roost gateway: GATEWAY (nginx) answered HTTP 403 Forbidden; check"},
+		"a page":             {page(200, "<html>"), "HTTP 200 OK"},
+		"a redirect":         {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "/login"); w.WriteHeader(302) }, "not a Roost gateway: GATEWAY answered HTTP 302 Found, a redirect to /login; check"},
+		"an API of another":  {fail(404, "not_found", "no word of it"), "HTTP 404"},
+		"never implemented":  {page(501, ""), "HTTP 501"},
+		"502 of a proxy":     {page(502, "<html>"), ""},
+		"503 of a proxy":     {page(503, "<html>"), ""},
+		"504 of a proxy":     {page(504, "<html>"), ""},
+		"too many of others": {page(429, ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t, tc.answer, reply("5"))
+			n, err := add.Ask(t.Context(), dial(t, nil, g.URL), "c1", 5)
+			requests := len(g.keys())
+			switch {
+			case tc.says == "" && (n != 5 || err != nil || requests != 2):
+				t.Errorf("got %d, %v after %d requests", n, err, requests)
+			case tc.says != "" && (requests != 1 || entity.CodeOf(err) != entity.Internal || entity.OutcomeOf(err) != sharding.Unknown ||
+				!strings.Contains(err.Error(), strings.ReplaceAll(tc.says, "GATEWAY", g.URL))):
+				t.Errorf("got %v (%s) after %d requests, want %s", err, entity.OutcomeOf(err), requests, tc.says)
+			}
+			// One wrong URL among several only costs an attempt.
+			if n, err := add.Ask(t.Context(), dial(t, nil, newGateway(t, tc.answer).URL, newGateway(t, reply("5")).URL), "c1", 5); n != 5 || err != nil {
+				t.Errorf("with another gateway: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+// TestWrongScheme: an https URL of a plain listener, and one whose certificate
+// nobody trusts, carried nothing and never will.
+func TestWrongScheme(t *testing.T) {
+	plain := newGateway(t, reply("5"))
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	for url, says := range map[string]string{
+		strings.Replace(plain.URL, "http:", "https:", 1): "should begin with http://",
+		secure.URL: "which certificates HTTP trusts",
+		strings.Replace(secure.URL, "https:", "http:", 1): "HTTP request to an HTTPS server",
+	} {
+		ctx := client.WithObserver(t.Context(), func(r client.Retries) { t.Errorf("%s: sent again after %v", url, r.Failed) })
+		_, err := add.Ask(ctx, dial(t, nil, url), "c1", 5)
+		if entity.CodeOf(err) != entity.Internal || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "/v1/") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// pipes is a listener in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, ok := <-p; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	server, client := net.Pipe()
+	p <- server
+	return client, nil
+}
+
+// TestTimeoutWithoutAnAnswer: the time is virtual, so that it is over when the
+// request waits for its answer and never before it is sent.
 func TestTimeoutWithoutAnAnswer(t *testing.T) {
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	g := newGateway(t, func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-over:
+	synctest.Test(t, func(t *testing.T) {
+		l := make(pipes)
+		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		})}
+		go func() { _ = server.Serve(l) }()
+		defer func() { _ = server.Close() }()
+		c := dial(t, func(cfg *client.Config) {
+			cfg.Timeout = 30 * time.Millisecond
+			cfg.HTTP.Transport.(*http.Transport).DialContext = l.dial
+		}, "http://gateway")
+		_, err := add.Ask(t.Context(), c, "c1", 5)
+		if entity.OutcomeOf(err) != sharding.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
+			t.Errorf("got %v (%s)", err, entity.OutcomeOf(err))
+		}
+		_, err = get.Ask(t.Context(), c, "c1", struct{}{})
+		if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || strings.Contains(err.Error(), "may have been applied") {
+			t.Errorf("a read-only command: %v (%s)", err, entity.OutcomeOf(err))
 		}
 	})
-	c := dial(t, func(cfg *client.Config) { cfg.Timeout = 30 * time.Millisecond }, g.URL)
-	_, err := add.Ask(t.Context(), c, "c1", 5)
-	if entity.OutcomeOf(err) != sharding.Unknown || entity.CodeOf(err) != entity.DeadlineExceeded {
-		t.Errorf("got %v (%s)", err, entity.OutcomeOf(err))
-	}
-	_, err = get.Ask(t.Context(), c, "c1", struct{}{})
-	if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.DeadlineExceeded || strings.Contains(err.Error(), "may have been applied") {
-		t.Errorf("a read-only command: %v (%s)", err, entity.OutcomeOf(err))
-	}
 }
 
 // A gateway that answers when the time that it was told is over is heard, and
