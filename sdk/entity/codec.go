@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 
@@ -52,13 +51,13 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, er
 		} else if len(payload) > 0 {
 			err = protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(payload, m)
 		}
-		return m.(T), err
+		return m.(T), explain(m, err)
 	}
 	if len(payload) == 0 {
 		return v, nil
 	}
 	if enc == sharding.Protobuf {
-		return v, fmt.Errorf("the payload is protobuf, but %T is not a protobuf message; send JSON", v)
+		return v, errors.New("it is protobuf, which this type has no message for; send application/json")
 	}
 	return v, decodeJSON(payload, &v, lenient)
 }
@@ -69,10 +68,10 @@ func decodeJSON(payload []byte, v any, lenient bool) error {
 		d.DisallowUnknownFields()
 	}
 	if err := d.Decode(v); err != nil {
-		return err
+		return explain(v, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more after the JSON value")
+		return errors.New("it is not valid JSON: there is more after the value")
 	}
 	return nil
 }

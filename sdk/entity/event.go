@@ -35,10 +35,10 @@ func (t eventType) decode(ev sharding.Event) (any, error) {
 	if m, ok := t.sample.(proto.Message); ok {
 		m = m.ProtoReflect().New().Interface()
 		if ev.Encoding != sharding.Protobuf {
-			return m, protojson.Unmarshal(ev.Payload, m)
+			return m, explain(m, protojson.Unmarshal(ev.Payload, m))
 		}
 		if err := proto.Unmarshal(ev.Payload, m); err != nil {
-			return nil, err
+			return nil, explain(m, err)
 		}
 		if field := unknownField(m.ProtoReflect()); field != "" {
 			return nil, fmt.Errorf("unknown field %s", field)
