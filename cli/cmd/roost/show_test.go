@@ -201,6 +201,7 @@ func TestCall(t *testing.T) {
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/v1/Counter/a b/Add" && r.Header.Get("Idempotency-Key") == "k1":
+			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{ "value": 5 }`))
 		case r.URL.Path == "/v1/Counter/gone/Get":
 			w.WriteHeader(http.StatusNotFound)
