@@ -78,7 +78,7 @@ var (
 	ErrMalformed = errors.New("malformed frame")
 	// ErrSilent: nothing was heard for Config.Timeout.
 	ErrSilent = errors.New("peer silent")
-	// ErrSlowReader: the client takes none of its answers, not even a byte.
+	// ErrSlowReader: nothing shows that the client takes any of its answers.
 	ErrSlowReader = errors.New("answers not read")
 	// ErrSuperseded: the same client opened this lane anew.
 	ErrSuperseded = errors.New("superseded by a newer link")
@@ -131,11 +131,15 @@ type Config struct {
 	// Beat is how often a connection that has nothing to say sends a beat.
 	// Default 5 s.
 	Beat time.Duration
-	// Timeout is how long a peer may be silent, or a client may take not a byte
-	// of the answers that wait for it, before the connection is cut; it may take
-	// one Beat more. A client that takes its answers slowly is not cut for that:
-	// on Linux whatever its system acknowledges counts, elsewhere what a write has
-	// taken, with TLS in steps of 16 KiB. Default 15 s: three beats.
+	// Timeout is how long a peer may be silent, or a client may take nothing of
+	// the answers that wait for it, before the connection is cut; it may take one
+	// Beat more. What a client takes is known on Linux by what its system
+	// acknowledges, elsewhere by what a write has taken, with TLS in steps of
+	// 16 KiB. A system whose receive buffer was full acknowledges again only when a
+	// good part of it is free: on Linux a sixteenth, and at least a segment, which
+	// is some 100 KiB with the buffers that it makes for large answers. A client
+	// that takes its answers slowly is not cut, but one that reads less than such a
+	// step within Timeout is. Default 15 s: three beats.
 	Timeout time.Duration
 	// HandshakeTimeout bounds opening one connection, dialling included.
 	// Default 3 s.

@@ -36,8 +36,8 @@
 // waiting is not to be had, as with TLS.
 //
 // Answers that the other side does not take yet are held and written as it does.
-// A server cuts a connection only if not one byte of them is taken for
-// Config.Timeout ([Stalled]); their number and size never cut it. Who answers
+// A server cuts a connection only if the other side's system acknowledges none of
+// them for Config.Timeout ([Stalled]); their number and size never cut it. Who answers
 // bounds what is held: it knows what it has taken on, and [Conn.Unsent] says what
 // waits.
 //
