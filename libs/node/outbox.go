@@ -2,43 +2,90 @@ package node
 
 import "sync"
 
+// OutboxLimits bound an [Outbox].
+type OutboxLimits struct {
+	// Call is how many messages one call carries at most; the next call takes the
+	// rest.
+	Call int
+	// Messages and Bytes bound what waits for one address.
+	Messages, Bytes int
+}
+
 // Outbox carries messages to many addresses with one call under way per
-// address: what is added meanwhile is gathered into the next call. It promises
-// no delivery; that is for who adds to repeat.
-type Outbox[K comparable, M any] struct {
+// address: what is added meanwhile is gathered into the next calls. A message that
+// waits already is not added again. It promises no delivery; that is for who adds
+// to repeat.
+type Outbox[K, M comparable] struct {
+	limits  OutboxLimits
+	size    func(M) int
 	send    func(to K, gathered []M)
 	mu      sync.Mutex
-	waiting map[K][]M // a key is present while a call to it is under way
+	waiting map[K]*outgoing[M] // a key is present while a call to it is under way
 }
 
-// NewOutbox makes an outbox. send makes one call and returns when it is over;
-// it is called on a goroutine of its own, one at a time per address.
-func NewOutbox[K comparable, M any](send func(to K, gathered []M)) *Outbox[K, M] {
-	return &Outbox[K, M]{send: send, waiting: map[K][]M{}}
+// outgoing is what waits for one address.
+type outgoing[M comparable] struct {
+	queue []M
+	in    map[M]struct{}
+	bytes int
 }
 
-// Add hands a message over. It never waits.
-func (o *Outbox[K, M]) Add(to K, m M) {
+// NewOutbox makes an outbox. size is the memory of a message, in bytes. send makes
+// one call and returns when it is over; it is called on a goroutine of its own, one
+// at a time per address.
+func NewOutbox[K, M comparable](limits OutboxLimits, size func(M) int, send func(to K, gathered []M)) *Outbox[K, M] {
+	return &Outbox[K, M]{limits: limits, size: size, send: send, waiting: map[K]*outgoing[M]{}}
+}
+
+// Add hands a message over. It never waits, and reports whether there was room.
+func (o *Outbox[K, M]) Add(to K, m M) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	waiting, busy := o.waiting[to]
-	o.waiting[to] = append(waiting, m)
+	w, busy := o.waiting[to]
 	if !busy {
-		go o.work(to)
+		w = &outgoing[M]{in: map[M]struct{}{}}
+		o.waiting[to] = w
+		go o.work(to, w)
+	}
+	if _, waits := w.in[m]; waits {
+		return true
+	}
+	size := o.size(m)
+	if len(w.queue) >= o.limits.Messages || w.bytes+size > o.limits.Bytes {
+		return false
+	}
+	w.queue = append(w.queue, m)
+	w.in[m] = struct{}{}
+	w.bytes += size
+	return true
+}
+
+func (o *Outbox[K, M]) work(to K, w *outgoing[M]) {
+	for {
+		gathered := o.take(to, w)
+		if len(gathered) == 0 {
+			return
+		}
+		o.send(to, gathered)
 	}
 }
 
-func (o *Outbox[K, M]) work(to K) {
-	for {
-		o.mu.Lock()
-		gathered := o.waiting[to]
-		if len(gathered) == 0 {
-			delete(o.waiting, to)
-			o.mu.Unlock()
-			return
-		}
-		o.waiting[to] = nil
-		o.mu.Unlock()
-		o.send(to, gathered)
+// take removes what one call carries. Nothing: the address is forgotten.
+func (o *Outbox[K, M]) take(to K, w *outgoing[M]) []M {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(w.queue) == 0 {
+		delete(o.waiting, to)
+		return nil
 	}
+	n := min(len(w.queue), o.limits.Call)
+	gathered := w.queue[:n:n]
+	if w.queue = w.queue[n:]; len(w.queue) == 0 {
+		w.queue = nil
+	}
+	for _, m := range gathered {
+		delete(w.in, m)
+		w.bytes -= o.size(m)
+	}
+	return gathered
 }

@@ -14,7 +14,8 @@ func TestOutboxGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := map[string][][]int{}
 		release := make(chan struct{})
-		o := node.NewOutbox(func(to string, ms []int) {
+		limits := node.OutboxLimits{Call: 10, Messages: 10, Bytes: 100}
+		o := node.NewOutbox(limits, func(int) int { return 1 }, func(to string, ms []int) {
 			calls[to] = append(calls[to], slices.Clone(ms))
 			if to == "slow" {
 				<-release
@@ -43,5 +44,44 @@ func TestOutboxGathers(t *testing.T) {
 		if got := calls["slow"]; len(got) != 3 || !slices.Equal(got[2], []int{5}) {
 			t.Fatalf("calls %v", got)
 		}
+	})
+}
+
+// TestOutboxIsBounded: what an address that does not answer keeps waiting is
+// bounded by count and by size, a repeat takes no room, and a call carries no more
+// than it may.
+func TestOutboxIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls [][]string
+		release := make(chan struct{})
+		limits := node.OutboxLimits{Call: 2, Messages: 3, Bytes: 10}
+		o := node.NewOutbox(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
+			calls = append(calls, slices.Clone(ms))
+			<-release
+		})
+		add := func(m string, want bool) {
+			t.Helper()
+			if got := o.Add(1, m); got != want {
+				t.Errorf("%q: %v", m, got)
+			}
+			synctest.Wait()
+		}
+		add("under way", true)
+		add("a", true)
+		add("0123456789", false) // too many bytes with it
+		add("b", true)
+		add("a", true) // waits already
+		add("c", true)
+		add("d", false) // too many
+		add("b", true)
+		for range 3 {
+			release <- struct{}{}
+			synctest.Wait()
+		}
+		if want := [][]string{{"under way"}, {"a", "b"}, {"c"}}; !slices.EqualFunc(calls, want, slices.Equal) {
+			t.Errorf("calls %q, want %q", calls, want)
+		}
+		add("0123456789", true) // there is room again
+		release <- struct{}{}
 	})
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
@@ -10,33 +9,6 @@ import (
 	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
-
-// inbox gathers what the loop will do next.
-type inbox struct {
-	mu    sync.Mutex
-	items []func()
-	wake  chan struct{}
-}
-
-func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
-
-func (b *inbox) put(f func()) {
-	b.mu.Lock()
-	b.items = append(b.items, f)
-	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (b *inbox) take() []func() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	items := b.items
-	b.items = nil
-	return items
-}
 
 const tickEvery = 50 * time.Millisecond
 

@@ -64,6 +64,8 @@ type Server struct {
 	news   *inbox // of the lease; it goes first
 	wishes *node.Outbox[sharding.NodeID, wish]
 
+	inboxFull, ordersFull overflow
+
 	// Of the loop only.
 	limits     coordinator.Config
 	core       *coordinator.Tenure
@@ -87,8 +89,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
 		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
-		inbox:     newInbox(),
-		news:      newInbox(),
+		inbox:     newInbox(defaultInbox),
+		news:      newInbox(defaultInbox),
 		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
 		registers: callers[coordinator.RegisterAck]{},
 		shutdowns: callers[coordinator.ShutdownAck]{},
@@ -96,7 +98,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		moves:     map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.wishes = node.NewOutbox(s.sendWishes)
+	s.wishes = node.NewOutbox(wishLimits, wish.size, s.sendWishes)
 	core := coordinator.DefaultConfig()
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
 	core.SignPatience = max(core.SignPatience, 2*cfg.LeaseTTL)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
@@ -37,6 +38,17 @@ var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
 // errCrowded refuses a call that would wait with too many others.
 var errCrowded = twirp.NewError(twirp.ResourceExhausted, "too many calls wait for this coordinator already; nothing was done, try again")
 
+// take hands a call from outside to the loop, or refuses it: too much waits
+// already. Whoever called repeats what still matters.
+func (s *Server) take(size int, f func()) error {
+	if s.inbox.offer(size, f) {
+		return nil
+	}
+	s.telemetry.refused.Add(s.ctx, 1)
+	s.inboxFull.say(s.log, "too many calls wait for this coordinator, more are refused and repeated by their callers")
+	return errCrowded
+}
+
 func late(ctx context.Context) error {
 	return twirp.NewError(twirp.DeadlineExceeded, "no answer in time: "+ctx.Err().Error())
 }
@@ -49,7 +61,7 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 	}
 	got := make(chan *coordinatorv1.WatchTableResponse, 1)
 	var id coordinator.WatchID
-	s.inbox.put(func() {
+	if err := s.take(proto.Size(req), func() {
 		if len(s.watches) >= 2*s.limits.MaxWatches {
 			got <- nil
 			return
@@ -58,7 +70,9 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		id = s.lastWatch
 		s.watches[id] = got
 		s.step(coordinator.WatchTable{Watch: id, Version: wire.FromVersion(req.Version)})
-	})
+	}); err != nil {
+		return nil, err
+	}
 	select {
 	case w := <-got:
 		if w == nil {
@@ -94,7 +108,7 @@ func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterReques
 			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 	}
-	a, err := call(ctx, s, s.registers, in.Region, in)
+	a, err := call(ctx, s, s.registers, in.Region, proto.Size(req), in)
 	if err != nil {
 		return nil, err
 	}
@@ -141,9 +155,9 @@ func (c callers[A]) forget(to sharding.NodeID, ch chan result[A]) {
 }
 
 // call steps an input of a region and waits for its acknowledgement.
-func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.NodeID, in coordinator.Input) (a A, err error) {
+func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.NodeID, size int, in coordinator.Input) (a A, err error) {
 	ch := make(chan result[A], 1)
-	s.inbox.put(func() {
+	if err := s.take(size, func() {
 		if s.core.Active() == 0 {
 			ch <- result[A]{err: s.errStandby()}
 			return
@@ -154,7 +168,9 @@ func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.N
 		}
 		c[region] = append(c[region], ch)
 		s.step(in)
-	})
+	}); err != nil {
+		return a, err
+	}
 	select {
 	case r := <-ch:
 		return r.ack, r.err
@@ -172,12 +188,14 @@ func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHom
 	if err := s.checkCluster(req.Cluster); err != nil {
 		return nil, err
 	}
-	s.inbox.put(func() {
+	if err := s.take(proto.Size(req), func() {
 		for _, e := range req.Shards {
 			shard, epoch := wire.FromShardEpoch(e)
 			s.step(coordinator.GetShardHome{Shard: shard, Refused: epoch})
 		}
-	})
+	}); err != nil {
+		return nil, err
+	}
 	return &coordinatorv1.GetShardHomesResponse{}, nil
 }
 
@@ -188,7 +206,7 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 		return nil, err
 	}
 	region := wire.FromNode(req.Region)
-	s.inbox.put(func() {
+	if err := s.take(proto.Size(req), func() {
 		for _, e := range req.Stopped {
 			shard, epoch := wire.FromShardEpoch(e)
 			s.step(coordinator.ShardStopped{Region: region, Shard: shard, Epoch: epoch})
@@ -201,7 +219,9 @@ func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShards
 			shard, epoch := wire.FromShardEpoch(r.Shard)
 			s.step(coordinator.HostRefused{Region: region, Shard: shard, Epoch: epoch, Above: sharding.Epoch(r.Above)})
 		}
-	})
+	}); err != nil {
+		return nil, err
+	}
 	return &coordinatorv1.ReportShardsResponse{}, nil
 }
 
@@ -212,7 +232,9 @@ func (v service) ReportJournal(_ context.Context, req *coordinatorv1.ReportJourn
 		return nil, err
 	}
 	in := coordinator.JournalReport{Region: wire.FromNode(req.Region), Number: req.Number, State: wire.FromJournalState(req.State)}
-	s.inbox.put(func() { s.step(in) })
+	if err := s.take(proto.Size(req), func() { s.step(in) }); err != nil {
+		return nil, err
+	}
 	return &coordinatorv1.ReportJournalResponse{}, nil
 }
 
@@ -223,7 +245,7 @@ func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.Gracef
 		return nil, err
 	}
 	region := wire.FromNode(req.Region)
-	a, err := call(ctx, s, s.shutdowns, region, coordinator.GracefulShutdown{Region: region})
+	a, err := call(ctx, s, s.shutdowns, region, proto.Size(req), coordinator.GracefulShutdown{Region: region})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +255,9 @@ func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.Gracef
 // look runs f inside the loop and waits for it.
 func (s *Server) look(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	s.inbox.put(func() { done <- f() })
+	if err := s.take(0, func() { done <- f() }); err != nil {
+		return err
+	}
 	select {
 	case err := <-done:
 		return err

@@ -21,6 +21,9 @@ type telemetry struct {
 	fenced  metric.Int64Counter
 	// noSnapshot counts snapshots of the facts that were not stored.
 	noSnapshot metric.Int64Counter
+	// refused counts calls that found no room in the inbox, and dropped messages to
+	// regions that found none in the outbox.
+	refused, dropped metric.Int64Counter
 }
 
 // measure takes the time of handoffs: from the fact that a shard hands off to
@@ -82,6 +85,14 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	}
 	if s.telemetry.noSnapshot, err = meter.Int64Counter("roost.coordinator.snapshot.failures", metric.WithUnit("{snapshot}"),
 		metric.WithDescription("snapshots of the facts that the journal did not store; each is tried again")); err != nil {
+		return err
+	}
+	if s.telemetry.refused, err = meter.Int64Counter("roost.coordinator.calls.refused", metric.WithUnit("{call}"),
+		metric.WithDescription("calls refused because too many waited for the coordinator; callers repeat them")); err != nil {
+		return err
+	}
+	if s.telemetry.dropped, err = meter.Int64Counter("roost.coordinator.messages.dropped", metric.WithUnit("{message}"),
+		metric.WithDescription("messages to regions left out because too many waited for the same region; each is repeated")); err != nil {
 		return err
 	}
 	var errs error

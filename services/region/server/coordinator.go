@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -121,40 +122,70 @@ func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 	s.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
 }
 
-// report is one line of what happened to shards, for the coordinator that
-// asked. A lost one is asked for again.
-type report func(*coordinatorv1.ReportShardsRequest)
+// report is what happened to a shard, for the coordinator that asked. A lost one
+// is asked for again.
+type report struct {
+	what  reported
+	shard sharding.ShardID
+	epoch sharding.Epoch
+	above sharding.Epoch // of refused
+}
+
+type reported uint8
+
+const (
+	started reported = iota
+	stopped
+	refused
+)
+
+// reportLimits bound what waits for one coordinator, like the messages that it
+// answers: the limits of the coordinator's side are the same.
+var reportLimits = node.OutboxLimits{Call: 8192, Messages: 65_536, Bytes: 8 << 20}
+
+// size is the memory of a report, in bytes.
+func (r report) size() int { return 64 + len(r.shard.Type) }
 
 func (s *Server) reportStarted(o region.ShardStarted) {
-	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
-		r.Started = append(r.Started, wire.ToShardEpoch(o.Shard, o.Epoch))
-	})
+	s.report(o.To, report{what: started, shard: o.Shard, epoch: o.Epoch})
 }
 
 func (s *Server) reportStopped(o region.ShardStopped) {
-	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
-		r.Stopped = append(r.Stopped, wire.ToShardEpoch(o.Shard, o.Epoch))
-	})
+	s.report(o.To, report{what: stopped, shard: o.Shard, epoch: o.Epoch})
 }
 
 func (s *Server) reportRefused(o region.HostRefused) {
-	s.report(o.To, func(r *coordinatorv1.ReportShardsRequest) {
-		r.Refused = append(r.Refused, &coordinatorv1.Refused{Shard: wire.ToShardEpoch(o.Shard, o.Epoch), Above: uint64(o.Above)})
-	})
+	s.report(o.To, report{what: refused, shard: o.Shard, epoch: o.Epoch, above: o.Above})
 }
 
-func (s *Server) report(to string, line report) {
-	if to != "" { // else no coordinator is known; it will ask again
-		s.reports.Add(to, line)
+func (s *Server) report(to string, r report) {
+	if to == "" || s.reports.Add(to, r) {
+		return // no coordinator is known: it will ask again
+	}
+	s.telemetry.dropped.Add(s.ctx, 1)
+	if now := time.Now(); now.Sub(s.droppedSaid) >= droppedEvery { // of who steps the core only
+		s.droppedSaid = now
+		s.log.Warn("too many reports wait for the coordinator, the newest are left out until it asks again", "coordinator", to)
 	}
 }
 
-func (s *Server) sendReports(to string, lines []report) {
+// droppedEvery is the time between two lines in the log about reports left out.
+const droppedEvery = 10 * time.Second
+
+func (s *Server) sendReports(to string, reports []report) {
 	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
 	defer cancel()
 	req := &coordinatorv1.ReportShardsRequest{Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self)}
-	for _, line := range lines {
-		line(req)
+	for _, r := range reports {
+		shard := wire.ToShardEpoch(r.shard, r.epoch)
+		switch r.what {
+		case started:
+			req.Started = append(req.Started, shard)
+		case stopped:
+			req.Stopped = append(req.Stopped, shard)
+		case refused:
+			req.Refused = append(req.Refused, &coordinatorv1.Refused{Shard: shard, Above: uint64(r.above)})
+		}
 	}
 	if _, err := s.coordinator(to).ReportShards(ctx, req); err != nil {
 		s.log.Debug("a report was lost; the coordinator will ask again", "coordinator", to, "error", err)

@@ -61,8 +61,9 @@ type Server struct {
 
 	// Of who steps the core only.
 	draining     bool
-	downed       bool  // the others declared this node gone
-	unregistered error // why the last registration failed; nil: it did not
+	downed       bool      // the others declared this node gone
+	unregistered error     // why the last registration failed; nil: it did not
+	droppedSaid  time.Time // when it was last logged that reports are left out
 }
 
 // New sets a region up on a node: handlers, checks and stages.
@@ -71,7 +72,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		cfg: cfg, version: n.Version().Version, peers: n.Peers(), left: make(chan struct{}), opened: make(chan struct{}),
 		fail: func(reason string) { n.Fail(errors.New(reason)) },
 	}
-	s.reports = node.NewOutbox(s.sendReports)
+	s.reports = node.NewOutbox(reportLimits, report.size, s.sendReports)
 	var err error
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
 		return nil, err

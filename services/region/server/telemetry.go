@@ -34,6 +34,8 @@ type telemetry struct {
 	// noSnapshot counts snapshots that could not be stored.
 	noSnapshot metric.Int64Counter
 	damaged    metric.Int64Counter
+	// dropped counts reports that found no room in the outbox.
+	dropped metric.Int64Counter
 }
 
 func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
@@ -70,6 +72,10 @@ func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	}
 	if t.damaged, err = meter.Int64Counter("roost.journal.damaged", metric.WithUnit("{operation}"),
 		metric.WithDescription("loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")); err != nil {
+		return err
+	}
+	if t.dropped, err = meter.Int64Counter("roost.region.reports.dropped", metric.WithUnit("{report}"),
+		metric.WithDescription("reports about shards left out because too many waited for the coordinator, which asks again")); err != nil {
 		return err
 	}
 	return s.gauges(meter)

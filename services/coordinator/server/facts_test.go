@@ -1,0 +1,275 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/wire"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// TestNothingLeavesBeforeItsFact: while the journal is silent no acknowledgement,
+// order or change of the table leaves; when it answers all do.
+func TestNothingLeavesBeforeItsFact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := drive(t, coordinator.DefaultConfig(), nil)
+		r.backend.fall(errSilent)
+		ack := r.register(1, 4)
+		r.home(0)
+		time.Sleep(6 * time.Second)
+		if got := outcome(ack); got != "waits" || r.told() > 0 {
+			t.Fatalf("the registration is answered with %s, %d orders have left, and nothing is stored", got, r.told())
+		}
+		if !r.text.has("it does not answer") || r.text.has("no room") {
+			t.Errorf("the log does not say that the journal is silent: %s", r.text.b.String())
+		}
+		r.backend.recover()
+		time.Sleep(time.Second)
+		if got := outcome(ack); got != "<nil>" || r.told() == 0 {
+			t.Errorf("the registration is answered with %s, %d orders have left", got, r.told())
+		}
+	})
+}
+
+// TestFullJournal: a record that found no room is stored later, once, and
+// nothing leaves meanwhile. A journal that is locked is not called full.
+func TestFullJournal(t *testing.T) {
+	for illness, why := range map[error]string{
+		fmt.Errorf("disk: %w", journal.ErrFull):           "it has no room",
+		fmt.Errorf("locked: %w", journal.ErrNotCommitted): "it is locked or out of reach",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := drive(t, coordinator.DefaultConfig(), nil)
+			r.backend.fall(illness)
+			ack := r.register(1, 4)
+			r.home(0)
+			time.Sleep(30 * time.Second)
+			if got := outcome(ack); got != "waits" || r.told() > 0 {
+				t.Fatalf("%v: the registration is answered with %s, %d orders have left, and nothing is stored", illness, got, r.told())
+			}
+			if !r.text.has(why) {
+				t.Errorf("%v: the log does not say so: %s", illness, r.text.b.String())
+			}
+			r.backend.recover()
+			time.Sleep(time.Second)
+			if got := outcome(ack); got != "<nil>" || r.told() == 0 || r.failed != nil {
+				t.Errorf("%v: the registration is answered with %s, %d orders have left, %v", illness, got, r.told(), r.failed)
+			}
+			found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts, n, err := decodeFacts(found)
+			if err != nil || n != 2 {
+				t.Errorf("%v: the stream holds %d facts, want a type and a row: %v, %v", illness, n, facts, err)
+			}
+		})
+	}
+}
+
+// TestSilentJournal: what waits for a journal that does not answer does not grow
+// with time, whatever regions and gateways go on to ask; then all is well.
+func TestSilentJournal(t *testing.T) {
+	const shards = 16384
+	for _, illness := range []error{errSilent, fmt.Errorf("locked: %w", journal.ErrNotCommitted)} {
+		synctest.Test(t, func(t *testing.T) {
+			r := drive(t, coordinator.DefaultConfig(), nil)
+			for n := range 3 {
+				if got := outcome(r.register(n+1, shards)); got != "<nil>" {
+					t.Fatal(got)
+				}
+			}
+			r.in(func() {
+				for i := range uint32(shards) {
+					r.step(coordinator.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: i}})
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+			r.mu.Lock()
+			delete(r.orders, region1(2)) // its shards go on starting
+			r.mu.Unlock()
+			r.serve()
+			r.backend.fall(illness)
+			r.in(func() { r.step(coordinator.MemberGone{Node: region1(1)}) })
+			for i := range 4 * 60 * 2 { // four minutes
+				r.crowd(i)
+				_, outputs, bytes := r.state()
+				calls := 0
+				r.in(func() { calls = len(r.watches) + len(r.registers) + len(r.registers[region1(2)]) })
+				// For each shard a fact and an order, and an order of before.
+				if outputs > 3*shards || bytes > 16<<20 || calls > 40 {
+					t.Fatalf("%v: %d outputs, %d bytes and %d calls wait after %v", illness, outputs, bytes, calls, time.Duration(i)*500*time.Millisecond)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			r.backend.recover()
+			for range 100 {
+				r.serve()
+				time.Sleep(200 * time.Millisecond)
+			}
+			r.in(func() {
+				v := r.core.View()
+				bad := slices.IndexFunc(v.Rows, func(row sharding.Row) bool { return row.Phase != sharding.Serving || row.Owner == region1(1) })
+				if len(v.Rows) != shards || bad >= 0 {
+					t.Errorf("%v: afterwards %d shards, not served: %v", illness, len(v.Rows), v.Rows[max(bad, 0)])
+				}
+			})
+		})
+	}
+}
+
+// crowd is what goes on around a coordinator: a region registers again and is
+// suspected now and then, gateways ask for shards and poll the table.
+func (r *rig) crowd(i int) {
+	r.in(func() {
+		r.step(coordinator.Member{Node: region1(2), Reachable: i%50 > 5})
+		r.step(coordinator.Member{Node: region1(3), Reachable: (i+25)%50 > 5})
+		for n := range uint32(100) {
+			shard := sharding.ShardID{Type: "T0", Index: uint32(i)*100%16384 + n}
+			r.step(coordinator.GetShardHome{Shard: shard, Refused: sharding.MakeEpoch(r.core.Active(), 1)})
+		}
+	})
+	call := func(f func(context.Context)) {
+		go func() {
+			ctx, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+			defer cancel()
+			f(ctx)
+		}()
+	}
+	call(func(ctx context.Context) {
+		_, _ = service{r.Server}.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: "dev"})
+	})
+	call(func(ctx context.Context) {
+		_, _ = service{r.Server}.Register(ctx, &coordinatorv1.RegisterRequest{
+			Cluster: "dev", Region: wire.ToNode(region1(2)), Types: []*coordinatorv1.Type{{Name: "T0", Shards: 16384}},
+		})
+	})
+	synctest.Wait()
+}
+
+// TestTooMuchWaits: above the limit the coordinator steps down and says why.
+func TestTooMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := coordinator.DefaultConfig()
+		limits.MaxHeld = 20
+		r := drive(t, limits, nil)
+		ack := r.register(1, 64)
+		if got := outcome(ack); got != "<nil>" {
+			t.Fatal(got)
+		}
+		r.keeper.SetRank(-1) // else it would be elected again at once, and wait
+		r.backend.fall(errSilent)
+		for i := range uint32(20) {
+			r.home(i)
+		}
+		if _, held := r.keeper.Valid(); held {
+			t.Error("it keeps the lease")
+		}
+		if term, outputs, _ := r.state(); term != 0 || outputs != 0 || !r.text.has("stepped down") || !r.text.has("it does not answer") {
+			t.Errorf("in term %d with %d outputs: %s", term, outputs, r.text.b.String())
+		}
+		r.backend.recover()
+		r.elected()
+	})
+}
+
+// TestLargeTable: the facts of the largest table that may be configured are
+// compacted, in records that the journal takes, and read back.
+func TestLargeTable(t *testing.T) {
+	limits := coordinator.DefaultConfig()
+	var types, rows []coordinator.Fact
+	for i := range limits.MaxShards / sharding.MaxShards {
+		typ := sharding.EntityType(fmt.Sprint("T", i))
+		types = append(types, coordinator.TypeFact{Desc: sharding.TypeDesc{Type: typ, Shards: sharding.MaxShards}})
+		for s := range uint32(sharding.MaxShards) {
+			rows = append(rows, coordinator.RowFact{Row: sharding.Row{
+				Shard: sharding.ShardID{Type: typ, Index: s}, Owner: region1(1), Epoch: sharding.MakeEpoch(1, uint32(len(rows)+1)), Phase: sharding.Serving,
+			}})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const records = 600
+		r := drive(t, limits, func(b *memory.Backend) {
+			epoch := sharding.MakeEpoch(1, 0)
+			ops := []journal.Op{{Claim: &sharding.Claim{Shard: streamShard, Epoch: epoch, Owner: 1}}}
+			for i := range records {
+				list := types
+				if i > 0 {
+					list = rows[len(rows)*(i-1)/(records-1) : len(rows)*i/(records-1)]
+				}
+				record := sharding.Record{Seq: uint64(i + 1)}
+				for _, f := range list {
+					record.Events = append(record.Events, encodeFact(f))
+				}
+				ops = append(ops, journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: epoch, Entity: streamEntity, Records: []sharding.Record{record}}})
+			}
+			for _, op := range ops {
+				if res, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || res[0].Verdict != sharding.Durable {
+					t.Fatal(res, err)
+				}
+			}
+		})
+		// The owner is gone, all shards move, and the stream is twice as long as
+		// the table.
+		time.Sleep(3 * time.Second)
+		r.register(2, sharding.MaxShards, sharding.MaxShards, sharding.MaxShards, sharding.MaxShards)
+		var found journal.Loaded
+		for range 10 {
+			time.Sleep(time.Second)
+			var err error
+			if found, err = r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity}); err != nil {
+				t.Fatal(err)
+			}
+			if found.Snapshot.Seq > 0 {
+				break
+			}
+		}
+		if found.Snapshot.Seq < records || len(found.Snapshot.Payload) > 0 {
+			t.Fatalf("the snapshot is at %d of %d: %s", found.Snapshot.Seq, found.LastSeq, r.text.b.String())
+		}
+		facts, _, err := decodeFacts(found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got coordinator.View
+		r.in(func() { want = r.core.View() })
+		next := coordinator.New(limits)
+		next.Step(time.Now(), coordinator.Elected{Term: 99, Facts: facts}, nil)
+		got = next.View()
+		if len(got.Rows) != limits.MaxShards || !slices.Equal(got.Rows, want.Rows) {
+			t.Errorf("%d rows are read back, %d are there", len(got.Rows), len(want.Rows))
+		}
+	})
+}
+
+// TestSnapshotIsTriedAgain: a snapshot of the facts that is refused is counted,
+// logged, and written again.
+func TestSnapshotIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := coordinator.DefaultConfig()
+		limits.CompactAfter = 2
+		r := drive(t, limits, nil)
+		r.register(1, 8)
+		r.backend.mu.Lock()
+		r.backend.refuseSnapshots = 3
+		r.backend.mu.Unlock()
+		for i := range uint32(8) {
+			r.home(i)
+			r.serve()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
+		if err != nil || found.Snapshot.Seq == 0 || !r.text.has("trying again") {
+			t.Errorf("snapshot %d, %v: %s", found.Snapshot.Seq, err, r.text.b.String())
+		}
+	})
+}
