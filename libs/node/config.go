@@ -29,46 +29,46 @@ type Config struct {
 	Name           string `key:"node.name" help:"stable name shown everywhere; empty: the host's name"`
 	Advertise      string `key:"node.advertise" help:"host[:port] at which peers reach this node; empty: from service.listen"`
 	AddressFile    string `key:"node.address_file" help:"file to write pid and addresses into, as JSON, once both listeners are bound"`
-	ExitWithParent bool   `key:"node.exit_with_parent" help:"die at once when the parent process does, however that dies"`
+	ExitWithParent bool   `key:"node.exit_with_parent" help:"exit at once when the parent process ends, however it ends"`
 
-	Listen        string        `key:"service.listen" help:"host:port of the service listener; port 0 takes a free one"`
+	Listen        string        `key:"service.listen" help:"host:port of the service listener; port 0: any free one"`
 	MaxBody       Bytes         `key:"service.max_body" help:"longest request body; a longer one is answered 413"`
 	MaxHeader     Bytes         `key:"service.max_header" help:"longest request header; a longer one is answered 431"`
 	HeaderTimeout time.Duration `key:"service.header_timeout" help:"time a client has to send its request header"`
 	ReadTimeout   time.Duration `key:"service.read_timeout" help:"time a request has from its first byte to its answer"`
-	BodyTimeout   time.Duration `key:"service.body_timeout" help:"time that may pass without a byte of a request's body; then it is answered 408"`
-	WriteTimeout  time.Duration `key:"service.write_timeout" help:"time that may pass without a client taking any of its answer; then its connection is closed. A slow client that goes on reading is served"`
+	BodyTimeout   time.Duration `key:"service.body_timeout" help:"time for which no byte of a request's body may arrive before the request is answered 408"`
+	WriteTimeout  time.Duration `key:"service.write_timeout" help:"time for which a client may take nothing of its answer before its connection is closed; a slow client that goes on reading is served"`
 	IdleTimeout   time.Duration `key:"service.idle_timeout" help:"a connection without requests is closed after this"`
-	Connections   int           `key:"service.connections" unit:"connections" help:"connections of clients and peers at a time; requests on more are answered 503"`
+	Connections   int           `key:"service.connections" unit:"connections" help:"open connections of clients and peers; requests on more are answered 503"`
 	BodyBytes     Bytes         `key:"service.body_bytes" help:"size of all request bodies that have arrived and are not answered; what exceeds it is answered 429"`
 	DialTimeout   time.Duration `key:"peer.dial_timeout" help:"time to connect to a peer, TLS included"`
 	MaxAnswer     Bytes         `key:"peer.max_answer" help:"longest answer of a peer; a longer one is a failed request"`
 
 	Management string `key:"management.listen" help:"host:port of the management listener: health, metrics, administration; nobody is authenticated there"`
 	Pprof      bool   `key:"management.pprof" help:"serve /debug/pprof on the management listener"`
-	Managing   int    `key:"management.connections" unit:"connections" help:"connections to the management listener at a time"`
+	Managing   int    `key:"management.connections" unit:"connections" help:"open connections to the management listener"`
 
-	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener; pages of all others are refused"`
-	AllowedHosts   []string `key:"http.allowed_hosts" help:"names by which listeners on loopback may be asked, beside localhost, loopback addresses and node.advertise; a web page can give any name to 127.0.0.1"`
+	AllowedOrigins []string `key:"http.allowed_origins" help:"origins, such as https://shop.example, whose web pages may send requests to the service listener; requests from the pages of other origins are refused"`
+	AllowedHosts   []string `key:"http.allowed_hosts" help:"host names that requests to a loopback listener may use, besides localhost, loopback addresses and node.advertise; others are refused, because a web page can let any name point to 127.0.0.1"`
 
 	TLS TLS `key:"tls"`
 
 	LogLevel  slog.Level `key:"log.level" help:"debug, info, warn or error"`
 	LogFormat string     `key:"log.format" help:"text or json"`
 
-	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may have before garbage is collected, while less than half of it is live; 0, or GOGC in the environment: as the Go runtime has it"`
+	CollectFrom Bytes `key:"memory.gc_floor" help:"size that the heap may reach before garbage is collected, while less than half of it is live; 0, or GOGC set in the environment: the default of the Go runtime"`
 
 	ShutdownDelay   time.Duration `key:"shutdown.delay" help:"time between /readyz turning 503 and the first stage stopping, for load balancers to notice"`
-	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time for all stages to stop; keep the supervisor's own limit 5 s above"`
+	ShutdownTimeout time.Duration `key:"shutdown.timeout" help:"time for all stages to stop; give the supervisor a limit that is 5 s longer"`
 }
 
 // TLS names the files that secure the service listener and the connections to
 // peers. All are PEM. They are read again when they change.
 type TLS struct {
-	Cert       string `key:"cert" help:"certificate chain of this node; empty: plain TCP"`
-	Key        string `key:"key" help:"private key of the certificate"`
-	CA         string `key:"ca" help:"authorities that peers' certificates must be signed by; empty: the system's"`
-	ClientAuth string `key:"client_auth" help:"require: with a CA given, clients must show a certificate of it; none: they need not"`
+	Cert       string `key:"cert" help:"file with the certificate chain of this node; empty: plain TCP"`
+	Key        string `key:"key" help:"file with the private key of the certificate"`
+	CA         string `key:"ca" help:"file with the authorities that must have signed the certificates of peers; empty: the system's"`
+	ClientAuth string `key:"client_auth" help:"require: if tls.ca is set, clients must present a certificate signed by it; none: they need not"`
 }
 
 // DefaultConfig returns the defaults, with a service listener at listen, such

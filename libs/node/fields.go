@@ -202,6 +202,8 @@ func (f *field) text() string {
 		}
 		slices.Sort(items)
 		return strings.Join(items, ",")
+	case slog.Level:
+		return strings.ToLower(v.String()) // as the help and the errors name it
 	case encoding.TextMarshaler:
 		text, err := v.MarshalText()
 		if err != nil {

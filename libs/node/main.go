@@ -21,6 +21,9 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service
 	settings, err := Load(config, os.Args[1:], os.Environ())
 	if err != nil {
+		if settings != nil && settings.asked == "print_config" { // what is wrong is in it
+			settings.WriteEffective(os.Stdout)
+		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backend.RedactText(err.Error()))
 		return 2
 	}

@@ -171,6 +171,9 @@ func TestMainPrints(t *testing.T) {
 		{[]string{"--help"}, 0, "--region.passivate-after"},
 		{[]string{"--version"}, 0, "roost-region"},
 		{[]string{"--print-config"}, 0, "region.mailbox"},
+		{[]string{"--print-config", "--region.mailbox=many"}, 2, "region.mailbox"},
+		{[]string{"--print-config", "--log.level=loud"}, 2, "log.format"}, // all values, also when one is wrong
+		{[]string{"--print-config", "--log.level=Warn"}, 0, "warn"},
 		{[]string{"--bananas"}, 2, "roost-region: flag --bananas is unknown"},
 		{[]string{"--management.listen=127.0.0.1:99999"}, 1, "management.listen"},
 	} {

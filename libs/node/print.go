@@ -12,9 +12,9 @@ import (
 func (s *Settings) WriteHelp(w io.Writer, program string) {
 	fmt.Fprintf(w, "Usage: %s [--config FILE] [--KEY VALUE]…\n\n", program)
 	fmt.Fprintf(w, "  --config FILE    read a YAML file first (or %sCONFIG)\n", envPrefix)
-	fmt.Fprintf(w, "  --print-config   print every value and where it is from, and exit\n")
+	fmt.Fprintf(w, "  --print-config   print every value and where it comes from, also of a wrong configuration, and exit\n")
 	fmt.Fprintf(w, "  --version        print the version and exit\n\n")
-	fmt.Fprintf(w, "A flag goes before the environment, that before the file, and that before the default.\n\n")
+	fmt.Fprintf(w, "Flags override the environment, which overrides the file, which overrides the defaults.\n\n")
 	for _, f := range s.fields {
 		fmt.Fprintf(w, "  %s, %s\n        %s\n", f.flag(), f.env(), f.help)
 		preset, unit := f.preset, f.unitText()

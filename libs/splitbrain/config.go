@@ -38,7 +38,7 @@ type Config struct {
 	// reachability before anything is decided. Long enough for all nodes of a
 	// side to see the same, whatever the size of the cluster. Default 20 s, as
 	// in Akka.
-	StableAfter time.Duration `key:"gossip.stable_after" help:"members are declared down when reachability has not changed for this"`
+	StableAfter time.Duration `key:"gossip.stable_after" help:"how long reachability must not have changed before members are declared down"`
 	// DownAllWhenUnstable is how long after StableAfter reachability may go on
 	// changing before all members go, since none of them can know any more
 	// what the others see; with lease-majority the lease then decides at once,
@@ -51,7 +51,7 @@ type Config struct {
 	Role string `key:"gossip.downing_role" help:"count only members with this role; empty: all"`
 	// QuorumSize is, for static-quorum, how many members a side needs to stay:
 	// more than half of all that there will ever be. No default.
-	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"members that a side needs to stay, with static-quorum; more than half of all"`
+	QuorumSize int `key:"gossip.quorum_size" unit:"members" help:"with static-quorum, members that a side needs to stay; must be more than half of all"`
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
 	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, the oldest goes when it is alone against two or more"`
@@ -66,9 +66,9 @@ type Config struct {
 	// sides are decided about; 0: its side stays, however small. Default [On], a
 	// quarter of StableAfter: longer than most short troubles, and early enough for
 	// the lease to have moved when it matters.
-	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, an active coordinator in a minority gives the lease up after this, if the other side has a coordinator: a duration below gossip.stable_after, on (a quarter of it) or off (its side stays)"`
+	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, an active coordinator in a minority gives up the lease after this, if the other side has a coordinator: a duration below gossip.stable_after, on (a quarter of it) or off (its side stays)"`
 	// DownAfter is for auto-down. Default 10 s.
-	DownAfter time.Duration `key:"gossip.down_after" help:"an unreachable member is declared down after this, with auto-down"`
+	DownAfter time.Duration `key:"gossip.down_after" help:"with auto-down, an unreachable member is declared down after this"`
 
 	// LeaseRole is the role of the members that can see the lease. Required for
 	// lease-majority.

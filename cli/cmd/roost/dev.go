@@ -69,7 +69,7 @@ func (a *app) devCommand() *cobra.Command {
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
 	flags.StringVar(&o.logLevel, "log.level", "info", "of the processes' log files: debug, info, warn or error")
 	cmd.AddCommand(a.devListCommand(), a.orderCommand("kill", "Kill a process of the dev cluster, as a crash would"),
-		a.orderCommand("stop", "Stop a process of the dev cluster in order; a region drains first"),
+		a.orderCommand("stop", "Stop a process of the dev cluster gracefully; a region drains first"),
 		a.orderCommand("start", "Start a process of the dev cluster again, with the same name and addresses"))
 	return cmd
 }

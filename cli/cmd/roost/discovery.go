@@ -45,10 +45,10 @@ func (a *app) discoveryCommand() *cobra.Command {
 	test := &cobra.Command{
 		Use: "test [URL]", Short: "Test a backend and say what is wrong", Args: cobra.MaximumNArgs(1),
 		Long: `Tests a backend step by step: the URL, whether it answers, what it answers, whether
-it tells of changes, and whether the peers it lists accept connections. What fails
-is explained, with what to do next. The exit code is 1 then.
---write also enters a peer and takes it out again, where processes enter
-themselves: 127.0.0.1:1, which running processes may try in vain for a moment.`,
+it reports changes, and whether the peers it lists accept connections. What fails
+is explained, with what to do next, and the exit code is 1.
+With --write it also enters a peer, 127.0.0.1:1, where processes enter themselves,
+and removes it again; running processes may try to reach it for a moment.`,
 		Example: "  roost discovery test 'dns:///_roost._tcp.example.net'\n  roost discovery test --write consul://127.0.0.1:8500/roost",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.testDiscovery(cmd.Context(), u, args, write)

@@ -18,7 +18,7 @@ func (a *app) drainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drain REGION", Short: "Move all shards off a region", Args: oneName,
 		Long: `Moves all shards off a region and waits until none is left; new shards go
-elsewhere. Then the region can be stopped without a pause for anybody.
+elsewhere. Then the region can be stopped without interrupting any client.
 The drain lasts until the region ends, whichever coordinator is active;
 --resume lets shards come back.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

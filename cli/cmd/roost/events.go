@@ -16,11 +16,11 @@ import (
 func (a *app) eventsCommand() *cobra.Command {
 	var follow, all bool
 	cmd := &cobra.Command{
-		Use: "events", Short: "Tell what happened to the members", Args: cobra.NoArgs,
-		Long: `Prints what happened to the membership as one coordinator saw it, the newest
-thousand events or so, and with -f all that goes on to happen. When events are
-missing, because that coordinator is gone or this command was too slow, a line says
-so and the members follow as they are.`,
+		Use: "events", Short: "Print what happened to the members", Args: cobra.NoArgs,
+		Long: `Prints what happened to the membership as one coordinator saw it: its newest
+thousand events or so, and with -f every event that follows. If events are missing,
+because that coordinator is gone or this command was too slow, a line says so and
+the present members follow.`,
 		Example: "  roost events -f\n  roost events -o json | jq -c 'select(.kind==\"unreachable\")'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := a.membershipClient()

@@ -25,14 +25,14 @@ const (
 
 const leaseShowHelp = `Shows who holds the lease that makes a coordinator the active one, and whether it
 is being renewed: the record is watched until it changes, or until its time to
-live is over. Nobody's clock is compared.
+live is over. No clocks are compared.
 
 The URL is that of --lease.url of the coordinators; without one it is that of
 the cluster that "roost dev" runs in --dir. It needs no running coordinator.`
 
 func (a *app) leaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "lease", Short: "Look at the coordinators' lease", Args: cobra.NoArgs,
+		Use: "lease", Short: "Inspect the coordinators' lease", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var name string

@@ -32,8 +32,8 @@ func (a *app) membershipClient() (*cluster.Membership, error) {
 func (a *app) leaveCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "leave NODE", Short: "Stop a node in order and let it leave the cluster", Args: oneName,
-		Long: "Asks a node to stop in order, as SIGTERM does, and waits until it is no member any\nmore: a region hands its shards off first." + nodeHelp,
+		Use: "leave NODE", Short: "Stop a node gracefully: it leaves the cluster", Args: oneName,
+		Long: "Asks a node to stop gracefully, as SIGTERM does, and waits until it is no longer a\nmember: a region hands its shards off first." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -85,7 +85,7 @@ func (a *app) leave(ctx context.Context, node string) error {
 func (a *app) downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "down NODE", Short: "Declare a node gone for good", Args: oneName,
-		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nhears of it. A process that is started again is another member. A node that works\nis better asked to leave: roost leave." + nodeHelp,
+		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nhears of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
 			if err != nil {
@@ -102,7 +102,7 @@ func (a *app) downCommand() *cobra.Command {
 
 func (a *app) removeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NODE", Short: "Remove a node that never comes back, at once", Args: oneName,
+		Use: "remove NODE", Short: "Remove at once a node that will never come back", Args: oneName,
 		Long: "Removes a node without waiting for anybody's agreement: for nodes that are gone\nfor good and keep others from coming up. Its incarnation is refused from then on; if\nits process lives after all, it stops as soon as it talks to a member. Prefer roost\nleave for a node that works, and roost down for one that is lost." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()

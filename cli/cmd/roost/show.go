@@ -17,7 +17,7 @@ import (
 func (a *app) membersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "members", Aliases: []string{"m"}, Short: "List the members of the cluster", Args: cobra.NoArgs,
-		Long: "Lists the members as the active coordinator sees them. Gateways are no members.",
+		Long: "Lists the members as the active coordinator sees them. Gateways are not members.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -112,7 +112,7 @@ func (a *app) shardsCommand() *cobra.Command {
 	var typ, region string
 	cmd := &cobra.Command{
 		Use: "shards", Aliases: []string{"s"}, Short: "List which region owns which shard", Args: cobra.NoArgs,
-		Long: "Lists the shards that have been allocated. A shard is allocated when the first command for it comes.",
+		Long: "Lists the shards that have been allocated. A shard is allocated when the first command for it arrives.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.adminClient()
 			if err != nil {
@@ -183,7 +183,7 @@ func (a *app) checkRegion(ctx context.Context, admin *cluster.Admin, region stri
 
 func (a *app) whereCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "where TYPE ID", Short: "Tell where an entity lives", Args: cobra.RangeArgs(1, 2),
+		Use: "where TYPE ID | TYPE/ID", Short: "Show which region has an entity", Args: cobra.RangeArgs(1, 2),
 		Example: "  roost where Airport PHX\n  roost where Airport/PHX",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			typ, id, err := entityOf(args, "TYPE ID or TYPE/ID, such as Airport/PHX")

@@ -132,7 +132,7 @@ Airport: 2 of 1024 shards allocated, 1 moving
 		{"where PHX", exitUsage, "roost: \"PHX\" names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", exitUsage, "roost: \"Airport\" names no entity: write TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport PHX Get {}", exitUsage, "roost: an entity, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
-		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID [flags]\nsee: roost where --help\n"},
+		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID | TYPE/ID [flags]\nsee: roost where --help\n"},
 		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
 		{"members -o yaml", exitUsage, "roost: -o \"yaml\": write table or json\n"},
 		{"mumble", exitUsage, "roost: unknown command \"mumble\" for \"roost\"\nsee: roost --help\n"},

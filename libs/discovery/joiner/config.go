@@ -18,20 +18,20 @@ import (
 // configuration, beside its discovery.url. A service embeds them in its own.
 type Settings struct {
 	Seeds      []string      `key:"cluster.seeds" help:"coordinators to join through, as host:port, instead of those that discovery.url lists; the first forms the cluster if there is none"`
-	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"coordinators that must have answered before a cluster is formed; set it to the number that starts together"`
-	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same before a cluster is formed"`
+	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"coordinators that must have answered before a cluster is formed; set it to the number of coordinators that start together"`
+	StableFor  time.Duration `key:"discovery.stable_for" help:"time for which discovery must have listed the same coordinators before a cluster is formed"`
 	ContactAll bool          `key:"discovery.contact_all" help:"form a cluster only when every listed coordinator has answered"`
-	FormNew    bool          `key:"discovery.form_new_cluster" help:"allow this process to form a cluster; without it waits for one to join"`
-	GiveUp     time.Duration `key:"discovery.give_up" help:"end the process if it is in no cluster after this; 0: never"`
-	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two questions to one contact point"`
+	FormNew    bool          `key:"discovery.form_new_cluster" help:"allow this process to form a cluster; false: it waits for one to join"`
+	GiveUp     time.Duration `key:"discovery.give_up" help:"exit if the process is in no cluster after this; 0: never"`
+	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two requests to one contact point"`
 	Timeout    time.Duration `key:"discovery.timeout" help:"time for a lookup or for an answer, and how old an answer may be"`
-	Port       int           `key:"discovery.port" help:"of several listed ports of one host, only this one counts; 0: all do"`
+	Port       int           `key:"discovery.port" help:"if a host is listed with several ports, use only this one; 0: all"`
 	// Decider, if set, decides whom to join and who forms a cluster, in the place
 	// of the rule that the keys above make. It has no key: the main of a binary of
 	// one's own sets it.
 	Decider bootstrap.JoinDecider
 	// A management listener has no TLS, hence a key of its own and not a default.
-	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port of theirs, by plain HTTP, such as their management port; 0: at the address that is listed"`
+	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port, by plain HTTP, such as their management port; 0: at the listed address"`
 }
 
 // DefaultSettings returns the defaults. For their reasons see

@@ -17,10 +17,10 @@ type Joining struct {
 	Zone       string `key:"node.zone" help:"where this node runs, such as a data center or an availability zone; shown to operators"`
 	MinMembers int    `key:"gossip.min_members" unit:"members" help:"members that must have joined before the first one comes up; the same on all nodes"`
 	// MinOfRole are numbers of members by role.
-	MinOfRole      map[string]string `key:"gossip.min_of_role" unit:"role=members list" help:"the same for single roles, such as coordinator=2,region=3: so many of each must have joined before anybody comes up; the same on all nodes"`
-	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" help:"while somebody is unreachable, joining members become weakly up after this: in, but hosting nothing; 0: never"`
-	GiveUp         time.Duration     `key:"gossip.join_give_up" help:"stop when not let into a cluster within this; 0: try for ever"`
-	RetryRefused   bool              `key:"gossip.retry_refused" help:"go on asking after a final refusal, such as for settings that differ, instead of stopping"`
+	MinOfRole      map[string]string `key:"gossip.min_of_role" unit:"role=members list" help:"the same for each role, such as coordinator=2,region=3: so many of each must have joined before the first one comes up; the same on all nodes"`
+	WeaklyUpAfter  time.Duration     `key:"gossip.weakly_up_after" help:"while a member is unreachable, joining members become weakly up after this: members that host nothing; 0: never"`
+	GiveUp         time.Duration     `key:"gossip.join_give_up" help:"exit if no cluster has admitted this node within this; 0: keep trying"`
+	RetryRefused   bool              `key:"gossip.retry_refused" help:"keep asking after a final refusal, such as one because of different settings, instead of exiting"`
 	IgnoreSettings []string          `key:"gossip.ignore_settings" help:"settings that may differ between this node and the cluster, while they are changed node by node, such as downing"`
 }
 

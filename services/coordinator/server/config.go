@@ -21,13 +21,13 @@ type Config struct {
 	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, this one included, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	joiner.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
-	Lease        string        `key:"lease.url" secret:"url" help:"where it is decided who is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
-	LeaseTTL     time.Duration `key:"lease.ttl" help:"time for which nobody decides after the active coordinator has died"`
-	LeaseRenew   time.Duration `key:"lease.renew" help:"time between two renewals"`
+	Lease        string        `key:"lease.url" secret:"url" help:"where the lease is kept that decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
+	LeaseTTL     time.Duration `key:"lease.ttl" help:"how long the lease is valid without renewal: after the active coordinator has died, nothing is decided for this long"`
+	LeaseRenew   time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
 	MinRegions   int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
-	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two looks whether shards should move"`
-	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand a shard off; the same as region.drain_timeout"`
-	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
+	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
+	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
+	FastWatch    bool          `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
 	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config
@@ -71,9 +71,13 @@ func (c *Config) checkLease() error {
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
 	errs := []error{c.Joining.Check()}
-	for key, v := range map[string]string{"journal.url": c.Journal, "lease.url": c.Lease, "discovery.url": c.Discovery} {
-		if v == "" {
-			errs = append(errs, fmt.Errorf("%s is empty; give one, such as sqlite:/var/lib/roost/%s.db or static://127.0.0.1:25521", key, key[:len(key)-4]))
+	for _, url := range []struct{ key, value, example string }{
+		{"journal.url", c.Journal, "sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"},
+		{"lease.url", c.Lease, "sqlite:/var/lib/roost/lease.db or etcd://127.0.0.1:2379/roost"},
+		{"discovery.url", c.Discovery, "static://127.0.0.1:25521"},
+	} {
+		if url.value == "" {
+			errs = append(errs, fmt.Errorf("%s is empty; give one, such as %s", url.key, url.example))
 		}
 	}
 	if c.Journal == c.Lease && strings.HasPrefix(c.Lease, "sqlite:") {

@@ -14,20 +14,20 @@ import (
 // Config is the configuration of a gateway process.
 type Config struct {
 	node.Config
-	Discovery    string        `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:peers.txt; regions may be listed as region@host:port, for a start without coordinator; dns, etcd, consul and kubernetes in docs/discovery.md"`
-	Timeout      time.Duration `key:"gateway.timeout" help:"time of a command whose client names none; longer than a failover"`
-	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time of a command; longer ones are cut"`
+	Discovery    string        `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; regions may be listed too, as region@host:port, so that a gateway can start while no coordinator runs; dns, etcd, consul and kubernetes in docs/discovery.md"`
+	Timeout      time.Duration `key:"gateway.timeout" help:"time that a command has if its client names none; should be longer than a failover"`
+	MaxTimeout   time.Duration `key:"gateway.max_timeout" help:"longest time that a client may name; longer ones are cut to it"`
 	MaxPayload   node.Bytes    `key:"gateway.max_body" help:"longest payload of a command, at most 1MiB; a longer one is answered 413"`
-	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"longest AskMany"`
+	MaxItems     int           `key:"gateway.max_items" unit:"commands" help:"commands in one AskMany; more are refused"`
 	Inbox        int           `key:"gateway.inbox" unit:"messages" help:"messages that may wait for the gateway's loop before commands are refused as resource_exhausted"`
-	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway"`
-	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way"`
+	Commands     int           `key:"gateway.commands" unit:"commands" help:"commands under way in the whole gateway; more are refused as resource_exhausted"`
+	CommandBytes node.Bytes    `key:"gateway.command_bytes" help:"size of all commands under way; more are refused as resource_exhausted"`
 	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"size of the replies that clients have not taken, and that commands under way are expected to bring; more commands are refused as resource_exhausted"`
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
 	TellRegion   bool          `key:"gateway.tell_region" help:"say in the header Roost-Region which region gave an answer: an address of your network"`
-	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays where there are many processors"`
+	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays off on machines with many processors"`
 }
 
 // DefaultConfig is the configuration before file, environment and flags.

@@ -20,7 +20,7 @@ type Config struct {
 	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	joiner.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
-	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions of one binary can so have different roles"`
+	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
@@ -31,8 +31,8 @@ type Config struct {
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
-	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; more in a second are left out, and counted in the next line"`
-	FastWatch    bool          `key:"gossip.fast" help:"beat every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
+	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
+	FastWatch    bool          `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
 	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
 	// Limits of what brings entities to life, and of what is remembered.
 	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
@@ -41,8 +41,8 @@ type Config struct {
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
 	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is cut, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
 	// Health of the journal, as the core judges it.
-	JournalPatience time.Duration `key:"journal.patience" help:"time for which nothing succeeds at the journal before this region calls itself cut off from it: it is not ready then, and its shards go to others; 0: never"`
-	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards"`
+	JournalPatience time.Duration `key:"journal.patience" help:"time for which no operation of the journal succeeds before this region counts as cut off from it: it is not ready then, and its shards move to other regions; 0: never"`
+	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
 	// Downing is the same in all services: the coordinators see the lease.
 	Downing splitbrain.Config
 }

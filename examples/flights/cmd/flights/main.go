@@ -48,7 +48,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	set.StringVar(&o.totals, "totals", "", "write the airports' totals to this `file`, read back from the entities")
 	set.StringVar(&o.routes, "routes", "", "write the routes' totals to this `file`, read back from the entities")
 	set.StringVar(&o.report, "report", "", "write all figures to this `file`, as JSON")
-	set.StringVar(&o.faults, "faults", "all", "what is done to the cluster: `all` or none")
+	set.StringVar(&o.faults, "faults", "all", "`faults` done to the cluster while it runs: all or none")
 	set.StringVar(&o.data, "data", "", "keep journal and logs in this `directory`; the same flights again count nothing twice")
 	set.StringVar(&o.bin, "bin", "", "`directory` of coordinator, gateway and flights-region (default: where this binary is)")
 	// Measured: half as many make smaller commits, which costs a quarter more CPU
