@@ -132,14 +132,14 @@ func (s *Runner) readOnly(c *caller) bool {
 }
 
 // maxSinks is how many sinks a worker gathers answers for at a time. One that
-// brought commands mostly gathers its own, one of the crew those of many.
+// brought commands mostly gathers its own, one of the pool those of many.
 const maxSinks = 16
 
 // gather keeps an answer until the core is let go. Many in a row are for one sink.
 func (s *Runner) gather(w *worker, to Sink, a link.Answer, end ended) {
-	n := len(w.out)
+	n := len(w.Local.out)
 	for i := n - 1; i >= 0; i-- {
-		if o := &w.out[i]; o.to == to {
+		if o := &w.Local.out[i]; o.to == to {
 			o.list, o.ended = append(o.list, a), append(o.ended, end)
 			return
 		}
@@ -148,25 +148,25 @@ func (s *Runner) gather(w *worker, to Sink, a link.Answer, end ended) {
 		s.send(w)
 		n = 0
 	}
-	if n < cap(w.out) {
-		w.out = w.out[:n+1]
+	if n < cap(w.Local.out) {
+		w.Local.out = w.Local.out[:n+1]
 	} else {
-		w.out = append(w.out, outgoing{})
+		w.Local.out = append(w.Local.out, outgoing{})
 	}
-	o := &w.out[n]
+	o := &w.Local.out[n]
 	o.to, o.list, o.ended = to, append(o.list, a), append(o.ended, end)
 }
 
 // send sends what was gathered, one call per sink. Answers to one that has ended
 // go nowhere: its gateway knows.
 func (s *Runner) send(w *worker) {
-	for i := range w.out {
-		o := &w.out[i]
+	for i := range w.Local.out {
+		o := &w.Local.out[i]
 		_ = o.to.SendBatch(o.list)
 		s.inbox.answered(o.to, o.ended)
 		clear(o.list)
 		clear(o.ended)
 		o.to, o.list, o.ended = nil, o.list[:0], o.ended[:0]
 	}
-	w.out = w.out[:0]
+	w.Local.out = w.Local.out[:0]
 }

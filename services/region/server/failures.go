@@ -106,10 +106,10 @@ func (s *Runner) told(o *turn.Told) {
 	if o.Timer {
 		what = "the command of a timer has failed"
 	}
-	s.queue(job{do: func() { // the core waits for no log
+	s.queue(job{Work: work{do: func() { // the core waits for no log
 		s.log.Warn(what, "reference", newReference(), "entity.type", end.Entity.Type, "entity.id", end.Entity.ID, "command", end.Command,
 			"outcome", end.Reply.Outcome.String(), "code", end.Reply.Code, "message", end.Reply.Message, "not_logged", skipped)
-	}})
+	}}})
 }
 
 // malformed are the refusals of tells that cannot be read, by their index. Whoever

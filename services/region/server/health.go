@@ -18,7 +18,7 @@ func (s *Runner) probeJournal(o region.ProbeJournal) {
 		s.put(item{in: region.Probed{Path: o.Path, Number: o.Number, Verdict: v}})
 	}
 	if o.Path == region.Loads {
-		s.queue(job{do: func() {
+		s.queue(job{Work: work{do: func() {
 			ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 			defer cancel()
 			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: probeType, ID: "none"}})
@@ -30,7 +30,7 @@ func (s *Runner) probeJournal(o region.ProbeJournal) {
 			default:
 				answer(sharding.UnknownOutcome)
 			}
-		}})
+		}}})
 		return
 	}
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: probeType}}}, func(r journal.Result) {

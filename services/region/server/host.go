@@ -13,15 +13,44 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/server/executor"
+)
+
+// slot holds one living instance. All of it belongs to the core's side; jobs
+// only look at the instance.
+type slot struct {
+	inc  turn.Incarnation
+	inst *entity.Instance
+	ctx  *turnContext // of the turn that is due or under way
+}
+
+// work is a turn, or anything else to be done with an instance.
+type work struct {
+	slot *slot
+	run  *turn.Run
+	ctx  *turnContext // of the turn
+	do   func()       // instead of run
+}
+
+// local is what a worker keeps besides its jobs.
+type local struct {
+	out      []outgoing // answers to be sent when the core is released
+	finished finished   // the turn under way
+}
+
+type (
+	job    = executor.Job[work]
+	worker = executor.Worker[work, finished, local]
+	pool   = executor.Pool[work, finished, local]
 )
 
 // paces are how long jobs of a type take.
-type paces struct{ turn, load pace }
+type paces struct{ turn, load executor.Pace }
 
-// queue gives a job to the worker that steps the core, or to the crew if it takes
+// queue gives a job to the worker that steps the core, or to the pool if it takes
 // long or there is too much of it.
 func (s *Runner) queue(j job) {
-	if j.expect() >= quick || !s.worker.takes(&j) {
+	if j.Expected() >= executor.Quick || !s.worker.Take(&j) {
 		s.rest = append(s.rest, j)
 	}
 }
@@ -34,9 +63,9 @@ func (s *Runner) startLoad(o turn.Load) {
 		s.slots = append(s.slots, make([]*slot, n+1-len(s.slots))...)
 	}
 	s.slots[n] = sl
-	j.do = func() { s.load(o, sl) }
+	j.Work.do = func() { s.load(o, sl) }
 	if o.Volatile { // else it reads a disk
-		j.pace = &s.paces[o.Entity.Type].load
+		j.Pace = &s.paces[o.Entity.Type].load
 	}
 	s.queue(j)
 }
@@ -106,7 +135,7 @@ func (s *Runner) revive(ctx context.Context, o turn.Load, found *journal.Loaded)
 
 // lookup asks the journal for one command of a living entity.
 func (s *Runner) lookup(o turn.Lookup) {
-	s.queue(job{do: func() {
+	s.queue(job{Work: work{do: func() {
 		out := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
 		ctx, cancel := context.WithTimeout(s.ctx, s.lookupTimeout)
 		defer cancel()
@@ -114,14 +143,14 @@ func (s *Runner) lookup(o turn.Lookup) {
 		out.Failed = err != nil
 		out.Stored, out.Found = found.Stored[o.ID]
 		s.inbox.put(item{in: region.Turn{Input: out}})
-	}})
+	}}})
 }
 
 // run has a turn done.
 func (s *Runner) run(o *turn.Run) {
 	sl := s.slot(o.Incarnation)
 	sl.ctx = s.turnContext(o)
-	s.behind(sl, job{slot: sl, run: o, ctx: sl.ctx, pace: &s.paces[o.Entity.Type].turn})
+	s.behind(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
 }
 
 // slot is that of an incarnation, nil if there is none any more.
@@ -149,7 +178,7 @@ func (s *Runner) behind(sl *slot, j job) {
 }
 
 // turn executes one turn, and tells when it was over.
-func (s *Runner) turn(j *job, over *finished, began time.Time) time.Time {
+func (s *Runner) turn(j *work, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
 	var failed error
 	over.in, failed = j.slot.inst.Run(ctx, began, j.run.Env, j.run.ReadOnly)
@@ -178,12 +207,12 @@ func (s *Runner) cancel(o turn.Cancel) {
 func (s *Runner) stop(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
-	s.behind(sl, job{slot: sl, do: func() {
+	s.behind(sl, job{Work: work{slot: sl, do: func() {
 		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
 		s.inbox.put(item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}})
-	}})
+	}}})
 }
 
 // stopHook runs a stop hook, and leaves one that does not end to itself: the
@@ -217,10 +246,10 @@ func (s *Runner) drop(o turn.Drop) {
 func (s *Runner) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
 	s.cuts[sl] = nil
-	s.queue(job{slot: sl, do: func() {
+	s.queue(job{Work: work{slot: sl, do: func() {
 		s.cut(&o, sl.inst)
 		s.inbox.put(item{do: func() { s.release(sl) }})
-	}})
+	}}})
 }
 
 // release lets go what has waited for a snapshot.

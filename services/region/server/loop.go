@@ -8,19 +8,19 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// The core belongs to nobody: whoever has brought something for it steps it, with
-// all that others have brought meanwhile, and does the turns that come of it. Most
-// commands are so answered by the goroutine that read them, without waking another
-// one. Who finds the core taken goes away: whoever has it looks once more after
-// letting it go.
+// No goroutine owns the core. Whichever brings an input steps the core, together with
+// the inputs that others have brought in the meantime, and then runs the turns that
+// this causes. So most commands are answered by the goroutine that read them, and no
+// other one is woken. A goroutine that finds the core locked does not wait: the one
+// that holds the lock looks at the inbox again after it has released it.
 
 // tickEvery is how often the core is told that time passes: finer than any of
 // its intervals.
 const tickEvery = 20 * time.Millisecond
 
-// maxRounds is how often a visitor steps the core and does turns before it leaves
-// the rest to the crew: there is always more to do in a busy region, and it has
-// something else to do.
+// maxRounds is how often an inline runner steps the core and does turns before it
+// leaves the rest to the pool: there is always more to do in a busy region, and it
+// has something else to do.
 const maxRounds = 16
 
 // Run tells the core of the time until [Runner.End]; then nobody steps it any more.
@@ -31,7 +31,7 @@ func (s *Runner) Run() {
 		select {
 		case <-s.ctx.Done():
 			s.inbox.end()
-			s.crew.end()
+			s.pool.End()
 			s.stepping.Lock() // who steps it now is the last one
 			return
 		case <-ticker.C:
@@ -47,11 +47,11 @@ func (s *Runner) put(items ...item) {
 	s.call()
 }
 
-// call has somebody look at the inbox.
+// call makes sure that somebody looks at the inbox.
 func (s *Runner) call() {
 	if s.stepping.TryLock() { // else who has it will look
 		s.stepping.Unlock()
-		s.crew.call()
+		s.pool.Wake()
 	}
 }
 
@@ -61,21 +61,19 @@ func (s *Runner) handIn(done []finished) {
 	s.call()
 }
 
-// visit does what the caller has brought, together with what others have brought.
-func (s *Runner) visit(leave func()) {
-	w := s.crew.hire()
-	w.leave = leave
+// runInline does what the caller has brought, together with what others have brought.
+func (s *Runner) runInline(yield func()) {
+	w := s.pool.Acquire(yield)
 	for round := 0; s.step(w); round++ {
-		if relieved := s.do(w); relieved || round == maxRounds {
+		if preempted := s.do(w); preempted || round == maxRounds {
 			s.call()
 			break
 		}
 	}
-	w.leave = nil
-	s.crew.retire(w)
+	s.pool.Release(w)
 }
 
-// work is the same for a worker of the crew, who has nothing else to do.
+// work is the same for a goroutine of the pool, which has nothing else to do.
 func (s *Runner) work(w *worker) {
 	for s.step(w) {
 		s.do(w)
@@ -87,54 +85,54 @@ func (s *Runner) work(w *worker) {
 const maxStep = 128
 
 // step steps the core until there is nothing to take in, or enough has been, unless
-// somebody else does. It tells whether the worker has more to do: jobs, or the rest.
+// somebody else does. It reports whether the worker has more to do: jobs, or the rest.
 func (s *Runner) step(w *worker) (more bool) {
 	n := 0
 	for n < maxStep && s.waiting() && s.stepping.TryLock() {
 		s.worker = w
 		n += s.takeIn()
 		s.worker = nil
-		s.crew.add(s.rest)
+		s.pool.Add(s.rest)
 		clear(s.rest)
 		s.rest = s.rest[:0]
 		s.stepping.Unlock()
 		s.send(w)
 	}
-	return n >= maxStep || len(w.jobs) > 0
+	return n >= maxStep || w.Loaded()
 }
 
-// waiting tells whether there is something to take in.
+// waiting reports whether there is something to take in.
 func (s *Runner) waiting() bool { return s.left.Load() || !s.inbox.idle() }
 
-// do does the jobs of a worker and hands in what came of them. It tells whether
-// the worker was relieved meanwhile.
-func (s *Runner) do(w *worker) (relieved bool) {
-	var over finished
-	j, now := w.begin(&over), time.Now()
-	s.crew.watch()
+// do does the jobs of a worker and hands in what came of them. It reports whether
+// the worker was preempted meanwhile.
+func (s *Runner) do(w *worker) (preempted bool) {
+	j, now := w.Next(nil), time.Now()
+	s.pool.Watch()
 	for j != nil {
 		began := now
-		if j.do != nil {
-			j.do()
+		var result *finished // of a turn
+		if j.Work.do != nil {
+			j.Work.do()
 			now = time.Now()
 		} else {
-			now = s.turn(j, &over, now)
+			w.Local.finished = finished{}
+			result = &w.Local.finished
+			now = s.turn(&j.Work, result, now)
 		}
-		if j.pace != nil {
-			j.pace.took(now.Sub(began))
+		if j.Pace != nil {
+			j.Pace.Observe(now.Sub(began))
 		}
-		j = w.begin(&over)
-		over.slot = nil
+		j = w.Next(result)
 	}
-	done, relieved := w.finish()
-	s.inbox.finished(done)
-	clear(done)
-	w.done = done[:0]
-	return relieved
+	results, preempted := w.Finish()
+	s.inbox.finished(results)
+	w.Reuse(results)
+	return preempted
 }
 
 // takeIn steps the core with some of what has come: first with what ends work, then
-// with what begins it. It tells how many commands that were.
+// with what begins it. It returns how many commands that were.
 func (s *Runner) takeIn() (commands int) {
 	s.now = time.Now()
 	b := &s.batch

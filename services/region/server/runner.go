@@ -21,6 +21,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/server/executor"
 )
 
 // RunnerConfig is what a [Runner] needs.
@@ -73,7 +74,7 @@ type Runner struct {
 
 	journal *journal.Journal
 	inbox   *inbox
-	crew    crew
+	pool    *pool
 
 	// stepping is held by whoever steps the core; nobody waits for it. It guards
 	// what follows.
@@ -108,7 +109,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	}
 	s.inbox = newInbox(c.Inbox, s.commands)
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.crew.work, s.crew.handIn, s.crew.ended = s.work, s.handIn, s.ctx.Done()
+	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	var errs []error
 	for _, t := range c.Types {
 		d, err := entity.Describe(t)
@@ -172,11 +173,11 @@ func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
 // Serve is Submit for somebody who brings commands all the time: what they ask for
 // is done by its goroutine, as far as that is quick. If a turn turns out not to be,
-// leave is called, from another goroutine: then somebody else should do what the
+// yield is called, from another goroutine: then somebody else should do what the
 // caller is for until Serve returns.
-func (s *Runner) Serve(to Sink, cmds []link.Command, leave func()) {
+func (s *Runner) Serve(to Sink, cmds []link.Command, yield func()) {
 	s.arrive(to, cmds)
-	s.visit(leave)
+	s.runInline(yield)
 }
 
 // Put gives the core an input.

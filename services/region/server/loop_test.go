@@ -142,7 +142,7 @@ func knock(corr uint64, id sharding.EntityID, command string) link.Command {
 	}
 }
 
-func TestSomebodyElseGoesOnWhenAVisitorIsHeldUp(t *testing.T) {
+func TestSomebodyElseGoesOnWhenAnInlineRunnerIsHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := runDoors(t)
 		a := &answers{got: map[uint64]link.Answer{}}
@@ -163,8 +163,8 @@ func TestSomebodyElseGoesOnWhenAVisitorIsHeldUp(t *testing.T) {
 		default:
 		}
 
-		// What takes long is the crew's from now on, and visitors are quick.
-		s.Serve(a, []link.Command{knock(4, "d", "Pass"), knock(5, "a", "Knock")}, func() { t.Error("a visitor was held up") })
+		// What takes long is done by the pool from now on, and inline runners are quick.
+		s.Serve(a, []link.Command{knock(4, "d", "Pass"), knock(5, "a", "Knock")}, func() { t.Error("an inline runner was held up") })
 		soon(t, g.waiting)
 		synctest.Wait()
 		a.want(t, 5)

@@ -1,0 +1,33 @@
+// Package executor runs the work of a region: many short jobs, most of which are
+// done by the goroutine that brought them, and a few that block.
+//
+// A [Worker] is what one goroutine needs to do jobs one after the other. There are
+// two kinds of goroutines that have one: those of the [Pool], and inline runners,
+// which brought commands and do on the spot what comes of them. A watchdog looks
+// every [WatchdogInterval] at the workers that are busy. One that has been at the
+// same job since the last look is preempted: the jobs behind it go to the pool, the
+// results of those before it are handed in, and if it is an inline runner its yield
+// function is called, so that somebody else does what the runner is there for.
+//
+// # Life of a worker
+//
+//	                Take          Next              Next: none left
+//	Acquire ─▶ idle ─────▶ loaded ─────▶ busy ─────────────────────▶ idle ─▶ Release
+//	                                     ▲  │ Next      Finish       ▲
+//	                                     └──┘                        │
+//	                                      │ watchdog                 │
+//	                                      ▼              Finish      │
+//	                                  preempted ─────────────────────┘
+//
+// A preempted worker ends the job that it is at, and has no others.
+//
+// # How many there are
+//
+// The pool has as many goroutines as jobs that block, and a few more: whoever leaves
+// jobs behind wakes one more. [MaxIdle] of them stay when there is nothing to do.
+//
+// # What this does not do
+//
+// It knows no order: who must not run beside another is decided by whoever adds
+// jobs. It does not interrupt a job.
+package executor

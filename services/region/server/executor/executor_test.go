@@ -1,0 +1,226 @@
+package executor
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bench is a pool whose jobs are functions, which return what came of them.
+type bench struct {
+	*Pool[func() int, int, struct{}]
+	mu    sync.Mutex
+	got   []int // results, as they were handed in
+	woken int   // calls without a job
+	ended chan struct{}
+}
+
+type worker = Worker[func() int, int, struct{}]
+
+func newBench(t *testing.T) *bench {
+	b := &bench{ended: make(chan struct{})}
+	b.Pool = New(b.work, b.handIn, b.ended)
+	t.Cleanup(func() {
+		b.End()
+		close(b.ended)
+		synctest.Wait()
+	})
+	return b
+}
+
+func (b *bench) handIn(results []int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.got = append(b.got, results...)
+}
+
+// work does the jobs of a worker.
+func (b *bench) work(w *worker) {
+	b.do(w)
+}
+
+func (b *bench) do(w *worker) (preempted bool) {
+	if !w.Loaded() {
+		b.mu.Lock()
+		b.woken++
+		b.mu.Unlock()
+	}
+	j := w.Next(nil)
+	b.Watch()
+	for j != nil {
+		began := time.Now()
+		r := j.Work()
+		if j.Pace != nil {
+			j.Pace.Observe(time.Since(began))
+		}
+		j = w.Next(&r)
+	}
+	results, preempted := w.Finish()
+	b.handIn(results)
+	w.Reuse(results)
+	return preempted
+}
+
+// inline takes jobs on and does them.
+func (b *bench) inline(yield func(), jobs ...Job[func() int]) (taken int, preempted bool) {
+	w := b.Acquire(yield)
+	defer b.Release(w)
+	for i := range jobs {
+		if !w.Take(&jobs[i]) {
+			b.Add(jobs[i:])
+			break
+		}
+		taken++
+	}
+	return taken, b.do(w)
+}
+
+func (b *bench) results() []int {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	got := slices.Sorted(slices.Values(b.got))
+	b.got = nil
+	return got
+}
+
+func gives(n int) func() int { return func() int { return n } }
+
+func TestInline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		quick := &Pace{}
+		taken, preempted := b.inline(nil, Job[func() int]{gives(1), quick}, Job[func() int]{gives(2), quick})
+		if got := b.results(); taken != 2 || preempted || !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("taken %d, preempted %t, results %v", taken, preempted, got)
+		}
+	})
+}
+
+// A worker takes on as much as is quick; the pool does the rest.
+func TestTakesWhatIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		half := &Pace{}
+		for range 100 {
+			half.Observe(Quick / 2)
+		}
+		var jobs []Job[func() int]
+		for i := range 5 {
+			jobs = append(jobs, Job[func() int]{gives(i), half})
+		}
+		taken, _ := b.inline(nil, jobs...)
+		if got := b.results(); taken != 2 || !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+			t.Errorf("taken %d, results %v", taken, got)
+		}
+		// One that may take as long as a disk is taken on if there is nothing else.
+		taken, _ = b.inline(nil, Job[func() int]{Work: gives(1)}, Job[func() int]{Work: gives(2)})
+		if got := b.results(); taken != 1 || !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("of jobs without a pace taken %d, results %v", taken, got)
+		}
+	})
+}
+
+// An inline runner that is held up yields: what came before is handed in, what is
+// behind goes to the pool, and jobs of that pace are not done inline any more.
+func TestPreemption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		quick, slow, gate, yielded := &Pace{}, &Pace{}, make(chan struct{}), make(chan struct{})
+		over := make(chan bool)
+		go func() {
+			_, preempted := b.inline(func() { close(yielded) },
+				Job[func() int]{gives(1), quick},
+				Job[func() int]{func() int { <-gate; return 2 }, slow},
+				Job[func() int]{gives(3), quick})
+			over <- preempted
+		}()
+		<-yielded
+		if got := b.results(); !slices.Equal(got, []int{1, 3}) {
+			t.Errorf("while it is held up: %v", got)
+		}
+		if (&Job[func() int]{Pace: slow}).Expected() < Quick {
+			t.Error("what is held up counts as quick")
+		}
+		close(gate)
+		if preempted := <-over; !preempted {
+			t.Error("it was not told that it was preempted")
+		}
+		if got := b.results(); !slices.Equal(got, []int{2}) {
+			t.Errorf("afterwards: %v", got)
+		}
+		// The worker is as new.
+		if taken, preempted := b.inline(nil, Job[func() int]{gives(4), quick}); taken != 1 || preempted {
+			t.Errorf("afterwards taken %d, preempted %t", taken, preempted)
+		}
+		b.results()
+	})
+}
+
+// Jobs that block are all under way at a time, however many.
+func TestBlockingJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		const n = 3 * MaxIdle
+		gate := make(chan struct{})
+		var jobs []Job[func() int]
+		var under sync.WaitGroup
+		under.Add(n)
+		for i := range n {
+			jobs = append(jobs, Job[func() int]{Work: func() int { under.Done(); <-gate; return i }})
+		}
+		b.Add(jobs)
+		under.Wait()
+		close(gate)
+		if got := b.results(); len(got) != n {
+			t.Errorf("%d results", len(got))
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.Pool.mu.Lock()
+		defer b.Pool.mu.Unlock()
+		if len(b.idle) != MaxIdle || len(b.all) > len(b.idle)+len(b.spare) {
+			t.Errorf("%d goroutines wait, %d workers of which %d are spare", len(b.idle), len(b.all), len(b.spare))
+		}
+	})
+}
+
+// Whoever is woken looks, also without a job, and nobody after the end.
+func TestWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.Wake()
+		b.results()
+		b.Wake()
+		b.results()
+		if b.woken != 2 {
+			t.Errorf("woken %d times", b.woken)
+		}
+		b.End() // which wakes those that wait, to end
+		b.results()
+		woken := b.woken
+		b.Wake()
+		if b.results(); b.woken != woken {
+			t.Error("woken after the end")
+		}
+	})
+}
+
+// The watchdog ends when nobody works, and starts again with whoever does.
+func TestWatchdogLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for range 3 {
+			b.inline(nil, Job[func() int]{gives(1), &Pace{}})
+			if !b.watched.Load() {
+				t.Error("nobody watches")
+			}
+			time.Sleep(2 * watchdogLinger * WatchdogInterval)
+			if b.watched.Load() {
+				t.Error("the watchdog does not end")
+			}
+		}
+	})
+}

@@ -1,0 +1,233 @@
+package executor
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// MaxIdle is how many goroutines wait for work; more end. Their stacks are what
+	// is worth keeping.
+	MaxIdle = 64
+	// WatchdogInterval is the time between two looks at who is held up.
+	WatchdogInterval = time.Millisecond
+	// watchdogLinger is how many more looks the watchdog takes when nobody works any
+	// more: starting it costs as much as a few looks.
+	watchdogLinger = 100
+)
+
+// Pool does the jobs that could not be done inline, on goroutines that are used
+// again. Make one with [New].
+type Pool[W, R, L any] struct {
+	work   func(*Worker[W, R, L])
+	handIn func([]R)
+	ended  <-chan struct{}
+
+	mu     sync.Mutex
+	queue  []Job[W]
+	head   int
+	idle   []chan struct{} // of goroutines that wait, the last one to wait at the end
+	waking bool            // a goroutine is awake and will look at the queue
+	over   bool
+
+	all     []*Worker[W, R, L] // those that are acquired, and spare
+	spare   []*Worker[W, R, L]
+	watched atomic.Bool // by the watchdog
+}
+
+// New returns a pool. Its goroutines call work, which does the jobs of a worker and
+// whatever else there is to do; work is also called without jobs, after [Pool.Wake].
+// The watchdog calls handIn with the results of a worker that is held up; the slice
+// is the callee's. Nobody is preempted any more when ended is closed.
+func New[W, R, L any](work func(*Worker[W, R, L]), handIn func([]R), ended <-chan struct{}) *Pool[W, R, L] {
+	return &Pool[W, R, L]{work: work, handIn: handIn, ended: ended}
+}
+
+// Add queues jobs. The slice is the caller's again.
+func (p *Pool[W, R, L]) Add(jobs []Job[W]) {
+	if len(jobs) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue)+len(jobs) > cap(p.queue) && p.head > len(p.queue)/2 {
+		n := copy(p.queue, p.queue[p.head:])
+		clear(p.queue[n:])
+		p.queue, p.head = p.queue[:n], 0
+	}
+	p.queue = append(p.queue, jobs...)
+	p.wakeLocked()
+}
+
+// Wake makes sure that a goroutine comes and looks what is to be done.
+func (p *Pool[W, R, L]) Wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked()
+}
+
+func (p *Pool[W, R, L]) wakeLocked() {
+	if p.waking || p.over {
+		return
+	}
+	p.waking = true
+	if last := len(p.idle) - 1; last >= 0 {
+		wake := p.idle[last]
+		p.idle = p.idle[:last]
+		wake <- struct{}{}
+		return
+	}
+	go p.run()
+}
+
+// run is a goroutine of the pool.
+func (p *Pool[W, R, L]) run() {
+	wake, woken := make(chan struct{}, 1), true
+	w := p.Acquire(nil)
+	defer p.Release(w)
+	for {
+		p.mu.Lock()
+		if woken {
+			p.waking = false
+		}
+		if !p.takeLocked(w) && !woken {
+			if p.over || len(p.idle) == MaxIdle {
+				p.mu.Unlock()
+				return
+			}
+			p.idle = append(p.idle, wake)
+			p.mu.Unlock()
+			<-wake
+			woken = true
+			continue
+		}
+		p.mu.Unlock()
+		p.work(w) // also if it was woken without a job
+		woken = false
+	}
+}
+
+// takeLocked gives a worker as many of the queued jobs as are quickly done, one at
+// least, and wakes another goroutine for the rest. It reports whether there were any.
+func (p *Pool[W, R, L]) takeLocked(w *Worker[W, R, L]) bool {
+	for p.head < len(p.queue) && w.Take(&p.queue[p.head]) {
+		p.queue[p.head] = Job[W]{}
+		p.head++
+	}
+	if p.head < len(p.queue) {
+		p.wakeLocked()
+	} else {
+		p.queue, p.head = p.queue[:0], 0
+	}
+	return w.Loaded()
+}
+
+// Acquire returns a worker for an inline runner. If the runner is held up by a job,
+// yield is called from another goroutine.
+func (p *Pool[W, R, L]) Acquire(yield func()) *Worker[W, R, L] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.spare) - 1; last >= 0 {
+		w := p.spare[last]
+		p.spare = p.spare[:last]
+		w.yield = yield
+		return w
+	}
+	w := &Worker[W, R, L]{place: len(p.all), yield: yield}
+	p.all = append(p.all, w)
+	return w
+}
+
+// Release takes a worker back.
+func (p *Pool[W, R, L]) Release(w *Worker[W, R, L]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.yield = nil
+	if len(p.spare) < MaxIdle {
+		p.spare = append(p.spare, w)
+		return
+	}
+	last := len(p.all) - 1
+	p.all[w.place] = p.all[last]
+	p.all[w.place].place = w.place
+	p.all[last] = nil
+	p.all = p.all[:last]
+}
+
+// Watch starts the watchdog unless it is running. Whoever begins to work calls it.
+func (p *Pool[W, R, L]) Watch() {
+	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
+		go p.watchdog()
+	}
+}
+
+// watchdog preempts workers that are held up, until nobody has worked for a while.
+func (p *Pool[W, R, L]) watchdog() {
+	ticker := time.NewTicker(WatchdogInterval)
+	defer ticker.Stop()
+	var all []*Worker[W, R, L]
+	for quiet := 0; ; quiet++ {
+		select {
+		case <-ticker.C:
+		case <-p.ended:
+			return
+		}
+		if quiet >= watchdogLinger {
+			p.watched.Store(false) // whoever begins to work from now on starts another one
+		}
+		p.mu.Lock()
+		all = append(all[:0], p.all...)
+		p.mu.Unlock()
+		active := false
+		for _, w := range all {
+			active = p.look(w) || active
+		}
+		clear(all)
+		switch {
+		case active && quiet >= watchdogLinger && !p.watched.CompareAndSwap(false, true):
+			return // there is another one
+		case active:
+			quiet = 0
+		case quiet >= watchdogLinger:
+			return
+		}
+	}
+}
+
+// look preempts a worker that has been busy with one job since the last look. It
+// reports whether the worker has done anything since.
+func (p *Pool[W, R, L]) look(w *Worker[W, R, L]) (active bool) {
+	w.mu.Lock()
+	if active = w.busy || w.begun != w.seen; !w.busy || w.preempted || w.begun != w.seen {
+		w.seen = w.begun
+		w.mu.Unlock()
+		return active
+	}
+	w.preempted = true
+	if pace := w.jobs[w.next-1].Pace; pace != nil {
+		pace.Observe(8 * WatchdogInterval) // a guess, so that the pool does the next ones
+	}
+	rest, results, yield := slices.Clone(w.jobs[w.next:]), w.results, w.yield
+	clear(w.jobs[w.next:])
+	w.jobs, w.results = w.jobs[:w.next], nil
+	w.mu.Unlock()
+	p.Add(rest)
+	p.handIn(results)
+	if yield != nil {
+		yield()
+	}
+	return true
+}
+
+// End lets the goroutines go when they have nothing to do any more.
+func (p *Pool[W, R, L]) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	for _, wake := range p.idle {
+		wake <- struct{}{}
+	}
+	p.idle = nil
+}

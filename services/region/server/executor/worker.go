@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Quick is how much work, by its pace, one goroutine takes on at a time: waking
+// another one costs a tenth of it.
+const Quick = 100 * time.Microsecond
+
+// Job is a piece of work, and how long such work takes.
+type Job[W any] struct {
+	Work W
+	// Pace is what such jobs took lately; nil: as long as a disk takes.
+	Pace *Pace
+}
+
+// Expected is how long the job may take.
+func (j *Job[W]) Expected() time.Duration {
+	if j.Pace == nil {
+		return Quick
+	}
+	return j.Pace.get() + 1
+}
+
+// Pace is how long jobs of a kind take: a mean in which the last ones count most.
+// Concurrent updates may overwrite one another, because it only decides who does
+// what. The zero Pace is that of a job that takes no time.
+type Pace struct{ mean atomic.Int64 }
+
+// Observe takes in how long a job took.
+func (p *Pace) Observe(d time.Duration) {
+	mean := p.mean.Load()
+	p.mean.Store(mean + (int64(d)-mean)/8)
+}
+
+func (p *Pace) get() time.Duration { return time.Duration(p.mean.Load()) }
+
+// Worker does jobs of work W, with results R, one after the other. Only its own
+// goroutine calls its methods; Local is that goroutine's too.
+type Worker[W, R, L any] struct {
+	// Local is what the user of the package keeps with a worker.
+	Local L
+
+	load  time.Duration // of jobs, by their paces
+	place int           // in Pool.all
+
+	mu        sync.Mutex // guards what follows against the watchdog
+	busy      bool       // with jobs[next-1]
+	jobs      []Job[W]   // jobs[next:] are still to be done
+	next      int
+	results   []R // to be handed in
+	preempted bool
+	yield     func() // called then; nil for a goroutine of the pool
+	begun     uint64 // jobs, ever
+	seen      uint64 // begun, when the watchdog looked
+}
+
+// Take takes on a job if it will be done soon, or if the worker has nothing else to
+// do. It reports whether it did.
+func (w *Worker[W, R, L]) Take(j *Job[W]) bool {
+	expected := j.Expected()
+	if len(w.jobs) > 0 && w.load+expected > Quick {
+		return false
+	}
+	w.load += expected
+	w.jobs = append(w.jobs, *j)
+	return true
+}
+
+// Loaded reports whether the worker has jobs.
+func (w *Worker[W, R, L]) Loaded() bool { return len(w.jobs) > 0 }
+
+// Next ends the job under way, with its result unless that is nil, and returns the
+// next one; nil if none is left.
+func (w *Worker[W, R, L]) Next(result *R) *Job[W] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if result != nil {
+		w.results = append(w.results, *result)
+	}
+	if w.next == len(w.jobs) {
+		w.busy = false
+		return nil
+	}
+	w.next++
+	w.begun++
+	w.busy = true
+	return &w.jobs[w.next-1]
+}
+
+// Finish empties the worker. It returns the results that have not been handed in,
+// to be given back by [Worker.Reuse], and reports whether the worker was preempted.
+func (w *Worker[W, R, L]) Finish() (results []R, preempted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.jobs)
+	results, preempted = w.results, w.preempted
+	w.jobs, w.load, w.next, w.preempted = w.jobs[:0], 0, 0, false
+	return results, preempted
+}
+
+// Reuse gives the memory of the results back.
+func (w *Worker[W, R, L]) Reuse(results []R) {
+	clear(results)
+	w.results = results[:0]
+}
