@@ -84,14 +84,13 @@ func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Tic
 // readOn goes on with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *link) {
 	q, budget := &l.buffer.queue, n.owes.budget
+	for _, late := range q.Late(budget, n.p.now(), &n.owes.short) {
+		n.w.mark("region: a command has waited too long for room")
+		late.Command.take(late.Ticket, "there was no room for the reply in time")
+	}
 	for l.rgOpen {
-		c, room, ok := q.Late(budget, n.p.now(), &n.owes.short)
-		if ok {
-			n.w.mark("region: a command has waited too long for room")
-			c.take(room, "there was no room for the reply in time")
-			continue
-		}
-		if c, room, ok = q.Next(budget); !ok {
+		c, room, ok := q.Next(budget)
+		if !ok {
 			break
 		}
 		n.w.mark("region: a command has waited for room")

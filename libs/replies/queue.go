@@ -71,14 +71,14 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket,
 	b.waiting++
 	b.bytes += r.Size
 	to.waiting = append(to.waiting, w)
-	to.add(r.Entity, 1)
+	to.add(r.Entity)
 	return Ticket{}, Waits
 }
 
 // Next takes on the next command that waits and for which there is room now.
 func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
-	for len(q.small.waiting) > 0 && !b.small(b.expect(q.small.waiting[0].Kind)) {
-		q.enlarge(q.small.waiting[0].Entity)
+	if len(q.small.waiting) > 0 && !b.small(b.expect(q.small.waiting[0].Kind)) {
+		q.enlarge(b)
 	}
 	for _, l := range []*list[T]{&q.small, &q.large} {
 		if len(l.waiting) == 0 {
@@ -98,63 +98,79 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 	return command, Ticket{}, false
 }
 
-// enlarge moves what waits for an entity to the large ones: replies of its kind have
-// become large meanwhile. It goes before them, for it came before those of its entity.
-func (q *Queue[T]) enlarge(e sharding.Entity) {
+// enlarge moves the commands whose replies have become large meanwhile to the large
+// ones, each with those behind it that are for the same entity. They go before the
+// large ones, because they came before those of their entities. All are moved in one
+// pass: many may wait.
+func (q *Queue[T]) enlarge(b *Budget) {
 	var moved []waiting[T]
+	grown := map[sharding.Entity]bool{}
 	kept := q.small.waiting[:0]
 	for _, w := range q.small.waiting {
-		if w.Entity == e {
-			moved = append(moved, w)
-		} else {
+		if !grown[w.Entity] && b.small(b.expect(w.Kind)) {
 			kept = append(kept, w)
+			continue
 		}
+		grown[w.Entity] = true
+		moved = append(moved, w)
+		q.small.remove(w.Entity)
+		q.large.add(w.Entity)
 	}
 	clear(q.small.waiting[len(kept):])
 	q.small.waiting = kept
-	delete(q.small.entities, e)
-	q.large.add(e, len(moved))
 	q.large.waiting = append(moved, q.large.waiting...)
 }
 
-// add counts commands for an entity.
-func (l *list[T]) add(e sharding.Entity, n int) {
+// add counts a command for an entity.
+func (l *list[T]) add(e sharding.Entity) {
 	if l.entities == nil {
 		l.entities = map[sharding.Entity]int{}
 	}
-	l.entities[e] += n
+	l.entities[e]++
 }
 
-// Late gives back a command that has waited for too much of its time, with a ticket
-// for a refusal: there is none to give back while there is no room for that.
-func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (command T, t Ticket, ok bool) {
-	for _, l := range []*list[T]{&q.small, &q.large} {
-		for i := range l.waiting {
-			w := l.waiting[i]
-			if w.until.IsZero() || now.Before(w.until) || mutant.On("reply-patience") {
-				continue
-			}
-			if t, ok = b.Admit(&q.Account, refusal); !ok {
-				return command, Ticket{}, false
-			}
-			copy(l.waiting[i:], l.waiting[i+1:])
-			last := len(l.waiting) - 1
-			l.waiting[last] = waiting[T]{}
-			l.waiting = l.waiting[:last]
-			q.left(b, l, &w)
-			return w.command, t, true
-		}
+// remove takes back one add.
+func (l *list[T]) remove(e sharding.Entity) {
+	if l.entities[e]--; l.entities[e] == 0 {
+		delete(l.entities, e)
 	}
-	return command, Ticket{}, false
+}
+
+// Lapsed is a command that has waited for too much of its time, with a ticket for
+// its refusal.
+type Lapsed[T any] struct {
+	Command T
+	Ticket  Ticket
+}
+
+// Late gives back the commands that have waited for too much of their time, as far as
+// there is room for refusals; the others stay. It looks at all that wait, so it is for
+// every tick rather than for every command.
+func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapsed[T]) {
+	for _, l := range []*list[T]{&q.small, &q.large} {
+		kept := l.waiting[:0]
+		for i := range l.waiting {
+			w := &l.waiting[i]
+			if !w.until.IsZero() && !now.Before(w.until) && !mutant.On("reply-patience") {
+				if t, ok := b.Admit(&q.Account, refusal); ok {
+					lapsed = append(lapsed, Lapsed[T]{w.command, t})
+					q.left(b, l, w)
+					continue
+				}
+			}
+			kept = append(kept, *w)
+		}
+		clear(l.waiting[len(kept):])
+		l.waiting = kept
+	}
+	return lapsed
 }
 
 // left forgets a command that does not wait any more.
 func (q *Queue[T]) left(b *Budget, l *list[T], w *waiting[T]) {
 	b.waiting--
 	b.bytes -= w.Size
-	if l.entities[w.Entity]--; l.entities[w.Entity] == 0 {
-		delete(l.entities, w.Entity)
-	}
+	l.remove(w.Entity)
 }
 
 // Len is how many commands wait.

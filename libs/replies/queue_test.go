@@ -3,6 +3,7 @@ package replies
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,6 +84,41 @@ func TestKindsGrow(t *testing.T) {
 	}
 }
 
+// TestGrownKeepTheirOrder: commands of which the replies have become large while they
+// waited keep their order among each other, and go before those that came later.
+func TestGrownKeepTheirOrder(t *testing.T) {
+	b, q, ask := testQueue(t)
+	b.Unsent(&q.Account, 16_000)
+	grows, large := &Kind{size: 300}, &Kind{size: 4_000}
+	for _, c := range []struct {
+		command string
+		kind    *Kind
+	}{{"a0", grows}, {"b1", grows}, {"c2", &Kind{size: 300}}, {"c3", grows}, {"d4", large}, {"a5", large}} {
+		if got := ask(c.command[:1], c.kind, c.command); got != Waits {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	grows.Learn(4_000)
+	b.Unsent(&q.Account, 0)
+	for _, want := range []string{"c2", "a0", "b1"} {
+		if got, ticket, ok := q.Next(b); !ok || got != want {
+			t.Errorf("%q is next, want %q", got, want)
+		} else {
+			b.Answered(ticket, 0)
+		}
+	}
+	for _, want := range []string{"c3", "d4", "a5"} {
+		if got, ticket, ok := q.Next(b); !ok || got != want {
+			t.Errorf("%q is next, want %q", got, want)
+		} else {
+			b.Answered(ticket, 0)
+		}
+	}
+	if q.Len() != 0 || b.Used() != 0 {
+		t.Errorf("%+v is left", b)
+	}
+}
+
 // TestLate: who has waited for half of its time is given back, if there is room to
 // say so.
 func TestLate(t *testing.T) {
@@ -91,7 +127,7 @@ func TestLate(t *testing.T) {
 	var short Kind
 	short.Learn(Overhead)
 	at := time.Unix(1000, 0)
-	for i, left := range []time.Duration{0, 10 * time.Second, 2 * time.Second} {
+	for i, left := range []time.Duration{0, 10 * time.Second, 2 * time.Second, 10 * time.Second, 0} {
 		r := Request{Entity: entity("a"), Kind: &Kind{size: 4_000}, Size: 10}
 		if left > 0 {
 			r.Deadline = at.Add(left)
@@ -100,21 +136,35 @@ func TestLate(t *testing.T) {
 			t.Error(v)
 		}
 	}
-	if _, _, ok := q.Late(b, at.Add(time.Second), &short); ok {
-		t.Error("there is no room to say so")
+	late := func(after time.Duration, want ...string) {
+		t.Helper()
+		var got []string
+		for _, l := range q.Late(b, at.Add(after), &short) {
+			got = append(got, l.Command)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q are late after %s, want %q", got, after, want)
+		}
 	}
+	late(time.Second) // there is no room to say so
+	b.Unsent(&q.Account, 16_000-3*Overhead/2)
+	late(999 * time.Millisecond)
+	late(time.Second, "2")
+	late(5 * time.Second) // there was room for one
 	b.Unsent(&q.Account, 15_000)
-	if _, _, ok := q.Late(b, at.Add(999*time.Millisecond), &short); ok {
-		t.Error("nobody has waited for long")
+	late(5*time.Second, "1", "3")
+	late(time.Hour)
+	if got, _, ok := q.Next(b); ok || q.Len() != 2 {
+		t.Errorf("%q was taken, %d wait: there is no room", got, q.Len())
 	}
-	if got, _, ok := q.Late(b, at.Add(time.Second), &short); !ok || got != "2" {
-		t.Errorf("%q is late", got)
+	b.Unsent(&q.Account, 0)
+	for _, want := range []string{"0", "4"} {
+		if got, _, ok := q.Next(b); !ok || got != want {
+			t.Errorf("%q is next, want %q: those without a deadline wait on, in order", got, want)
+		}
 	}
-	if got, _, ok := q.Late(b, at.Add(5*time.Second), &short); !ok || got != "1" {
-		t.Errorf("%q is late", got)
-	}
-	if _, _, ok := q.Late(b, at.Add(time.Hour), &short); ok || q.Len() != 1 {
-		t.Error("one without a deadline waits")
+	if b.Waiting() != 0 || b.bytes != 0 {
+		t.Errorf("%+v is left", b)
 	}
 }
 
@@ -181,8 +231,8 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 					took(c, ticket)
 				}
 			case 3:
-				if _, ticket, ok := q.Late(b, at, &short); ok {
-					b.Answered(ticket, 0)
+				for _, l := range q.Late(b, at, &short) {
+					b.Answered(l.Ticket, 0)
 					gone++
 				}
 			default:

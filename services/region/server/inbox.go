@@ -182,14 +182,12 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
 	return true
 }
 
-// advance takes in what has waited and finds room now, and refuses what has waited for
-// too long.
+// advance takes in what has waited and finds room now.
 func (b *inbox) advance() {
 	if b.budget.Waiting() > 0 {
-		now := time.Now()
 		for to, queue := range b.queues { // order-free: they share by how much each uses
 			if queue.Len() > 0 {
-				b.advanceOne(to, queue, now)
+				b.advanceOne(to, queue)
 			}
 		}
 	}
@@ -198,19 +196,26 @@ func (b *inbox) advance() {
 	}
 }
 
-func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], now time.Time) {
+func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival]) {
 	if to.Ended() { // its gateway counts what waits as lost, and may have sent it again
 		queue.Drop(b.budget)
 		return
 	}
 	for {
-		a, ticket, ok := queue.Late(b.budget, now, &b.short)
-		if ok {
-			a.refused = &waitedTooLong
-		} else if a, ticket, ok = queue.Next(b.budget); !ok {
+		a, ticket, ok := queue.Next(b.budget)
+		if !ok {
 			return
 		}
 		a.ticket = ticket
+		b.next.arrivals = append(b.next.arrivals, a)
+	}
+}
+
+// refuseLate refuses what has waited for too long.
+func (b *inbox) refuseLate(queue *replies.Queue[arrival], now time.Time) {
+	for _, l := range queue.Late(b.budget, now, &b.short) {
+		a := l.Command
+		a.refused, a.ticket = &waitedTooLong, l.Ticket
 		b.next.arrivals = append(b.next.arrivals, a)
 	}
 }
@@ -236,12 +241,17 @@ func (b *inbox) answered(to Sink, list []ended) {
 	b.advance()
 }
 
-// drained looks at what sinks have passed on meanwhile.
+// drained looks at what sinks have passed on meanwhile, and at what has waited for too
+// long.
 func (b *inbox) drained() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
 	for to, queue := range b.queues { // order-free: each for itself
 		b.budget.Unsent(&queue.Account, to.Unsent())
+		if queue.Len() > 0 && !to.Ended() {
+			b.refuseLate(queue, now)
+		}
 	}
 	b.advance()
 }
