@@ -39,8 +39,8 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 	return to
 }
 
-// assign gives the shard to a node, or to nobody, at a new epoch, which is
-// above the row's and above the given one.
+// assign gives the shard to a node, or to nobody, at a new epoch that is above both
+// the row's and the given one.
 func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
 	counter := m.counter
 	if above.Term() == m.term {
@@ -61,9 +61,9 @@ func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
 	r.asked = m.now
 }
 
-// plausible tells whether an epoch can be known in this term: at most one
-// above the last one given out, which is the floor of a region that has let go
-// of it.
+// plausible reports whether an epoch can have been seen in this term. The highest is
+// one above the last one given out: a region that has stopped a shard takes it up
+// again from there only.
 func (m *Machine) plausible(e sharding.Epoch) bool {
 	return e <= sharding.MakeEpoch(m.term, m.counter)+1
 }
@@ -89,16 +89,17 @@ func (m *Machine) getShardHome(in GetShardHome) {
 	}
 }
 
-// lost tells whether the owner of a row of the type is not worth waiting for.
-// A volatile shard waits until its owner is no member any more.
+// lost reports whether waiting for the owner of a row is pointless. A volatile shard
+// waits until its owner is no longer a member.
 func (m *Machine) lost(t *typeTable, owner sharding.NodeID) bool {
 	r := m.region(owner)
 	return r == nil || !t.desc.Volatile && !(r.registered && r.reachable)
 }
 
-// sweep looks at every allocated row after the membership or somebody's wish
-// has changed: shards without an owner and shards of lost owners are allocated,
-// those of leaving owners handed off. What cannot be done now stays as it is.
+// sweep visits every allocated row after a change of the membership or of what a
+// region or an operator wants. Shards without an owner and shards of lost owners are
+// allocated, those of leaving owners are handed off. What cannot be done now stays
+// as it is.
 func (m *Machine) sweep() {
 	m.sweepDue, m.short, m.deferred = false, false, false
 	for _, t := range m.types {
@@ -131,8 +132,8 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	case m.handoffs >= m.cfg.MaxHandoffs:
 		m.short = true
 	case owner.going || owner.leaving || len(m.view(t, r.Owner, (*region).candidate).Regions) > 0:
-		// Who leaves lets go in any case; who is drained keeps what nobody
-		// else could serve.
+		// A region that leaves hands everything off. One that is drained keeps
+		// what no other region could serve.
 		m.handOff(r)
 	}
 }

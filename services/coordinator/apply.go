@@ -38,7 +38,7 @@ type holding struct {
 	shards []sharding.ShardID
 }
 
-// inTransit tells whether the owner has been asked for something and has not
+// inTransit reports whether the owner has been asked for something and has not
 // done it yet.
 func inTransit(r sharding.Row) bool {
 	return r.Phase == sharding.HandingOff || r.Phase == sharding.Starting && !r.Owner.IsZero()

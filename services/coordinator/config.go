@@ -14,7 +14,7 @@ var ErrConfig = errors.New("bad coordinator config")
 
 // Config holds the limits of a [Machine]. Start from [DefaultConfig].
 type Config struct {
-	// Strategy decides who gets a shard and what moves. Default: least shards,
+	// Strategy decides which region gets a shard and which shards move. Default: least shards,
 	// at most a quarter of a type and 256 shards per round, so that a fourth
 	// region has its share of 1024 shards in one round.
 	Strategy allocation.Strategy

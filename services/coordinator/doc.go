@@ -1,6 +1,6 @@
 // Package coordinator is the pure core of the coordinator: it decides which
-// region owns which shard, writes every decision down before anybody hears of
-// it, and tells whoever watches.
+// region owns which shard, stores every decision before anybody hears of it, and
+// sends the changes to those that watch the table.
 //
 // [Tenure] is what a process runs: it decides whether this coordinator may act, and
 // what may leave. Inside it, [Machine] decides about shards, and [Gate] holds back

@@ -12,17 +12,16 @@ import (
 // every output until the facts before it are durable, says which facts are
 // stored next, as one record at a time, and keeps the stream of records short.
 //
-// What waits is bounded: an order that waits already is not taken again, a newer
-// acknowledgement takes the place of an older one, and [Gate.Over] reports when
-// more waits than may.
+// What waits is bounded: an order that is waiting already is not added again, a newer
+// acknowledgement replaces an older one, and [Gate.Over] reports when too much waits.
 //
 // # Checkpoints
 //
-// When the stream holds more than is needed to know the table, the facts of the
-// table are stored once more, a few with each record. Facts are registers of
-// which the newest counts, so new ones go on in between. Behind the last of them
-// an empty snapshot as of the record before the first says where reading begins.
-// No part of it is larger than a record, however large the table.
+// When the stream has become longer than the table needs, the facts of the table are
+// stored again, a few with each record. A fact is a register of which the newest
+// value counts, so new facts can be stored in between. When the last one is durable,
+// an empty snapshot as of the record before the first one says where reading begins.
+// So nothing larger than a record is ever written, however large the table.
 type Gate struct {
 	cfg Config
 	seq uint64 // of the last durable record
@@ -32,7 +31,7 @@ type Gate struct {
 	facts   int    // those in held that are not durable
 	durable int    // those in held that are
 	bytes   int    // of held
-	// waits finds, by what makes an output the like of another, where it waits.
+	// waits is the position of each waiting output of which only the newest counts.
 	waits map[Output]uint64
 	rows  *sharding.Row // of the newest delta, which the next one may share
 
@@ -82,8 +81,8 @@ func (g *Gate) Add(outs []Output) {
 	}
 }
 
-// alike is equal for two outputs of which only the newer need leave; nil is
-// like nothing else.
+// alike returns equal keys for two outputs of which only the newer need leave. A nil
+// key equals no other.
 func alike(o Output) Output {
 	switch o := o.(type) {
 	case HostShard, HandOff:
@@ -122,9 +121,9 @@ func (g *Gate) Leave(out []Output) []Output {
 	return out
 }
 
-// Record appends to facts those that the next record holds, and takes it for
-// under way; none if there is nothing to store, or a record is under way. m is
-// the Machine whose outputs come here.
+// Record appends the facts of the next record to facts and marks the record as under
+// way. It appends none if there is nothing to store or a record is under way. m is the
+// Machine whose outputs are added here.
 func (g *Gate) Record(m *Machine, facts []Fact) []Fact {
 	if g.busy {
 		return facts
@@ -151,7 +150,7 @@ func (g *Gate) full(facts, bytes int) bool {
 	return facts >= g.cfg.FactsPerRecord || bytes >= g.cfg.RecordBytes
 }
 
-// checkpointFacts fills a record up with facts of the table, if it is time.
+// checkpointFacts fills a record up with facts of the table if a checkpoint is due.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
 	if g.first == 0 && g.seq > 0 && g.since >= max(g.cfg.CompactAfter, 2*m.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
@@ -177,8 +176,8 @@ func (g *Gate) Seq() uint64 { return g.seq + 1 }
 // Busy reports whether a record is under way.
 func (g *Gate) Busy() bool { return g.busy }
 
-// Stored says that the record under way is durable. It returns how many facts
-// of the Machine it held, which the Machine learns by [Stored].
+// Stored says that the record under way is durable. It returns how many facts of the
+// Machine it held, for the Machine's [Stored].
 func (g *Gate) Stored() int {
 	n, all := g.sending, g.sending+g.checkpoint
 	g.seq++
@@ -192,9 +191,8 @@ func (g *Gate) Stored() int {
 	return n
 }
 
-// Snapshot returns the sequence number as of which an empty snapshot is to be
-// written now, because a checkpoint is durable; 0: none. What became of it is
-// told by [Gate.Compacted].
+// Snapshot returns the sequence number as of which an empty snapshot must be written
+// now because a checkpoint is durable, or 0. [Gate.Compacted] takes the result.
 func (g *Gate) Snapshot() uint64 {
 	if g.first == 0 || !g.done || g.checkpoint > 0 || g.compacting {
 		return 0
@@ -206,7 +204,7 @@ func (g *Gate) Snapshot() uint64 {
 	return g.first - 1
 }
 
-// Compacted says whether the snapshot is stored. If not it is to be written
+// Compacted says whether the snapshot is stored. If it is not, Snapshot asks for it
 // again.
 func (g *Gate) Compacted(stored bool) {
 	g.compacting = false
@@ -215,7 +213,7 @@ func (g *Gate) Compacted(stored bool) {
 	}
 }
 
-// Waiting is how much is held back: outputs, facts among them, and bytes.
+// Waiting returns how much is held back: outputs, facts among them, and bytes.
 func (g *Gate) Waiting() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
 // Over reports whether more waits than may, as an error that says how much.
@@ -229,8 +227,8 @@ func (g *Gate) Over() error {
 	return nil
 }
 
-// End returns the watches whose answers must not leave any more, because the
-// term is over.
+// End returns the watches whose answers must not leave any more because the term is
+// over.
 func (g *Gate) End() []WatchID {
 	var watches []WatchID
 	for _, h := range g.held {

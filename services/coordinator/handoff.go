@@ -7,8 +7,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// handOff asks the owner to let go. From here there is no way back to serving
-// at this epoch.
+// handOff orders the owner to stop the shard. The row cannot go back to serving at
+// this epoch.
 func (m *Machine) handOff(r *row) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
@@ -16,7 +16,7 @@ func (m *Machine) handOff(r *row) {
 	r.asked = m.now
 }
 
-// shardStopped: the owner has let go, asked or not.
+// shardStopped: the owner has stopped the shard, ordered to or not.
 func (m *Machine) shardStopped(in ShardStopped) {
 	t, r := m.owned(in.Shard, in.Region)
 	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !m.plausible(in.Epoch) {

@@ -19,7 +19,7 @@ type Machine struct {
 
 	active bool
 	term   sharding.Term // the newest term held
-	known  Active        // who a standby believes to be active
+	known  Active        // the coordinator that a standby believes to be active
 	// cluster is whose the journal is, and so that of the regions; 0: not known.
 	cluster sharding.ClusterID
 	since   time.Time // start of the term
@@ -48,7 +48,7 @@ type Machine struct {
 	probing    bool      // it has not answered that
 	answeredAt time.Time // when it answered last
 
-	sweepDue   bool      // membership or wishes have changed
+	sweepDue   bool      // the membership has changed, or what a region or an operator wants
 	short      bool      // a sweep ran out of handoffs
 	rebalanced time.Time // when the strategy was last asked
 

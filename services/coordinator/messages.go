@@ -96,7 +96,7 @@ type (
 		Cluster sharding.ClusterID
 	}
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
-	// From here on nothing is answered except who is active.
+	// From here on the only answer is which coordinator is active.
 	Deposed struct{}
 	// Stored: the oldest so many of the facts that Persist gave out in this term,
 	// and of which it was not said before, are durable.
@@ -105,8 +105,8 @@ type (
 
 // Inputs from the driver: lease, membership, time.
 type (
-	// Active tells a standby who holds the lease; the latest one counts. A zero
-	// Node: nobody known.
+	// Active tells a standby which coordinator holds the lease; the latest one counts.
+	// A zero Node: none is known.
 	Active struct {
 		Node sharding.NodeID
 		Term sharding.Term
@@ -160,7 +160,7 @@ type (
 		Watch   WatchID
 		Version sharding.Version
 	}
-	// WatchEnded: whoever asked does not wait for the answer any more.
+	// WatchEnded: nobody waits for the answer any more.
 	WatchEnded struct{ Watch WatchID }
 	// ShardStarted: the region holds the claim of the shard at the epoch.
 	ShardStarted struct {
@@ -307,7 +307,7 @@ type (
 		Watch WatchID
 		Delta sharding.TableDelta
 	}
-	// NotActive answers a watch at a standby: who is active, as far as known.
+	// NotActive answers a watch at a standby with the active coordinator, if known.
 	NotActive struct {
 		Watch  WatchID
 		Active sharding.NodeID

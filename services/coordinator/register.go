@@ -27,7 +27,7 @@ type region struct {
 	types      []sharding.EntityType // sorted
 }
 
-// leaves tells whether the region's shards are to be handed off.
+// leaves reports whether the region's shards are to be handed off.
 func (r *region) leaves() bool { return r.going || r.leaving || r.draining }
 
 func (r *region) hosts(t sharding.EntityType) bool {
@@ -35,15 +35,15 @@ func (r *region) hosts(t sharding.EntityType) bool {
 	return found
 }
 
-// candidate tells whether the region may be given shards of its types.
+// candidate reports whether the region may be given shards of its types.
 func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
 
-// lastResort tells whether it could serve if it must.
+// lastResort reports whether it could serve if it must.
 func (r *region) lastResort() bool {
 	return r.present() && r.reachable && !r.going && !r.leaving && !r.cutOff()
 }
 
-// present tells whether the region is here to stay: registered, and up.
+// present reports whether the region is here to stay: registered, and up.
 func (r *region) present() bool {
 	return r.registered && (!r.joining || mutant.On("only-up-hosts"))
 }

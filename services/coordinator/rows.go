@@ -8,17 +8,17 @@ import (
 )
 
 // quickTries is how often a shard is allocated anew at once after a refusal.
-// One is the normal case, two happen when a claim overtakes; who refuses more
-// often gets the time of a HostShard that is not answered.
+// One refusal is normal, and two happen when claims overtake each other. After more
+// of them the coordinator waits, as for an owner that does not answer.
 const quickTries = 3
 
 // maxDoubts is how often the owner of a serving row is asked about refused
-// commands before the shard is handed off: whoever was refused at an epoch
-// never uses it again, so an owner that insists would never be heard.
+// commands before the shard is handed off. A gateway never uses an epoch again at
+// which it was refused, so an owner that insists on it would get no commands.
 const maxDoubts = 5
 
-// owned returns the row if the node owns it, and could know. What it says is
-// repeated when it has been asked.
+// owned returns the row if the node owns it and can have heard of that. A message
+// of the node that comes too early for that is ignored: it repeats it when asked.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
 	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.fact) {
@@ -27,7 +27,7 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 	return t, r
 }
 
-// shardStarted: the claim holds, whoever watches may route.
+// shardStarted: the claim holds, so gateways may send commands.
 func (m *Machine) shardStarted(in ShardStarted) {
 	_, r := m.owned(in.Shard, in.Region)
 	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
@@ -38,8 +38,8 @@ func (m *Machine) shardStarted(in ShardStarted) {
 	m.commit(RowFact{Row: next})
 }
 
-// hostRefused: nobody can serve at this epoch, so a higher one is due. That
-// holds for a serving row too: its owner was asked after a refused command.
+// hostRefused: nobody can serve at this epoch, so the shard gets a higher one. This
+// also happens to serving rows, whose owner is asked after a refused command.
 func (m *Machine) hostRefused(in HostRefused) {
 	t, r := m.owned(in.Shard, in.Region)
 	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !m.plausible(in.Above) {
@@ -55,7 +55,7 @@ func (m *Machine) hostRefused(in HostRefused) {
 	m.assign(r, to, in.Above)
 }
 
-// ask sends what the row's phase wants of its owner.
+// ask sends the order that belongs to the row's phase to its owner.
 func (m *Machine) ask(r *row) {
 	if !inTransit(r.Row) {
 		return
@@ -68,9 +68,9 @@ func (m *Machine) ask(r *row) {
 	}
 }
 
-// repeat goes through the rows whose owner has not answered: asks again, or
-// allocates elsewhere after the time-out. Where there is no elsewhere, the
-// owner is asked on: a slow claim must be able to succeed.
+// repeat visits the rows whose owner has not answered. It repeats the order, or
+// allocates the shard elsewhere after the time-out. If there is no other region it
+// goes on to repeat the order, so that a slow claim can succeed.
 func (m *Machine) repeat() {
 	for _, t := range m.types {
 		for i, left := 0, t.transit; i < len(t.rows) && left > 0; i++ {
@@ -96,8 +96,8 @@ func (m *Machine) repeat() {
 	}
 }
 
-// overdue tells whether the owner's time is over. A volatile shard that was
-// served is never taken without ShardStopped.
+// overdue reports whether the owner has had its time. A volatile shard that was
+// served is never taken away without ShardStopped.
 func (m *Machine) overdue(t *typeTable, r *row) bool {
 	if r.Phase == sharding.HandingOff {
 		return !t.desc.Volatile && m.now.Sub(r.since) >= m.cfg.HandoffTimeout+m.cfg.HandoffSlack

@@ -191,7 +191,7 @@ func (t *Tenure) lapse() {
 }
 
 // stepDown ends the use of the term. What was decided and is not durable is
-// forgotten; whoever is active next folds what is.
+// forgotten; the next active coordinator folds what is.
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
@@ -433,7 +433,7 @@ func (t *Tenure) Active() sharding.Term {
 	return t.term
 }
 
-// Waiting is how much is held back: outputs, facts among them, and bytes.
+// Waiting returns how much is held back: outputs, facts among them, and bytes.
 func (t *Tenure) Waiting() (outputs, facts, bytes int) {
 	if t.gate == nil {
 		return 0, 0, 0

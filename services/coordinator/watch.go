@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// waiter is a watch that knows the table as it is and waits for a change.
+// waiter is a watch that is up to date and waits for a change.
 type waiter struct {
 	id    WatchID
 	since time.Time
@@ -40,10 +40,10 @@ func (m *Machine) count(c change) uint64 {
 
 func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.term, N: m.n} }
 
-// watchTable answers at once if the watcher is behind, else when there is
-// something to say. While facts are not durable an answer would wait for them,
-// and the watcher lose patience and ask again: it is given when some are. A
-// repeated watch waits once.
+// watchTable answers at once if the watcher is behind, and at the next change
+// otherwise. While facts are not durable an answer would have to wait for them, and
+// the watcher would time out and ask again; so the watch is parked until some are.
+// A repeated watch waits once.
 func (m *Machine) watchTable(in WatchTable) {
 	if !m.active {
 		m.emit(NotActive{Watch: in.Watch, Active: m.known.Node, Term: m.known.Term})

@@ -128,7 +128,7 @@ type rig struct {
 	failed  error
 
 	mu     sync.Mutex
-	orders map[sharding.NodeID][]wish
+	orders map[sharding.NodeID][]order
 	held   chan struct{} // closed when regions take orders again; nil: they do
 	most   int           // orders in one call
 }
@@ -169,7 +169,7 @@ func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Backend
 func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store *quiet) *rig {
 	t.Helper()
 	r := &rig{t: t, backend: &sick{Backend: b}, store: store, text: &lines{},
-		orders: map[sharding.NodeID][]wish{}}
+		orders: map[sharding.NodeID][]order{}}
 	cfg := DefaultConfig()
 	cfg.ClusterName = "dev"
 	r.Server = &Server{
@@ -181,7 +181,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store 
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
 	r.fail = func(err error) { r.failed = err }
-	r.wishes = node.NewOutbox(wishLimits, wish.size, func(to sharding.NodeID, gathered []wish) {
+	r.Server.orders = node.NewOutbox(orderLimits, order.size, func(to sharding.NodeID, gathered []order) {
 		r.mu.Lock()
 		held := r.held
 		r.mu.Unlock()
@@ -302,7 +302,7 @@ func (r *rig) home(index uint32) {
 func (r *rig) serve() {
 	r.mu.Lock()
 	orders := r.orders
-	r.orders = map[sharding.NodeID][]wish{}
+	r.orders = map[sharding.NodeID][]order{}
 	r.mu.Unlock()
 	r.in(func() {
 		for to, list := range orders { // order-free: shards do not depend on each other

@@ -62,7 +62,7 @@ type Server struct {
 	joiner *joiner.Joiner
 	inbox  *inbox
 	news   *inbox // of the lease; it goes first
-	wishes *node.Outbox[sharding.NodeID, wish]
+	orders *node.Outbox[sharding.NodeID, order]
 
 	inboxFull, ordersFull overflow
 
@@ -98,7 +98,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		moves:     map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.wishes = node.NewOutbox(wishLimits, wish.size, s.sendWishes)
+	s.orders = node.NewOutbox(orderLimits, order.size, s.sendOrders)
 	core := coordinator.DefaultConfig()
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
 	core.SignPatience = max(core.SignPatience, 2*cfg.LeaseTTL)

@@ -268,7 +268,7 @@ func (s *Server) look(ctx context.Context, f func() error) error {
 	}
 }
 
-// ready tells whether this coordinator acts, or knows who does.
+// ready reports whether this coordinator acts, or knows who does.
 func (s *Server) ready(ctx context.Context) error {
 	return s.look(ctx, func() error {
 		switch {

@@ -11,18 +11,18 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// wish is a HostShard or HandOff on its way to a region. The core repeats what
+// order is a HostShard or HandOff on its way to a region. The core repeats what
 // is lost.
-type wish struct {
+type order struct {
 	term    sharding.Term
 	handOff bool
 	shard   sharding.ShardID
 	epoch   sharding.Epoch
 }
 
-// wishLimits bound what waits for one region. What finds no room is left out: the
+// orderLimits bound what waits for one region. What finds no room is left out: the
 // core repeats it after coordinator.Config.Resend.
-var wishLimits = node.OutboxLimits{
+var orderLimits = node.OutboxLimits{
 	// Some 40 bytes each, at most 140: less than the 4 MiB that service.max_body
 	// allows by default.
 	Call: 8192,
@@ -33,27 +33,27 @@ var wishLimits = node.OutboxLimits{
 	Bytes: 8 << 20,
 }
 
-// size is the memory of a wish, in bytes.
-func (w wish) size() int { return 64 + len(w.shard.Type) }
+// size is the memory of an order, in bytes.
+func (o order) size() int { return 64 + len(o.shard.Type) }
 
 func (s *Server) hostShard(o coordinator.HostShard) {
-	s.order(o.To, wish{term: o.Term, shard: o.Shard, epoch: o.Epoch})
+	s.sendOrder(o.To, order{term: o.Term, shard: o.Shard, epoch: o.Epoch})
 }
 
 func (s *Server) handOff(o coordinator.HandOff) {
-	s.order(o.To, wish{term: o.Term, handOff: true, shard: o.Shard, epoch: o.Epoch})
+	s.sendOrder(o.To, order{term: o.Term, handOff: true, shard: o.Shard, epoch: o.Epoch})
 }
 
-func (s *Server) order(to sharding.NodeID, w wish) {
-	if !s.wishes.Add(to, w) {
+func (s *Server) sendOrder(to sharding.NodeID, w order) {
+	if !s.orders.Add(to, w) {
 		s.telemetry.dropped.Add(s.ctx, 1)
 		s.ordersFull.say(s.log, "too many messages wait for a region, the newest are left out and repeated later", "region", to)
 	}
 }
 
-// sendWishes makes one call with what has gathered for a region; what is left of
+// sendOrders makes one call with what has gathered for a region; what is left of
 // an earlier term is dropped.
-func (s *Server) sendWishes(to sharding.NodeID, gathered []wish) {
+func (s *Server) sendOrders(to sharding.NodeID, gathered []order) {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
 	term := gathered[len(gathered)-1].term

@@ -180,7 +180,7 @@ func (s *state) table(t *typeTable) {
 type View struct {
 	Active bool
 	Term   sharding.Term
-	// Known is who a standby believes to be active.
+	// Known is the coordinator that a standby believes to be active.
 	Known   Active
 	Version sharding.Version
 	// Recovered says that the wait for the owners of earlier terms is over,
