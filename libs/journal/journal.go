@@ -174,6 +174,8 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	case j.writing <- struct{}{}:
 	case <-ctx.Done():
 		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
+	case <-j.ended:
+		return Facts{}, ErrClosed
 	}
 	type answer struct {
 		facts Facts
@@ -242,8 +244,9 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load or declaration that runs holds a token until it is done with the backend.
-	// One that hangs keeps the backend open: it ends with the process.
+	// A load or declaration that runs holds a token until it is done with the backend;
+	// those that come later find none. One that hangs keeps the backend open: it ends
+	// with the process.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	for range j.cfg.Loads {
@@ -258,7 +261,6 @@ func (j *Journal) Close() error {
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
 	}
-	defer func() { <-j.writing }()
 	return j.backend.Close()
 }
 

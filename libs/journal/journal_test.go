@@ -417,6 +417,9 @@ func TestCloseCommitsWhatWaits(t *testing.T) {
 		if _, err := b.j.Load(b.Context(), journal.LoadRequest{Entity: alice}); !errors.Is(err, journal.ErrClosed) {
 			t.Errorf("load of a closed journal: %v", err)
 		}
+		if _, err := b.j.Declare(b.Context(), journal.Declaration{}); !errors.Is(err, journal.ErrClosed) {
+			b.Errorf("a declaration after Close: %v", err)
+		}
 	})
 }
 
