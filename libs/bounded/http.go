@@ -34,14 +34,14 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 		var long *http.MaxBytesError
 		switch {
 		case errors.Is(err, ErrTooLarge) || errors.As(err, &long):
-			refuse(w, http.StatusRequestEntityTooLarge, "resource_exhausted", err)
+			Refuse(w, http.StatusRequestEntityTooLarge, "invalid_argument", "ROOST-1011", err.Error())
 		case errors.Is(err, ErrFull):
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusTooManyRequests, "resource_exhausted", err)
+			Refuse(w, http.StatusTooManyRequests, "resource_exhausted", "ROOST-1004", err.Error())
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			refuse(w, http.StatusRequestTimeout, "deadline_exceeded", errors.New("the body did not arrive in time"))
+			Refuse(w, http.StatusRequestTimeout, "deadline_exceeded", "ROOST-1006", "the body did not arrive in time")
 		case err != nil:
-			refuse(w, http.StatusBadRequest, "malformed", err)
+			Refuse(w, http.StatusBadRequest, "malformed", "ROOST-1001", err.Error())
 		default:
 			whole := r.WithContext(r.Context())
 			whole.Header = r.Header.Clone()
@@ -160,17 +160,17 @@ func readAll(r io.Reader, most int64) ([]byte, error) {
 	return b, err
 }
 
-// refuse answers as Twirp does, but for the status 413, which Twirp has no code
-// for, and tells that nothing was executed, as the gateway's errors do.
-func refuse(w http.ResponseWriter, status int, code string, err error) {
-	text, _ := json.Marshal(struct {
+// Refuse answers a request that nothing was done with: an error as Twirp writes it,
+// with the number that the gateway's errors have.
+func Refuse(w http.ResponseWriter, status int, code, number, message string) {
+	text, _ := json.Marshal(struct { // strings always marshal
 		Code string            `json:"code"`
 		Msg  string            `json:"msg"`
 		Meta map[string]string `json:"meta"`
-	}{code, err.Error(), map[string]string{"executed": "false"}})
+	}{code, message, map[string]string{"executed": "false", "error": number}})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	_, _ = w.Write(append(text, '\n'))
 }
 
 // Transport checks the answers of Twirp services before whoever asked reads

@@ -81,6 +81,10 @@ func TestHandler(t *testing.T) {
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) || (len(server.asked) > 0) != (c.status == 200) {
 			t.Errorf("%s: %d %s, asked %q", c.name, w.Code, w.Body, server.asked)
 		}
+		number := map[int]string{400: "ROOST-1001", 413: "ROOST-1011"}[c.status]
+		if !strings.Contains(w.Body.String(), `"error":"`+number) && number != "" {
+			t.Errorf("%s: %s, want the number %s", c.name, w.Body, number)
+		}
 		if len(server.asked) > 0 && !strings.HasPrefix(server.asked[0], "c") {
 			t.Errorf("%s: the service got %q", c.name, server.asked)
 		}

@@ -11,6 +11,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/roost-cluster/roost/libs/bounded"
 )
 
 // connections bounds the connections of a listener. Requests on some more than
@@ -67,7 +69,7 @@ func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Connection", "close")
 	h.Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", fmt.Sprintf("too many connections, at most %d are served (%s)", c.limit, c.key))
+	bounded.Refuse(w, http.StatusServiceUnavailable, "unavailable", "ROOST-1005", fmt.Sprintf("too many connections, at most %d are served (%s)", c.limit, c.key))
 	return true
 }
 

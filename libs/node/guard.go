@@ -1,13 +1,14 @@
 package node
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/roost-cluster/roost/libs/bounded"
 )
 
 // A guard refuses requests that no handler should see: those that a web page
@@ -24,12 +25,12 @@ type guard struct {
 // whether another one would be. It reports whether it did.
 func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if unclean(r.URL.EscapedPath()) && r.Method != http.MethodConnect {
-		refuse(w, http.StatusNotFound, "bad_route", "ROOST-1010",
+		bounded.Refuse(w, http.StatusNotFound, "bad_route", "ROOST-1010",
 			`no route: the path has an empty part, "." or ".."; in an id, write / as %2F and . as %2E`)
 		return true
 	}
 	if g.hosts != nil && !g.knows(r.Host) {
-		refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
+		bounded.Refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
 			fmt.Sprintf("this listener is not %.100q; ask for localhost, or add the name to http.allowed_hosts", r.Host))
 		return true
 	}
@@ -128,20 +129,7 @@ func (o *origins) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if name := r.Header.Get("Origin"); name != "" {
 		pages = fmt.Sprintf("web pages of %.100q", name)
 	}
-	refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
+	bounded.Refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
 		"requests of "+pages+" are not served here; http.allowed_origins has those that are")
 	return true
-}
-
-// refuse answers a request that nothing was done with: an error of Twirp, with
-// the number that the gateway's errors have.
-func refuse(w http.ResponseWriter, status int, code, number, message string) {
-	text, _ := json.Marshal(struct { // strings always marshal
-		Code string            `json:"code"`
-		Msg  string            `json:"msg"`
-		Meta map[string]string `json:"meta"`
-	}{code, message, map[string]string{"executed": "false", "error": number}})
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n'))
 }

@@ -14,8 +14,9 @@ import (
 )
 
 // failure is the error that a client gets. All that clients are told of errors
-// is decided in this file, but for what package node refuses before it comes
-// here (ROOST-1013, paths that are not clean, too many connections). POST /v1 answers Twirp's JSON:
+// is decided in this file, but for what packages node (ROOST-1013, paths that are not
+// clean, too many connections) and bounded (messages that are too long, cannot be read,
+// or do not arrive) refuse before it comes here. POST /v1 answers Twirp's JSON:
 //
 //	{"code":"unavailable","msg":"…","meta":{"executed":"false","error":"ROOST-1005","retry_after_ms":"200"}}
 //
