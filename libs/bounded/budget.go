@@ -47,12 +47,23 @@ func (b *Body) Read(p []byte) (int, error) {
 // Take counts n bytes more, such as those that a compressed body expands to. It
 // reports whether there was room for them.
 func (b *Body) Take(n int64) bool {
-	if b.budget.used.Add(n) > b.budget.limit {
-		b.budget.used.Add(-n)
+	if !b.budget.take(n) {
 		return false
 	}
 	b.held += n
 	return true
+}
+
+func (b *Budget) take(n int64) bool {
+	for {
+		used := b.used.Load()
+		if used+n > b.limit {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
 }
 
 // Release gives everything back. It must be called once, when the request is over.
