@@ -96,7 +96,7 @@ func New(cfg Config) *Machine {
 }
 
 // typ is the hosted type of that name, nil if there is none. Commands for one
-// type come many at a time, so the last one is kept at hand.
+// type come many at a time, so the last one is remembered.
 func (m *Machine) typ(name sharding.EntityType) *hosted {
 	if m.asked != nil && m.asked.name == name {
 		return m.asked
@@ -110,7 +110,7 @@ func (m *Machine) typ(name sharding.EntityType) *hosted {
 	return nil
 }
 
-// hosts tells whether there is such a shard of a type that this region hosts.
+// hosts reports whether there is such a shard of a type that this region hosts.
 func (m *Machine) hosts(id sharding.ShardID) bool {
 	t := m.typ(id.Type)
 	return t != nil && uint64(id.Index) < uint64(len(t.shards))
@@ -232,7 +232,7 @@ func (m *Machine) Recycle() { m.turn.Recycle() }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
-// current tells whether a coordinator's message is of the newest known term.
+// current reports whether a coordinator's message is of the newest known term.
 func (m *Machine) current(t sharding.Term) bool {
 	if t < m.term && !mutant.On("lower-term") {
 		return false
@@ -241,7 +241,7 @@ func (m *Machine) current(t sharding.Term) bool {
 	return true
 }
 
-// plausible tells whether a coordinator of the term can have meant the epoch:
+// plausible reports whether a coordinator of the term can have meant the epoch:
 // one it has not reached would keep the shard from everybody for good.
 func plausible(e sharding.Epoch, t sharding.Term) bool { return e > 0 && e.Term() <= t }
 

@@ -50,7 +50,7 @@ type caller struct {
 	ticket  replies.Ticket
 }
 
-// callers holds those who wait for an answer. The name of a request is the
+// callers holds those that wait for an answer. The name of a request is the
 // number of its place and how often that was used before.
 type callers struct {
 	places []place
@@ -63,7 +63,7 @@ type place struct {
 	used bool
 }
 
-func (c *callers) add(who caller) turn.RequestID {
+func (c *callers) add(waiting caller) turn.RequestID {
 	var n uint32
 	if last := len(c.free) - 1; last >= 0 {
 		n, c.free = c.free[last], c.free[:last]
@@ -72,7 +72,7 @@ func (c *callers) add(who caller) turn.RequestID {
 		c.places = append(c.places, place{})
 	}
 	p := &c.places[n]
-	p.caller, p.used = who, true
+	p.caller, p.used = waiting, true
 	p.uses++
 	return turn.RequestID(p.uses)<<32 | turn.RequestID(n)
 }
@@ -88,10 +88,10 @@ func (c *callers) take(r turn.RequestID) (caller, bool) {
 	if !p.used || p.uses != uint32(r>>32) {
 		return caller{}, false
 	}
-	who := p.caller
+	waiting := p.caller
 	p.caller, p.used = caller{}, false
 	c.free = append(c.free, n)
-	return who, true
+	return waiting, true
 }
 
 // answer ends a command towards its sender. Accepted tells have been answered

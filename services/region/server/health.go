@@ -59,7 +59,7 @@ func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Typ
 // journalReadiness says that this region is cut off from the journal, since when,
 // and what to do.
 func (s *Server) journalReadiness() error {
-	state, _, heard := s.core.Journal()
+	state, _, heard := s.runner.core.Journal()
 	if state != sharding.JournalSilent {
 		return nil
 	}

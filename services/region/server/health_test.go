@@ -48,12 +48,12 @@ func TestSilentJournal(t *testing.T) {
 		t.Run(path.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, h := runHanging(t)
-				s := &Server{Runner: r}
+				s := &Server{runner: r}
 				is := func(want sharding.JournalState, ready bool) {
 					t.Helper()
 					synctest.Wait()
 					err := s.inspect(t.Context(), func() error {
-						if state, _, _ := s.core.Journal(); state != want {
+						if state, _, _ := s.runner.core.Journal(); state != want {
 							t.Errorf("the journal is taken for %v, want %v", state, want)
 						}
 						return s.journalReadiness()

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// arrival is a command on its way into the core, and who gets its answer.
+// arrival is a command on its way into the core, and where its answer goes.
 type arrival struct {
 	epoch sharding.Epoch
 	env   sharding.Envelope
@@ -74,7 +74,7 @@ type inbox struct {
 	limit int
 	over  bool // nobody takes any more
 
-	// What is owed to those who brought commands.
+	// What is owed to those that brought commands.
 	budget  *replies.Budget
 	queues  map[Sink]*replies.Queue[arrival]
 	kinds   map[sharding.EntityType]map[string]*replies.Kind
@@ -283,14 +283,14 @@ func (b *inbox) take(got *batch) {
 	}
 }
 
-// idle tells whether there is nothing to take in.
+// idle reports whether there is nothing to take in.
 func (b *inbox) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.over || b.next.len() == 0
 }
 
-// end lets go of everybody who waits: nothing is taken any more.
+// end releases all that wait: nothing is taken any more.
 func (b *inbox) end() {
 	b.mu.Lock()
 	b.over = true

@@ -133,7 +133,7 @@ func TestBrokenJournalEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.send(e, "a", "Add", "1")
-	await(t, "the journal is broken", func() bool { return r.server.journal.Err() != nil })
+	await(t, "the journal is broken", func() bool { return r.server.runner.journal.Err() != nil })
 	g.peer.Close()
 	select {
 	case err := <-r.done:

@@ -32,10 +32,10 @@ func (s *Runner) Run() {
 		case <-s.ctx.Done():
 			s.inbox.end()
 			s.pool.End()
-			s.stepping.Lock() // who steps it now is the last one
+			s.stepping.Lock() // waits for the last step
 			return
 		case <-ticker.C:
-			s.inbox.drained() // whoever takes the tick in finds what has room now
+			s.inbox.drained() // what has room now is taken in with the tick
 			s.put(item{in: region.Tick{}})
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Runner) put(items ...item) {
 
 // call makes sure that somebody looks at the inbox.
 func (s *Runner) call() {
-	if s.stepping.TryLock() { // else who has it will look
+	if s.stepping.TryLock() { // else the one that holds it will look
 		s.stepping.Unlock()
 		s.pool.Wake()
 	}

@@ -46,7 +46,7 @@ type RunnerConfig struct {
 	Meters     metric.MeterProvider
 	Histograms *histogram.Registry
 	// Outside performs what the core wants done outside: all that concerns the
-	// coordinator. It is called by who steps the core, and must not wait.
+	// coordinator. It is called between two steps of the core, and must not wait.
 	Outside func(region.Output)
 }
 
@@ -76,10 +76,10 @@ type Runner struct {
 	inbox   *inbox
 	pool    *pool
 
-	// stepping is held by whoever steps the core; nobody waits for it. It guards
-	// what follows.
+	// stepping is held by the goroutine that steps the core; no other one waits for
+	// it. It guards what follows.
 	stepping       sync.Mutex
-	worker         *worker   // who has it
+	worker         *worker   // of that goroutine
 	now            time.Time // of the step that is under way
 	core           *region.Machine
 	batch          batch
@@ -171,7 +171,7 @@ func (s *Runner) arrive(to Sink, cmds []link.Command) {
 // Forget drops what is known of a sink that will bring no more commands.
 func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
-// Serve is Submit for somebody who brings commands all the time: what they ask for
+// Serve is Submit for a caller that brings commands all the time: what they ask for
 // is done by its goroutine, as far as that is quick. If a turn turns out not to be,
 // yield is called, from another goroutine: then somebody else should do what the
 // caller is for until Serve returns.

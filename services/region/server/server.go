@@ -5,7 +5,7 @@
 //
 // # What this does not do
 //
-// No decision is made here: whoever steps the core hands it inputs and performs its
+// No decision is made here: the goroutine that steps the core hands it inputs and performs its
 // outputs. Slow work (disk, calls, entity code) runs beside that and comes back as an
 // input.
 package server
@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -45,21 +46,24 @@ func Main(types ...entity.Definition) {
 
 // Server is one running region: a [Runner] with a network around it.
 type Server struct {
-	*Runner
+	log     *slog.Logger
+	self    sharding.NodeID
+	name    string
+	runner  *Runner
 	cfg     *Config
 	version string
 	hosted  []entity.Definition
 	peers   *node.Peers
 	fail    func(reason string)
 
-	agent   *agent.Agent
-	joiner  *joiner.Joiner
-	links   *link.Server
-	reports *node.Outbox[string, report]
-	left    chan struct{}
-	opened  chan struct{} // closed when the journal is open
+	agent    *agent.Agent
+	joiner   *joiner.Joiner
+	links    *link.Server
+	reports  *node.Outbox[string, report]
+	departed chan struct{}
+	opened   chan struct{} // closed when the journal is open
 
-	// Of who steps the core only.
+	// Guarded by stepping the core.
 	draining     bool
 	downed       bool      // the others declared this node gone
 	unregistered error     // why the last registration failed; nil: it did not
@@ -69,7 +73,8 @@ type Server struct {
 // New sets a region up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
-		cfg: cfg, version: n.Version().Version, peers: n.Peers(), left: make(chan struct{}), opened: make(chan struct{}),
+		log: n.Log(), self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, name: n.Name(),
+		cfg: cfg, version: n.Version().Version, peers: n.Peers(), departed: make(chan struct{}), opened: make(chan struct{}),
 		fail: func(reason string) { n.Fail(errors.New(reason)) },
 	}
 	s.reports = node.NewOutbox(reportLimits, report.size, s.sendReports)
@@ -77,9 +82,9 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
 		return nil, err
 	}
-	if s.Runner, err = NewRunner(RunnerConfig{
-		Self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, Name: n.Name(), Types: s.hosted,
-		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: n.Log(),
+	if s.runner, err = NewRunner(RunnerConfig{
+		Self: s.self, Name: s.name, Types: s.hosted,
+		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
@@ -95,7 +100,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
 			}
 		},
-		Outside: s.perform,
+		Outside: s.performOutside,
 	}); err != nil {
 		return nil, err
 	}
@@ -122,12 +127,12 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 // it up, another goroutine reads on.
 func (s *Server) take(c *link.Conn, cmds []link.Command) {
 	call := c.Call()
-	s.Serve(c, cmds, func() { c.ReadOn(call) })
+	s.runner.Serve(c, cmds, func() { c.ReadOn(call) })
 }
 
 // closed hears of the end of a link's connection.
 func (s *Server) closed(c *link.Conn, reason error) {
-	s.Forget(c)
+	s.runner.Forget(c)
 	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
 		s.log.Warn("a link was cut because its gateway did nothing for too long; what it waits for is in doubt there",
 			"gateway", c.Peer(), "lane", c.Lane(), "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
@@ -166,7 +171,7 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 }
 
 // perform does what a step of the core wants done outside this process.
-func (s *Server) perform(o region.Output) {
+func (s *Server) performOutside(o region.Output) {
 	switch o := o.(type) {
 	case region.Watch:
 		go s.watch(o)
@@ -183,7 +188,7 @@ func (s *Server) perform(o region.Output) {
 	case region.ReportJournal:
 		go s.reportJournal(o)
 	case region.Left:
-		close(s.left)
+		close(s.departed)
 	case region.Fail:
 		s.fail(o.Reason)
 	}
@@ -228,7 +233,7 @@ func (s *Server) findCoordinators() {
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		addrs = append(addrs, m.Node.Addr)
 	}
-	s.put(item{in: region.Coordinators{Addrs: addrs}})
+	s.runner.put(item{in: region.Coordinators{Addrs: addrs}})
 }
 
 // stages start in this order and stop in reverse: a leaving region drains
@@ -239,29 +244,29 @@ func (s *Server) stages(n *node.Node) {
 		Start: s.openJournal,
 		Run: func(ctx context.Context) error {
 			select {
-			case <-s.journal.Broken():
-				return s.journal.Err()
+			case <-s.runner.journal.Broken():
+				return s.runner.journal.Err()
 			case <-ctx.Done():
 				return nil
 			}
 		},
-		Stop: func(context.Context) error { return s.journal.Close() },
+		Stop: func(context.Context) error { return s.runner.journal.Close() },
 	})
 	var loop sync.WaitGroup
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			loop.Go(s.Run)
+			loop.Go(s.runner.Run)
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			if s.journal.Err() != nil {
+			if s.runner.journal.Err() != nil {
 				cancel() // what still waits for the journal waits in vain
 			}
 			err := s.links.Close(ctx)
-			s.End()
+			s.runner.End()
 			loop.Wait()
 			return err
 		},
@@ -272,7 +277,7 @@ func (s *Server) stages(n *node.Node) {
 		Run: func(ctx context.Context) error {
 			err := s.agent.Run(ctx)
 			if errors.Is(err, agent.ErrDowned) {
-				s.put(item{do: func() { s.downed = true }})
+				s.runner.put(item{do: func() { s.downed = true }})
 			}
 			return err
 		},
@@ -287,11 +292,11 @@ func (s *Server) journalWaits(err error) {
 
 func (s *Server) openJournal(ctx context.Context) error {
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
-	for i := range s.descs {
-		d.Types = append(d.Types, s.descs[i].Desc)
+	for i := range s.runner.descs {
+		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	if s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits); err != nil {
+	if s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.journalWaits); err != nil {
 		return err
 	}
 	close(s.opened)
@@ -302,22 +307,22 @@ func (s *Server) openJournal(ctx context.Context) error {
 // nothing can be settled and so nothing handed off: the process ends as if it
 // were killed, and the others take its shards over as soon as they notice.
 func (s *Server) leave(ctx context.Context) error {
-	if s.journal.Err() != nil {
+	if s.runner.journal.Err() != nil {
 		return errBrokenJournal
 	}
-	s.put(item{do: func() {
+	s.runner.put(item{do: func() {
 		s.draining = true
 		if s.downed { // the others have given our shards away: there is nothing to hand off
-			close(s.left)
+			close(s.departed)
 			return
 		}
-		s.log.Info("leaving: handing shards off", "shards", s.core.Held())
-		s.input(region.Leave{})
+		s.log.Info("leaving: handing shards off", "shards", s.runner.core.Held())
+		s.runner.input(region.Leave{})
 	}})
 	select {
-	case <-s.left:
+	case <-s.departed:
 		s.log.Info("all shards are handed off")
-	case <-s.journal.Broken():
+	case <-s.runner.journal.Broken():
 		return errBrokenJournal
 	case <-ctx.Done():
 		return errors.New("the shards were not handed off in time")
@@ -327,23 +332,23 @@ func (s *Server) leave(ctx context.Context) error {
 
 var errBrokenJournal = errors.New("the journal is broken: no shard can be handed off")
 
-// inspect has a check done by who steps the core.
+// inspect runs a check between two steps of the core.
 func (s *Server) inspect(ctx context.Context, check func() error) error {
 	got := make(chan error, 1)
-	s.put(item{do: func() { got <- check() }})
+	s.runner.put(item{do: func() { got <- check() }})
 	select {
 	case err := <-got:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.ctx.Done():
-		return s.ctx.Err()
+	case <-s.runner.ctx.Done():
+		return s.runner.ctx.Err()
 	}
 }
 
 // readiness reports whether commands would be served here.
 func (s *Server) readiness() error {
-	addr, term, registered := s.core.Coordinator()
+	addr, term, registered := s.runner.core.Coordinator()
 	switch {
 	case s.draining:
 		return errors.New("draining")

@@ -22,7 +22,7 @@ func (v service) checkCluster(name string) error {
 	return nil
 }
 
-// Shards takes the wishes of a coordinator in.
+// Shards takes the orders of a coordinator in.
 func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
 	if err := v.checkCluster(req.Cluster); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (v service) Shards(_ context.Context, req *regionv1.ShardsRequest) (*region
 		shard, epoch := wire.FromShardEpoch(e)
 		items = append(items, item{in: region.HostShard{From: req.From, Term: sharding.Term(req.Term), Shard: shard, Epoch: epoch}})
 	}
-	v.s.put(items...)
+	v.s.runner.put(items...)
 	return &regionv1.ShardsResponse{}, nil
 }
 
@@ -49,13 +49,13 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		return nil, err
 	}
 	got := make(chan sharding.TableDelta, 1)
-	v.s.put(item{do: func() { got <- v.s.core.Table().Delta(wire.FromVersion(req.Version)) }})
+	v.s.runner.put(item{do: func() { got <- v.s.runner.core.Table().Delta(wire.FromVersion(req.Version)) }})
 	select {
 	case d := <-got:
 		return wire.ToDelta(d), nil
 	case <-ctx.Done():
 		return nil, twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
-	case <-v.s.ctx.Done():
+	case <-v.s.runner.ctx.Done():
 		return nil, twirp.NewError(twirp.Unavailable, "stopping")
 	}
 }

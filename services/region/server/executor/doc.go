@@ -23,11 +23,11 @@
 //
 // # How many there are
 //
-// The pool has as many goroutines as jobs that block, and a few more: whoever leaves
-// jobs behind wakes one more. [MaxIdle] of them stay when there is nothing to do.
+// The pool has as many goroutines as jobs that block, and a few more: a goroutine that
+// leaves jobs behind wakes another one. [MaxIdle] of them stay when there is nothing to do.
 //
 // # What this does not do
 //
-// It knows no order: who must not run beside another is decided by whoever adds
-// jobs. It does not interrupt a job.
+// It keeps no order: jobs that must not run at the same time must not be added at the
+// same time. It does not interrupt a job.
 package executor

@@ -11,7 +11,7 @@ const (
 	// MaxIdle is how many goroutines wait for work; more end. Their stacks are what
 	// is worth keeping.
 	MaxIdle = 64
-	// WatchdogInterval is the time between two looks at who is held up.
+	// WatchdogInterval is the time between two looks at the workers.
 	WatchdogInterval = time.Millisecond
 	// watchdogLinger is how many more looks the watchdog takes when nobody works any
 	// more: starting it costs as much as a few looks.
@@ -156,7 +156,7 @@ func (p *Pool[W, R, L]) Release(w *Worker[W, R, L]) {
 	p.all = p.all[:last]
 }
 
-// Watch starts the watchdog unless it is running. Whoever begins to work calls it.
+// Watch starts the watchdog unless it is running. A goroutine that begins to work calls it.
 func (p *Pool[W, R, L]) Watch() {
 	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
 		go p.watchdog()
@@ -175,7 +175,7 @@ func (p *Pool[W, R, L]) watchdog() {
 			return
 		}
 		if quiet >= watchdogLinger {
-			p.watched.Store(false) // whoever begins to work from now on starts another one
+			p.watched.Store(false) // a goroutine that begins to work from now on starts another one
 		}
 		p.mu.Lock()
 		all = append(all[:0], p.all...)

@@ -20,31 +20,31 @@ func (s *Server) coordinator(addr string) coordinatorv1.Coordinator {
 }
 
 func (s *Server) watch(o region.Watch) {
-	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, callTimeout)
 	defer cancel()
 	w, err := s.coordinator(o.To).WatchTable(ctx, &coordinatorv1.WatchTableRequest{
 		Cluster: s.cfg.ClusterName, BootUid: uint64(s.self.UID), Version: wire.ToVersion(o.Version),
 	})
 	switch {
 	case err != nil:
-		s.put(item{in: region.WatchFailed{From: o.To}})
+		s.runner.put(item{in: region.WatchFailed{From: o.To}})
 	case w.NotActive != nil:
-		s.put(item{in: region.NotActive{
+		s.runner.put(item{in: region.NotActive{
 			From: o.To, Active: wire.FromNode(w.NotActive.Active), Term: sharding.Term(w.NotActive.Term),
 		}})
 	default:
-		s.put(item{in: region.TableChanged{From: o.To, Delta: wire.FromDelta(w)}})
+		s.runner.put(item{in: region.TableChanged{From: o.To, Delta: wire.FromDelta(w)}})
 	}
 }
 
 func (s *Server) register(o region.Register) {
-	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, callTimeout)
 	defer cancel()
 	req := &coordinatorv1.RegisterRequest{
 		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Name: s.name, AppVersion: s.version, LastTerm: uint32(o.Last),
 	}
-	for i := range s.descs {
-		req.Types = append(req.Types, wire.ToType(&s.descs[i].Desc))
+	for i := range s.runner.descs {
+		req.Types = append(req.Types, wire.ToType(&s.runner.descs[i].Desc))
 	}
 	select {
 	case <-s.opened:
@@ -54,7 +54,7 @@ func (s *Server) register(o region.Register) {
 	req.JournalCluster = s.journalCluster(ctx)
 	r, err := s.coordinator(o.To).Register(ctx, req)
 	if err != nil {
-		s.put(item{do: func() { s.registrationFailed(o.To, err) }})
+		s.runner.put(item{do: func() { s.registrationFailed(o.To, err) }})
 		return // the core repeats it
 	}
 	if r.Refusal != "" && req.JournalCluster != nil {
@@ -65,13 +65,13 @@ func (s *Server) register(o region.Register) {
 	if r.Refusal == "" {
 		s.log.Info("registered", "coordinator", o.To, "term", r.Term)
 	}
-	s.put(item{do: func() { s.unregistered = nil }},
+	s.runner.put(item{do: func() { s.unregistered = nil }},
 		item{in: region.RegisterAck{Term: sharding.Term(r.Term), Refusal: r.Refusal}})
 }
 
 // registrationFailed says once what is wrong: the core asks again and again.
 func (s *Server) registrationFailed(with string, err error) {
-	if (s.unregistered == nil || s.unregistered.Error() != err.Error()) && s.ctx.Err() == nil {
+	if (s.unregistered == nil || s.unregistered.Error() != err.Error()) && s.runner.ctx.Err() == nil {
 		s.log.Warn("registration failed; it is repeated", "coordinator", with, "error", err)
 	}
 	s.unregistered = err
@@ -86,7 +86,7 @@ const signTimeout = callTimeout / 4
 func (s *Server) journalCluster(ctx context.Context) *uint64 {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	sign, err := s.journal.Sign(ctx)
+	sign, err := s.runner.journal.Sign(ctx)
 	if err != nil {
 		s.log.Debug("whose the journal is cannot be read", "error", err)
 		return nil
@@ -99,7 +99,7 @@ func (s *Server) journalCluster(ctx context.Context) *uint64 {
 }
 
 func (s *Server) reportJournal(o region.ReportJournal) {
-	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, callTimeout)
 	defer cancel()
 	_, err := s.coordinator(o.To).ReportJournal(ctx, &coordinatorv1.ReportJournalRequest{
 		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self), Number: o.Number, State: wire.ToJournalState(o.State),
@@ -110,7 +110,7 @@ func (s *Server) reportJournal(o region.ReportJournal) {
 }
 
 func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
-	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, callTimeout)
 	defer cancel()
 	r, err := s.coordinator(o.To).GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{
 		Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self),
@@ -119,7 +119,7 @@ func (s *Server) gracefulShutdown(o region.GracefulShutdown) {
 		s.log.Debug("asking to leave failed", "coordinator", o.To, "error", err)
 		return // the core repeats it
 	}
-	s.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
+	s.runner.put(item{in: region.ShutdownAck{Term: sharding.Term(r.Term), Remaining: int(r.Remaining)}})
 }
 
 // report is what happened to a shard, for the coordinator that asked. A lost one
@@ -162,8 +162,8 @@ func (s *Server) report(to string, r report) {
 	if to == "" || s.reports.Add(to, r) {
 		return // no coordinator is known: it will ask again
 	}
-	s.telemetry.dropped.Add(s.ctx, 1)
-	if now := time.Now(); now.Sub(s.droppedSaid) >= droppedEvery { // of who steps the core only
+	s.runner.telemetry.dropped.Add(s.runner.ctx, 1)
+	if now := time.Now(); now.Sub(s.droppedSaid) >= droppedEvery {
 		s.droppedSaid = now
 		s.log.Warn("too many reports wait for the coordinator, the newest are left out until it asks again", "coordinator", to)
 	}
@@ -173,7 +173,7 @@ func (s *Server) report(to string, r report) {
 const droppedEvery = 10 * time.Second
 
 func (s *Server) sendReports(to string, reports []report) {
-	ctx, cancel := context.WithTimeout(s.ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, callTimeout)
 	defer cancel()
 	req := &coordinatorv1.ReportShardsRequest{Cluster: s.cfg.ClusterName, Region: wire.ToNode(s.self)}
 	for _, r := range reports {
