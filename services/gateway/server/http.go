@@ -35,7 +35,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	entity, command, ok := splitPath(r.URL.EscapedPath())
 	if !ok {
-		s.fail(w, noRoute(fmt.Sprintf("no route %.200q; write POST %s, with every / ? # and %% in the id escaped", r.URL.EscapedPath(), route)))
+		s.fail(w, noRoute(fmt.Sprintf("no route %.200q; write POST %s, with every / ? # and %% in the id escaped; health and metrics are on the management listener", r.URL.EscapedPath(), route)))
 		return
 	}
 	ctx, span := s.startServer(r, r.Method+" "+route)

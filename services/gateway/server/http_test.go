@@ -50,6 +50,10 @@ func TestPaths(t *testing.T) {
 		{"/v1/Echo/a/Do/", "", 404},
 		{"/v1/Echo/a/b/Do", "", 404},
 		{"/v1/", "", 404},
+		{"/", "", 404},
+		{"/metrics", "", 404},
+		{"/v2/Echo/a/Do", "", 404},
+		{"/twirp/roost.gateway.v2.Entities/Ask", "", 404},
 		{"/v1/Echo/x%2F..%2Fy/Do", "x/../y", 200},
 		{"/v1/Echo/x%2F%2Fy/Do", "x//y", 200},
 		// Never cleaned into another one.

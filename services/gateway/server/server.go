@@ -135,7 +135,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := discoverytelemetry.Observe(n.MeterProvider().Meter(scope), url, s.watcher, nil); err != nil {
 		return nil, err
 	}
-	n.Handle("/v1/", http.HandlerFunc(s.serveCommand))
+	n.Handle("/", http.HandlerFunc(s.serveCommand)) // which refuses all other paths
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
 	n.Ready("gateway", func(ctx context.Context) error { return s.look(ctx, s.readiness) })
 	s.stages(n)
