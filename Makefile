@@ -26,7 +26,7 @@ lacks = PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; for progr
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: $(addprefix $(BIN)/,$(binaries)) ## Build every binary into bin/

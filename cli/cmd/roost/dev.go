@@ -35,8 +35,8 @@ const (
 const devHelp = `Starts a cluster of real processes on this machine and keeps it up until Ctrl-C,
 which drains and stops everything; a second Ctrl-C ends everything at once.
 
-Logs and, without --data, the journal are below --dir; the journal is then
-removed at the end. With --data a later start finds the state.`
+Journal and logs are below --dir and are removed at the end, or with --data in that
+directory and kept: a later start finds the state.`
 
 // devOptions are the flags of roost dev.
 type devOptions struct {
@@ -63,7 +63,7 @@ func (a *app) devCommand() *cobra.Command {
 	flags.IntVar(&o.gateways, "gateways", 2, "number of gateways")
 	flags.IntVar(&o.coordinators, "coordinators", 2, "number of coordinators; one is active, the others stand by")
 	flags.StringVar(&o.region, "region", "", "your own region binary; default: one with a Counter")
-	flags.StringVar(&o.data, "data", "", "keep the journal in this directory")
+	flags.StringVar(&o.data, "data", "", "keep journal and logs in this directory")
 	flags.StringVar(&o.lease, "lease", "", "URL of the coordinators' lease, such as etcd://127.0.0.1:2379/roost; default: a SQLite file")
 	flags.StringVar(&o.bin, "bin", "", "directory of the binaries; default: that of roost")
 	flags.StringVar(&o.ports, "ports", string(cluster.Fixed), "fixed (API from 8080, admin from 8558) or random")
