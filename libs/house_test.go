@@ -17,7 +17,7 @@ func TestHouse(t *testing.T) {
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
 			"gossip":         nouns,
-			"gossip/agent":   with("libs/gossip", "libs/splitbrain", "libs/bounded", "proto/..."),
+			"gossip/agent":   with("libs/gossip", "libs/bounded", "proto/..."),
 			"gossip/...":     with("libs/gossip"),
 			"bootstrap":      with("libs/gossip"),
 			"splitbrain/...": with("libs/gossip"),
@@ -25,12 +25,11 @@ func TestHouse(t *testing.T) {
 			"allocation/...": with("libs/allocation"),
 			"table":          nouns,
 			"turn":           nouns,
-			"passivation":    nouns,
 			"replies":        nouns,
 			"backend":        {},
 			"dial":           {},
 			"kubeapi":        {"libs/backend"},
-			"link/...":       with("proto/...", "libs/link"),
+			"link/...":       with("proto/..."),
 			"wire":           with("proto/..."),
 			"servertest":     {},
 			"bounded":        {},
@@ -42,7 +41,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "gossip", "bootstrap", "splitbrain", "allocation", "table", "turn", "passivation", "replies",
+			"sharding", "vclock", "phi", "wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "table", "turn", "replies",
 		},
 	})
 }

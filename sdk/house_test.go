@@ -10,13 +10,12 @@ func TestHouse(t *testing.T) {
 	// The same entity core runs in the region, in entitytest and in the
 	// simulator; a user of the sdk inherits nothing heavier than these.
 	house.Check(t, house.Rules{
-		May: map[string][]string{"...": {"libs/sharding", "libs/turn", "libs/mutant", "proto/...", "sdk/..."}},
+		May: map[string][]string{"...": {"libs/sharding", "libs/turn", "sdk/..."}},
 		Outside: []string{
 			"github.com/google/uuid",
-			"github.com/twitchtv/twirp",
-			"go.opentelemetry.io/otel",
 			"google.golang.org/protobuf",
 		},
+		Pure:  []string{"entity"},
 		Never: []string{"services/...", "cli/...", "examples/...", "e2e/..."},
 	})
 }

@@ -2,7 +2,7 @@ package bootstrap
 
 import (
 	"cmp"
-	"net/netip" // pure: addresses are values
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"

@@ -9,20 +9,24 @@
 // It judges source text and types, not behaviour: it does not see what a
 // function called through an interface does. It reads only the files of the
 // module whose test runs, since the go command caches test results by the files
-// of that module. Limits on the size of files and functions are habits, and not
+// of that module (that what is forbidden exists is the one exception, so that a cached
+// pass may be stale in this). A pure core may call what is not pure in a package of
+// ours that it may import. Limits on the size of files and functions are habits, and not
 // checked.
 package house
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/build"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,7 +36,9 @@ import (
 const Prefix = "github.com/roost-cluster/roost/"
 
 // Rules are the house rules of one module. Directories are relative to the
-// module's root, with slashes; "." is the root itself.
+// module's root, with slashes; "." is the root itself. A line that nothing in the
+// module needs, or that names what does not exist, is an error: it would allow, or
+// leave unchecked, what comes later.
 type Rules struct {
 	// May says for each directory which of our packages its package may
 	// import, without [Prefix]. "x/..." on either side stands for x and all
@@ -49,9 +55,12 @@ type Rules struct {
 	Outside []string
 
 	// Pure lists the directories of pure cores, or, when only some files of a
-	// directory are pure, patterns that end in ".go". A directory that does not
-	// exist is no error: under its new name it has no floor in May.
+	// directory are pure, patterns that end in ".go".
 	Pure []string
+
+	// Impure lists the files in directories of Pure that are not pure: the
+	// drivers that share a package with their core.
+	Impure []string
 }
 
 // Check runs the rules against the module in the current directory, as
@@ -62,17 +71,59 @@ func Check(t *testing.T, rules Rules) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("floors", func(t *testing.T) { report(t, floors(dirs, rules)) })
-	t.Run("purity", func(t *testing.T) {
-		for _, pattern := range rules.Pure {
-			_, err := os.Stat(pattern)
-			if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(pattern, ".go") {
-				continue
-			}
-			report(t, impurities(pattern))
-		}
+	t.Run("floors", func(t *testing.T) {
+		report(t, floors(dirs, rules))
+		report(t, absent(rules.Never))
 	})
+	t.Run("purity", func(t *testing.T) { report(t, purity(rules)) })
 	t.Run("docs", func(t *testing.T) { report(t, undocumented(dirs)) })
+}
+
+// purity checks what the rules list as pure, and that the exceptions exist and are
+// needed.
+func purity(rules Rules) []string {
+	var findings []string
+	for _, pattern := range rules.Pure {
+		var except []string
+		for _, impure := range rules.Impure {
+			if dir, file := path.Split(impure); path.Clean(dir) == path.Clean(pattern) {
+				except = append(except, file)
+			}
+		}
+		findings = append(findings, impurities(pattern, except...)...)
+	}
+	for _, impure := range rules.Impure {
+		if _, err := os.Stat(impure); err != nil {
+			findings = append(findings, fmt.Sprintf("an impure file is missing: %v", err))
+		} else if !slices.Contains(rules.Pure, path.Dir(impure)) {
+			findings = append(findings, fmt.Sprintf("the impure file %s is in no package of Pure", impure))
+		} else if len(impurities("./"+impure)) == 0 {
+			findings = append(findings, fmt.Sprintf("%s is pure: take it off Impure in house_test.go", impure))
+		}
+	}
+	return findings
+}
+
+// absent reports the patterns that no directory of the repository fits.
+func absent(patterns []string) []string {
+	root := "."
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.work")); err == nil {
+			break
+		}
+		if abs, err := filepath.Abs(root); err != nil || abs == filepath.Dir(abs) {
+			return []string{"there is no go.work above the module"}
+		}
+		root = filepath.Join(root, "..")
+	}
+	var findings []string
+	for _, pattern := range patterns {
+		dir := strings.TrimSuffix(pattern, "/...")
+		if info, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); err != nil || !info.IsDir() {
+			findings = append(findings, fmt.Sprintf("there is no %s to forbid: mend house_test.go", pattern))
+		}
+	}
+	return findings
 }
 
 func report(t *testing.T, findings []string) {
@@ -107,11 +158,14 @@ func packageDirs(root string) ([]string, error) {
 	return dirs, err
 }
 
-// floors reports the imports that the rules do not allow.
+// floors reports the imports that the rules do not allow, and the rules that no
+// import needs.
 func floors(dirs []string, rules Rules) []string {
 	var findings []string
+	spare := needs(rules)
 	for _, dir := range dirs {
-		may, ruled := lookup(rules.May, dir)
+		key, ruled := lookup(rules.May, dir)
+		may := rules.May[key]
 		files, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 		code := false
 		for _, file := range files {
@@ -125,10 +179,70 @@ func floors(dirs []string, rules Rules) []string {
 				if why := forbidden(path, may, test, rules); why != "" {
 					findings = append(findings, fmt.Sprintf("%s imports %s: %s", file, path, why))
 				}
+				if !test {
+					spare.imported(key, path)
+				}
 			}
 		}
-		if code && !ruled {
-			findings = append(findings, fmt.Sprintf("package in %s has no floor: add it to house_test.go", dir))
+		if code {
+			delete(spare.keys, key)
+			if !ruled {
+				findings = append(findings, fmt.Sprintf("package in %s has no floor: add it to house_test.go", dir))
+			}
+		}
+	}
+	return append(findings, spare.findings()...)
+}
+
+// spare are the lines of the rules that nothing has needed yet.
+type spare struct {
+	rules   Rules
+	keys    map[string]bool // of May
+	allowed map[string]bool // the packages that May allows to anybody
+	outside map[string]bool
+}
+
+func needs(rules Rules) spare {
+	s := spare{rules, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for key, may := range rules.May {
+		s.keys[key] = true
+		for _, pattern := range may {
+			s.allowed[pattern] = true
+		}
+	}
+	for _, prefix := range rules.Outside {
+		s.outside[prefix] = true
+	}
+	return s
+}
+
+// imported takes notice of an import by a package that the line key of May is about.
+func (s spare) imported(key, path string) {
+	ours, isOurs := strings.CutPrefix(path, Prefix)
+	for _, pattern := range s.rules.May[key] {
+		if isOurs && matchAny([]string{pattern}, ours) {
+			delete(s.allowed, pattern)
+		}
+	}
+	for _, prefix := range s.rules.Outside {
+		if hasPrefix([]string{prefix}, path) {
+			delete(s.outside, prefix)
+		}
+	}
+}
+
+func (s spare) findings() []string {
+	var findings []string
+	for _, list := range []struct {
+		lines map[string]bool
+		what  string
+	}{
+		{s.keys, "May has a line for %s, but there is no such package, or a longer line decides"},
+		{s.allowed, "May allows %s, but nobody that may import it does"},
+		{s.outside, "Outside allows %s, but nobody imports it"},
+	} {
+		for _, line := range slices.Sorted(maps.Keys(list.lines)) {
+			findings = append(findings, fmt.Sprintf(list.what+": take it off house_test.go", line))
 		}
 	}
 	return findings
@@ -151,17 +265,18 @@ func forbidden(path string, may []string, test bool, rules Rules) string {
 	return ""
 }
 
-func lookup(may map[string][]string, dir string) ([]string, bool) {
-	if list, ok := may[dir]; ok {
-		return list, true
+// lookup finds the line of May that is about a directory.
+func lookup(may map[string][]string, dir string) (key string, ok bool) {
+	if _, ok := may[dir]; ok {
+		return dir, true
 	}
 	for ; ; dir = filepath.ToSlash(filepath.Dir(dir)) {
-		if list, ok := may[dir+"/..."]; ok {
-			return list, true
+		if _, ok := may[dir+"/..."]; ok {
+			return dir + "/...", true
 		}
 		if dir == "." || dir == "/" {
-			list, ok := may["..."]
-			return list, ok
+			_, ok := may["..."]
+			return "...", ok
 		}
 	}
 }

@@ -33,11 +33,67 @@ func TestImpurities(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if others := impurities("testdata/impure/other*.go"); len(others) != 0 {
-		t.Errorf("a pattern that matches nothing finds %q", others)
+	for _, nothing := range []string{"testdata/impure/other*.go", "testdata/absent", "testdata"} {
+		if len(impurities(nothing)) == 0 {
+			t.Errorf("%s passes, although there is nothing to check", nothing)
+		}
 	}
-	if len(impurities("testdata/absent")) == 0 {
-		t.Error("a missing package passes")
+	if len(impurities("testdata/impure", "impure.go")) == 0 {
+		t.Error("a package passes of which every file is left out")
+	}
+}
+
+// TestImpureFiles: a file that is left out must exist, in a package that is checked, and
+// must not be pure.
+func TestImpureFiles(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		want string // a part of what is found; nothing if it is empty
+	}{
+		{"testdata/mixed/driver.go", ""},
+		{"testdata/mixed/core.go", "driver.go:5"},
+		{"testdata/mixed/other.go", "missing"},
+		{"testdata/impure/impure.go", "is in no package of Pure"},
+	} {
+		findings := purity(Rules{Pure: []string{"testdata/mixed"}, Impure: []string{c.file}})
+		if got := strings.Join(findings, "\n"); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", c.file, got, c.want)
+		}
+	}
+	findings := purity(Rules{Pure: []string{"testdata/mixed"}, Impure: []string{"testdata/mixed/driver.go", "testdata/mixed/core.go"}})
+	if got := strings.Join(findings, "\n"); !strings.Contains(got, "core.go is pure") {
+		t.Errorf("a core among the impure files: %q", got)
+	}
+}
+
+// TestSpareRules: a line that nothing needs is found.
+func TestSpareRules(t *testing.T) {
+	t.Chdir("testdata/importer")
+	used := func() Rules {
+		return Rules{
+			May:     map[string][]string{".": {"libs/sharding", "libs/gossip/..."}},
+			Never:   []string{"services/..."},
+			Outside: []string{"example.com/x"},
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Rules)
+		want   string
+	}{
+		"nothing":                  {func(*Rules) {}, ""},
+		"a package without code":   {func(r *Rules) { r.May["gone/..."] = nil }, "gone/..."},
+		"a line that never counts": {func(r *Rules) { r.May["..."] = nil }, "line for ..."},
+		"an import":                {func(r *Rules) { r.May["."] = append(r.May["."], "libs/passivation") }, "libs/passivation"},
+		"a tree":                   {func(r *Rules) { r.May["."] = append(r.May["."], "proto/...") }, "proto/..."},
+		"others' module":           {func(r *Rules) { r.Outside = append(r.Outside, "example.com/y") }, "example.com/y"},
+		"what is forbidden":        {func(r *Rules) { r.Never = append(r.Never, "servicez/...") }, "servicez/..."},
+	} {
+		rules := used()
+		c.change(&rules)
+		got := strings.Join(append(floors([]string{"."}, rules), absent(rules.Never)...), "\n")
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -76,8 +132,8 @@ func TestLookup(t *testing.T) {
 	may := map[string][]string{"a/...": {"tree"}, "a/b": {"exact"}, "a/b/c/...": {"deeper"}, ".": {"root"}}
 	for dir, want := range map[string]string{"a": "tree", "a/x": "tree", "a/b": "exact", "a/b/d": "tree", "a/b/c/d": "deeper", ".": "root", "z": ""} {
 		got, ok := lookup(may, dir)
-		if ok != (want != "") || ok && got[0] != want {
-			t.Errorf("lookup(%s) = %v, %v; want %q", dir, got, ok, want)
+		if ok != (want != "") || ok && may[got][0] != want {
+			t.Errorf("lookup(%s) = %v, %v; want the line of %q", dir, got, ok, want)
 		}
 	}
 }

@@ -221,6 +221,18 @@ func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
 	return f.MaxEpoch, err
 }
 
+// Sign reads the last sign of life; the zero Sign if there is none.
+func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
+	found, err := j.Load(ctx, LoadRequest{Entity: SignEntity})
+	if err != nil {
+		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w", err)
+	}
+	if found.Snapshot.Seq == 0 {
+		return sharding.Sign{}, nil
+	}
+	return DecodeSign(found.Snapshot.Payload)
+}
+
 // Broken is closed when the store must not be used any more: the process must
 // stop. Err says why.
 func (j *Journal) Broken() <-chan struct{} { return j.broken }

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -38,16 +37,4 @@ func DecodeSign(b []byte) (sharding.Sign, error) {
 		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w: %w", ErrCorrupt, err)
 	}
 	return sharding.Sign{Coordinator: sharding.NodeID{Addr: s.Addr, UID: s.UID}, Cluster: s.Cluster, Term: s.Term, N: s.N}, nil
-}
-
-// Sign reads the last sign of life; the zero Sign if there is none.
-func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
-	found, err := j.Load(ctx, LoadRequest{Entity: SignEntity})
-	if err != nil {
-		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w", err)
-	}
-	if found.Snapshot.Seq == 0 {
-		return sharding.Sign{}, nil
-	}
-	return DecodeSign(found.Snapshot.Payload)
 }

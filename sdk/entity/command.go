@@ -1,7 +1,7 @@
 package entity
 
 import (
-	"context"
+	"context" // pure: handed on
 	"fmt"
 	"time"
 

@@ -1,9 +1,9 @@
 package entity
 
 import (
-	"context"
+	"context" // pure: handed on
 	"fmt"
-	"log/slog"
+	"log/slog" // pure: handed on
 	"slices"
 	"time"
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
+	"reflect" // pure: of types, and of values that are no maps
 	"slices"
 	"time"
 

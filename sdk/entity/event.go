@@ -5,7 +5,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
-	"reflect"
+	"reflect" // pure: of types, and of values that are no maps
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"

@@ -1,12 +1,12 @@
 package entity
 
 import (
-	"context"
+	"context" // pure: handed on
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
+	"log/slog"      // pure: handed on
+	"runtime/debug" // pure: the stack of a panic, for the log
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"

@@ -9,12 +9,9 @@ import (
 func TestHouse(t *testing.T) {
 	house.Check(t, house.Rules{
 		May: map[string][]string{
-			".": {
-				"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant", "libs/table",
-				"libs/gossip", "libs/splitbrain", "libs/allocation", "libs/lease", "libs/passivation", "libs/turn", "libs/replies",
-			},
+			".":          {"libs/sharding", "libs/mutant", "libs/table", "libs/turn", "libs/replies"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
-			"cmd/...":    {"libs/node", "sdk/...", "services/region/server/..."},
+			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},
 		Never: []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:  []string{"."},

@@ -88,7 +88,7 @@ func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
 // MaxEpoch is the highest epoch of all fences.
 func (l *Ledger) MaxEpoch() sharding.Epoch {
 	var highest sharding.Epoch
-	for _, f := range l.fences {
+	for _, f := range l.fences { // order-free: a maximum
 		highest = max(highest, f.Epoch)
 	}
 	return highest
@@ -150,7 +150,7 @@ func (l *Ledger) Clone() *Ledger {
 	c.facts.Types = slices.Clone(l.facts.Types)
 	c.fences = maps.Clone(l.fences)
 	c.entities = make(map[sharding.Entity]*entity, len(l.entities))
-	for id, e := range l.entities {
+	for id, e := range l.entities { // order-free: copied into a map
 		d := *e
 		d.entries = slices.Clip(e.entries)
 		d.commands = maps.Clone(e.commands)
@@ -159,7 +159,7 @@ func (l *Ledger) Clone() *Ledger {
 	}
 	c.log = slices.Clip(l.log)
 	// What is shared must not be appended to in place by either side.
-	for _, e := range l.entities {
+	for _, e := range l.entities { // order-free: each by itself
 		e.entries = slices.Clip(e.entries)
 	}
 	l.log = slices.Clip(l.log)

@@ -1,13 +1,17 @@
 package impure
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/netip" // pure: a value type
-	"os"        // want imports os
+	"net/netip"
+	"os" // want imports os
 	"slices"
 	"sync" // want imports sync
 	"time"
+	. "time"
+
+	"path/filepath" // pure: a test of the comment
 )
 
 type table map[string]int
@@ -23,6 +27,13 @@ func bad(m table) (keys []string) {
 	select {}              // want selects
 	clock := time.Now      // want uses time.Now
 	_ = clock
+	_ = Now()              // want uses time.Now
+	_ = time.Local         // want uses time.Local
+	fmt.Println()          // want uses fmt.Println
+	println()              // want uses println
+	for range someKey(m) { // want receives from a channel
+	}
+	_ = filepath.Separator
 	_ = rand.IntN(3)     // want uses math/rand/v2.IntN
 	time.Sleep(1)        // want uses time.Sleep
 	for key := range m { // want ranges over a map
@@ -34,7 +45,17 @@ func bad(m table) (keys []string) {
 	// order-free:
 	for range m { // want ranges over a map
 	}
+	// order-free: of no use // want excuses nothing
+	keys = nil
+	maps.DeleteFunc(m, func(string, int) bool { return true }) // want iterates over a map
 	return keys
+}
+
+func someKey[M ~map[K]V, K comparable, V any](m M) (c chan K) { // want uses a channel
+	for k := range m { // want ranges over a map
+		_ = k
+	}
+	return c
 }
 
 func good(m table, source *rand.Rand, now time.Time) (keys []string) {

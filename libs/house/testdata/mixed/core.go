@@ -1,0 +1,3 @@
+package mixed
+
+func next(n int) int { return n + 1 }

@@ -1,0 +1,5 @@
+package mixed
+
+import "time"
+
+func stamp() int64 { return int64(next(int(time.Now().Unix()))) }
