@@ -95,6 +95,15 @@ const (
 	Internal         Code = "internal"
 )
 
+// Codes returns the codes that entities may use. They may make up others, perhaps one
+// for each reply: what counts replies by code counts those as [Internal].
+func Codes() []Code {
+	return []Code{
+		InvalidArgument, NotFound, AlreadyExists, Aborted, PermissionDenied, FailedPrecondition, OutOfRange,
+		ResourceExhausted, Unimplemented, Unavailable, DeadlineExceeded, DataLoss, Internal,
+	}
+}
+
 // Reply is the end of a command.
 type Reply struct {
 	Outcome  Outcome

@@ -29,13 +29,6 @@ type ending struct {
 	executed string        // empty: success
 }
 
-// codes are all that become attributes; others count as internal.
-var codes = []sharding.Code{
-	sharding.InvalidArgument, sharding.NotFound, sharding.AlreadyExists, sharding.Aborted, sharding.PermissionDenied,
-	sharding.FailedPrecondition, sharding.OutOfRange, sharding.ResourceExhausted, sharding.Unimplemented,
-	sharding.Unavailable, sharding.DeadlineExceeded, sharding.DataLoss, sharding.Internal, badRoute,
-}
-
 func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measures {
 	m := measures{}
 	add := func(e ending, outcome string) {
@@ -47,7 +40,7 @@ func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measu
 			attribute.String("roost.outcome", outcome), attribute.String("roost.executed", executed))
 	}
 	add(ending{}, "ok")
-	for _, code := range codes {
+	for _, code := range append(sharding.Codes(), badRoute) {
 		for _, executed := range []string{"true", "false", "unknown"} {
 			add(ending{code, executed}, string(code))
 		}
@@ -55,7 +48,8 @@ func newMeasures(durations *histogram.Histogram, name sharding.EntityType) measu
 	return m
 }
 
-// of is where one end is counted; nil: it went well.
+// of is where one end is counted; nil: it went well. Codes that nobody knows count as
+// internal.
 func (m measures) of(f *failure) *histogram.Series {
 	if f == nil {
 		return m[ending{}]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -168,10 +169,11 @@ func (s *Runner) journalObserver() journal.Observer {
 			}
 		},
 		Load: func(l journal.LoadStats) {
-			switch typ := l.Request.Entity.Type; {
+			switch {
 			case errors.Is(l.Err, journal.ErrCorrupt):
 				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
-			case l.Err == nil && !l.Request.LookupOnly && typ != probeType: // only known ones are loaded
+			case l.Err == nil && !l.Request.LookupOnly:
+				typ := l.Request.Entity.Type // probes and signs of life have no series
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
 			}
@@ -207,11 +209,7 @@ func (s *Runner) traceContext(traceparent string) context.Context {
 func (s *Runner) observe(c *caller, r *sharding.Reply) {
 	now := s.now
 	if s.telemetry.command != nil {
-		outcome := string(r.Code)
-		if outcome == "" {
-			outcome = r.Outcome.String()
-		}
-		m := s.measures(attributeKey{c.entity.Type, c.command, outcome})
+		m := s.measures(attributeKey{c.entity.Type, c.command, r.Code, r.Outcome})
 		m.command.Record(now.Sub(c.arrived).Seconds())
 		m.mailbox.Record(r.Timing.Mailbox.Seconds())
 	}
@@ -246,8 +244,19 @@ func (s *Runner) observe(c *caller, r *sharding.Reply) {
 
 // attributeKey names the attributes of an answered command.
 type attributeKey struct {
-	typ              sharding.EntityType
-	command, outcome string
+	typ     sharding.EntityType
+	command string
+	code    sharding.Code
+	outcome sharding.Outcome // if there is no code
+}
+
+// end is how the command ended.
+func (k *attributeKey) end() attribute.KeyValue {
+	end := string(k.code)
+	if end == "" {
+		end = k.outcome.String()
+	}
+	return attribute.String("roost.outcome", end)
 }
 
 // measures are where a command with certain attributes is counted.
@@ -261,15 +270,21 @@ func (s *Runner) measures(k attributeKey) *measures {
 	}
 	named := k
 	if _, known := s.types[k.typ]; !known {
-		named = attributeKey{outcome: k.outcome} // a name from outside must not become an attribute
+		named.typ, named.command = "", "" // a name from outside must not become an attribute
 	} else if _, known := s.commands[k.typ][k.command]; !known {
 		named.command = ""
+	}
+	if k.code != "" {
+		named.outcome = 0
+		if !slices.Contains(sharding.Codes(), k.code) { // nor one that the entity makes up
+			named.code = sharding.Internal
+		}
 	}
 	m := s.attributes[named]
 	if m == nil {
 		typ := typeAttribute(named.typ)
 		m = &measures{
-			command: s.telemetry.command.With(typ, attribute.String("roost.command", named.command), attribute.String("roost.outcome", named.outcome)),
+			command: s.telemetry.command.With(typ, attribute.String("roost.command", named.command), named.end()),
 			mailbox: s.telemetry.mailbox.With(typ),
 		}
 		s.attributes[named] = m

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// TestAttributesAreBounded: what an entity or a caller makes up takes no series of
+// its own.
+func TestAttributesAreBounded(t *testing.T) {
+	s, err := NewRunner(RunnerConfig{
+		Self: sharding.NodeID{Addr: "r:1", UID: 1}, Name: "r", Types: []entity.Definition{blobs()},
+		Inbox: 1, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		s.measures(attributeKey{"Blob", "Fill", sharding.NotFound, sharding.Rejected})
+		s.measures(attributeKey{"Blob", "Fill", sharding.Code(fmt.Sprint("code", i)), sharding.OK})
+		s.measures(attributeKey{"Blob", fmt.Sprint("Command", i), "", sharding.OK})
+		s.measures(attributeKey{sharding.EntityType(fmt.Sprint("Type", i)), "Fill", "", sharding.OK})
+	}
+	if n := len(s.attributes); n != 4 {
+		t.Errorf("%d sets of attributes, want 4", n)
+	}
+}
