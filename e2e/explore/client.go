@@ -211,8 +211,9 @@ func (w *cluster) fact(b []byte) {
 
 // stored is a fact as the journal keeps it.
 type stored struct {
-	Row  *sharding.Row      `json:",omitempty"`
-	Desc *sharding.TypeDesc `json:",omitempty"`
+	Row   *sharding.Row          `json:",omitempty"`
+	Desc  *sharding.TypeDesc     `json:",omitempty"`
+	Drain *coordinator.DrainFact `json:",omitempty"`
 }
 
 func encodeFact(f coordinator.Fact) []byte {
@@ -222,6 +223,8 @@ func encodeFact(f coordinator.Fact) []byte {
 		s.Row = &f.Row
 	case coordinator.TypeFact:
 		s.Desc = &f.Desc
+	case coordinator.DrainFact:
+		s.Drain = &f
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -235,8 +238,11 @@ func decodeFact(b []byte) coordinator.Fact {
 	if err := json.Unmarshal(b, &s); err != nil {
 		panic(err)
 	}
-	if s.Row != nil {
+	switch {
+	case s.Row != nil:
 		return coordinator.RowFact{Row: *s.Row}
+	case s.Drain != nil:
+		return *s.Drain
 	}
 	return coordinator.TypeFact{Desc: *s.Desc}
 }

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"os"
 	"strconv"
@@ -9,7 +10,7 @@ import (
 )
 
 func scopeNamed(name string) func(Bound) *Result {
-	return map[string]func(Bound) *Result{"handoff": Handoff, "append": Append, "lease": Lease}[name]
+	return map[string]func(Bound) *Result{"handoff": Handoff, "append": Append, "lease": Lease, "tenure": Tenure}[name]
 }
 
 // TestScopes searches each scope to the end of small bounds.
@@ -24,30 +25,38 @@ func TestScopes(t *testing.T) {
 		{"append", Bound{Faults: 1}},
 		{"lease", Bound{Timeouts: 2}},
 		{"lease", Bound{Faults: 1, Timeouts: 1}},
+		{"tenure", Bound{Timeouts: 1}},
+		{"tenure", Bound{Faults: 2}},
 	} {
 		explore(t, s.name, s.b)
 	}
 }
 
-// TestWholeBound searches each scope to the end of two faults and two timeouts,
-// if EXPLORE is set: to "full", or to a number of states to stop at.
+// TestWholeBound searches each scope to the end of two faults and two timeouts, the
+// tenure scope to the ends of smaller bounds, if EXPLORE is set: to "full", or to a
+// number of states to stop at.
 func TestWholeBound(t *testing.T) {
 	text := os.Getenv("EXPLORE")
 	if text == "" {
 		t.Skip("takes minutes and gigabytes: make explore")
 	}
-	b := Bound{Faults: 2, Timeouts: 2}
+	states := 0
 	if text != "full" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatalf("EXPLORE is %q; set it to full or to a number of states", text)
 		}
-		b.States = n
+		states = n
 	}
-	for _, name := range []string{"append", "handoff", "lease"} {
-		t.Run(name, func(t *testing.T) {
+	for _, s := range []struct {
+		name             string
+		faults, timeouts int
+	}{
+		{"append", 2, 2}, {"handoff", 2, 2}, {"lease", 2, 2}, {"tenure", 2, 1}, {"tenure", 0, 2},
+	} {
+		t.Run(fmt.Sprintf("%s-%d-%d", s.name, s.faults, s.timeouts), func(t *testing.T) {
 			t.Parallel()
-			explore(t, name, b)
+			explore(t, s.name, Bound{Faults: s.faults, Timeouts: s.timeouts, States: states})
 		})
 	}
 }
@@ -75,6 +84,8 @@ func TestVoid(t *testing.T) {
 		{"handoff", Bound{Faults: 1}},
 		{"append", Bound{Timeouts: 1}},
 		{"append", Bound{Faults: 1}},
+		{"tenure", Bound{Timeouts: 1}},
+		{"tenure", Bound{Faults: 1}},
 	} {
 		some, r := visited(s.name, s.b)
 		s.b.Whole = true
@@ -97,6 +108,9 @@ func visited(name string, b Bound) (map[[32]byte]bool, *Result) {
 	b.visit = func(e *engine, s *state) {
 		var together []byte
 		for i, n := range s.parts {
+			if len(e.parts[i]) == 0 {
+				continue // not every world has all parts
+			}
 			p := e.parts[i][n]
 			sum, ok := sums[p]
 			if !ok {

@@ -66,6 +66,21 @@ func (s *recordStore) clone() part {
 
 func (s *recordStore) appendState(b []byte) []byte { return fmt.Appendf(b, "%+v", *s) }
 
+// replace does a Swap, and answers it.
+func (s *recordStore) replace(o lease.Swap) lease.Swapped {
+	if !s.record.Yields(o.Old, o.New) {
+		return lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
+	}
+	s.record = o.New
+	return lease.Swapped{Request: o.Request, Outcome: lease.Done}
+}
+
+// refuses reports whether the Swap is refused now and forever. What the record does
+// not yield to it never will, unless it is lost yet.
+func (s *recordStore) refuses(o lease.Swap) bool {
+	return !s.record.Yields(o.Old, o.New) && (s.lost || o.Old.Version > 0)
+}
+
 // letter is a request to the store, or its answer.
 type letter struct {
 	who     int
@@ -184,14 +199,11 @@ func (w *leaseWorld) under(text string, l letter, uses parts, do func()) {
 }
 
 func (w *leaseWorld) swap(who int, uid sharding.NodeUID, o lease.Swap, after bool) lease.Input {
-	if !w.record.Yields(o.Old, o.New) {
-		return lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
-	}
-	w.record = o.New
-	if c := w.candidates[who]; after && c.id.UID == uid {
+	in := w.replace(o)
+	if c := w.candidates[who]; in.Outcome == lease.Done && after && c.id.UID == uid {
 		c.renewed = true
 	}
-	return lease.Swapped{Request: o.Request, Outcome: lease.Done}
+	return in
 }
 
 func (w *leaseWorld) acquired(i int, term sharding.Term) {
@@ -226,20 +238,17 @@ func (w *leaseWorld) moves(e *engine, s *state, list []*move) []*move {
 		}
 		list = append(list, w.crashes[i])
 	}
-	r := e.parts[recordPart][s.parts[recordPart]].(*recordStore)
-	if r.lost || r.record.Version == 0 {
+	if r := recordIn(e, s); r.lost || r.record.Version == 0 {
 		return append(list, w.others[:len(w.others)-1]...)
 	}
 	return append(list, w.others...)
 }
 
 // void: nobody waits for the letter's answer, and the store does not change.
-// What the record does not yield to it never will, unless it is lost yet.
 func (l *letter) void(e *engine, s *state) bool {
 	c := e.parts[l.who][s.parts[l.who]].(*candidate)
 	if c.id.UID == l.uid && c.asked == l.request {
 		return false
 	}
-	r := e.parts[recordPart][s.parts[recordPart]].(*recordStore)
-	return l.swap == nil || !r.record.Yields(l.swap.Old, l.swap.New) && (r.lost || l.swap.Old.Version > 0)
+	return l.swap == nil || recordIn(e, s).refuses(*l.swap)
 }

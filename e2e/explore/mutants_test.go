@@ -28,6 +28,16 @@ var mutants = []struct {
 	{"late-confirm", "lease", Bound{Timeouts: 1}},
 	{"lease-time", "lease", Bound{Timeouts: 2}},
 	{"lease-nonce", "lease", Bound{Faults: 1, Timeouts: 1}},
+	{"held-until-durable", "tenure", Bound{}},
+	{"persist-before-send", "tenure", Bound{}},
+	{"lapse", "tenure", Bound{Timeouts: 1}},
+	{"lapse-at-once", "tenure", Bound{Timeouts: 1}},
+	{"fact-unknown", "tenure", Bound{Faults: 1}},
+	{"checkpoint-first", "tenure", Bound{Faults: 1}},
+	{"epoch-check", "tenure", Bound{Timeouts: 1}},
+	{"claim-check", "tenure", Bound{Faults: 1, Timeouts: 1}},
+	// A read that is late by a whole term is far away.
+	{"stale-fold", "tenure", Bound{Faults: 1, Timeouts: 1, States: 600_000}},
 }
 
 // TestMutants removes one guard after the other: the search must find how the
@@ -36,7 +46,9 @@ func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, m := range mutants {
 		mutant.Activate(m.name)
-		m.b.States = 100_000
+		if m.b.States == 0 {
+			m.b.States = 100_000
+		}
 		r := scopeNamed(m.scope)(m.b)
 		if r.Broken == "" {
 			t.Errorf("%-21s SURVIVES %s: %v", m.name, m.scope, r)

@@ -29,6 +29,9 @@ func Append(b Bound) *Result {
 // Lease searches the acquisition of the lease.
 func Lease(b Bound) *Result { return search(newLeaseWorld(), b) }
 
+// Tenure searches what two coordinators do between the lease and the facts.
+func Tenure(b Bound) *Result { return search(newTenureWorld(), b) }
+
 // active is the coordinator that operators take for active: that of the newest
 // term.
 func (w *cluster) active() int {

@@ -1,0 +1,241 @@
+package explore
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// table is what facts say.
+type table struct {
+	types   []sharding.TypeDesc
+	rows    []sharding.Row
+	drained []sharding.NodeID
+}
+
+// Names of the events in the stream: what a coordinator has decided, and what it
+// has stored once more.
+const (
+	decided  = "Fact"
+	repeated = "Copy"
+)
+
+// recordOp stores facts as one record.
+func recordOp(o coordinator.Append) journal.Op {
+	r := sharding.Record{Seq: o.Seq}
+	for i, f := range o.Facts {
+		name := decided
+		if i >= o.Decided {
+			name = repeated
+		}
+		r.Events = append(r.Events, sharding.Event{Name: name, Payload: encodeFact(f)})
+	}
+	return journal.Op{Append: &sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{r}}}
+}
+
+// signOps store a sign of life.
+func signOps(s sharding.Sign) []journal.Op {
+	epoch := sharding.MakeEpoch(s.Term, 0)
+	return []journal.Op{
+		{Append: &sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}},
+		{Snapshot: &journal.WriteSnapshot{
+			Shard: factShard, Epoch: epoch, Entity: journal.SignEntity,
+			Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(s)},
+		}},
+	}
+}
+
+// facts reads the stream from its snapshot on, as a driver does.
+func (s *stream) facts(call coordinator.CallID) coordinator.Input {
+	got, err := s.ledger.Load(journal.LoadRequest{Entity: factEntity})
+	if err != nil {
+		panic(err)
+	}
+	in := coordinator.Loaded{Call: call, LastSeq: got.LastSeq}
+	for _, r := range got.Records {
+		for _, e := range r.Events {
+			in.Facts = append(in.Facts, decodeFact(e.Payload))
+		}
+	}
+	in.Since = len(in.Facts)
+	return in
+}
+
+func (s *stream) lastSign() (last sharding.Sign) {
+	got, err := s.ledger.Load(journal.LoadRequest{Entity: journal.SignEntity})
+	if err == nil && got.Snapshot.Seq > 0 {
+		last, err = journal.DecodeSign(got.Snapshot.Payload)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return last
+}
+
+// decisions calls f with every fact that was ever decided and is durable, oldest
+// first, those before a snapshot too.
+func (s *stream) decisions(f func(coordinator.Fact)) {
+	for _, c := range s.ledger.Log() {
+		for _, r := range c.Append.Records {
+			for _, e := range r.Events {
+				if e.Name == decided {
+					f(decodeFact(e.Payload))
+				}
+			}
+		}
+	}
+}
+
+func (s *stream) isDurable(is func(coordinator.Fact) bool) (found bool) {
+	s.decisions(func(f coordinator.Fact) { found = found || is(f) })
+	return found
+}
+
+// table is what the durable facts say together: of each type, row and region the
+// newest counts. There is one of each.
+func (s *stream) table() (t table) {
+	s.decisions(func(f coordinator.Fact) {
+		switch f := f.(type) {
+		case coordinator.TypeFact:
+			t.types = []sharding.TypeDesc{f.Desc}
+		case coordinator.RowFact:
+			t.rows = []sharding.Row{f.Row}
+		case coordinator.DrainFact:
+			t.drained = nil
+			if !f.Resume {
+				t.drained = []sharding.NodeID{f.Region}
+			}
+		}
+	})
+	return t
+}
+
+// apply is the journal at work: the operations in order, up to the first that does
+// not hold. That a record exists already is what the first sign of a term finds.
+func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
+	for _, op := range ops {
+		highest, fence := w.ledger.MaxEpoch(), w.ledger.Fence(factShard)
+		r = w.ledger.Apply(journal.Moment{Wall: start}, []journal.Op{op})[0]
+		if c := op.Claim; c != nil && r.Verdict == sharding.Durable && c.Shard == factShard && c.Epoch != fence.Epoch && c.Epoch <= highest {
+			w.fail("the facts are claimed at %v, and %v is given out", c.Epoch, highest)
+		}
+		there := op.Append != nil && op.Append.Entity == journal.SignEntity && r.Verdict == sharding.RefusedSeq
+		if r.Verdict != sharding.Durable && !there {
+			break
+		}
+	}
+	if err := w.ledger.Check(); err != nil {
+		w.fail("%v", err)
+	}
+	return r
+}
+
+// atOnce puts a message under way that arrives before anything else happens.
+func (w *tenureWorld) atOnce(text string, uses parts, do func()) {
+	w.under(text, uses, do).eager = true
+}
+
+func (w *tenureWorld) under(text string, uses parts, do func()) *message {
+	m := &message{text: text}
+	m.moves = []*move{{name: "arrives: " + text, takes: m, uses: uses, do: do}}
+	w.sent = append(w.sent, m)
+	return m
+}
+
+// askLease sends a request to the store of the record, whose answer is on its way
+// then.
+func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.Swap) {
+	id := w.processes[i].id
+	unheard := func(e *engine, s *state) bool {
+		p := processIn(e, s, i)
+		return p.id != id || p.asked != request
+	}
+	w.under(fmt.Sprintf("%v asks: %s", id, what), 1<<recordPart, func() {
+		var in lease.Input = lease.Got{Request: request, Record: w.record}
+		if swap != nil {
+			in = w.replace(*swap)
+		}
+		w.under(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+			if w.processes[i].id == id {
+				w.lease(i, in)
+			}
+		}).void = unheard
+	}).void = func(e *engine, s *state) bool {
+		return unheard(e, s) && (swap == nil || recordIn(e, s).refuses(*swap))
+	}
+}
+
+// read sends a question to the journal, whose answer is on its way then.
+func (w *tenureWorld) read(i int, call coordinator.CallID, o coordinator.Output, answer func() coordinator.Input) {
+	id := w.processes[i].id
+	w.under(fmt.Sprintf("%v asks: %T%+v", id, o, o), 1<<streamPart, func() { w.answer(i, id, call, answer()) }).void = w.unheard(i, id, call, o)
+}
+
+// commit sends operations to the journal, whose answer is on its way then. If the
+// outcome is unknown they may happen later.
+func (w *tenureWorld) commit(i int, call coordinator.CallID, o coordinator.Output, answer func(journal.Result) coordinator.Input, ops ...journal.Op) {
+	id := w.processes[i].id
+	text := fmt.Sprintf("%v asks: %T%+v", id, o, o)
+	refused := w.refused(ops[len(ops)-1])
+	unheard := w.unheard(i, id, call, o)
+	m := w.under(text, 1<<streamPart, func() { w.answer(i, id, call, answer(w.apply(ops...))) })
+	m.moves = append(m.moves, &move{name: "outcome unknown: " + text, fault: true, takes: m, do: func() {
+		w.under("late: "+text, 1<<streamPart, func() { w.apply(ops...) }).void = refused
+		w.answer(i, id, call, answer(journal.Result{Verdict: sharding.UnknownOutcome}))
+	}})
+	m.void = func(e *engine, s *state) bool { return unheard(e, s) && refused(e, s) }
+}
+
+// answer sends the answer of the journal.
+func (w *tenureWorld) answer(i int, id sharding.NodeID, call coordinator.CallID, in coordinator.Input) {
+	w.under(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
+		if w.processes[i].id == id {
+			w.step(i, in)
+		}
+	}).void = w.unheard(i, id, call, in)
+}
+
+// unheard: nobody waits for the answer to a call any more. Facts that are read late
+// are kept under way: it is for the core to know that they are old.
+func (w *tenureWorld) unheard(i int, id sharding.NodeID, call coordinator.CallID, what any) func(*engine, *state) bool {
+	_, load := what.(coordinator.Load)
+	_, loaded := what.(coordinator.Loaded)
+	return func(e *engine, s *state) bool {
+		p := processIn(e, s, i)
+		return p.id != id || call < p.since && !load && !loaded && !e.bound.Whole
+	}
+}
+
+// refused: the journal has a higher fence, or the operation is done already, or
+// something else in its place. None of that changes.
+func (w *tenureWorld) refused(op journal.Op) func(*engine, *state) bool {
+	return func(e *engine, s *state) bool {
+		if e.bound.Whole {
+			return false
+		}
+		l := streamIn(e, s).ledger
+		fence := l.Fence(factShard).Epoch
+		switch {
+		case op.Claim != nil:
+			return fence >= op.Claim.Epoch
+		case op.Append != nil:
+			got, _ := l.Load(journal.LoadRequest{Entity: factEntity, LookupOnly: true})
+			return fence > op.Append.Epoch || op.Append.Records[0].Seq <= got.LastSeq
+		case op.Snapshot.Entity == factEntity:
+			got, _ := l.Load(journal.LoadRequest{Entity: factEntity})
+			return fence > op.Snapshot.Epoch || op.Snapshot.Snapshot.Seq <= got.Snapshot.Seq
+		}
+		return fence > op.Snapshot.Epoch
+	}
+}
+
+func processIn(e *engine, s *state, i int) *process { return e.parts[i][s.parts[i]].(*process) }
+
+func recordIn(e *engine, s *state) *recordStore {
+	return e.parts[recordPart][s.parts[recordPart]].(*recordStore)
+}
+
+func streamIn(e *engine, s *state) *stream { return e.parts[streamPart][s.parts[streamPart]].(*stream) }

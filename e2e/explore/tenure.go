@@ -1,0 +1,428 @@
+package explore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
+	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/coordinator"
+)
+
+// The parts of a tenureWorld: two processes, the store of the record (recordPart),
+// then the journal and the requests of others.
+const (
+	streamPart  = 3
+	requestPart = 4
+)
+
+// requests is how many requests come to the coordinators on a path.
+const requests = 2
+
+// outside is the region that the requests are about. No process of that name runs.
+var outside = sharding.NodeID{Addr: "r0", UID: 1}
+
+// newer is desc as the region registers it: one command more than is declared.
+var newer = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: append(slices.Clone(desc.Commands), sharding.CommandDesc{Name: "Set"})}
+
+// tenureWorld is two coordinator processes, the lease, and the journal with the
+// facts. What a process does depends on nothing but itself: whatever it asks of a
+// store is under way, and so is the answer. What it says is compared with the
+// stores at once.
+type tenureWorld struct {
+	processes [2]*process
+	*recordStore
+	*stream
+	*budget
+	sent []*message
+	why  string
+	// Of the core that is being stepped; none between two moves.
+	outputs    []coordinator.Output
+	performing bool
+
+	ticks   [2]*move
+	crashes [2]*move
+	passing []*move
+	loss    *move
+	// Requests: the region registers, its shard is asked for, it is to be drained or
+	// not any more.
+	registers, asks, drains [2]*move
+}
+
+// process is a coordinator with its candidate for the lease.
+type process struct {
+	id     sharding.NodeID
+	now    time.Time
+	late   bool // time has passed since its last tick
+	holder *lease.Holder
+	asked  uint64 // the last request to the lease, which alone is waited for
+	core   *coordinator.Tenure
+	// since is the call with which the last take-over began. What was asked before
+	// is not waited for any more.
+	since coordinator.CallID
+	// The lease as its holder has announced it.
+	term  sharding.Term
+	until time.Time
+	// What the core knows, as far as it decides which requests make sense.
+	active, registered, hosted, drained bool
+}
+
+func (p *process) clone() part {
+	d := *p
+	d.holder, d.core = p.holder.Clone(), p.core.Clone()
+	return &d
+}
+
+func (p *process) appendState(b []byte) []byte {
+	b = fmt.Appendf(b, "%v %t %d %d %d %v ", p.id, p.late, p.asked, p.since, p.term, p.until.Sub(p.now))
+	return p.core.AppendState(p.now, p.holder.AppendState(p.now, b))
+}
+
+// view looks up what the core knows.
+func (p *process) view() {
+	v := p.core.View()
+	p.active, p.hosted = p.core.Active() != 0, len(v.Rows) > 0
+	p.registered, p.drained = v.Regions[0].Registered, v.Regions[0].Draining
+}
+
+// stream is the journal.
+type stream struct{ ledger *memory.Ledger }
+
+func (s *stream) clone() part { return &stream{s.ledger.Clone()} }
+
+func (s *stream) appendState(b []byte) []byte { return s.ledger.AppendState(b, start) }
+
+// budget is how many requests are left.
+type budget struct{ left int }
+
+func (b *budget) clone() part { return &budget{b.left} }
+
+func (b *budget) appendState(buf []byte) []byte { return fmt.Append(buf, b.left) }
+
+// newTenureWorld begins when one process has acquired the lease and the other knows
+// that. Before them there was a coordinator that has stored facts and released the
+// lease.
+func newTenureWorld() *tenureWorld {
+	w := &tenureWorld{recordStore: &recordStore{}, stream: &stream{memory.NewLedger(journal.DefaultConfig())}, budget: &budget{requests}}
+	for i := range w.processes {
+		w.processes[i] = &process{now: start}
+		w.begin(i, sharding.NodeUID(i+1))
+		w.ticks[i] = &move{name: fmt.Sprintf("tick of c%d", i), uses: 1 << i, do: func() { w.tick(i) }}
+		w.crashes[i] = &move{name: fmt.Sprintf("crash of c%d", i), fault: true, uses: 1 << i, do: func() { w.begin(i, w.processes[i].id.UID+2) }}
+		w.requestMoves(i)
+	}
+	for _, d := range []time.Duration{time.Second, 3 * time.Second} {
+		w.passing = append(w.passing, &move{name: "time passes: " + d.String(), timeout: true, uses: 1<<0 | 1<<1, do: func() {
+			for _, p := range w.processes {
+				p.now, p.late = p.now.Add(d), true
+			}
+		}})
+	}
+	w.loss = &move{name: "the record is lost", fault: true, uses: 1 << recordPart, do: func() {
+		w.record, w.lost, w.terms = lease.Record{}, true, nil
+	}}
+	w.before()
+	w.tick(0)
+	for w.processes[0].term == 0 || w.sent[0].eager {
+		w.deliver()
+	}
+	survey := w.sent
+	w.sent = nil
+	for w.tick(1); len(w.sent) > 0; {
+		w.deliver()
+	}
+	w.sent = survey
+	return w
+}
+
+// before is what an earlier coordinator has left: three facts, so that the first
+// new one makes a checkpoint due.
+func (w *tenureWorld) before() {
+	const first = 1
+	gone := sharding.NodeID{Addr: "c9", UID: 99}
+	w.record = lease.Record{Version: 1, Term: first, TTL: lease.DefaultConfig().TTL, Nonce: 1, Cluster: 1}
+	epoch := sharding.MakeEpoch(first, 0)
+	w.apply(journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: epoch, Owner: gone.UID}})
+	w.apply(signOps(sharding.Sign{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
+	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: outside}, coordinator.DrainFact{Region: outside, Resume: true}} {
+		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, Decided: 1}))
+	}
+}
+
+// deliver lets the oldest message arrive.
+func (w *tenureWorld) deliver() {
+	m := w.sent[0]
+	w.sent = w.sent[1:]
+	m.moves[0].do()
+}
+
+// begin starts a new incarnation of a process.
+func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
+	id := sharding.NodeID{Addr: fmt.Sprintf("c%d", i), UID: uid}
+	c := lease.DefaultConfig()
+	c.Self, c.Seed, c.Rank, c.Jitter = id, uint64(uid), i, 0
+	h, err := lease.NewHolder(c)
+	if err != nil {
+		panic(err)
+	}
+	cfg := coordinator.DefaultConfig()
+	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
+	cfg.TakeoverTimeout = tick
+	// The regions' business is that of the other scopes.
+	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*tick, 1000*tick, 1000*tick, 1000*tick
+	cfg.SignEvery = 1000 * tick // but for the first one of each term
+	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
+	w.processes[i] = p
+	w.step(i, coordinator.Member{Node: outside, Reachable: true})
+}
+
+func (w *tenureWorld) requestMoves(i int) {
+	request := func(name string, in func(*process) coordinator.Input) *move {
+		return &move{name: fmt.Sprintf("%s at c%d", name, i), uses: 1<<i | 1<<requestPart, do: func() {
+			w.left--
+			w.step(i, in(w.processes[i]))
+		}}
+	}
+	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
+		return coordinator.Register{Region: outside, Types: []sharding.TypeDesc{newer}}
+	})
+	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input { return coordinator.GetShardHome{Shard: theShard} })
+	w.drains[i] = request("a drain begins or ends", func(p *process) coordinator.Input {
+		return coordinator.DrainRegion{Region: outside, Resume: p.drained}
+	})
+}
+
+func (w *tenureWorld) load(_ int, all [maxParts]part) {
+	w.sent, w.why = nil, ""
+	for i := range w.processes {
+		w.processes[i], _ = all[i].(*process)
+	}
+	w.recordStore, _ = all[recordPart].(*recordStore)
+	w.stream, _ = all[streamPart].(*stream)
+	w.budget, _ = all[requestPart].(*budget)
+}
+
+func (w *tenureWorld) unload() (all [maxParts]part, sent []*message, why string) {
+	for i, p := range w.processes {
+		if p != nil {
+			p.view()
+			all[i] = p
+		}
+	}
+	if w.recordStore != nil {
+		all[recordPart] = w.recordStore
+	}
+	if w.stream != nil {
+		all[streamPart] = w.stream
+	}
+	if w.budget != nil {
+		all[requestPart] = w.budget
+	}
+	return all, w.sent, w.why
+}
+
+func (w *tenureWorld) fail(format string, args ...any) {
+	if w.why == "" {
+		w.why = fmt.Sprintf(format, args...)
+	}
+}
+
+func (w *tenureWorld) moves(e *engine, s *state, list []*move) []*move {
+	left := e.parts[requestPart][s.parts[requestPart]].(*budget).left
+	for i := range w.processes {
+		p := processIn(e, s, i)
+		if p.late {
+			list = append(list, w.ticks[i])
+		}
+		list = append(list, w.crashes[i])
+		if left == 0 || !p.active {
+			continue
+		}
+		if !p.registered {
+			list = append(list, w.registers[i])
+			continue
+		}
+		if !p.hosted {
+			list = append(list, w.asks[i])
+		}
+		list = append(list, w.drains[i])
+	}
+	list = append(list, w.passing...)
+	if r := recordIn(e, s); !r.lost && r.record.Version > 0 {
+		list = append(list, w.loss)
+	}
+	return list
+}
+
+// tick lets a process see that time has passed.
+func (w *tenureWorld) tick(i int) {
+	w.processes[i].late = false
+	w.lease(i, lease.Tick{})
+	w.step(i, coordinator.Tick{})
+}
+
+// lease steps the candidate. Its news reaches the core before anything else does.
+func (w *tenureWorld) lease(i int, in lease.Input) {
+	p := w.processes[i]
+	for _, o := range p.holder.Step(p.now, in, nil) {
+		switch o := o.(type) {
+		case lease.Get:
+			p.asked = o.Request
+			w.askLease(i, fmt.Sprintf("get %d", o.Request), o.Request, nil)
+		case lease.Swap:
+			p.asked = o.Request
+			w.askLease(i, fmt.Sprintf("swap %+v", o), o.Request, &o)
+		case lease.Acquired:
+			p.term, p.until = o.Term, o.Until
+			w.atOnce(fmt.Sprintf("c%d acquires term %d", i, o.Term), 1<<recordPart, func() { w.acquired(o.Term) })
+			w.step(i, coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
+		case lease.Renewed:
+			p.until = o.Until
+			w.step(i, coordinator.Renewed{Term: o.Term, Until: o.Until})
+		case lease.Lost:
+			p.until = time.Time{}
+			w.step(i, coordinator.Lost{Term: o.Term})
+		}
+	}
+	if err := p.holder.Check(); err != nil {
+		w.fail("c%d: %v", i, err)
+	}
+}
+
+// acquired: terms grow, unless the record was lost, which the lease scope is about.
+func (w *tenureWorld) acquired(term sharding.Term) {
+	if w.lost {
+		return
+	}
+	if n := len(w.terms); n > 0 && term <= w.terms[n-1] {
+		w.fail("term %d is acquired after term %d", term, w.terms[n-1])
+	}
+	w.terms = append(w.terms, term)
+}
+
+// step steps the core, and performs what it puts out, in order. An output may step
+// the core again: what it puts out then comes after the rest.
+func (w *tenureWorld) step(i int, in coordinator.Input) {
+	p := w.processes[i]
+	out := p.core.Step(p.now, in, nil)
+	if err := p.core.Check(); err != nil {
+		w.fail("c%d: %v", i, err)
+	}
+	w.outputs = append(w.outputs, out...)
+	if w.performing {
+		return
+	}
+	for w.performing = true; len(w.outputs) > 0; {
+		o := w.outputs[0]
+		w.outputs = w.outputs[1:]
+		w.perform(i, o)
+	}
+	w.performing = false
+}
+
+func (w *tenureWorld) perform(i int, o coordinator.Output) {
+	p := w.processes[i]
+	switch o := o.(type) {
+	case coordinator.RaiseTerm:
+		w.lease(i, lease.RaiseTerm{Above: o.Above})
+	case coordinator.YieldLease:
+		w.lease(i, lease.Yield{})
+	case coordinator.Contested: // the process ends, and is started again
+		w.begin(i, p.id.UID+2)
+	case coordinator.Survey:
+		p.since = o.Call
+		w.read(i, o.Call, o, func() coordinator.Input {
+			return coordinator.Surveyed{Call: o.Call, Highest: w.ledger.MaxEpoch(), Sign: w.lastSign()}
+		})
+	case coordinator.Load:
+		w.read(i, o.Call, o, func() coordinator.Input { return w.facts(o.Call) })
+	case coordinator.Claim:
+		op := journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: p.id.UID}}
+		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
+			return coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		}, op)
+	case coordinator.WriteSign:
+		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
+			return coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		}, signOps(o.Sign)...)
+	case coordinator.Append:
+		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
+			return coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		}, recordOp(o))
+	case coordinator.WriteSnapshot:
+		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}}
+		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
+			return coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		}, journal.Op{Snapshot: &op})
+	case coordinator.BecameActive:
+		w.inTime(i, o.Term, o)
+		w.becameActive(i, o.Term)
+	case coordinator.RegisterAck:
+		w.says(i, o.Term, o, []sharding.TypeDesc{newer}, nil)
+	case coordinator.HostShard:
+		w.says(i, o.Term, o, nil, []sharding.Row{{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting}})
+		w.atOnce(fmt.Sprintf("the region claims %v at %v", o.Shard, o.Epoch), 1<<streamPart, func() {
+			w.apply(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: outside.UID}})
+		})
+	case coordinator.HandOff:
+		w.says(i, o.Term, o, nil, []sharding.Row{{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff}})
+	case coordinator.TableChanged:
+		w.says(i, o.Delta.Version.Term, o, o.Delta.Types, o.Delta.Rows)
+		w.step(i, coordinator.WatchTable{Watch: o.Watch, Version: o.Delta.Version})
+	case coordinator.SteppedDown, coordinator.NotActive, coordinator.Waits, coordinator.Adopts:
+	default:
+		w.fail("c%d: output %T is not known here", i, o)
+	}
+}
+
+// becameActive compares what was folded with what is durable, if nobody else has
+// claimed the stream since, and begins to watch the table.
+func (w *tenureWorld) becameActive(i int, term sharding.Term) {
+	v := w.processes[i].core.View()
+	folded := table{types: v.Types, rows: v.Rows}
+	for _, r := range v.Regions {
+		if r.Draining {
+			folded.drained = append(folded.drained, r.Node)
+		}
+	}
+	w.atOnce(fmt.Sprintf("c%d becomes active in term %d with %+v", i, term, folded), 1<<streamPart, func() {
+		stored := w.table()
+		if w.ledger.Fence(factShard).Epoch == sharding.MakeEpoch(term, 0) && fmt.Sprint(folded) != fmt.Sprint(stored) {
+			w.fail("c%d becomes active in term %d with %+v, durable is %+v", i, term, folded, stored)
+		}
+	})
+	w.step(i, coordinator.WatchTable{Watch: 1})
+}
+
+// inTime: nothing happens past the lease.
+func (w *tenureWorld) inTime(i int, term sharding.Term, o coordinator.Output) {
+	if p := w.processes[i]; term != p.term || !p.now.Before(p.until) {
+		w.fail("c%d puts out %T%+v in term %d; it holds term %d, until %v from now", i, o, o, term, p.term, p.until.Sub(p.now))
+	}
+}
+
+// says: what leaves is durable, and nobody else has the lease by then.
+func (w *tenureWorld) says(i int, term sharding.Term, o coordinator.Output, types []sharding.TypeDesc, rows []sharding.Row) {
+	w.inTime(i, term, o)
+	w.atOnce(fmt.Sprintf("c%d says in term %d: %T%+v", i, term, o, o), 1<<recordPart|1<<streamPart, func() {
+		if n := len(w.terms); n > 0 && w.terms[n-1] > term {
+			w.fail("c%d says %T%+v in term %d after term %d was acquired", i, o, o, term, w.terms[n-1])
+		}
+		for _, d := range types {
+			if !w.isDurable(func(f coordinator.Fact) bool {
+				t, ok := f.(coordinator.TypeFact)
+				return ok && fmt.Sprint(t.Desc) == fmt.Sprint(d)
+			}) {
+				w.fail("c%d says %T%+v, and %+v is no fact", i, o, o, d)
+			}
+		}
+		for _, r := range rows {
+			if !w.isDurable(func(f coordinator.Fact) bool { return f == coordinator.Fact(coordinator.RowFact{Row: r}) }) {
+				w.fail("c%d says %T%+v, and %+v is no fact", i, o, o, r)
+			}
+		}
+	})
+}
