@@ -42,7 +42,7 @@ func (s Status) String() string {
 	return "invalid"
 }
 
-// Going tells whether a node of this status is on its way out.
+// Going reports whether a node of this status is on its way out.
 func (s Status) Going() bool { return s == Leaving || s == Exiting || s == Down }
 
 // Region is one region that hosts the view's entity type.
@@ -58,7 +58,7 @@ type Region struct {
 	Shards []sharding.ShardID
 }
 
-// candidate tells whether a shard may be given to the region.
+// candidate reports whether a shard may be given to the region.
 func (r *Region) candidate() bool { return !r.Status.Going() && !r.Unreachable }
 
 // View is what a strategy may know about one entity type.
@@ -70,7 +70,7 @@ type View struct {
 	Unsettled bool
 }
 
-// Settled tells whether a rebalance makes sense at all: there is a region, all
+// Settled reports whether a rebalance makes sense at all: there is a region, all
 // regions run the same app version (in a rolling update everything moves
 // anyway), none is unreachable (its shards are about to be placed anew) or
 // still joining (it is about to change the average), and the caller has no

@@ -60,7 +60,7 @@ func (p ContactPoint) Compare(o ContactPoint) int {
 		cmp.Compare(p.Host, o.Host), cmp.Compare(p.Port, o.Port))
 }
 
-// Is tells whether p is the contact point of the node that calls itself self.
+// Is reports whether p is the contact point of the node that calls itself self.
 func (p ContactPoint) Is(self ContactPoint) bool {
 	host := unbracketed(self.Host)
 	if p.Port != 0 && p.Port != self.Port {

@@ -346,7 +346,7 @@ func (m *Machine) Info() Info {
 	return info
 }
 
-// fresh tells whether a contact point has answered, not too long ago.
+// fresh reports whether a contact point has answered, not too long ago.
 func (m *Machine) fresh(c *contact) bool {
 	return !c.at.IsZero() && (m.now.Sub(c.at) <= m.cfg.ProbeTimeout || mutant.On("stale-observation"))
 }

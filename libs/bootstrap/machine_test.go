@@ -217,7 +217,7 @@ func TestOldAnswersDoNotCount(t *testing.T) {
 	}
 }
 
-// formsOnLateAnswers tells whether a process that was paused, and reads the
+// formsOnLateAnswers reports whether a process that was paused, and reads the
 // answers to its questions only then, takes them for fresh.
 func formsOnLateAnswers(t *testing.T) (formed bool) {
 	n := newNode(t, nil)

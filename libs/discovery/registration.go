@@ -58,7 +58,7 @@ func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registr
 	return r, nil
 }
 
-// Registers tells whether there is an entry to keep: with a backend that is no
+// Registers reports whether there is an entry to keep: with a backend that is no
 // Registrar there is none.
 func (r *Registration) Registers() bool { return r.registrar != nil }
 

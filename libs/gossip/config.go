@@ -10,14 +10,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Profile is how a node watches the others.
+// Profile says how a node watches others.
 type Profile struct {
 	// Interval is the time between heartbeats to each of them.
 	Interval time.Duration
-	// Phi judges by their replies: by how regularly they came before.
+	// Phi configures the default detector: it judges by how regularly the replies
+	// came so far.
 	Phi phi.Config
-	// Deadline judges instead of Phi, unless it is zero: by when the last one
-	// came.
+	// Deadline replaces Phi unless it is zero: it judges by the time since the
+	// last reply.
 	Deadline phi.DeadlineConfig
 }
 
@@ -41,7 +42,7 @@ func ProfileOf(fast bool, detector string) (Profile, error) {
 	return p, nil
 }
 
-// detector is a new one of the kind chosen.
+// detector makes a detector of the configured kind.
 func (p *Profile) detector() phi.Detector {
 	if p.Deadline != (phi.DeadlineConfig{}) {
 		return phi.NewDeadline(p.Deadline)
@@ -56,7 +57,7 @@ func NormalProfile() Profile {
 }
 
 // FastProfile beats every 200 ms and accepts a pause of 800 ms: a dead node is
-// suspected after about 1.3 s. For nodes whose false alarms do no harm.
+// suspected after about 1.3 s. It is for nodes whose false alarms do no harm.
 func FastProfile() Profile {
 	p := phi.DefaultConfig()
 	p.Pause = 800 * time.Millisecond
@@ -65,8 +66,8 @@ func FastProfile() Profile {
 	return Profile{Interval: 200 * time.Millisecond, Phi: p}
 }
 
-// RoleMinimum is how many members of a role must have joined before anybody
-// comes up.
+// RoleMinimum is how many members of a role must have joined before the first
+// member comes up.
 type RoleMinimum struct {
 	Role    string
 	Members int
@@ -74,38 +75,38 @@ type RoleMinimum struct {
 
 // Config is what a node knows from the start.
 type Config struct {
-	// Self is this incarnation of this node. Uids are drawn at random: whom a node
-	// watches and in which parts states are compared go by them.
+	// Self is this incarnation of this node. Uids must be random: they decide the
+	// places on the ring and the parts in which states are compared.
 	Self sharding.NodeID
 	// Name is what people call the node; it may be empty.
 	Name string
 	// Roles say what the node is for. The order does not matter.
 	Roles []string
-	// Zone is where the node runs, Version what it runs; both may be empty. See
-	// [Member].
+	// Zone and Version describe the node and its application; both may be empty.
+	// See [Member].
 	Zone, Version string
-	// Seeds are the addresses to join through. The first one may form a
-	// cluster if nobody knows of one; give all nodes the same first one. A node
-	// without seeds forms a cluster by itself, unless it is to Wait.
+	// Seeds are the addresses to join through. The first one may form a cluster
+	// if none of the others knows of one; all nodes need the same first one. A node
+	// without seeds forms a cluster by itself, unless Wait is set.
 	Seeds []string
-	// Wait leaves it to others where to join and who forms a cluster: until
-	// [SetSeeds] or [Form] comes, the node joins only a cluster that shows itself.
+	// Wait leaves the choice of a cluster to the driver: until [SetSeeds] or
+	// [Form] comes, the node only joins a cluster that announces itself to it.
 	Wait bool
-	// Seed makes the random choices of this node; it may be the same for all.
-	// The agent draws it if it is 0.
+	// Seed seeds the random choices of this node; it may be the same for all. The
+	// agent draws it if it is 0.
 	Seed uint64
 	// Watch is how this node watches the others. Default: normal.
 	Watch Profile
-	// MonitoredBy is how many others watch each member, on a ring of all; in
-	// clusters with no more others than that, all of them. Default 9, as in Akka:
-	// more than can fall silent at once by chance. All nodes need the same.
+	// MonitoredBy is the number of observers of each member, on a ring of all; in
+	// smaller clusters all others watch it. Default 9, as in Akka: more than fail
+	// together by chance. All nodes need the same.
 	MonitoredBy int
-	// WatchRoles are roles whose members this node watches all, whoever else
-	// does: for who must know of its own knowledge. Default: none.
+	// WatchRoles are roles of which this node watches every member itself,
+	// because it must not rely on other observers. Default: none.
 	WatchRoles []string
-	// Downing declares unreachable members down. Default: [AutoDown] after
-	// 10 s, which bears crashes, but no partitions: package splitbrain does.
-	// Nil: only [DownNode] does. The machine works on a clone of its own.
+	// Downing declares unreachable members down. Default: [AutoDown] after 10 s,
+	// which is safe for crashes, but not for partitions; see package splitbrain.
+	// Nil: only [DownNode] does. The machine uses its own clone.
 	Downing Downing
 
 	// MinMembers is how many members, of any status, must have joined before the
@@ -113,24 +114,24 @@ type Config struct {
 	MinMembers int
 	// MinOfRole is the same for single roles. Default: none.
 	MinOfRole []RoleMinimum
-	// WeaklyUpAfter is how long a leader waits for convergence, which whoever is
-	// unreachable prevents, before it makes reachable joining members weakly
-	// up. Default 7 s, as in Akka; 0: never.
+	// WeaklyUpAfter is how long a leader waits for convergence, which unreachable
+	// members prevent, before it makes reachable joining members weakly up.
+	// Default 7 s, as in Akka; 0: never.
 	WeaklyUpAfter time.Duration
 
-	// Settings are what the driver wants compared on joining besides the core's
-	// own: what all nodes of the cluster must have in common. At most 50, each a
-	// name of up to 64 bytes and a value of up to 256.
+	// Settings are the driver's settings that all nodes of the cluster must have in
+	// common. They are compared on joining, together with the core's own. At most
+	// 50, each with a name of up to 64 bytes and a value of up to 256.
 	Settings []Setting
-	// IgnoreSettings names settings that are not compared, on joining as on
-	// letting in; the core's own are protocol, heartbeat, downing, min-members,
-	// weakly-up-after, max-members and tombstones. A rolling change of a setting
-	// gives the new value together with its name here, and takes the name out
-	// when all nodes have it.
+	// IgnoreSettings names settings that are not compared, neither when this node
+	// joins nor when it admits others. The core's own are protocol, heartbeat,
+	// downing, min-members, weakly-up-after, max-members and tombstones. To change
+	// a setting node by node, restart each with the new value and its name here;
+	// when all have the value, remove the name.
 	IgnoreSettings []string
-	// RetryRefused goes on asking after a refusal that is final, such as for
-	// settings that differ. Default: stop with [JoinFailed], so that somebody
-	// looks at it.
+	// RetryRefused keeps asking after a refusal that is final, such as for
+	// different settings. Default: stop with [JoinFailed], so that an operator
+	// notices.
 	RetryRefused bool
 	// JoinGiveUp is how long a node tries to join before it stops with
 	// [JoinFailed]. Default 0: for ever.
@@ -139,61 +140,61 @@ type Config struct {
 	// SeedTimeout is how long the first seed looks for a cluster before it
 	// forms one, when other seeds do not answer. Default 5 s, as in Akka.
 	SeedTimeout time.Duration
-	// SeedNackTimeout is the same for when all other seeds answered that they
-	// know of none. It must leave members time to announce the cluster to a
-	// seed that came back. Default 1.5 s.
+	// SeedNackTimeout is the same if all other seeds answered that they know of
+	// none. It must leave members time to announce the cluster to a restarted seed.
+	// Default 1.5 s.
 	SeedNackTimeout time.Duration
-	// JoinInterval is the time between attempts to join, and between
-	// announcements of the cluster to seeds that are no members. Default 500 ms.
+	// JoinInterval is the time between attempts to join, and between announcements
+	// of the cluster to seeds that are not members. Default 500 ms.
 	JoinInterval time.Duration
-	// JoinTimeout is how long a node insists on joining through one member
-	// before it asks the seeds again. Default 3 s.
+	// JoinTimeout is how long a node tries to join through one member before it
+	// asks the seeds again. Default 3 s.
 	JoinTimeout time.Duration
-	// GossipInterval is the time between rounds of gossip when all is calm.
+	// GossipInterval is the time between rounds of gossip when nothing changes.
 	// Default 1 s.
 	GossipInterval time.Duration
-	// BusyInterval is the same while there is news: somebody is down, or fewer
-	// than half have seen the newest state; on the leader, and with no more members
-	// than watch each other, until all have. Default a third of that, as in Akka. A
-	// round then goes to two members, the leader's to ten: one by PreferUnseen,
-	// the others to members that have not seen the state.
+	// BusyInterval is the same while a change spreads: a member is down, or fewer
+	// than half have seen the newest state; on the leader, and in clusters in which
+	// all watch each other, until all have seen it. Default a third of
+	// GossipInterval, as in Akka. A round then goes to two members, the leader's to
+	// ten: one chosen by PreferUnseen, the others among those that have not seen
+	// the state.
 	BusyInterval time.Duration
-	// PreferUnseen is how likely a round of gossip goes to a member that has not
-	// seen the newest state, if there is any, from 0 to 1. Default 0.8.
+	// PreferUnseen is the probability that a round of gossip goes to a member that
+	// has not seen the newest state, if there is any. Default 0.8.
 	PreferUnseen float64
-	// PreferUnseenUpTo is the number of members beyond which that becomes less,
-	// down to a tenth at three times the number. Default 400. Both as in Akka.
+	// PreferUnseenUpTo is the number of members beyond which PreferUnseen
+	// decreases, to a tenth at three times the number. Default 400. Both as in
+	// Akka.
 	PreferUnseenUpTo int
 	// GossipTTL is how long gossip may wait in this process before it is dropped:
-	// on a node that cannot keep up newer gossip waits behind it. Default 2 s, as
+	// on a node that cannot keep up, newer gossip waits behind it. Default 2 s, as
 	// in Akka.
 	GossipTTL time.Duration
-	// DowningInterval is the time between two questions to Downing while anybody
-	// is unreachable. Default 500 ms: short against the times after which
-	// somebody is downed.
+	// DowningInterval is the time between two calls of Downing while any member is
+	// unreachable. Default 500 ms: much shorter than the times after which members
+	// are downed.
 	DowningInterval time.Duration
-	// ExitTimeout is how long an exiting node waits to be removed before it
-	// goes anyway. Default 5 s.
+	// ExitTimeout is how long an exiting node waits for its removal before it stops
+	// anyway. Default 5 s.
 	ExitTimeout time.Duration
-	// LateTick is the time between two ticks that shows that this process was
-	// paused: then it does not hold the silence against others. Must be
-	// several times the tick period of the driver. Default 400 ms.
+	// LateTick is the time between two ticks from which on this process is taken
+	// to have been paused, and does not suspect others for their silence. It must
+	// be several times the tick period of the driver. Default 400 ms.
 	LateTick time.Duration
-	// TombstoneTTL is how long an era lasts while there are removed nodes to
-	// remember; each is remembered for one to two eras. That is a matter of memory
-	// alone: a node that was cut off for longer does not bring them back, see
-	// [Era]. Default 24 h.
+	// TombstoneTTL is how long an era lasts while there are tombstones; each is
+	// kept for one to two eras. It only bounds memory: a node that was cut off for
+	// longer does not bring removed nodes back, see [Era]. Default 24 h.
 	TombstoneTTL time.Duration
 	// MaxMembers bounds the cluster, and with it memory and messages.
 	// Default 5000: twice the largest that is simulated.
 	MaxMembers int
-	// MaxTombstones bounds the memory of removed nodes. From a quarter of it on
-	// eras are as short as they can be; while there are so many, nobody new is let
-	// in, so there are never more than this and MaxMembers. Default 10000.
+	// MaxTombstones bounds the tombstones. From a quarter of it on, eras are as
+	// short as possible. At MaxTombstones no node is admitted any more, so there
+	// are never more than MaxTombstones plus MaxMembers. Default 10000.
 	MaxTombstones int
-	// MaxQuarantined bounds the memory of incarnations that contradict
-	// themselves, kept for TombstoneTTL; the oldest are forgotten first.
-	// Default 1000.
+	// MaxQuarantined bounds the quarantined incarnations, which are kept for
+	// TombstoneTTL; the oldest are forgotten first. Default 1000.
 	MaxQuarantined int
 }
 
@@ -224,7 +225,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that makes no sense, with the fix.
+// Validate names every invalid field, and how to fix it.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

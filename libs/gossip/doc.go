@@ -5,29 +5,32 @@
 //
 // # How it works
 //
-// Every node keeps a [State]: the members, who has seen exactly this state,
-// who observes whom as unreachable, a vector clock, and tombstones of removed
-// nodes. Nodes tell each other the digest of their state at short intervals
-// (push-pull, status first), and when digests differ, the hashes of its parts and
-// then the parts that differ, records of a few members. A round goes to one
-// member, while there is news to two, and the leader's, for which all wait, to ten.
+// Every node keeps a [State]: the members, which of them have seen exactly this
+// state, which of them observe others as unreachable, a vector clock, and
+// tombstones of removed nodes. At short intervals nodes send each other the
+// digest of their state (push-pull, status first). When digests differ they
+// exchange the hashes of the parts of the state, and then the parts that differ:
+// the records of a few members. A gossip round goes to one member, or to two
+// while a change spreads. The leader's round goes to ten, because all others
+// wait for what the leader decides.
+//
 // Two states are always joined, never replaced: the join is idempotent,
-// commutative and associative, so in the end all nodes hold the same state
-// whatever the network did to the messages. The vector clock counts who changed
-// what, so that two views can be compared.
+// commutative and associative, so eventually all nodes hold the same state,
+// whatever the network does to the messages. The vector clock counts the changes
+// of each node, so that two views can be compared.
 //
-// A state is converged when everybody who matters has seen it and nobody who
-// matters is unreachable. Then the leader, which is no office but a function
-// of the state, moves members on: joining to up, leaving to exiting, exiting
-// and down to removed.
+// A state has converged when every relevant member has seen it and no relevant
+// member is unreachable (see [View]). Then the leader moves members on: joining
+// to up, leaving to exiting, exiting and down to removed. The leader is not
+// elected: it is a function of the state.
 //
-// Every node sends heartbeats to a few others, the next ones on a hashed ring,
-// and judges by the replies, with a phi accrual failure detector, or a deadline
-// ([Profile]). When most of them fall silent at once it suspects itself first. Being unreachable is
-// reversible and stops nothing but convergence. Being down is final: a [Downing]
-// provider or an operator decides it, and the node concerned stops as soon as it
-// hears of it. The provider is asked on every node; which of them answers for its
-// side is a part of the rule that it follows.
+// Every node sends heartbeats to a few others, the next ones on a hashed ring.
+// It judges them by their replies, with a phi accrual failure detector or a
+// deadline ([Profile]). When most of them fall silent at once it suspects itself
+// first. Being unreachable is reversible and prevents nothing but convergence.
+// Being down is final: a [Downing] provider or an operator decides it, and the
+// node stops as soon as it hears of it. Every node asks its provider; the
+// provider's rule says which node decides for its side of a partition.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation
@@ -36,21 +39,21 @@
 // # Forming one cluster
 //
 // Only the first seed node may form a cluster, and only when no other seed
-// knows of one for a while. Members keep telling seed addresses that are no
-// members where the cluster is, so restarted seeds find it. Should two
-// clusters exist all the same, or two halves of one that declared each other
-// down, the senior one stays (see [Claim]) and the nodes of the other stop, to
-// be started again as new incarnations.
+// knows of one for a while. Members announce the cluster to seed addresses that
+// are not members, so restarted seeds find it. If two clusters exist all the
+// same, or two halves of one that declared each other down, the senior one
+// survives (see [Claim]). The nodes of the other stop; they may be restarted as
+// new incarnations.
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster
-// Membership Service"); joining states unconditionally, seniority and evidence
-// by heartbeat reply are ours.
+// Membership Service"). Three things differ: states are joined unconditionally,
+// claims have a seniority, and a heartbeat reply is evidence of an incarnation.
 //
 // # Forgetting
 //
-// Tombstones are forgotten by eras and not by a clock, see [Era]: a node that was
-// paused or cut off for any time cannot come back, or bring anybody back, once it
-// was removed.
+// Tombstones are forgotten by eras and not by a clock, see [Era]: once a node is
+// removed, it can neither come back nor bring back others, however long it was
+// paused or cut off.
 //
 // # What this does not do
 //

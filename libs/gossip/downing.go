@@ -7,15 +7,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Downing decides which members are gone for good. It is part of the machine:
-// it may remember what it was shown, but reads no clock and shares nothing.
-// Package splitbrain has those that bear partitions; one's own is plugged in
-// with [Config].
+// Downing decides which members are gone for good. It is part of the machine: it
+// may remember what it was shown, but must not read a clock or share anything.
+// Package splitbrain has strategies for partitions. Others can be plugged in with
+// [Config].
 type Downing interface {
-	// Decide is asked on every node again and again while anybody is
-	// unreachable, and once more when nobody is any more. It answers from its
-	// arguments and its memory. It may name nodes that are down already or
-	// unknown; naming this node stops it.
+	// Decide is called on every node, repeatedly while any member is unreachable,
+	// and a last time when none is any more. Its decision depends on its arguments
+	// and its memory alone. It may name nodes that are down already or unknown;
+	// naming this node stops it.
 	Decide(now time.Time, v View) Decision
 	// Clone is an independent copy.
 	Clone() Downing
@@ -24,8 +24,8 @@ type Downing interface {
 	AppendState(b []byte, now time.Time) []byte
 }
 
-// LeaderDowning is a [Downing] that decides nothing on nodes that do not lead,
-// and remembers nothing there: it is not asked on them, which spares them a view.
+// LeaderDowning is a [Downing] that only decides and remembers anything on the
+// leader. It is not called on other nodes, which saves them computing a view.
 type LeaderDowning interface {
 	Downing
 	OnLeaderOnly()
@@ -40,13 +40,12 @@ type Decision struct {
 	Reason     string
 }
 
-// AutoDown downs whoever has been unreachable for a time, if asked on the
-// leader. It bears crashes only. During a partition both sides do that to each
-// other, and both go on; afterwards the nodes of the junior side stop (see
-// [Claim]). A link cut between two nodes that others still reach costs both of
-// them.
+// AutoDown lets the leader down members that have been unreachable for a time. It
+// is safe for crashes only. During a partition both sides down each other and
+// both continue; afterwards the nodes of the junior side stop (see [Claim]). If
+// only the link between two nodes is cut, both of them are downed.
 type AutoDown struct {
-	// After is how long somebody must have been unreachable.
+	// After is how long a member must have been unreachable.
 	After time.Duration
 }
 
@@ -81,16 +80,16 @@ func (m *Machine) askDowning() {
 	if m.phase != member || m.downing == nil {
 		return
 	}
-	if m.now.Before(m.nextDown) {
+	if m.now.Before(m.nextDowning) {
 		return
 	}
-	was := m.troubled
-	m.troubled = slices.ContainsFunc(m.toldSuspects, func(x suspect) bool { return x.verdict != Reachable })
+	was := m.hadUnreachable
+	m.hadUnreachable = slices.ContainsFunc(m.publishedSuspects, func(x suspect) bool { return x.verdict != Reachable })
 	if _, ok := m.downing.(LeaderDowning); ok && m.leader() != m.self {
 		return
 	}
-	if m.troubled || was {
-		m.nextDown = m.now.Add(m.cfg.DowningInterval)
+	if m.hadUnreachable || was {
+		m.nextDowning = m.now.Add(m.cfg.DowningInterval)
 		d := m.downing.Decide(m.now, m.View())
 		if d.YieldLease {
 			m.emit(YieldLease{d.Reason})

@@ -7,35 +7,38 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Era is a stretch of the life of a cluster by which removed nodes are forgotten
-// without trust in any clock. A tombstone is kept during the era in which it was
-// made and during the next one. What comes from another era is therefore not
-// joined: it may contain who was removed and forgotten here.
+// Era is a period in the life of a cluster. Eras let nodes forget tombstones
+// without relying on any clock: a tombstone is kept during the era in which it was
+// made and during the next one. States of other eras are therefore not joined:
+// they may contain nodes that were removed and forgotten here.
 //
 // The leader begins an era when all members are known to hold the same state, so
-// no member is ever more than one era behind; whoever is further behind was
-// removed. A member that is one era behind is given the whole state, and keeps of
-// its own what the new era cannot have forgotten (see [State.lifted]).
+// no member is ever more than one era behind; a node that is further behind was
+// removed. A member that is one era behind receives the whole state, and keeps
+// from its own what the new era cannot have forgotten.
 //
-// That nobody removed comes back follows from three rules alone, whatever was
-// paused, delayed or lost. Every node has one era of admission for ever: that in
-// which it heard of the cluster, before it asked to be let in. Nobody is let in
-// whose era of admission is over for longer than tombstones are kept. And a
-// member that moves on to the next era drops all others of such eras that are
-// missing there.
+// Three rules ensure that no removed node comes back, whatever was paused,
+// delayed or lost:
+//
+//   - Every node has one era of admission, which never changes: the one in which
+//     it first heard of the cluster, before it asked to be admitted.
+//   - A node is not admitted if tombstones of its era of admission may already
+//     have been forgotten.
+//   - A member that moves on to the next era drops the members of such eras of
+//     admission that are missing there.
 type Era struct {
-	// Number is how many eras there were before this one.
+	// Number is the number of eras before this one.
 	Number uint64
-	// By began this era, Before the one before it: two halves of a cluster that
-	// have parted begin eras of their own.
+	// By is the leader that began this era, Before the one that began the era
+	// before. They differ between two halves of a cluster that have parted.
 	By, Before sharding.NodeUID
 }
 
 // follows reports whether e is the era after o.
 func (e Era) follows(o Era) bool { return e.Number == o.Number+1 && e.Before == o.By }
 
-// Compare orders eras: of two halves of a cluster the one with the higher one
-// goes on.
+// Compare orders eras: of two halves of a cluster the one in the higher era
+// survives.
 func (e Era) Compare(o Era) int {
 	return cmp.Or(cmp.Compare(e.Number, o.Number), cmp.Compare(e.By, o.By), cmp.Compare(e.Before, o.Before))
 }
@@ -44,7 +47,7 @@ func (e Era) Compare(o Era) int {
 // tombstones of nodes that were admitted in it or before, may be gone in e.
 func (e Era) forgotten(era uint64) bool { return era+1 < e.Number }
 
-// in is the state at the beginning of an era.
+// in is the state moved to an era: without the tombstones that the era forgets.
 func (s *State) in(e Era) State {
 	out := *s
 	out.Era = e
@@ -52,21 +55,21 @@ func (s *State) in(e Era) State {
 	return out
 }
 
-// lifted is this state in the era of a later one, which is to be joined to it.
-// A member that the later one lacks may have been removed and forgotten there,
-// unless it was admitted in an era from which all tombstones are still kept.
-func (s *State) lifted(o *State) State {
+// advancedTo is this state moved to the era of a later state, so that the two can
+// be joined. A member that the later state lacks may have been removed and
+// forgotten there, unless all tombstones of its era of admission are still kept.
+func (s *State) advancedTo(o *State) State {
 	out := s.in(o.Era)
 	out.Members = dropped(out.Members, func(m *Member) bool {
 		_, ok := o.Member(m.Node)
 		return !ok && o.Era.forgotten(m.Era) && !mutant.On("era-lift")
 	})
-	return out.withoutStrangers(len(s.Members))
+	return out.restrictedToMembers(len(s.Members))
 }
 
-// otherEra deals with gossip of another era, of which nothing is joined. Of two
-// nodes the one in the later era judges.
-func (m *Machine) otherEra(from sharding.NodeID, theirs Era) bool {
+// handleOtherEra reports whether gossip is from another era and must not be
+// joined, and answers it. The node in the later era decides.
+func (m *Machine) handleOtherEra(from sharding.NodeID, theirs Era) bool {
 	mine := m.state.Era
 	switch {
 	case theirs == mine || mutant.On("era"):
@@ -81,10 +84,11 @@ func (m *Machine) otherEra(from sharding.NodeID, theirs Era) bool {
 	return true
 }
 
-// beginEra begins an era, for the leader of a converged cluster, when there are
-// removed nodes to forget and it is time. All members must have seen the state:
-// whoever has not would lose whom it alone has let in. That also makes the one
-// who does it unique: each of two would have seen the other's state before.
+// beginEra begins an era when it is time and there are tombstones to forget. Only
+// the leader of a converged cluster calls it. All members must have seen the
+// state: one that has not would lose the members that it alone has admitted. This
+// also ensures that only one node begins the era: if there were two, each would
+// have seen the other's state before.
 func (m *Machine) beginEra() {
 	s := &m.state
 	due := m.now.Sub(m.eraSince) >= m.cfg.TombstoneTTL || 4*len(s.Tombstones) >= m.cfg.MaxTombstones

@@ -79,7 +79,7 @@ func revenant(t *testing.T) (why string) {
 // A member that was paused while another one was removed does not bring that one
 // back, however long the pause was: it is remembered as long as there is a member
 // that has not heard of it.
-func TestMemberThatWasPausedBringsNobodyBack(t *testing.T) {
+func TestPausedMemberBringsNobodyBack(t *testing.T) {
 	net := forgetful(t, 5, nil)
 	n1, n4, n5 := net.Nodes[0], net.Nodes[3], net.Nodes[4]
 	net.Pause(n5)
@@ -146,7 +146,7 @@ func (a *ages) has(n sharding.NodeID) bool {
 
 // A node that moves on to the next era drops the others that are missing there,
 // but for those that nobody can have forgotten.
-func TestNextEraDropsWhoIsMissing(t *testing.T) {
+func TestNextEraDropsMissingMembers(t *testing.T) {
 	if why := lifted(t); why != "" {
 		t.Error(why)
 	}

@@ -8,39 +8,39 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// An exchange of gossip is push-pull, status first. Whoever hears the status of
-// another state answers with the hashes of the parts of its own; the other one
-// sends the parts that differ, and gets back what these lack. Nodes that hold
-// the same state only tell each other who else has seen it.
+// Gossip is push-pull, status first. A node that receives the status of another
+// state answers with the hashes of the parts of its own. The other node sends the
+// parts that differ, and gets back what these lack. Nodes that hold the same
+// state only tell each other which members have seen it.
 
-// round gossips with one member when it is time, with a second one while there is
-// news, and now and then with one that could not be reached, and with a seed: parts of the cluster that know
-// nothing of each other any more would never meet otherwise (Akka Cluster
-// specification 2.0, "Gossip protocol").
+// round gossips with one member when it is time, and with a second one while a
+// change spreads. Now and then it also tries an unreachable member and a seed:
+// otherwise parts of the cluster that do not know each other any more would never
+// meet (Akka Cluster specification 2.0, "Gossip protocol").
 func (m *Machine) round() {
 	if m.phase != member || m.now.Before(m.nextGossip) {
 		return
 	}
-	m.passOn = m.now.Add(m.cfg.BusyInterval / 2)
+	m.relayAt = m.now.Add(m.cfg.BusyInterval / 2)
 	m.nextGossip = m.now.Add(m.cfg.GossipInterval)
 	more := 0
 	if m.busy() {
 		m.nextGossip = m.now.Add(m.cfg.BusyInterval)
 		more = 1
 	}
-	if m.toldLead == m.self {
-		// All wait until the leader knows that they have seen the state, or for
-		// what it decided with that: as many as watch a member, which is no hot
-		// spot yet.
+	if m.publishedLeader == m.self {
+		// All others wait until the leader knows that they have seen the state,
+		// and then for what it decides. A round to as many members as watch each
+		// one does not make the leader a hot spot.
 		more = m.cfg.MonitoredBy
 	}
 	to, ok := m.nextTarget()
 	if ok {
 		m.sendStatus(to)
 	}
-	m.tellMore(more, to)
+	m.sendStatusToUnseen(more, to)
 	all := len(m.state.Members)
-	lost := m.lost()
+	lost := m.unreachableMembers()
 	if m.chance(float64(len(lost)) / float64(all-len(lost)+1)) {
 		m.sendStatus(lost[m.draw(len(lost))])
 	}
@@ -52,9 +52,9 @@ func (m *Machine) round() {
 	}
 }
 
-// tellMore tells a number of members that have not seen the state as far as this
-// node knows.
-func (m *Machine) tellMore(most int, told ...sharding.NodeID) {
+// sendStatusToUnseen sends the status to some members that have not seen the
+// state, as far as this node knows.
+func (m *Machine) sendStatusToUnseen(most int, told ...sharding.NodeID) {
 	for range most {
 		to, ok := m.drawMember(true)
 		if !ok {
@@ -67,8 +67,9 @@ func (m *Machine) tellMore(most int, told ...sharding.NodeID) {
 	}
 }
 
-// lost are the members that this node cannot reach and that are not down.
-func (m *Machine) lost() []sharding.NodeID {
+// unreachableMembers are the members that are not down and that this node cannot
+// reach.
+func (m *Machine) unreachableMembers() []sharding.NodeID {
 	var out []sharding.NodeID
 	for _, r := range m.state.Reach.row(m.self) {
 		if mem, ok := m.state.Member(r.Subject); ok && r.Subject != m.self && mem.Status != Down && r.Verdict == Unreachable {
@@ -83,7 +84,7 @@ func (m *Machine) seeds() []sharding.NodeID {
 	var out []sharding.NodeID
 	mine := m.state.Reach.row(m.self)
 	for _, addr := range m.cfg.Seeds {
-		for _, mem := range m.state.at(addr) {
+		for _, mem := range m.state.membersAt(addr) {
 			if m.reaches(mem, mine) {
 				out = append(out, mem.Node)
 			}
@@ -93,23 +94,23 @@ func (m *Machine) seeds() []sharding.NodeID {
 	return slices.Compact(out)
 }
 
-// reaches tells whether another member, which is not down, can be reached as
+// reaches reports whether another member, which is not down, can be reached as
 // far as this node observes.
 func (m *Machine) reaches(mem *Member, mine []Record) bool {
 	return mem.Status != Down && mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable
 }
 
-// busy tells whether there is news to spread: somebody is down, or fewer than
-// half of the members have seen the state, as in Akka; on the leader, and in a
-// cluster in which everybody watches everybody, where it costs nothing, until
-// all have.
+// busy reports whether rounds should follow each other faster, because a change
+// spreads: a member is down, or fewer than half of the members have seen the
+// state, as in Akka. The leader, and every node of a cluster so small that all
+// watch each other, stays busy until all have seen it.
 func (m *Machine) busy() bool {
 	all, seen := len(m.state.Members), m.state.Seen.count()
 	down := slices.ContainsFunc(m.state.Members, func(mem *Member) bool { return mem.Status == Down })
-	return hurry(all, seen, down) || seen < all && (all <= m.cfg.MonitoredBy+1 || m.toldLead == m.self)
+	return needsSpeedup(all, seen, down) || seen < all && (all <= m.cfg.MonitoredBy+1 || m.publishedLeader == m.self)
 }
 
-func hurry(members, seen int, anybodyDown bool) bool { return anybodyDown || seen < members/2 }
+func needsSpeedup(members, seen int, anybodyDown bool) bool { return anybodyDown || seen < members/2 }
 
 // nextTarget draws one of the members that this node can reach: with the
 // probability of [preference] one that has not seen the state, if there is any.
@@ -161,8 +162,8 @@ func preference(p float64, upTo, members int) float64 {
 // seed, uid and a counter: a generator whose state can be copied and hashed
 // with the rest.
 func (m *Machine) draw(n int) int {
-	m.draws++
-	z := (m.cfg.Seed ^ uint64(m.self.UID)*0xd1342543de82ef95) + m.draws*0x9e3779b97f4a7c15
+	m.drawCount++
+	z := (m.cfg.Seed ^ uint64(m.self.UID)*0xd1342543de82ef95) + m.drawCount*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return int((z ^ z>>31) >> 1 % uint64(n))
@@ -198,8 +199,8 @@ func (m *Machine) sendPartOf(subject, to sharding.NodeID) {
 	m.sendParts(to, maxParts, Bits(nil).With(partOf(subject.UID)), false)
 }
 
-// expired drops gossip that has waited too long: on a node that cannot keep up
-// it is better not done at all, because newer gossip waits behind it.
+// expired drops gossip that has waited too long: a node that cannot keep up had
+// better skip it, because newer gossip waits behind it.
 func (m *Machine) expired(in Receive) bool {
 	if in.Waited <= m.cfg.GossipTTL || mutant.On("gossip-ttl") {
 		return false
@@ -208,8 +209,9 @@ func (m *Machine) expired(in Receive) bool {
 	return true
 }
 
-// stranger deals with gossip from outside: of an outcast, or another cluster.
-func (m *Machine) stranger(from sharding.NodeID, cluster ClusterID) bool {
+// rejectOutsider reports whether gossip comes from outside the cluster: from an
+// excluded node or another cluster. Its sender is told.
+func (m *Machine) rejectOutsider(from sharding.NodeID, cluster ClusterID) bool {
 	if m.phase != member {
 		return true
 	}
@@ -217,7 +219,7 @@ func (m *Machine) stranger(from sharding.NodeID, cluster ClusterID) bool {
 		m.send(from, NotMember{Claim: m.state.claim()})
 		return true
 	}
-	return m.disown(from)
+	return m.rejectExcluded(from)
 }
 
 func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
@@ -226,7 +228,7 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 		m.emit(Refused{from, "gossip status: the number of parts is no power of two, or too high"})
 		return
 	}
-	if m.stranger(from, msg.Cluster) || m.otherEra(from, msg.Era) {
+	if m.rejectOutsider(from, msg.Cluster) || m.handleOtherEra(from, msg.Era) {
 		return
 	}
 	switch {
@@ -234,10 +236,10 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 		m.sameState(from, msg.Seen)
 	case parts == 0:
 		parts = partsFor(len(m.state.Members))
-		m.send(from, GossipStatus{Cluster: m.state.Cluster, Era: m.state.Era, Digest: m.digest, Parts: m.sums.short(parts)})
+		m.send(from, GossipStatus{Cluster: m.state.Cluster, Era: m.state.Era, Digest: m.digest, Parts: m.sums.partSums(parts)})
 	default:
 		var differ Bits
-		for i, sum := range m.sums.short(parts) {
+		for i, sum := range m.sums.partSums(parts) {
 			if sum != msg.Parts[i] {
 				differ = differ.With(i)
 			}
@@ -249,8 +251,8 @@ func (m *Machine) gossipStatus(from sharding.NodeID, msg *GossipStatus) {
 	}
 }
 
-// sameState learns who else has seen the state, and tells the sender if we
-// know of more.
+// sameState handles the seen set of a node that holds the same state: the sets
+// are united, and the sender is told if it lacked something.
 func (m *Machine) sameState(from sharding.NodeID, seen Bits) {
 	if !seen.Below(len(m.state.Members)) {
 		m.emit(Refused{from, "gossip: seen by more than there are members"})
@@ -270,13 +272,13 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 		m.emit(Refused{from, "gossip: " + why})
 		return
 	}
-	if m.stranger(from, msg.State.Cluster) {
+	if m.rejectOutsider(from, msg.State.Cluster) {
 		return
 	}
 	base := m.state
 	if msg.State.Era.follows(base.Era) && msg.whole() {
-		base = base.lifted(&msg.State)
-	} else if m.otherEra(from, msg.State.Era) {
+		base = base.advancedTo(&msg.State)
+	} else if m.handleOtherEra(from, msg.State.Era) {
 		return
 	}
 	joined := base.join(&msg.State)
@@ -289,7 +291,7 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	}
 	taken := digest != m.digest
 	if taken {
-		m.take(joined, &both, seen)
+		m.adopt(joined, &both, seen)
 	}
 	if m.phase != member {
 		return
@@ -297,7 +299,7 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	lacking := lacks(&msg.State, &joined, msg)
 	switch {
 	case digest == msg.Digest && taken:
-		m.sendStatus(from) // so that it knows that we have seen it
+		m.sendStatus(from) // tells it that we have seen the state
 	case digest == msg.Digest:
 		m.sameState(from, msg.State.Seen)
 	case lacking != nil && !msg.Answer:
@@ -305,7 +307,7 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	}
 }
 
-// lacks are the parts of those sent in which ours is more than theirs.
+// lacks are the parts, among those sent, in which our state has more than theirs.
 func lacks(theirs, ours *State, msg *Gossip) Bits {
 	sent := ours.fragment(msg.Parts, msg.Which)
 	out := make(Bits, (msg.Parts+7)/8)
@@ -323,7 +325,7 @@ func lacks(theirs, ours *State, msg *Gossip) Bits {
 	return out
 }
 
-// check tells what is wrong with gossip from outside, or "".
+// check says what is wrong with gossip from another node, or "".
 func (g *Gossip) check(maxMembers int) string {
 	if g.Parts < 1 || g.Parts > maxParts || g.Parts&(g.Parts-1) != 0 || !g.Which.Below(g.Parts) {
 		return "these are no parts of a state"
@@ -331,14 +333,14 @@ func (g *Gossip) check(maxMembers int) string {
 	return g.State.check(maxMembers)
 }
 
-// take takes over a state that came from others, and stops if it says that
-// this node is no member any more.
-func (m *Machine) take(s State, p *sums, seen Bits) {
+// adopt replaces the state by one that includes news from others. The machine
+// stops if this node is not a member in it, or down.
+func (m *Machine) adopt(s State, p *sums, seen Bits) {
 	exiting := m.status() == Exiting
 	s.Seen = seen
 	m.setSummed(s, p)
-	if m.passOn.Before(m.nextGossip) {
-		m.nextGossip = m.passOn // what comes until then goes with it
+	if m.relayAt.Before(m.nextGossip) {
+		m.nextGossip = m.relayAt // what comes until then goes with it
 	}
 	self, ok := m.state.Member(m.self)
 	switch {

@@ -10,13 +10,13 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Check verifies what must hold after every step.
+// Check verifies the invariants that hold after every step.
 func (m *Machine) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	s := &m.state
 	if m.phase != member {
-		return nil // nothing to hold before, nothing to hold on to after
+		return nil // there is no state yet, or none that matters
 	}
 	if why := s.check(m.cfg.MaxMembers + m.cfg.MaxTombstones); why != "" {
 		bad("state: %s", why)
@@ -25,7 +25,7 @@ func (m *Machine) Check() error {
 		bad("sums and digest are not those of the state")
 	}
 	if clean := s.withoutRemoved(); clean.digest() != m.digest {
-		bad("state holds traces of nodes that are no members")
+		bad("state holds traces of nodes that are not members")
 	}
 	if m.status() == 0 || m.status() == Down {
 		bad("this node is %v, but still a member", m.status())
@@ -45,14 +45,15 @@ func (m *Machine) Check() error {
 			bad("%v is %v with up number %d", mem.Node, mem.Status, mem.UpNumber)
 		}
 	}
-	if len(s.Tombstones) > m.cfg.MaxTombstones+m.cfg.MaxMembers || len(m.outlaws) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
-		bad("%d tombstones, %d quarantines, %d disputes", len(s.Tombstones), len(m.outlaws), len(m.disputes))
+	if len(s.Tombstones) > m.cfg.MaxTombstones+m.cfg.MaxMembers || len(m.quarantined) > m.cfg.MaxQuarantined || len(m.disputes) > maxDisputes {
+		bad("%d tombstones, %d quarantines, %d disputes", len(s.Tombstones), len(m.quarantined), len(m.disputes))
 	}
 	return errors.Join(errs...)
 }
 
-// checkPeers verifies that exactly those are watched who should be: a node that
-// observes another one as unreachable must be able to take it back.
+// checkPeers verifies that this node watches the members that it should. It must
+// watch those it observes as unreachable, to notice when they are reachable
+// again.
 func (m *Machine) checkPeers(bad func(string, ...any)) {
 	if !slices.IsSortedFunc(m.peers, func(a, b peer) int { return a.node.Compare(b.node) }) {
 		bad("peers are not sorted")
@@ -60,7 +61,7 @@ func (m *Machine) checkPeers(bad func(string, ...any)) {
 	for i := range m.peers {
 		n := m.peers[i].node
 		if _, ok := m.state.Member(n); !ok || n == m.self {
-			bad("%v is watched and no other member", n)
+			bad("%v is watched, but is this node or not a member", n)
 		}
 	}
 	for _, n := range m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects) {
@@ -82,10 +83,10 @@ func (m *Machine) Clone() *Machine {
 	if m.downing != nil {
 		c.downing = m.downing.Clone()
 	}
-	c.nacks, c.heardOf = slices.Clone(m.nacks), slices.Clone(m.heardOf)
+	c.nacks, c.knownClusters = slices.Clone(m.nacks), slices.Clone(m.knownClusters)
 	c.confirmed = slices.Clone(m.confirmed)
-	c.outlaws, c.disputes = slices.Clone(m.outlaws), slices.Clone(m.disputes)
-	c.since = slices.Clone(m.since)
+	c.quarantined, c.disputes = slices.Clone(m.quarantined), slices.Clone(m.disputes)
+	c.unreachableSince = slices.Clone(m.unreachableSince)
 	c.observed = m.observed.clone()
 	c.peers = slices.Clone(m.peers)
 	for i := range c.peers {
@@ -108,8 +109,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
-		m.lastTick, m.formAt, m.nackedAt, m.heardAt, m.targetBy, m.nextJoin, m.nextBeat, m.nextGossip, m.passOn, m.sought, m.stuckAt, m.exitAt,
-		m.nextDown, m.eraSince,
+		m.lastTick, m.formAt, m.formAtIfNacked, m.lastSignAt, m.joinTargetUntil, m.nextJoin, m.nextHeartbeat, m.nextGossip, m.relayAt, m.seekingSince, m.notConvergedSince, m.exitAt,
+		m.nextDowning, m.eraSince,
 	} {
 		since(t)
 	}
@@ -121,9 +122,9 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, n := range m.nacks {
 		b = appendString(b, n)
 	}
-	b = binary.AppendUvarint(appendNode(b, m.target), m.targetEra)
-	b = binary.AppendUvarint(b, uint64(len(m.heardOf)))
-	for _, h := range m.heardOf {
+	b = binary.AppendUvarint(appendNode(b, m.joinTarget), m.admissionEra)
+	b = binary.AppendUvarint(b, uint64(len(m.knownClusters)))
+	for _, h := range m.knownClusters {
 		for _, n := range []uint64{uint64(h.cluster.Founded), uint64(h.cluster.Founder), h.era} {
 			b = binary.AppendUvarint(b, n)
 		}
@@ -137,9 +138,9 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, n := range m.confirmed {
 		b = appendNode(b, n)
 	}
-	b = appendString(appendString(append(b, flag(m.asked)), m.via), m.refusal)
-	b = binary.AppendUvarint(b, uint64(len(m.outlaws)))
-	for _, q := range m.outlaws {
+	b = appendString(appendString(append(b, flag(m.leaveAsked)), m.viaAddr), m.refusal)
+	b = binary.AppendUvarint(b, uint64(len(m.quarantined)))
+	for _, q := range m.quarantined {
 		b = appendString(appendNode(b, q.Node), q.Reason)
 		since(q.Since)
 	}
@@ -147,10 +148,10 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, d := range m.disputes {
 		b = binary.AppendUvarint(appendNode(b, d.joiner), d.seq)
 	}
-	for _, n := range []uint64{m.seq, m.beatSeq, m.draws, uint64(m.illness)} {
+	for _, n := range []uint64{m.seq, m.beatSeq, m.drawCount, uint64(m.localHealth)} {
 		b = binary.AppendUvarint(b, n)
 	}
-	for _, t := range m.since {
+	for _, t := range m.unreachableSince {
 		since(t)
 	}
 	for i := range m.peers {
@@ -162,7 +163,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = append(b, flag(p.gone))
 		since(p.askedUntil)
 	}
-	b = appendNode(append(b, flag(m.troubled)), m.lease.Holder)
+	b = appendNode(append(b, flag(m.hadUnreachable)), m.lease.Holder)
 	since(m.lease.Until)
 	if m.downing != nil {
 		b = m.downing.AppendState(b, m.now)
@@ -177,7 +178,7 @@ func flag(set bool) byte {
 	return 0
 }
 
-// Members is how many members there are, as this node sees it now.
+// Members is the number of members, as this node sees it now.
 func (m *Machine) Members() int { return len(m.state.Members) }
 
 // Era is that of the state that this node holds.
@@ -186,7 +187,7 @@ func (m *Machine) Era() Era { return m.state.Era }
 // Digest is the hash of the state that this node holds, 0 if there is none.
 func (m *Machine) Digest() uint64 { return m.digest }
 
-// Leader is who leads, as this node sees it now.
+// Leader is the current leader, as this node sees it.
 func (m *Machine) Leader() sharding.NodeID { return m.leader() }
 
 // Converged is that of the [View].
@@ -194,15 +195,15 @@ func (m *Machine) Converged() bool {
 	return m.phase == member && m.state.converged(m.self, m.confirmed, m.suspects)
 }
 
-// Share lets this machine keep its state in the memory of another one that
-// holds the same state, and tells whether it does. Nothing else changes. It is
-// for whoever runs many machines in one process: most of them hold the same.
+// Share lets this machine use the memory of another one that holds the same
+// state, and reports whether it does. Nothing else changes. It saves memory where
+// many machines run in one process, because most of them hold the same state.
 func (m *Machine) Share(o *Machine) bool {
-	if m.digest != o.digest || m.changed || o.changed {
+	if m.digest != o.digest || m.unpublished || o.unpublished {
 		return false
 	}
 	seen := m.state.Seen
-	m.state, m.told, m.inOrder = o.state, o.told, o.inOrder
+	m.state, m.published, m.sortedPlaces = o.state, o.published, o.sortedPlaces
 	m.state.Seen = seen
 	return true
 }

@@ -25,7 +25,7 @@ func (m *Machine) start() {
 // search begins to look for a cluster.
 func (m *Machine) search() {
 	m.phase = seeking
-	m.sought = m.now
+	m.seekingSince = m.now
 	m.resetSearch(m.now)
 	m.seek()
 }
@@ -37,20 +37,20 @@ func (m *Machine) joinVia(addr string) {
 	case addr == m.self.Addr:
 		m.form()
 	default:
-		m.via, m.target, m.nextJoin = addr, sharding.NodeID{}, m.now
+		m.viaAddr, m.joinTarget, m.nextJoin = addr, sharding.NodeID{}, m.now
 		m.search()
 	}
 }
 
-// askable are the addresses that are asked for a cluster.
-func (m *Machine) askable() []string {
-	if m.via != "" {
-		return []string{m.via}
+// joinAddrs are the addresses that are asked for a cluster.
+func (m *Machine) joinAddrs() []string {
+	if m.viaAddr != "" {
+		return []string{m.viaAddr}
 	}
 	return m.otherSeeds()
 }
 
-// setSeeds begins the search anew, with other addresses.
+// setSeeds restarts the search with other addresses.
 func (m *Machine) setSeeds(seeds []string) {
 	if slices.Equal(m.cfg.Seeds, seeds) {
 		return
@@ -68,135 +68,136 @@ func (m *Machine) otherSeeds() []string {
 }
 
 func (m *Machine) mayForm() bool {
-	return !m.cfg.Wait && m.via == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
+	return !m.cfg.Wait && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
 
 func (m *Machine) resetSearch(from time.Time) {
-	m.formAt, m.nackedAt = from.Add(m.cfg.SeedTimeout), from.Add(m.cfg.SeedNackTimeout)
+	m.formAt, m.formAtIfNacked = from.Add(m.cfg.SeedTimeout), from.Add(m.cfg.SeedNackTimeout)
 	m.nacks = nil
 }
 
-// signOfCluster delays the forming of another one, counted from a time.
-func (m *Machine) signOfCluster(from time.Time) {
-	m.heardAt = from
+// delayForming notes a sign of a cluster at a time, and delays forming another
+// one, counted from then.
+func (m *Machine) delayForming(from time.Time) {
+	m.lastSignAt = from
 	m.resetSearch(from)
 }
 
-// formWhenAlone forms a cluster on request, but not when there was a sign of one
-// lately: asked again, it may do so when that one has been silent for as long as
-// a first seed would wait.
+// formWhenAlone forms a cluster on request, unless there was a recent sign of
+// another one. A later request may succeed, once that cluster has been silent for
+// as long as a first seed would wait.
 func (m *Machine) formWhenAlone() {
-	heard := !m.heardAt.IsZero() && m.now.Sub(m.heardAt) < m.cfg.SeedTimeout
-	if m.phase == seeking && m.cfg.Wait && m.via == "" && m.target.IsZero() && !heard {
+	heard := !m.lastSignAt.IsZero() && m.now.Sub(m.lastSignAt) < m.cfg.SeedTimeout
+	if m.phase == seeking && m.cfg.Wait && m.viaAddr == "" && m.joinTarget.IsZero() && !heard {
 		m.form()
 	}
 }
 
-// form makes a cluster of this node alone.
+// form forms a cluster of this node alone.
 func (m *Machine) form() {
 	m.phase = member
 	m.resetTimers()
 	s := State{Cluster: ClusterID{m.now.UnixMilli(), m.self.UID}}
 	m.change(s.with(m.cfg.selfAs(Joining)))
-	m.lead() // so that the founder is the oldest, unless it has to wait for others
+	m.lead() // makes the founder the oldest, unless it has to wait for others
 }
 
 func (m *Machine) resetTimers() {
-	m.nextBeat, m.nextGossip, m.nextJoin, m.eraSince = m.now, m.now, m.now, m.now
+	m.nextHeartbeat, m.nextGossip, m.nextJoin, m.eraSince = m.now, m.now, m.now, m.now
 }
 
-// seek goes on looking for a cluster, or insisting to be let in.
+// seek continues the search for a cluster, or the attempts to join the one found.
 func (m *Machine) seek() {
-	if m.cfg.JoinGiveUp > 0 && m.now.Sub(m.sought) >= m.cfg.JoinGiveUp {
+	if m.cfg.JoinGiveUp > 0 && m.now.Sub(m.seekingSince) >= m.cfg.JoinGiveUp {
 		m.giveUp()
 		return
 	}
-	if m.mayForm() && m.target.IsZero() {
-		allNacked := len(m.nacks) == len(m.otherSeeds()) && !m.now.Before(m.nackedAt)
+	if m.mayForm() && m.joinTarget.IsZero() {
+		allNacked := len(m.nacks) == len(m.otherSeeds()) && !m.now.Before(m.formAtIfNacked)
 		if allNacked || !m.now.Before(m.formAt) {
 			m.form()
 			return
 		}
 	}
-	if !m.target.IsZero() && !m.now.Before(m.targetBy) {
-		m.target = sharding.NodeID{}
+	if !m.joinTarget.IsZero() && !m.now.Before(m.joinTargetUntil) {
+		m.joinTarget = sharding.NodeID{}
 	}
 	if m.now.Before(m.nextJoin) {
 		return
 	}
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
-	if !m.target.IsZero() {
-		m.askIn()
+	if !m.joinTarget.IsZero() {
+		m.sendJoin()
 		return
 	}
-	for _, s := range m.askable() {
+	for _, s := range m.joinAddrs() {
 		m.send(sharding.NodeID{Addr: s}, InitJoin{})
 	}
 }
 
-// giveUp ends the search, and says how far it came.
+// giveUp ends the search. Its event says how far the search got.
 func (m *Machine) giveUp() {
-	why := fmt.Sprintf("no member answered at %s", strings.Join(m.askable(), ", "))
+	why := fmt.Sprintf("no member answered at %s", strings.Join(m.joinAddrs(), ", "))
 	switch {
 	case m.refusal != "":
 		why = "the last refusal: " + m.refusal
-	case !m.target.IsZero():
-		why = m.target.String() + " is in a cluster, but did not let this node in"
+	case !m.joinTarget.IsZero():
+		why = m.joinTarget.String() + " is in a cluster, but did not admit this node"
 	}
-	m.stop(JoinFailed{fmt.Sprintf("not let in within %v; %s", m.cfg.JoinGiveUp, why)})
+	m.stop(JoinFailed{fmt.Sprintf("not admitted within %v; %s", m.cfg.JoinGiveUp, why)})
 }
 
-func (m *Machine) askIn() {
+func (m *Machine) sendJoin() {
 	self := m.cfg.selfAs(Joining)
-	m.send(m.target, Join{
-		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(), Era: m.targetEra,
+	m.send(m.joinTarget, Join{
+		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(), Era: m.admissionEra,
 	})
 }
 
-// heardOf is a cluster, and the number of the era in which this node heard of it
+// knownCluster is a cluster, and the number of the era in which this node heard of it
 // first.
-type heardOf struct {
+type knownCluster struct {
 	cluster ClusterID
 	era     uint64
 }
 
-// maxHeardOf bounds the clusters that one node hears of while it looks for one.
-const maxHeardOf = 64
+// maxKnownClusters bounds the clusters that one node hears of while it looks for one.
+const maxKnownClusters = 64
 
-// admission is the era of admission of this node in a cluster, which never
-// changes: that in which it hears of it first.
+// admission is the era of admission of this node in a cluster: the one in which
+// it first heard of the cluster. It never changes.
 func (m *Machine) admission(c Claim) (era uint64, ok bool) {
-	for _, h := range m.heardOf {
+	for _, h := range m.knownClusters {
 		if h.cluster == c.Cluster {
 			return h.era, true
 		}
 	}
-	if len(m.heardOf) >= maxHeardOf {
+	if len(m.knownClusters) >= maxKnownClusters {
 		return 0, false
 	}
-	m.heardOf = append(m.heardOf, heardOf{c.Cluster, c.Era.Number})
+	m.knownClusters = append(m.knownClusters, knownCluster{c.Cluster, c.Era.Number})
 	return c.Era.Number, true
 }
 
-// foundCluster asks a node that showed to be in a cluster to let us in. Any
-// such sign also delays forming one.
-func (m *Machine) foundCluster(at sharding.NodeID, its Claim) {
-	if m.via != "" && at.Addr != m.via {
+// joinThrough asks a node that is in a cluster to admit this one. Hearing of a
+// cluster also delays forming one.
+func (m *Machine) joinThrough(at sharding.NodeID, its Claim) {
+	if m.viaAddr != "" && at.Addr != m.viaAddr {
 		return // not the one that was asked for
 	}
-	m.signOfCluster(m.now)
-	if !m.target.IsZero() {
+	m.delayForming(m.now)
+	if !m.joinTarget.IsZero() {
 		return
 	}
 	era, ok := m.admission(its)
 	if !ok {
-		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxHeardOf)})
+		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxKnownClusters)})
 		return
 	}
-	m.target, m.targetEra = at, era
-	m.targetBy = m.now.Add(m.cfg.JoinTimeout)
+	m.joinTarget, m.admissionEra = at, era
+	m.joinTargetUntil = m.now.Add(m.cfg.JoinTimeout)
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
-	m.askIn()
+	m.sendJoin()
 }
 
 func (m *Machine) initJoin(from sharding.NodeID) {
@@ -216,24 +217,24 @@ func (m *Machine) initJoinNack(from sharding.NodeID) {
 
 func (m *Machine) initJoinAck(from sharding.NodeID, theirs Claim) {
 	if m.phase == seeking {
-		m.foundCluster(from, theirs)
+		m.joinThrough(from, theirs)
 		return
 	}
 	if theirs.Cluster != m.state.Cluster {
-		m.contend(from, theirs, false)
+		m.resolveClaims(from, theirs, false)
 		return
 	}
-	if m.disown(from) {
-		return // down here, and alive: it does not know, or holds us for down
+	if m.rejectExcluded(from) {
+		return // down here, but alive: it does not know that, or considers us down
 	}
 	if _, ok := m.state.Member(from); !ok {
-		m.sendStatus(from) // a member that came in elsewhere: get to know it
+		m.sendStatus(from) // it was admitted by another member: learn about it
 	}
 }
 
-// letIn adds a joiner, or welcomes it once more.
-func (m *Machine) letIn(from sharding.NodeID, msg Join) {
-	if m.phase != member || m.disown(from) {
+// admit adds a joiner, or repeats the welcome if it is a member already.
+func (m *Machine) admit(from sharding.NodeID, msg Join) {
+	if m.phase != member || m.rejectExcluded(from) {
 		return
 	}
 	if m.status() >= Exiting {
@@ -247,7 +248,7 @@ func (m *Machine) letIn(from sharding.NodeID, msg Join) {
 	joiner := Member{
 		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining, Era: msg.Era,
 	}
-	if why, final := m.objection(&joiner, msg.Settings); why != "" {
+	if why, final := m.rejectReason(&joiner, msg.Settings); why != "" {
 		m.emit(Refused{from, "join: " + why})
 		m.send(from, JoinRefused{why, final})
 		return
@@ -260,8 +261,9 @@ func (m *Machine) letIn(from sharding.NodeID, msg Join) {
 	m.send(from, Welcome{m.state})
 }
 
-// objection tells why a joiner is not let in, and whether that is final.
-func (m *Machine) objection(joiner *Member, settings []Setting) (why string, final bool) {
+// rejectReason says why a joiner is not admitted, or "", and whether that is
+// final.
+func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, final bool) {
 	if why := cmp.Or(joiner.check(), checkSettings(settings)); why != "" {
 		return why, true
 	}
@@ -286,14 +288,14 @@ func (m *Machine) objection(joiner *Member, settings []Setting) (why string, fin
 	return "", false
 }
 
-// joinRefused hears why this node is not let in.
+// joinRefused handles the refusal of a member to admit this node.
 func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
-	if m.phase != seeking || m.via != "" && from.Addr != m.via {
+	if m.phase != seeking || m.viaAddr != "" && from.Addr != m.viaAddr {
 		return
 	}
-	m.signOfCluster(m.now) // whoever refuses is in one
-	if from != m.target {
-		return // asked before somebody else was
+	m.delayForming(m.now) // a node that refuses is in a cluster
+	if from != m.joinTarget {
+		return // from an earlier target
 	}
 	if msg.Final && !m.cfg.RetryRefused {
 		m.stop(JoinFailed{"refused by " + from.String() + ": " + msg.Reason})
@@ -301,19 +303,20 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	if m.refusal != msg.Reason {
 		m.refusal = msg.Reason
-		m.emit(NotLetIn{from, msg.Reason})
+		m.emit(JoinRejected{from, msg.Reason})
 	}
 	if msg.Final {
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
-		m.signOfCluster(m.nextJoin) // until it asks again, silence says nothing
+		m.delayForming(m.nextJoin) // until it asks again, silence says nothing
 	}
 }
 
-// askOldIncarnations tells whether members at the address of a joiner are in
-// the way, and sends each a heartbeat. Only the reply decides which of them
-// lives there: the joiner's message may be older than the member. One that is
-// down and proven gone is not in the way, although it cannot be removed while
-// others are unreachable: the joiner may be the one who can decide about them.
+// askOldIncarnations reports whether members at the address of a joiner prevent
+// its admission, and sends each of them a heartbeat. Only a reply decides which
+// of them lives there: the joiner's message may be older than the member. A
+// member that is down and proven gone prevents nothing, although it cannot be
+// removed while others are unreachable: the joiner may be the node that can
+// decide about those.
 func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
 	m.watchAt(joiner.Addr)
 	at := m.peersAt(joiner.Addr)
@@ -327,11 +330,11 @@ func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
 		p.askedUntil = m.now.Add(m.cfg.JoinTimeout)
 		if m.state.Reach.Of(m.self, p.node) != Terminated {
 			m.seq++
-			m.beatTo(p)
-			m.disputeOf(joiner, m.seq)
+			m.sendHeartbeat(p)
+			m.addDispute(joiner, m.seq)
 		}
 	}
-	m.former = m.former || len(at) > 0
+	m.draining = m.draining || len(at) > 0
 	return inTheWay
 }
 
@@ -357,13 +360,13 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	m.refusal = ""
 	m.resetTimers()
 	p := s.sums()
-	m.take(*s, &p, s.seenBy(m.self))
+	m.adopt(*s, &p, s.seenBy(m.self))
 	m.sendStatus(from)
 }
 
-// announce tells seed addresses where the cluster is, unless a member lives
-// there that is reachable: an unreachable one may have been started anew, and
-// must not form another cluster before this one downs its former incarnation.
+// announce tells seed addresses where the cluster is, unless a reachable member
+// lives there. An unreachable one may have been restarted, and must not form
+// another cluster before this one downs its earlier incarnation.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
@@ -374,7 +377,7 @@ func (m *Machine) announce() {
 	}
 	for _, s := range m.otherSeeds() {
 		lives := false
-		for _, mem := range m.state.at(s) {
+		for _, mem := range m.state.membersAt(s) {
 			lives = lives || mem.Status != Down && m.state.Reach.Of(m.self, mem.Node) == Reachable
 		}
 		if !lives {
@@ -383,8 +386,9 @@ func (m *Machine) announce() {
 	}
 }
 
-// notMember hears that the sender holds this node for no member. Whom this
-// node itself holds for a member is believed; with others it is a contest.
+// notMember handles the news that this node is not a member according to the
+// sender. If the sender is a member, this node believes it; if not, the senior
+// claim wins.
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
 	case m.phase == seeking:
@@ -398,15 +402,15 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 		m.stop(SelfDowned{"declared down, says " + from.String()})
 		return
 	}
-	m.contend(from, msg.Claim, msg.Answer)
+	m.resolveClaims(from, msg.Claim, msg.Answer)
 }
 
-// contend settles who stops when two clusters, or two halves of one, meet.
-func (m *Machine) contend(from sharding.NodeID, theirs Claim, answer bool) {
+// resolveClaims settles who stops when two clusters, or two halves of one, meet.
+func (m *Machine) resolveClaims(from sharding.NodeID, theirs Claim, answer bool) {
 	mine := m.state.claim()
 	if !mine.Senior(theirs) {
-		// The others may never meet the senior side, and would let nodes in that
-		// it ends, again and again.
+		// Otherwise the peers may never meet the senior side, and keep admitting
+		// nodes that it stops.
 		for i := range m.peers {
 			m.send(m.peers[i].node, NotMember{Claim: theirs, Answer: true})
 		}

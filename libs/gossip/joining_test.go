@@ -40,7 +40,7 @@ func pair(t *testing.T, configure func(*gossip.Config)) (*gossiptest.Net, *gossi
 	return net, net.Nodes[2]
 }
 
-func TestWhoIsSetUpDifferentlyIsNotLetIn(t *testing.T) {
+func TestDifferentSettingsAreRefused(t *testing.T) {
 	differently := func(cfg *gossip.Config) {
 		cfg.Downing, cfg.MinMembers = gossip.AutoDown{After: time.Minute}, 2
 		cfg.Settings = []gossip.Setting{{Name: "only here", Value: "1"}}
@@ -90,7 +90,7 @@ func TestFullClustersSaySo(t *testing.T) {
 	}
 	told := 0
 	for _, e := range n3.Events {
-		if _, ok := e.(gossip.NotLetIn); ok {
+		if _, ok := e.(gossip.JoinRejected); ok {
 			told++
 		}
 	}
@@ -99,7 +99,7 @@ func TestFullClustersSaySo(t *testing.T) {
 	}
 	net.Run(25 * time.Second)
 	failed, ok := event[gossip.JoinFailed](n3)
-	if !ok || n3.M != nil || !strings.Contains(failed.Reason, "not let in within 30s") || !strings.Contains(failed.Reason, "2 members") {
+	if !ok || n3.M != nil || !strings.Contains(failed.Reason, "not admitted within 30s") || !strings.Contains(failed.Reason, "2 members") {
 		t.Errorf("gave up with %q", failed.Reason)
 	}
 }
@@ -113,7 +113,7 @@ func TestJoiningIsGivenUp(t *testing.T) {
 		net.Start(node)
 		net.Run(10 * time.Minute)
 		failed, ok := event[gossip.JoinFailed](node)
-		if ok != (giveUp > 0) || ok && failed.Reason != "not let in within 10s; no member answered at nobody:1, none:1" {
+		if ok != (giveUp > 0) || ok && failed.Reason != "not admitted within 10s; no member answered at nobody:1, none:1" {
 			t.Errorf("to give up after %v: %v, %q", giveUp, ok, failed.Reason)
 		}
 	}
@@ -231,7 +231,7 @@ func ghost(t *testing.T) string {
 
 // Whoever does not let a node in is in a cluster, so the node forms none, however
 // it was told to.
-func TestWhoIsRefusedFormsNoCluster(t *testing.T) {
+func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	differently := func(cfg *gossip.Config) { cfg.MinMembers, cfg.RetryRefused = 2, true }
 	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.Wait = true })
 	net.Start(waiting)

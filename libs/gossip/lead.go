@@ -9,12 +9,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// downTold is how many members hear it from a node itself that it is down or
-// exiting, before it stops.
-const downTold = 5
+// exitNotices is how many members a node tells that it is down or exiting, before
+// it stops.
+const exitNotices = 5
 
-// down declares members gone for good, and tells them. This node itself comes
-// last. A reason is given if a [Downing] decided it.
+// down declares members gone for good, and tells them; this node stops last, if
+// it is among them. There is a reason if a [Downing] provider decided it.
 func (m *Machine) down(nodes []sharding.NodeID, reason string) {
 	if m.phase != member {
 		return
@@ -42,13 +42,13 @@ func (m *Machine) down(nodes []sharding.NodeID, reason string) {
 		}
 	}
 	if m.status() == Down {
-		m.tellDown()
+		m.announceOwnDowning()
 		m.stop(SelfDowned{cmp.Or(reason, "declared down on this node")})
 	}
 }
 
-func (m *Machine) tellDown() {
-	for i := 0; i < downTold; i++ {
+func (m *Machine) announceOwnDowning() {
+	for i := 0; i < exitNotices; i++ {
 		to, ok := m.nextTarget()
 		if !ok {
 			return
@@ -57,23 +57,23 @@ func (m *Machine) tellDown() {
 	}
 }
 
-// lead moves members on, if this node is the leader and all is converged.
+// lead moves members on, if this node is the leader and the state has converged.
 func (m *Machine) lead() {
 	if m.phase != member || m.leader() != m.self {
-		m.stuckAt = time.Time{}
+		m.notConvergedSince = time.Time{}
 		return
 	}
 	if !m.state.converged(m.self, m.confirmed, m.suspects) {
 		m.leadWeakly()
 		return
 	}
-	m.stuckAt = time.Time{}
-	enough := m.enough()
+	m.notConvergedSince = time.Time{}
+	enough := m.enoughMembers()
 	s := m.state
-	up := s.youngest()
+	up := s.lastUpNumber()
 	var removed, exiting []sharding.NodeID
 	changed := false
-	for _, known := range m.state.inOrder() { // as up numbers are to be
+	for _, known := range m.state.membersByNode() { // as up numbers are to be
 		mem := *known
 		switch mem.Status {
 		case Joining, WeaklyUp:
@@ -114,9 +114,9 @@ func (m *Machine) lead() {
 	}
 }
 
-// concernedBy lists who should hear at once that nodes are exiting, because
-// something may pass to or from them: the two oldest members, and the two
-// oldest of every role of the nodes.
+// concernedBy lists the members that should hear at once that nodes are exiting,
+// because a role may be handed over from or to them: the two oldest members, and
+// the two oldest of every role of the exiting nodes.
 func (s *State) concernedBy(exiting []sharding.NodeID) []sharding.NodeID {
 	var roles []string
 	for _, n := range exiting {
@@ -128,11 +128,11 @@ func (s *State) concernedBy(exiting []sharding.NodeID) []sharding.NodeID {
 	byAge := slices.SortedFunc(slices.Values(s.Members), (*Member).byAge)
 	var out []sharding.NodeID
 	for _, role := range slices.Compact(roles) {
-		left := 2
-		for i := 0; i < len(byAge) && left > 0; i++ {
+		missing := 2
+		for i := 0; i < len(byAge) && missing > 0; i++ {
 			if byAge[i].HasRole(role) {
 				out = append(out, byAge[i].Node)
-				left--
+				missing--
 			}
 		}
 	}
@@ -140,13 +140,13 @@ func (s *State) concernedBy(exiting []sharding.NodeID) []sharding.NodeID {
 	return slices.Compact(out)
 }
 
-// leadWeakly moves those who wait to come up as far as is possible while there
-// is no convergence: they may not own anything, but they are in.
+// leadWeakly makes reachable joining members weakly up when convergence takes too
+// long: they are members, but may not own anything.
 func (m *Machine) leadWeakly() {
-	if m.stuckAt.IsZero() {
-		m.stuckAt = m.now
+	if m.notConvergedSince.IsZero() {
+		m.notConvergedSince = m.now
 	}
-	if m.cfg.WeaklyUpAfter == 0 || m.now.Sub(m.stuckAt) < m.cfg.WeaklyUpAfter || !m.enough() {
+	if m.cfg.WeaklyUpAfter == 0 || m.now.Sub(m.notConvergedSince) < m.cfg.WeaklyUpAfter || !m.enoughMembers() {
 		return
 	}
 	s, changed := m.state, false
@@ -162,8 +162,9 @@ func (m *Machine) leadWeakly() {
 	}
 }
 
-// enough tells whether so many members have joined that they may come up.
-func (m *Machine) enough() bool {
+// enoughMembers reports whether enough members have joined for the first one to
+// come up.
+func (m *Machine) enoughMembers() bool {
 	if mutant.On("min-members") {
 		return true
 	}
@@ -200,7 +201,7 @@ func (m *Machine) remove(n sharding.NodeID) {
 	m.send(n, NotMember{Claim: m.state.claim()})
 }
 
-// leaveNode passes an operator's wish on to the node that is to leave.
+// leaveNode passes an operator's request to the node that is to leave.
 func (m *Machine) leaveNode(n sharding.NodeID) {
 	if n == m.self {
 		m.leaveRequest(n)
@@ -211,10 +212,10 @@ func (m *Machine) leaveNode(n sharding.NodeID) {
 
 // leaveRequest tells the driver once that this node is to leave.
 func (m *Machine) leaveRequest(by sharding.NodeID) {
-	if _, ok := m.state.Member(by); !ok || m.asked || m.phase != member {
+	if _, ok := m.state.Member(by); !ok || m.leaveAsked || m.phase != member {
 		return
 	}
-	m.asked = true
+	m.leaveAsked = true
 	m.emit(LeaveRequested{by})
 }
 
@@ -245,12 +246,12 @@ func (m *Machine) exit() {
 		m.stop(Left{})
 		return
 	}
-	for _, n := range m.candidates(downTold) {
+	for _, n := range m.candidates(exitNotices) {
 		m.send(n, ExitingConfirmed{})
 	}
 }
 
-// candidates are the first reachable members in line to lead.
+// candidates are the reachable members that come first in the order of leaders.
 func (m *Machine) candidates(most int) []sharding.NodeID {
 	mine := m.state.Reach.row(m.self)
 	var line []*Member
@@ -268,7 +269,7 @@ func (m *Machine) candidates(most int) []sharding.NodeID {
 }
 
 func (m *Machine) exitingConfirmed(from sharding.NodeID) {
-	if m.phase != member || m.disown(from) {
+	if m.phase != member || m.rejectExcluded(from) {
 		return
 	}
 	if mem, ok := m.state.Member(from); ok && mem.Status == Exiting && !slices.Contains(m.confirmed, from) {

@@ -46,10 +46,10 @@ func TestLeadersFollowOneAnother(t *testing.T) {
 	}
 }
 
-// TestWhoJoinsForLongIsNotSuspected: a node that is let in beats at once, so that
+// TestSlowJoinerIsNotSuspected: a node that is let in beats at once, so that
 // nobody takes it for unreachable, however long it takes until it may come up;
 // then everybody hears that it has.
-func TestWhoJoinsForLongIsNotSuspected(t *testing.T) {
+func TestSlowJoinerIsNotSuspected(t *testing.T) {
 	net := gossiptest.New(1)
 	for i := range 3 {
 		cfg := gossip.DefaultConfig()

@@ -92,7 +92,7 @@ func weaklyUp(t *testing.T, after time.Duration) {
 	agree(t, net, 5*time.Second)
 }
 
-func TestWhatAMemberSaysAboutItselfReachesAll(t *testing.T) {
+func TestMemberFieldsReachAll(t *testing.T) {
 	net := gossiptest.New(1)
 	for i := range 3 {
 		cfg := gossip.DefaultConfig()

@@ -29,56 +29,56 @@ type Machine struct {
 	lastTick time.Time
 
 	// While seeking.
-	formAt    time.Time       // the first seed forms a cluster then
-	nackedAt  time.Time       // or then, if all other seeds know of none
-	heardAt   time.Time       // the last sign of a cluster
-	nacks     []string        // seeds that said so, since the last sign of a cluster
-	target    sharding.NodeID // whom we ask to let us in, or zero
-	targetEra uint64          // our era of admission in its cluster
-	targetBy  time.Time       // until when we ask it
-	heardOf   []heardOf       // clusters, in the order in which we heard of them first
-	nextJoin  time.Time       // next question to seeds or target; as member: next announcement
-	via       string          // asked instead of the seeds, on request
-	sought    time.Time       // since when
-	refusal   string          // why we were not let in last
+	formAt          time.Time       // when the first seed forms a cluster
+	formAtIfNacked  time.Time       // the same if all other seeds know of none
+	lastSignAt      time.Time       // of any cluster
+	nacks           []string        // seeds that know of no cluster, since the last sign of one
+	joinTarget      sharding.NodeID // the member that is asked to admit this node, or zero
+	admissionEra    uint64          // of this node in the cluster of joinTarget
+	joinTargetUntil time.Time       // then the seeds are asked again
+	knownClusters   []knownCluster  // in the order in which this node first heard of them
+	nextJoin        time.Time       // next question to seeds or joinTarget; as member: next announcement
+	viaAddr         string          // asked instead of the seeds, see JoinVia
+	seekingSince    time.Time
+	refusal         string // the last reason for not being admitted
 
 	// As member.
-	state      State
-	eraSince   time.Time // when this node came into its era
-	sums       sums      // of the state
-	digest     uint64    // of the sums
-	peers      []peer    // whom this node watches, sorted by node
-	former     bool      // some of them only until they answer
-	ringEnd    uint64    // how far on the ring the last one of those wanted is
-	confirmed  []sharding.NodeID
-	seq        uint64 // of the last heartbeat sent
-	beatSeq    uint64 // of the last heartbeat sent to all peers
-	illness    int    // of this node, from 0 to ill
-	draws      uint64 // random numbers drawn
-	nextBeat   time.Time
-	nextGossip time.Time
-	passOn     time.Time     // not before then for news from others
-	nextDown   time.Time     // when the downing provider is asked again
-	stuckAt    time.Time     // since when this leader waits for convergence
-	outlaws    []Quarantine  // oldest first
-	disputes   []dispute     // oldest first
-	asked      bool          // to leave
-	exitAt     time.Time     // when an exiting node goes anyway
-	downing    Downing       // nil: only operators down members
-	troubled   bool          // somebody was unreachable when downing was asked last
-	lease      Lease         // as told last
-	paused     time.Duration // how long this process was found paused in all
+	state             State
+	eraSince          time.Time // when this node came into its era
+	sums              sums      // of the state
+	digest            uint64    // of the sums
+	peers             []peer    // the members that this node watches, sorted by node
+	draining          bool      // some peers are only watched until they answer
+	ringEnd           uint64    // distance on the ring of the last receiver
+	confirmed         []sharding.NodeID
+	seq               uint64 // of the last heartbeat sent
+	beatSeq           uint64 // of the last heartbeat sent to all peers
+	localHealth       int    // 0 is healthy, maxLocalHealth the worst
+	drawCount         uint64 // random numbers drawn
+	nextHeartbeat     time.Time
+	nextGossip        time.Time
+	relayAt           time.Time     // the earliest time to pass on news from others
+	nextDowning       time.Time     // when the downing provider is asked again
+	notConvergedSince time.Time     // since when this leader waits for convergence
+	quarantined       []Quarantine  // oldest first
+	disputes          []dispute     // oldest first
+	leaveAsked        bool          // LeaveRequested was emitted
+	exitAt            time.Time     // when an exiting node stops waiting for its removal
+	downing           Downing       // nil: only operators down members
+	hadUnreachable    bool          // a member was unreachable at the last look at downing
+	lease             Lease         // the last one reported by the driver
+	paused            time.Duration // total time for which this process was found paused
 
-	observed tallies   // of the state
-	suspects []suspect // of the state
-	inOrder  []int32   // places of its members, sorted by node; nil until needed
+	observed     tallies   // of the state
+	suspects     []suspect // of the state
+	sortedPlaces []int32   // places of the members in the state, sorted by node; nil until needed
 
-	// What events told last.
-	changed      bool
-	told         []*Member
-	toldSuspects []suspect
-	since        []time.Time // when each of them became unreachable; zero if only some observe it
-	toldLead     sharding.NodeID
+	// What the events so far have announced.
+	unpublished       bool // the state has changed since
+	published         []*Member
+	publishedSuspects []suspect
+	unreachableSince  []time.Time // of each of publishedSuspects; zero if reachable for the cluster
+	publishedLeader   sharding.NodeID
 }
 
 // New is a node that has not started yet. The configuration must be valid.
@@ -139,7 +139,7 @@ func (m *Machine) receive(in Receive) {
 	}
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
-		if !m.disown(in.From) {
+		if !m.rejectExcluded(in.From) {
 			m.send(in.From, HeartbeatReply(msg))
 		}
 	case HeartbeatReply:
@@ -151,7 +151,7 @@ func (m *Machine) receive(in Receive) {
 	case InitJoinNack:
 		m.initJoinNack(in.From)
 	case Join:
-		m.letIn(in.From, msg)
+		m.admit(in.From, msg)
 	case JoinRefused:
 		m.joinRefused(in.From, msg)
 	case LeaveRequest:
@@ -173,8 +173,9 @@ func (m *Machine) receive(in Receive) {
 	}
 }
 
-// misdirected handles a message to an earlier incarnation at this address. Its
-// sender is told who lives here now; and it is in a cluster.
+// misdirected handles a message to an earlier incarnation at this address. The
+// reply tells its sender which incarnation lives here now. The message also
+// shows that its sender is in a cluster.
 func (m *Machine) misdirected(in Receive) {
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
@@ -184,8 +185,8 @@ func (m *Machine) misdirected(in Receive) {
 		return
 	}
 	if m.phase == seeking {
-		m.signOfCluster(m.now)
-		if m.target.IsZero() && (m.via == "" || m.via == in.From.Addr) {
+		m.delayForming(m.now)
+		if m.joinTarget.IsZero() && (m.viaAddr == "" || m.viaAddr == in.From.Addr) {
 			m.send(in.From, InitJoin{})
 		}
 	}
@@ -201,9 +202,9 @@ func (m *Machine) tick() {
 	case seeking:
 		m.seek()
 	case member:
-		m.releaseOld()
-		m.beat()
-		m.reap()
+		m.expireQuarantines()
+		m.sendHeartbeats()
+		m.updateReachability()
 		m.askDowning()
 		m.lead()
 		m.round()
@@ -212,8 +213,8 @@ func (m *Machine) tick() {
 	}
 }
 
-// wasPaused makes up for a pause of this process: nobody else is to blame for
-// what it did not hear in the meantime.
+// wasPaused makes up for a pause of this process: other nodes are not to blame
+// for what this one did not hear in the meantime.
 func (m *Machine) wasPaused(gap time.Duration) {
 	mine := m.state.Reach.row(m.self)
 	for i := range m.peers {
@@ -221,21 +222,21 @@ func (m *Machine) wasPaused(gap time.Duration) {
 			p.detector.Restart(m.now)
 		}
 	}
-	for i, t := range m.since {
+	for i, t := range m.unreachableSince {
 		if !t.IsZero() {
-			m.since[i] = t.Add(gap)
+			m.unreachableSince[i] = t.Add(gap)
 		}
 	}
 	m.paused += gap
-	for _, t := range []*time.Time{&m.formAt, &m.nackedAt, &m.heardAt, &m.targetBy, &m.sought, &m.stuckAt} {
+	for _, t := range []*time.Time{&m.formAt, &m.formAtIfNacked, &m.lastSignAt, &m.joinTargetUntil, &m.seekingSince, &m.notConvergedSince} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
 	}
 }
 
-// change makes a local change known: a new version that only this node has
-// seen.
+// change applies a change made by this node: the result is a new version that
+// only this node has seen.
 func (m *Machine) change(s State) {
 	s.Version = s.Version.Tick(m.self.UID)
 	if !mutant.On("seen-reset") {
@@ -246,7 +247,8 @@ func (m *Machine) change(s State) {
 	m.nextGossip = m.now
 }
 
-// setState takes over a state that this node has seen.
+// setState replaces the state by another one, and updates all that is derived
+// from it.
 func (m *Machine) setState(s State) {
 	p := m.sums
 	p.update(&m.state, &s)
@@ -262,9 +264,9 @@ func (m *Machine) setSummed(s State, p *sums) {
 	m.observed.follow(&m.state, &s, m.self)
 	m.suspects = m.observed.suspects()
 	if !sameNodes(m.state.Members, s.Members) {
-		m.inOrder = nil
+		m.sortedPlaces = nil
 	}
-	m.state, m.changed = s, true
+	m.state, m.unpublished = s, true
 	m.confirmed = slices.DeleteFunc(m.confirmed, func(n sharding.NodeID) bool {
 		_, ok := s.Member(n)
 		return !ok
@@ -275,7 +277,7 @@ func (m *Machine) send(to sharding.NodeID, msg Msg) { m.out = append(m.out, Send
 
 func (m *Machine) emit(e Event) { m.out = append(m.out, e) }
 
-// stop ends everything. The events of what happened before come first.
+// stop ends this machine. What happened before is published first.
 func (m *Machine) stop(last Event) {
 	if m.phase == stopped {
 		return
@@ -285,50 +287,51 @@ func (m *Machine) stop(last Event) {
 	m.emit(last)
 }
 
-// outcast tells whether a node is down or removed, as far as this node knows.
-func (m *Machine) outcast(n sharding.NodeID) bool {
+// isExcluded reports whether this node knows another one as down, removed or
+// quarantined.
+func (m *Machine) isExcluded(n sharding.NodeID) bool {
 	if m.phase != member {
 		return false
 	}
 	mem, ok := m.state.Member(n)
-	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.quarantined(n)
+	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.isQuarantined(n)
 }
 
-// disown answers an outcast that it is one.
-func (m *Machine) disown(n sharding.NodeID) bool {
-	if !m.outcast(n) {
+// rejectExcluded reports whether a node is excluded, and tells it if so.
+func (m *Machine) rejectExcluded(n sharding.NodeID) bool {
+	if !m.isExcluded(n) {
 		return false
 	}
 	m.send(n, NotMember{Claim: m.state.claim()})
 	return true
 }
 
-// publish tells the difference between the membership now and as told last.
+// publish emits the difference between the membership now and as published last.
 func (m *Machine) publish() {
-	if !m.changed || m.phase == stopped {
+	if !m.unpublished || m.phase == stopped {
 		return
 	}
-	m.changed = false
+	m.unpublished = false
 	var news touched
 	var came []string // names
-	differences(m.told, m.state.Members, memberOrder, nil, func(was, is *Member) {
+	differences(m.published, m.state.Members, memberOrder, nil, func(was, is *Member) {
 		switch {
 		case is == nil:
 			m.emit(MemberRemoved{*was})
-			news.add(was.Node, m.onRing(was.Node))
+			news.add(was.Node, m.affectsPeers(was.Node))
 		case was == nil || was.Status != is.Status:
 			m.emit(memberEvent(*is))
-			news.add(is.Node, was == nil && m.onRing(is.Node))
-			if (is.Status == Up || is.Status == WeaklyUp) && len(m.told) > 0 { // not before this node came
+			news.add(is.Node, was == nil && m.affectsPeers(is.Node))
+			if (is.Status == Up || is.Status == WeaklyUp) && len(m.published) > 0 { // this node was a member already
 				came = append(came, is.Name)
 			}
 		}
 	})
-	m.told = m.state.Members
-	m.publishReach(&news)
+	m.published = m.state.Members
+	m.publishReachability(&news)
 	m.publishNames(came)
-	if l := m.nextLeader(news.nodes); l != m.toldLead {
-		m.toldLead = l
+	if l := m.nextLeader(news.nodes); l != m.publishedLeader {
+		m.publishedLeader = l
 		m.emit(LeaderChanged{l})
 	}
 	if news.ring {
@@ -336,8 +339,8 @@ func (m *Machine) publish() {
 	}
 }
 
-// touched are nodes whose status or reachability is another, and whether that
-// may change whom this node watches.
+// touched are nodes whose status or reachability changed. ring says that this
+// may change which members this node watches.
 type touched struct {
 	nodes []sharding.NodeID
 	ring  bool
@@ -347,19 +350,19 @@ func (t *touched) add(n sharding.NodeID, ring bool) {
 	t.nodes, t.ring = append(t.nodes, n), t.ring || ring
 }
 
-// leader is who leads as this node sees it.
+// leader is the current leader as this node sees it.
 func (m *Machine) leader() sharding.NodeID {
-	if m.changed {
+	if m.unpublished {
 		return m.state.leader(m.self, m.suspects)
 	}
-	return m.toldLead
+	return m.publishedLeader
 }
 
-// nextLeader is who leads after some nodes changed: one of them, or who did,
-// unless that one is among them.
+// nextLeader is the leader after some nodes changed. Only a changed node can take
+// over from the leader so far, unless the leader itself changed.
 func (m *Machine) nextLeader(touched []sharding.NodeID) sharding.NodeID {
-	best, ok := m.state.Member(m.toldLead)
-	if !ok || slices.Contains(touched, m.toldLead) {
+	best, ok := m.state.Member(m.publishedLeader)
+	if !ok || slices.Contains(touched, m.publishedLeader) {
 		return m.state.leader(m.self, m.suspects)
 	}
 	for _, n := range touched {
@@ -370,18 +373,18 @@ func (m *Machine) nextLeader(touched []sharding.NodeID) sharding.NodeID {
 	return best.Node
 }
 
-// publishReach tells who can be reached now and could not before, and the
-// other way round. Members who are no more are not told about.
-func (m *Machine) publishReach(news *touched) {
-	if slices.Equal(m.toldSuspects, m.suspects) {
+// publishReachability emits which members became reachable or unreachable.
+// Nothing is emitted about nodes that are not members any more.
+func (m *Machine) publishReachability(news *touched) {
+	if slices.Equal(m.publishedSuspects, m.suspects) {
 		return
 	}
-	old, since := m.toldSuspects, m.since
-	m.toldSuspects, m.since = m.suspects, make([]time.Time, 0, len(m.suspects))
+	old, since := m.publishedSuspects, m.unreachableSince
+	m.publishedSuspects, m.unreachableSince = m.suspects, make([]time.Time, 0, len(m.suspects))
 	tell := func(was, now suspect) {
 		if was != now {
-			news.add(now.node, m.onRing(now.node))
-			m.tellReach(was, now)
+			news.add(now.node, m.affectsPeers(now.node))
+			m.emitReachability(was, now)
 		}
 	}
 	for _, x := range m.suspects {
@@ -400,7 +403,7 @@ func (m *Machine) publishReach(news *touched) {
 		case before.verdict == Reachable:
 			at = m.now
 		}
-		m.since = append(m.since, at)
+		m.unreachableSince = append(m.unreachableSince, at)
 		tell(before, x)
 	}
 	for _, x := range old {
@@ -408,7 +411,7 @@ func (m *Machine) publishReach(news *touched) {
 	}
 }
 
-func (m *Machine) tellReach(was, now suspect) {
+func (m *Machine) emitReachability(was, now suspect) {
 	if _, ok := m.state.Member(now.node); !ok || now.node == m.self {
 		return
 	}

@@ -260,7 +260,7 @@ func TestMessagesToTheOldIncarnationShowTheCluster(t *testing.T) {
 	}
 }
 
-func TestUnknownMemberOfTheSameClusterIsMet(t *testing.T) {
+func TestUnknownMemberOfTheSameClusterIsLearned(t *testing.T) {
 	l := newLab(t)
 	l.receive(other, InitJoinAck{l.m.state.claim()})
 	if _, ok := sent[GossipStatus](l, other); !ok {
@@ -268,7 +268,7 @@ func TestUnknownMemberOfTheSameClusterIsMet(t *testing.T) {
 	}
 }
 
-func TestOutcastsAreNotListenedTo(t *testing.T) {
+func TestExcludedNodesAreIgnored(t *testing.T) {
 	l := newPair(t)
 	theirs := l.m.state
 	l.step(DownNode{other})
@@ -296,7 +296,7 @@ func TestOtherClustersAreNotMixed(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForTheDownWhenNobodyIsUp(t *testing.T) {
+func TestConvergenceIgnoresDownWhenNobodyIsUp(t *testing.T) {
 	s := State{}
 	s = s.with(Member{Node: self, Status: Joining})
 	s = s.with(Member{Node: other, Status: Down})
@@ -344,7 +344,7 @@ func TestPauseDoesNotBringDowningForward(t *testing.T) {
 	}
 }
 
-func TestExitingIsRemovedOnItsWordAlone(t *testing.T) {
+func TestExitingIsRemovedWhenConfirmed(t *testing.T) {
 	l := newPair(t)
 	theirs := *must(l.m.state.Member(other))
 	theirs.Status = Exiting

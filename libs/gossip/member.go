@@ -9,22 +9,22 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Status is where a member is in its life. A higher status is a later one:
-// when two nodes hold different ones, the higher is right.
+// Status is a stage in the life of a member. A higher status is a later one: when
+// two nodes hold different ones, the higher is right.
 type Status uint8
 
 const (
-	// Joining: let in by some member, not yet known to all.
+	// Joining: admitted by some member, not yet known to all.
 	Joining Status = iota + 1
-	// WeaklyUp: let in while somebody is unreachable, so that not everybody can
-	// know of it yet. It works as far as nobody has to agree: it counts in no
-	// quorum and is given nothing to own.
+	// WeaklyUp: admitted while a member is unreachable, so that not all members
+	// can know of it yet. It does not count in any quorum and does not own
+	// anything.
 	WeaklyUp
 	// Up: full member.
 	Up
 	// Leaving: asked to leave, still working.
 	Leaving
-	// Exiting: everybody knows that it leaves; it will be gone soon.
+	// Exiting: all members know that it leaves; it will be gone soon.
 	Exiting
 	// Down: declared gone for good; it stops when it hears of it.
 	Down
@@ -53,7 +53,7 @@ func (s Status) String() string {
 	return "invalid"
 }
 
-// CanBecome tells whether a member may go from s to next in one step.
+// CanBecome reports whether a member may go from s to next in one step.
 func (s Status) CanBecome(next Status) bool {
 	switch next {
 	case WeaklyUp:
@@ -110,10 +110,10 @@ func (m *Member) String() string {
 	return fmt.Sprintf("%+v", fields(*m))
 }
 
-// HasRole tells whether the member has a role. Every member has the role "".
+// HasRole reports whether the member has a role. Every member has the role "".
 func (m *Member) HasRole(role string) bool { return role == "" || slices.Contains(m.Roles, role) }
 
-// OlderThan tells whether m came up before o. Members that never came up are
+// OlderThan reports whether m came up before o. Members that never came up are
 // younger than all others.
 func (m *Member) OlderThan(o *Member) bool { return m.byAge(o) < 0 }
 
@@ -122,10 +122,10 @@ func (m *Member) byAge(o *Member) int {
 	return cmp.Or(cmp.Compare(m.UpNumber-1, o.UpNumber-1), m.Node.Compare(o.Node))
 }
 
-// later picks the record of a member to believe: the higher status, then the
-// older up number. The rest only makes it a total order, so that everybody
-// picks the same whatever is fed to them.
-func later(a, b *Member) *Member {
+// laterRecord picks the record of a member that is right: the one with the higher
+// status, then with the older up number. The other fields only make the order
+// total, so that all nodes pick the same record, whatever they received.
+func laterRecord(a, b *Member) *Member {
 	c := cmp.Or(
 		cmp.Compare(a.Status, b.Status),
 		cmp.Compare(b.UpNumber-1, a.UpNumber-1),
@@ -144,7 +144,7 @@ func later(a, b *Member) *Member {
 	return b
 }
 
-// equal tells whether two records are the same.
+// equal reports whether two records are the same.
 func (m *Member) equal(o *Member) bool {
 	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.Era == o.Era && m.Name == o.Name &&
 		m.Zone == o.Zone && m.Version == o.Version && slices.Equal(m.Roles, o.Roles)
@@ -170,8 +170,8 @@ func byLeaderRank(a, b *Member) int {
 	return cmp.Or(cmp.Compare(a.Status.leaderRank(), b.Status.leaderRank()), a.Node.Compare(b.Node))
 }
 
-// mayLead tells whether a node can take a member for the leader: one that is
-// not down and can be reached. A node always counts itself as reachable.
+// mayLead reports whether a member can be the leader in the eyes of self: it is
+// not down and reachable. A node always counts itself as reachable.
 func (m *Member) mayLead(self sharding.NodeID, suspects []suspect) bool {
 	return m.Status != Down && (m.Node == self || suspected(suspects, m.Node).worst == Reachable)
 }
@@ -195,7 +195,7 @@ func (m *Member) check() string {
 	case len(m.Version) > maxVersion:
 		return "version is too long"
 	case m.Status < Joining || m.Status > Down:
-		return "status is none"
+		return "status is invalid"
 	case m.Status < Up && m.UpNumber != 0 || m.Status == Up && m.UpNumber == 0:
 		return "up number does not fit the status"
 	}

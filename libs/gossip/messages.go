@@ -6,18 +6,19 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Msg is what nodes say to each other.
+// Msg is a message from one node to another.
 type Msg interface{ msg() }
 
 type (
 	// InitJoin asks a seed whether it is in a cluster.
 	InitJoin struct{}
-	// InitJoinAck says that the sender is, and that one may join through it.
-	// Members also send it, unasked, to seed addresses that are no members.
+	// InitJoinAck says that the sender is in a cluster, which the receiver may join
+	// through it. Members also send it, unasked, to seed addresses that are not
+	// members.
 	InitJoinAck struct{ Claim Claim }
 	// InitJoinNack says that the sender is in no cluster itself.
 	InitJoinNack struct{}
-	// Join asks a member to let the sender in. Repeated until welcomed.
+	// Join asks a member to admit the sender. It is repeated until the Welcome.
 	Join struct {
 		Name    string
 		Roles   []string // sorted
@@ -26,57 +27,56 @@ type (
 		// Settings are compared with those of the cluster; sorted by name.
 		Settings []Setting
 		// Era is the number of the era in which the sender first heard of the
-		// cluster, before it asked anybody there to let it in.
+		// cluster, before it asked any member to admit it.
 		Era uint64
 	}
-	// JoinRefused tells a joiner why it is not let in. Final says that it would
-	// be in vain to ask again.
+	// JoinRefused tells a joiner why it is not admitted. Final says that asking
+	// again is useless.
 	JoinRefused struct {
 		Reason string
 		Final  bool
 	}
-	// Welcome lets the joiner in and brings it up to date.
+	// Welcome tells the joiner that it is a member, and brings it up to date.
 	Welcome struct{ State State }
 	// GossipStatus says which state the sender holds, without the state.
 	GossipStatus struct {
 		Cluster ClusterID
 		Era     Era
 		Digest  uint64
-		// Seen are the members known to have seen the state, by their places: it
-		// means something only to whoever holds the same state.
+		// Seen are the members known to have seen the state, by their places. Only
+		// a node with the same state can make use of it.
 		Seen Bits
-		// Parts, if any, are hashes of the parts of the state. They answer
-		// a status of another digest and ask for what differs; how many there are
-		// is the division, a power of two.
+		// Parts, if any, are hashes of the parts of the state. They answer a status
+		// with another digest and ask for the parts that differ. Their number, a
+		// power of two, says how finely the state is divided.
 		Parts []uint32
 	}
-	// Gossip is the sender's state, or what differs of it.
+	// Gossip is the sender's state, or the parts of it that differ.
 	Gossip struct {
-		// State has the parts that Which names, of as many as Parts says. Seen is
-		// that of the whole state, whose digest is Digest.
+		// State has the parts in Which; a whole state has Parts of them. Seen and
+		// Digest are those of the whole state.
 		State  State
 		Digest uint64
 		Parts  int
 		Which  Bits
-		// Answer marks the answer to another Gossip, which is not answered by
-		// a third.
+		// Answer marks an answer to another Gossip. It is not answered in turn.
 		Answer bool
 	}
 	// Heartbeat asks for a sign of life.
 	Heartbeat struct{ Seq uint64 }
-	// HeartbeatReply gives it, with the number that was asked with. Who
-	// replies is the proof of which incarnation lives at its address.
+	// HeartbeatReply answers a Heartbeat and repeats its number. Its sender proves
+	// which incarnation lives at its address.
 	HeartbeatReply struct{ Seq uint64 }
 	// ExitingConfirmed says that the sender saw itself exiting and may be
 	// removed.
 	ExitingConfirmed struct{}
 	// LeaveRequest asks a member to leave gracefully.
 	LeaveRequest struct{}
-	// NotMember tells the receiver that the sender holds it for down or
-	// removed, or for a member of another cluster.
+	// NotMember tells the receiver that the sender considers it down or removed, or
+	// a member of another cluster.
 	NotMember struct {
 		Claim Claim
-		// Answer marks the answer to another NotMember, which ends the matter.
+		// Answer marks an answer to another NotMember. It is not answered in turn.
 		Answer bool
 	}
 )
@@ -104,44 +104,44 @@ type (
 	// SetSeeds names the addresses to join through, and as a member those to
 	// announce the cluster to, in place of the configured ones.
 	SetSeeds struct{ Seeds []string }
-	// Form makes a cluster of this node alone, unless it is in one, about to be
-	// let into one, or heard of one within SeedTimeout: a refusal is a sign of
-	// one, too. It is for nodes that wait.
+	// Form forms a cluster of this node alone, unless it is in one, is being
+	// admitted to one, or heard of one within SeedTimeout; a refusal to admit it is
+	// a sign of one, too. It is for nodes that were configured to Wait.
 	Form struct{}
-	// Receive is a message from another node. To is whom the sender meant, as
-	// in its [Send]: a message to another incarnation at this address is not
-	// for this node, but tells it something. The zero To is taken for this node.
-	// Waited is for how long the message had arrived already.
+	// Receive is a message from another node. To is the intended receiver, as in
+	// the [Send] of the sender: a message to another incarnation at this address
+	// is not for this node, but informative. The zero To means this node. Waited
+	// is the time since the message arrived.
 	Receive struct {
 		From, To sharding.NodeID
 		Msg      Msg
 		Waited   time.Duration
 	}
-	// Tick is the passing of time, every 50 to 100 ms, after the messages that
+	// Tick lets time pass. It comes every 50 to 100 ms, after all messages that
 	// arrived before it.
 	Tick struct{}
 	// Leave leaves the cluster gracefully. [Left] follows.
 	Leave struct{}
 	// JoinVia joins the cluster of the node at an address, whatever the seeds
-	// say; one's own address forms one. It is for a node that is in none yet,
-	// and replaces Start.
+	// say; this node's own address forms one. It is for a node that is in no
+	// cluster yet, and replaces Start.
 	JoinVia struct{ Addr string }
 	// LeaveNode asks a member to leave gracefully. It may get lost: repeat it
 	// until the member leaves. For this node [LeaveRequested] is all it causes.
 	LeaveNode struct{ Node sharding.NodeID }
-	// RemoveNode removes a member at once, without convergence: for nodes that
-	// never come back and are in the way. One that lives after all stops as
-	// soon as it talks to anybody. This node itself is only declared down.
+	// RemoveNode removes a member at once, without convergence. It is for nodes
+	// that never come back and prevent convergence. A node that is alive after all
+	// stops as soon as it talks to a member. This node itself is only declared
+	// down.
 	RemoveNode struct{ Node sharding.NodeID }
 	// DownNode declares a member gone for good, this node included.
 	DownNode struct{ Node sharding.NodeID }
 	// Evidence reports that a connection to the node was reset and the next
-	// dial refused: its process is gone. UID 0 means whoever is a member at
-	// that address.
+	// dial refused: its process is gone. UID 0 means any member at that address.
 	Evidence struct{ Node sharding.NodeID }
-	// Lease tells who holds the lease that a [Downing] may go by, as this node
-	// knows it: Holder may act until Until, by this node's clock. The zero
-	// Lease, or one that is over, says nothing about who holds it.
+	// Lease says which node holds the lease that a [Downing] may rely on, as far as
+	// this node knows: Holder may act until Until, by this node's clock. The zero
+	// Lease, or one that has expired, says nothing about the holder.
 	Lease struct {
 		Holder sharding.NodeID
 		Until  time.Time
@@ -161,11 +161,11 @@ func (DownNode) input()   {}
 func (Evidence) input()   {}
 func (Lease) input()      {}
 
-// Output is what [Machine.Step] gives: a [Send] or an [Event].
+// Output is what [Machine.Step] returns: a [Send] or an [Event].
 type Output interface{ output() }
 
-// Send is a message to a node. UID 0 in To means whoever is at that address.
-// It may get lost, and come late, twice or out of order.
+// Send is a message to a node. UID 0 in To means any node at that address. The
+// message may get lost, or arrive late, twice or out of order.
 type Send struct {
 	To  sharding.NodeID
 	Msg Msg
@@ -173,8 +173,8 @@ type Send struct {
 
 func (Send) output() {}
 
-// Event is what happened to the membership as this node sees it. States in
-// between may be skipped: a member may be seen up that was never seen joining.
+// Event is a change of the membership as this node sees it. Intermediate states
+// may be skipped: a member may be seen up that was never seen joining.
 type Event interface {
 	Output
 	event()
@@ -193,10 +193,10 @@ type (
 	MemberExited struct{ Member Member }
 	// MemberDowned: a member was declared gone.
 	MemberDowned struct{ Member Member }
-	// MemberRemoved: a member is no member any more. Member is as it was last.
+	// MemberRemoved: a node is not a member any more. Member is its last record.
 	MemberRemoved struct{ Member Member }
-	// ReachabilityChanged: another member became reachable or unreachable,
-	// with ByMe to this node's own detector, without to the cluster.
+	// ReachabilityChanged: another member became reachable or unreachable. With
+	// ByMe this node's own detector says so, without it the cluster does.
 	ReachabilityChanged struct {
 		Node      sharding.NodeID
 		Reachable bool
@@ -207,10 +207,10 @@ type (
 	// NewIncarnation: the address of member Old answered as New, so Old is
 	// gone. It is down with this.
 	NewIncarnation struct{ Old, New sharding.NodeID }
-	// NameShared: several members that can be reached have one name. A process
-	// was started twice, or two were given the same name. They are members all
-	// the same; people and tools that go by names mean one of them. Told when one
-	// of them comes up.
+	// NameShared: several reachable members have one name. A process was started
+	// twice, or two were given the same name. The membership does not depend on
+	// names, but people and tools that use them mean only one of these members.
+	// Emitted when one of them comes up.
 	NameShared struct {
 		Name  string
 		Nodes []sharding.NodeID
@@ -221,29 +221,29 @@ type (
 		Down   []sharding.NodeID
 		Reason string
 	}
-	// YieldLease: this node should give up the lease that it holds, says the
-	// [Downing] provider, and stand behind others for it.
+	// YieldLease: the [Downing] provider wants this node to give up the lease that
+	// it holds, and to let others acquire it first.
 	YieldLease struct{ Reason string }
-	// LeaderChanged: another node leads, as this node sees it. Zero: none.
+	// LeaderChanged: this node sees another leader. Zero: none.
 	LeaderChanged struct{ Leader sharding.NodeID }
-	// NotLetIn: By refuses to let this node in, for now at least. Told when the
-	// reason changes.
-	NotLetIn struct {
+	// JoinRejected: member By refuses to admit this node, at least for now. Emitted
+	// when the reason changes.
+	JoinRejected struct {
 		By     sharding.NodeID
 		Reason string
 	}
 	// JoinFailed: this node has stopped trying to join. The machine does nothing
 	// any more.
 	JoinFailed struct{ Reason string }
-	// LeaveRequested: somebody wants this node to leave. The driver steps [Leave]
-	// when the process is ready for that. Told once.
+	// LeaveRequested: this node is asked to leave. The driver steps [Leave] when
+	// the process is ready. Emitted once.
 	LeaveRequested struct{ By sharding.NodeID }
-	// Quarantined: an incarnation is refused from now on, see [Quarantine].
+	// Quarantined: this node refuses an incarnation from now on, see [Quarantine].
 	Quarantined struct {
 		Node   sharding.NodeID
 		Reason string
 	}
-	// Refused: a message was dropped because it makes no sense.
+	// Refused: a message was dropped because it is invalid.
 	Refused struct {
 		From   sharding.NodeID
 		Reason string
@@ -274,7 +274,7 @@ func (NameShared) output()          {}
 func (DowningDecided) output()      {}
 func (YieldLease) output()          {}
 func (LeaderChanged) output()       {}
-func (NotLetIn) output()            {}
+func (JoinRejected) output()        {}
 func (JoinFailed) output()          {}
 func (LeaveRequested) output()      {}
 func (Quarantined) output()         {}
@@ -296,7 +296,7 @@ func (NameShared) event()           {}
 func (DowningDecided) event()       {}
 func (YieldLease) event()           {}
 func (LeaderChanged) event()        {}
-func (NotLetIn) event()             {}
+func (JoinRejected) event()         {}
 func (JoinFailed) event()           {}
 func (LeaveRequested) event()       {}
 func (Quarantined) event()          {}

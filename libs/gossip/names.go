@@ -6,10 +6,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// publishNames tells which of the members that came up have the name of another
-// one. Earlier it would be no sign of anything: who was started again elsewhere
-// has the name of its former self until that is missed, and while it is missed
-// nobody comes up. Those that are leaving for good or unreachable do not count.
+// publishNames emits the names that members which came up share with others.
+// Before a member is up, a shared name proves nothing: a process that was
+// restarted elsewhere shares its name with its earlier incarnation until that is
+// found unreachable, and while it is unreachable no member comes up. Members that
+// are exiting, down or unreachable do not count.
 func (m *Machine) publishNames(came []string) {
 	if len(came) == 0 {
 		return
@@ -19,7 +20,7 @@ func (m *Machine) publishNames(came []string) {
 		bearers[name] = 0
 	}
 	for _, mem := range m.state.Members {
-		if n, ok := bearers[mem.Name]; ok && m.bearsName(mem) {
+		if n, ok := bearers[mem.Name]; ok && m.countsForName(mem) {
 			bearers[mem.Name] = n + 1
 		}
 	}
@@ -27,14 +28,14 @@ func (m *Machine) publishNames(came []string) {
 		if bearers[name] < 2 || name == "" {
 			continue
 		}
-		bearers[name] = 0 // told once
-		m.emit(NameShared{name, m.bearersOf(name)})
+		bearers[name] = 0 // emit each name once
+		m.emit(NameShared{name, m.nodesNamed(name)})
 	}
 }
 
-func (m *Machine) bearersOf(name string) (nodes []sharding.NodeID) {
+func (m *Machine) nodesNamed(name string) (nodes []sharding.NodeID) {
 	for _, mem := range m.state.Members {
-		if mem.Name == name && m.bearsName(mem) {
+		if mem.Name == name && m.countsForName(mem) {
 			nodes = append(nodes, mem.Node)
 		}
 	}
@@ -42,6 +43,6 @@ func (m *Machine) bearersOf(name string) (nodes []sharding.NodeID) {
 	return nodes
 }
 
-func (m *Machine) bearsName(mem *Member) bool {
+func (m *Machine) countsForName(mem *Member) bool {
 	return mem.Status < Exiting && (mem.Node == m.self || suspected(m.suspects, mem.Node).verdict == Reachable)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/roost-cluster/roost/libs/vclock"
 )
 
-// A state is compared and sent in parts, so that nodes whose states differ in
-// a few records need not send all the others. A part is what belongs to the
-// nodes whose uid falls into it: their records as members, what they observe,
-// their tombstones, their clock entries. Two nodes compare the sums of as many
-// parts as suits the one with the question; a part of a coarser division is
-// the sum of neighbours of a finer one.
+// A state is compared and sent in parts, so that nodes whose states differ in a
+// few records need not send all the others. Every node belongs to a part by its
+// uid. The part contains the node's record as a member, its observations, its
+// tombstone and its clock entry. The node that asks chooses how many parts two
+// nodes compare; the sum of a part in a coarser division is the sum of its
+// neighbours in a finer one.
 
 // maxParts is the finest division: sums of 4 bytes make 1 KiB.
 const maxParts = 256
@@ -37,9 +37,9 @@ func partsFor(members int) int {
 // partOf is the part of a node in the finest division. Uids are drawn at random.
 func partOf(u sharding.NodeUID) int { return int(u >> 56) }
 
-// sums are the hashes of a state: for each part of the finest division the sum
-// of the hashes of its records. Sums do not depend on the order of records and
-// follow changes at the cost of the records that change.
+// sums are the hashes of a state: for each part of the finest division the sum of
+// the hashes of its records. A sum does not depend on the order of the records,
+// and updating it costs only as much as the records that change.
 type sums [maxParts]uint64
 
 // digest is the hash of everything but the seen set: equal digests mean equal
@@ -64,8 +64,8 @@ func (p *sums) part(i, parts int) uint64 {
 	return sum
 }
 
-// short are the sums of all parts of a division as they are told to others.
-func (p *sums) short(parts int) []uint32 {
+// partSums are the sums of all parts of a division, shortened as they are sent.
+func (p *sums) partSums(parts int) []uint32 {
 	out := make([]uint32, parts)
 	for i := range out {
 		out[i] = uint32(p.part(i, parts) >> 32)
@@ -73,7 +73,7 @@ func (p *sums) short(parts int) []uint32 {
 	return out
 }
 
-// update follows the change of a state.
+// update applies the change from one state to the next.
 func (p *sums) update(old, now *State) {
 	differences(old.Members, now.Members, memberOrder, (*Member).equal, func(was, is *Member) {
 		if was != nil {
@@ -128,7 +128,7 @@ func clockOrder(a, b clockEntry) int {
 	return 0
 }
 
-func higher(a, b clockEntry) clockEntry {
+func higherEntry(a, b clockEntry) clockEntry {
 	if a.Count >= b.Count {
 		return a
 	}
@@ -154,7 +154,7 @@ func (r *Row) hash() uint64 {
 	return xxhash.Sum64(appendRow(append(buf[:0], ofRow), r))
 }
 
-// The zero tombstone is none, and the zero entry.
+// The zero tombstone and the zero entry stand for none, and hash to 0.
 func (t Tombstone) hash() uint64 {
 	if t == (Tombstone{}) {
 		return 0
@@ -173,8 +173,8 @@ func hashOfEntry(e clockEntry) uint64 {
 }
 
 // differences calls f for every element that differs between two sorted lists;
-// the zero element stands for none. Elements that are equal differ in nothing,
-// nor do those for which same, unless it is nil, holds.
+// the zero element stands for none. Two elements do not differ if they are equal,
+// or if same, unless it is nil, returns true.
 func differences[S ~[]T, T comparable](old, now S, order func(a, b T) int, same func(a, b T) bool, f func(was, is T)) {
 	if identical(old, now) {
 		return
@@ -210,13 +210,13 @@ func differences[S ~[]T, T comparable](old, now S, order func(a, b T) int, same 
 	}
 }
 
-// identical tells whether two lists are the same memory.
+// identical reports whether two lists share the same memory.
 func identical[S ~[]T, T any](a, b S) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// fragment is what a state holds in some parts of a division: a state by
-// itself, to be joined. Whom its rows name may be in other parts.
+// fragment is what a state holds in some parts of a division, as a state that can
+// be joined. Its rows may name nodes of other parts.
 func (s *State) fragment(parts int, which Bits) State {
 	return State{
 		Cluster:    s.Cluster,
@@ -228,11 +228,11 @@ func (s *State) fragment(parts int, which Bits) State {
 	}
 }
 
-// within is what a list holds in some parts of a division: the stretches of
-// neighbouring parts, one after the other.
+// within is what a list holds in some parts of a division: one range for each run
+// of neighbouring parts.
 func within[S ~[]T, T any](list S, parts int, which Bits, uid func(T) sharding.NodeUID) S {
 	at := 0
-	begin := func(part int) int { // where a part begins in the list
+	begin := func(part int) int { // the place in the list at which a part begins
 		at, _ = placeIn(list, at, part*(maxParts/parts), func(x T, first int) int { return cmp.Compare(partOf(uid(x)), first) })
 		return at
 	}
@@ -259,7 +259,7 @@ func within[S ~[]T, T any](list S, parts int, which Bits, uid func(T) sharding.N
 // in it.
 type Bits []byte
 
-// Has tells whether a number is in the set.
+// Has reports whether a number is in the set.
 func (b Bits) Has(i int) bool { return i>>3 < len(b) && b[i>>3]&(1<<(i&7)) != 0 }
 
 // count is how many numbers are in the set.
@@ -291,7 +291,7 @@ func (b Bits) Union(o Bits) Bits {
 	return out
 }
 
-// Includes tells whether everything in o is in b.
+// Includes reports whether everything in o is in b.
 func (b Bits) Includes(o Bits) bool {
 	for i := range o {
 		if i >= len(b) && o[i] != 0 || i < len(b) && o[i]&^b[i] != 0 {
@@ -301,7 +301,7 @@ func (b Bits) Includes(o Bits) bool {
 	return true
 }
 
-// Below tells whether all numbers in the set are below n.
+// Below reports whether all numbers in the set are below n.
 func (b Bits) Below(n int) bool {
 	for i := range b {
 		if high := n - 8*i; high < 8 && b[i]>>max(high, 0) != 0 {

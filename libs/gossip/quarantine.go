@@ -8,45 +8,44 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Quarantine is an incarnation that this node refuses for good, although no
-// tombstone says so: what it said about itself cannot be true.
+// Quarantine is an incarnation that this node refuses for good although it has no
+// tombstone, because what it said about itself cannot be true.
 type Quarantine struct {
 	Node   sharding.NodeID
 	Reason string
 	Since  time.Time
 }
 
-// dispute is a joiner at the address of a member. Which of the two lives there
-// shows in who answers heartbeats from seq on.
+// dispute is a joiner at the address of a member. The one that answers heartbeats
+// from seq on is the one that lives there.
 type dispute struct {
 	joiner sharding.NodeID
 	seq    uint64
 }
 
 // maxDisputes bounds the joiners under dispute; the oldest is forgotten first,
-// and disputed anew when it asks again.
+// and disputed again when it asks again.
 const maxDisputes = 64
 
 // quarantine refuses an incarnation from now on.
 func (m *Machine) quarantine(n sharding.NodeID, reason string) {
-	if m.quarantined(n) {
+	if m.isQuarantined(n) {
 		return
 	}
-	if len(m.outlaws) >= m.cfg.MaxQuarantined {
-		m.outlaws = slices.Delete(m.outlaws, 0, 1+len(m.outlaws)-m.cfg.MaxQuarantined)
+	if len(m.quarantined) >= m.cfg.MaxQuarantined {
+		m.quarantined = slices.Delete(m.quarantined, 0, 1+len(m.quarantined)-m.cfg.MaxQuarantined)
 	}
-	m.outlaws = append(m.outlaws, Quarantine{n, reason, m.now})
+	m.quarantined = append(m.quarantined, Quarantine{n, reason, m.now})
 	m.emit(Quarantined{n, reason})
 }
 
-func (m *Machine) quarantined(n sharding.NodeID) bool {
-	return !mutant.On("quarantine") && slices.ContainsFunc(m.outlaws, func(q Quarantine) bool { return q.Node == n })
+func (m *Machine) isQuarantined(n sharding.NodeID) bool {
+	return !mutant.On("quarantine") && slices.ContainsFunc(m.quarantined, func(q Quarantine) bool { return q.Node == n })
 }
 
-// releaseOld forgets quarantines after their time. A message that is older
-// than that is nowhere any more.
-func (m *Machine) releaseOld() {
-	m.outlaws = slices.DeleteFunc(m.outlaws, func(q Quarantine) bool { return m.now.Sub(q.Since) >= m.cfg.TombstoneTTL })
+// expireQuarantines forgets quarantines after a time that no message survives.
+func (m *Machine) expireQuarantines() {
+	m.quarantined = slices.DeleteFunc(m.quarantined, func(q Quarantine) bool { return m.now.Sub(q.Since) >= m.cfg.TombstoneTTL })
 }
 
 // sameUID finds the member at another address that has the uid of a joiner.
@@ -64,9 +63,9 @@ func (m *Machine) sameUID(joiner sharding.NodeID) (sharding.NodeID, bool) {
 	return sharding.NodeID{}, false
 }
 
-// disputeOf remembers a joiner whose address belongs to a member that was asked
+// addDispute remembers a joiner whose address belongs to a member that was asked
 // for a sign of life with seq.
-func (m *Machine) disputeOf(joiner sharding.NodeID, seq uint64) {
+func (m *Machine) addDispute(joiner sharding.NodeID, seq uint64) {
 	if slices.ContainsFunc(m.disputes, func(d dispute) bool { return d.joiner == joiner }) {
 		return
 	}
@@ -76,9 +75,9 @@ func (m *Machine) disputeOf(joiner sharding.NodeID, seq uint64) {
 	m.disputes = append(m.disputes, dispute{joiner, seq})
 }
 
-// settleDisputes takes a reply to a heartbeat. A member that answers one that
-// was sent after somebody else asked to join from its address lives there, so
-// the other is gone, or gives an address that is not its own.
+// settleDisputes handles a reply to a heartbeat that was sent after another
+// incarnation asked to join from the same address. The sender lives there, so
+// the joiner is gone, or advertises an address that is not its own.
 func (m *Machine) settleDisputes(from sharding.NodeID, seq uint64) {
 	m.disputes = slices.DeleteFunc(m.disputes, func(d dispute) bool {
 		if d.joiner.Addr != from.Addr || seq < d.seq {

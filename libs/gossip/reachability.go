@@ -59,19 +59,19 @@ func (r *Row) String() string {
 // observer. It is a value: methods return a new table.
 type Reachability []*Row
 
-func recordOf(r Record, n sharding.NodeID) int { return byUID(r.Subject, n) }
+func compareRecord(r Record, n sharding.NodeID) int { return byUID(r.Subject, n) }
 
 // place is where the row of an observer is, or would be.
 func (t Reachability) place(observer sharding.NodeID) (int, bool) {
 	return placeIn(t, 0, observer, func(r *Row, n sharding.NodeID) int { return byUID(r.Observer, n) })
 }
 
-// Set notes that observer now judges subject so.
+// Set records the verdict of observer about subject.
 func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachability {
 	i, ok := t.place(observer)
 	if !ok || len(t[i].Records) == 0 {
 		if v == Reachable {
-			return t // what everybody is anyway
+			return t // the default
 		}
 		row := Row{Observer: observer, Version: 1}
 		if ok {
@@ -81,7 +81,7 @@ func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachabi
 		return t.replace(i, ok, row)
 	}
 	row := *t[i]
-	j, known := slices.BinarySearchFunc(row.Records, subject, recordOf)
+	j, known := slices.BinarySearchFunc(row.Records, subject, compareRecord)
 	if known && (row.Records[j].Verdict == v || row.Records[j].Verdict == Terminated) {
 		return t
 	}
@@ -93,7 +93,7 @@ func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachabi
 		row.Records = slices.Insert(row.Records, j, Record{subject, v, row.Version})
 	}
 	if !slices.ContainsFunc(row.Records, func(r Record) bool { return r.Verdict != Reachable }) {
-		row.Records = nil // the version stays and outdates the older rows
+		row.Records = nil // the version remains, and outdates older rows
 	}
 	return t.replace(i, true, row)
 }
@@ -113,7 +113,7 @@ func (t Reachability) Of(observer, subject sharding.NodeID) Verdict {
 }
 
 func verdictIn(row []Record, subject sharding.NodeID) Verdict {
-	if i, ok := slices.BinarySearchFunc(row, subject, recordOf); ok {
+	if i, ok := slices.BinarySearchFunc(row, subject, compareRecord); ok {
 		return row[i].Verdict
 	}
 	return Reachable
@@ -127,12 +127,12 @@ func (t Reachability) row(observer sharding.NodeID) []Record {
 	return nil
 }
 
-// Aggregate is the worst that any observer for which counts holds observes
-// about subject. A nil counts lets all of them count.
+// Aggregate is the worst verdict about subject of the observers for which counts
+// returns true. With a nil counts, all of them count.
 func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sharding.NodeID) bool) Verdict {
 	worst := Reachable
 	for i := range t {
-		if j, ok := slices.BinarySearchFunc(t[i].Records, subject, recordOf); ok {
+		if j, ok := slices.BinarySearchFunc(t[i].Records, subject, compareRecord); ok {
 			if v := t[i].Records[j].Verdict; v > worst && (counts == nil || counts(t[i].Observer)) {
 				worst = v
 			}
@@ -160,12 +160,12 @@ func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
 }
 
 // Merge takes the newer row of every observer. Rows of equal version can only
-// differ by subjects that one side dropped already.
+// differ in subjects that one side has already dropped.
 func (t Reachability) Merge(o Reachability) Reachability {
-	return mergeSorted(t, o, rowOrder, newer)
+	return mergeSorted(t, o, rowOrder, newerRow)
 }
 
-func newer(a, b *Row) *Row {
+func newerRow(a, b *Row) *Row {
 	switch {
 	case a.Version > b.Version:
 		return a
@@ -182,37 +182,36 @@ func newer(a, b *Row) *Row {
 	return &Row{a.Observer, a.Version, both}
 }
 
-// suspect is a node about which somebody observes that it is not reachable.
+// suspect is a node that some node observes as not reachable.
 type suspect struct {
-	node sharding.NodeID
-	// The worst that anybody observes, that members who are not down observe,
-	// and that this node does.
-	worst, verdict, mine Verdict
+	node    sharding.NodeID
+	worst   Verdict // of all observers
+	verdict Verdict // the worst of the members that are not down
+	mine    Verdict // of this node
 }
 
-func suspectOf(s suspect, n sharding.NodeID) int { return byUID(s.node, n) }
+func compareSuspect(s suspect, n sharding.NodeID) int { return byUID(s.node, n) }
 
-// suspected finds a node among suspects; one who is not there is reachable.
+// suspected finds a node among suspects; one that is not there is reachable.
 func suspected(list []suspect, n sharding.NodeID) suspect {
-	if i, ok := slices.BinarySearchFunc(list, n, suspectOf); ok {
+	if i, ok := slices.BinarySearchFunc(list, n, compareSuspect); ok {
 		return list[i]
 	}
 	return suspect{node: n}
 }
 
-// tally counts what is observed about one node: how often each verdict, by
-// anybody and by members who are not down, and what this node does.
+// tally counts the verdicts about one node.
 type tally struct {
 	node        sharding.NodeID
-	by, counted [Terminated + 1]int
-	mine        Verdict
+	by, counted [Terminated + 1]int // observers by verdict: all, and members that are not down
+	mine        Verdict             // of this node
 }
 
-// tallies are those of all who are not reachable in the eyes of somebody, sorted
-// by uid. They follow changes at the cost of the rows that change.
+// tallies are those of all suspects, sorted by uid. Updating them costs only as
+// much as the rows that change.
 type tallies []*tally
 
-// note counts a row once more, or once less.
+// note adds a row to the tallies with sign 1, and takes it away with sign -1.
 func (t *tallies) note(row *Row, counts, mine bool, sign int) {
 	for _, r := range row.Records {
 		if r.Verdict == Reachable {
@@ -239,7 +238,7 @@ func (t *tallies) note(row *Row, counts, mine bool, sign int) {
 	}
 }
 
-// follow follows the change of a state.
+// follow applies the change from one state to the next.
 func (t *tallies) follow(old, now *State, self sharding.NodeID) {
 	differences(old.Reach, now.Reach, rowOrder, sameRow, func(was, is *Row) {
 		if was != nil {
@@ -249,7 +248,7 @@ func (t *tallies) follow(old, now *State, self sharding.NodeID) {
 			t.note(is, now.observes(is.Observer), is.Observer == self, 1)
 		}
 	})
-	// Whose row is the same may count no more, or again.
+	// An observer with an unchanged row may have begun or ceased to count.
 	differences(old.Members, now.Members, memberOrder, (*Member).equal, func(was, is *Member) {
 		if counted := was != nil && was.Status != Down; counted != (is != nil && is.Status != Down) {
 			n := cmp.Or(was, is).Node
@@ -263,7 +262,7 @@ func (t *tallies) follow(old, now *State, self sharding.NodeID) {
 	})
 }
 
-// suspects are who is not reachable in the eyes of somebody, sorted by uid.
+// suspects lists all suspects, sorted by uid.
 func (t tallies) suspects() []suspect {
 	worst := func(by [Terminated + 1]int) Verdict {
 		for v := Terminated; v > Reachable; v-- {
@@ -292,7 +291,7 @@ func (t tallies) clone() tallies {
 	return out
 }
 
-// suspects lists, sorted by uid, who is not reachable in the eyes of somebody.
+// suspects lists the suspects of a state, sorted by uid.
 func (s *State) suspects(self sharding.NodeID) []suspect {
 	var t tallies
 	t.follow(&State{}, s, self)
@@ -309,7 +308,7 @@ func (t Reachability) check() string {
 				return "observations are not sorted"
 			}
 			if r.Verdict > Terminated {
-				return "a verdict is none"
+				return "a verdict is invalid"
 			}
 		}
 	}

@@ -20,10 +20,11 @@ func distance(from, to sharding.NodeID) uint64 {
 	return d
 }
 
-// receivers are whom a node watches: the next k members that are reachable,
-// clockwise on a ring of all members, and who is unreachable among them. These
-// are not counted, so that however many neighbours die, all of them have
-// observers left. Everybody else, if they are no more than k.
+// receivers are the members that a node watches: the next k reachable members,
+// clockwise on a ring of all members, and the unreachable ones between them.
+// Unreachable members do not count towards k, so that all of them have observers
+// left, however many neighbours die. In a cluster with no more than k others it
+// is all of them.
 //
 // The ring and its rules are Akka's (HeartbeatNodeRing).
 func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sharding.NodeID {
@@ -51,7 +52,7 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 			next.offer(m.Node)
 		}
 	}
-	// Who is silent beyond the last of those reachable is in nobody's way.
+	// Unreachable members beyond the last reachable one are left to others.
 	chosen := slices.Clone(next.places)
 	for _, p := range silent {
 		if n := len(next.places); n < k || n > 0 && placeOrder(p, next.places[n-1]) < 0 {
@@ -77,8 +78,8 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 	return out
 }
 
-// ringEnd is how far away the last one of the receivers is, beyond which nobody
-// changes them. There is no end if fewer than k of them are reachable.
+// ringEnd is the distance of the last receiver. Members beyond it do not affect
+// the receivers. There is no end if fewer than k of them are reachable.
 func ringEnd(self sharding.NodeID, k int, receivers []sharding.NodeID, suspects []suspect) uint64 {
 	end, reachable := uint64(0), 0
 	for _, n := range receivers {
@@ -93,7 +94,7 @@ func ringEnd(self sharding.NodeID, k int, receivers []sharding.NodeID, suspects 
 	return end
 }
 
-// place is a node and how far it is on the ring.
+// place is a node and its distance on the ring.
 type place struct {
 	distance uint64
 	node     sharding.NodeID

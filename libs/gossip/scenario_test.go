@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// has tells whether a node had an event, as "MemberUp{n3:1#3" would print.
+// has reports whether a node had an event, as "MemberUp{n3:1#3" would print.
 func has(node *gossiptest.Node, kind string, id sharding.NodeID) bool {
 	return slices.ContainsFunc(node.Events, func(e gossip.Event) bool {
 		return strings.HasSuffix(fmt.Sprintf("%T", e), "."+kind) && strings.Contains(fmt.Sprintf("%v", e), id.String())
@@ -149,7 +149,7 @@ func TestLeaveBeforeJoining(t *testing.T) {
 }
 
 // A node that was paused suspects nobody when it wakes up.
-func TestOwnPauseIsNobodysDeath(t *testing.T) {
+func TestOwnPauseSuspectsNobody(t *testing.T) {
 	net := formed(t, 1, 4)
 	n1 := net.Nodes[0] // with the fast profile
 	net.Pause(n1)
@@ -312,7 +312,7 @@ func TestOldestFirst(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsRefusedAndHarmless(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	net := formed(t, 1, 3)
 	n1, n2 := net.Nodes[0], net.Nodes[1]
 	bad := gossip.State{Members: []*gossip.Member{{}}}

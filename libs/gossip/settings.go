@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// protocolVersion counts the versions of the messages and rules of this
-// package that do not understand each other.
+// protocolVersion changes whenever the messages or rules of this package become
+// incompatible with those before.
 const protocolVersion = "3"
 
 // Setting is something on which the nodes of a cluster have to agree, as text
@@ -23,9 +23,9 @@ const (
 
 func bySettingName(a, b Setting) int { return strings.Compare(a.Name, b.Name) }
 
-// settings are what this node wants compared when it joins or lets in: its own
-// and the driver's, sorted by name. Gossip rates are not among them: each node
-// may have its own.
+// settings are compared when this node joins or admits another one: its own and
+// the driver's, sorted by name. Gossip rates are not among them: they may differ
+// between nodes.
 func (c *Config) settings() []Setting {
 	var least []string
 	for _, r := range c.MinOfRole {
@@ -72,8 +72,9 @@ func checkSettings(list []Setting) string {
 	return ""
 }
 
-// differing tells in which settings a joiner is not like the cluster, or "".
-// What only one of them names is not compared: a newer version may know more.
+// differing says in which settings a joiner differs from the cluster, or "".
+// Settings that only one of them has are not compared: a newer version may have
+// more.
 func differing(mine, theirs []Setting) string {
 	var out []string
 	for _, t := range theirs {

@@ -30,10 +30,10 @@ type Tombstone struct {
 	Era  uint64 // the number of the [Era] in which it was removed
 }
 
-// State is what nodes gossip about. It is a value: whoever changes it, or a
-// record in it, makes a new one, so states and records may be shared freely.
-// All its lists are sorted by uid, which makes every part of it (see
-// [GossipStatus]) a stretch of each list, and places cheap to find.
+// State is what nodes gossip about. It is a value: a change makes a new state, and
+// a new record in it, so states and records may be shared freely. All its lists
+// are sorted by uid. Every part of a state (see [GossipStatus]) is therefore a
+// contiguous range of each list, and places are cheap to find.
 type State struct {
 	Cluster    ClusterID
 	Era        Era
@@ -42,12 +42,12 @@ type State struct {
 	Tombstones []Tombstone
 	Version    Clock
 	// Seen are the members known to hold exactly this state, by their places in
-	// Members. It is not part of what they have seen.
+	// Members. It is not covered by the digest.
 	Seen Bits
 }
 
-// byUID is the order of all lists of a state. The address only counts for the
-// same uid at two of them, which is an accident.
+// byUID is the order of all lists of a state. The address only matters if two
+// addresses have the same uid, which must not happen but may.
 func byUID(a, b sharding.NodeID) int {
 	switch {
 	case a.UID < b.UID:
@@ -58,9 +58,9 @@ func byUID(a, b sharding.NodeID) int {
 	return cmp.Compare(a.Addr, b.Addr)
 }
 
-func tombstoneOf(t Tombstone, n sharding.NodeID) int { return byUID(t.Node, n) }
+func compareTombstone(t Tombstone, n sharding.NodeID) int { return byUID(t.Node, n) }
 
-// place is where a node is among the members, or would be.
+// place is the index of a node among the members, or the one where it belongs.
 func (s *State) place(n sharding.NodeID) (int, bool) {
 	return placeIn(s.Members, 0, n, func(m *Member, n sharding.NodeID) int { return byUID(m.Node, n) })
 }
@@ -73,8 +73,8 @@ func (s *State) Member(n sharding.NodeID) (*Member, bool) {
 	return nil, false
 }
 
-// at are the members at an address.
-func (s *State) at(addr string) []*Member {
+// membersAt are the members at an address.
+func (s *State) membersAt(addr string) []*Member {
 	var out []*Member
 	for _, m := range s.Members {
 		if m.Node.Addr == addr {
@@ -84,24 +84,24 @@ func (s *State) at(addr string) []*Member {
 	return out
 }
 
-// inOrder are the members sorted by node: by address first, as people and up
-// numbers go.
-func (s *State) inOrder() []*Member {
+// membersByNode are the members sorted by node: by address first, the order in
+// which people read them and in which they get their up numbers.
+func (s *State) membersByNode() []*Member {
 	return slices.SortedFunc(slices.Values(s.Members), func(a, b *Member) int { return a.Node.Compare(b.Node) })
 }
 
-// IsRemoved tells whether a node has a tombstone.
+// IsRemoved reports whether a node has a tombstone.
 func (s *State) IsRemoved(n sharding.NodeID) bool {
-	_, ok := slices.BinarySearchFunc(s.Tombstones, n, tombstoneOf)
+	_, ok := slices.BinarySearchFunc(s.Tombstones, n, compareTombstone)
 	return ok
 }
 
-// sameNodes tells whether two lists of members are of the same nodes.
+// sameNodes reports whether two lists of members are of the same nodes.
 func sameNodes(a, b []*Member) bool {
 	return identical(a, b) || slices.EqualFunc(a, b, func(x, y *Member) bool { return x == y || x.Node == y.Node })
 }
 
-// HasSeen tells whether a node is known to hold exactly this state.
+// HasSeen reports whether a node is known to hold exactly this state.
 func (s *State) HasSeen(n sharding.NodeID) bool {
 	i, ok := s.place(n)
 	return ok && s.Seen.Has(i)
@@ -118,22 +118,22 @@ func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 	return out
 }
 
-// join is the state that includes both: of every member the later record, of
-// every observer the newer row, of everybody removed the tombstone and nothing
-// else. Nobody is known to have seen the result. What does not change keeps its
-// memory.
+// join is the state that includes both: the later record of every member, the
+// newer row of every observer, and only the tombstone of every removed node.
+// Nobody is known to have seen the result. Lists that do not change are shared
+// with s.
 //
-// The other state must be of the same [Era]. It may be a [State.fragment]. Rows in it that name nodes which
-// nobody here has heard of are left out, or they would lose these records: they
-// come again with or after the members.
+// The other state must be of the same [Era]. It may be a [State.fragment]. Rows in
+// it that name unknown nodes are left out, because they would lose these records:
+// the rows come again with or after those members.
 func (s *State) join(o *State) State {
 	out := State{Cluster: s.Cluster, Era: s.Era, Version: s.Version}
-	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, latest)
+	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, laterTombstone)
 	theirs := o.Members
 	if len(out.Tombstones) > 0 {
 		theirs = dropped(theirs, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	out.Members = mergeSorted(s.Members, theirs, memberOrder, later)
+	out.Members = mergeSorted(s.Members, theirs, memberOrder, laterRecord)
 	// A tombstone that is new here may be of a member.
 	removes := !identical(out.Tombstones, s.Tombstones) && slices.ContainsFunc(o.Tombstones, func(t Tombstone) bool {
 		_, ok := s.Member(t.Node)
@@ -146,25 +146,25 @@ func (s *State) join(o *State) State {
 	if removes {
 		out.Members = dropped(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	at, names := 0, false // names: they name somebody who is removed
+	at, namesRemoved := 0, false // namesRemoved: a row names a removed node
 	rows := dropped(o.Reach, func(r *Row) bool {
 		i, ok := placeIn(s.Reach, at, r, rowOrder)
-		if at = i; ok && newer(s.Reach[i], r) == s.Reach[i] || !isMember(r.Observer) {
-			return true // nothing new, or of nobody
+		if at = i; ok && newerRow(s.Reach[i], r) == s.Reach[i] || !isMember(r.Observer) {
+			return true // nothing new, or not from a member
 		}
 		return slices.ContainsFunc(r.Records, func(r Record) bool {
 			if isMember(r.Subject) {
 				return false
 			}
-			names = true
+			namesRemoved = true
 			return !out.IsRemoved(r.Subject)
 		})
 	})
-	if names {
+	if namesRemoved {
 		rows = rows.Keep(isMember)
 	}
 	out.Reach = s.Reach.Merge(rows)
-	out.Version = mergeSorted(s.Version, knownCounts(o.Version, theirs), clockOrder, higher)
+	out.Version = mergeSorted(s.Version, knownCounts(o.Version, theirs), clockOrder, higherEntry)
 	if removes {
 		out.Reach = out.Reach.Keep(isMember)
 		out.Version = knownCounts(out.Version, out.Members)
@@ -186,7 +186,7 @@ func memberOrder(a, b *Member) int      { return byUID(a.Node, b.Node) }
 func rowOrder(a, b *Row) int            { return byUID(a.Observer, b.Observer) }
 func tombstoneOrder(a, b Tombstone) int { return byUID(a.Node, b.Node) }
 
-func latest(a, b Tombstone) Tombstone {
+func laterTombstone(a, b Tombstone) Tombstone {
 	if a.Era >= b.Era {
 		return a
 	}
@@ -198,12 +198,12 @@ func latest(a, b Tombstone) Tombstone {
 func (s *State) withoutRemoved() State {
 	out := *s
 	out.Members = dropped(s.Members, func(m *Member) bool { return s.IsRemoved(m.Node) })
-	return out.withoutStrangers(len(s.Members))
+	return out.restrictedToMembers(len(s.Members))
 }
 
-// withoutStrangers keeps observations and clock entries of members only, after
-// some of so many members were dropped.
-func (s *State) withoutStrangers(had int) State {
+// restrictedToMembers keeps observations and clock entries of members only. The
+// state had that many members before some were dropped.
+func (s *State) restrictedToMembers(had int) State {
 	out := *s
 	out.Reach = s.Reach.Keep(func(n sharding.NodeID) bool {
 		_, ok := out.Member(n)
@@ -226,7 +226,7 @@ func (s *State) with(m Member) State {
 		return out
 	}
 	out.Members = slices.Insert(slices.Clip(s.Members), i, &m)
-	out.Seen = nil // it goes by places
+	out.Seen = nil // it refers to places
 	return out
 }
 
@@ -238,7 +238,7 @@ func (s *State) without(nodes ...sharding.NodeID) State {
 		stones = append(stones, Tombstone{n, s.Era.Number})
 	}
 	slices.SortFunc(stones, tombstoneOrder)
-	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, latest)
+	out.Tombstones = mergeSorted(s.Tombstones, stones, tombstoneOrder, laterTombstone)
 	out = out.withoutRemoved()
 	if mutant.On("tombstones") {
 		out.Tombstones = s.Tombstones
@@ -246,8 +246,8 @@ func (s *State) without(nodes ...sharding.NodeID) State {
 	return out
 }
 
-// youngest is the highest up number.
-func (s *State) youngest() uint32 {
+// lastUpNumber is the highest up number.
+func (s *State) lastUpNumber() uint32 {
 	var n uint32
 	for _, m := range s.Members {
 		n = max(n, m.UpNumber)
@@ -255,7 +255,7 @@ func (s *State) youngest() uint32 {
 	return n
 }
 
-// appendContent appends the canonical form of what a digest covers but the
+// appendContent appends the canonical form of all that a digest covers except the
 // clock, with times relative to epoch.
 func (s *State) appendContent(b []byte, epoch int64) []byte {
 	b = binary.AppendVarint(b, s.Cluster.Founded-epoch)
@@ -310,8 +310,8 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// check tells what is wrong with a state from outside, or a fragment of one, or
-// "". Places of the seen set are those of the whole state.
+// check says what is wrong with a state, or a fragment of one, from another node,
+// or "". It does not check the seen set, which refers to the whole state.
 func (s *State) check(maxMembers int) string {
 	if len(s.Members) > maxMembers {
 		return "too many members"
@@ -329,7 +329,7 @@ func (s *State) check(maxMembers int) string {
 	case !s.Version.Valid():
 		return "clock is not sorted"
 	case slices.ContainsFunc(s.Members, func(m *Member) bool { return m.Era > s.Era.Number }):
-		return "a member was admitted in an era to come"
+		return "a member was admitted in a later era"
 	case slices.ContainsFunc(s.Tombstones, func(t Tombstone) bool { return t.Era > s.Era.Number || s.Era.forgotten(t.Era) }):
 		return "a tombstone is of another era"
 	}
@@ -345,9 +345,8 @@ func strictlySorted[T any](s []T, order func(a, b T) int) bool {
 	return true
 }
 
-// placeIn finds the place of something in a sorted list, not before another place,
-// in growing strides: fast for what is near, and no slower than halving the
-// list for what is far.
+// placeIn finds the place of x in a sorted list, from place at on. It gallops:
+// faster than binary search if x is near, and about as fast if it is far.
 func placeIn[S ~[]T, T, K any](list S, at int, x K, order func(T, K) int) (int, bool) {
 	from, stride := at, 1
 	if at == 0 {
@@ -368,9 +367,8 @@ func placeIn[S ~[]T, T, K any](list S, at int, x K, order func(T, K) int) (int, 
 	return from, from < len(list) && order(list[from], x) == 0
 }
 
-// mergeSorted merges a sorted list into another; both picks one, or makes one,
-// of two elements of the same place. What changes nothing gives back the list as
-// it is.
+// mergeSorted merges a sorted list into another; both picks or makes one of two
+// elements that are equal in order. If nothing changes it returns into itself.
 func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, both func(a, b T) T) S {
 	if identical(into, from) {
 		return into
@@ -403,8 +401,8 @@ func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, bot
 	return append(out, into[done:]...)
 }
 
-// dropped is a list without some elements; if there are none of them it is the
-// list itself. Every element is asked about once, in order.
+// dropped is a list without the elements for which drop returns true, or the list
+// itself if there are none. It calls drop once for every element, in order.
 func dropped[S ~[]T, T any](list S, drop func(T) bool) S {
 	for i := range list {
 		if !drop(list[i]) {

@@ -44,7 +44,7 @@ func vecLeader(t judge, v *vector) {
 func vecPrecedence(t judge, v *vector) {
 	a, b := Member{Status: status(t, v.A), UpNumber: 2}, Member{Status: status(t, v.B), UpNumber: 1}
 	want := status(t, v.Winner)
-	for _, got := range []*Member{later(&a, &b), later(&b, &a)} {
+	for _, got := range []*Member{laterRecord(&a, &b), laterRecord(&b, &a)} {
 		if got.Status != want {
 			t.Errorf("%v wins over %v and %v, want %v", got.Status, a.Status, b.Status, want)
 		}
@@ -213,7 +213,7 @@ func vecOpUpdate(t judge, v *vector) {
 		}
 	}
 	var order []string
-	for _, mem := range s.inOrder() {
+	for _, mem := range s.membersByNode() {
 		order = append(order, mem.Node.Addr)
 	}
 	if !slices.Equal(order, want.Order) {
@@ -234,8 +234,8 @@ func vecYoungest(t judge, v *vector) {
 		}
 		s = s.with(mem)
 	}
-	if s.youngest() != highest {
-		t.Errorf("youngest is %d, want %d", s.youngest(), highest)
+	if s.lastUpNumber() != highest {
+		t.Errorf("youngest is %d, want %d", s.lastUpNumber(), highest)
 	}
 }
 
@@ -310,7 +310,7 @@ func vecMemberOrder(t judge, v *vector) {
 		t.Fatal("not a list to sort: ", err)
 	}
 	s := withMembers(t, list)
-	got := s.inOrder()
+	got := s.membersByNode()
 	if v.Kind == "leader_status_order" {
 		slices.SortFunc(got, byLeaderRank)
 	}

@@ -78,8 +78,8 @@ func vecSender(t judge, v *ringVector) {
 	set := func(s State) {
 		m.setState(s)
 		m.publish()
-		m.nextBeat = m.now
-		m.beat()
+		m.nextHeartbeat = m.now
+		m.sendHeartbeats()
 	}
 	add := func(name string) { set(m.state.with(Member{Node: id(name), Status: Up, UpNumber: 1})) }
 	add(v.Self)
@@ -107,8 +107,8 @@ func vecSender(t judge, v *ringVector) {
 		case "fd_down":
 			m.peer(id(name)).gone = true
 		case "expect_monitoring":
-			m.nextBeat = m.now
-			m.beat() // former receivers that answered go with the next heartbeat
+			m.nextHeartbeat = m.now
+			m.sendHeartbeats() // former receivers that answered go with the next heartbeat
 			var want map[string]bool
 			_ = json.Unmarshal(step[1], &want)
 			for name, watched := range want { // order-free: errors
@@ -120,8 +120,8 @@ func vecSender(t judge, v *ringVector) {
 			t.Fatalf("there is no step %q", what)
 		}
 	}
-	m.nextBeat = m.now
-	m.beat()
+	m.nextHeartbeat = m.now
+	m.sendHeartbeats()
 	var got []string
 	for _, p := range m.peers {
 		got = append(got, p.node.Addr)
@@ -168,7 +168,7 @@ func vecSpeedup(t judge, v *ringVector) {
 	_ = json.Unmarshal(v.Seen, &seen)
 	var want bool
 	_ = json.Unmarshal(v.Expect, &want)
-	if got := hurry(members, seen, v.HasDown); got != want {
+	if got := needsSpeedup(members, seen, v.HasDown); got != want {
 		t.Errorf("got %v", got)
 	}
 }
@@ -183,7 +183,7 @@ func (v *ringVector) preference(t judge, want float64) {
 func vecDocumented(t judge, v *ringVector) { v.preference(t, v.Probability) }
 func vecShipped(t judge, v *ringVector)    { v.preference(t, v.Effective) }
 
-// inSeveralZones tells whether the members of such a vector are in more than
+// inSeveralZones reports whether the members of such a vector are in more than
 // one data center.
 func inSeveralZones(raw []byte) bool {
 	var v struct{ Members map[string]string }

@@ -13,55 +13,59 @@ import (
 type View struct {
 	// Self is the node whose view this is.
 	Self sharding.NodeID
-	// InCluster tells whether the node is a member: false before it was let in
-	// and after it left or was downed.
+	// InCluster says that the node is a member: false before it was admitted and
+	// after it left or was downed.
 	InCluster bool
 	Cluster   ClusterID
 	// Members are sorted by node, Self included.
 	Members []MemberView
-	// Refusal is why this node was not let in when it asked last; empty once it is.
+	// Refusal is the last reason for not admitting this node; empty once it is a
+	// member.
 	Refusal string
-	// Removed are the tombstones of those who were members, Quarantined the
-	// others that this node refuses for good. The lists must not be changed.
+	// Removed are the tombstones of former members. Quarantined are the other
+	// incarnations that this node refuses for good. The lists must not be changed.
 	Removed     []Tombstone
 	Quarantined []Quarantine
-	// Leader is the node that this node takes for the leader; zero if none.
+	// Leader is the current leader in the eyes of this node; zero if none.
 	Leader sharding.NodeID
-	// Converged tells that everybody who matters is reachable and known to
-	// have seen this very state.
+	// Converged says that every relevant member is reachable and known to have
+	// seen exactly this state. Members that are up or leaving are relevant; while
+	// there are none, all that are not down.
 	Converged bool
-	// Observations are who observes whom as unreachable, without those of
-	// members that are down: sorted by observer, then by subject.
+	// Observations say which members observe others as unreachable, without those
+	// of members that are down: sorted by observer, then by subject.
 	Observations []Observation
-	// Lease is what this node was told last about who holds the lease.
+	// Lease is what the driver last reported about the lease.
 	Lease Lease
-	// Paused is how long this process was found paused in all since it
-	// started. In that time it heard nobody.
+	// Paused is the total time for which this process was found paused since it
+	// started. During that time it could not hear other nodes.
 	Paused time.Duration
-	// Version counts the changes that the view includes, by who made them: of two
-	// views of a cluster the later one has the higher counts.
+	// Version counts the changes that the view includes, by the node that made
+	// them: of two views of a cluster the later one has the higher counts.
 	Version Clock
 }
 
 // Observation says that one member observes another as unreachable.
 type Observation struct{ Observer, Subject sharding.NodeID }
 
-// MemberView is a member and how it is reached.
+// MemberView is a member and its reachability.
 type MemberView struct {
 	Member
 	// Phi is how strongly the viewing node suspects this member now, by its own
-	// heartbeats: 0 is not at all, and unreachable is from the threshold on; see
-	// package phi. 0 for members that it does not watch, itself among them.
+	// heartbeats: 0 is not at all, the threshold and above is unreachable; see
+	// package phi. It is 0 for members that the node does not watch, and for
+	// itself.
 	Phi float64
 	// Reachable is false when any member that is not down observes this one as
 	// unreachable.
 	Reachable bool
-	// ReachableByMe is false when the viewing node itself does.
+	// ReachableByMe is false when the viewing node itself observes it as
+	// unreachable.
 	ReachableByMe bool
-	// UnreachableSince is since when Reachable is false, as noticed by the
-	// viewing node, its own pauses left out; zero if it is reachable.
+	// UnreachableSince is the time at which the viewing node noticed that
+	// Reachable became false, moved by its own pauses since; zero if Reachable.
 	UnreachableSince time.Time
-	// Seen tells that the member is known to hold exactly this state.
+	// Seen says that the member is known to hold exactly this state.
 	Seen bool
 }
 
@@ -107,7 +111,7 @@ func (v View) Rank(role string, n sharding.NodeID) int {
 	return len(all)
 }
 
-// Events describes the view as if all of it had just happened.
+// Events lists the events that lead from an empty view to this one.
 func (v View) Events() []Event {
 	var out []Event
 	for _, m := range v.Members {
@@ -130,7 +134,7 @@ func (v View) Events() []Event {
 // View is the membership as this node sees it now.
 func (m *Machine) View() View {
 	v := View{Self: m.self, InCluster: m.phase == member, Cluster: m.state.Cluster, Version: m.state.Version, Lease: m.lease, Paused: m.paused}
-	v.Refusal, v.Removed, v.Quarantined = m.refusal, m.state.Tombstones, slices.Clone(m.outlaws)
+	v.Refusal, v.Removed, v.Quarantined = m.refusal, m.state.Tombstones, slices.Clone(m.quarantined)
 	if len(m.state.Members) == 0 {
 		return v
 	}
@@ -138,7 +142,7 @@ func (m *Machine) View() View {
 	v.Converged = m.state.converged(m.self, m.confirmed, m.suspects)
 	v.Members = make([]MemberView, 0, len(m.state.Members))
 	peers := m.peers // sorted by node
-	for _, i := range m.places() {
+	for _, i := range m.placesByNode() {
 		mem := m.state.Members[i]
 		mv := MemberView{Member: *mem, Reachable: true, ReachableByMe: true, Seen: m.state.Seen.Has(int(i))}
 		for len(peers) > 0 && peers[0].node.Compare(mem.Node) < 0 {
@@ -147,10 +151,10 @@ func (m *Machine) View() View {
 		if len(peers) > 0 && peers[0].node == mem.Node {
 			mv.Phi = peers[0].detector.Phi(m.now)
 		}
-		if at, ok := slices.BinarySearchFunc(m.toldSuspects, mem.Node, suspectOf); ok && mem.Node != m.self {
-			x := &m.toldSuspects[at]
+		if at, ok := slices.BinarySearchFunc(m.publishedSuspects, mem.Node, compareSuspect); ok && mem.Node != m.self {
+			x := &m.publishedSuspects[at]
 			mv.Reachable, mv.ReachableByMe = x.verdict == Reachable, x.mine == Reachable
-			mv.UnreachableSince = m.since[at]
+			mv.UnreachableSince = m.unreachableSince[at]
 		}
 		v.Members = append(v.Members, mv)
 	}
@@ -158,16 +162,16 @@ func (m *Machine) View() View {
 	return v
 }
 
-// places are those of the members, sorted by node.
-func (m *Machine) places() []int32 {
-	if m.inOrder == nil {
-		m.inOrder = make([]int32, len(m.state.Members))
-		for i := range m.inOrder {
-			m.inOrder[i] = int32(i)
+// placesByNode are the places of the members in the state, sorted by node.
+func (m *Machine) placesByNode() []int32 {
+	if m.sortedPlaces == nil {
+		m.sortedPlaces = make([]int32, len(m.state.Members))
+		for i := range m.sortedPlaces {
+			m.sortedPlaces[i] = int32(i)
 		}
-		slices.SortFunc(m.inOrder, func(a, b int32) int { return m.state.Members[a].Node.Compare(m.state.Members[b].Node) })
+		slices.SortFunc(m.sortedPlaces, func(a, b int32) int { return m.state.Members[a].Node.Compare(m.state.Members[b].Node) })
 	}
-	return m.inOrder
+	return m.sortedPlaces
 }
 
 // observations lists who observes whom as unreachable.
@@ -186,13 +190,13 @@ func (s *State) observations() []Observation {
 	return out
 }
 
-// observes tells whether a node's observations count: not after it is down.
+// observes reports whether a node's observations count: not after it is down.
 func (s *State) observes(n sharding.NodeID) bool {
 	m, ok := s.Member(n)
 	return ok && m.Status != Down
 }
 
-// verdict is the worst that members who are not down observe about a node.
+// verdict is the worst verdict about a node of the members that are not down.
 func (s *State) verdict(n sharding.NodeID) Verdict { return s.Reach.Aggregate(n, s.observes) }
 
 // leader is the first by address of the members that are up or leaving and not
@@ -211,11 +215,10 @@ func (s *State) leader(self sharding.NodeID, suspects []suspect) sharding.NodeID
 	return best.Node
 }
 
-// converged tells whether the leader may act: every member that is up or
-// leaving has seen this state, and nobody is unreachable who is not down or
-// exiting anyway. While nobody is up, all members that are not down must have
-// seen it.
-// Members that confirmed their exit do not matter any more.
+// converged reports whether the leader may act: every member that is up or
+// leaving has seen this state, and no member is unreachable unless it is down or
+// exiting. While no member is up or leaving, all that are not down must have seen
+// the state. Members that confirmed their exit do not matter any more.
 func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, suspects []suspect) bool {
 	for _, x := range suspects {
 		if x.verdict == Reachable || x.node == self || slices.Contains(confirmed, x.node) {
@@ -239,9 +242,8 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, sus
 	return true
 }
 
-// Claim is what a node says about its cluster when it meets another one, or
-// another half of its own. The senior claim wins, the nodes of the other side
-// stop.
+// Claim describes the cluster of a node that meets another cluster, or another
+// half of its own. The senior claim wins, and the nodes of the other side stop.
 type Claim struct {
 	Cluster ClusterID
 	Era     Era
@@ -251,9 +253,9 @@ type Claim struct {
 	OldestNode sharding.NodeID
 }
 
-// Senior tells whether c goes before o: the older cluster, within one cluster
-// the side in the later era, then the one with the older member. Equal claims are
-// not senior.
+// Senior reports whether c wins over o. The older cluster wins; within one cluster
+// the side in the later era does, then the one with the older member. Of equal
+// claims neither is senior.
 func (c Claim) Senior(o Claim) bool {
 	if d := c.Cluster.Compare(o.Cluster); d != 0 {
 		return d < 0

@@ -22,10 +22,10 @@ type peer struct {
 	askedUntil time.Time
 }
 
-func peerOf(p peer, n sharding.NodeID) int { return p.node.Compare(n) }
+func comparePeer(p peer, n sharding.NodeID) int { return p.node.Compare(n) }
 
 func (m *Machine) peer(n sharding.NodeID) *peer {
-	i, ok := slices.BinarySearchFunc(m.peers, n, peerOf)
+	i, ok := slices.BinarySearchFunc(m.peers, n, comparePeer)
 	if !ok {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (m *Machine) peer(n sharding.NodeID) *peer {
 
 // peersAt are the watched members at an address.
 func (m *Machine) peersAt(addr string) []peer {
-	at, _ := slices.BinarySearchFunc(m.peers, sharding.NodeID{Addr: addr}, peerOf)
+	at, _ := slices.BinarySearchFunc(m.peers, sharding.NodeID{Addr: addr}, comparePeer)
 	n := at
 	for n < len(m.peers) && m.peers[n].node.Addr == addr {
 		n++
@@ -44,7 +44,7 @@ func (m *Machine) peersAt(addr string) []peer {
 
 // watch begins to watch a member, if it is not watched already.
 func (m *Machine) watch(n sharding.NodeID) *peer {
-	i, ok := slices.BinarySearchFunc(m.peers, n, peerOf)
+	i, ok := slices.BinarySearchFunc(m.peers, n, comparePeer)
 	if !ok {
 		m.peers = slices.Insert(m.peers, i, peer{node: n, detector: m.cfg.Watch.detector()})
 	}
@@ -53,18 +53,18 @@ func (m *Machine) watch(n sharding.NodeID) *peer {
 
 // watchAt begins to watch all members at an address.
 func (m *Machine) watchAt(addr string) {
-	for _, mem := range m.state.at(addr) {
+	for _, mem := range m.state.membersAt(addr) {
 		if mem.Node != m.self {
 			m.watch(mem.Node)
 		}
 	}
 }
 
-// rewatch adapts who is watched to the membership: the receivers of this node
-// on the ring and the members of roles that it watches anyway.
+// rewatch adapts the peers to the membership: they are the receivers of this node
+// on the ring, and the members of roles that it always watches.
 //
-// Former receivers stay as long as this node holds them for unreachable, or is
-// about to: it is the only one who can take that back.
+// Former receivers remain peers while this node observes them as unreachable, or
+// is about to: no other node can withdraw its observation.
 func (m *Machine) rewatch() {
 	wanted := m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects)
 	m.ringEnd = ringEnd(m.self, m.cfg.MonitoredBy, wanted, m.suspects)
@@ -76,15 +76,15 @@ func (m *Machine) rewatch() {
 		}
 		slices.SortFunc(wanted, sharding.NodeID.Compare)
 	}
-	m.former = false
+	m.draining = false
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
 		if _, ok := slices.BinarySearchFunc(wanted, p.node, sharding.NodeID.Compare); ok {
 			return false
 		}
-		if _, ok := m.state.Member(p.node); !ok || !m.stillWatched(&p) {
+		if _, ok := m.state.Member(p.node); !ok || !m.keepWatching(&p) {
 			return true
 		}
-		m.former = true
+		m.draining = true
 		return false
 	})
 	for _, n := range wanted {
@@ -92,13 +92,13 @@ func (m *Machine) rewatch() {
 	}
 }
 
-// onRing tells whether this node may have to watch others than before when a
-// node comes, goes, or can be reached or not.
-func (m *Machine) onRing(n sharding.NodeID) bool {
+// affectsPeers reports whether the peers of this node may change when a node
+// joins, goes, or changes its reachability.
+func (m *Machine) affectsPeers(n sharding.NodeID) bool {
 	return len(m.cfg.WatchRoles) > 0 || distance(m.self, n) <= m.ringEnd || m.peer(n) != nil
 }
 
-func (m *Machine) stillWatched(p *peer) bool {
+func (m *Machine) keepWatching(p *peer) bool {
 	if m.now.Before(p.askedUntil) {
 		return true
 	}
@@ -106,29 +106,29 @@ func (m *Machine) stillWatched(p *peer) bool {
 		(p.gone || m.state.Reach.Of(m.self, p.node) != Reachable || !p.detector.Available(m.now))
 }
 
-// beat asks everybody it watches for a sign of life when it is time.
-func (m *Machine) beat() {
-	if m.phase != member || m.now.Before(m.nextBeat) {
+// sendHeartbeats sends a heartbeat to every peer when it is time.
+func (m *Machine) sendHeartbeats() {
+	if m.phase != member || m.now.Before(m.nextHeartbeat) {
 		return
 	}
-	m.nextBeat = m.now.Add(m.cfg.Watch.Interval)
-	if m.former {
+	m.nextHeartbeat = m.now.Add(m.cfg.Watch.Interval)
+	if m.draining {
 		m.rewatch()
 	}
-	m.judgeMyself()
+	m.updateLocalHealth()
 	m.seq++
 	m.beatSeq = m.seq
 	mine := m.state.Reach.row(m.self)
 	for i := range m.peers {
 		if p := &m.peers[i]; verdictIn(mine, p.node) != Terminated {
-			m.beatTo(p)
+			m.sendHeartbeat(p)
 		}
 	}
 }
 
-// beatTo sends one heartbeat. The first one counts as answered, so that
+// sendHeartbeat sends one heartbeat. The first one counts as answered, so that
 // a node that never answers is noticed too.
-func (m *Machine) beatTo(p *peer) {
+func (m *Machine) sendHeartbeat(p *peer) {
 	if p.firstSeq == 0 {
 		p.firstSeq = m.seq
 		p.detector.Heartbeat(m.now)
@@ -136,18 +136,18 @@ func (m *Machine) beatTo(p *peer) {
 	m.send(p.node, Heartbeat{m.seq})
 }
 
-// ill is the worst state of health.
-const ill = 8
+// maxLocalHealth is the worst local health; 0 is the best.
+const maxLocalHealth = 8
 
-// judgeMyself looks at who answered the last heartbeats. When most of those
-// fall silent at once that were well before, this node is more likely to be
-// the cause than they are: starved of time or cut off. It then gives them more
-// time, up to three times the pause of the profile, and suspects itself first.
-// With one or two to watch there is no telling.
+// updateLocalHealth counts the peers that answered the last heartbeats. When most
+// of the healthy ones fall silent at once, this node is more likely to be the
+// cause than they are: it may be starved of CPU time, or cut off. It then
+// suspects itself first and gives its peers more time, up to three times the
+// pause of the profile. With only one or two peers it cannot tell.
 //
 // The idea and the measure are Lifeguard's local health multiplier (Dadgar,
 // Phillips, Currey 2017, arXiv 1707.00788).
-func (m *Machine) judgeMyself() {
+func (m *Machine) updateLocalHealth() {
 	watched, silent := 0, 0
 	mine := m.state.Reach.row(m.self)
 	for i := range m.peers {
@@ -160,15 +160,15 @@ func (m *Machine) judgeMyself() {
 			silent++
 		}
 	}
-	m.illness = min(max(m.illness+2*silent-watched, 0), ill)
+	m.localHealth = min(max(m.localHealth+2*silent-watched, 0), maxLocalHealth)
 	if watched < 3 || mutant.On("local-health") {
-		m.illness = 0
+		m.localHealth = 0
 	}
 }
 
-// patience is what is added to the pause that the detectors accept.
-func (m *Machine) patience() time.Duration {
-	return m.cfg.Watch.Phi.Pause * time.Duration(2*m.illness) / ill
+// extraPause is added to the pause that the detectors accept.
+func (m *Machine) extraPause() time.Duration {
+	return m.cfg.Watch.Phi.Pause * time.Duration(2*m.localHealth) / maxLocalHealth
 }
 
 func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
@@ -180,19 +180,20 @@ func (m *Machine) heartbeatReply(from sharding.NodeID, seq uint64) {
 		p.detector.Heartbeat(m.now)
 	}
 	m.settleDisputes(from, seq)
-	// Whoever answers at an address is the incarnation that lives there, at
-	// least since the heartbeat it answers was sent. A member at the same
-	// address that was known by then and has answered nothing newer is gone; there
-	// may be several, one of which is known to be gone already.
+	// The incarnation that answers has lived at its address at least since the
+	// heartbeat was sent. Any other member at that address is gone, if it was known
+	// by then and has not answered anything newer. There may be several, one of
+	// them already known to be gone.
 	for _, p := range slices.Clone(m.peersAt(from.Addr)) {
 		if p.node.UID != from.UID && p.firstSeq != 0 && seq >= p.firstSeq && seq > p.lastSeq {
-			m.replaced(p.node, from)
+			m.downReplaced(p.node, from)
 		}
 	}
 }
 
-// replaced downs an incarnation that is proven gone.
-func (m *Machine) replaced(old, by sharding.NodeID) {
+// downReplaced downs an incarnation that is proven gone because another one
+// answered at its address.
+func (m *Machine) downReplaced(old, by sharding.NodeID) {
 	mem, ok := m.state.Member(old)
 	if !ok || m.state.Reach.Of(m.self, old) == Terminated {
 		return
@@ -205,8 +206,8 @@ func (m *Machine) replaced(old, by sharding.NodeID) {
 	m.emit(NewIncarnation{Old: old, New: by})
 }
 
-// evidence takes the driver's word that a member's process is gone, until it
-// answers a heartbeat sent after that.
+// evidence marks a member as gone because the driver says so, until it answers a
+// heartbeat sent later.
 func (m *Machine) evidence(n sharding.NodeID) {
 	if m.phase != member {
 		return
@@ -220,16 +221,16 @@ func (m *Machine) evidence(n sharding.NodeID) {
 			m.emit(NodeGone{p.node})
 		}
 	}
-	m.former = true // some of them may be outside the ring
-	m.reap()
+	m.draining = true // some of them may be outside the ring
+	m.updateReachability()
 }
 
-// reap brings this node's observations in line with its detectors.
-func (m *Machine) reap() {
+// updateReachability brings this node's observations in line with its detectors.
+func (m *Machine) updateReachability() {
 	if m.phase != member {
 		return
 	}
-	patient := m.now.Add(-m.patience())
+	patient := m.now.Add(-m.extraPause())
 	mine := m.state.Reach.row(m.self)
 	s := m.state
 	changed := false
@@ -237,7 +238,7 @@ func (m *Machine) reap() {
 		p := &m.peers[i]
 		was, at := verdictIn(mine, p.node), patient
 		if was != Reachable {
-			at = m.now // only a reply heals
+			at = m.now // without the extra pause: only a reply makes it reachable
 		}
 		verdict := Reachable
 		if p.gone || !p.detector.Available(at) {

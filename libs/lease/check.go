@@ -57,7 +57,7 @@ type health struct {
 	tolerance time.Duration
 }
 
-// request notes how a request went, and tells whether that is news. wrote says that
+// request notes how a request went, and reports whether that is news. wrote says that
 // it was a write, or a read that shows one: a store that is full or read-only
 // answers reads, and nobody can take the lease all the same.
 func (h *health) request(err error, wrote bool, now time.Time) (news bool) {

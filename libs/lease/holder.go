@@ -103,7 +103,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	return h.next(now, out)
 }
 
-// Valid tells whether the lease may be used at now, and in which term.
+// Valid reports whether the lease may be used at now, and in which term.
 func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
 	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
 }

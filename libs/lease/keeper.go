@@ -64,7 +64,7 @@ func NewKeeper(store Store, name string, c Config, log *slog.Logger) (*Keeper, e
 	}, nil
 }
 
-// Valid tells whether the lease is held at this very moment, by the monotonic
+// Valid reports whether the lease is held at this very moment, by the monotonic
 // clock, and in which term. It is cheap, may be called at any time from
 // anywhere, and does not depend on the loop having noticed that time is over.
 func (k *Keeper) Valid() (sharding.Term, bool) {

@@ -28,7 +28,7 @@ type Record struct {
 	Cluster sharding.ClusterID
 }
 
-// Yields tells whether a stored record may be replaced by next by someone who
+// Yields reports whether a stored record may be replaced by next by someone who
 // knows it as old. The version alone does not tell: it starts again when a store
 // has lost the record.
 func (r Record) Yields(old, next Record) bool {

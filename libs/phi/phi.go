@@ -164,7 +164,7 @@ func (d *Detector) Heartbeat(now time.Time) {
 // the watcher itself was not there to see heartbeats.
 func (d *Detector) Restart(now time.Time) { d.last = now }
 
-// Monitoring tells whether any heartbeat was noted.
+// Monitoring reports whether any heartbeat was noted.
 func (d *Detector) Monitoring() bool { return d.started }
 
 // Phi is the suspicion at now: 0 before the first heartbeat, growing while
@@ -181,7 +181,7 @@ func (d *Detector) Phi(now time.Time) float64 {
 	return Of(ms(now.Sub(d.last)), mean+ms(d.cfg.Pause), std)
 }
 
-// Available tells whether the suspicion at now is below the threshold.
+// Available reports whether the suspicion at now is below the threshold.
 func (d *Detector) Available(now time.Time) bool { return d.Phi(now) < d.cfg.Threshold }
 
 // Clone is an independent copy.

@@ -18,7 +18,7 @@ import (
 type cluster struct {
 	*gossiptest.Net
 	lease gossip.Lease
-	// store tells whether a node can reach the store of the lease; nil: all can.
+	// store reports whether a node can reach the store of the lease; nil: all can.
 	store func(*gossiptest.Node) bool
 	// competing: the lease is competed for.
 	competing bool

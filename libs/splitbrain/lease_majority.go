@@ -27,7 +27,7 @@ func reversed(a action) action {
 	return downReachable
 }
 
-// InMinority tells whether less than half of the members with a role are
+// InMinority reports whether less than half of the members with a role are
 // reachable, or half of them without the one of the lowest address. Who is in
 // a minority should leave a free lease to others for a while, [MinorityDelay],
 // so that the larger side gets it.

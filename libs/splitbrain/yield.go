@@ -21,7 +21,7 @@ type yield struct {
 	given time.Time
 }
 
-// yields tells whether this node should give the lease up now: it held it when
+// yields reports whether this node should give the lease up now: it held it when
 // it fell into a minority, has been there for the time of YieldLeaseAfter, and
 // others can take over.
 //

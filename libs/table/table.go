@@ -46,7 +46,7 @@ func New() *Table { return &Table{types: map[sharding.EntityType]*rowsOf{}} }
 // Version is the newest version that was applied. Zero: nothing is known yet.
 func (t *Table) Version() sharding.Version { return t.version }
 
-// Empty tells whether no type is declared yet.
+// Empty reports whether no type is declared yet.
 func (t *Table) Empty() bool { return len(t.names) == 0 }
 
 // Row is the newest row of a shard that is known, if any.
@@ -67,7 +67,7 @@ func (t *Table) Type(name sharding.EntityType) (*sharding.TypeDesc, bool) {
 	return of.desc, true
 }
 
-// Merge keeps the newer of row and the row that is stored, and tells whether
+// Merge keeps the newer of row and the row that is stored, and reports whether
 // that changed the table. Ignored are rows of undeclared types, with an index
 // beyond the type's shards, without epoch, with an unknown phase, or serving
 // without an owner.

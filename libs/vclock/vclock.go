@@ -1,5 +1,5 @@
 // Package vclock is a vector clock: one counter per node, counted up by that
-// node for every change it makes. Comparing two clocks tells whether one state
+// node for every change it makes. Comparing two clocks reports whether one state
 // includes everything the other one knows, or whether they changed apart from
 // each other.
 //
@@ -152,7 +152,7 @@ func walk[K cmp.Ordered](a, b Clock[K], visit func(node K, a, b uint64, inA, inB
 	}
 }
 
-// Valid tells whether the entries are sorted by node without repeats, as those
+// Valid reports whether the entries are sorted by node without repeats, as those
 // of a clock from outside may not be.
 func (c Clock[K]) Valid() bool {
 	for i := 1; i < len(c); i++ {

@@ -216,7 +216,7 @@ func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
 	return b.wrapAt(id, err)
 }
 
-// absent tells whether the agent does not know what it was asked about.
+// absent reports whether the agent does not know what it was asked about.
 func absent(err error) bool {
 	var status api.StatusError
 	return errors.As(err, &status) && status.Code == http.StatusNotFound

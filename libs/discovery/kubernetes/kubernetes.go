@@ -180,5 +180,5 @@ func (b *Backend) get(ctx context.Context, q url.Values) (io.ReadCloser, error) 
 	return body, err
 }
 
-// expired tells whether a version or page is too old for the server.
+// expired reports whether a version or page is too old for the server.
 func expired(err error) bool { return kubeapi.Is(err, http.StatusGone) }

@@ -17,13 +17,13 @@ import (
 // AdminPathPrefix is the path below which [Agent.AdminHandler] serves.
 const AdminPathPrefix = adminv1.MembershipPathPrefix
 
-// AdminHandler serves operators, at [AdminPathPrefix]. Whoever reaches it is
-// obeyed.
+// AdminHandler serves operators, at [AdminPathPrefix]. It does not authenticate
+// them.
 func (a *Agent) AdminHandler() http.Handler { return adminv1.NewMembershipServer(admin{a}) }
 
 type admin struct{ a *Agent }
 
-// pollHold is how long a question for events waits for one.
+// pollHold is how long a request for events waits for one.
 const pollHold = time.Second
 
 func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinResponse, error) {
@@ -39,19 +39,19 @@ func (s admin) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1.JoinR
 }
 
 func (s admin) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
-	return s.order(req.Node, s.a.AskToLeave)
+	return s.withMember(req.Node, s.a.AskToLeave)
 }
 
 func (s admin) Down(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
-	return s.order(req.Node, s.a.Down)
+	return s.withMember(req.Node, s.a.Down)
 }
 
 func (s admin) Remove(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
-	return s.order(req.Node, s.a.Remove)
+	return s.withMember(req.Node, s.a.Remove)
 }
 
-// order does something with the member that is named.
-func (s admin) order(name string, do func(sharding.NodeID)) (*adminv1.NodeResponse, error) {
+// withMember calls do with the member of the given name.
+func (s admin) withMember(name string, do func(sharding.NodeID)) (*adminv1.NodeResponse, error) {
 	m, err := find(s.a.Members(), name)
 	if err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (s admin) order(name string, do func(sharding.NodeID)) (*adminv1.NodeRespon
 	return &adminv1.NodeResponse{Member: ToAdmin(m)}, nil
 }
 
-// find finds a member by name, address, or address and uid. Of several with
-// one name or address, those that are not down are meant.
+// find finds a member by name, address, or address and uid. If several have the
+// same name or address, those that are not down take precedence.
 func find(v gossip.View, name string) (*gossip.MemberView, error) {
 	if !v.InCluster {
 		return nil, twirp.NewErrorf(twirp.Unavailable, "%v is in no cluster; ask a member", v.Self)
@@ -110,7 +110,8 @@ func ToAdmin(m *gossip.MemberView) *adminv1.Member {
 	}
 }
 
-// Events answers with what is new since a number, waiting for it a while.
+// Events answers with the events from a number on. It waits up to pollHold for
+// the first one.
 func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1.EventsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollHold)
 	defer cancel()
@@ -120,7 +121,7 @@ func (s admin) Events(ctx context.Context, req *adminv1.EventsRequest) (*adminv1
 		f.next = req.Next
 	}
 	out := &adminv1.EventsResponse{Stream: stream}
-	b, err := f.Next(ctx) // an error is that nothing is new
+	b, err := f.Next(ctx) // an error means that there is nothing new
 	if err == nil && b.Resync {
 		out.Resync, out.Missed = true, b.Missed
 		b.Events = s.a.events.newest()
@@ -182,7 +183,7 @@ func toEvent(r Record, v *gossip.View) *adminv1.Event {
 		about("leader", e.Leader, "")
 	case gossip.Quarantined:
 		about("quarantined", e.Node, e.Reason)
-	case gossip.NotLetIn:
+	case gossip.JoinRejected:
 		about("not-let-in", v.Self, "by "+e.By.String()+": "+e.Reason)
 	case gossip.JoinFailed:
 		about("join-failed", v.Self, e.Reason)

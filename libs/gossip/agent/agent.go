@@ -34,11 +34,11 @@ type Agent struct {
 	stats   counters
 	view    atomic.Pointer[gossip.View]
 	events  *eventLog
-	left    chan struct{} // closed once this node has left
+	left    chan struct{} // closed once this node has left the cluster
 	ended   chan struct{} // closed when Run returns
 	running atomic.Bool
 
-	// Of the loop only.
+	// Owned by the loop.
 	core        *gossip.Machine
 	out         []gossip.Output
 	subscribers []func(gossip.Event)
@@ -46,12 +46,12 @@ type Agent struct {
 	err         error
 }
 
-// Stats counts since the start.
+// Stats are counters since the start.
 type Stats struct {
-	Received uint64 // messages taken from other nodes
+	Received uint64 // messages accepted from other nodes
 	Refused  uint64 // messages refused: malformed, or the inbox was full
 	Sent     uint64 // messages that arrived at other nodes
-	Dropped  uint64 // messages that fell out of a full queue
+	Dropped  uint64 // messages dropped from a full queue
 	Failed   uint64 // messages in posts that failed
 	Expired  uint64 // gossip that waited too long for the loop, and was dropped
 }
@@ -84,11 +84,11 @@ func (a *Agent) Handler() http.Handler {
 	return a.cfg.limits().Handler(pb.NewClusterServer(service{a}))
 }
 
-// Members is the membership as seen now. It may be up to a second old in what
-// gives no event, such as Converged.
+// Members is the membership as seen now. Fields whose changes have no event, such
+// as Converged, may be up to a second old.
 func (a *Agent) Members() gossip.View { return *a.view.Load() }
 
-// Stats tells what was counted so far.
+// Stats returns the counters.
 func (a *Agent) Stats() Stats {
 	return Stats{
 		Received: a.stats.received.Load(), Refused: a.stats.refused.Load(), Sent: a.stats.sent.Load(),
@@ -97,10 +97,9 @@ func (a *Agent) Stats() Stats {
 	}
 }
 
-// Subscribe calls f with every event from now on, in their order, beginning
-// with events that describe the membership as it is. f is called in the loop:
-// it must not wait for anything. [Agent.Members] already tells the membership
-// after the events of the same step.
+// Subscribe calls f with every event from now on, in order, beginning with events
+// that describe the current membership. f is called in the loop and must not
+// block. [Agent.Members] already includes all events of the same step.
 func (a *Agent) Subscribe(f func(gossip.Event)) {
 	a.inbox.put(false, item{do: func() {
 		v := a.core.View()
@@ -112,7 +111,7 @@ func (a *Agent) Subscribe(f func(gossip.Event)) {
 }
 
 // Evidence reports that a connection to a node ended and the next dial was
-// refused. UID 0 means whoever is a member at that address.
+// refused. UID 0 means any member at that address.
 func (a *Agent) Evidence(n sharding.NodeID) {
 	a.inbox.put(false, item{in: gossip.Evidence{Node: n}})
 }
@@ -122,7 +121,7 @@ func (a *Agent) Down(n sharding.NodeID) {
 	a.inbox.put(false, item{in: gossip.DownNode{Node: n}})
 }
 
-// Lease tells who holds the lease that downing goes by, and until when.
+// Lease reports which node holds the lease that downing relies on, and until when.
 func (a *Agent) Lease(l gossip.Lease) {
 	a.inbox.put(false, item{in: l})
 }
@@ -133,7 +132,7 @@ func (a *Agent) SetSeeds(seeds []string) {
 	a.inbox.put(false, item{in: gossip.SetSeeds{Seeds: slices.Clone(seeds)}})
 }
 
-// Form makes a cluster of this node alone, if it was configured to wait and has
+// Form forms a cluster of this node alone, if it was configured to wait and has
 // found none.
 func (a *Agent) Form() { a.inbox.put(false, item{in: gossip.Form{}}) }
 
@@ -142,8 +141,8 @@ func (a *Agent) Remove(n sharding.NodeID) {
 	a.inbox.put(false, item{in: gossip.RemoveNode{Node: n}})
 }
 
-// AskToLeave asks a member to leave gracefully. The wish may get lost: repeat it
-// until the member leaves.
+// AskToLeave asks a member to leave gracefully. The request may get lost: repeat
+// it until the member leaves.
 func (a *Agent) AskToLeave(n sharding.NodeID) {
 	a.inbox.put(false, item{in: gossip.LeaveNode{Node: n}})
 }
@@ -154,7 +153,7 @@ func (a *Agent) JoinVia(addr string) {
 	a.inbox.put(false, item{in: gossip.JoinVia{Addr: addr}})
 }
 
-// Leave leaves the cluster and returns when this node is no member any more.
+// Leave leaves the cluster and returns when this node is not a member any more.
 // It returns at once if the agent is not running.
 func (a *Agent) Leave(ctx context.Context) error {
 	if !a.running.Load() || !a.inbox.put(false, item{in: gossip.Leave{}}) {
@@ -170,9 +169,9 @@ func (a *Agent) Leave(ctx context.Context) error {
 	}
 }
 
-// Run joins the cluster and stays in it until ctx ends; it does not leave it
-// by itself. It returns ErrDowned as soon as this node is down, ErrNotJoined if
-// it is not to be, else nil. It runs once.
+// Run joins the cluster and remains in it until ctx ends; it does not leave it
+// then. It returns [ErrDowned] as soon as this node is down, [ErrNotJoined] if it
+// stopped joining, or nil. It must be called only once.
 func (a *Agent) Run(ctx context.Context) error {
 	if a.running.Swap(true) {
 		return errors.New("membership: the agent ran already")
@@ -193,11 +192,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ticker.C:
 			tick = true
 		}
-		for _, it := range a.inbox.take() { // before the tick: what arrived is no silence
+		for _, it := range a.inbox.take() { // before the tick, which may find peers silent
 			if it.do != nil {
 				it.do()
 			} else {
-				a.step(it.aged(time.Now()))
+				a.step(it.withWait(time.Now()))
 			}
 		}
 		if tick {
@@ -222,7 +221,8 @@ func (a *Agent) step(in gossip.Input) {
 		v := a.core.View()
 		a.view.Store(&v)
 		a.viewed = now
-		// What peers get wrong is counted and logged; it must not push out what happened.
+		// Refused messages of peers are counted and logged, but not kept: they would
+		// push other events out of the log.
 		events = slices.DeleteFunc(events, func(e gossip.Event) bool { _, refused := e.(gossip.Refused); return refused })
 		if len(events) > 0 {
 			a.events.add(now, v, events)
@@ -302,8 +302,8 @@ func (a *Agent) log(e gossip.Event) {
 		log.Warn("members are declared down", "members", e.Down, "reason", e.Reason)
 	case gossip.YieldLease:
 		log.Warn("this node gives its lease up", "reason", e.Reason)
-	case gossip.NotLetIn:
-		log.Warn("not let in, asking again", "by", e.By, "reason", e.Reason)
+	case gossip.JoinRejected:
+		log.Warn("join rejected, asking again", "by", e.By, "reason", e.Reason)
 	case gossip.JoinFailed:
 		log.Error("this node does not join the cluster", "reason", e.Reason)
 	case gossip.LeaveRequested:
@@ -323,7 +323,7 @@ func (a *Agent) log(e gossip.Event) {
 	}
 }
 
-// service takes posts of other nodes.
+// service receives the posts of other nodes.
 type service struct{ a *Agent }
 
 func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse, error) {

@@ -20,31 +20,32 @@ type Config struct {
 	Core gossip.Config
 	// Cluster is the name of the cluster. Nodes of another name are refused.
 	Cluster string
-	// Client sends to other nodes. Default: a client of its own without TLS,
-	// that connects within a second, follows no redirects and reads no answer
-	// of more than 64 KiB; posts are answered with nothing, or an error.
+	// Client sends to other nodes. Default: a client without TLS that connects
+	// within a second, follows no redirects and reads no response of more than
+	// 64 KiB; responses to posts are empty or an error.
 	Client *http.Client
 	// URL is the base URL of the node at an address. Default: "http://" + addr.
 	URL func(addr string) string
-	// Log gets what happens to the membership. Default: nothing is logged.
+	// Log receives the events of the membership. Default: nothing is logged.
 	Log *slog.Logger
 
-	// OnLeave is called in the loop when somebody asks this node to leave; it must
-	// not wait. Default: it leaves at once. A process that has something to hand
-	// over starts to stop in it, and calls [Agent.Leave] in the end.
+	// OnLeave is called in the loop when this node is asked to leave; it must not
+	// block. Default: it leaves at once. A process with something to hand over
+	// begins to stop here, and calls [Agent.Leave] at the end.
 	OnLeave func()
 
-	// TickEvery is the time between ticks of the core. It bounds the precision
-	// of everything, and must stay well below Core.LateTick. Default 50 ms.
+	// TickEvery is the time between ticks of the core. It bounds the precision of
+	// all its timers, and must be well below Core.LateTick. Default 50 ms.
 	TickEvery time.Duration
-	// SendTimeout bounds one post. Longer than a round trip, short enough that
-	// a hanging peer gets fresh heartbeats when it wakes up. Default 1 s.
+	// SendTimeout bounds one post. It should be longer than a round trip, and short
+	// enough that a hanging peer gets fresh heartbeats when it recovers. Default
+	// 1 s.
 	SendTimeout time.Duration
 	// Queue is how many messages wait for one address. Default 64: about the
 	// messages of ten seconds.
 	Queue int
-	// EventLog is how many events are kept for those who follow them. Default
-	// 1024: those of a cluster of some hundred members that all start anew.
+	// EventLog is how many events are kept for followers. Default 1024: enough for
+	// the restart of a cluster of some hundred members.
 	EventLog int
 	// Inbox is how many messages wait for the loop. Default 4096.
 	Inbox int
@@ -95,7 +96,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate names every field that makes no sense, with the fix.
+// Validate names every invalid field, and how to fix it.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error

@@ -1,23 +1,24 @@
-// Package agent drives the membership core of package gossip: one loop owns
-// the machine, takes what arrives, ticks, and sends what comes out to the
-// other nodes as Twirp posts over HTTP. Listener, client and TLS are the
-// caller's.
+// Package agent drives the membership core of package gossip: one loop owns the
+// machine, feeds it the messages that arrive and ticks, and sends its messages to
+// other nodes as Twirp posts over HTTP. The caller provides the listener, the
+// client and TLS.
 //
 // # Evidence
 //
-// A refused connection to a member that took messages before is evidence that
-// its process is gone: the old connection ended, and nobody listens any more.
-// The agent reports it to the core by itself. Others who notice the same on
-// connections of their own report it with [Agent.Evidence].
+// A refused connection to a member that accepted messages before is evidence that
+// its process is gone: the old connection ended, and nothing listens any more. The
+// agent reports it to the core by itself. Other parts of the process that notice
+// the same on their own connections report it with [Agent.Evidence].
 //
 // # Limits
 //
 // A post is refused before it is decoded if it is too long, expands to too much,
-// has too many messages or members, or would take memory out of proportion; see
-// package bounded. What arrives waits in a bounded inbox; what does not fit is refused. Each
-// address has a queue of its own for what goes out, so that a hanging peer
-// delays nobody else; when it is full the oldest message goes, since newer
-// gossip outdates older. Nothing is repeated here: the protocol survives loss.
+// has too many messages or members, or would need too much memory; see package
+// bounded. Messages that arrive wait in a bounded inbox; those that do not fit are
+// refused. Each address has its own queue of outgoing messages, so that a hanging
+// peer does not delay others. A full queue drops its oldest message, because newer
+// gossip replaces older. The agent never repeats a message: the protocol survives
+// loss.
 //
 // # What this does not do
 //

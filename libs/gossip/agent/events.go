@@ -16,14 +16,13 @@ type Record struct {
 	At    time.Time
 	Event gossip.Event
 
-	name string // of the member that it is about, if it was one then
+	name string // of the member concerned, if it was one at that time
 }
 
-// Batch is what a [Follower] gets at a time.
+// Batch is what [Follower.Next] returns.
 type Batch struct {
-	// Resync says that View is to be taken as it is, whatever was known before:
-	// in the first batch, and when the follower was so slow that Missed events
-	// are not kept any more.
+	// Resync says that View replaces all that was known before: in the first
+	// batch, and when the follower was so slow that it missed Missed events.
 	Resync bool
 	Missed uint64
 	View   gossip.View // after the last event of the batch
@@ -34,16 +33,16 @@ type Batch struct {
 // goroutine at a time.
 type Follower struct {
 	log  *eventLog
-	next uint64 // the number to come; 0: nothing was read yet
+	next uint64 // the number of the next event; 0: nothing was read yet
 }
 
-// Follow begins to read the events: first the membership as it is, then all that
-// happens. Nobody waits for a follower; one that falls behind by more than
-// Config.EventLog events is told so, and gets the membership again.
+// Follow begins to read the events: first the current membership, then all events.
+// The agent never waits for a follower; one that falls behind by more than
+// Config.EventLog events gets the membership again, with Resync.
 func (a *Agent) Follow() *Follower { return &Follower{log: a.events} }
 
-// Next waits for something new. It returns [io.EOF] once the agent has stopped
-// and all was read.
+// Next waits for new events. It returns [io.EOF] once the agent has stopped and
+// all events were read.
 func (f *Follower) Next(ctx context.Context) (Batch, error) {
 	for {
 		b, next, changed := f.log.since(f.next)
@@ -65,20 +64,20 @@ func (f *Follower) Next(ctx context.Context) (Batch, error) {
 // eventLog keeps the newest events for all who follow, with the view after the
 // last of them.
 type eventLog struct {
-	most int
+	limit int
 
 	mu      sync.Mutex
 	view    gossip.View
 	records []Record // the newest last
 	next    uint64
-	changed chan struct{} // closed and made anew with every event; nil: no more
+	changed chan struct{} // closed and replaced with every event; nil: the agent has stopped
 }
 
-func newEventLog(most int, v gossip.View) *eventLog {
-	return &eventLog{most: most, view: v, next: 1, changed: make(chan struct{})}
+func newEventLog(limit int, v gossip.View) *eventLog {
+	return &eventLog{limit: limit, view: v, next: 1, changed: make(chan struct{})}
 }
 
-// add appends what happened in one step.
+// add appends the events of one step.
 func (l *eventLog) add(now time.Time, v gossip.View, events []gossip.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +86,14 @@ func (l *eventLog) add(now time.Time, v gossip.View, events []gossip.Event) {
 		l.next++
 	}
 	l.view = v
-	if over := len(l.records) - l.most; over > 0 {
+	if over := len(l.records) - l.limit; over > 0 {
 		l.records = append(l.records[:0:0], l.records[over:]...)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// subject is the member that an event is about that does not bring its name.
+// subject is the member concerned by an event that does not include its name.
 func subject(e gossip.Event) sharding.NodeID {
 	switch e := e.(type) {
 	case gossip.ReachabilityChanged:
@@ -119,7 +118,7 @@ func nameOf(n sharding.NodeID, views ...gossip.View) string {
 	return ""
 }
 
-// end tells everybody that nothing more will come.
+// end tells all followers that there will be no more events.
 func (l *eventLog) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +126,8 @@ func (l *eventLog) end() {
 	l.changed = nil
 }
 
-// since lists the events from number next on, and when to look again.
+// since lists the events from number next on; changed is closed when there are
+// more.
 func (l *eventLog) since(next uint64) (b Batch, then uint64, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/roost-cluster/roost/libs/gossip"
 )
 
-// inbox is what waits for the loop: inputs for the core, in their order, or
-// things to do between steps.
+// inbox holds what waits for the loop: inputs for the core, in order, and
+// functions to call between steps.
 type inbox struct {
-	signal chan struct{} // has a value while there may be something
-	most   int
+	signal chan struct{} // has a value while there may be items
+	limit  int           // of messages
 
 	mu     sync.Mutex
 	items  []item
@@ -21,11 +21,11 @@ type inbox struct {
 type item struct {
 	in gossip.Input
 	do func()
-	at time.Time // of arrival, if a message
+	at time.Time // of arrival, if in is a message
 }
 
-// aged is the input, knowing for how long it waited if it is a message.
-func (i item) aged(now time.Time) gossip.Input {
+// withWait is the input, with the time that it waited if it is a message.
+func (i item) withWait(now time.Time) gossip.Input {
 	if r, ok := i.in.(gossip.Receive); ok {
 		r.Waited = now.Sub(i.at)
 		return r
@@ -33,14 +33,14 @@ func (i item) aged(now time.Time) gossip.Input {
 	return i.in
 }
 
-func newInbox(most int) *inbox { return &inbox{signal: make(chan struct{}, 1), most: most} }
+func newInbox(limit int) *inbox { return &inbox{signal: make(chan struct{}, 1), limit: limit} }
 
-// put adds items as a unit. It refuses messages beyond the limit, and
-// everything once the loop has ended; requests of this process always fit.
+// put adds all items or none, and reports whether it did. It refuses messages
+// from outside beyond the limit, and everything once the loop has ended.
 func (b *inbox) put(fromOutside bool, items ...item) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || fromOutside && len(b.items)+len(items) > b.most {
+	if b.closed || fromOutside && len(b.items)+len(items) > b.limit {
 		return false
 	}
 	b.items = append(b.items, items...)

@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// limits are those of a post, which hold before it is decoded.
+// limits are enforced on a post before it is decoded.
 func (c *Config) limits() bounded.Limits {
 	return bounded.Limits{Body: c.MaxBody, Lists: map[protoreflect.FullName]int{
 		"roost.cluster.v1.PostRequest.messages": c.Inbox,
@@ -20,23 +20,23 @@ func (c *Config) limits() bounded.Limits {
 	}}
 }
 
-// lean sends posts in fewer bytes: without the headers that nobody reads, which
-// are longer than most posts, and compressed from a length on.
-type lean struct {
-	client *http.Client
-	from   int64
+// compactClient sends posts in fewer bytes: without headers that are not used,
+// which are longer than most posts, and compressed from a length on.
+type compactClient struct {
+	client   *http.Client
+	gzipFrom int64 // bytes
 }
 
 // Do sends a request that Twirp made: its body is in memory.
-func (l lean) Do(req *http.Request) (*http.Response, error) {
+func (c compactClient) Do(req *http.Request) (*http.Response, error) {
 	req.Header.Del("Accept")
 	req.Header.Del("Twirp-Version")
-	req.Header.Set("User-Agent", "") // or there is a default
-	if req.ContentLength < l.from {
-		return l.client.Do(req)
+	req.Header.Set("User-Agent", "") // suppresses the default
+	if req.ContentLength < c.gzipFrom {
+		return c.client.Do(req)
 	}
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // most of it is names that come again
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // enough: most of it is repeated names
 	if err == nil {
 		_, err = io.Copy(w, req.Body)
 	}
@@ -50,5 +50,5 @@ func (l lean) Do(req *http.Request) (*http.Response, error) {
 	req.Body, _ = req.GetBody()
 	req.ContentLength = int64(b.Len())
 	req.Header.Set("Content-Encoding", "gzip")
-	return l.client.Do(req)
+	return c.client.Do(req)
 }

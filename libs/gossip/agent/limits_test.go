@@ -123,7 +123,7 @@ func TestLongPostsAreCompressed(t *testing.T) {
 		req.Messages = append(req.Messages, toMessage(1, gossip.Gossip{State: gossip.State{Members: members}}))
 		plain := len(marshal(t, req))
 		before := a.Stats().Received
-		if _, err := pb.NewClusterProtobufClient(server.URL, lean{a.cfg.Client, a.cfg.GzipFrom}).Post(t.Context(), req); err != nil {
+		if _, err := pb.NewClusterProtobufClient(server.URL, compactClient{a.cfg.Client, a.cfg.GzipFrom}).Post(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 		if encoding != want || a.Stats().Received != before+1 || want != "" && length >= int64(plain)/2 {

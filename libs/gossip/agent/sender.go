@@ -14,16 +14,16 @@ import (
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
 
-// idleSender is how long a sender without messages stays. Members get
-// heartbeats, so only those of other addresses end.
-const idleSender = 30 * time.Second
+// senderIdleTimeout is how long a sender without messages remains. Members get
+// heartbeats, so only the senders of other addresses end.
+const senderIdleTimeout = 30 * time.Second
 
-// senders post messages, for each address in their order and apart from all
+// senders post messages: those to one address in order, and independently of
 // other addresses.
 type senders struct {
-	cfg   Config
-	gone  func(sharding.NodeID) // evidence
-	stats *counters
+	cfg    Config
+	onGone func(sharding.NodeID) // reports evidence
+	stats  *counters
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -41,18 +41,18 @@ type sender struct {
 	wake   chan struct{}
 	queue  []gossip.Send // guarded by senders.mu
 	client pb.Cluster
-	// proven is the incarnation that took messages here last: only a process
-	// that was there can be gone.
-	proven sharding.NodeUID
+	// lastServed is the incarnation that last accepted messages at this address:
+	// only a process that was there can be gone.
+	lastServed sharding.NodeUID
 }
 
-func newSenders(cfg Config, stats *counters, gone func(sharding.NodeID)) *senders {
-	s := &senders{cfg: cfg, gone: gone, stats: stats, byAddr: map[string]*sender{}}
+func newSenders(cfg Config, stats *counters, onGone func(sharding.NodeID)) *senders {
+	s := &senders{cfg: cfg, onGone: onGone, stats: stats, byAddr: map[string]*sender{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// send queues a message. A full queue loses its oldest one.
+// send queues a message. A full queue drops its oldest one.
 func (s *senders) send(m gossip.Send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *senders) send(m gossip.Send) {
 		to = &sender{
 			addr:   m.To.Addr,
 			wake:   make(chan struct{}, 1),
-			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), lean{s.cfg.Client, s.cfg.GzipFrom}),
+			client: pb.NewClusterProtobufClient(s.cfg.URL(m.To.Addr), compactClient{s.cfg.Client, s.cfg.GzipFrom}),
 		}
 		s.byAddr[m.To.Addr] = to
 		s.wg.Go(func() { s.run(to) })
@@ -88,35 +88,35 @@ func (s *senders) take(to *sender) []gossip.Send {
 	return queue
 }
 
-// run posts what is queued for one address until nothing has come for a while,
-// or until all senders are closed and the queue is empty.
+// run posts the messages queued for one address. It ends when it has been idle for
+// a while, or when all senders are closed and the queue is empty.
 func (s *senders) run(to *sender) {
-	idle := time.NewTimer(idleSender)
+	idle := time.NewTimer(senderIdleTimeout)
 	defer idle.Stop()
 	for {
 		if batch := s.take(to); len(batch) > 0 {
 			s.post(to, batch)
-			idle.Reset(idleSender)
+			idle.Reset(senderIdleTimeout)
 			continue
 		}
 		select {
 		case <-to.wake:
 		case <-idle.C:
-			if s.retire(to) {
+			if s.removeIfEmpty(to) {
 				return
 			}
-			idle.Reset(idleSender)
+			idle.Reset(senderIdleTimeout)
 		case <-s.ctx.Done():
 			return
 		}
-		if s.isClosed() && s.retire(to) {
+		if s.isClosed() && s.removeIfEmpty(to) {
 			return
 		}
 	}
 }
 
-// retire ends a sender unless something has come meanwhile.
-func (s *senders) retire(to *sender) bool {
+// removeIfEmpty removes a sender unless its queue has new messages.
+func (s *senders) removeIfEmpty(to *sender) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(to.queue) > 0 {
@@ -144,7 +144,7 @@ func (s *senders) post(to *sender, batch []gossip.Send) {
 	if err == nil {
 		s.stats.sent.Add(uint64(len(batch)))
 		if uid != 0 {
-			to.proven = uid
+			to.lastServed = uid
 		}
 		return
 	}
@@ -152,9 +152,9 @@ func (s *senders) post(to *sender, batch []gossip.Send) {
 	s.cfg.Log.Debug("post failed", "peer", to.addr, "error", err)
 	// Whoever took messages before had a connection. A dial means that it has
 	// ended, and a refusal that nobody listens there any more.
-	if errors.Is(err, syscall.ECONNREFUSED) && to.proven != 0 {
-		s.gone(sharding.NodeID{Addr: to.addr, UID: to.proven})
-		to.proven = 0
+	if errors.Is(err, syscall.ECONNREFUSED) && to.lastServed != 0 {
+		s.onGone(sharding.NodeID{Addr: to.addr, UID: to.lastServed})
+		to.lastServed = 0
 	}
 }
 

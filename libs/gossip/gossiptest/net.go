@@ -58,12 +58,12 @@ type Node struct {
 	// 0 leaves it.
 	RestartAfter time.Duration
 
-	removed map[sharding.NodeID]bool // as its events said
+	removed map[sharding.NodeID]bool // by its events
 	cfg     gossip.Config
 	paused  bool
 	starved bool
-	held    []event       // what waits for it
-	unsent  []gossip.Send // what it could not send
+	held    []event       // deliveries that wait for Resume
+	unsent  []gossip.Send // messages that wait for Resume
 	restart time.Time
 }
 
@@ -80,8 +80,8 @@ type Net struct {
 	// event; events are then not kept at the nodes.
 	OnSend  func(from *Node, s gossip.Send)
 	OnEvent func(at *Node, e gossip.Event)
-	// CheckEvery is after how many steps the invariants of a machine are
-	// verified: after each if 0.
+	// CheckEvery is the number of steps after which the invariants of a machine
+	// are verified; 0 means after every step.
 	CheckEvery int
 
 	rng     *rand.Rand
@@ -147,12 +147,11 @@ func (n *Net) Crash(node *Node) {
 // Pause stops a node until Resume; messages to it wait.
 func (n *Net) Pause(node *Node) { node.paused = node.M != nil }
 
-// Starve lets a node tick, but neither send nor receive until Resume: what it
-// says and what is said to it waits, as in a process that gets no time for its
-// connections.
+// Starve lets a node tick, but neither send nor receive until Resume: its messages
+// and those to it wait, as in a process that gets no time for its connections.
 func (n *Net) Starve(node *Node) { node.starved = node.M != nil }
 
-// Resume lets a paused or starved node go on, with the waiting messages first.
+// Resume lets a paused or starved node continue, with the waiting messages first.
 func (n *Net) Resume(node *Node) {
 	held, unsent := node.held, node.unsent
 	node.held, node.unsent, node.paused, node.starved = nil, nil, false, false
@@ -167,7 +166,7 @@ func (n *Net) Resume(node *Node) {
 // Cut stops or restores messages from one address to another.
 func (n *Net) Cut(from, to string, cut bool) { n.cuts[[2]string{from, to}] = cut }
 
-// IsCut tells whether messages from one address to another are stopped.
+// IsCut reports whether messages from one address to another are stopped.
 func (n *Net) IsCut(from, to string) bool { return n.cuts[[2]string{from, to}] }
 
 // Heal restores all links.
@@ -183,7 +182,7 @@ func (n *Net) Split(a, b []string) {
 	}
 }
 
-// Step gives one input to a node and carries out what comes out.
+// Step feeds one input to a node and executes its outputs.
 func (n *Net) Step(node *Node, in gossip.Input) {
 	if node.M == nil {
 		return
@@ -215,11 +214,11 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	}
 }
 
-// maxHolders bounds the memory of who holds which state.
+// maxHolders bounds the number of states of which a holder is remembered.
 const maxHolders = 10_000
 
-// share lets machines that hold the same state keep it in the same memory: a
-// state of thousands of members, thousands of times, fits into no cache.
+// share lets machines that hold the same state use the same memory: thousands of
+// copies of a state of thousands of members would not fit into any cache.
 func (n *Net) share(m *gossip.Machine) {
 	if o := n.holders[m.Digest()]; o != nil && o != m && m.Share(o) {
 		return
@@ -270,7 +269,7 @@ func (n *Net) event(node *Node, e gossip.Event) {
 	}
 }
 
-// mustBeNew holds up that who was removed never comes back.
+// mustBeNew verifies that a removed node never comes back.
 func (node *Node) mustBeNew(id sharding.NodeID) {
 	if node.removed[id] {
 		panic(fmt.Sprintf("%v sees %v come back after its removal", node.ID, id))
@@ -305,7 +304,7 @@ func (n *Net) send(from *Node, s gossip.Send) {
 
 // kind is the type of a message as %T prints it.
 func kind(msg gossip.Msg) string {
-	switch msg.(type) { // those that come by the million
+	switch msg.(type) { // the most frequent ones, without reflection
 	case gossip.Heartbeat:
 		return "gossip.Heartbeat"
 	case gossip.HeartbeatReply:
@@ -366,7 +365,7 @@ func (n *Net) tick(e event) {
 	}
 }
 
-// RunUntil lets time pass until done, at most for a time. It tells whether
+// RunUntil lets time pass until done, at most for a time. It reports whether
 // done became true.
 func (n *Net) RunUntil(most time.Duration, done func() bool) bool {
 	for end := n.Now.Add(most); n.Now.Before(end); n.Run(TickEvery) {
@@ -377,8 +376,9 @@ func (n *Net) RunUntil(most time.Duration, done func() bool) bool {
 	return done()
 }
 
-// Agreed tells that all running nodes are up in one converged cluster of
-// exactly them, with nobody unreachable and nobody about to start, or why not.
+// Agreed returns nil if all running nodes are up in one converged cluster of
+// exactly them, all are reachable and none is about to restart. Otherwise the
+// error says why not.
 func (n *Net) Agreed() error {
 	var ids []sharding.NodeID
 	for _, node := range n.Nodes {
@@ -390,7 +390,7 @@ func (n *Net) Agreed() error {
 	}
 	slices.SortFunc(ids, sharding.NodeID.Compare)
 	var leader sharding.NodeID
-	same := map[uint64]bool{} // states that were looked at: in large clusters all hold one
+	checked := map[uint64]bool{} // digests: in large clusters all nodes hold the same state
 	for _, node := range n.Nodes {
 		if node.M == nil {
 			continue
@@ -404,10 +404,10 @@ func (n *Net) Agreed() error {
 		if !node.M.Converged() {
 			return fmt.Errorf("%v has not converged", node.ID)
 		}
-		if same[node.M.Digest()] {
+		if checked[node.M.Digest()] {
 			continue
 		}
-		same[node.M.Digest()] = true
+		checked[node.M.Digest()] = true
 		v := node.M.View()
 		if len(v.Members) != len(ids) {
 			return fmt.Errorf("%v has %d members, want %d", node.ID, len(v.Members), len(ids))
@@ -427,8 +427,8 @@ func (n *Net) tracef(format string, args ...any) {
 	}
 }
 
-// event is something in the future: a message arrives, a node ticks, or starts
-// again. Of the latter only if it has not been started since.
+// event is something that will happen: a message arrives, a node ticks, or a node
+// restarts. The last two only apply to the incarnation number start.
 type event struct {
 	at    time.Time
 	order int

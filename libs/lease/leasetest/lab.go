@@ -132,7 +132,7 @@ func (l *lab) swap(c *candidate, o lease.Swap) {
 	}
 }
 
-// holds tells whether the candidate may act now.
+// holds reports whether the candidate may act now.
 func (l *lab) holds(c *candidate) bool { return l.now.Before(c.until) }
 
 func (l *lab) exclusive() {
