@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/discovery"
@@ -34,6 +36,9 @@ func (s *Server) discovered(a discovery.Answer) {
 	s.log.Debug("discovered", "coordinators", c.Addrs, "regions", c.Regions)
 	s.inbox.put(item{do: func() {
 		s.candidates = c
+		maps.DeleteFunc(s.complaints, func(from, _ string) bool { // or they would gather
+			return !slices.Contains(c.Addrs, from) && !slices.Contains(c.Regions, from)
+		})
 		s.step(c)
 	}})
 }

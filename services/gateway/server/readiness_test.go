@@ -1,9 +1,11 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,4 +38,40 @@ func TestReadinessSaysWhy(t *testing.T) {
 			return res.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(text), "no route table yet: ") && strings.Contains(string(text), want)
 		})
 	}
+}
+
+// TestComplaintsAreForgotten: what is wrong with an address counts as long as it is
+// listed.
+func TestComplaintsAreForgotten(t *testing.T) {
+	f := newFake(t, 1<<20)
+	peers := filepath.Join(t.TempDir(), "peers")
+	list := func(addr string) {
+		t.Helper()
+		if err := os.WriteFile(peers+".new", []byte(addr+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(peers+".new", peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list("127.0.0.1:1")
+	g := f.start(func(c *Config) { c.Discovery = "file:" + peers })
+	says := func(want, not string) func() bool {
+		return func() bool {
+			res, err := http.Get(g.management + "/readyz?verbose")
+			if err != nil {
+				return false
+			}
+			defer func() { _ = res.Body.Close() }()
+			text, _ := io.ReadAll(res.Body)
+			return strings.Contains(string(text), want) && !strings.Contains(string(text), not)
+		}
+	}
+	eventually(t, "the first address is complained about", says("127.0.0.1:1: ", "127.0.0.1:2: "))
+	n := 0
+	eventually(t, "only the second one is", func() bool {
+		n++ // the first one may be under way, and complained about once more, when the list changes
+		list(fmt.Sprintf("127.0.0.1:2\n127.0.0.1:%d", 3+n%2))
+		return says("127.0.0.1:2: ", "127.0.0.1:1: ")()
+	})
 }
