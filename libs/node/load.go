@@ -178,15 +178,6 @@ func (s *Settings) field(key string) *field {
 	return nil
 }
 
-// Source tells where the value of a key came from: "default", file and line,
-// the variable, or the flag. It is empty for an unknown key.
-func (s *Settings) Source(key string) string {
-	if f := s.field(key); f != nil {
-		return f.source
-	}
-	return ""
-}
-
 // foreign tells whether a key belongs to a section of other services.
 func (s *Settings) foreign(key string) bool {
 	if slices.Contains(partKeys, key) && s.field(key) == nil {

@@ -68,9 +68,9 @@ func TestPrecedence(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"region.passivate_after": file + ":2", "region.mailbox": "ROOST_REGION_MAILBOX", "region.small": "--region.small",
-		"region.share": file + ":5", "region.buffer": "default", "absent": "",
+		"region.share": file + ":5", "region.buffer": "default",
 	} {
-		if got := s.Source(key); got != want {
+		if got := s.field(key).source; got != want {
 			t.Errorf("%s is from %q, want %q", key, got, want)
 		}
 	}

@@ -33,7 +33,6 @@ type Node struct {
 	peers      *Peers
 	telemetry  *telemetry
 	ready      health
-	live       health
 	phase      phase
 	life       lifecycle
 }
@@ -86,10 +85,6 @@ func (n *Node) HandleManagement(pattern string, handler http.Handler) {
 // Ready adds a check to /readyz, the question whether to send traffic here. It
 // runs at every probe and has a second.
 func (n *Node) Ready(name string, check func(context.Context) error) { n.ready.add(name, check) }
-
-// Live adds a check to /livez, the question whether to restart the process.
-// Never make it depend on a peer.
-func (n *Node) Live(name string, check func(context.Context) error) { n.live.add(name, check) }
 
 // Stage adds a part with a beginning and an end, after those added before.
 func (n *Node) Stage(stage Stage) { n.life.stages = append(n.life.stages, &stage) }
@@ -214,7 +209,8 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 }
 
 func (n *Node) serveManagement() {
-	n.HandleManagement("GET /livez", &n.live)
+	// A process that answers is not to be restarted: what it waits for is another's.
+	n.HandleManagement("GET /livez", &health{})
 	n.HandleManagement("GET /readyz", &n.ready)
 	n.HandleManagement("GET /metrics", n.telemetry.metrics)
 	n.HandleManagement("GET /version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

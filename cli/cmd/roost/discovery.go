@@ -77,7 +77,7 @@ func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
 		return nil, "", usageError{errors.New("which discovery? write a URL, or set ROOST_DISCOVERY_URL")}
 	}
 	url = bootstrap.Expand(url, u.cluster)
-	b, err := open.ForCluster(url, u.cluster)
+	b, err := open.Open(url, u.cluster)
 	if err != nil {
 		return nil, "", usageError{err}
 	}

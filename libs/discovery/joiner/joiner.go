@@ -54,7 +54,7 @@ func New(cfg Config) (*Joiner, error) {
 	if len(cfg.Seeds) > 0 {
 		return j, nil
 	}
-	backend, err := open.ForCluster(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
+	backend, err := open.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}

@@ -34,14 +34,10 @@ import (
 // schemes are for errors.
 const schemes = "static, file, dns, etcd, consul or kubernetes"
 
-// Open opens a backend that takes entries of any cluster. Errors wrap
-// discovery.ErrConfig.
-func Open(url string) (discovery.Backend, error) { return ForCluster(url, "") }
-
-// ForCluster opens a backend for the peers of one cluster: where entries name
-// theirs, one of another cluster is an error of the lookup. Errors wrap
-// discovery.ErrConfig.
-func ForCluster(url, cluster string) (discovery.Backend, error) {
+// Open opens a backend for the peers of one cluster: where entries name theirs,
+// one of another cluster is an error of the lookup. Without a cluster, entries of
+// any are taken. Errors wrap discovery.ErrConfig.
+func Open(url, cluster string) (discovery.Backend, error) {
 	b, err := choose(url, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", backend.Redact(url), err)
@@ -53,7 +49,7 @@ func ForCluster(url, cluster string) (discovery.Backend, error) {
 // enters itself it does nothing. A nil log is silent. Errors wrap
 // discovery.ErrConfig.
 func Registration(url, cluster string, self discovery.Peer, log *slog.Logger) (*discovery.Registration, error) {
-	b, err := ForCluster(url, cluster)
+	b, err := Open(url, cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
-	backend, err := discoveryopen.ForCluster(url, cfg.ClusterName)
+	backend, err := discoveryopen.Open(url, cfg.ClusterName)
 	if err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
