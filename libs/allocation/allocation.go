@@ -111,61 +111,68 @@ const (
 	NameThreshold   = "threshold"
 )
 
-// ErrConfig is wrapped by every refusal of a name or a Config.
+// ErrConfig is wrapped by every refusal of a Config or a version.
 var ErrConfig = errors.New("bad allocation config")
 
-// Config holds the limits of all strategies; each reads its own.
+// Config names a strategy and holds the limits of all of them; each reads its own.
+// Errors name the keys that the coordinator has for the fields.
 type Config struct {
+	// Strategy is one of the names above. Default least-shards.
+	Strategy string `key:"allocation.strategy" help:"what decides which shards move: least-shards, or threshold, which moves a few at a time"`
 	// RelativeLimit is the largest part of a type's shards that LeastShards
-	// moves in one round, in (0, 1]. Default 0.1: nine tenths stay calm.
-	RelativeLimit float64
+	// moves in one round, in (0, 1]. Default 0.25: a fourth region has its share
+	// in one round.
+	RelativeLimit float64 `key:"allocation.relative_limit" help:"with least-shards, the largest part of a type's shards that moves in one round"`
 	// AbsoluteLimit is the largest number of shards of a type that LeastShards
-	// moves in one round. Default 100: a round of hand-offs stays short however
+	// moves in one round. Default 256: a round of hand-offs stays short however
 	// many shards there are.
-	AbsoluteLimit int
+	AbsoluteLimit int `key:"allocation.absolute_limit" unit:"shards" help:"with least-shards, the most shards of a type that move in one round"`
 	// Threshold is the difference in shards that the strategy of that name
 	// tolerates, and the most it moves at once. Default 1.
-	Threshold int
+	Threshold int `key:"allocation.threshold" unit:"shards" help:"with threshold, the difference between two regions that is tolerated, and the most shards of a type that begin to move at once"`
 	// MaxSimultaneous is the number of shards of a type that Threshold keeps
 	// on the move. Default 3.
-	MaxSimultaneous int
+	MaxSimultaneous int `key:"allocation.max_simultaneous" unit:"shards" help:"with threshold, the most shards of a type that are on the move"`
 }
 
 // DefaultConfig returns the defaults named at the fields.
 func DefaultConfig() Config {
-	return Config{RelativeLimit: 0.1, AbsoluteLimit: 100, Threshold: 1, MaxSimultaneous: 3}
+	return Config{Strategy: NameLeastShards, RelativeLimit: 0.25, AbsoluteLimit: 256, Threshold: 1, MaxSimultaneous: 3}
 }
 
-// Validate names every field that makes no sense, and what would.
+// Validate names every key whose value makes no sense, and what would.
 func (c Config) Validate() error {
 	var errs []error
+	if c.Strategy != NameLeastShards && c.Strategy != NameThreshold {
+		errs = append(errs, fmt.Errorf("%w: allocation.strategy is %q; use %q or %q", ErrConfig, c.Strategy, NameLeastShards, NameThreshold))
+	}
 	if !(c.RelativeLimit > 0 && c.RelativeLimit <= 1) {
-		errs = append(errs, fmt.Errorf("%w: RelativeLimit is %v, must be above 0 and at most 1", ErrConfig, c.RelativeLimit))
+		errs = append(errs, fmt.Errorf("%w: allocation.relative_limit is %v, must be above 0 and at most 1", ErrConfig, c.RelativeLimit))
 	}
 	for _, f := range []struct {
-		name  string
+		key   string
 		value int
-	}{{"AbsoluteLimit", c.AbsoluteLimit}, {"Threshold", c.Threshold}, {"MaxSimultaneous", c.MaxSimultaneous}} {
+	}{
+		{"allocation.absolute_limit", c.AbsoluteLimit}, {"allocation.threshold", c.Threshold},
+		{"allocation.max_simultaneous", c.MaxSimultaneous},
+	} {
 		if f.value < 1 {
-			errs = append(errs, fmt.Errorf("%w: %s is %d, must be at least 1", ErrConfig, f.name, f.value))
+			errs = append(errs, fmt.Errorf("%w: %s is %d, must be at least 1", ErrConfig, f.key, f.value))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// New is the one place where strategies are listed. The empty name is
-// least-shards.
-func New(name string, c Config) (Strategy, error) {
+// New makes the strategy that a config names. It is the one place where they are
+// listed.
+func New(c Config) (Strategy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	switch name {
-	case "", NameLeastShards:
-		return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
-	case NameThreshold:
+	if c.Strategy == NameThreshold {
 		return Threshold{Threshold: c.Threshold, MaxSimultaneous: c.MaxSimultaneous}, nil
 	}
-	return nil, fmt.Errorf("%w: no strategy is named %q; use %q or %q", ErrConfig, name, NameLeastShards, NameThreshold)
+	return LeastShards{RelativeLimit: c.RelativeLimit, AbsoluteLimit: c.AbsoluteLimit}, nil
 }
 
 // Compare orders two regions by suitability, negative if a is better. When

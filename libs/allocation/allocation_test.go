@@ -14,7 +14,7 @@ import (
 
 func mustNew(t *testing.T) allocation.Strategy {
 	t.Helper()
-	s, err := allocation.New("", allocation.DefaultConfig())
+	s, err := allocation.New(allocation.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,9 @@ func mustNew(t *testing.T) allocation.Strategy {
 func TestConformance(t *testing.T) {
 	for _, name := range []string{allocation.NameLeastShards, allocation.NameThreshold} {
 		t.Run(name, func(t *testing.T) {
-			s, err := allocation.New(name, allocation.DefaultConfig())
+			c := allocation.DefaultConfig()
+			c.Strategy = name
+			s, err := allocation.New(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,10 +36,9 @@ func TestConformance(t *testing.T) {
 }
 
 func TestNewRefusesNonsense(t *testing.T) {
-	if _, err := allocation.New("most-shards", allocation.DefaultConfig()); !errors.Is(err, allocation.ErrConfig) {
-		t.Errorf("an unknown name gives %v", err)
-	}
 	bad := map[string]func(*allocation.Config){
+		"no strategy":  func(c *allocation.Config) { c.Strategy = "" },
+		"an unknown":   func(c *allocation.Config) { c.Strategy = "most-shards" },
 		"relative 0":   func(c *allocation.Config) { c.RelativeLimit = 0 },
 		"relative 1.1": func(c *allocation.Config) { c.RelativeLimit = 1.1 },
 		"relative NaN": func(c *allocation.Config) { c.RelativeLimit = math.NaN() },
@@ -48,7 +49,7 @@ func TestNewRefusesNonsense(t *testing.T) {
 	for name, f := range bad {
 		c := allocation.DefaultConfig()
 		f(&c)
-		if _, err := allocation.New("", c); !errors.Is(err, allocation.ErrConfig) {
+		if _, err := allocation.New(c); !errors.Is(err, allocation.ErrConfig) {
 			t.Errorf("%s gives %v", name, err)
 		}
 	}
@@ -94,10 +95,15 @@ func TestUnlimitedBecomesEvenInFewRounds(t *testing.T) {
 	}
 }
 
-// With the default limits a fourth region is filled without a round that
-// moves more than a tenth, and the others lose no more than they must.
+// Under limits a fourth region is filled without a round that moves more, and the
+// others lose no more than they must.
 func TestJoinUnderLimits(t *testing.T) {
-	s := mustNew(t)
+	c := allocation.DefaultConfig()
+	c.RelativeLimit, c.AbsoluteLimit = 0.1, 100
+	s, err := allocation.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	v := allocationtest.Counts(342, 341, 341, 0)
 	moved := 0
 	for moves := s.Rebalance(v, nil); len(moves) > 0; moves = s.Rebalance(v, nil) {

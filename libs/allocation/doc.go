@@ -23,7 +23,7 @@
 // and then evens out the rest; it is the algorithm of Akka 2.6.10 and later.
 // [Threshold] is the one before it: a few shards from the fullest region to
 // the emptiest, while they differ by more than a threshold. [New] picks one by
-// name.
+// name: allocation.strategy of the coordinator.
 //
 // # What this does not do
 //

@@ -30,7 +30,7 @@ const (
 // Sections of the file and the environment that belong to some kinds of service.
 // A service without a single key in such a section ignores it, so that all
 // services of a cluster can share one file.
-var sections = []string{"coordinator", "gateway", "gossip", "journal", "lease", "region"}
+var sections = []string{"allocation", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
 
 // partKeys belong to some kinds of service alone, in sections that others have keys
 // in too: to members of a cluster, and, of the journal, to regions.

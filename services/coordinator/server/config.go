@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/splitbrain"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // Config is the configuration of a coordinator process.
@@ -20,11 +22,13 @@ type Config struct {
 	agent.Joining
 	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, this one included, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
 	joiner.Settings
-	Journal      string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
-	Lease        string        `key:"lease.url" secret:"url" help:"where the lease is kept that decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
-	LeaseTTL     time.Duration `key:"lease.ttl" help:"how long the lease is valid without renewal: after the active coordinator has died, nothing is decided for this long"`
-	LeaseRenew   time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
-	MinRegions   int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
+	Journal    string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
+	Lease      string        `key:"lease.url" secret:"url" help:"where the lease is kept that decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
+	LeaseTTL   time.Duration `key:"lease.ttl" help:"how long the lease is valid without renewal: after the active coordinator has died, nothing is decided for this long"`
+	LeaseRenew time.Duration `key:"lease.renew" help:"time between two renewals of the lease"`
+	MinRegions int           `key:"coordinator.min_regions" unit:"regions" help:"regions that must have registered before the first shard is allocated"`
+	// Allocation is the strategy with its limits.
+	Allocation   allocation.Config
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
 	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
 	FastWatch    bool          `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
@@ -43,6 +47,7 @@ func DefaultConfig() Config {
 		LeaseTTL:     2 * time.Second,
 		LeaseRenew:   500 * time.Millisecond,
 		MinRegions:   1,
+		Allocation:   allocation.DefaultConfig(),
 		Rebalance:    500 * time.Millisecond,
 		DrainTimeout: 10 * time.Second,
 		FastWatch:    true,
@@ -68,6 +73,19 @@ func (c *Config) checkLease() error {
 	return nil
 }
 
+// core is the configuration of the core.
+func (c *Config) core() (coordinator.Config, error) {
+	core := coordinator.DefaultConfig()
+	strategy, err := allocation.New(c.Allocation)
+	if err != nil {
+		return core, err
+	}
+	core.Strategy = strategy
+	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
+	core.SignPatience = max(core.SignPatience, 2*c.LeaseTTL)
+	return core, core.Validate()
+}
+
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
 	errs := []error{c.Joining.Check()}
@@ -90,6 +108,6 @@ func (c *Config) Validate() error {
 	if _, err := gossip.ProfileOf(c.FastWatch, c.Detector); err != nil {
 		errs = append(errs, fmt.Errorf("gossip.detector: %w", err))
 	}
-	errs = append(errs, c.Settings.Validate(), c.Downing.Validate())
+	errs = append(errs, c.Settings.Validate(), c.Downing.Validate(), c.Allocation.Validate())
 	return errors.Join(errs...)
 }

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // What the lease would refuse is said in the configuration's own keys.
@@ -27,5 +30,25 @@ func TestCheckLease(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("ttl %s, renew %s: %v, want %q", test.ttl, test.renew, err, test.want)
 		}
+	}
+}
+
+// TestStrategy: the key chooses what the core asks, and a wrong one is refused by name.
+func TestStrategy(t *testing.T) {
+	c := DefaultConfig()
+	c.Journal, c.Lease = "memory:", "memory:x"
+	c.Allocation.Strategy = "most-shards"
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), `allocation.strategy is "most-shards"`) {
+		t.Errorf("an unknown strategy: %v", err)
+	}
+	c.Allocation.Strategy = allocation.NameThreshold
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.core(); err != nil || got.Strategy != (allocation.Threshold{Threshold: 1, MaxSimultaneous: 3}) {
+		t.Errorf("the core asks %+v, %v", got.Strategy, err)
+	}
+	if got, err := new(DefaultConfig()).core(); err != nil || got.Strategy != coordinator.DefaultConfig().Strategy {
+		t.Errorf("by default the core asks %+v, %v", got.Strategy, err)
 	}
 }

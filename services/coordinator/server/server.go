@@ -99,10 +99,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.orders = node.NewOutbox(orderLimits, order.size, s.sendOrders)
-	core := coordinator.DefaultConfig()
-	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = cfg.MinRegions, cfg.Rebalance, cfg.DrainTimeout
-	core.SignPatience = max(core.SignPatience, 2*cfg.LeaseTTL)
-	if err := core.Validate(); err != nil {
+	core, err := cfg.core()
+	if err != nil {
 		return nil, err
 	}
 	s.limits, s.core = core, coordinator.NewTenure(core, s.self)
