@@ -47,9 +47,10 @@
 //     A term whose renewal waited behind work would end without need.
 //  3. Members are reported at every change, and before the first Acquired; a Tick
 //     comes every 50 ms or so.
-//  4. Requests to the journal are made beside the loop. Their answers are stepped
-//     with the CallID of the request, or not at all. A read that cannot be answered
-//     is answered by ReadFailed.
+//  4. Requests to the journal are made beside the loop. Each is answered with its
+//     CallID, however late: an operation whose result is not known by
+//     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
+//     the Tenure give up waiting for an answer.
 //  5. Messages to regions may be lost, and the answer to a watch or a call too.
 //
 // The loop to write:

@@ -38,8 +38,7 @@ type (
 )
 
 // Inputs to a [Tenure] from the journal. Fence is the stored epoch by which an
-// operation was refused. An operation whose answer never comes may be left without
-// one.
+// operation was refused.
 type (
 	// Surveyed answers Survey: the highest epoch in the journal and the last sign of
 	// life, zero if there is none. Damaged: not all epochs could be read.

@@ -72,7 +72,7 @@ func (m *Machine) heard(p JournalPath, v sharding.Verdict) {
 
 func (m *Machine) answered(p JournalPath) {
 	e := &m.health.paths[p]
-	e.heard, e.asking = m.now, time.Time{}
+	e.heard, e.asking, e.open = m.now, time.Time{}, false
 }
 
 // hear takes what an answer of the driver to the entity core says of the journal.
@@ -101,8 +101,7 @@ func (m *Machine) volatile(name sharding.EntityType) bool {
 }
 
 func (m *Machine) probed(in Probed) {
-	e := &m.health.paths[in.Path]
-	if in.Number == e.number {
+	if e := &m.health.paths[in.Path]; in.Number == e.number {
 		e.open = false
 	}
 	m.heard(in.Path, in.Verdict)
