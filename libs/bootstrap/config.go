@@ -17,67 +17,69 @@ type Config struct {
 	Self sharding.NodeID
 	// Roles say what it is for.
 	Roles []string
-	// Cluster is the name of the cluster. Contact points of others do not count.
+	// Cluster is the name of the cluster. Contact points of other clusters are
+	// ignored.
 	Cluster string
-	// Former is the role of the nodes that form a cluster: only they count, and
-	// only they may begin. Default "coordinator".
-	Former string
+	// FormingRole is the role of the nodes that form a cluster: only they count as
+	// contact points, and only one of them may form it. Default "coordinator".
+	FormingRole string
 
 	// Required is how many contact points must have answered before a cluster is
 	// formed. Default 1; set it to the number of nodes that start together.
 	Required int
-	// StableMargin is how long discovery must have listed the same. Longer than
-	// discovery shows different nodes to different nodes, and than a message to
-	// a process that has ended can be on its way. Default 5 s.
+	// StableMargin is how long discovery must have listed the same contact points.
+	// It must be longer than discovery may show different lists to different nodes,
+	// and longer than a message to a process that has ended can be on its way.
+	// Default 5 s.
 	StableMargin time.Duration
-	// ContactAll asks for an answer of every listed contact point before a
-	// cluster is formed. Default true.
+	// ContactAll requires an answer of every listed contact point before a cluster
+	// is formed. Default true.
 	ContactAll bool
-	// NewCluster allows to form a cluster. Default true; without the Former role
-	// a node never does.
+	// NewCluster allows this node to form a cluster. Default true; without the
+	// FormingRole a node never does.
 	NewCluster bool
 	// Decider makes the decision. Default: [LowestAddress] of the fields above.
 	Decider JoinDecider
 
-	// ProbeInterval is the time between two questions to one contact point.
-	// Default 1 s.
+	// ProbeInterval is the time between two probes of one contact point. Default
+	// 1 s.
 	ProbeInterval time.Duration
-	// ProbeJitter is the part by which every interval is lengthened at random,
-	// from 0 to 1. Default 0.2.
+	// ProbeJitter is the fraction, from 0 to 1, by which every interval may be
+	// lengthened at random. Default 0.2.
 	ProbeJitter float64
-	// ProbeTimeout is how long an answer is waited for, and how old one may be,
-	// counted from its question. Default 3 s.
+	// ProbeTimeout bounds the wait for an answer, and the age of an answer, counted
+	// from its probe. Default 3 s.
 	ProbeTimeout time.Duration
 	// GiveUp is how long a node looks for a cluster before it gives up. Default
 	// 0: it does not.
 	GiveUp time.Duration
-	// MaxContacts bounds the contact points, and so the questions per interval.
+	// MaxContacts bounds the contact points, and so the probes per interval.
 	// Default 100: a cluster is formed by a few nodes.
 	MaxContacts int
-	// Port, if not 0, is the one that counts of a host with several; see
+	// Port, if not 0, selects the contact point of a host with several; see
 	// [OnPort].
 	Port uint16
-	// Seed is for the jitter.
+	// Seed seeds the jitter.
 	Seed uint64
 }
 
 // DefaultConfig has everything but Self, Roles, Cluster and Seed.
 func DefaultConfig() Config {
 	return Config{
-		Former: "coordinator", Required: 1, StableMargin: 5 * time.Second, ContactAll: true, NewCluster: true,
+		FormingRole: "coordinator", Required: 1, StableMargin: 5 * time.Second, ContactAll: true, NewCluster: true,
 		ProbeInterval: time.Second, ProbeJitter: 0.2, ProbeTimeout: 3 * time.Second, MaxContacts: 100,
 	}
 }
 
-// Validate names every field that makes no sense, with the fix.
+// Validate names every invalid field, and how to fix it.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, ok := ParseContactPoint(c.Self.Addr); !ok || c.Self.UID == 0 {
 		bad("Self: %q with UID %d is no node; give host:port and a UID", c.Self.Addr, c.Self.UID)
 	}
-	if c.Cluster == "" || c.Former == "" {
-		bad("Cluster %q and Former %q: name the cluster and the role that forms it", c.Cluster, c.Former)
+	if c.Cluster == "" || c.FormingRole == "" {
+		bad("Cluster %q and FormingRole %q: name the cluster and the role that forms it", c.Cluster, c.FormingRole)
 	}
 	if c.Required < 1 || c.Required > c.MaxContacts {
 		bad("Required is %d: choose from 1 to MaxContacts %d", c.Required, c.MaxContacts)
@@ -97,18 +99,18 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// decider is the configured one, or the usual one.
+// decider is the configured one, or the default.
 func (c *Config) decider() JoinDecider {
 	if c.Decider != nil {
 		return c.Decider
 	}
 	return LowestAddress{
 		Required: c.Required, StableMargin: c.StableMargin, ContactAll: c.ContactAll,
-		NewCluster: c.NewCluster && slices.Contains(c.Roles, c.Former),
+		NewCluster: c.NewCluster && slices.Contains(c.Roles, c.FormingRole),
 	}
 }
 
-// probeDelay is the time to the next question, for a random number in [0, 1).
+// probeDelay is the time to the next probe, for a random number in [0, 1).
 func (c *Config) probeDelay(random float64) time.Duration {
 	return c.ProbeInterval + time.Duration(random*c.ProbeJitter*float64(c.ProbeInterval))
 }

@@ -50,9 +50,9 @@ func (p ContactPoint) String() string {
 	return host + ":" + strconv.Itoa(int(p.Port))
 }
 
-// Compare orders by IP, host and port; what is not known comes first. Bytes of
-// an IP count as signed, as in the process that this one follows: any order
-// would do, as long as it is everybody's.
+// Compare orders by IP, host and port; unknown ones come first. Bytes of an IP
+// compare as signed, as in Akka: any order would do, as long as all nodes use the
+// same one.
 func (p ContactPoint) Compare(o ContactPoint) int {
 	bytes := func(a, b byte) int { return cmp.Compare(int8(a), int8(b)) }
 	return cmp.Or(
@@ -70,13 +70,13 @@ func (p ContactPoint) Is(self ContactPoint) bool {
 	return unbracketed(p.Host) == host || err == nil && ip == p.IP
 }
 
-// Peer is what discovery lists: an address, and the role that it says lives
-// there, if it says so.
+// Peer is an address that discovery lists, with the role of the node there if it
+// is known.
 type Peer struct{ Addr, Role string }
 
-// OnPort keeps of every host with several ports only the one with the given
-// port: discovery that lists all ports of a machine names each node more than
-// once. A host with one port is kept as it is, and so is everything if port is 0.
+// OnPort keeps only the given port of hosts that are listed with several:
+// discovery that lists all ports of a machine would otherwise name each node more
+// than once. Hosts with a single port are kept; with port 0 all peers are.
 func OnPort(peers []Peer, port uint16) []Peer {
 	if port == 0 {
 		return peers

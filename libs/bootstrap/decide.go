@@ -9,23 +9,22 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// JoinDecider decides what follows from what was seen. It must answer from its
-// arguments alone, and is asked often.
+// JoinDecider decides what a node does next. The decision must depend on the
+// argument alone. Decide is called often.
 type JoinDecider interface {
 	Decide(Info) Decision
 }
 
-// Info is what a decision is made of. The lists are sorted.
+// Info is the input of a decision. The lists are sorted.
 type Info struct {
-	// Self is this node, by the address that it gives itself.
+	// Self is this node, by the address that it advertises.
 	Self ContactPoint
-	// ContactPoints are those that discovery lists and that count, each node
-	// once: by the address that it gives itself if it answered, else as listed.
+	// ContactPoints are the listed ones that may form a cluster, each node once: by
+	// the address that it advertises if it answered, else as listed.
 	ContactPoints []ContactPoint
-	// Unchanged is the time since discovery listed others.
+	// Unchanged is the time since the list of contact points changed.
 	Unchanged time.Duration
-	// Observations are the answers that are not too old, by the address that the
-	// node gives itself.
+	// Observations are the recent answers, by the address that the node advertises.
 	Observations []Observation
 }
 
@@ -51,26 +50,26 @@ func (c Choice) String() string {
 	return [...]string{"KeepProbing", "JoinSelf", "JoinOtherSeedNodes"}[c]
 }
 
-// Decision is a choice, with the members to join through or with what is being
-// waited for, in words for people.
+// Decision is a choice, with the members to join through if it is to join. Why
+// explains it to people.
 type Decision struct {
 	Choice Choice
 	Seeds  []string
 	Why    string
 }
 
-// maxSeeds bounds the members that a contact point names, and those that are
-// asked to let a node in: one good one is enough.
+// maxSeeds bounds the members that a contact point names, and those that a node
+// asks to admit it: a single one is enough.
 const maxSeeds = 5
 
-// LowestAddress is the usual JoinDecider. Nobody but the node with the lowest
-// address forms a cluster, and that one only when nobody can see anything else.
+// LowestAddress is the default JoinDecider. Only the node with the lowest address
+// forms a cluster, and only when all others must see the same contact points.
 type LowestAddress struct {
 	// Required is how many contact points must have answered.
 	Required int
 	// StableMargin is how long the list of contact points must be the same.
 	StableMargin time.Duration
-	// ContactAll asks for an answer of every contact point.
+	// ContactAll requires an answer of every contact point.
 	ContactAll bool
 	// NewCluster allows this node to form a cluster at all.
 	NewCluster bool
@@ -94,7 +93,7 @@ func (d LowestAddress) Decide(info Info) Decision {
 		if len(info.ContactPoints) == 0 {
 			return wait("waits for a cluster to join: this node may not form one, and discovery lists nobody else who may")
 		}
-		return wait("waits for a cluster to join: this node may not form one, and none of %s knows of one", named(info.ContactPoints))
+		return wait("waits for a cluster to join: this node may not form one, and none of %s knows of one", listPoints(info.ContactPoints))
 	}
 	confirmed := make([]ContactPoint, len(info.Observations))
 	for i, o := range info.Observations {
@@ -104,25 +103,25 @@ func (d LowestAddress) Decide(info Info) Decision {
 	switch {
 	case len(confirmed) < d.Required && !mutant.On("required-contacts"):
 		if len(silent) == 0 {
-			return wait("waits for more contact points: %d are required, discovery lists %s", d.Required, named(info.ContactPoints))
+			return wait("waits for more contact points: %d are required, discovery lists %s", d.Required, listPoints(info.ContactPoints))
 		}
-		return wait("waits for contact points: %d are required, %d answer; silent: %s", d.Required, len(confirmed), named(silent))
+		return wait("waits for contact points: %d are required, %d answer; silent: %s", d.Required, len(confirmed), listPoints(silent))
 	case d.ContactAll && len(silent) > 0 && !mutant.On("contact-all"):
-		return wait("waits for every listed contact point to answer; silent: %s", named(silent))
+		return wait("waits for every listed contact point to answer; silent: %s", listPoints(silent))
 	case info.Unchanged < d.StableMargin && !mutant.On("stable-margin"):
-		return wait("waits until the list of contact points has not changed for %v: %s", d.StableMargin, named(info.ContactPoints))
+		return wait("waits until the list of contact points has not changed for %v: %s", d.StableMargin, listPoints(info.ContactPoints))
 	}
 	if len(confirmed) == 0 {
-		return wait("waits for contact points: discovery lists %s", named(info.ContactPoints))
+		return wait("waits for contact points: discovery lists %s", listPoints(info.ContactPoints))
 	}
 	if lowest := slices.MinFunc(confirmed, ContactPoint.Compare); !lowest.Is(info.Self) && !mutant.On("lowest-address") {
-		return wait("waits for %s to form the cluster: it has the lowest address of %s", lowest, named(confirmed))
+		return wait("waits for %s to form the cluster: it has the lowest address of %s", lowest, listPoints(confirmed))
 	}
-	return Decision{Choice: JoinSelf, Why: fmt.Sprintf("forms a cluster, as the lowest address of %s", named(confirmed))}
+	return Decision{Choice: JoinSelf, Why: fmt.Sprintf("forms a cluster, as the lowest address of %s", listPoints(confirmed))}
 }
 
-// named lists contact points for people; of many, the first.
-func named(points []ContactPoint) string {
+// listPoints lists the first contact points for people.
+func listPoints(points []ContactPoint) string {
 	if len(points) == 0 {
 		return "nobody"
 	}

@@ -48,9 +48,9 @@ type ContactStatus struct {
 func (m *Machine) Status() Status {
 	names := [...]string{idle: "idle", probing: "probing", explicit: "told", finished: "finished", gaveUp: "gave-up"}
 	s := Status{
-		Phase: names[m.phase], Waiting: m.why, Warning: m.warned, LookupFailure: m.lookup, Joining: slices.Clone(m.joining),
+		Phase: names[m.phase], Waiting: m.waitingFor, Warning: m.warning, LookupFailure: m.lookupFailure, Joining: slices.Clone(m.joinSeeds),
 		Required: m.cfg.Required, StableMarginMS: m.cfg.StableMargin.Milliseconds(),
-		MayForm:       m.cfg.NewCluster && slices.Contains(m.cfg.Roles, m.cfg.Former),
+		MayForm:       m.cfg.NewCluster && slices.Contains(m.cfg.Roles, m.cfg.FormingRole),
 		ContactPoints: []ContactStatus{},
 	}
 	if m.listed {
@@ -59,8 +59,8 @@ func (m *Machine) Status() Status {
 	for i := range m.contacts {
 		c := &m.contacts[i]
 		t := ContactStatus{Addr: c.addr, Problem: c.problem, Confirmed: m.fresh(c)}
-		if !c.at.IsZero() {
-			t.Node, t.AgeMS = c.answer.SelfNode, m.now.Sub(c.at).Milliseconds()
+		if !c.answerAt.IsZero() {
+			t.Node, t.AgeMS = c.answer.SelfNode, m.now.Sub(c.answerAt).Milliseconds()
 			for _, n := range c.answer.SeedNodes {
 				t.Seeds = append(t.Seeds, n.Node)
 			}
@@ -77,21 +77,21 @@ func (m *Machine) Check() error {
 	if len(m.contacts) > m.cfg.MaxContacts {
 		bad("%d contact points, at most %d are allowed", len(m.contacts), m.cfg.MaxContacts)
 	}
-	if len(m.joining) > maxSeeds {
-		bad("joins through %d members, at most %d are asked", len(m.joining), maxSeeds)
+	if len(m.joinSeeds) > maxSeeds {
+		bad("joins through %d members, at most %d are asked", len(m.joinSeeds), maxSeeds)
 	}
-	if m.listed != (m.lookup == "") && m.phase != idle {
-		bad("listed is %v, and the lookup fails by %q", m.listed, m.lookup)
+	if m.listed != (m.lookupFailure == "") && m.phase != idle {
+		bad("listed is %v, and the lookup fails by %q", m.listed, m.lookupFailure)
 	}
-	if m.phase != probing && m.phase != explicit && m.phase != gaveUp && m.why != "" {
-		bad("waits for something while nothing is under way: %s", m.why)
+	if m.phase != probing && m.phase != explicit && m.phase != gaveUp && m.waitingFor != "" {
+		bad("waits for something while nothing is under way: %s", m.waitingFor)
 	}
 	for i := range m.contacts {
 		c := &m.contacts[i]
 		if i > 0 && m.contacts[i-1].point.Compare(c.point) > 0 {
 			bad("contact points are not in order: %s, %s", m.contacts[i-1].addr, c.addr)
 		}
-		if len(c.answer.SeedNodes) > maxSeeds || c.at.After(m.now) || c.foreign && !c.wrong {
+		if len(c.answer.SeedNodes) > maxSeeds || c.answerAt.After(m.now) || c.foreign && !c.invalid {
 			bad("contact point %s: %+v", c.addr, *c)
 		}
 	}
@@ -103,7 +103,7 @@ func (m *Machine) Clone() *Machine {
 	c := *m
 	c.out = nil
 	c.contacts = slices.Clone(m.contacts) // answers are never changed in place
-	c.joining = slices.Clone(m.joining)
+	c.joinSeeds = slices.Clone(m.joinSeeds)
 	return &c
 }
 
@@ -126,14 +126,14 @@ func (m *Machine) AppendState(b []byte) []byte {
 	}
 	b = append(b, byte(m.phase))
 	text(m.cfg.Self.String())
-	since(m.began)
+	since(m.startedAt)
 	since(m.changedAt)
 	flag(m.listed)
-	text(m.lookup)
-	text(m.why)
-	text(m.warned)
-	b = binary.AppendUvarint(b, uint64(len(m.joining)))
-	for _, j := range m.joining {
+	text(m.lookupFailure)
+	text(m.waitingFor)
+	text(m.warning)
+	b = binary.AppendUvarint(b, uint64(len(m.joinSeeds)))
+	for _, j := range m.joinSeeds {
 		text(j)
 	}
 	random, _ := m.random.MarshalBinary() // cannot fail
@@ -142,14 +142,14 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for i := range m.contacts {
 		c := &m.contacts[i]
 		text(c.addr)
-		for _, set := range []bool{c.counts, c.wrong, c.foreign} {
+		for _, set := range []bool{c.forms, c.invalid, c.foreign} {
 			flag(set)
 		}
-		since(c.next)
-		since(c.asked)
+		since(c.nextProbe)
+		since(c.probedAt)
 		text(c.problem)
-		since(c.at)
-		if !c.at.IsZero() {
+		since(c.answerAt)
+		if !c.answerAt.IsZero() {
 			b = c.answer.appendState(b)
 		}
 	}

@@ -31,31 +31,31 @@ type Machine struct {
 	now     time.Time
 	out     []Output // of the step that is running
 
-	phase phase
-	began time.Time
+	phase     phase
+	startedAt time.Time
 
-	contacts  []contact // sorted by address
-	listed    bool      // the latest lookup succeeded
-	lookup    string    // why it did not
-	changedAt time.Time // when the list became what it is
+	contacts      []contact // sorted by address
+	listed        bool      // the latest lookup succeeded
+	lookupFailure string    // why it did not
+	changedAt     time.Time // of the last change of the list
 
-	joining []string // told with JoinSeeds last
-	why     string   // told with Waiting last
-	warned  string   // told with Warning last
+	joinSeeds  []string // of the last JoinSeeds
+	waitingFor string   // of the last Waiting
+	warning    string   // of the last Warning
 }
 
 // contact is what is known about one contact point.
 type contact struct {
-	addr    string       // as listed
-	point   ContactPoint // of it
-	counts  bool         // it may be one of those that form a cluster
-	next    time.Time    // of the next question
-	asked   time.Time    // since when an answer is awaited; zero: none is
-	answer  Answer       // the last good one, if at is set
-	at      time.Time    // of its question
-	problem string       // of the latest question, if it got no good answer
-	wrong   bool         // it did answer, but what makes no sense here
-	foreign bool         // as it belongs to another cluster
+	addr      string       // as listed
+	point     ContactPoint // addr, parsed
+	forms     bool         // it may be one of the nodes that form a cluster
+	nextProbe time.Time
+	probedAt  time.Time // of the outstanding probe; zero: none
+	answer    Answer    // the last good one, if answerAt is set
+	answerAt  time.Time // when answer was asked for
+	problem   string    // of the latest probe, if it got no good answer
+	invalid   bool      // the latest probe got an answer, but an invalid one
+	foreign   bool      // because it belongs to another cluster
 }
 
 // New is a node that has not started yet. The configuration must be valid.
@@ -75,7 +75,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Start:
 		if m.phase == idle {
-			m.phase, m.began, m.lookup = probing, m.now, "discovery has not answered yet"
+			m.phase, m.startedAt, m.lookupFailure = probing, m.now, "discovery has not answered yet"
 		}
 	case Discovered:
 		m.discovered(in.Peers)
@@ -97,13 +97,13 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return out
 }
 
-// discovered takes over what discovery lists. Roles other than the one that
-// forms clusters are asked too, but never waited for.
+// discovered replaces the contact points by those that discovery lists. Nodes of
+// roles that do not form clusters are probed too, but never waited for.
 func (m *Machine) discovered(peers []Peer) {
 	peers = OnPort(peers, m.cfg.Port)
 	var found []contact
 	for _, p := range peers {
-		c := contact{addr: p.Addr, counts: p.Role == "" || p.Role == m.cfg.Former, next: m.now}
+		c := contact{addr: p.Addr, forms: p.Role == "" || p.Role == m.cfg.FormingRole, nextProbe: m.now}
 		var ok bool
 		if c.point, ok = ParseContactPoint(p.Addr); !ok {
 			m.lookupFailed(fmt.Sprintf("discovery lists %.80q, which is no host:port", p.Addr))
@@ -111,48 +111,48 @@ func (m *Machine) discovered(peers []Peer) {
 		}
 		found = append(found, c)
 	}
-	slices.SortFunc(found, func(a, b contact) int { // of one address, the one that counts comes first
-		if a.counts != b.counts && a.addr == b.addr {
+	slices.SortFunc(found, func(a, b contact) int { // of equal addresses, one that forms comes first
+		if a.forms != b.forms && a.addr == b.addr {
 			return cmp.Compare(b.rank(), a.rank())
 		}
 		return cmp.Or(a.point.Compare(b.point), cmp.Compare(a.addr, b.addr))
 	})
 	found = slices.CompactFunc(found, func(a, b contact) bool { return a.addr == b.addr })
-	found = fewOthers(found)
+	found = limitOthers(found)
 	if len(found) > m.cfg.MaxContacts {
 		m.lookupFailed(fmt.Sprintf("discovery lists %d contact points, at most %d are allowed: list only those that form the cluster", len(found), m.cfg.MaxContacts))
 		return
 	}
-	if !m.listed || !slices.Equal(counting(m.contacts), counting(found)) {
+	if !m.listed || !slices.Equal(formingAddrs(m.contacts), formingAddrs(found)) {
 		m.changedAt = m.now
 	}
-	m.listed, m.lookup = true, ""
+	m.listed, m.lookupFailure = true, ""
 	for i := range found {
 		if old := m.contact(found[i].addr); old != nil {
-			counts := found[i].counts
+			forms := found[i].forms
 			found[i] = *old
-			found[i].counts = counts
+			found[i].forms = forms
 		}
 	}
 	m.contacts = found
 }
 
-// fewOthers keeps of those that do not count only the first: one that knows of a
-// cluster is enough, and there may be very many.
-func fewOthers(contacts []contact) []contact {
+// limitOthers keeps only the first few contact points that do not form a cluster:
+// one that knows of a cluster is enough, and there may be very many.
+func limitOthers(contacts []contact) []contact {
 	others := 0
 	return slices.DeleteFunc(contacts, func(c contact) bool {
-		if !c.counts {
+		if !c.forms {
 			others++
 		}
-		return !c.counts && others > maxSeeds
+		return !c.forms && others > maxSeeds
 	})
 }
 
-// counting are the addresses of those that count.
-func counting(contacts []contact) (addrs []string) {
+// formingAddrs are the addresses of the contact points that form a cluster.
+func formingAddrs(contacts []contact) (addrs []string) {
 	for i := range contacts {
-		if contacts[i].counts {
+		if contacts[i].forms {
 			addrs = append(addrs, contacts[i].addr)
 		}
 	}
@@ -160,16 +160,16 @@ func counting(contacts []contact) (addrs []string) {
 }
 
 func (c *contact) rank() int {
-	if c.counts {
+	if c.forms {
 		return 1
 	}
 	return 0
 }
 
-// lookupFailed keeps asking those that were listed, as one of them may be in a
-// cluster; but none is formed on the word of a list that nobody stands by, and
-// the stable margin begins anew.
-func (m *Machine) lookupFailed(reason string) { m.listed, m.lookup = false, reason }
+// lookupFailed keeps the contact points, because one of them may be in a cluster.
+// But no cluster is formed from a list that may be out of date, and the stable
+// margin begins again.
+func (m *Machine) lookupFailed(reason string) { m.listed, m.lookupFailure = false, reason }
 
 func (m *Machine) contact(addr string) *contact {
 	for i := range m.contacts {
@@ -180,43 +180,43 @@ func (m *Machine) contact(addr string) *contact {
 	return nil
 }
 
-// probe asks whoever is due. A question whose answer never came back, not even
-// as a failure, is forgotten after twice its time.
+// probe probes the contact points that are due. A probe without any result, not
+// even a failure, is given up after twice its timeout.
 func (m *Machine) probe() {
 	if m.phase != probing {
 		return
 	}
 	for i := range m.contacts {
 		c := &m.contacts[i]
-		if !c.asked.IsZero() && m.now.Sub(c.asked) >= 2*m.cfg.ProbeTimeout {
-			c.asked, c.problem = time.Time{}, "no answer in time"
+		if !c.probedAt.IsZero() && m.now.Sub(c.probedAt) >= 2*m.cfg.ProbeTimeout {
+			c.probedAt, c.problem = time.Time{}, "no answer in time"
 		}
-		if c.asked.IsZero() && !m.now.Before(c.next) {
-			c.asked = m.now
+		if c.probedAt.IsZero() && !m.now.Before(c.nextProbe) {
+			c.probedAt = m.now
 			m.emit(Probe{c.addr})
 		}
 	}
 }
 
-// answered believes an answer if it makes sense. It counts from the time of its
-// question: what a process that was paused reads late is not fresh.
+// answered accepts an answer if it is valid. Its age counts from the time of the
+// probe: an answer that a paused process reads late is not fresh.
 func (m *Machine) answered(addr string, a Answer) {
 	c := m.contact(addr)
-	if c == nil || c.asked.IsZero() || m.phase != probing {
+	if c == nil || c.probedAt.IsZero() || m.phase != probing {
 		return
 	}
-	at := c.asked
+	at := c.probedAt
 	if mutant.On("question-time") {
 		at = m.now
 	}
-	m.settle(c)
+	m.probeDone(c)
 	if _, ok := ParseContactPoint(a.SelfNode); !ok || a.SelfUID == 0 {
-		c.problem, c.wrong = fmt.Sprintf("it does not say who it is (selfNode %.80q)", a.SelfNode), true
+		c.problem, c.invalid = fmt.Sprintf("it does not say who it is (selfNode %.80q)", a.SelfNode), true
 		return
 	}
 	if a.Cluster != m.cfg.Cluster {
-		c.at = time.Time{} // whatever was there before is gone
-		c.problem, c.wrong, c.foreign = fmt.Sprintf("it belongs to cluster %.80q, not %q", a.Cluster, m.cfg.Cluster), true, true
+		c.answerAt = time.Time{} // the node that answered before is gone
+		c.problem, c.invalid, c.foreign = fmt.Sprintf("it belongs to cluster %.80q, not %q", a.Cluster, m.cfg.Cluster), true, true
 		return
 	}
 	a.SelfRoles = slices.Clone(a.SelfRoles)
@@ -225,26 +225,26 @@ func (m *Machine) answered(addr string, a Answer) {
 		_, ok := ParseContactPoint(s.Node)
 		return !ok
 	})
-	c.answer, c.at = a, at
+	c.answer, c.answerAt = a, at
 }
 
 func (m *Machine) probeFailed(addr, reason string) {
-	if c := m.contact(addr); c != nil && !c.asked.IsZero() {
-		m.settle(c)
+	if c := m.contact(addr); c != nil && !c.probedAt.IsZero() {
+		m.probeDone(c)
 		c.problem = reason
 	}
 }
 
-func (m *Machine) settle(c *contact) {
-	c.asked, c.problem, c.wrong, c.foreign = time.Time{}, "", false, false
-	c.next = m.now.Add(m.cfg.probeDelay(rand.New(&m.random).Float64()))
+func (m *Machine) probeDone(c *contact) {
+	c.probedAt, c.problem, c.invalid, c.foreign = time.Time{}, "", false, false
+	c.nextProbe = m.now.Add(m.cfg.probeDelay(rand.New(&m.random).Float64()))
 }
 
 func (m *Machine) joined() {
 	if m.phase == finished || m.phase == idle {
 		return
 	}
-	m.phase, m.why = finished, ""
+	m.phase, m.waitingFor = finished, ""
 	m.emit(Finished{})
 }
 
@@ -253,15 +253,15 @@ func (m *Machine) explicitJoin(seeds []string) {
 		return
 	}
 	if m.phase == idle {
-		m.began = m.now
+		m.startedAt = m.now
 	}
-	m.phase, m.joining = explicit, slices.Clone(seeds[:min(len(seeds), maxSeeds)])
-	m.emit(JoinSeeds{slices.Clone(m.joining)})
-	m.say("joins through " + strings.Join(m.joining, ", ") + ", as told")
+	m.phase, m.joinSeeds = explicit, slices.Clone(seeds[:min(len(seeds), maxSeeds)])
+	m.emit(JoinSeeds{slices.Clone(m.joinSeeds)})
+	m.setWaiting("joins through " + strings.Join(m.joinSeeds, ", ") + ", as told")
 }
 
-// decide asks the decider and does what it says. A veto keeps it from forming a
-// cluster on information that contradicts itself.
+// decide asks the decider and executes its decision. A veto prevents forming a
+// cluster from contradictory information.
 func (m *Machine) decide() {
 	if m.phase != probing && m.phase != explicit {
 		return
@@ -271,34 +271,34 @@ func (m *Machine) decide() {
 		if d.Choice != JoinOtherSeedNodes && veto != "" {
 			d = Decision{Why: "waits: " + veto}
 		} else if d.Choice == KeepProbing {
-			d.Why += m.silence()
+			d.Why += m.silentContacts()
 		}
-		m.follow(d)
+		m.execute(d)
 		m.warn()
 	}
-	if m.cfg.GiveUp > 0 && m.now.Sub(m.began) >= m.cfg.GiveUp {
+	if m.cfg.GiveUp > 0 && m.now.Sub(m.startedAt) >= m.cfg.GiveUp {
 		m.phase = gaveUp
-		m.emit(GaveUp{m.why})
+		m.emit(GaveUp{m.waitingFor})
 	}
 }
 
-// silence says why contact points that are waited for do not answer, or do not
-// count.
-func (m *Machine) silence() (text string) {
+// silentContacts says why contact points that are waited for do not answer, or
+// give no good answer.
+func (m *Machine) silentContacts() (text string) {
 	for i := range m.contacts {
-		if c := &m.contacts[i]; c.counts && c.problem != "" && !m.fresh(c) {
+		if c := &m.contacts[i]; c.forms && c.problem != "" && !m.fresh(c) {
 			text += fmt.Sprintf(" (%s: %s)", c.addr, c.problem)
 		}
 	}
 	return text
 }
 
-func (m *Machine) follow(d Decision) {
-	m.say(d.Why)
+func (m *Machine) execute(d Decision) {
+	m.setWaiting(d.Why)
 	switch d.Choice {
 	case JoinOtherSeedNodes:
-		if !slices.Equal(m.joining, d.Seeds) {
-			m.joining = slices.Clone(d.Seeds)
+		if !slices.Equal(m.joinSeeds, d.Seeds) {
+			m.joinSeeds = slices.Clone(d.Seeds)
 			m.emit(JoinSeeds{d.Seeds})
 		}
 	case JoinSelf: // repeated until it has happened
@@ -306,30 +306,30 @@ func (m *Machine) follow(d Decision) {
 	}
 }
 
-func (m *Machine) say(why string) {
-	if why != m.why {
-		m.why = why
+func (m *Machine) setWaiting(why string) {
+	if why != m.waitingFor {
+		m.waitingFor = why
 		m.emit(Waiting{why})
 	}
 }
 
-// Info is what decisions are made of now.
+// Info is the input for a decision now.
 func (m *Machine) Info() Info {
 	info := Info{Self: m.self, Unchanged: m.now.Sub(m.changedAt)}
 	for i := range m.contacts {
 		c := &m.contacts[i]
 		if !m.fresh(c) {
-			if c.counts && !c.foreign {
+			if c.forms && !c.foreign {
 				info.ContactPoints = append(info.ContactPoints, c.point)
 			}
 			continue
 		}
 		point, _ := ParseContactPoint(c.answer.SelfNode)
-		former := slices.Contains(c.answer.SelfRoles, m.cfg.Former)
-		if former {
+		forms := slices.Contains(c.answer.SelfRoles, m.cfg.FormingRole)
+		if forms {
 			info.ContactPoints = append(info.ContactPoints, point)
 		}
-		if former || len(c.answer.SeedNodes) > 0 {
+		if forms || len(c.answer.SeedNodes) > 0 {
 			o := Observation{Point: point}
 			for _, s := range c.answer.SeedNodes {
 				o.Seeds = append(o.Seeds, s.Node)
@@ -339,22 +339,22 @@ func (m *Machine) Info() Info {
 	}
 	slices.SortFunc(info.ContactPoints, ContactPoint.Compare)
 	info.ContactPoints = slices.Compact(info.ContactPoints)
-	slices.SortStableFunc(info.Observations, func(a, b Observation) int { // of one node, what knows of a cluster comes first
+	slices.SortStableFunc(info.Observations, func(a, b Observation) int { // of one node, the one with seeds comes first
 		return cmp.Or(a.Point.Compare(b.Point), cmp.Compare(len(b.Seeds), len(a.Seeds)))
 	})
 	info.Observations = slices.CompactFunc(info.Observations, func(a, b Observation) bool { return a.Point == b.Point })
 	return info
 }
 
-// fresh reports whether a contact point has answered, not too long ago.
+// fresh reports whether a contact point has a recent answer.
 func (m *Machine) fresh(c *contact) bool {
-	return !c.at.IsZero() && (m.now.Sub(c.at) <= m.cfg.ProbeTimeout || mutant.On("stale-observation"))
+	return !c.answerAt.IsZero() && (m.now.Sub(c.answerAt) <= m.cfg.ProbeTimeout || mutant.On("stale-observation"))
 }
 
-// veto says why no cluster may be formed, whatever the decider thinks.
+// veto says why no cluster may be formed, whatever the decider decides, or "".
 func (m *Machine) veto() string {
 	if !m.listed {
-		return m.lookup
+		return m.lookupFailure
 	}
 	if len(m.contacts) == 0 {
 		return "discovery lists nobody"
@@ -367,7 +367,7 @@ func (m *Machine) veto() string {
 	return m.conflict()
 }
 
-// conflict finds two processes that give themselves the same address.
+// conflict finds two processes that advertise the same address.
 func (m *Machine) conflict() string {
 	for i := range m.contacts {
 		a := &m.contacts[i]
@@ -387,19 +387,19 @@ func (m *Machine) conflict() string {
 	return ""
 }
 
-// warn tells what is wrong with contact points that do answer.
+// warn emits what is wrong with contact points that do answer, when it changes.
 func (m *Machine) warn() {
 	var problems []string
 	for i := range m.contacts {
-		if c := &m.contacts[i]; c.wrong {
+		if c := &m.contacts[i]; c.invalid {
 			problems = append(problems, c.addr+": "+c.problem)
 		}
 	}
 	if why := m.conflict(); why != "" {
 		problems = append(problems, why)
 	}
-	if text := strings.Join(problems, "; "); text != m.warned {
-		m.warned = text
+	if text := strings.Join(problems, "; "); text != m.warning {
+		m.warning = text
 		if text != "" {
 			m.emit(Warning{text})
 		}

@@ -49,11 +49,11 @@ type Input interface{ input() }
 type (
 	// Start begins the search. It comes once, first.
 	Start struct{}
-	// Tick is the passing of time, at least twice per ProbeInterval.
+	// Tick lets time pass, at least twice per ProbeInterval.
 	Tick struct{}
-	// Discovered is what discovery lists, each time it is asked with success.
+	// Discovered is the result of each successful lookup in discovery.
 	Discovered struct{ Peers []Peer }
-	// LookupFailed says that discovery does not know, and why.
+	// LookupFailed says that a lookup in discovery failed, and why.
 	LookupFailed struct{ Reason string }
 	// Answered is the answer to a [Probe].
 	Answered struct {
@@ -64,8 +64,8 @@ type (
 	ProbeFailed struct{ Addr, Reason string }
 	// Joined says that this node is a member, however it became one.
 	Joined struct{}
-	// ExplicitJoin is the wish of a person to join through these members. It
-	// wins over everything that discovery says.
+	// ExplicitJoin is an operator's request to join through these members. It takes
+	// precedence over discovery.
 	ExplicitJoin struct{ Seeds []string }
 )
 
@@ -78,28 +78,27 @@ func (ProbeFailed) input()  {}
 func (Joined) input()       {}
 func (ExplicitJoin) input() {}
 
-// Output is what [Machine.Step] gives.
+// Output is what [Machine.Step] returns.
 type Output interface{ output() }
 
 type (
 	// Probe asks the contact point at an address. Answered or ProbeFailed
 	// follows.
 	Probe struct{ Addr string }
-	// JoinSeeds joins through the members at these addresses, and through none
-	// that were named before. Nothing is formed if they do not answer.
+	// JoinSeeds joins through the members at these addresses, which replace those
+	// named before. No cluster is formed if they do not answer.
 	JoinSeeds struct{ Seeds []string }
-	// FormCluster makes a cluster of this node alone, unless it is in one or
-	// about to be let into one.
+	// FormCluster forms a cluster of this node alone, unless it is in one or being
+	// admitted to one.
 	FormCluster struct{}
-	// Waiting says what is being waited for, whenever that has changed.
+	// Waiting says what the machine waits for, whenever that changes.
 	Waiting struct{ Why string }
-	// Warning tells of something that is wrong outside and should be mended,
-	// whenever that has changed.
+	// Warning reports an external problem that an operator should fix, whenever it
+	// changes.
 	Warning struct{ Problem string }
-	// GaveUp says that the time is over, and what was waited for in vain.
+	// GaveUp says that GiveUp is over, and what the machine was waiting for.
 	GaveUp struct{ Why string }
-	// Finished says that this node is a member. The machine does nothing any
-	// more.
+	// Finished says that this node is a member. The machine does nothing any more.
 	Finished struct{}
 )
 

@@ -17,7 +17,7 @@ import (
 const tickEvery = 100 * time.Millisecond
 
 // world is a few processes that bootstrap, with the real machines of bootstrap
-// and membership, in virtual time. Members of the former role are c1:1, c2:1 …,
+// and membership, in virtual time. Members of the forming role are c1:1, c2:1 …,
 // others r1:1 ….
 type world struct {
 	seed   uint64
@@ -50,7 +50,7 @@ type proc struct {
 	finished  bool
 }
 
-func (p *proc) former() bool { return p.cfg.Roles[0] == "coordinator" }
+func (p *proc) forms() bool { return p.cfg.Roles[0] == "coordinator" }
 
 func newWorld(seed uint64, coordinators, regions int, change func(*bootstrap.Config)) *world {
 	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), net: gossiptest.New(seed)}
@@ -78,7 +78,7 @@ func newWorld(seed uint64, coordinators, regions int, change func(*bootstrap.Con
 func (w *world) truth() []bootstrap.Peer {
 	var peers []bootstrap.Peer
 	for _, p := range w.procs {
-		if p.former() {
+		if p.forms() {
 			peers = append(peers, bootstrap.Peer{Addr: p.node.Addr})
 		}
 	}
@@ -182,7 +182,7 @@ func (w *world) form(p *proc) {
 	}
 	w.forms++
 	w.tracef("%s forms a cluster", p.node.Addr)
-	if !p.cfg.NewCluster || !p.former() {
+	if !p.cfg.NewCluster || !p.forms() {
 		w.breaks("%s formed a cluster and may not", p.node.Addr)
 	}
 }
@@ -333,7 +333,7 @@ func (w *world) judge() {
 	var first *gossiptest.Node
 	var cluster gossip.ClusterID
 	for _, p := range w.procs {
-		if p.node.M == nil || !p.former() {
+		if p.node.M == nil || !p.forms() {
 			continue
 		}
 		v := p.node.M.View()
@@ -349,7 +349,7 @@ func (w *world) judge() {
 		return
 	}
 	for _, p := range w.procs {
-		if p.node.M != nil && !p.former() && p.node.M.View().InCluster {
+		if p.node.M != nil && !p.forms() && p.node.M.View().InCluster {
 			w.crash(p)
 		}
 	}
