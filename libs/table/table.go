@@ -1,10 +1,10 @@
 // Package table holds a watcher's copy of the route table and the protocol
 // that keeps it fresh. Regions and gateways embed both in their cores.
 //
-// [Table] is the copy: for every shard the row that is newest by (epoch,
-// phase), whoever brought it, a watch, a refusal or a region. Merging is
-// idempotent, commutative and associative, so answers may come late, twice or
-// in any order. [Watcher] decides which coordinator is polled when.
+// [Table] is the copy: for every shard the newest row by (epoch, phase), whether
+// it came from a watch, a refusal or a region. Merging is idempotent, commutative
+// and associative, so answers may arrive late, twice or in any order. [Watcher]
+// decides which coordinator is polled when.
 //
 // # What this does not do
 //
@@ -67,10 +67,10 @@ func (t *Table) Type(name sharding.EntityType) (*sharding.TypeDesc, bool) {
 	return of.desc, true
 }
 
-// Merge keeps the newer of row and the row that is stored, and reports whether
-// that changed the table. Ignored are rows of undeclared types, with an index
-// beyond the type's shards, without epoch, with an unknown phase, or serving
-// without an owner.
+// Merge keeps the newer of row and the stored one, and reports whether that
+// changed the table. It ignores rows of undeclared types, with an index beyond the
+// type's shards, without epoch, with an unknown phase, or serving without an
+// owner.
 func (t *Table) Merge(row sharding.Row) bool {
 	of := t.types[row.Shard.Type]
 	switch {
@@ -92,7 +92,7 @@ func (t *Table) Merge(row sharding.Row) bool {
 	return true
 }
 
-// Apply merges what a watch brought, types first, and returns the rows that
+// Apply merges the delta of a watch, types first, and returns the rows that
 // changed the table, in the order of the delta. The version advances only if
 // the delta's is newer; the descriptor of a known type is replaced only by a
 // delta that is not older, and never with another number of shards.

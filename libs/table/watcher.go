@@ -14,12 +14,12 @@ import (
 
 // WatchConfig sets the times of a [Watcher].
 type WatchConfig struct {
-	// Timeout is how long a poll may stay unanswered before the next candidate
-	// is asked, and for how long one that left a poll unanswered is passed over.
-	// Default 2 s: twice what a coordinator holds a poll.
+	// Timeout is how long a poll may remain unanswered before the next candidate
+	// is polled, and for how long a candidate that did not answer is skipped.
+	// Default 2 s: twice as long as a coordinator holds a poll.
 	Timeout time.Duration
-	// Retry is the pause after a refused connection or a useless answer, so
-	// that a dead cluster is not hammered. Default 100 ms.
+	// Retry is the pause after a refused connection or a useless answer, so that a
+	// dead cluster is not hammered. Default 100 ms.
 	Retry time.Duration
 }
 
@@ -40,45 +40,49 @@ func (c WatchConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Watcher decides who is asked for the table next. At most one poll is
-// outstanding; an answer is followed by the next poll at once. The active
-// coordinator is found by asking the candidates in turn and by what standbys
-// say; what comes from a term below the highest one that a table came from is
-// dropped. A term that a standby only names does not count: it may never have been
-// claimed in the journal, so that the active one, after a loss of the lease's
-// record, can have a lower one. One whose machine is gone costs the whole Timeout,
-// so it is passed over for as long again, whatever standbys say that have not
-// noticed yet.
+// Watcher decides which address is polled for the table next. At most one poll is
+// outstanding; an answer is followed by the next poll at once. The watcher finds
+// the active coordinator by polling the candidates in turn and by what standbys
+// say.
 //
-// After a round of coordinators without an answer one fallback is asked: a
-// region that serves its copy read-only. Its rows are as good as any (newer
-// ones win), but it is never taken for a coordinator. It may hold the poll as
-// long as a coordinator does, so who has a table does without for the time that a
-// new coordinator takes to appear, and finds that one at once.
+// Tables from a term below the highest one received are dropped. A term that a
+// standby merely names does not count: it may never have been claimed in the
+// journal, and after a loss of the lease's record the active coordinator can have
+// a lower one.
+//
+// A coordinator whose machine is gone costs the whole Timeout. It is then a
+// suspect and skipped for as long again, even if standbys that have not noticed
+// yet still name it.
+//
+// After a round of coordinators without an answer one fallback is polled: a region
+// that serves its copy read-only. Its rows are as good as any (newer ones win),
+// but it is never taken for a coordinator. It may hold the poll as long as a
+// coordinator does. A watcher that has a table therefore does not use fallbacks
+// for the time in which a new coordinator is expected, and finds that one at once.
 type Watcher struct {
 	cfg          WatchConfig
 	coordinators []string
 	fallbacks    []string
 
-	term    sharding.Term    // highest that a table came from
-	named   sharding.Term    // highest named by a standby since a coordinator answered
-	version sharding.Version // highest accepted: what the next poll asks from
-	active  string           // where messages to the coordinator go, or ""
-	hint    string           // who to ask next: the active one, or who a standby named
+	term      sharding.Term    // the highest of the tables received
+	namedTerm sharding.Term    // the highest named by a standby since a coordinator answered
+	version   sharding.Version // the highest accepted: the next poll asks for changes since
+	active    string           // where messages to the coordinator go, or ""
+	hint      string           // the address to poll next: the active one, or one that a standby named
 
-	asked   poll      // the outstanding poll, if asked.to is not ""
-	next    time.Time // no poll before
-	at      int       // next coordinator in turn
-	tried   int       // coordinators asked in vain in this round
-	spareAt int       // next fallback in turn
-	spare   time.Time // no fallback before
-	silent  []silence // who is passed over, by address
+	outstanding     poll      // if outstanding.to is not ""
+	nextPoll        time.Time // the earliest time
+	nextCoordinator int       // in turn
+	triedInRound    int       // coordinators polled without success in this round
+	nextFallback    int       // in turn
+	fallbackAfter   time.Time // no fallback is polled before
+	suspects        []suspect // sorted by address
 }
 
-// silence is a coordinator that has let a poll wait in vain.
-type silence struct {
+// suspect is a coordinator that did not answer a poll in time.
+type suspect struct {
 	addr  string
-	until time.Time // passed over
+	until time.Time // then it is polled again
 }
 
 type poll struct {
@@ -92,9 +96,9 @@ type poll struct {
 func NewWatcher(cfg WatchConfig) *Watcher { return &Watcher{cfg: cfg} }
 
 // SetCandidates says where coordinators may be, and which regions serve their
-// table (fallbacks; none for regions themselves). They are asked in the order
-// given; empty and repeated addresses are ignored. What is known of the active
-// coordinator stays.
+// table (fallbacks; none for regions themselves). They are polled in the order
+// given; empty and repeated addresses are ignored. The watcher keeps what it knows
+// about the active coordinator.
 func (w *Watcher) SetCandidates(coordinators, fallbacks []string) {
 	w.coordinators = distinct(coordinators)
 	w.fallbacks = distinct(fallbacks)
@@ -110,12 +114,12 @@ func distinct(addrs []string) []string {
 	return out
 }
 
-// Changed takes the answer to a poll. It returns false if the answer must be
-// dropped: it comes from a coordinator of a lower term than a table before.
-// The caller applies it otherwise, and polls again.
+// Changed handles the answer to a poll. It returns false if the answer must be
+// dropped, because it comes from a coordinator of a lower term than an earlier
+// table. Otherwise the caller applies it, and polls again.
 func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) bool {
 	answered, p := w.answer(from)
-	w.spoke(from)
+	w.clearSuspect(from)
 	fallback := p.fallback
 	if !answered {
 		fallback = slices.Contains(w.fallbacks, from) && !slices.Contains(w.coordinators, from)
@@ -124,18 +128,18 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 	case fallback:
 		w.term = max(w.term, d.Version.Term)
 		if answered {
-			w.next = now.Add(w.cfg.Retry)
+			w.nextPoll = now.Add(w.cfg.Retry)
 		}
 	case d.Version.Term < w.term && !mutant.On("watch-term"):
-		w.gone(from)
+		w.deactivate(from)
 		if answered {
-			w.vain(now, p, w.cfg.Retry)
+			w.pollFailed(now, p, w.cfg.Retry)
 		}
 		return false
 	default:
-		w.term, w.named, w.active, w.hint = d.Version.Term, 0, from, from
-		w.tried, w.next = 0, now
-		w.spare = now.Add(2 * w.cfg.Timeout)
+		w.term, w.namedTerm, w.active, w.hint = d.Version.Term, 0, from, from
+		w.triedInRound, w.nextPoll = 0, now
+		w.fallbackAfter = now.Add(2 * w.cfg.Timeout)
 	}
 	if d.Version.Compare(w.version) > 0 {
 		w.version = d.Version
@@ -143,101 +147,102 @@ func (w *Watcher) Changed(now time.Time, from string, d sharding.TableDelta) boo
 	return true
 }
 
-// NotActive takes the answer of a standby. Whom it names is asked next, unless
-// it speaks of a lower term than tables came from, or was itself named by a
-// standby and names no higher term than others did: then the turn goes on after a
-// pause.
+// NotActive handles the answer of a standby. The coordinator that it names is
+// polled next, with two exceptions: the term is lower than that of the tables
+// received, or the standby was itself named by another one and its term is not
+// higher than any named before. Then the next candidate follows after a pause.
 func (w *Watcher) NotActive(now time.Time, from string, active sharding.NodeID, term sharding.Term) {
 	answered, p := w.answer(from)
-	w.gone(from)
-	w.spoke(from)
-	news := term > max(w.term, w.named)
+	w.deactivate(from)
+	w.clearSuspect(from)
+	news := term > max(w.term, w.namedTerm)
 	if news {
-		w.spoke(active.Addr) // later than it was silent
+		w.clearSuspect(active.Addr) // it was alive after it became a suspect
 	}
-	follow := active.Addr != "" && active.Addr != from && term >= w.term && (news || !p.hinted) && !w.isSilent(now, active.Addr)
+	follow := active.Addr != "" && active.Addr != from && term >= w.term && (news || !p.hinted) && !w.isSuspect(now, active.Addr)
 	if news {
-		w.named = term
+		w.namedTerm = term
 		if w.active != active.Addr {
 			w.active = "" // of an older term; the named one has not answered yet
 		}
 	}
 	if answered {
-		w.vain(now, p, w.cfg.Retry)
+		w.pollFailed(now, p, w.cfg.Retry)
 	}
 	if follow {
 		w.hint = active.Addr
 		if answered {
-			w.next = now
+			w.nextPoll = now
 		}
 	}
 }
 
-// Failed takes the news that a poll could not be made or broke.
+// Failed handles a poll that could not be sent or broke.
 func (w *Watcher) Failed(now time.Time, from string) {
 	if answered, p := w.answer(from); answered {
-		w.gone(from)
-		// Whoever makes the poll may give it up a moment before Poll does.
+		w.deactivate(from)
+		// The driver may give the poll up slightly before Poll does.
 		if now.Sub(p.since) >= w.cfg.Timeout*3/4 {
-			w.fellSilent(now, p)
+			w.addSuspect(now, p)
 		}
-		w.vain(now, p, w.cfg.Retry)
+		w.pollFailed(now, p, w.cfg.Retry)
 	}
 }
 
-// Poll tells whom to ask now, and for changes since which version. It is
-// called after every input and on every tick; mostly there is nothing to ask.
+// Poll returns the address to poll now, and the version since which to ask for
+// changes. It is called after every input and on every tick; ask is false if
+// there is nothing to do.
 func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bool) {
-	if w.asked.to != "" {
-		if now.Sub(w.asked.since) < w.cfg.Timeout {
+	if w.outstanding.to != "" {
+		if now.Sub(w.outstanding.since) < w.cfg.Timeout {
 			return "", since, false
 		}
-		_, p := w.answer(w.asked.to)
-		w.gone(p.to)
-		w.fellSilent(now, p)
-		w.vain(now, p, 0)
+		_, p := w.answer(w.outstanding.to)
+		w.deactivate(p.to)
+		w.addSuspect(now, p)
+		w.pollFailed(now, p, 0)
 	}
-	if now.Before(w.next) {
+	if now.Before(w.nextPoll) {
 		return "", since, false
 	}
 	p := poll{since: now}
-	w.passOver(now)
+	w.skipSuspects(now)
 	switch {
 	case w.hint != "":
 		p.to, p.hinted = w.hint, true
-	case w.tried >= len(w.coordinators) && len(w.fallbacks) > 0 && !now.Before(w.spare):
-		p.to, p.fallback = w.fallbacks[w.spareAt%len(w.fallbacks)], true
-		w.spareAt = (w.spareAt + 1) % len(w.fallbacks)
-		w.tried = 0
+	case w.triedInRound >= len(w.coordinators) && len(w.fallbacks) > 0 && !now.Before(w.fallbackAfter):
+		p.to, p.fallback = w.fallbacks[w.nextFallback%len(w.fallbacks)], true
+		w.nextFallback = (w.nextFallback + 1) % len(w.fallbacks)
+		w.triedInRound = 0
 	case len(w.coordinators) > 0:
-		w.at %= len(w.coordinators)
-		p.to = w.coordinators[w.at]
-		if w.tried >= len(w.coordinators) {
-			w.tried = 0
+		w.nextCoordinator %= len(w.coordinators)
+		p.to = w.coordinators[w.nextCoordinator]
+		if w.triedInRound >= len(w.coordinators) {
+			w.triedInRound = 0
 		}
 	default:
 		return "", since, false
 	}
-	w.asked = p
+	w.outstanding = p
 	return p.to, w.version, true
 }
 
-// Active is where messages to the coordinator go now, and the highest term that
-// a table came from. The address is empty while no active coordinator is known.
+// Active is where messages to the coordinator go now, and the highest term of the
+// tables received. The address is empty while no active coordinator is known.
 func (w *Watcher) Active() (addr string, term sharding.Term) { return w.active, w.term }
 
 // answer ends the outstanding poll if it was made to from.
 func (w *Watcher) answer(from string) (bool, poll) {
-	if from == "" || w.asked.to != from {
+	if from == "" || w.outstanding.to != from {
 		return false, poll{}
 	}
-	p := w.asked
-	w.asked = poll{}
+	p := w.outstanding
+	w.outstanding = poll{}
 	return true, p
 }
 
-// gone forgets that from was thought to be active.
-func (w *Watcher) gone(from string) {
+// deactivate forgets that from may be active.
+func (w *Watcher) deactivate(from string) {
 	if w.active == from {
 		w.active = ""
 	}
@@ -246,60 +251,60 @@ func (w *Watcher) gone(from string) {
 	}
 }
 
-// fellSilent passes a coordinator over that has let a poll wait.
-func (w *Watcher) fellSilent(now time.Time, p poll) {
+// addSuspect makes a coordinator that did not answer a poll a suspect.
+func (w *Watcher) addSuspect(now time.Time, p poll) {
 	if p.fallback {
 		return
 	}
-	w.spoke(p.to)
-	w.silent = append(w.silent, silence{p.to, now.Add(w.cfg.Timeout)})
-	slices.SortFunc(w.silent, func(a, b silence) int { return strings.Compare(a.addr, b.addr) })
+	w.clearSuspect(p.to)
+	w.suspects = append(w.suspects, suspect{p.to, now.Add(w.cfg.Timeout)})
+	slices.SortFunc(w.suspects, func(a, b suspect) int { return strings.Compare(a.addr, b.addr) })
 }
 
-// spoke takes a coordinator as one like any other again.
-func (w *Watcher) spoke(addr string) {
-	w.silent = slices.DeleteFunc(w.silent, func(s silence) bool { return s.addr == addr })
+// clearSuspect makes a coordinator a candidate like any other again.
+func (w *Watcher) clearSuspect(addr string) {
+	w.suspects = slices.DeleteFunc(w.suspects, func(s suspect) bool { return s.addr == addr })
 }
 
-func (w *Watcher) isSilent(now time.Time, addr string) bool {
-	return slices.ContainsFunc(w.silent, func(s silence) bool { return s.addr == addr && now.Before(s.until) })
+func (w *Watcher) isSuspect(now time.Time, addr string) bool {
+	return slices.ContainsFunc(w.suspects, func(s suspect) bool { return s.addr == addr && now.Before(s.until) })
 }
 
-// passOver moves the turn past silent coordinators, unless all of them are.
-func (w *Watcher) passOver(now time.Time) {
-	w.silent = slices.DeleteFunc(w.silent, func(s silence) bool { return !now.Before(s.until) })
-	if len(w.coordinators) == 0 || !slices.ContainsFunc(w.coordinators, func(addr string) bool { return !w.isSilent(now, addr) }) {
+// skipSuspects moves the turn past suspects, unless all coordinators are suspects.
+func (w *Watcher) skipSuspects(now time.Time) {
+	w.suspects = slices.DeleteFunc(w.suspects, func(s suspect) bool { return !now.Before(s.until) })
+	if len(w.coordinators) == 0 || !slices.ContainsFunc(w.coordinators, func(addr string) bool { return !w.isSuspect(now, addr) }) {
 		return
 	}
-	for w.isSilent(now, w.coordinators[w.at%len(w.coordinators)]) {
-		w.at++
-		w.tried++
+	for w.isSuspect(now, w.coordinators[w.nextCoordinator%len(w.coordinators)]) {
+		w.nextCoordinator++
+		w.triedInRound++
 	}
 }
 
-// vain moves on after a poll that found no active coordinator. One that was
-// asked out of turn does not move the turn: else a standby that keeps naming a
-// dead one before it would hide those behind itself.
-func (w *Watcher) vain(now time.Time, p poll, pause time.Duration) {
-	w.next = now.Add(pause)
+// pollFailed moves on after a poll that found no active coordinator. A coordinator
+// polled out of turn does not move the turn: otherwise a standby that keeps naming
+// a dead one before it would hide the candidates behind itself.
+func (w *Watcher) pollFailed(now time.Time, p poll, pause time.Duration) {
+	w.nextPoll = now.Add(pause)
 	if p.fallback {
 		return
 	}
-	if len(w.coordinators) > 0 && w.coordinators[w.at%len(w.coordinators)] == p.to {
-		w.at++
-		w.tried++
+	if len(w.coordinators) > 0 && w.coordinators[w.nextCoordinator%len(w.coordinators)] == p.to {
+		w.nextCoordinator++
+		w.triedInRound++
 	}
 }
 
 // Check verifies the invariants of the watcher.
 func (w *Watcher) Check() error {
 	switch {
-	case w.tried < 0 || w.at < 0 || w.spareAt < 0:
-		return fmt.Errorf("watcher: negative position %d, %d, %d", w.tried, w.at, w.spareAt)
-	case w.asked.to == "" && w.asked != poll{}:
+	case w.triedInRound < 0 || w.nextCoordinator < 0 || w.nextFallback < 0:
+		return fmt.Errorf("watcher: negative position %d, %d, %d", w.triedInRound, w.nextCoordinator, w.nextFallback)
+	case w.outstanding.to == "" && w.outstanding != poll{}:
 		return fmt.Errorf("watcher: a poll to nobody")
-	case w.asked.fallback && w.asked.hinted:
-		return fmt.Errorf("watcher: fallback %s taken for a coordinator", w.asked.to)
+	case w.outstanding.fallback && w.outstanding.hinted:
+		return fmt.Errorf("watcher: fallback %s taken for a coordinator", w.outstanding.to)
 	}
 	return nil
 }
@@ -309,33 +314,33 @@ func (w *Watcher) Clone() *Watcher {
 	c := *w
 	c.coordinators = slices.Clone(w.coordinators)
 	c.fallbacks = slices.Clone(w.fallbacks)
-	c.silent = slices.Clone(w.silent)
+	c.suspects = slices.Clone(w.suspects)
 	return &c
 }
 
 // AppendState appends a canonical encoding, with times relative to now.
 func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
-	for _, list := range [][]string{w.coordinators, w.fallbacks, {w.active, w.hint, w.asked.to}} {
+	for _, list := range [][]string{w.coordinators, w.fallbacks, {w.active, w.hint, w.outstanding.to}} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, s := range list {
 			b = appendString(b, s)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(w.term))
-	b = binary.AppendUvarint(b, uint64(w.named))
+	b = binary.AppendUvarint(b, uint64(w.namedTerm))
 	b = binary.AppendUvarint(b, uint64(w.version.Term))
 	b = binary.AppendUvarint(b, w.version.N)
-	b = appendBool(appendBool(b, w.asked.hinted), w.asked.fallback)
-	if w.asked.to != "" {
-		b = binary.AppendVarint(b, int64(now.Sub(w.asked.since)))
+	b = appendBool(appendBool(b, w.outstanding.hinted), w.outstanding.fallback)
+	if w.outstanding.to != "" {
+		b = binary.AppendVarint(b, int64(now.Sub(w.outstanding.since)))
 	}
-	b = binary.AppendVarint(b, int64(max(0, w.next.Sub(now))))
-	b = binary.AppendVarint(b, int64(max(0, w.spare.Sub(now))))
-	b = binary.AppendUvarint(b, uint64(len(w.silent)))
-	for _, s := range w.silent {
+	b = binary.AppendVarint(b, int64(max(0, w.nextPoll.Sub(now))))
+	b = binary.AppendVarint(b, int64(max(0, w.fallbackAfter.Sub(now))))
+	b = binary.AppendUvarint(b, uint64(len(w.suspects)))
+	for _, s := range w.suspects {
 		b = binary.AppendVarint(appendString(b, s.addr), int64(max(0, s.until.Sub(now))))
 	}
-	for _, n := range []int{w.at, w.tried, w.spareAt} {
+	for _, n := range []int{w.nextCoordinator, w.triedInRound, w.nextFallback} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b

@@ -314,7 +314,7 @@ func TestRandomWatch(t *testing.T) {
 func settles(w *watch, stale sharding.Term) error {
 	w.SetCandidates([]string{"b", "c", "a"}, []string{"r1"})
 	for range 1000 {
-		switch to := w.asked.to; to {
+		switch to := w.outstanding.to; to {
 		case "a":
 			w.Changed(w.now, to, at(7, 1))
 		case "b":
