@@ -1,17 +1,17 @@
-// Package discovery answers one question: where may my peers be? The answer is
-// a list of addresses to try, nothing more.
+// Package discovery answers one question: where may peers be? The answer is a list
+// of addresses to try, nothing more.
 //
-// A backend is a [Backend] with a single method, and as dumb as possible.
-// [Watch] is the portable type around it: it asks again and again, with
-// back-off and jitter, sorts the answer and removes duplicates, keeps the last
-// good one while the backend fails, tells changes, and gives every answer
-// with its age. A backend that notices changes is a [Follower]; the Watch waits
-// for them then instead of asking at intervals. Where processes enter themselves
-// the backend is a [Registrar], and a [Registration] keeps the entry. Backends are
-// opened by URL in package open, and proven by discoverytest.
+// A [Backend] has a single method and is as simple as possible. [Watch] adds what
+// all backends need: it repeats lookups with back-off and jitter, sorts the answer
+// and removes duplicates, keeps the last good answer while the backend fails,
+// notifies of changes, and knows the age of its answer. If the backend is a
+// [Follower], the Watch waits for changes instead of looking up at intervals. If
+// processes register themselves, the backend is a [Registrar] and a
+// [Registration] maintains the entry. Package open opens backends by URL, and
+// package discoverytest tests them.
 //
 // # What this does not do
 //
-// A peer that is listed may be dead, and one that lives may be missing:
-// membership decides who is there. It does not resolve names.
+// A listed peer may be dead, and a live one may be missing: membership decides
+// which nodes are there. It does not resolve names.
 package discovery

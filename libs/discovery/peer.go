@@ -17,8 +17,7 @@ import (
 // Peer is an address worth trying.
 type Peer struct {
 	Addr string // host:port
-	// Role says what is expected there, in the words of the backend's user
-	// ("coordinator"). Empty: not said.
+	// Role is the role of the node expected there ("coordinator"). Empty: unknown.
 	Role string
 }
 
@@ -37,48 +36,48 @@ func (p Peer) Compare(o Peer) int {
 
 // Backend knows where peers may be.
 type Backend interface {
-	// Peers lists them, in any order, duplicates allowed. The caller owns the
-	// slice. No peers is an answer; an error says that it is not known. It may
-	// be called concurrently and returns soon after ctx ends.
+	// Peers lists the peers in any order; duplicates are allowed. The caller owns
+	// the slice. An empty list is a valid answer; an error means that the peers
+	// are unknown. Peers may be called concurrently and returns soon after ctx
+	// ends.
 	Peers(ctx context.Context) ([]Peer, error)
 }
 
 // Follower is a Backend that notices changes.
 type Follower interface {
 	Backend
-	// Follow is Peers with what waits for another answer.
+	// Follow is Peers, and also returns a function that waits for a change.
 	Follow(ctx context.Context) ([]Peer, Changed, error)
 }
 
-// Changed waits until asking again may give another answer than the one it came
-// with, at most until that answer is old enough to be confirmed, and returns
-// nil then. An error says that changes would not be noticed. It is called once
-// and returns soon after ctx ends.
+// Changed waits until another lookup may give a different answer, at most until
+// the answer that it came with should be confirmed, and then returns nil. An error
+// means that it cannot notice changes. It is called once and returns soon after
+// ctx ends.
 type Changed func(ctx context.Context) error
 
-// Recheck is after how long a backend that notices changes has its answer
-// confirmed all the same.
+// Recheck is the time after which the answer of a Follower is confirmed by
+// another lookup, even without a change.
 const Recheck = 10 * time.Second
 
-// Registrar is a Backend in which processes enter themselves.
+// Registrar is a Backend in which processes register themselves.
 type Registrar interface {
-	// Enter lists self, or confirms that it is there, in whatever state its
-	// entry is.
+	// Enter adds the entry of self, or renews it, in whatever state it is.
 	Enter(ctx context.Context, self Peer) error
-	// Remove takes the entry out that this Registrar has entered. That there is
-	// none is no error.
+	// Remove removes the entry that this Registrar has added. It is not an error
+	// if there is none.
 	Remove(ctx context.Context, self Peer) error
-	// TTL is for how long an entry stays that nobody confirms.
+	// TTL is how long an entry lasts without renewal.
 	TTL() time.Duration
 }
 
 // Sentinels, wrapped once with the details.
 var (
-	// ErrConfig: a Config, a URL or an address in it makes no sense.
+	// ErrConfig: a Config, a URL or an address in it is invalid.
 	ErrConfig = errors.New("bad discovery config")
-	// ErrLookup: the backend could not be asked, or its answer makes no sense.
+	// ErrLookup: the lookup failed, or its answer is invalid.
 	ErrLookup = errors.New("discovery lookup")
-	// ErrDenied: the backend knows us not, or does not let us.
+	// ErrDenied: the backend refuses our credentials, or access with them.
 	ErrDenied = errors.New("credentials refused")
 )
 

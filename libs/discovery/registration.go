@@ -10,38 +10,38 @@ import (
 	"time"
 )
 
-// ErrRegister: a process could not enter itself, or take its entry out.
+// ErrRegister: a process could not register itself, or remove its entry.
 var ErrRegister = errors.New("discovery registration")
 
-// renewals is how often an entry is confirmed in its time to live: two may fail.
+// renewals is how often an entry is renewed within its TTL: two may fail.
 const renewals = 3
 
-// RegistrationStats tells how a Registration is doing.
+// RegistrationStats describes a Registration.
 type RegistrationStats struct {
-	// Entered says that the entry is there, as far as we know.
+	// Entered says that the entry exists, as far as we know.
 	Entered  bool
-	Renewals uint64 // that went well
+	Renewals uint64 // that succeeded
 	Failures uint64
-	Err      error // of the latest; nil if it went well
+	Err      error // of the latest attempt; nil if it succeeded
 }
 
-// Registration keeps this process listed: it enters it, confirms the entry
-// three times in its time to live, enters it again when it is lost, and takes
-// it out at the end. With a backend that is no Registrar it does nothing.
+// Registration keeps this process listed: it adds the entry, renews it three times
+// within its TTL, adds it again if it is lost, and removes it at the end. With a
+// backend that is not a Registrar it does nothing.
 type Registration struct {
 	registrar Registrar // nil: nothing to do
 	self      Peer
 	cfg       Config
 	log       *slog.Logger
-	turn      chan struct{} // holds a token while the backend is asked
+	turn      chan struct{} // holds a token during a request to the backend
 
 	mu       sync.Mutex
-	left     bool
+	hasLeft  bool
 	failures int // in a row
 	stats    RegistrationStats
 }
 
-// NewRegistration prepares the entry of self; nothing is entered yet. A nil log
+// NewRegistration prepares the entry of self; nothing is registered yet. A nil log
 // is silent. Errors wrap ErrConfig.
 func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registration, error) {
 	if err := c.Validate(); err != nil {
@@ -58,11 +58,11 @@ func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registr
 	return r, nil
 }
 
-// Registers reports whether there is an entry to keep: with a backend that is no
-// Registrar there is none.
+// Registers reports whether the backend is a Registrar, so that there is an entry
+// to maintain.
 func (r *Registration) Registers() bool { return r.registrar != nil }
 
-// Enter enters the process now. Errors wrap ErrRegister.
+// Enter registers the process now. Errors wrap ErrRegister.
 func (r *Registration) Enter(ctx context.Context) error {
 	if r.registrar == nil {
 		return nil
@@ -73,7 +73,7 @@ func (r *Registration) Enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrRegister, ctx.Err())
 	}
-	if r.gone() {
+	if r.leaving() {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
@@ -83,26 +83,26 @@ func (r *Registration) Enter(ctx context.Context) error {
 		err = fmt.Errorf("%w of %s: %w", ErrRegister, r.self, err)
 	}
 	if ctx.Err() == nil {
-		r.keep(err)
+		r.store(err)
 	}
 	return err
 }
 
-// Run keeps the entry until ctx ends, or until Leave. It returns nil.
+// Run maintains the entry until ctx ends, or until Leave. It returns nil.
 func (r *Registration) Run(ctx context.Context) error {
 	if r.registrar == nil {
 		<-ctx.Done()
 		return nil
 	}
 	for ctx.Err() == nil {
-		_ = r.Enter(ctx) // kept and logged
+		_ = r.Enter(ctx) // it stores and logs the error
 		sleep(ctx, r.pause(rand.Float64()))
 	}
 	return nil
 }
 
-// pause is the time to the next confirmation: sooner after a failure, so that
-// there are several attempts in a time to live.
+// pause is the time to the next renewal. It is shorter after a failure, so that
+// there are several attempts within a TTL.
 func (r *Registration) pause(random float64) time.Duration {
 	r.mu.Lock()
 	failures := r.failures
@@ -114,14 +114,14 @@ func (r *Registration) pause(random float64) time.Duration {
 	return r.cfg.delay(failures-1, random)
 }
 
-// Leave takes the entry out, for good: nothing enters it again. Errors are logged
-// and wrap ErrRegister; the entry ends by itself then.
+// Leave removes the entry for good: it is not added again. Errors are logged and
+// wrap ErrRegister; the entry then expires.
 func (r *Registration) Leave(ctx context.Context) error {
 	if r.registrar == nil {
 		return nil
 	}
 	r.mu.Lock()
-	r.left = true
+	r.hasLeft = true
 	r.mu.Unlock()
 	select {
 	case r.turn <- struct{}{}:
@@ -142,20 +142,20 @@ func (r *Registration) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Stats is how it is doing.
+// Stats returns what happened so far.
 func (r *Registration) Stats() RegistrationStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
 }
 
-func (r *Registration) gone() bool {
+func (r *Registration) leaving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.left
+	return r.hasLeft
 }
 
-func (r *Registration) keep(err error) {
+func (r *Registration) store(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was, first := r.stats.Err, r.stats.Renewals+r.stats.Failures == 0

@@ -15,23 +15,22 @@ import (
 type Config struct {
 	// Interval is the time between two lookups. Default 1 s.
 	Interval time.Duration
-	// MaxBackoff is what the interval grows to, doubling with every failure in
-	// a row. Default 15 s: a backend that is down is not hammered, and its
-	// return is noticed soon.
+	// MaxBackoff bounds the interval, which doubles with every consecutive failure.
+	// Default 15 s: a backend that is down is not hammered, and its recovery is
+	// noticed soon.
 	MaxBackoff time.Duration
-	// Jitter is the part by which every interval is lengthened at random, in
-	// [0, 1]. Default 0.2, so that processes do not ask in step.
+	// Jitter is the fraction, in [0, 1], by which every interval may be lengthened
+	// at random. Default 0.2, so that processes do not look up in lockstep.
 	Jitter float64
 	// Timeout bounds one lookup. Default 3 s.
 	Timeout time.Duration
-	// Gap is the least time between two lookups of a Follower, lengthened at
-	// random up to twofold. Default 100 ms: many changes at once become few
-	// lookups.
+	// Gap is the minimum time between two lookups of a Follower, lengthened at
+	// random up to twofold. Default 100 ms: many changes at once cause few lookups.
 	Gap time.Duration
-	// MaxWait is the longest time that a Follower is believed to notice changes
-	// without being asked. Default 5 min; backends have shorter ones.
+	// MaxWait bounds the wait for a Follower to notice a change. Default 5 min;
+	// backends have shorter limits.
 	MaxWait time.Duration
-	// MaxPeers is the largest answer that is believed. Default 1000.
+	// MaxPeers is the largest answer that is accepted. Default 1000.
 	MaxPeers int
 }
 
@@ -48,7 +47,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that makes no sense, and what would. Errors wrap
+// Validate names every invalid field, and what would be valid. Errors wrap
 // ErrConfig.
 func (c Config) Validate() error {
 	var errs []error
@@ -75,8 +74,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// delay is the time to the next lookup after so many failures in a row, for a
-// random number in [0, 1): the growing interval is capped first, then
+// delay is the time to the next lookup after a number of consecutive failures, for
+// a random number in [0, 1): the growing interval is capped first, then
 // lengthened. Source: the discovery back-off of Akka Management's bootstrap.
 func (c Config) delay(failures int, random float64) time.Duration {
 	d := c.Interval
@@ -90,11 +89,11 @@ func (c Config) delay(failures int, random float64) time.Duration {
 type Answer struct {
 	// Peers are those of the last lookup that succeeded, sorted, each once.
 	Peers []Peer
-	// Known says that a lookup has succeeded at all.
+	// Known says that at least one lookup has succeeded.
 	Known bool
 	// Age is the time since that lookup.
 	Age time.Duration
-	// Err is why the latest lookup failed; nil if it did not, or there was
+	// Err is the error of the latest lookup; nil if it succeeded or there was
 	// none. It wraps ErrLookup.
 	Err error
 }
@@ -107,22 +106,22 @@ type WatchStats struct {
 	Took     time.Duration // the latest lookup
 }
 
-// Watch keeps the answer of a Backend up to date. Its methods may be called
-// from anywhere.
+// Watch keeps the answer of a Backend up to date. Its methods are safe for
+// concurrent use.
 type Watch struct {
 	backend Backend
 	cfg     Config
 	log     *slog.Logger
-	turn    chan struct{} // holds a token while a lookup is under way
+	turn    chan struct{} // holds a token during a lookup
 
-	mu       sync.Mutex
-	peers    []Peer
-	known    bool
-	at       time.Time
-	err      error
-	failures int // in a row
-	deaf     bool
-	stats    WatchStats
+	mu           sync.Mutex
+	peers        []Peer
+	known        bool
+	answeredAt   time.Time // when the last good lookup began
+	err          error
+	failures     int  // in a row
+	followBroken bool // the Follower does not report changes
+	stats        WatchStats
 }
 
 // NewWatch makes a Watch. A nil log is silent. Errors wrap ErrConfig.
@@ -137,20 +136,19 @@ func NewWatch(b Backend, c Config, log *slog.Logger) (*Watch, error) {
 }
 
 // Run looks up at once and then at every interval, or when a Follower notices a
-// change, until ctx ends. The first answer that succeeds and every one that
-// differs from the one before is told to notify, from this goroutine; nil for
-// nobody.
+// change, until ctx ends. It calls notify, unless it is nil, with the first good
+// answer and with every one that differs from the one before.
 func (w *Watch) Run(ctx context.Context, notify func(Answer)) {
-	var told []Peer
+	var notified []Peer
 	first := true
 	for {
 		a, changed := w.lookup(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if a.Known && (first || !slices.Equal(a.Peers, told)) {
-			first, told = false, slices.Clone(a.Peers)
-			w.log.Info("peers changed", "peers", len(told))
+		if a.Known && (first || !slices.Equal(a.Peers, notified)) {
+			first, notified = false, slices.Clone(a.Peers)
+			w.log.Info("peers changed", "peers", len(notified))
 			if notify != nil {
 				notify(a)
 			}
@@ -172,7 +170,7 @@ func (w *Watch) wait(ctx context.Context, changed Changed) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.hears(err == nil || late, err)
+		w.followHealthy(err == nil || late, err)
 		if err == nil || late {
 			sleep(ctx, w.cfg.Gap+time.Duration(rand.Float64()*float64(w.cfg.Gap)))
 			return
@@ -181,14 +179,15 @@ func (w *Watch) wait(ctx context.Context, changed Changed) {
 	sleep(ctx, w.cfg.delay(w.failed(), rand.Float64()))
 }
 
-// hears logs once that a Follower does not follow: it is asked at intervals then.
-func (w *Watch) hears(well bool, err error) {
+// followHealthy records whether the Follower reports changes. When it ceases to,
+// this is logged once, and lookups happen at intervals.
+func (w *Watch) followHealthy(ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !well && !w.deaf {
-		w.log.Warn("discovery does not tell of changes now, it is asked at intervals", "error", err)
+	if !ok && !w.followBroken {
+		w.log.Warn("discovery does not report changes now; looking up at intervals", "error", err)
 	}
-	w.deaf = !well
+	w.followBroken = !ok
 }
 
 func sleep(ctx context.Context, d time.Duration) {
@@ -200,32 +199,32 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Peers is what is known now, without a lookup. The caller owns the slice.
+// Peers returns the current answer without a lookup. The caller owns the slice.
 func (w *Watch) Peers() Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := Answer{Peers: slices.Clone(w.peers), Known: w.known, Err: w.err}
 	if w.known {
-		a.Age = time.Since(w.at)
+		a.Age = time.Since(w.answeredAt)
 	}
 	return a
 }
 
-// Stats is what has been done so far.
+// Stats returns the counters.
 func (w *Watch) Stats() WatchStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stats
 }
 
-// Lookup asks the backend now and returns what is known then: after a failure
-// the last good answer, with its age and the error. Lookups take turns.
+// Lookup asks the backend now and returns the answer: after a failure the last
+// good one, with its age and the error. Only one lookup runs at a time.
 func (w *Watch) Lookup(ctx context.Context) Answer {
 	a, _ := w.lookup(ctx)
 	return a
 }
 
-// lookup also returns what waits for another answer, if the backend has it.
+// lookup also returns the function that waits for a change, if there is one.
 func (w *Watch) lookup(ctx context.Context) (Answer, Changed) {
 	select {
 	case w.turn <- struct{}{}:
@@ -233,12 +232,12 @@ func (w *Watch) lookup(ctx context.Context) (Answer, Changed) {
 	case <-ctx.Done():
 		return w.Peers(), nil
 	}
-	began := time.Now() // the answer is at least as old as the question
+	began := time.Now() // the age of the answer counts from the request
 	bounded, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
 	defer cancel()
 	peers, changed, err := w.ask(bounded)
-	if ctx.Err() == nil { // a caller that goes away says nothing about the backend
-		w.keep(began, peers, err)
+	if ctx.Err() == nil { // a canceled lookup says nothing about the backend
+		w.store(began, peers, err)
 	}
 	return w.Peers(), changed
 }
@@ -250,7 +249,7 @@ func (w *Watch) ask(ctx context.Context) (peers []Peer, changed Changed, err err
 		peers, err = w.backend.Peers(ctx)
 	}
 	if err == nil {
-		peers, err = w.believe(peers)
+		peers, err = w.validate(peers)
 	} else {
 		err = fmt.Errorf("%w: %w", ErrLookup, err)
 	}
@@ -260,8 +259,8 @@ func (w *Watch) ask(ctx context.Context) (peers []Peer, changed Changed, err err
 	return peers, changed, nil
 }
 
-// believe checks an answer and puts it in order.
-func (w *Watch) believe(peers []Peer) ([]Peer, error) {
+// validate checks an answer, sorts it and removes duplicates.
+func (w *Watch) validate(peers []Peer) ([]Peer, error) {
 	for _, p := range peers {
 		if parsed, err := ParsePeer(p.String()); err != nil || parsed != p {
 			return nil, fmt.Errorf("%w: the backend names a peer %.80q: %w", ErrLookup, p.String(), err)
@@ -274,12 +273,12 @@ func (w *Watch) believe(peers []Peer) ([]Peer, error) {
 	return peers, nil
 }
 
-func (w *Watch) keep(began time.Time, peers []Peer, err error) {
+func (w *Watch) store(began time.Time, peers []Peer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if was := w.err; (was == nil) != (err == nil) {
 		if err != nil {
-			w.log.Warn("discovery fails, the last answer stays", "peers", len(w.peers), "error", err)
+			w.log.Warn("discovery fails; the last answer remains", "peers", len(w.peers), "error", err)
 		} else {
 			w.log.Info("discovery answers again", "failures", w.failures)
 		}
@@ -295,7 +294,7 @@ func (w *Watch) keep(began time.Time, peers []Peer, err error) {
 	if !w.known || !slices.Equal(w.peers, peers) {
 		w.stats.Changes++
 	}
-	w.peers, w.known, w.at, w.failures = peers, true, began, 0
+	w.peers, w.known, w.answeredAt, w.failures = peers, true, began, 0
 }
 
 func (w *Watch) failed() int {
