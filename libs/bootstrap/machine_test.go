@@ -361,7 +361,7 @@ func TestClonesAreIndependent(t *testing.T) {
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	err := (&bootstrap.Config{StableMargin: -1, ProbeJitter: 2}).Validate()
-	for _, field := range []string{"Self", "Cluster", "Former", "Required", "StableMargin", "ProbeInterval", "ProbeJitter"} {
+	for _, field := range []string{"Self", "Cluster", "FormingRole", "Required", "StableMargin", "ProbeInterval", "ProbeJitter"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("error does not name %s: %v", field, err)
 		}
