@@ -119,12 +119,8 @@ type Config struct {
 	// Default 7 s, as in Akka; 0: never.
 	WeaklyUpAfter time.Duration
 
-	// Settings are the driver's settings that all nodes of the cluster must have in
-	// common. They are compared on joining, together with the core's own. At most
-	// 50, each with a name of up to 64 bytes and a value of up to 256.
-	Settings []Setting
 	// IgnoreSettings names settings that are not compared, neither when this node
-	// joins nor when it admits others. The core's own are protocol, heartbeat,
+	// joins nor when it admits others. They are protocol, heartbeat,
 	// downing, min-members, weakly-up-after, max-members and tombstones. To change
 	// a setting node by node, restart each with the new value and its name here;
 	// when all have the value, remove the name.
@@ -289,7 +285,7 @@ func (c Config) Validate() error {
 		bad("JoinGiveUp is %v: choose 0 for never, or more", c.JoinGiveUp)
 	}
 	if why := checkSettings(c.settings()); why != "" {
-		bad("Settings: %s, or named like one of the core's", why)
+		bad("%s, of those that nodes compare on joining", why)
 	}
 	return errors.Join(errs...)
 }

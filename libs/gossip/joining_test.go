@@ -43,7 +43,6 @@ func pair(t *testing.T, configure func(*gossip.Config)) (*gossiptest.Net, *gossi
 func TestDifferentSettingsAreRefused(t *testing.T) {
 	differently := func(cfg *gossip.Config) {
 		cfg.Downing, cfg.MinMembers = gossip.AutoDown{After: time.Minute}, 2
-		cfg.Settings = []gossip.Setting{{Name: "only here", Value: "1"}}
 	}
 	net, n3 := pair(t, differently)
 	net.Start(n3)

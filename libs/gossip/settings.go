@@ -23,8 +23,7 @@ const (
 
 func bySettingName(a, b Setting) int { return strings.Compare(a.Name, b.Name) }
 
-// settings are compared when this node joins or admits another one: its own and
-// the driver's, sorted by name. Gossip rates are not among them: they may differ
+// settings are compared when this node joins or admits another one, sorted by name. Gossip rates are not among them: they may differ
 // between nodes.
 func (c *Config) settings() []Setting {
 	var least []string
@@ -32,7 +31,7 @@ func (c *Config) settings() []Setting {
 		least = append(least, fmt.Sprintf("%d of %s", r.Members, r.Role))
 	}
 	slices.Sort(least)
-	all := append([]Setting{
+	all := []Setting{
 		{"protocol", protocolVersion},
 		{"heartbeat", fmt.Sprintf("every %v, pause %v, threshold %g", c.Watch.Interval, c.Watch.Phi.Pause, c.Watch.Phi.Threshold)},
 		{"downing", describeDowning(c.Downing)},
@@ -41,7 +40,7 @@ func (c *Config) settings() []Setting {
 		{"weakly-up-after", c.WeaklyUpAfter.String()},
 		{"max-members", fmt.Sprint(c.MaxMembers)},
 		{"tombstones", fmt.Sprintf("%d for %v", c.MaxTombstones, c.TombstoneTTL)},
-	}, c.Settings...)
+	}
 	all = slices.DeleteFunc(all, func(s Setting) bool { return slices.Contains(c.IgnoreSettings, s.Name) })
 	slices.SortFunc(all, bySettingName)
 	return all

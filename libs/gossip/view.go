@@ -91,14 +91,6 @@ func (v View) OldestFirst(role string) []MemberView {
 	return out
 }
 
-// Oldest is the first of [View.OldestFirst].
-func (v View) Oldest(role string) (MemberView, bool) {
-	if all := v.OldestFirst(role); len(all) > 0 {
-		return all[0], true
-	}
-	return MemberView{}, false
-}
-
 // Rank is the place of a node in [View.OldestFirst], counted from 0, or the
 // length of that list if it is not in it.
 func (v View) Rank(role string, n sharding.NodeID) int {
