@@ -25,6 +25,12 @@ func TestMutants(t *testing.T) {
 			q.Ask(b, at, &Request{Entity: entity("a"), Kind: large, Deadline: at.Add(time.Second)}, "")
 			return len(q.Late(b, at.Add(time.Second), small)) == 0
 		},
+		"dropped-stays": func() bool {
+			b, q, ask := testQueue(t)
+			ask("a", large, "1")
+			q.Drop(b)
+			return ask("a", large, "2") != Dropped
+		},
 	} {
 		if broken() {
 			t.Errorf("%s: broken without the mutant", name)

@@ -14,6 +14,7 @@ import (
 type Queue[T any] struct {
 	Account
 	small, large list[T]
+	dropped      bool // the connection has ended
 }
 
 // list is one of the two orders of a queue.
@@ -46,10 +47,16 @@ const (
 	Waits
 	// Full says that too much waits already: the command is the caller's.
 	Full
+	// Dropped says that the connection has ended: the command is not run, as what
+	// waited before it was not.
+	Dropped
 )
 
 // Ask takes a command on, or lets it wait.
 func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket, Verdict) {
+	if q.dropped && !mutant.On("dropped-stays") {
+		return Ticket{}, Dropped
+	}
 	small := b.small(b.expect(r.Kind))
 	// Who waits for its entity waits where the last of the entity does.
 	to := &q.large
@@ -177,7 +184,10 @@ func (q *Queue[T]) left(b *Budget, l *list[T], w *waiting[T]) {
 func (q *Queue[T]) Len() int { return len(q.small.waiting) + len(q.large.waiting) }
 
 // Drop ends a connection that has ended: what waits is gone, and nothing is unsent.
+// What comes after that on the connection is dropped too: what waited before it may
+// be sent again on another connection, and would come after it.
 func (q *Queue[T]) Drop(b *Budget) {
+	q.dropped = true
 	for _, l := range []*list[T]{&q.small, &q.large} {
 		for i := range l.waiting {
 			b.waiting--

@@ -185,6 +185,10 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	if b.Used() != 0 || b.Waiting() != 0 || b.bytes != 0 || q.Len() != 0 {
 		t.Errorf("%+v is left", b)
 	}
+	if v := ask("a", large, ""); v != Dropped {
+		t.Errorf("%v, after what came before it was dropped", v)
+	}
+	q = &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
 		_, v := q.Ask(b, time.Time{}, &Request{Entity: entity("a"), Kind: large, Size: size}, "")

@@ -156,8 +156,8 @@ var (
 		"not run: there was no room for the reply within half of the command's time; the region owes too many (region.link_reply_bytes, region.reply_bytes)")
 )
 
-// admit takes a command in, lets it wait or refuses it. It reports whether there is
-// room for any of these.
+// admit takes a command in, lets it wait, refuses it or, if its connection has ended,
+// drops it. It reports whether there is room for any of these.
 func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
 	if b.next.len() >= b.limit {
 		return false
@@ -167,10 +167,10 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
 		r.Kind = &b.short
 	}
 	ticket, verdict := queue.Ask(b.budget, a.at, &r, *a)
-	if verdict == replies.Waits {
+	switch verdict {
+	case replies.Waits, replies.Dropped:
 		return true
-	}
-	if verdict == replies.Full {
+	case replies.Full:
 		var ok bool
 		if ticket, ok = b.budget.Admit(&queue.Account, &b.short); !ok {
 			return false
