@@ -31,10 +31,11 @@
 // [Config].UnkeyedWait at most; then it ends as Unknown. An answer to an older
 // attempt is as good as any: the first answer wins.
 //
-// That order is kept rests on the driver and the regions: a link hands over
-// commands of one shard in order and without gaps until it breaks; a region
-// that refused a shard at an epoch never takes it at that epoch again, and
-// reads a new link only after it has stopped reading the old one.
+// That order is kept rests on links and regions too: a [Sender] says which Sends
+// are written, so that a link has the commands of one shard in order; a link hands
+// them over without gaps until it breaks; a region that refused a shard at an epoch
+// never takes it at that epoch again, and reads a new link only after it has stopped
+// reading the old one, as link.Readers says.
 //
 // # What this does not do
 //

@@ -87,11 +87,8 @@ type (
 
 // Outputs.
 type (
-	// Send writes a command to the region's link, on the lane of its shard.
-	// The driver answers SendFailed if it could not be written, or if the open
-	// link is not the one that Link names. To keep the order of a shard, once a
-	// Send of a shard has failed the driver also fails those after it, without
-	// trying, until the core has stepped the SendFailed.
+	// Send writes a command to the region's link, on the lane of its shard, if
+	// the [Sender] allows it.
 	Send struct {
 		Region  sharding.NodeID
 		Link    uint64

@@ -29,3 +29,35 @@ wait 300ms
 		}
 	}
 }
+
+// TestMutantsOfSender: each guard of what is written to a link is missed.
+func TestMutantsOfSender(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for name, broken := range map[string]func() bool{ // order-free: each for itself
+		"failed-shard": func() bool { // the second Send overtakes the first
+			s := NewSender[string]()
+			s.Up(LinkUp{Region: senderRegion, Link: 1}, "one")
+			s.Failed(sendOn(1, 1, 1))
+			return written(s, sendOn(1, 2, 1), "one")
+		},
+		"link-number": func() bool { // what the core counts as lost is written
+			s := NewSender[string]()
+			s.Up(LinkUp{Region: senderRegion, Link: 2}, "two")
+			return written(s, sendOn(1, 1, 1), "two")
+		},
+		"link-down": func() bool { // a link that is up is not written to any more
+			s := NewSender[string]()
+			s.Up(LinkUp{Region: senderRegion, Link: 2}, "two")
+			s.Down(LinkDown{Region: senderRegion, Link: 1}, nil)
+			return !written(s, sendOn(2, 1, 1), "two")
+		},
+	} {
+		mutant.Activate("")
+		if broken() {
+			t.Errorf("%s: broken without the mutant", name)
+		}
+		if mutant.Activate(name); !broken() {
+			t.Errorf("mutant %s is not noticed", name)
+		}
+	}
+}

@@ -8,27 +8,32 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// regionLink is the way to one region incarnation.
-type regionLink struct {
-	peer *link.Peer
-	// Of the loop only: the open link and its number; nil while there is none.
-	open   *link.Link
-	number uint64
+// openLink is a link that is up.
+type openLink struct {
+	*link.Link
 	queued bool // commands wait for flush
 }
 
 // connect begins to keep a link up. What the link reports comes back as
 // inputs; links are numbered over all regions.
 func (s *Server) connect(region sharding.NodeID) {
-	l := &regionLink{}
+	var peer *link.Peer
 	var number uint64 // of the link that is up; Up and Down take turns
-	peer, err := link.NewPeer(s.linkConfig, region, link.Events{
+	var err error
+	peer, err = link.NewPeer(s.linkConfig, region, link.Events{
 		Up: func(open *link.Link) {
 			number = s.lastLink.Add(1)
-			n := number
-			s.inbox.put(item{do: func() { s.linkUp(region, l, open, n) }})
+			up := gateway.LinkUp{Region: region, Link: number}
+			s.inbox.put(item{do: func() {
+				if s.links[region] == peer { // else disconnected meanwhile
+					s.linkUp(up, open)
+				}
+			}})
 		},
-		Down: func(_ *link.Link, down link.Down) { s.linkLost(region, l, number, down) },
+		Down: func(_ *link.Link, down link.Down) {
+			in := gateway.LinkDown{Region: region, Link: number}
+			s.inbox.put(item{do: func() { s.linkDown(in, &down) }})
+		},
 		Failed: func(err error, gone bool) {
 			s.log.Debug("no link to a region", "region", region.Addr, "gone", gone, "error", err)
 		},
@@ -39,88 +44,64 @@ func (s *Server) connect(region sharding.NodeID) {
 		s.log.Error("a row names no region that could be reached", "region", region, "error", err)
 		return
 	}
-	l.peer = peer
-	s.links[region] = l
+	s.links[region] = peer
 }
 
 // disconnect closes a link; the loop does not wait for it.
 func (s *Server) disconnect(region sharding.NodeID) {
-	if l := s.links[region]; l != nil {
+	if peer := s.links[region]; peer != nil {
 		delete(s.links, region)
-		s.jobs.Go(l.peer.Close)
+		s.sender.Close(region)
+		s.jobs.Go(peer.Close)
 	}
 }
 
-func (s *Server) linkUp(region sharding.NodeID, l *regionLink, open *link.Link, number uint64) {
-	if s.links[region] != l {
-		return // disconnected meanwhile
-	}
-	l.open, l.number = open, number
-	s.log.Info("link up", "region", region.Addr)
-	s.step(gateway.LinkUp{Region: region, Link: number})
+func (s *Server) linkUp(in gateway.LinkUp, open *link.Link) {
+	s.log.Info("link up", "region", in.Region.Addr)
+	s.sender.Up(in, &openLink{Link: open})
+	s.performAll(s.outs[:0])
 }
 
-// linkLost reports what was never written first: it is in no doubt.
-func (s *Server) linkLost(region sharding.NodeID, l *regionLink, number uint64, down link.Down) {
-	items := make([]item, 0, len(down.Unsent)+1)
-	for _, corr := range down.Unsent {
-		items = append(items, item{in: gateway.SendFailed{Attempt: gateway.Attempt(corr)}})
-	}
-	s.inbox.put(append(items, item{do: func() { s.linkDown(region, l, number, down.Reason) }})...)
-}
-
-func (s *Server) linkDown(region sharding.NodeID, l *regionLink, number uint64, reason error) {
-	if l.number == number {
-		l.open = nil
-	}
-	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
+func (s *Server) linkDown(in gateway.LinkDown, down *link.Down) {
+	if stalled := new(link.Stalled); errors.As(down.Reason, &stalled) {
 		s.log.Warn("the link to a region was cut because it did nothing for too long; what was sent on it is in doubt",
-			"region", region.Addr, "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
+			"region", in.Region.Addr, "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
 	} else {
-		s.log.Info("link down", "region", region.Addr, "reason", reason)
+		s.log.Info("link down", "region", in.Region.Addr, "reason", down.Reason)
 	}
-	s.step(gateway.LinkDown{Region: region, Link: number})
+	unsent := make([]gateway.Attempt, len(down.Unsent))
+	for i, corr := range down.Unsent {
+		unsent[i] = gateway.Attempt(corr)
+	}
+	s.sender.Down(in, unsent)
+	s.performAll(s.outs[:0])
 }
 
-// send queues a command on its link. What cannot be sent becomes an input once
-// the outputs of this step are performed; until the core has taken that in,
-// nothing more of the shard is sent, so that nothing overtakes.
+// send queues a command on its link, if it may go there.
 func (s *Server) send(o *gateway.Send) {
-	if _, failed := s.failed[o.Shard]; failed {
-		s.sendFailed(o)
-		return
-	}
-	l := s.links[o.Region]
-	if l == nil || l.open == nil || l.number != o.Link {
-		s.sendFailed(o)
+	l, ok := s.sender.Link(o)
+	if !ok {
 		return
 	}
 	s.command = link.Command{Corr: uint64(o.Attempt), Epoch: o.Epoch, Envelope: o.Env}
-	err := l.open.Queue(o.Shard.Index, &s.command)
+	err := l.Queue(o.Shard.Index, &s.command)
 	switch {
 	case err == nil && !l.queued:
 		l.queued = true
 		s.queued = append(s.queued, l)
 	case err == nil:
 	case errors.Is(err, link.ErrTooLarge), errors.Is(err, sharding.ErrBadName):
-		s.unsent = append(s.unsent, gateway.Answer{Attempt: o.Attempt, Reply: sharding.Reject(sharding.InvalidArgument, err.Error())})
+		s.sender.Refused(o, err)
 	default:
-		s.sendFailed(o)
+		s.sender.Failed(o)
 	}
-}
-
-func (s *Server) sendFailed(o *gateway.Send) {
-	s.failed[o.Shard] = struct{}{}
-	s.unsent = append(s.unsent, gateway.SendFailed{Attempt: o.Attempt})
 }
 
 // flush writes what the batch has queued, once per link.
 func (s *Server) flush() {
 	for _, l := range s.queued {
 		l.queued = false
-		if l.open != nil {
-			l.open.Flush()
-		}
+		l.Flush()
 	}
 	clear(s.queued)
 	s.queued = s.queued[:0]

@@ -176,17 +176,12 @@ func (s *Server) step(in gateway.Input) {
 	s.performAll(s.core.Step(time.Now(), in, s.outs[:0]))
 }
 
-// performAll performs the outputs of a step, then tells the core of the sends
-// that failed meanwhile.
+// performAll performs the outputs of a step, then tells the core what became of
+// sends and links meanwhile.
 func (s *Server) performAll(outs []gateway.Output) {
 	s.performOnce(outs)
-	for i := 0; i < len(s.unsent); i++ { // may grow
-		s.performOnce(s.core.Step(time.Now(), s.unsent[i], s.outs[:0]))
-	}
-	if len(s.unsent) > 0 {
-		clear(s.unsent)
-		s.unsent = s.unsent[:0]
-		clear(s.failed)
+	for in, ok := s.sender.Next(); ok; in, ok = s.sender.Next() {
+		s.performOnce(s.core.Step(time.Now(), in, s.outs[:0]))
 	}
 }
 
@@ -234,8 +229,8 @@ func (s *Server) cut() {
 		c.end(&gateway.Finish{Reply: s.unanswered(&c.env, sharding.Unavailable, "this gateway stopped before the answer came")})
 	}
 	var closing sync.WaitGroup
-	for _, l := range s.links { // order-free: all at once
-		closing.Go(l.peer.Close)
+	for _, peer := range s.links { // order-free: all at once
+		closing.Go(peer.Close)
 	}
 	closing.Wait()
 }

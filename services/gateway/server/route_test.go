@@ -142,17 +142,18 @@ func TestFailedSends(t *testing.T) {
 	env := sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "x"}, Command: "Do", ID: "x"}
 	var unsent []gateway.Input
 	err := g.look(context.Background(), func() error {
-		l := g.links[f.owner]
-		g.send(&gateway.Send{Region: f.owner, Link: l.number + 1, Attempt: 1001, Shard: shard(1), Env: env})
-		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1002, Shard: shard(1), Env: env})
-		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1003, Shard: shard(2), Env: env})
-		g.send(&gateway.Send{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: l.number, Attempt: 1004, Shard: shard(3), Env: env})
+		number := g.lastLink.Load()
+		g.send(&gateway.Send{Region: f.owner, Link: number + 1, Attempt: 1001, Shard: shard(1), Env: env})
+		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1002, Shard: shard(1), Env: env})
+		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1003, Shard: shard(2), Env: env})
+		g.send(&gateway.Send{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: number, Attempt: 1004, Shard: shard(3), Env: env})
 		env.Payload = make([]byte, 2<<20)
-		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1005, Shard: shard(2), Env: env})
-		unsent = append(unsent, g.unsent...)
-		g.step(gateway.Tick{}) // the core takes them in
+		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1005, Shard: shard(2), Env: env})
+		for in, ok := g.sender.Next(); ok; in, ok = g.sender.Next() {
+			unsent = append(unsent, in)
+		}
 		env.Payload = nil
-		g.send(&gateway.Send{Region: f.owner, Link: l.number, Attempt: 1006, Shard: shard(1), Env: env})
+		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1006, Shard: shard(1), Env: env})
 		return nil
 	})
 	if err != nil {
@@ -184,16 +185,6 @@ func TestFailedSends(t *testing.T) {
 	}
 }
 
-// What a lost link has not written is told first, in its order.
-func TestUnsent(t *testing.T) {
-	s := &Server{inbox: newInbox(10)}
-	s.linkLost(sharding.NodeID{}, &regionLink{}, 1, link.Down{Unsent: []uint64{7, 5}})
-	items := s.inbox.take(nil)
-	if len(items) != 3 || items[0].in != (gateway.SendFailed{Attempt: 7}) || items[1].in != (gateway.SendFailed{Attempt: 5}) || items[2].do == nil {
-		t.Errorf("%v", items)
-	}
-}
-
 // Without a coordinator a region's table will do.
 func TestFallback(t *testing.T) {
 	f := newFake(t, 1<<20)
@@ -215,7 +206,7 @@ func TestFallback(t *testing.T) {
 }
 
 func TestWhoIsAsked(t *testing.T) {
-	s := &Server{links: map[sharding.NodeID]*regionLink{{Addr: "r2:1", UID: 5}: {}}}
+	s := &Server{links: map[sharding.NodeID]*link.Peer{{Addr: "r2:1", UID: 5}: {}}}
 	s.candidates = gateway.Coordinators{Addrs: []string{"c1:1", "both:1"}, Regions: []string{"r1:1", "both:1"}}
 	for addr, want := range map[string]bool{"c1:1": false, "both:1": false, "r1:1": true, "r2:1": true, "named:1": false} {
 		if s.isRegion(addr) != want {

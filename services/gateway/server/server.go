@@ -83,15 +83,14 @@ type Server struct {
 	outs       []gateway.Output
 	submission gateway.Submit // to step with
 	calls      map[gateway.RequestID]*call
-	links      map[sharding.NodeID]*regionLink
+	links      map[sharding.NodeID]*link.Peer
+	sender     *gateway.Sender[*openLink]
 	homes      *homes
 	candidates gateway.Coordinators
 	complaints map[string]string // last error by address
 	command    link.Command      // to send with
-	queued     []*regionLink     // with commands for flush
-	unsent     []gateway.Input   // what became of sends, to be stepped
-	failed     map[sharding.ShardID]struct{}
-	drained    chan<- struct{} // closed when nothing is outstanding, if set
+	queued     []*openLink       // with commands for flush
+	drained    chan<- struct{}   // closed when nothing is outstanding, if set
 }
 
 // New sets a gateway up on a node: handlers, checks and stages.
@@ -101,9 +100,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		self:       sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
 		inbox:      newInbox(cfg.Inbox),
 		calls:      map[gateway.RequestID]*call{},
-		links:      map[sharding.NodeID]*regionLink{},
+		links:      map[sharding.NodeID]*link.Peer{},
+		sender:     gateway.NewSender[*openLink](),
 		complaints: map[string]string{},
-		failed:     map[sharding.ShardID]struct{}{},
 		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -207,7 +206,7 @@ func (s *Server) readiness() error {
 		return fmt.Errorf("no route table yet: %s", s.whyNoTable())
 	case len(s.types.Load().byName) == 0:
 		return errors.New("no region has registered yet: there are no entity types")
-	case s.core.Stats().Links > 0 && s.openLinks() == 0:
+	case s.core.Stats().Links > 0 && s.sender.Open() == 0:
 		return errors.New("no region can be reached")
 	}
 	return nil
@@ -233,16 +232,6 @@ func (s *Server) whyNoTable() string {
 		said = append(said, from+": "+s.complaints[from])
 	}
 	return strings.Join(said, "; ")
-}
-
-func (s *Server) openLinks() int {
-	n := 0
-	for _, l := range s.links { // order-free: a count
-		if l.open != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // newUID names this incarnation of the process.

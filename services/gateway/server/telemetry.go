@@ -75,7 +75,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 		}
 		var st gateway.Stats
 		var open int
-		if err := s.look(ctx, func() error { st, open = s.core.Stats(), s.openLinks(); return nil }); err != nil {
+		if err := s.look(ctx, func() error { st, open = s.core.Stats(), s.sender.Open(); return nil }); err != nil {
 			return err
 		}
 		o.ObserveInt64(requests, int64(st.Requests))

@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+var senderRegion = sharding.NodeID{Addr: "r1:1", UID: 1}
+
+func sendOn(link uint64, attempt Attempt, shard uint32) *Send {
+	return &Send{Region: senderRegion, Link: link, Attempt: attempt, Shard: sharding.ShardID{Type: "T", Index: shard}}
+}
+
+func next(s *Sender[string]) (list []Input) {
+	for in, ok := s.Next(); ok; in, ok = s.Next() {
+		list = append(list, in)
+	}
+	return list
+}
+
+func written(s *Sender[string], o *Send, on string) bool {
+	link, ok := s.Link(o)
+	return ok && link == on
+}
+
+// TestSenderKeepsShardsInOrder: what comes behind a failed Send of a shard fails
+// until the core has stepped all failures; other shards go on, also behind what no
+// link would take.
+func TestSenderKeepsShardsInOrder(t *testing.T) {
+	s := NewSender[string]()
+	s.Up(LinkUp{Region: senderRegion, Link: 1}, "one")
+	if got := next(s); !slices.Equal(got, []Input{LinkUp{Region: senderRegion, Link: 1}}) || s.Open() != 1 {
+		t.Error(got)
+	}
+	s.Failed(sendOn(1, 1, 1)) // its buffer was full
+	if written(s, sendOn(1, 2, 1), "one") {
+		t.Error("2 overtakes 1")
+	}
+	s.Refused(sendOn(1, 3, 2), errors.New("too large"))
+	if !written(s, sendOn(1, 4, 2), "one") {
+		t.Error("another shard has to wait")
+	}
+	if in, ok := s.Next(); !ok || in != (SendFailed{Attempt: 1}) {
+		t.Error(in)
+	}
+	if written(s, sendOn(1, 5, 1), "one") {
+		t.Error("5 goes ahead of 2, of which the core does not know yet")
+	}
+	refused := Answer{Attempt: 3, Reply: sharding.Reject(sharding.InvalidArgument, "too large")}
+	got := next(s)
+	if len(got) != 3 || got[0] != (SendFailed{Attempt: 2}) || got[2] != (SendFailed{Attempt: 5}) {
+		t.Fatal(got)
+	}
+	if a, ok := got[1].(Answer); !ok || a.Attempt != 3 || a.Reply.Outcome != refused.Reply.Outcome || a.Reply.Code != refused.Reply.Code {
+		t.Error(got[1])
+	}
+	if !written(s, sendOn(1, 6, 1), "one") {
+		t.Error("the core knows, and may not send")
+	}
+}
+
+// TestSenderKnowsLinksByNumber: a Send goes to the link that it names or nowhere, the
+// loss of an older link is none of the one that is up, and what was never written is
+// reported before the loss.
+func TestSenderKnowsLinksByNumber(t *testing.T) {
+	s := NewSender[string]()
+	if written(s, sendOn(1, 1, 1), "") {
+		t.Error("written to no link")
+	}
+	s.Up(LinkUp{Region: senderRegion, Link: 1}, "one")
+	s.Up(LinkUp{Region: senderRegion, Link: 2}, "two")
+	next(s)
+	if written(s, sendOn(1, 2, 1), "two") {
+		t.Error("what was meant for the first link goes to the second")
+	}
+	next(s)
+	down := LinkDown{Region: senderRegion, Link: 1}
+	s.Down(down, []Attempt{7, 5})
+	if got := next(s); !slices.Equal(got, []Input{SendFailed{Attempt: 7}, SendFailed{Attempt: 5}, down}) {
+		t.Error(got)
+	}
+	if !written(s, sendOn(2, 3, 1), "two") {
+		t.Error("the second link was lost with the first")
+	}
+	s.Down(LinkDown{Region: senderRegion, Link: 2}, nil)
+	if written(s, sendOn(2, 4, 1), "two") {
+		t.Error("written to a link that is down")
+	}
+	s.Up(LinkUp{Region: senderRegion, Link: 3}, "three")
+	next(s)
+	s.Close(senderRegion)
+	if written(s, sendOn(3, 5, 1), "three") || s.Open() != 0 {
+		t.Error("written to a link that is closed")
+	}
+}
+
+// TestSenderAllocatesNothing for a Send that is written.
+func TestSenderAllocatesNothing(t *testing.T) {
+	s := NewSender[*int]()
+	s.Up(LinkUp{Region: senderRegion, Link: 1}, new(int))
+	o := sendOn(1, 1, 1)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, ok := s.Link(o); !ok {
+			t.Fatal("no link")
+		}
+		for _, ok := s.Next(); ok; _, ok = s.Next() {
+			continue
+		}
+	}); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
