@@ -16,7 +16,7 @@ type Conn struct {
 	server  *Server
 	peer    sharding.NodeID
 	lane    int
-	session uint64
+	session uint64        // its number, for Readers
 	turn    chan struct{} // closed when it may be read
 	stream  stream
 	batch   []Command // the reader's
@@ -31,7 +31,7 @@ type Conn struct {
 	others sync.WaitGroup // readers after the first
 }
 
-func (c *Conn) key() slotKey { return slotKey{c.peer.UID, uint64(c.lane)} }
+func (c *Conn) laneID() LaneID { return LaneID{c.peer.UID, uint64(c.lane)} }
 
 // Peer is the client's name for itself. Nobody vouches for it but TLS.
 func (c *Conn) Peer() sharding.NodeID { return c.peer }
@@ -229,7 +229,8 @@ func (c *Conn) handle(kind byte, body []byte) error {
 }
 
 // flush hands the batch over, unless the connection has ended meanwhile: then
-// the client has counted these commands as lost and may have sent them again.
+// the client has counted these commands as lost and may have sent them again. That
+// saves work, and a newer connection need not wait for it; order rests on [Readers].
 // A client that leaves many answers unread has to wait with its commands; how large
 // they are is bounded by who answers. It returns false if another goroutine reads on.
 func (c *Conn) flush() bool {

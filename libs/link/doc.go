@@ -17,7 +17,7 @@
 // die together: a [Link] is one incarnation of all of them, and what was sent
 // on one Link is answered on it or in doubt. A server reads a new connection
 // of the same client and lane only after it has stopped reading the older one
-// and dropped its unread frames, so nothing overtakes.
+// and dropped its unread frames, so nothing overtakes; [Readers] decides that.
 //
 // The goroutine that reads a connection also hands its commands over. When that
 // takes long, [Conn.ReadOn] puts another goroutine in its place.

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Server is the region's side: an http.Handler, to be mounted at [Path] of the
@@ -24,23 +22,13 @@ type Server struct {
 	onClose    func(*Conn, error)
 
 	mu      sync.Mutex
-	slots   map[slotKey]*slot
+	readers *Readers[*Conn]
 	links   int // connections being opened, waiting or read
 	closing bool
 	empty   chan struct{} // closed when closing and no links are left
 
 	commands, answers, refused, malformed, slow, superseded atomic.Uint64
 }
-
-// slotKey names what only one connection at a time is read for.
-type slotKey struct {
-	uid  sharding.NodeUID
-	lane uint64
-}
-
-// slot holds the connection of a lane that is being read, and the newest one
-// that waits for it to end.
-type slot struct{ reading, waiting *Conn }
 
 // Stats is what a server counted since its start; Links is the current number.
 type Stats struct {
@@ -75,7 +63,7 @@ func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn
 	}
 	return &Server{
 		cfg: cfg, onCommands: onCommands, onClose: onClose,
-		slots: make(map[slotKey]*slot), empty: make(chan struct{}),
+		readers: NewReaders[*Conn](), empty: make(chan struct{}),
 	}, nil
 }
 
@@ -217,32 +205,17 @@ func (s *Server) queue(c *Conn) (why string) {
 	if s.closing {
 		return "this node is closing"
 	}
-	sl := s.slots[c.key()]
-	if sl == nil {
-		sl = &slot{}
-		s.slots[c.key()] = sl
+	e := s.readers.Enter(c.laneID(), c.session, c)
+	if e.Refused {
+		return "a newer link of this lane is open"
 	}
-	for _, older := range []*Conn{sl.waiting, sl.reading} {
-		if older != nil && older.session >= c.session {
-			return "a newer link of this lane is open"
-		}
+	for _, older := range e.Cut {
+		older.stream.fail(ErrSuperseded)
 	}
-	for _, older := range []*Conn{sl.waiting, sl.reading} {
-		if older != nil {
-			older.stream.fail(ErrSuperseded)
-		}
+	if e.Read {
+		close(c.turn)
 	}
-	sl.waiting = c
-	sl.promote()
 	return ""
-}
-
-// promote lets the waiting connection be read if no other one is.
-func (sl *slot) promote() {
-	if sl.reading == nil && sl.waiting != nil {
-		sl.reading, sl.waiting = sl.waiting, nil
-		close(sl.reading.turn)
-	}
 }
 
 // leave gives the place of a connection that will not be read any more to the
@@ -250,18 +223,8 @@ func (sl *slot) promote() {
 func (s *Server) leave(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl := s.slots[c.key()]
-	switch {
-	case sl == nil:
-		return
-	case sl.reading == c:
-		sl.reading = nil
-	case sl.waiting == c:
-		sl.waiting = nil
-	}
-	sl.promote()
-	if sl.reading == nil {
-		delete(s.slots, c.key())
+	if next, ok := s.readers.Leave(c.laneID(), c); ok {
+		close(next.turn)
 	}
 }
 
@@ -293,11 +256,7 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) each(f func(*Conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sl := range s.slots {
-		for _, c := range []*Conn{sl.reading, sl.waiting} {
-			if c != nil {
-				f(c)
-			}
-		}
+	for c := range s.readers.All() {
+		f(c)
 	}
 }

@@ -323,8 +323,8 @@ func TestOnlyTheNewestWaits(t *testing.T) {
 		if _, _, err := raw(t, p, goodHello()); err != nil {
 			t.Error(err)
 		}
-		if len(s.slots) != 1 {
-			t.Errorf("%d slots", len(s.slots))
+		if n := len(s.readers.lanes); n != 1 {
+			t.Errorf("%d lanes", n)
 		}
 	})
 }
