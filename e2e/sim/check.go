@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -63,6 +64,7 @@ func (w *World) checkHistory(log []commit) {
 		c.sameReplies(o)
 	}
 	c.batches()
+	c.succession()
 }
 
 // readLog checks that epochs never go back per shard and sequence numbers have
@@ -230,6 +232,53 @@ func (c *checker) batches() {
 		}
 		last[k] = o
 	}
+}
+
+// succession checks that a command which was called after the end of another one
+// through the same gateway takes effect after it, if both do, whatever the other one's
+// client was told: what is unknown must not come behind what was sent after it.
+func (c *checker) succession() {
+	type through struct {
+		entity       sharding.Entity
+		gateway, gen int
+	}
+	newest := map[through]*op{} // called last of those that took effect so far
+	w := c.w
+	for _, o := range c.byEffect() {
+		first := o.tries[0]
+		k := through{o.entity, first.gateway, first.gen}
+		ended := int64(0)
+		for _, t := range o.tries {
+			if t.gateway != k.gateway || t.gen != k.gen || t.returned == 0 {
+				ended = -1
+				break
+			}
+			ended = max(ended, t.returned)
+		}
+		if ended < 0 {
+			continue // it may have been under way elsewhere
+		}
+		n := newest[k]
+		if n != nil && ended < n.called {
+			w.violate("order", "%v, which ended at %s, took effect at %v, after %v at %v, which was called at %s through the same gateway",
+				o, at(ended), c.where[o.x], n, c.where[n.x], at(n.called))
+		}
+		if n == nil || o.called > n.called {
+			newest[k] = o
+		}
+	}
+}
+
+// byEffect are the commands that took effect once, in the order of that.
+func (c *checker) byEffect() []*op {
+	var list []*op
+	for _, o := range c.w.ops {
+		if len(c.where[o.x]) == 1 && len(o.tries) > 0 && !c.w.volatile(o.entity) {
+			list = append(list, o)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *op) int { return cmp.Compare(c.where[a.x][0], c.where[b.x][0]) })
+	return list
 }
 
 func at(t int64) string { return fmt.Sprintf("%.6f", float64(t)/1e9) }

@@ -29,6 +29,7 @@ type op struct {
 type try struct {
 	called, returned int64 // returned 0: not yet
 	gateway          int
+	gen              int // of the gateway that took it; 0: none did
 	reply            sharding.Reply
 	list             list
 	told             bool // list was in the reply
@@ -186,6 +187,7 @@ func (c *client) send(o *op, gw int, patience time.Duration) {
 		p.post(func() {
 			if p.gen == gen {
 				p.unread = p.unread[1:]
+				t.gen = gen
 				p.body.(*gatewayNode).submit(env, patience, attempt)
 			}
 		})

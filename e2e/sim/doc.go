@@ -18,11 +18,12 @@
 // answer shows the state that its entity had at a moment between call and
 // return, which makes every entity linearizable, reads included; what was
 // acknowledged is durable, once; a command id has one effect and one reply;
-// what was rejected has none; items of a batch take effect in order; every
-// request ends exactly once, in time; the cores' own invariants, limits of
-// buffers included, hold. After the storm: one active coordinator, one
-// membership, equal tables, every shard served by a living owner that holds the
-// claim, every entity answers.
+// what was rejected has none; items of a batch take effect in order, and a
+// command whose client was told UNKNOWN does not take effect behind one that was
+// sent after that through the same gateway; every request ends exactly once, in
+// time; the cores' own invariants, limits of buffers included, hold. After the
+// storm: one active coordinator, one membership, equal tables, every shard served
+// by a living owner that holds the claim, every entity answers.
 //
 // # How to use it
 //
@@ -34,7 +35,7 @@
 //
 // # What this does not do
 //
-// The drivers here are a few lines each that keep the rules of the real ones:
+// The drivers here are a few lines each, and drive the same cores as the real ones:
 // no encoding, no sockets, no SQL is simulated. Green seeds prove little by
 // themselves; that the mutants die shows that the weather bites.
 package sim

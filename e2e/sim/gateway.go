@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	connection "github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -13,6 +14,9 @@ type gatewayNode struct {
 	w       *World
 	core    *gateway.Machine
 	shedder *gateway.Shedder
+	sender  *gateway.Sender[*link]
+	numbers uint64 // of links that were up
+	dials   uint64 // of links that were asked for
 	out     []gateway.Output
 	next    gateway.RequestID
 	waiting map[gateway.RequestID]*call
@@ -37,6 +41,7 @@ func (w *World) gatewayProgram(p *process) program {
 	g := &gatewayNode{
 		p: p, w: w,
 		shedder: gateway.NewShedder(16),
+		sender:  gateway.NewSender[*link](),
 		waiting: map[gateway.RequestID]*call{},
 		links:   map[sharding.NodeID]*link{},
 		wanted:  map[sharding.NodeID]bool{},
@@ -84,6 +89,18 @@ func (g *gatewayNode) tick() {
 const overdue = 500 * time.Millisecond
 
 func (g *gatewayNode) flush() {
+	g.performAll()
+	for in, ok := g.sender.Next(); ok; in, ok = g.sender.Next() {
+		g.step(in)
+		g.performAll()
+	}
+	if g.ticked {
+		g.ticked = false
+		g.punctual()
+	}
+}
+
+func (g *gatewayNode) performAll() {
 	for len(g.out) > 0 {
 		out := g.out
 		g.out = nil
@@ -91,10 +108,6 @@ func (g *gatewayNode) flush() {
 			g.w.trace(g.p, "out", o)
 			g.perform(o)
 		}
-	}
-	if g.ticked {
-		g.ticked = false
-		g.punctual()
 	}
 }
 
@@ -122,6 +135,7 @@ func (g *gatewayNode) perform(o gateway.Output) {
 		}
 	case gateway.Disconnect:
 		delete(g.wanted, o.Region)
+		g.sender.Close(o.Region)
 		if l := g.links[o.Region]; l != nil {
 			l.closeGateway()
 		}
@@ -144,20 +158,26 @@ func (g *gatewayNode) perform(o gateway.Output) {
 }
 
 func (g *gatewayNode) send(o gateway.Send) {
-	g.sent[o.Attempt] = o
-	l := g.links[o.Region]
-	if l == nil || !l.gwOpen {
+	l, ok := g.sender.Link(&o)
+	if !ok {
 		g.w.mark("gateway: no link to send on")
-		g.p.post(func() { g.step(gateway.SendFailed{Attempt: o.Attempt}) })
 		return
 	}
+	if full := g.w.dice("link full").chance(g.w.weather.LinkFull); full || !l.gwOpen {
+		if full {
+			g.w.mark("gateway: link full")
+		}
+		g.sender.Failed(&o)
+		return
+	}
+	g.sent[o.Attempt] = o
 	if e, again := g.epochs[o.Env.ID]; again && e < o.Epoch {
 		g.w.mark("gateway: command enters again at a newer epoch")
 	}
 	g.epochs[o.Env.ID] = o.Epoch
 	left := g.p.left(o.Env.Deadline)
 	env := o.Env
-	l.toRegion(func() { l.region.command(l, o.Attempt, o.Epoch, env, left) })
+	l.toRegion(o.Attempt, func() { l.region.command(l, o.Attempt, o.Epoch, env, left) })
 }
 
 func (g *gatewayNode) finish(o gateway.Finish) {
@@ -215,6 +235,8 @@ func (g *gatewayNode) dial(to sharding.NodeID) {
 		return
 	}
 	g.dialing[to] = true
+	g.dials++
+	id, number := connection.LaneID{Client: g.p.uid}, g.dials
 	w, d, gen := g.w, g.w.dice("dial"), g.p.gen
 	region := w.process(to.Addr)
 	settled := false
@@ -250,32 +272,43 @@ func (g *gatewayNode) dial(to sharding.NodeID) {
 			return
 		}
 		region.post(func() {
-			l := region.body.(*regionNode).accept(g, to)
-			if w.net.blocked(region.host, g.p.host) {
-				w.after(d.between(200*ms, sec), l.closeRegion)
-				return
-			}
-			w.after(w.net.delay(), func() { settle(l) })
+			region.body.(*regionNode).accept(g, to, id, number, func(l *link) {
+				switch {
+				case !w.net.blocked(region.host, g.p.host):
+					w.after(w.net.delay(), func() { settle(l) })
+				case l != nil:
+					w.after(d.between(200*ms, sec), l.closeRegion)
+				}
+			})
 		})
 	})
 	w.after(d.between(sec, 2*sec), func() { settle(nil) })
 }
 
 func (g *gatewayNode) linked(l *link) {
-	l.gwOpen = true
+	g.numbers++
+	l.gwOpen, l.number = true, g.numbers
 	g.links[l.to] = l
-	g.p.post(func() { g.step(gateway.LinkUp{Region: l.to}) })
+	g.p.post(func() {
+		if g.wanted[l.to] {
+			g.flush() // what came before it comes first
+			g.sender.Up(gateway.LinkUp{Region: l.to, Link: l.number}, l)
+			g.flush()
+		}
+	})
 	if !l.rgOpen { // the region gave up meanwhile
 		g.w.after(g.w.net.delay(), l.closeGateway)
 	}
 }
 
 // linkLost is the end of a link, after everything that was read from it.
-func (g *gatewayNode) linkLost(l *link) {
+func (g *gatewayNode) linkLost(l *link, unsent []gateway.Attempt) {
 	if g.links[l.to] == l {
 		delete(g.links, l.to)
 		g.p.post(func() {
-			g.step(gateway.LinkDown{Region: l.to})
+			g.flush()
+			g.sender.Down(gateway.LinkDown{Region: l.to, Link: l.number}, unsent)
+			g.flush()
 		})
 		g.w.after(g.w.dice("link").between(10*ms, 300*ms), func() { g.dial(l.to) })
 	}

@@ -1,35 +1,53 @@
 package sim
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	connection "github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/gateway"
+)
 
 // link is one stream of frames between a gateway and a region incarnation:
 // reliable and in order until it breaks. The two ends notice a break at
-// different times; what was not read by then is lost. A region stops reading
-// the old link of a gateway before it reads the new one.
+// different times; what was not read by then is lost. When a region reads the link
+// is decided by its connection.Readers, what a gateway writes to it by its
+// gateway.Sender.
 type link struct {
 	w              *World
 	gateway        *gatewayNode
 	region         *regionNode
 	to             sharding.NodeID
+	id             connection.LaneID
+	number         uint64 // at the gateway, of those that were up
 	gwOpen, rgOpen bool
 	up, down       lane // to the region, to the gateway
 	buffer         buffer
+	welcomed       func() // the region reads it now
+
+	// The region's reader hands a command over, and what has come meanwhile waits.
+	handing bool
+	behind  []func()
+}
+
+// frame is something on its way; attempt is 0 on the way to the gateway.
+type frame struct {
+	attempt gateway.Attempt
+	arrive  func()
 }
 
 // lane is one direction of a link.
 type lane struct {
 	from, to int
-	frames   []func() // not under way yet
-	pumping  bool     // somebody will try again
-	last     int64    // the newest delivery: streams do not overtake
-	stuckAt  int64    // since when nothing gets through; 0: something does
-	patience int64    // how long that is borne
-	reset    bool     // what was not delivered is lost
+	frames   []frame // not under way yet
+	pumping  bool    // somebody will try again
+	last     int64   // the newest delivery: streams do not overtake
+	stuckAt  int64   // since when nothing gets through; 0: something does
+	patience int64   // how long that is borne
+	reset    bool    // what was not delivered is lost
 }
 
 // push puts a frame on a lane.
-func (l *link) push(n *lane, frame func()) {
-	n.frames = append(n.frames, frame)
+func (l *link) push(n *lane, f frame) {
+	n.frames = append(n.frames, f)
 	if l.w.dice("link").chance(l.w.weather.LinkBreak) {
 		l.w.mark("link broken")
 		l.snap()
@@ -62,7 +80,7 @@ func (l *link) pump(n *lane) {
 		return
 	}
 	n.stuckAt = 0
-	for _, frame := range n.frames {
+	for _, f := range n.frames {
 		delay := w.net.frameDelay()
 		for w.dice("link").chance(w.weather.Loss) {
 			delay += 200 * ms // sent again
@@ -70,7 +88,7 @@ func (l *link) pump(n *lane) {
 		n.last = max(n.last+1, w.now+delay)
 		w.after(n.last-w.now, func() {
 			if !n.reset {
-				frame()
+				f.arrive()
 			}
 		})
 	}
@@ -91,14 +109,22 @@ func (l *link) snap() {
 	l.w.after(d.between(0, 3*sec), l.closeRegion)
 }
 
-// closeGateway is the end of the link for the gateway.
+// closeGateway is the end of the link for the gateway. Of what is not under way yet it
+// may know that it never will be.
 func (l *link) closeGateway() {
 	if !l.gwOpen {
 		return
 	}
 	l.gwOpen = false
 	l.w.trace(l.gateway.p, "UNLINK", l.to)
-	l.gateway.linkLost(l)
+	var unsent []gateway.Attempt
+	written := l.w.dice("unsent").IntN(len(l.up.frames) + 1)
+	for _, f := range l.up.frames[written:] {
+		l.w.mark("gateway: never written to a lost link")
+		unsent = append(unsent, f.attempt)
+	}
+	l.up.frames = l.up.frames[:written]
+	l.gateway.linkLost(l, unsent)
 	l.afterFar(l.down.to, l.up.to, l.closeRegion)
 }
 
@@ -108,8 +134,11 @@ func (l *link) closeRegion() {
 	if !l.rgOpen {
 		return
 	}
-	l.rgOpen = false
+	l.rgOpen, l.behind = false, nil
 	l.forgetReplies()
+	if !l.handing {
+		l.region.leave(l)
+	}
 	l.afterFar(l.up.to, l.down.to, l.closeGateway)
 }
 
@@ -124,15 +153,50 @@ func (l *link) afterFar(from, to int, learn func()) {
 	w.after(w.net.delay(), learn)
 }
 
-// toRegion sends a frame to the region; read runs in its loop.
-func (l *link) toRegion(read func()) {
-	l.push(&l.up, func() {
-		if l.rgOpen {
-			l.region.p.post(read)
-		} else {
-			l.w.mark("frame dropped unread")
+// toRegion sends a command to the region; read runs in its loop.
+func (l *link) toRegion(a gateway.Attempt, read func()) {
+	l.push(&l.up, frame{a, func() { l.arrived(read) }})
+}
+
+// arrived is a command at the region's end of the link. Now and then its reader is
+// held up while it hands one over: then those behind it wait, and are dropped if the
+// link ends; this one is handed over all the same.
+func (l *link) arrived(read func()) {
+	w, gen := l.w, l.region.p.gen
+	switch {
+	case !l.rgOpen:
+		w.mark("frame dropped unread")
+	case l.handing:
+		l.behind = append(l.behind, read)
+	case w.dice("held up").chance(w.weather.HeldUp):
+		l.handing = true
+		if w.dice("held up").chance(0.3) {
+			w.mark("link broken")
+			l.snap()
 		}
-	})
+		w.after(w.dice("held up").between(0, 2*sec), func() {
+			if l.region.p.gen == gen {
+				l.region.p.post(read)
+				l.handedOver()
+			}
+		})
+	default:
+		l.region.p.post(read)
+	}
+}
+
+func (l *link) handedOver() {
+	l.handing = false
+	if !l.rgOpen {
+		l.w.mark("region: a command handed over after the end of its link")
+		l.region.leave(l)
+		return
+	}
+	behind := l.behind
+	l.behind = nil
+	for _, read := range behind {
+		l.arrived(read)
+	}
 }
 
 // toGateway sends a frame to the gateway; read runs in its loop.
@@ -140,9 +204,9 @@ func (l *link) toGateway(read func()) {
 	if !l.rgOpen {
 		return
 	}
-	l.push(&l.down, func() {
+	l.push(&l.down, frame{0, func() {
 		if l.gwOpen {
 			l.gateway.p.post(read)
 		}
-	})
+	}})
 }

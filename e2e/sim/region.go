@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	connection "github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -21,7 +22,8 @@ type regionNode struct {
 	owes    *owing // nil: replies have no size
 	out     []region.Output
 	group   group
-	links   []*link // accepted and still read
+	readers *connection.Readers[*link]
+	links   []*link // those that are open, or were
 	next    turn.RequestID
 	tickets map[turn.RequestID]ticket
 	bodies  map[turn.Incarnation]*body
@@ -71,6 +73,7 @@ type body struct {
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
 		p: p, w: w,
+		readers: connection.NewReaders[*link](),
 		tickets: map[turn.RequestID]ticket{},
 		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
@@ -282,17 +285,32 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	n.send(t, frame, func() { t.link.gateway.read(t.attempt, frame) })
 }
 
-// accept is the region's end of a new link. The old one of the same gateway is
-// not read any more from here on.
-func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID) *link {
-	for _, old := range n.links {
-		if old.gateway == g {
-			old.closeRegion()
-		}
+// accept is the region's end of a new link. opened gets it when it is read, or nil if
+// it is refused.
+func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id connection.LaneID, number uint64, opened func(*link)) {
+	l := &link{w: n.w, gateway: g, region: n, to: to, id: id}
+	e := n.readers.Enter(id, number, l)
+	if e.Refused {
+		n.w.mark("region: an older link comes late")
+		opened(nil)
+		return
 	}
-	l := &link{w: n.w, gateway: g, region: n, to: to, rgOpen: true}
+	l.rgOpen = true
 	l.up = lane{from: g.p.host, to: n.p.host}
 	l.down = lane{from: n.p.host, to: g.p.host}
+	l.welcomed = n.p.back(func() {
+		if l.rgOpen {
+			opened(l)
+		}
+	})
+	for _, old := range e.Cut {
+		old.closeRegion()
+	}
+	if e.Read {
+		l.welcomed()
+	} else {
+		n.w.mark("region: a link waits until the older one is left")
+	}
 	open := n.links[:0]
 	for _, old := range n.links {
 		if old.rgOpen {
@@ -300,7 +318,13 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID) *link {
 		}
 	}
 	n.links = append(open, l)
-	return l
+}
+
+// leave says that nothing more of a link is read or handed over.
+func (n *regionNode) leave(l *link) {
+	if next, ok := n.readers.Leave(l.id, l); ok {
+		next.welcomed()
+	}
 }
 
 func (n *regionNode) stop() {

@@ -88,7 +88,7 @@ func (n *regionNode) readOn(l *link) {
 		n.w.mark("region: a command has waited too long for room")
 		late.Command.take(late.Ticket, "there was no room for the reply in time")
 	}
-	for l.rgOpen {
+	for {
 		c, room, ok := q.Next(budget)
 		if !ok {
 			break
@@ -96,7 +96,7 @@ func (n *regionNode) readOn(l *link) {
 		n.w.mark("region: a command has waited for room")
 		c.take(room, "")
 	}
-	for l.rgOpen && len(l.buffer.unread) > 0 {
+	for len(l.buffer.unread) > 0 {
 		c, refused := l.buffer.unread[0], ""
 		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
 			Entity: c.env.Entity, Kind: n.owes.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
@@ -110,10 +110,13 @@ func (n *regionNode) readOn(l *link) {
 			refused = "too many wait for room"
 		}
 		l.buffer.unread = l.buffer.unread[1:]
-		if verdict != replies.Waits {
-			c.take(room, refused)
-		} else {
+		switch verdict {
+		case replies.Waits:
 			n.w.mark("region: a command waits for room")
+		case replies.Dropped:
+			n.w.mark("region: a command comes behind what was dropped")
+		default:
+			c.take(room, refused)
 		}
 	}
 }

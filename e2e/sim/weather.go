@@ -14,6 +14,8 @@ type weather struct {
 	Tail      float64 // share of packets that take up to TailMax
 	TailMax   int64
 	LinkBreak float64 // breaks of a link, per frame
+	LinkFull  float64 // commands for which a link has no room at the moment
+	HeldUp    float64 // commands with which the reader of a link is held up
 	Loop      int64   // mean time until a process gets to its inbox
 
 	// Mean times between faults of a kind; 0: never.
@@ -182,15 +184,22 @@ func drawClassic(seed uint64) weather {
 	if d.chance(0.3) { // long enough to be declared down
 		w.CutFor, w.Storm = d.between(15*sec, 30*sec), max(w.Storm, 16*sec)
 	}
+	links := newDice(seed, "links")
+	if links.chance(0.5) {
+		w.LinkFull = links.Float64() * 0.05
+	}
+	if links.chance(0.5) {
+		w.HeldUp = links.Float64() * 0.02
+	}
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
-		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak = 0, 0, 0, 0, 0
+		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0, 0
 	}
 	return w
 }
 
 // calm is the weather of the last phase: nothing fails any more.
 func (w weather) calm() weather {
-	w.Loss, w.Dup, w.Tail, w.LinkBreak = 0, 0, 0, 0
+	w.Loss, w.Dup, w.Tail, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0
 	w.Delay, w.Loop = min(w.Delay, 5*ms), min(w.Loop, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
