@@ -66,7 +66,6 @@ var harshMutants = []struct{ name, place string }{
 	{"timer-holds", "turn: an entity with a pending timer is not idle"},
 	{"damage-is-loss", "turn: what is refused because of damage is answered with data_loss"},
 	{"damage-settles", "turn: damage that keeps an outcome from being settled keeps nobody waiting"},
-	{"dropped-stays", "replies: behind what was dropped with its connection, nothing more of it is taken"},
 	{"reply-budget", "replies: a command is taken on only if there is room for its reply"},
 	{"journal-reported", "region: what it makes of its journal is reported"},
 	{"journal-moves", "coordinator: what a region cut off from the journal has goes to others"},

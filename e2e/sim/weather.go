@@ -90,7 +90,7 @@ func drawHarsh(seed uint64) harshWeather {
 	var h harshWeather
 	d := newDice(seed, "harsh hang")
 	if d.chance(0.4) {
-		h.StoreHang, h.HangFor = d.between(2*sec, 10*sec), d.between(sec, 10*sec)
+		h.StoreHang, h.HangFor = d.between(2*sec, 8*sec), d.between(2*sec, 15*sec)
 		h.HangEnds = []float64{0, 0.5, 1}[d.IntN(3)]
 	}
 	d = newDice(seed, "harsh pages")
