@@ -12,7 +12,7 @@ func TestHouse(t *testing.T) {
 			// The real cores, and nothing that owns a goroutine or a socket.
 			"sim": {
 				"libs/sharding", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/table", "libs/turn", "libs/replies",
-				"libs/journal", "libs/journal/memory",
+				"libs/journal", "libs/journal/memory", "libs/link",
 				"services/coordinator", "services/region", "services/gateway",
 			},
 			"explore": {
