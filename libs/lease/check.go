@@ -46,31 +46,31 @@ func Check(ctx context.Context, s Store, name string) error {
 	return nil
 }
 
-// health is whether a store can be used, as a Keeper has seen it last.
+// health is the usability of a store as its Keeper last saw it.
 type health struct {
-	mu        sync.Mutex
-	failure   error     // of the last request that told anything, nil if it was answered
-	ofWrite   bool      // only a write ends the failure
-	failing   time.Time // since when requests fail
-	selfTest  error     // of the last self-test
-	untested  bool      // no self-test has ended yet
-	tolerance time.Duration
+	mu           sync.Mutex
+	failure      error // of the last conclusive request, nil if it succeeded
+	writeFailed  bool  // only a successful write ends the failure
+	failingSince time.Time
+	selfTest     error // of the last self-test
+	untested     bool  // no self-test has ended yet
+	tolerance    time.Duration
 }
 
-// request notes how a request went, and reports whether that is news. wrote says that
-// it was a write, or a read that shows one: a store that is full or read-only
-// answers reads, and nobody can take the lease all the same.
+// request records the result of a request, and reports whether the health changed.
+// wrote says that it was a write, or a read that shows one: a store that is full or
+// read-only answers reads, but the lease cannot be acquired in it.
 func (h *health) request(err error, wrote bool, now time.Time) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil && h.ofWrite && !wrote {
+	if err == nil && h.writeFailed && !wrote {
 		return false
 	}
 	news = (err != nil) != (h.failure != nil)
 	if news {
-		h.failing = now
+		h.failingSince = now
 	}
-	h.failure, h.ofWrite = err, err != nil && (wrote || h.ofWrite)
+	h.failure, h.writeFailed = err, err != nil && (wrote || h.writeFailed)
 	return news
 }
 
@@ -86,12 +86,12 @@ func (h *health) err(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.failure != nil && now.Sub(h.failing) >= h.tolerance:
+	case h.failure != nil && now.Sub(h.failingSince) >= h.tolerance:
 		what := "no answer"
-		if h.ofWrite {
+		if h.writeFailed {
 			what = "nothing could be written"
 		}
-		return fmt.Errorf("%s for %v: %w", what, now.Sub(h.failing).Round(time.Second), h.failure)
+		return fmt.Errorf("%s for %v: %w", what, now.Sub(h.failingSince).Round(time.Second), h.failure)
 	case h.selfTest != nil:
 		return fmt.Errorf("the self-test failed: %w", h.selfTest)
 	case h.untested:
@@ -100,13 +100,13 @@ func (h *health) err(now time.Time) error {
 	return nil
 }
 
-// Usable tells why the store cannot be used at the moment: its requests, or only
-// its writes, have failed for longer than the lease lasts, or the last self-test
-// has failed. For a readiness check: a coordinator without its store cannot take
-// over.
+// Usable returns why the store cannot be used at the moment, or nil: its requests,
+// or only its writes, have failed for longer than the lease lasts, or the last
+// self-test has failed. It is for readiness checks: a coordinator without its
+// store cannot take over.
 func (k *Keeper) Usable() error { return k.health.err(time.Now()) }
 
-// selfTests tests the store now and then, until ctx ends.
+// selfTests tests the store at intervals, until ctx ends.
 func (k *Keeper) selfTests(ctx context.Context) {
 	for {
 		asking, cancel := context.WithTimeout(ctx, k.cfg.TTL)

@@ -16,20 +16,20 @@ type Config struct {
 	// Seed makes nonces and jitter; it must differ between all Holders that
 	// ever use the same Self. The Keeper draws it at random if it is 0.
 	Seed uint64
-	// TTL is how long a write of the record lets its writer act. Default 2 s:
-	// the time for which nobody decides after the holder has died.
+	// TTL is how long the writer of the record may act after a write. Default 2 s:
+	// after a crash of the holder the lease is free after this.
 	TTL time.Duration
-	// RenewEvery is the time between the starts of two renewals, and between
-	// two looks of a standby. Default 500 ms: three renewals may fail.
+	// RenewEvery is the time between the starts of two renewals, and between two
+	// reads of a standby. Default 500 ms: three renewals may fail.
 	RenewEvery time.Duration
-	// Jitter is the part of RenewEvery by which it is shortened at random, in
-	// [0, 0.5]. Default 0.2, so that standbys do not ask in step.
+	// Jitter is the fraction, in [0, 0.5], by which RenewEvery may be shortened at
+	// random. Default 0.2, so that standbys do not read in lockstep.
 	Jitter float64
-	// Margin is taken off the TTL by the holder alone. Default 200 ms: covers
-	// clock rates that differ by 10 %.
+	// Margin is subtracted from the TTL by the holder alone. Default 200 ms: it
+	// covers clock rates that differ by 10 %.
 	Margin time.Duration
-	// OpTimeout is when a request to the store counts as lost. Default 500 ms:
-	// after a renewal without an answer there is time to ask twice.
+	// OpTimeout is the time after which a request to the store counts as lost.
+	// Default 500 ms: after a renewal without an answer there is time for two reads.
 	OpTimeout time.Duration
 	// RetryEvery is the pause before a failed request is repeated while it
 	// matters. Default 100 ms.
@@ -42,8 +42,8 @@ type Config struct {
 	// see Check. Default 1 h: finds a store that has become read-only on a
 	// standby, which otherwise only reads.
 	CheckEvery time.Duration
-	// Rank is the place in line to begin with: 0 is first, negative is no
-	// candidate. See SetRank. Default 0.
+	// Rank is the initial place in line: 0 is first, negative is not a candidate.
+	// See SetRank. Default 0.
 	Rank int
 }
 
@@ -64,7 +64,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that makes no sense, and what would. Errors wrap
+// Validate names every invalid field, and what would be valid. Errors wrap
 // ErrConfig.
 func (c Config) Validate() error {
 	var errs []error

@@ -9,34 +9,34 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxAttempts bounds the unsettled Swaps that are remembered. A forgotten one
-// that happens after all looks like a stranger's and costs one TTL, no more.
+// maxAttempts bounds the unsettled Swaps that are remembered. If a forgotten one
+// happens after all it looks like another holder's, which costs one TTL.
 const maxAttempts = 8
 
-// Holder is one candidate for a lease: a state machine that is told the time
-// and the answers of the store, and says what to ask next and what the lease
-// allows. It starts by reading the record.
+// Holder is one candidate for a lease: a state machine. Its inputs are the time
+// and the answers of the store; its outputs are requests to the store and what the
+// lease allows. It starts by reading the record.
 type Holder struct {
-	cfg   Config
-	rank  int
-	above sharding.Term // terms up to here are spent, by RaiseTerm
-	top   sharding.Term // highest term ever seen in a record
+	cfg         Config
+	rank        int
+	spentTerm   sharding.Term // terms up to this one are spent, by RaiseTerm
+	highestTerm sharding.Term // ever seen in a record
 	// cluster is that of the last record that named one: it outlives the record.
 	cluster sharding.ClusterID
 
-	known  bool   // a record has been read
-	rec    Record // the latest version known to have been stored
-	mine   bool   // this Holder wrote rec
-	seenAt time.Time
-	lostBy time.Time // when whoever held a record that got lost has stopped
+	known           bool   // a record has been read
+	record          Record // the latest version known to have been stored
+	ownRecord       bool   // this Holder wrote record
+	seenAt          time.Time
+	lostHolderUntil time.Time // when the holder of a lost record has stopped
 
 	held     bool
 	term     sharding.Term // of the tenure
 	until    time.Time
-	attempts []attempt // unsettled Swaps of version rec.Version
+	attempts []attempt // unsettled Swaps of version record.Version
 
 	request  uint64 // the last one sent
-	busy     bool   // it is not answered yet
+	pending  bool   // it is not answered yet
 	swapping bool   // it is a Swap
 	sentAt   time.Time
 	nextAt   time.Time // when the next request is due; zero: now
@@ -44,10 +44,10 @@ type Holder struct {
 	yielding bool
 	yieldBy  time.Time // when others may take over anyway
 
-	stopping bool
-	stopAt   time.Time // when waiting for the release makes no sense any more
-	stopped  bool
-	draws    uint64 // random numbers drawn so far
+	stopping  bool
+	stopAt    time.Time // when the lease has expired, so that a release is pointless
+	stopped   bool
+	drawCount uint64 // random numbers drawn so far
 }
 
 // attempt is a Swap that may have happened.
@@ -65,7 +65,7 @@ func NewHolder(c Config) (*Holder, error) {
 }
 
 // Step applies in at now and appends to out what the driver must do, in that
-// order. A lease whose time is over is lost before anything else happens.
+// order. An expired lease is lost before anything else happens.
 func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	if h.stopped {
 		return out
@@ -75,17 +75,17 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	}
 	switch in := in.(type) {
 	case Got:
-		if h.busy && !h.swapping && in.Request == h.request {
+		if h.pending && !h.swapping && in.Request == h.request {
 			out = h.got(now, in, out)
 		}
 	case Swapped:
-		if h.busy && h.swapping && in.Request == h.request {
+		if h.pending && h.swapping && in.Request == h.request {
 			out = h.swapped(now, in.Outcome, out)
 		}
 	case SetRank:
 		h.rank = min(in.Rank, MaxRank)
 	case RaiseTerm:
-		h.above = max(h.above, in.Above)
+		h.spentTerm = max(h.spentTerm, in.Above)
 	case Yield:
 		if h.held && !h.stopping {
 			h.yielding, h.yieldBy = true, now.Add(h.cfg.TTL)
@@ -108,31 +108,31 @@ func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
 	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
 }
 
-// Current is who holds the lease, as far as this Holder can know, and until
-// when: itself, or whom the record names, until others may take it over. Zero:
-// it is free, or not known.
+// Current is the holder of the lease, as far as this Holder can know, and until
+// when: itself, or the one that the record names, until others may take over.
+// Zero: the lease is free, or its holder unknown.
 func (h *Holder) Current() (sharding.NodeID, time.Time) {
 	switch {
 	case h.held:
 		return h.cfg.Self, h.until
-	case !h.known || h.mine || h.rec.Holder.IsZero():
+	case !h.known || h.ownRecord || h.record.Holder.IsZero():
 		return sharding.NodeID{}, time.Time{}
 	}
-	return h.rec.Holder, h.freeAt()
+	return h.record.Holder, h.freeAt()
 }
 
-// next sends the request that is due, if none is under way.
+// next sends the request that is due, if none is pending.
 func (h *Holder) next(now time.Time, out []Output) []Output {
-	if h.busy {
+	if h.pending {
 		if now.Sub(h.sentAt) < h.cfg.OpTimeout {
 			return out
 		}
-		h.busy, h.nextAt = false, time.Time{}
+		h.pending, h.nextAt = false, time.Time{}
 	}
 	if h.stopping {
 		return h.nextRelease(now, out)
 	}
-	if h.yielding && (len(h.attempts) == 0 && !h.mine || !now.Before(h.yieldBy)) {
+	if h.yielding && (len(h.attempts) == 0 && !h.ownRecord || !now.Before(h.yieldBy)) {
 		h.yielding, h.attempts = false, h.attempts[:0]
 	}
 	if h.yielding {
@@ -146,11 +146,11 @@ func (h *Holder) next(now time.Time, out []Output) []Output {
 		return out
 	}
 	if h.held {
-		if h.rec.Term <= h.above && !mutant.On("term-raised") {
+		if h.record.Term <= h.spentTerm && !mutant.On("term-raised") {
 			return h.raise(now, out)
 		}
 		if due {
-			out = h.swap(now, h.cfg.Self, h.rec.Term, out)
+			out = h.swap(now, h.cfg.Self, h.record.Term, out)
 		}
 		return out
 	}
@@ -163,7 +163,7 @@ func (h *Holder) next(now time.Time, out []Output) []Output {
 	return out
 }
 
-// raise lifts the held term above what is spent.
+// raise raises the held term above the spent ones.
 func (h *Holder) raise(now time.Time, out []Output) []Output {
 	term, ok := h.nextTerm()
 	if !ok {
@@ -172,9 +172,9 @@ func (h *Holder) raise(now time.Time, out []Output) []Output {
 	return h.swap(now, h.cfg.Self, term, out)
 }
 
-// nextRelease frees the record, and gives up when others may take over anyway.
+// nextRelease frees the record, or gives up when others may take over anyway.
 func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
-	if !now.Before(h.stopAt) || len(h.attempts) == 0 && !h.mine {
+	if !now.Before(h.stopAt) || len(h.attempts) == 0 && !h.ownRecord {
 		h.stopped = true
 		return append(out, Released{})
 	}
@@ -185,41 +185,41 @@ func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
 func (h *Holder) nextFree(now time.Time, out []Output) []Output {
 	switch {
 	case len(h.attempts) == 0:
-		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
+		return h.swap(now, sharding.NodeID{}, h.record.Term, out)
 	case !now.Before(h.nextAt):
 		return h.get(now, out)
 	}
 	return out
 }
 
-// freeAt is when the record may be replaced by an acquisition: at once if
-// nobody holds it or if it is our own from a tenure that is over, else when it
-// has been seen unchanged, or is known to be lost, for its time to live.
+// freeAt is when the record may be replaced by an acquisition: at once if it has
+// no holder or is our own from an earlier tenure, else when it has been seen
+// unchanged, or is known to be lost, for its TTL.
 func (h *Holder) freeAt() time.Time {
-	if h.rec.Version == 0 && h.lostBy.After(h.seenAt) {
-		return h.lostBy
+	if h.record.Version == 0 && h.lostHolderUntil.After(h.seenAt) {
+		return h.lostHolderUntil
 	}
-	if h.mine || h.rec.Holder.IsZero() {
+	if h.ownRecord || h.record.Holder.IsZero() {
 		return h.seenAt
 	}
 	return h.seenAt.Add(h.ttl())
 }
 
-// ttl is how long the holder in the record may go on without another write.
+// ttl is how long the holder in the record may act without another write.
 func (h *Holder) ttl() time.Duration {
-	if h.rec.TTL > 0 {
-		return h.rec.TTL
+	if h.record.TTL > 0 {
+		return h.record.TTL
 	}
 	return h.cfg.TTL
 }
 
-// nextTerm is the term of the next acquisition: above every term that was ever
-// seen or named. Terms that are spent up to the last one cannot be acquired.
+// nextTerm is the term of the next acquisition: above every term ever seen or
+// spent. It is false if the last possible term is spent.
 func (h *Holder) nextTerm() (sharding.Term, bool) {
-	if mutant.On("term-per-incarnation") && h.rec.Holder.Addr == h.cfg.Self.Addr && h.rec.Term > h.above {
-		return h.rec.Term, true
+	if mutant.On("term-per-incarnation") && h.record.Holder.Addr == h.cfg.Self.Addr && h.record.Term > h.spentTerm {
+		return h.record.Term, true
 	}
-	highest := max(h.top, h.above)
+	highest := max(h.highestTerm, h.spentTerm)
 	return highest + 1, highest < math.MaxUint32
 }
 
@@ -229,7 +229,7 @@ func (h *Holder) get(now time.Time, out []Output) []Output {
 }
 
 func (h *Holder) swap(now time.Time, holder sharding.NodeID, term sharding.Term, out []Output) []Output {
-	next := Record{Version: h.rec.Version + 1, Term: term, Holder: holder, TTL: h.cfg.TTL, Nonce: h.draw(), Cluster: h.cluster}
+	next := Record{Version: h.record.Version + 1, Term: term, Holder: holder, TTL: h.cfg.TTL, Nonce: h.draw(), Cluster: h.cluster}
 	if next.Cluster == 0 {
 		next.Cluster = sharding.ClusterID(next.Nonce)
 	}
@@ -238,18 +238,18 @@ func (h *Holder) swap(now time.Time, holder sharding.NodeID, term sharding.Term,
 	}
 	h.attempts = append(h.attempts, attempt{next: next, start: now})
 	h.send(now, true)
-	return append(out, Swap{Request: h.request, Old: h.rec, New: next})
+	return append(out, Swap{Request: h.request, Old: h.record, New: next})
 }
 
 func (h *Holder) send(now time.Time, swapping bool) {
 	h.request++
-	h.busy, h.swapping, h.sentAt = true, swapping, now
+	h.pending, h.swapping, h.sentAt = true, swapping, now
 }
 
-// swapped takes the answer to the latest attempt. A conflict settles nothing
-// by itself: an earlier attempt of ours may be what it collided with.
+// swapped handles the answer to the latest attempt. A conflict settles nothing by
+// itself: it may have collided with an earlier attempt of ours.
 func (h *Holder) swapped(now time.Time, o Outcome, out []Output) []Output {
-	h.busy = false
+	h.pending = false
 	if o == Done {
 		return h.confirmed(now, h.attempts[len(h.attempts)-1], out)
 	}
@@ -259,48 +259,48 @@ func (h *Holder) swapped(now time.Time, o Outcome, out []Output) []Output {
 
 // got compares the stored record with what was known and attempted.
 func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
-	h.busy = false
+	h.pending = false
 	if in.Failed {
 		h.nextAt = now.Add(h.retryAfter())
 		return out
 	}
 	r := in.Record
-	h.top = max(h.top, r.Term)
+	h.highestTerm = max(h.highestTerm, r.Term)
 	for _, a := range h.attempts {
 		if r.Nonce == a.next.Nonce && r.Version == a.next.Version {
 			return h.confirmed(now, a, out)
 		}
 	}
 	h.nextAt = now.Add(h.interval())
-	if h.known && r.Version == h.rec.Version && r.Nonce == h.rec.Nonce {
+	if h.known && r.Version == h.record.Version && r.Nonce == h.record.Nonce {
 		return h.unchanged(now, out)
 	}
 	if h.held {
 		out = h.lose(now, out)
 	}
-	if r.Version == 0 && h.known && !h.mine {
-		// The record is gone, its holder may not know yet.
-		h.lostBy = now.Add(h.ttl())
+	if r.Version == 0 && h.known && !h.ownRecord {
+		// The record is lost, but its holder may not know that yet.
+		h.lostHolderUntil = now.Add(h.ttl())
 	}
 	h.attempts = h.attempts[:0]
-	return h.learn(now, r, false, out)
+	return h.setRecord(now, r, false, out)
 }
 
-// unchanged: none of the attempts has happened yet. They may still, so they
-// stay listed while a new one is made.
+// unchanged handles a record that shows none of the attempts. They may still
+// happen, so they remain listed while another one is made.
 func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 	if len(h.attempts) == 0 {
 		return out
 	}
 	switch {
 	case h.stopping || h.yielding:
-		if !h.mine { // an acquisition that has not happened is not waited for
+		if !h.ownRecord { // an acquisition that has not happened is not waited for
 			h.attempts = h.attempts[:0]
 			return out
 		}
-		return h.swap(now, sharding.NodeID{}, h.rec.Term, out)
+		return h.swap(now, sharding.NodeID{}, h.record.Term, out)
 	case h.held: // if it was a raise, it is due again after this renewal
-		return h.swap(now, h.cfg.Self, h.rec.Term, out)
+		return h.swap(now, h.cfg.Self, h.record.Term, out)
 	}
 	if term, ok := h.nextTerm(); ok && h.rank >= 0 {
 		return h.swap(now, h.cfg.Self, term, out)
@@ -309,14 +309,15 @@ func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 	return out
 }
 
-// confirmed: the attempt has happened. The tenure counts from its start.
+// confirmed handles an attempt that has happened. The tenure counts from its
+// start.
 func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
-	raised := a.next.Term != h.rec.Term
+	raised := a.next.Term != h.record.Term
 	h.attempts = h.attempts[:0]
-	out = h.learn(now, a.next, true, out)
+	out = h.setRecord(now, a.next, true, out)
 	if h.stopping || h.yielding {
 		if a.next.Holder.IsZero() {
-			h.mine = false
+			h.ownRecord = false
 		}
 		return out
 	}
@@ -342,11 +343,11 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	return append(out, Acquired{Term: a.next.Term, Until: until, Cluster: a.next.Cluster})
 }
 
-// learn makes r the known record.
-func (h *Holder) learn(now time.Time, r Record, mine bool, out []Output) []Output {
-	news := !h.known || r.Holder != h.rec.Holder || r.Term != h.rec.Term
-	h.known, h.rec, h.mine, h.seenAt = true, r, mine, now
-	h.top = max(h.top, r.Term)
+// setRecord makes r the known record.
+func (h *Holder) setRecord(now time.Time, r Record, mine bool, out []Output) []Output {
+	news := !h.known || r.Holder != h.record.Holder || r.Term != h.record.Term
+	h.known, h.record, h.ownRecord, h.seenAt = true, r, mine, now
+	h.highestTerm = max(h.highestTerm, r.Term)
 	if r.Cluster != 0 {
 		h.cluster = r.Cluster
 	}
@@ -356,7 +357,7 @@ func (h *Holder) learn(now time.Time, r Record, mine bool, out []Output) []Outpu
 	return out
 }
 
-// lose ends the tenure. What is known of the record stays.
+// lose ends the tenure. The known record remains.
 func (h *Holder) lose(now time.Time, out []Output) []Output {
 	h.held, h.until, h.nextAt = false, time.Time{}, now
 	return append(out, Lost{Term: h.term})
@@ -379,8 +380,8 @@ func (h *Holder) retryAfter() time.Duration {
 // draw is splitmix64 (Steele, Lea, Flood 2014) over seed, uid and a counter: a
 // generator whose state can be copied and hashed with the rest.
 func (h *Holder) draw() uint64 {
-	h.draws++
-	z := (h.cfg.Seed ^ uint64(h.cfg.Self.UID)*0xd1342543de82ef95) + h.draws*0x9e3779b97f4a7c15
+	h.drawCount++
+	z := (h.cfg.Seed ^ uint64(h.cfg.Self.UID)*0xd1342543de82ef95) + h.drawCount*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31

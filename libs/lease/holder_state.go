@@ -14,8 +14,8 @@ func (h *Holder) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("lease holder: "+format, args...)) }
 	if h.held {
-		if !h.known || !h.mine || h.rec.Holder != h.cfg.Self || h.rec.Term != h.term {
-			bad("holds term %d, but the record is %+v, mine %v", h.term, h.rec, h.mine)
+		if !h.known || !h.ownRecord || h.record.Holder != h.cfg.Self || h.record.Term != h.term {
+			bad("holds term %d, but the record is %+v, mine %v", h.term, h.record, h.ownRecord)
 		}
 		if h.stopping || h.yielding {
 			bad("holds term %d while giving it up", h.term)
@@ -24,15 +24,15 @@ func (h *Holder) Check() error {
 	if h.stopped && !h.stopping {
 		bad("stopped without a release")
 	}
-	if h.rec.Term > h.top {
-		bad("term %d of the record is above the highest seen, %d", h.rec.Term, h.top)
+	if h.record.Term > h.highestTerm {
+		bad("term %d of the record is above the highest seen, %d", h.record.Term, h.highestTerm)
 	}
 	if len(h.attempts) > maxAttempts {
 		bad("%d unsettled attempts, at most %d are allowed", len(h.attempts), maxAttempts)
 	}
 	for _, a := range h.attempts {
-		if a.next.Version != h.rec.Version+1 {
-			bad("an attempt for version %d, while version %d is known", a.next.Version, h.rec.Version)
+		if a.next.Version != h.record.Version+1 {
+			bad("an attempt for version %d, while version %d is known", a.next.Version, h.record.Version)
 		}
 	}
 	return errors.Join(errs...)
@@ -74,14 +74,14 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 		num(uint64(r.Cluster))
 	}
 	num(uint64(h.rank))
-	num(uint64(h.above))
-	num(uint64(h.top))
+	num(uint64(h.spentTerm))
+	num(uint64(h.highestTerm))
 	num(uint64(h.cluster))
 	flag(h.known)
-	record(h.rec)
-	flag(h.mine)
+	record(h.record)
+	flag(h.ownRecord)
 	at(h.seenAt)
-	at(h.lostBy)
+	at(h.lostHolderUntil)
 	flag(h.held)
 	num(uint64(h.term))
 	at(h.until)
@@ -91,7 +91,7 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 		at(a.start)
 	}
 	num(h.request)
-	flag(h.busy)
+	flag(h.pending)
 	flag(h.swapping)
 	at(h.sentAt)
 	at(h.nextAt)
@@ -100,6 +100,6 @@ func (h *Holder) AppendState(now time.Time, b []byte) []byte {
 	flag(h.stopping)
 	at(h.stopAt)
 	flag(h.stopped)
-	num(h.draws)
+	num(h.drawCount)
 	return b
 }

@@ -453,7 +453,7 @@ func TestAnswersToGivenUpRequestsAreIgnored(t *testing.T) {
 	b.deaf = true
 	b.run(time.Second) // a renewal, given up; then a Get
 	b.take()
-	if !b.h.busy || b.h.swapping {
+	if !b.h.pending || b.h.swapping {
 		t.Fatal("no Get is under way")
 	}
 	b.step(Got{Request: 1, Record: foreign(99, 99)})

@@ -12,8 +12,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxOps bounds the requests to a store that are given up but have not come
-// back. More are answered with "unknown" without asking.
+// maxOps bounds the requests to a store that have not returned, even if they were
+// given up. Further ones fail as "unknown" without being sent.
 const maxOps = 8
 
 // ticksPerRenewal says how often a Holder is told the time.
@@ -27,14 +27,14 @@ type Keeper struct {
 	holder *Holder
 	log    *slog.Logger
 
-	answers chan answer
-	ops     int // requests that have not come back
-	health  health
-	version uint64 // of the newest record that is known
+	answers  chan answer
+	inFlight int // requests that have not returned
+	health   health
+	version  uint64 // of the newest record that is known
 
 	wake   chan struct{}
 	mu     sync.Mutex
-	orders []Input // SetRank and RaiseTerm, not stepped yet
+	inputs []Input // SetRank, RaiseTerm and Yield, not stepped yet
 
 	tenure  atomic.Pointer[Acquired] // nil: none
 	current atomic.Pointer[current]  // nil: nothing known
@@ -64,9 +64,9 @@ func NewKeeper(store Store, name string, c Config, log *slog.Logger) (*Keeper, e
 	}, nil
 }
 
-// Valid reports whether the lease is held at this very moment, by the monotonic
-// clock, and in which term. It is cheap, may be called at any time from
-// anywhere, and does not depend on the loop having noticed that time is over.
+// Valid reports whether the lease is held at this moment, by the monotonic clock,
+// and in which term. It is cheap, safe for concurrent use, and does not depend on
+// the loop having noticed that the lease expired.
 func (k *Keeper) Valid() (sharding.Term, bool) {
 	t := k.tenure.Load()
 	if t == nil || !time.Now().Before(t.Until) {
@@ -81,9 +81,9 @@ type current struct {
 	until  time.Time
 }
 
-// Current is who holds the lease, as far as is known here, and until when, by
-// the monotonic clock. A time that is over says that it is not known. It is
-// cheap, and may be called at any time from anywhere.
+// Current is the holder of the lease, as far as this Keeper knows, and until when,
+// by the monotonic clock. A time in the past means that the holder is unknown. It
+// is cheap, and safe for concurrent use.
 func (k *Keeper) Current() (sharding.NodeID, time.Time) {
 	if c := k.current.Load(); c != nil {
 		return c.holder, c.until
@@ -91,19 +91,19 @@ func (k *Keeper) Current() (sharding.NodeID, time.Time) {
 	return sharding.NodeID{}, time.Time{}
 }
 
-// SetRank tells the place in line: 0 is first, negative is no candidate.
-func (k *Keeper) SetRank(rank int) { k.order(SetRank{Rank: rank}) }
+// SetRank sets the place in line: 0 is first, negative is not a candidate.
+func (k *Keeper) SetRank(rank int) { k.enqueue(SetRank{Rank: rank}) }
 
 // RaiseTerm says that terms up to above are spent. If the term held is not
 // above it, Acquired comes again with a higher one.
-func (k *Keeper) RaiseTerm(above sharding.Term) { k.order(RaiseTerm{Above: above}) }
+func (k *Keeper) RaiseTerm(above sharding.Term) { k.enqueue(RaiseTerm{Above: above}) }
 
-// Yield gives the lease up, if it is held, and stays in line for it.
-func (k *Keeper) Yield() { k.order(Yield{}) }
+// Yield gives the lease up, if it is held, and remains in line for it.
+func (k *Keeper) Yield() { k.enqueue(Yield{}) }
 
-func (k *Keeper) order(in Input) {
+func (k *Keeper) enqueue(in Input) {
 	k.mu.Lock()
-	k.orders = append(k.orders, in)
+	k.inputs = append(k.inputs, in)
 	k.mu.Unlock()
 	select {
 	case k.wake <- struct{}{}:
@@ -111,19 +111,19 @@ func (k *Keeper) order(in Input) {
 	}
 }
 
-func (k *Keeper) takeOrders() []Input {
+func (k *Keeper) takeInputs() []Input {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ins := k.orders
-	k.orders = nil
+	ins := k.inputs
+	k.inputs = nil
 	return ins
 }
 
-// Run competes for the lease and keeps it until ctx ends; then it releases
-// the lease, for at most a TTL, and returns. What happens is told to notify, in
-// order, from this goroutine: Acquired, Renewed, Lost, Observed, Released. It
-// must not block; while it does, nothing is renewed. Stop acting before ctx is
-// ended: the next holder may follow at once. Run may be called once.
+// Run competes for the lease and keeps it until ctx ends; then it releases the
+// lease, for at most a TTL, and returns. It calls notify in order with Acquired,
+// Renewed, Lost, Observed and Released. notify must not block: nothing is renewed
+// meanwhile. The caller must stop acting before it ends ctx, because the next
+// holder may follow at once. Run may be called once.
 func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 	ops, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -149,7 +149,7 @@ func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 		case a := <-k.answers:
 			ins = append(ins, k.receive(a))
 		case <-k.wake:
-			ins = append(ins, k.takeOrders()...)
+			ins = append(ins, k.takeInputs()...)
 		case <-ticker.C:
 			ins = append(ins, Tick{})
 		case <-done:
@@ -196,19 +196,19 @@ func (k *Keeper) step(ctx context.Context, ins []Input, notify func(Output)) boo
 	return false
 }
 
-// start runs a request elsewhere; false if too many hang already. The answer
-// always finds room, also when nobody waits for it any more.
+// start runs a request in a goroutine; false if too many are in flight. The buffer
+// of answers has space for all of them, so none of the goroutines blocks.
 func (k *Keeper) start(op func() answer) bool {
-	if k.ops == maxOps {
+	if k.inFlight == maxOps {
 		return false
 	}
-	k.ops++
+	k.inFlight++
 	go func() { k.answers <- op() }()
 	return true
 }
 
-// answer is what came of a request, which version of the record it shows, and why it
-// failed.
+// answer is the result of a request, the version of the record that it shows, and
+// the error if it failed.
 type answer struct {
 	in      Input
 	version uint64
@@ -218,7 +218,7 @@ type answer struct {
 // receive counts an answer, and logs the first of several failures and the
 // recovery.
 func (k *Keeper) receive(a answer) Input {
-	k.ops--
+	k.inFlight--
 	_, read := a.in.(Got)
 	wrote := !read || a.version > k.version
 	k.version = max(k.version, a.version)

@@ -28,20 +28,20 @@ type (
 		Request uint64
 		Outcome Outcome
 	}
-	// SetRank tells the place in line: 0 is first (the oldest member),
-	// negative is no candidate. Holding is not affected.
+	// SetRank sets the place in line: 0 is first (the oldest member), negative is
+	// not a candidate. It does not affect a lease that is held.
 	SetRank struct{ Rank int }
 	// RaiseTerm: terms up to Above are spent (an epoch of the journal has it).
 	// A term that is held and not above it is raised: Acquired comes again.
 	RaiseTerm struct{ Above sharding.Term }
-	// Yield gives the lease up, if it is held, and stays in line for it: whoever
-	// is in front of this Holder by then gets it. See SetRank.
+	// Yield gives the lease up, if it is held, and remains in line for it, behind
+	// candidates with a better rank. See SetRank.
 	Yield struct{}
 	// Release gives the lease up for good, held or not; answered by Released.
 	Release struct{}
 )
 
-// Outcome says what became of a Swap.
+// Outcome is the result of a Swap.
 type Outcome uint8
 
 const (

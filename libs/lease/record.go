@@ -29,8 +29,8 @@ type Record struct {
 }
 
 // Yields reports whether a stored record may be replaced by next by someone who
-// knows it as old. The version alone does not tell: it starts again when a store
-// has lost the record.
+// knows it as old. The version alone does not show that: it starts again when a
+// store has lost the record.
 func (r Record) Yields(old, next Record) bool {
 	same := r.Version == old.Version && (r.Nonce == old.Nonce || mutant.On("lease-nonce"))
 	return same && r.Term <= next.Term
