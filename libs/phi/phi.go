@@ -6,8 +6,8 @@
 // approximated by a logistic function, and the history starts with two made-up
 // intervals around the expected one, both as in Akka.
 //
-// Beside it there is the plain one, which suspects a peer as soon as a deadline
-// has passed, however regularly it beat before: [NewDeadline].
+// [NewDeadline] makes a simpler detector, which suspects a peer as soon as a
+// deadline has passed, however regular its heartbeats were.
 //
 // A [Detector] watches one peer. It reads no clock: every method that needs
 // the time is given it. It is not safe for concurrent use. The file phi.svg next
@@ -15,9 +15,9 @@
 //
 // # What this does not do
 //
-// It cannot tell a slow peer, a cut cable and a dead peer apart, and neither a
-// pause of the peer from a pause of its own process: whoever drives it calls
-// [Detector.Restart] after a pause of its own.
+// It cannot distinguish a slow peer, a cut cable and a dead peer, nor a pause of
+// the peer from a pause of its own process: the caller must call
+// [Detector.Restart] after a pause of the process.
 package phi
 
 import (
@@ -138,8 +138,8 @@ func New(cfg Config) Detector { return Detector{cfg: cfg} }
 
 // NewDeadline is a detector that has heard nothing yet. It suspects its peer
 // when a heartbeat is overdue by the pause or more: its suspicion is 0 before
-// and [Max] from then on. It learns nothing, so its verdict can be foretold, and
-// costs no memory; but it is either slow or wrong about irregular peers.
+// and [Max] from then on. It learns nothing, so it is predictable and needs no
+// memory; but it is either slow, or wrong about irregular peers.
 func NewDeadline(cfg DeadlineConfig) Detector {
 	return Detector{cfg: Config{Threshold: Max}, deadline: cfg.Interval + cfg.Pause}
 }

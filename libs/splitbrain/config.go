@@ -179,7 +179,7 @@ func (c Config) strategy() strategy {
 	case staticQuorumName:
 		return staticQuorum{c.QuorumSize, c.Role}
 	case downAllName:
-		return everybodyGoes{}
+		return downEverything{}
 	case leaseMajorityName:
 		return leaseMajority{}
 	}

@@ -1,7 +1,7 @@
 package splitbrain
 
-// everybodyGoes downs all members whenever some are unreachable: for clusters
+// downEverything downs all members whenever some are unreachable: for clusters
 // that are started anew as a whole rather than repaired.
-type everybodyGoes struct{}
+type downEverything struct{}
 
-func (everybodyGoes) decide(*sides) action { return downAll }
+func (downEverything) decide(*sides) action { return downAll }

@@ -13,18 +13,18 @@ func (k keepMajority) decide(s *sides) action {
 	if s.anyIndirect() {
 		return downIndirect
 	}
-	counted := who{role: k.role, leaving: true}
+	counted := filter{role: k.role, leaving: true}
 	if a := k.compare(s, counted, counted); a != downUnreachable {
 		return a
 	}
-	mine, theirs := who{role: k.role}, who{role: k.role, joining: true, leaving: true}
+	mine, theirs := filter{role: k.role}, filter{role: k.role, joining: true, leaving: true}
 	if k.compare(s, mine, theirs) != downUnreachable && !mutant.On("split-recount") {
 		return downAll
 	}
 	return downUnreachable
 }
 
-func (k keepMajority) compare(s *sides, mine, theirs who) action {
+func (k keepMajority) compare(s *sides, mine, theirs filter) action {
 	lowest := s.first(mine, byAddress)
 	here, there := s.count(false, mine), s.count(true, theirs)
 	switch {

@@ -14,17 +14,17 @@ func (k keepOldest) decide(s *sides) action {
 	if s.anyIndirect() {
 		return downIndirect
 	}
-	if a := k.compare(s, who{role: k.role, leaving: true}); a != downUnreachable {
+	if a := k.compare(s, filter{role: k.role, leaving: true}); a != downUnreachable {
 		return a
 	}
-	if k.compare(s, who{role: k.role, joining: k.aloneGoes}) != downUnreachable && !mutant.On("split-recount") {
+	if k.compare(s, filter{role: k.role, joining: k.aloneGoes}) != downUnreachable && !mutant.On("split-recount") {
 		return downAll
 	}
 	return downUnreachable
 }
 
-func (k keepOldest) compare(s *sides, counted who) action {
-	oldest := s.first(who{role: counted.role, leaving: counted.leaving}, byAge)
+func (k keepOldest) compare(s *sides, counted filter) action {
+	oldest := s.first(filter{role: counted.role, leaving: counted.leaving}, byAge)
 	if oldest < 0 {
 		return downAll // nobody counts
 	}

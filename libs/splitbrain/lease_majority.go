@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// leaseMajority keeps the side that holds the lease: this is what it does
-// there. Where the lease is held elsewhere it is reversed.
+// leaseMajority keeps the side that holds the lease. Its decision is the one for
+// that side; on other sides it is reversed.
 type leaseMajority struct{}
 
 func (leaseMajority) decide(s *sides) action {
@@ -19,7 +19,7 @@ func (leaseMajority) decide(s *sides) action {
 	return downUnreachable
 }
 
-// reversed is what a side does that does not hold the lease.
+// reversed is the action of a side that does not hold the lease.
 func reversed(a action) action {
 	if a == downIndirect {
 		return downIndirectReversed
@@ -28,22 +28,22 @@ func reversed(a action) action {
 }
 
 // InMinority reports whether less than half of the members with a role are
-// reachable, or half of them without the one of the lowest address. Who is in
-// a minority should leave a free lease to others for a while, [MinorityDelay],
-// so that the larger side gets it.
+// reachable, or half of them without the one of the lowest address. A node in a
+// minority should leave a free lease to others for [MinorityDelay], so that the
+// larger side gets it.
 func InMinority(v gossip.View, role string) bool { return inMinority(newSides(&v), role) }
 
-// MinorityDelay is the head start of the majority.
+// MinorityDelay is the head start of the majority for a free lease.
 const MinorityDelay = 2 * time.Second
 
 func inMinority(s *sides, role string) bool {
-	counted := who{role: role, leaving: true}
+	counted := filter{role: role, leaving: true}
 	here, there := s.count(false, counted), s.count(true, counted)
 	lowest := s.first(counted, byAddress)
 	return there > here || there == here && lowest >= 0 && s.unreachable[lowest]
 }
 
-// answer is what is known about the side of the lease's holder.
+// answer says which side the holder of the lease is on.
 type answer uint8
 
 const (
@@ -52,14 +52,14 @@ const (
 	theirs
 )
 
-// holder tells on which side the lease is held. A lease that is over, or whose
-// holder is no member here, says nothing: somebody may be about to acquire it. So
-// does one that this node has just given up.
+// holder says on which side the lease is held. That is unknown if the lease has
+// expired or its holder is not a member here, because another node may be about to
+// acquire it, and also if this node has just given it up.
 func (r *Resolver) holder(now time.Time, l gossip.Lease, s *sides) answer {
 	if l.Holder.IsZero() || !now.Before(l.Until) && !mutant.On("split-lease-fresh") {
 		return unknown
 	}
-	if l.Holder == s.members[s.self].Node && !l.Until.After(r.yield.given) && !mutant.On("split-lease-given") {
+	if l.Holder == s.members[s.self].Node && !l.Until.After(r.yield.givenUpUntil) && !mutant.On("split-lease-given") {
 		return unknown
 	}
 	switch i := s.find(l.Holder); {
@@ -71,11 +71,11 @@ func (r *Resolver) holder(now time.Time, l gossip.Lease, s *sides) answer {
 	return ours
 }
 
-// judge decides for its side by the lease: the first by address of the
+// decider decides for its side by the lease: the first by address of the
 // reachable members that can see it, those first that are up. The zero node: no
 // such member is reachable.
-func (s *sides) judge(role string) sharding.NodeID {
-	for _, w := range []who{{role: role, leaving: true}, {role: role, leaving: true, joining: true}} {
+func (s *sides) decider(role string) sharding.NodeID {
+	for _, w := range []filter{{role: role, leaving: true}, {role: role, leaving: true, joining: true}} {
 		for i := range s.members {
 			if s.counts(i, w) && !s.unreachable[i] {
 				return s.members[i].Node

@@ -16,21 +16,22 @@ type Resolver struct {
 	cfg      Config
 	strategy strategy
 
-	members      []sight // as shown last, sorted by node
+	members      []memberState // in the last view, sorted by node
 	observations []gossip.Observation
-	// changed is when members, or who observes whom as unreachable, changed last.
-	changed time.Time
-	// unsettled is since when observations have kept coming; zero while nobody
-	// is unreachable who is not down or exiting.
-	unsettled time.Time
-	// waiting is since when the lease is asked for in vain; zero: it is not.
-	waiting time.Time
-	yield   yield
-	paused  time.Duration
+	// changedAt is the time of the last change of members or observations.
+	changedAt time.Time
+	// unstableSince is the time since which observations have kept changing; zero
+	// while all unreachable members are down or exiting.
+	unstableSince time.Time
+	// waitingSince is the time since which this node waits to learn who holds the
+	// lease; zero: it does not.
+	waitingSince time.Time
+	yield        yield
+	paused       time.Duration
 }
 
-// sight is what of a member starts the clock of stable-after anew.
-type sight struct {
+// memberState is the part of a member whose changes restart StableAfter.
+type memberState struct {
 	node        sharding.NodeID
 	status      gossip.Status
 	unreachable bool
@@ -41,101 +42,102 @@ func (r *Resolver) Decide(now time.Time, v gossip.View) gossip.Decision {
 	if !v.InCluster {
 		return gossip.Decision{}
 	}
-	r.awake(v.Paused)
+	r.discountPause(v.Paused)
 	s := newSides(&v)
-	r.look(now, s, v.Observations)
-	if !s.any(func(i int) bool { return s.unreachable[i] && s.downable(i) }) {
-		r.unsettled = time.Time{}
+	r.observe(now, s, v.Observations)
+	if !s.anyMember(func(i int) bool { return s.unreachable[i] && s.downable(i) }) {
+		r.unstableSince = time.Time{}
 	}
-	if !s.any(func(i int) bool { return s.unreachable[i] && s.members[i].Status != gossip.Down }) {
-		r.waiting, r.yield = time.Time{}, yield{given: r.yield.given}
+	if !s.anyMember(func(i int) bool { return s.unreachable[i] && s.members[i].Status != gossip.Down }) {
+		r.waitingSince, r.yield = time.Time{}, yield{givenUpUntil: r.yield.givenUpUntil}
 		return gossip.Decision{}
 	}
-	stable := now.Sub(r.changed) >= r.cfg.StableAfter || mutant.On("split-stable-after")
+	stable := now.Sub(r.changedAt) >= r.cfg.StableAfter || mutant.On("split-stable-after")
 	more := r.cfg.unstableAfter()
-	unstable := more > 0 && !r.unsettled.IsZero() && now.Sub(r.unsettled) > r.cfg.StableAfter+more && !mutant.On("split-unstable")
+	unstable := more > 0 && !r.unstableSince.IsZero() && now.Sub(r.unstableSince) > r.cfg.StableAfter+more && !mutant.On("split-unstable")
 	if r.cfg.Strategy == leaseMajorityName {
 		return r.byLease(now, &v, s, stable || unstable)
 	}
 	switch {
-	case unstable: // on every node: nobody knows any more who leads
-		return r.act(now, s, downAll, "unstable for too long")
+	case unstable: // on every node: the nodes may not agree on a leader
+		return r.downBy(now, s, downAll, "unstable for too long")
 	case stable && (v.Leader == v.Self || mutant.On("split-leader")):
-		return r.act(now, s, r.strategy.decide(s), "")
+		return r.downBy(now, s, r.strategy.decide(s), "")
 	}
 	return gossip.Decision{}
 }
 
-// byLease decides once it is known on which side the lease is held. Members
-// that cannot see it wait for one that can; where there is none, or the lease
-// is nobody's, they wait for the time of LeasePatience, and go.
+// byLease decides once it is known on which side the lease is held. Members that
+// cannot see the lease leave the decision to one that can. If there is none, or
+// the lease has no holder, the side waits for LeasePatience and then goes.
 func (r *Resolver) byLease(now time.Time, v *gossip.View, s *sides, due bool) gossip.Decision {
 	if r.yields(now, v, s) {
 		return gossip.Decision{YieldLease: true, Reason: "in a minority for " + r.cfg.yieldAfter().String() + ", and the other side has candidates"}
 	}
-	judge := s.judge(r.cfg.LeaseRole)
+	judge := s.decider(r.cfg.LeaseRole)
 	if !due || !judge.IsZero() && judge != v.Self {
-		r.waiting = time.Time{}
+		r.waitingSince = time.Time{}
 		return gossip.Decision{}
 	}
 	a := r.strategy.decide(s)
 	switch r.holder(now, v.Lease, s) {
 	case ours:
-		r.waiting = time.Time{}
-		return r.act(now, s, a, "the lease is held on this side")
+		r.waitingSince = time.Time{}
+		return r.downBy(now, s, a, "the lease is held on this side")
 	case theirs:
-		r.waiting = time.Time{}
-		return r.act(now, s, reversed(a), "the lease is held on another side")
+		r.waitingSince = time.Time{}
+		return r.downBy(now, s, reversed(a), "the lease is held on another side")
 	}
-	if r.waiting.IsZero() {
-		r.waiting = now
+	if r.waitingSince.IsZero() {
+		r.waitingSince = now
 	}
-	if now.Sub(r.waiting) < r.cfg.LeasePatience || v.Self != judge && v.Self != v.Leader {
+	if now.Sub(r.waitingSince) < r.cfg.LeasePatience || v.Self != judge && v.Self != v.Leader {
 		return gossip.Decision{}
 	}
-	return r.act(now, s, reversed(a), "nobody on this side could see the lease for "+r.cfg.LeasePatience.String())
+	return r.downBy(now, s, reversed(a), "nobody on this side could see the lease for "+r.cfg.LeasePatience.String())
 }
 
-// act names who goes. Then all clocks start anew.
-func (r *Resolver) act(now time.Time, s *sides, a action, why string) gossip.Decision {
+// downBy makes the decision for an action, and restarts all clocks if it downs any
+// member.
+func (r *Resolver) downBy(now time.Time, s *sides, a action, why string) gossip.Decision {
 	d := gossip.Decision{Down: s.nodes(r.strategy, a), Reason: r.cfg.Strategy + ": " + actionNames[a]}
 	if why != "" {
 		d.Reason += ", " + why
 	}
 	if len(d.Down) > 0 {
-		r.changed, r.unsettled, r.waiting = now, time.Time{}, time.Time{}
+		r.changedAt, r.unstableSince, r.waitingSince = now, time.Time{}, time.Time{}
 	}
 	return d
 }
 
-// awake takes the time off in which this process was paused: it says nothing
-// about how stable the others are.
-func (r *Resolver) awake(paused time.Duration) {
+// discountPause subtracts the time for which this process was paused: it says
+// nothing about the stability of the others.
+func (r *Resolver) discountPause(paused time.Duration) {
 	gap := paused - r.paused
 	r.paused = paused
 	if mutant.On("split-own-pause") {
 		return
 	}
-	for _, t := range []*time.Time{&r.changed, &r.unsettled, &r.waiting, &r.yield.fell} {
+	for _, t := range []*time.Time{&r.changedAt, &r.unstableSince, &r.waitingSince, &r.yield.minoritySince} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}
 	}
 }
 
-// look compares what is shown with what was shown last. Members that join,
-// leave or are removed change nothing about who is on which side.
-func (r *Resolver) look(now time.Time, s *sides, obs []gossip.Observation) {
-	sights := make([]sight, len(s.members))
-	changed := r.changed.IsZero()
+// observe compares the view with the last one. Members that join, leave or are
+// removed do not affect the sides.
+func (r *Resolver) observe(now time.Time, s *sides, obs []gossip.Observation) {
+	sights := make([]memberState, len(s.members))
+	changed := r.changedAt.IsZero()
 	old := r.members
 	for i := range s.members {
 		m := &s.members[i]
-		is := sight{m.Node, m.Status, s.unreachable[i]}
+		is := memberState{m.Node, m.Status, s.unreachable[i]}
 		for len(old) > 0 && old[0].node.Compare(is.node) < 0 {
 			old = old[1:]
 		}
-		was := sight{node: is.node}
+		was := memberState{node: is.node}
 		if len(old) > 0 && old[0].node == is.node {
 			was = old[0]
 		}
@@ -144,22 +146,22 @@ func (r *Resolver) look(now time.Time, s *sides, obs []gossip.Observation) {
 		sights[i] = is
 	}
 	if !slices.Equal(r.observations, obs) {
-		// Also when the same members stay unreachable: a link that came back may
-		// be the first sign of another partition, and what was true before it does
-		// not fit to what others see after it.
+		// This also counts if the same members remain unreachable: a link that came
+		// back may be the first sign of another partition, and the observations
+		// before it do not match what others see after it.
 		changed = changed || !mutant.On("split-observations")
-		if r.unsettled.IsZero() {
-			r.unsettled = now
+		if r.unstableSince.IsZero() {
+			r.unstableSince = now
 		}
 	}
 	if changed {
-		r.changed = now
+		r.changedAt = now
 	}
 	r.members, r.observations = sights, slices.Clone(obs)
 }
 
-// String names the strategy with its settings: members with others are not let
-// in.
+// String names the strategy with its settings: nodes with different ones are not
+// admitted.
 func (r *Resolver) String() string { return r.cfg.String() }
 
 // Clone implements [gossip.Downing].
@@ -170,7 +172,7 @@ func (r *Resolver) Clone() gossip.Downing {
 
 // AppendState implements [gossip.Downing].
 func (r *Resolver) AppendState(b []byte, now time.Time) []byte {
-	for _, t := range []time.Time{r.changed, r.unsettled, r.waiting, r.yield.fell, r.yield.given} {
+	for _, t := range []time.Time{r.changedAt, r.unstableSince, r.waitingSince, r.yield.minoritySince, r.yield.givenUpUntil} {
 		if t.IsZero() {
 			b = append(b, 0)
 			continue

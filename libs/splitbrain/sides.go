@@ -15,8 +15,8 @@ const (
 	downUnreachable action = iota + 1
 	downReachable
 	downAll
-	// downIndirect: the indirectly connected, and whom the strategy decides
-	// against when they are left out of account.
+	// downIndirect: the indirectly connected, and the side against which the
+	// strategy decides without them.
 	downIndirect
 	// downIndirectReversed: the indirectly connected and all that are
 	// reachable, because the lease is held elsewhere.
@@ -32,20 +32,20 @@ var actionNames = map[action]string{
 // strategy decides which side stays.
 type strategy interface{ decide(s *sides) action }
 
-// sides is the membership in two parts: whom nobody observes as unreachable,
-// the deciding node included, and the others.
+// sides divides the membership in two: the deciding node with all members that are
+// reachable, and the unreachable members.
 type sides struct {
 	members     []gossip.MemberView // sorted by node
 	self        int
 	records     []record
 	unreachable []bool // by member
-	// Two signs that members are connected indirectly: both observer and
-	// subject of observations; or observer and subject of one whose subject
-	// has seen the state in which it stands.
-	both, seen []bool
+	// Two signs, by member, of an indirect connection. observerAndSubject: it is
+	// both observer and subject of observations. seenBySubject: it is observer or
+	// subject of an observation whose subject has seen the state that contains it.
+	observerAndSubject, seenBySubject []bool
 }
 
-// record is an observation by numbers of members.
+// record is an observation by the indexes of the members.
 type record struct{ observer, subject int }
 
 func newSides(v *gossip.View) *sides {
@@ -76,41 +76,41 @@ func (s *sides) find(n sharding.NodeID) int {
 }
 
 // findIndirect finds the signs of indirect connection. A clean partition or a
-// crash gives none: who is observed is then on the other side, observes
-// nothing on this one and has not seen that it is observed.
+// crash gives none: the subjects are then on the other side, observe nothing on
+// this one, and have not seen that they are observed.
 func (s *sides) findIndirect() {
 	n := len(s.members)
 	flags := make([]bool, 4*n)
 	observer, subject := flags[:n], flags[n:2*n]
-	s.both, s.seen = flags[2*n:3*n], flags[3*n:]
+	s.observerAndSubject, s.seenBySubject = flags[2*n:3*n], flags[3*n:]
 	if mutant.On("split-indirect") {
 		return
 	}
 	for _, r := range s.records {
 		observer[r.observer], subject[r.subject] = true, true
 		if s.members[r.subject].Seen && !mutant.On("split-seen") {
-			s.seen[r.observer], s.seen[r.subject] = true, true
+			s.seenBySubject[r.observer], s.seenBySubject[r.subject] = true, true
 		}
 	}
 	for i := range observer {
-		s.both[i] = observer[i] && subject[i]
+		s.observerAndSubject[i] = observer[i] && subject[i]
 	}
 }
 
-func (s *sides) indirect(i int) bool { return s.both[i] || s.seen[i] }
+func (s *sides) indirect(i int) bool { return s.observerAndSubject[i] || s.seenBySubject[i] }
 
 func (s *sides) anyIndirect() bool {
-	return slices.Contains(s.both, true) || slices.Contains(s.seen, true)
+	return slices.Contains(s.observerAndSubject, true) || slices.Contains(s.seenBySubject, true)
 }
 
-// withoutIndirect is the membership as if the indirectly connected reached
-// each other. What is observed by members that are unreachable even so is left
-// out too, since it is old: when two crash one after the other, the second
+// withoutIndirect is the membership as if the indirectly connected members reached
+// each other. Observations by members that are unreachable even so are left out,
+// because they are old: when two members crash one after the other, the second
 // leaves its observation of the first.
 func (s *sides) withoutIndirect() *sides {
 	t := &sides{members: s.members, self: s.self}
 	for _, r := range s.records {
-		if !(s.both[r.observer] && s.both[r.subject] || s.seen[r.observer] && s.seen[r.subject]) {
+		if !(s.observerAndSubject[r.observer] && s.observerAndSubject[r.subject] || s.seenBySubject[r.observer] && s.seenBySubject[r.subject]) {
 			t.records = append(t.records, r)
 		}
 	}
@@ -132,9 +132,9 @@ func (s *sides) subjects() []bool {
 	return out
 }
 
-// who says which members count. Those that are exiting or down never do.
-type who struct {
-	role string // "" is everybody's
+// filter selects the members that count. Those that are exiting or down never do.
+type filter struct {
+	role string // "": any
 	// joining counts members that are not up yet: the other side may have
 	// moved them up.
 	joining bool
@@ -143,7 +143,7 @@ type who struct {
 	leaving bool
 }
 
-func (s *sides) counts(i int, w who) bool {
+func (s *sides) counts(i int, w filter) bool {
 	m := &s.members[i]
 	switch m.Status {
 	case gossip.Up:
@@ -162,7 +162,7 @@ func (s *sides) counts(i int, w who) bool {
 }
 
 // count counts members on one side.
-func (s *sides) count(unreachable bool, w who) int {
+func (s *sides) count(unreachable bool, w filter) int {
 	n := 0
 	for i := range s.members {
 		if s.unreachable[i] == unreachable && s.counts(i, w) {
@@ -172,8 +172,8 @@ func (s *sides) count(unreachable bool, w who) int {
 	return n
 }
 
-// first is the member that goes before all others that count; -1 if none does.
-func (s *sides) first(w who, before func(a, b *gossip.Member) bool) int {
+// first is the index of the first counted member in an order; -1 if none counts.
+func (s *sides) first(w filter, before func(a, b *gossip.Member) bool) int {
 	best := -1
 	for i := range s.members {
 		if s.counts(i, w) && (best < 0 || before(&s.members[i].Member, &s.members[best].Member)) {
@@ -215,7 +215,7 @@ func (s *sides) goes(st strategy, a action) func(i int) bool {
 		return func(i int) bool { return s.indirect(i) || !s.unreachable[i] }
 	case downIndirect:
 		t := s.withoutIndirect()
-		if !t.any(func(i int) bool { return t.unreachable[i] && t.downable(i) }) {
+		if !t.anyMember(func(i int) bool { return t.unreachable[i] && t.downable(i) }) {
 			return s.indirect
 		}
 		second := st.decide(t)
@@ -228,7 +228,7 @@ func (s *sides) goes(st strategy, a action) func(i int) bool {
 	return func(int) bool { return true }
 }
 
-func (s *sides) any(is func(i int) bool) bool {
+func (s *sides) anyMember(is func(i int) bool) bool {
 	for i := range s.members {
 		if is(i) {
 			return true

@@ -10,7 +10,7 @@ type staticQuorum struct {
 }
 
 func (q staticQuorum) decide(s *sides) action {
-	counted := who{role: q.role, leaving: true}
+	counted := filter{role: q.role, leaving: true}
 	mine := s.count(false, counted)
 	switch {
 	case mine+s.count(true, counted) > 2*q.size-1 && !mutant.On("split-quorum-size"):

@@ -254,7 +254,7 @@ func letters(nodes []sharding.NodeID) []string {
 func (v *vector) checkFilters() error {
 	view := v.view()
 	s := newSides(&view)
-	w := who{joining: v.PossiblyUp, leaving: !v.NotExiting}
+	w := filter{joining: v.PossiblyUp, leaving: !v.NotExiting}
 	var members, reachable, unreachable, joining []sharding.NodeID
 	for i := range s.members {
 		n := s.members[i].Node
@@ -267,7 +267,7 @@ func (v *vector) checkFilters() error {
 		if s.counts(i, w) {
 			members = append(members, n)
 		}
-		if !s.counts(i, who{leaving: true}) && s.counts(i, who{leaving: true, joining: true}) {
+		if !s.counts(i, filter{leaving: true}) && s.counts(i, filter{leaving: true, joining: true}) {
 			joining = append(joining, n)
 		}
 	}

@@ -7,54 +7,56 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// yield is what a resolver remembers about the lease of its own node, while
-// somebody is unreachable.
+// yield is what a resolver remembers about the lease of its own node, while any
+// member is unreachable.
 type yield struct {
-	// fell is since when this node has held the lease in a minority; zero: it
-	// does not, or keeps it.
-	fell time.Time
-	// keeps: whoever acquires the lease in a minority keeps it. Nobody on the
-	// other side took it, although they had a head start.
+	// minoritySince is the time since which this node has held the lease in a
+	// minority; zero: it does not, or keeps the lease.
+	minoritySince time.Time
+	// keeps says that the lease is not given up: a node that acquires it in a
+	// minority keeps it, because the other side did not take it in spite of its
+	// head start.
 	keeps bool
-	// given is until when the lease that this node gave up would have lasted: it
-	// may not have been told yet that it does not hold it any more.
-	given time.Time
+	// givenUpUntil is the expiry of the lease that this node gave up. Until then
+	// the view may still name this node as the holder.
+	givenUpUntil time.Time
 }
 
 // yields reports whether this node should give the lease up now: it held it when
 // it fell into a minority, has been there for the time of YieldLeaseAfter, and
 // others can take over.
 //
-// The lease must not move to another side once its own has decided by it, or
-// both stay. Who decides for a side does so StableAfter after the last change at
-// the earliest, or when it has been unstable for too long; so nothing is given up
-// from halfway to there on. That leaves time for all of a side to know of it.
+// The lease must not move to another side once its own side has decided by it, or
+// both stay. A side decides at the earliest StableAfter after the last change, or
+// when it has been unstable for too long. So the lease is not given up any more
+// from halfway to that time on, which leaves time for the whole side to learn of
+// it.
 func (r *Resolver) yields(now time.Time, v *gossip.View, s *sides) bool {
 	y := &r.yield
-	holding := v.Lease.Holder == v.Self && now.Before(v.Lease.Until) && v.Lease.Until.After(y.given)
-	candidates := s.any(func(i int) bool { return s.unreachable[i] && s.counts(i, who{role: r.cfg.LeaseRole}) })
+	holding := v.Lease.Holder == v.Self && now.Before(v.Lease.Until) && v.Lease.Until.After(y.givenUpUntil)
+	candidates := s.anyMember(func(i int) bool { return s.unreachable[i] && s.counts(i, filter{role: r.cfg.LeaseRole}) })
 	switch {
 	case !candidates || !inMinority(s, ""):
-		*y = yield{given: y.given}
+		*y = yield{givenUpUntil: y.givenUpUntil}
 	case !holding:
-		y.fell, y.keeps = time.Time{}, true
-	case y.fell.IsZero() && !y.keeps:
-		y.fell = now
+		y.minoritySince, y.keeps = time.Time{}, true
+	case y.minoritySince.IsZero() && !y.keeps:
+		y.minoritySince = now
 	}
 	after := r.cfg.yieldAfter()
-	if after == 0 || y.fell.IsZero() || now.Sub(y.fell) < after || r.soonDecided(now, after) {
+	if after == 0 || y.minoritySince.IsZero() || now.Sub(y.minoritySince) < after || r.decisionNear(now, after) {
 		return false
 	}
-	*y = yield{keeps: true, given: v.Lease.Until}
+	*y = yield{keeps: true, givenUpUntil: v.Lease.Until}
 	return true
 }
 
-// soonDecided tells that somebody on this side may be about to decide by the lease.
-func (r *Resolver) soonDecided(now time.Time, after time.Duration) bool {
+// decisionNear reports whether this side may be about to decide by the lease.
+func (r *Resolver) decisionNear(now time.Time, after time.Duration) bool {
 	if mutant.On("split-yield-late") {
 		return false
 	}
 	more := r.cfg.unstableAfter()
-	return now.Sub(r.changed) > (after+r.cfg.StableAfter)/2 ||
-		more > 0 && !r.unsettled.IsZero() && now.Sub(r.unsettled) > r.cfg.StableAfter+more/2
+	return now.Sub(r.changedAt) > (after+r.cfg.StableAfter)/2 ||
+		more > 0 && !r.unstableSince.IsZero() && now.Sub(r.unstableSince) > r.cfg.StableAfter+more/2
 }

@@ -1,7 +1,6 @@
 // Package vclock is a vector clock: one counter per node, counted up by that
-// node for every change it makes. Comparing two clocks reports whether one state
-// includes everything the other one knows, or whether they changed apart from
-// each other.
+// node for every change it makes. Comparing two clocks shows whether one state
+// includes everything in the other, or whether they changed independently.
 //
 // A [Clock] is a value: every method returns a new one and leaves its operands
 // alone, so clocks may be shared freely.
@@ -14,9 +13,9 @@
 //
 // A clock grows by an entry for every node that ever changed the state.
 // [Clock.Prune] and [Clock.Keep] drop those of nodes that are gone for good.
-// Pruning commutes with merging, but a clock that was not pruned brings the
-// entry back: prune what comes in as well, and remember who is gone for as long
-// as somebody may not have heard of it.
+// Pruning commutes with merging, but a clock that was not pruned brings the entry
+// back: prune incoming clocks as well, and remember departed nodes until all
+// others know of their departure.
 //
 // # What this does not do
 //
@@ -40,7 +39,7 @@ type Entry[K cmp.Ordered] struct {
 // Clock is the clock of a state that nobody changed yet.
 type Clock[K cmp.Ordered] []Entry[K]
 
-// Relation is how one clock stands to another.
+// Relation is the relation of one clock to another.
 type Relation uint8
 
 const (
@@ -116,8 +115,8 @@ func (c Clock[K]) Merge(o Clock[K]) Clock[K] {
 	return out
 }
 
-// Compare tells how c stands to o. An entry that one side lacks is older than
-// any entry of the other side, even one that counts 0.
+// Compare returns the relation of c to o. A missing entry is older than any entry
+// of the other clock, even one that counts 0.
 func (c Clock[K]) Compare(o Clock[K]) Relation {
 	var less, more bool
 	walk(c, o, func(_ K, a, b uint64, inA, inB bool) {
