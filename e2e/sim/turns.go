@@ -55,7 +55,7 @@ func (n *regionNode) performEntity(o region.Output) {
 		delete(n.bodies, o.Incarnation)
 	case *turn.Answer:
 		n.reply(o)
-	case turn.Told:
+	case turn.TellDone:
 		n.w.mark("turn: told")
 	default:
 		n.w.violate("driver", "region output %T is not known here", o)

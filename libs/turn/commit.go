@@ -5,16 +5,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// turnDone stages what a turn produced and lets the entity go on.
+// turnDone stages what a turn produced and starts the entity's next turn.
 func (m *Machine) turnDone(in *TurnDone) {
 	e := m.find(in.Incarnation)
-	if e == nil || e.state != live || e.running == nil || e.running.ran != in.Request {
-		return // a late result of an ended incarnation stages nothing
+	if e == nil || e.state != live || e.running == nil || e.running.runID != in.Request {
+		return // a late result of an ended incarnation is ignored
 	}
 	c := e.running
 	e.running = nil
 	mailbox := c.reply.Timing.Mailbox
-	e.took(m.now.Sub(c.arrived) - mailbox) // with its wait for a processor
+	e.observeTurn(m.now.Sub(c.arrived) - mailbox) // includes the wait for a processor
 	c.done, c.finished, c.reply = true, m.now, in.Reply
 	c.reply.Timing.Mailbox, c.reply.Timing.Handler = mailbox, in.Handler
 	spoiled := in.Spoiled || c.desc.ReadOnly && len(in.Events) > 0
@@ -23,9 +23,9 @@ func (m *Machine) turnDone(in *TurnDone) {
 		m.stats.Spoiled++
 		events = nil
 	}
-	if m.maybeStored(e, c) {
+	if m.mayBeStored(e, c) {
 		c.done = false
-		m.end(e) // and have another turn, unless the journal has the reply
+		m.endIncarnation(e) // the reload runs the command again, unless its reply is stored
 		m.flush(e)
 		return
 	}
@@ -36,34 +36,34 @@ func (m *Machine) turnDone(in *TurnDone) {
 		m.stage(e, c, events)
 	default:
 		c.seq = e.staged
-		if c.desc.Stale { // of whatever was durable once: the fence does not matter
+		if c.desc.Stale { // may show any state that was durable once: needs no fence read
 			if mutant.On("stale-gate") {
 				m.answer(e, c, &c.reply)
 			}
 		} else if !mutant.On("read-fence") {
-			c.fence = m.wantFence(e)
+			c.fence = m.requestFenceRead(e)
 		}
 	}
 	if spoiled {
-		m.end(e)
+		m.endIncarnation(e)
 	} else {
 		for _, t := range in.Timers {
 			m.setTimer(e, t)
 		}
 		e.passivate = e.passivate || in.Passivate
 	}
-	m.handOver(e)
+	m.appendPending(e)
 	m.flush(e)
 	m.advance(e)
 }
 
-// maybeStored tells whether a failed command may be the repeat of one that
-// succeeded: a success would meet the stored one at its append, a failure
-// appends nothing and would be taken for the first one's. Input that cannot be
-// read could not be read the first time either.
-func (m *Machine) maybeStored(e *entity, c *command) bool {
+// mayBeStored reports whether a failed command may repeat one that succeeded.
+// The append of a repeated success is refused, because the command is stored. A
+// failure appends nothing, and its reply would pass for the reply of the first
+// attempt. Input that cannot be decoded could not be decoded the first time either.
+func (m *Machine) mayBeStored(e *entity, c *command) bool {
 	return c.reply.Outcome == sharding.Rejected && c.reply.Code != sharding.InvalidArgument &&
-		c.recordable() && !c.looked && !e.volatile()
+		c.recordable() && !c.checked && !e.volatile()
 }
 
 // stage gives the turn's events, or only its reply, the next sequence number.
@@ -76,16 +76,16 @@ func (m *Machine) stage(e *entity, c *command, events []sharding.Event) {
 		Seq: e.staged, Command: c.env.ID, Hash: c.hash(), Events: events, Reply: reply,
 	})
 	e.sinceSnapshot += max(1, len(events))
-	e.bytesSince += e.pending[len(e.pending)-1].ReplaySize()
+	e.bytesSinceSnapshot += e.pending[len(e.pending)-1].ReplaySize()
 	if c.recordable() {
 		m.recent.add(e.inc, c.env.ID)
 	}
 }
 
-// handOver gives what is pending to the journal as one unit, unless a unit is
-// in flight: two units of an entity are never under way at a time, because a
-// delayed one could land after the other's outcome was settled.
-func (m *Machine) handOver(e *entity) {
+// appendPending hands the pending records to the journal as one unit, unless a
+// unit is in flight. An entity has at most one unit in flight, because a delayed
+// one could be committed after the outcome of the other was settled.
+func (m *Machine) appendPending(e *entity) {
 	if len(e.inflight) > 0 && !mutant.On("one-unit") || len(e.pending) == 0 {
 		return
 	}
@@ -110,20 +110,20 @@ func (m *Machine) flush(e *entity) {
 			continue
 		}
 		if c.seq > e.durable && !mutant.On("output-gate") {
-			break // so are all behind it
+			break // the commands behind it wait as well
 		}
-		if c.fence <= e.shard.fence.done {
+		if c.fence <= e.shard.fence.completed {
 			c.reply.Timing.Journal = m.now.Sub(c.finished)
 			m.answer(e, c, &c.reply)
 		}
 	}
-	m.leave(e)
+	m.removeAnswered(e)
 	if e.state == ending && len(e.inflight) == 0 && len(e.pending) == 0 && !e.gated() {
-		m.revive(e)
+		m.reload(e)
 	}
 }
 
-// gated tells whether a finished turn still waits for its gate.
+// gated reports whether the reply of a finished turn is still held back.
 func (e *entity) gated() bool {
 	for _, c := range e.cmds[:e.next] {
 		if c.done && !c.answered {
@@ -133,9 +133,9 @@ func (e *entity) gated() bool {
 	return false
 }
 
-// appended takes the journal's verdict on the unit in flight.
+// appended handles the journal's verdict on the unit in flight.
 func (m *Machine) appended(in Appended) {
-	e := m.places.at(in.Incarnation) // it may have ended: its unit goes on
+	e := m.slots.at(in.Incarnation) // a unit outlives its incarnation
 	if e == nil || len(e.inflight) == 0 || e.inflight[0].Seq != in.Seq {
 		return
 	}
@@ -147,16 +147,16 @@ func (m *Machine) appended(in Appended) {
 	case sharding.Durable:
 		e.durable = e.inflight[len(e.inflight)-1].Seq
 		e.inflight = nil
-		m.handOver(e)
+		m.appendPending(e)
 		m.flush(e)
 		m.advance(e)
 	case sharding.UnknownOutcome:
 		m.stats.Unknown++
-		m.doubt(e)
-		m.end(e)
+		m.markInDoubt(e)
+		m.endIncarnation(e)
 		if mutant.On("settle-by-write") {
 			e.inflight = nil
-			m.revive(e)
+			m.reload(e)
 			return
 		}
 		e.state = settling
@@ -169,33 +169,33 @@ func (m *Machine) appended(in Appended) {
 	case sharding.RefusedFull, sharding.RefusedDamaged:
 		m.answerRefused(e, in)
 		e.inflight = nil
-		m.end(e)
-		m.revive(e)
-	default: // sequence or command id: somebody else's record is in the way
-		m.doubt(e)
+		m.endIncarnation(e)
+		m.reload(e)
+	default: // refused by sequence or command id: another owner wrote a record
+		m.markInDoubt(e)
 		e.inflight = nil
-		m.end(e)
+		m.endIncarnation(e)
 		if e.shard.phase == aborting {
 			m.lookup(e)
 		} else {
-			m.revive(e)
+			m.reload(e)
 		}
 	}
 }
 
-// doubt marks the commands of the unit in flight, so that they are looked up
-// before they run again.
-func (m *Machine) doubt(e *entity) {
+// markInDoubt marks the commands of the unit in flight, so that the journal is
+// asked for them before they run again.
+func (m *Machine) markInDoubt(e *entity) {
 	first, last := e.inflight[0].Seq, e.inflight[len(e.inflight)-1].Seq
 	for _, c := range e.cmds {
 		if !c.answered && c.record >= first && c.record <= last {
-			c.doubt = true
+			c.inDoubt = true
 		}
 	}
 }
 
-// answerRefused refuses the commands of a unit that the store has no room for, or
-// that needs what is damaged in it.
+// answerRefused rejects the commands of a unit that the store has no capacity
+// for, or that depends on damaged data.
 func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
 	code := sharding.ResourceExhausted
@@ -210,30 +210,30 @@ func (m *Machine) answerRefused(e *entity, in Appended) {
 	}
 }
 
-// emitSettle writes an empty record where the outcome is unknown.
+// emitSettle appends an empty record at the sequence number whose outcome is unknown.
 func (m *Machine) emitSettle(e *entity) {
 	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
 		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
 	}})
 }
 
-// settled takes the verdict on the empty record: durable or refused, the
-// outcome of the unit before it cannot change any more.
+// settled handles the verdict on the empty record. Once that record is durable or
+// refused, the outcome of the unit before it can no longer change.
 func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
 	case sharding.UnknownOutcome, sharding.RefusedFull:
-		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, ent: e, inc: e.inc})
+		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:
-		// No write settles it as long as the damage lasts. Whoever waits is told
-		// that it is not known; if the unit still arrives, it is the next record
-		// or none.
+		// No write can settle it while the damage lasts. Waiting callers learn that
+		// the outcome is unknown. If the unit is committed late, it becomes the next
+		// record or none.
 		if mutant.On("damage-settles") {
-			m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, ent: e, inc: e.inc})
+			m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
 			return
 		}
 		e.inflight = nil
-		m.outOfOrder(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
+		m.failEntity(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
 		return
 	case sharding.RefusedEpoch:
 		e.inflight = nil
@@ -246,18 +246,17 @@ func (m *Machine) settled(e *entity, in Appended) {
 		m.lookup(e)
 		return
 	}
-	m.revive(e)
+	m.reload(e)
 }
 
-// lookup asks the journal for the commands in doubt of a shard that is not
-// ours any more. Nothing of ours can be written to it now, so that a read is
-// enough.
+// lookup asks the journal for the commands in doubt of a shard that this region
+// no longer owns. It can no longer write to the shard, so a read is enough.
 func (m *Machine) lookup(e *entity) {
-	m.leave(e)
+	m.removeAnswered(e)
 	if len(e.cmds) == 0 {
-		m.gone(e)
+		m.removeEntity(e)
 		return
 	}
-	m.begin(e, lookup)
+	m.newIncarnation(e, lookup)
 	m.emitLoad(e)
 }

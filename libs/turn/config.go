@@ -11,8 +11,8 @@ import (
 // Type is an entity type as the execution core sees it.
 type Type struct {
 	Desc sharding.TypeDesc
-	// PassivateAfter is how long an entity may have nothing to do before it is
-	// stopped. 0: never. Default 2 minutes.
+	// PassivateAfter is how long an entity may be idle before it is stopped.
+	// 0: never. Default 2 minutes.
 	PassivateAfter time.Duration
 	// SnapshotEvery is the number of events after which a snapshot is cut; a
 	// record without events counts as one, because a replay reads it too.
@@ -20,26 +20,26 @@ type Type struct {
 	SnapshotEvery int
 }
 
-// DefaultPassivateAfter is the idle time of types that name none: long enough
-// that a conversation finds its entity alive, short enough to free memory.
+// DefaultPassivateAfter is the idle time of types that do not set one: long
+// enough to keep an entity alive during a conversation, short enough to free memory.
 const DefaultPassivateAfter = 2 * time.Minute
 
-// Config bounds what the core keeps.
+// Config holds the entity types and the limits of the core.
 type Config struct {
 	Types []Type
-	// MailboxCommands and MailboxBytes bound what waits for one entity, from
+	// MailboxCommands and MailboxBytes bound the commands of one entity, from
 	// delivery to answer: one slow entity must not fill the region.
 	// Defaults 1,000 and 8 MiB.
 	MailboxCommands int
 	MailboxBytes    int
-	// MailboxShare is the share of a command's time that the turns before it may
-	// take, judged by how long recent turns of its entity took; one that would have to
-	// wait longer is refused at once, because its answer would mostly come too
-	// late and its turn be in vain. The rest is for its own turn, and for turns
-	// that take longer than recent ones. Above 0; 1 counts on no such thing.
-	// Default 0.5.
+	// MailboxShare is the share of a command's remaining time that the turns ahead
+	// of it may take, estimated from recent turns of its entity. A command that
+	// would have to wait longer is refused at once: its answer would mostly come
+	// too late, and its turn would be wasted. The other part is left for its own
+	// turn and for turns slower than recent ones. Above 0, at most 1; 1 leaves
+	// nothing for them. Default 0.5.
 	MailboxShare float64
-	// TotalCommands and TotalBytes bound what waits for all entities.
+	// TotalCommands and TotalBytes bound the commands of all entities.
 	// Defaults 100,000 and 256 MiB.
 	TotalCommands int
 	TotalBytes    int
@@ -51,49 +51,48 @@ type Config struct {
 	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
 	// largest snapshot, so that large states are not written all the time.
 	SnapshotBytes int
-	// RecentIDs is how many ids of commands that left a record are remembered, of
-	// all living entities together, so that a repeat is answered from the journal
-	// beside the living entity. A repeat that is not remembered costs a turn and a
+	// RecentIDs is how many ids of recorded commands are remembered, for all live
+	// entities together, so that a repeat is answered from the journal without
+	// reloading the entity. A repeat that is not remembered costs a turn and a
 	// reload. Eight bytes each. Default 65,536: a minute of retries at 1,000
 	// commands per second; 0: none.
 	RecentIDs int
-	// TimersPerEntity bounds the volatile timers of one entity; one more is not
-	// set, and counted as a lost tell. Default 32.
+	// TimersPerEntity bounds the volatile timers of one entity. A timer beyond the
+	// bound is not set, and is counted as a lost tell. Default 32.
 	TimersPerEntity int
-	// TimerTimeout is the deadline of a timer's command from its firing on: a
-	// turn that hangs must not keep its entity for ever. Default 30 s.
+	// TimerTimeout is how long after a firing the timer's command has its deadline:
+	// a turn that hangs must not block its entity for ever. Default 30 s.
 	TimerTimeout time.Duration
 	// DrainTimeout is how long a handed-off shard may finish what it accepted.
 	// Then running turns are cancelled and abandoned. Default 10 s.
 	DrainTimeout time.Duration
-	// LoadTimeout is how long a load may go without an answer before the entity
-	// is loaded again: an answer that never comes must not keep the entity from
-	// everybody. Default 30 s: longer than the largest entity takes, start hook
-	// included; connections that have died are noticed earlier by the journal.
+	// LoadTimeout is how long a load may take before the entity is loaded again: a
+	// load that never ends must not make the entity unavailable. Default 30 s: longer
+	// than the largest entity takes, start hook included; the journal notices dead
+	// connections earlier.
 	LoadTimeout time.Duration
 	// EntityLoads bounds the loads of one entity that the driver has not answered,
-	// those included that nobody waits for any more. When there are so many, a
-	// command that would need one more is refused as unavailable. More than 1, so
-	// that one load that hangs does not keep the entity from everybody; few, because
-	// each costs a goroutine until it ends, and a start hook that ignores its context
-	// may never end. Default 4.
+	// including abandoned ones. At the bound, a command that would need another load
+	// is refused as unavailable. More than 1, so that one load that hangs does not
+	// make the entity unavailable; few, because each costs a goroutine until it ends,
+	// and a start hook that ignores its context may never end. Default 4.
 	EntityLoads int
-	// TotalLoads bounds those of all entities in the same way. Default 20,000: room
-	// for all entities of a region that have commands when its shards arrive.
+	// TotalLoads bounds the loads of all entities in the same way. Default 20,000:
+	// enough for all entities of a region that have commands when its shards arrive.
 	TotalLoads int
-	// LoadCheck is how often the commands that wait for a load are looked through
-	// for passed deadlines. Default 250 ms: a small part of a usual deadline.
+	// LoadCheck is how often the commands that wait for a load are checked for
+	// expired deadlines. Default 250 ms: a small part of a usual deadline.
 	LoadCheck time.Duration
-	// LookupTimeout is how long a repeat of a recent command, and what comes behind
-	// it, waits for what the journal has of it. Then it has a turn like any other
+	// LookupTimeout is how long a repeat of a recent command, and the commands behind
+	// it, wait for the journal's answer about it. Then it has a turn like any other
 	// command. Default 1 s: a lookup takes some milliseconds.
 	LookupTimeout time.Duration
-	// Retry is the pause before an unanswered question to the journal (load,
-	// settlement) is asked again. Default 50 ms.
+	// Retry is the pause before a failed request to the journal (load, fence read,
+	// settlement) is repeated. Default 50 ms.
 	Retry time.Duration
 }
 
-// DefaultConfig is the configuration for the given types.
+// DefaultConfig returns the default configuration for the given types.
 func DefaultConfig(types ...Type) Config {
 	return Config{
 		Types:           types,
@@ -118,7 +117,7 @@ func DefaultConfig(types ...Type) Config {
 	}
 }
 
-// Validate refuses a configuration that cannot work, naming every field.
+// Validate returns an error that names every field with an unusable value.
 func (c *Config) Validate() error {
 	var errs []error
 	positive := func(name string, v int) {

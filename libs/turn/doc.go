@@ -1,7 +1,7 @@
 // Package turn is the execution core of stateful entities: a pure state
 // machine that gives each entity one command at a time, stages what its turns
-// produce, holds every reply until what it rests on is durable, and brings
-// entities to life and to sleep.
+// produce, holds every reply until everything it depends on is durable, and
+// activates and passivates entities.
 //
 // # Life of a command
 //
@@ -16,17 +16,17 @@
 // # Output gate
 //
 // A reply leaves when every record staged before it, its own included, is
-// durable. A turn that staged nothing asks the shard's fence row as well
-// ([ReadFence]), so that a deposed owner can neither write nor answer, and
-// reads are linearizable.
+// durable. For a turn that staged nothing the shard's fence row is read as well
+// ([ReadFence]), so that a deposed owner can neither write nor answer, and reads
+// are linearizable.
 //
 // # Unknown outcomes
 //
 // An append whose outcome is unknown ends the incarnation. It is settled by a
 // write, never by a read: an empty record at the same sequence number, repeated
-// until it is durable or refused. Only then is the entity loaded again, looking
-// up the commands in doubt: a stored one gets its stored reply, the rest did
-// not happen and runs again in arrival order.
+// until it is durable or refused. Only then is the entity loaded again, and the
+// commands in doubt are looked up: a stored one gets its stored reply; the others
+// were not applied and run again in arrival order.
 //
 // # What this does not do
 //

@@ -10,75 +10,78 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// entity is one entity that is alive, on the way, or still has something to
-// settle. Most have nothing to do, so what only others need is in its work.
+// entity is one entity that is alive, is being loaded, or has appends to settle.
+// Most entities are idle, so the fields that only busy ones need are in work.
 type entity struct {
 	id      sharding.Entity
 	shard   *shard
-	inc     Incarnation // of its life, or of what is still to settle; 0: gone
+	inc     Incarnation // 0: removed from the machine
 	touched time.Time
-	*work   // Machine.nothing if there is none
+	*work   // Machine.noWork if the entity is idle
 
-	// staged is the newest sequence number given to a record, durable the
-	// newest one known to be durable. Between them are the unit in flight and
-	// what is pending behind it.
+	// staged is the newest sequence number given to a record, durable the newest
+	// one known to be durable. Between them are the unit in flight and the pending
+	// records.
 	staged, durable uint64
 
-	// sinceSnapshot counts events after the newest snapshot, bytesSince what a
-	// replay of them reads.
-	sinceSnapshot int
-	bytesSince    int
-	state         entityState
-	passivate     bool // by its own wish, as soon as it has nothing to do
-	listed        bool // among the idle ones of its type
-	// pace is how long its turns take, in microseconds: a mean in which the last
-	// ones count most. It begins at 0, so that one slow turn is no rule.
-	pace uint32
-	// in is its index in the shard's entities.
-	in uint32
+	// sinceSnapshot counts the events after the newest snapshot;
+	// bytesSinceSnapshot is their size in a replay.
+	sinceSnapshot      int
+	bytesSinceSnapshot int
+	state              entityState
+	passivate          bool // it asked to be stopped as soon as it is idle
+	inIdleList         bool // linked into the idle list of its type
+	// avgTurnMicros is a moving average of the length of its turns, in microseconds.
+	// It begins at 0, so that one slow first turn does not dominate.
+	avgTurnMicros uint32
+	// shardIndex is the index of the entity in shard.entities.
+	shardIndex uint32
 }
 
-// work is what an entity has to do.
+// work is the state of an entity that is not idle.
 type work struct {
-	// cmds are the commands that are not answered, in order of arrival; the
-	// first next of them have had their turn (the last of those may be running).
+	// cmds is the mailbox: commands in order of arrival, from the oldest one that is
+	// not answered. next is the index of the next one to run; the one before it may
+	// be running.
 	cmds    []*command
-	first   [2]*command // memory for the first of them
+	cmdsBuf [2]*command // initial memory
 	next    int
 	running *command
-	byID    map[sharding.CommandID]*command // of cmds, if they are many
+	byID    map[sharding.CommandID]*command // index of cmds, if they are many
 	bytes   int                             // of cmds
-	// inflight is the unit that the journal has, pending what is staged behind it.
+	// inflight is the unit handed to the journal; pending are the records staged
+	// behind it.
 	inflight []sharding.Record
 	pending  []sharding.Record
 	timers   []*timer
 }
 
-// employ gives an entity work of its own before anything is put into it.
-func (m *Machine) employ(e *entity) {
-	if e.work != m.nothing {
+// allocWork gives an idle entity a work of its own. It must be called before a
+// command or timer is added.
+func (m *Machine) allocWork(e *entity) {
+	if e.work != m.noWork {
 		return
 	}
-	if last := len(m.spareWork) - 1; last >= 0 {
-		e.work, m.spareWork = m.spareWork[last], m.spareWork[:last]
+	if last := len(m.workPool) - 1; last >= 0 {
+		e.work, m.workPool = m.workPool[last], m.workPool[:last]
 		return
 	}
 	e.work = &work{}
 }
 
-// maxSpareWork is how much work is kept to be used again.
-const maxSpareWork = 1024
+// maxPooledWork is how many unused work structs are kept for reuse.
+const maxPooledWork = 1024
 
-// dismiss takes the work of an entity that has nothing to do any more.
-func (m *Machine) dismiss(e *entity) {
-	if e.work == m.nothing || e.busy() || e.running != nil || len(e.timers) > 0 {
+// freeWork returns the work of an entity that has become idle to the pool.
+func (m *Machine) freeWork(e *entity) {
+	if e.work == m.noWork || e.busy() || e.running != nil || len(e.timers) > 0 {
 		return
 	}
-	if len(m.spareWork) < maxSpareWork {
+	if len(m.workPool) < maxPooledWork {
 		*e.work = work{}
-		m.spareWork = append(m.spareWork, e.work)
+		m.workPool = append(m.workPool, e.work)
 	}
-	e.work = m.nothing
+	e.work = m.noWork
 }
 
 type entityState uint8
@@ -97,21 +100,21 @@ type command struct {
 	env     sharding.Envelope
 	desc    sharding.CommandDesc
 	arrived time.Time
-	// requests wait for the answer: several when duplicates joined, none for
-	// an accepted tell or a timer.
-	requests []RequestID
-	first    [1]RequestID // memory for the first of them
-	timer    *timer
-	// ran is the name under which the turn was started: a duplicate that joins
-	// meanwhile must not change it.
-	ran RequestID
-	// looked: the journal was asked for it in this incarnation. asked: its answer
-	// has not come, and the command's turn waits for it.
-	looked, asked bool
+	// requests are the requests to answer: several if duplicates joined, none for an
+	// accepted tell or a timer.
+	requests    []RequestID
+	requestsBuf [1]RequestID // initial memory
+	timer       *timer
+	// runID is the request id that names the running turn. It is stored because a
+	// duplicate that joins meanwhile must not change it.
+	runID RequestID
+	// checked: this incarnation has asked the journal for the command.
+	// lookupPending: the answer has not come, and the turn waits for it.
+	checked, lookupPending bool
 
-	// doubt: an append that held it had an unknown outcome.
-	doubt bool
-	// done: the turn is over, reply is known and gated.
+	// inDoubt: an append that held the command had an unknown outcome.
+	inDoubt bool
+	// done: the turn is over, and reply waits for its gate.
 	done  bool
 	reply sharding.Reply
 	// record is the sequence number of the record that the turn staged, or 0.
@@ -120,45 +123,45 @@ type command struct {
 	seq      uint64
 	fence    uint64
 	finished time.Time // when the turn was over
-	answered bool      // out of order; only its place is left
-	// lent: a turn of an ended incarnation may still read env and run.
-	lent bool
-	run  Run // of its turn
+	answered bool      // it only holds its position in the mailbox
+	// heldByOldTurn: a turn of an ended incarnation may still read env and run.
+	heldByOldTurn bool
+	run           Run // of its turn
 }
 
-// newCommand gives memory for a command.
+// newCommand returns a zero command, from the pool if possible.
 func (m *Machine) newCommand() *command {
-	if last := len(m.spareCommands) - 1; last >= 0 {
-		c := m.spareCommands[last]
-		m.spareCommands = m.spareCommands[:last]
+	if last := len(m.commandPool) - 1; last >= 0 {
+		c := m.commandPool[last]
+		m.commandPool = m.commandPool[:last]
 		return c
 	}
 	return &command{}
 }
 
-// maxSpareCommands is how many commands are kept to be used again.
-const maxSpareCommands = 1024
+// maxPooledCommands is how many unused commands are kept for reuse.
+const maxPooledCommands = 1024
 
-// dispose keeps the memory of a command that has left its mailbox, unless a turn
-// that nobody waits for may still read its envelope.
-func (m *Machine) dispose(c *command) {
-	if c.lent || len(m.spareCommands) == maxSpareCommands {
+// freeCommand returns a command that has left its mailbox to the pool, unless an
+// abandoned turn may still read its envelope.
+func (m *Machine) freeCommand(c *command) {
+	if c.heldByOldTurn || len(m.commandPool) == maxPooledCommands {
 		return
 	}
 	*c = command{}
-	m.spareCommands = append(m.spareCommands, c)
+	m.commandPool = append(m.commandPool, c)
 }
 
-// hash tells the command from another of the same id.
+// hash distinguishes the command from another one with the same id.
 func (c *command) hash() uint64 { return sharding.PayloadHash(c.env.Command, c.env.Payload) }
 
-// recordable tells whether a turn of the command that staged nothing leaves a
-// record all the same: its reply is kept for duplicates.
+// recordable reports whether a turn of the command leaves a record even if it
+// stages no events: its reply is kept for duplicates.
 func (c *command) recordable() bool { return c.env.Keyed && !c.desc.ReadOnly }
 
 func (e *entity) volatile() bool { return e.shard.typ.Desc.Volatile }
 
-// busy tells whether the entity has anything to do.
+// busy reports whether the entity has commands or records to handle.
 func (e *entity) busy() bool {
 	return len(e.cmds) > 0 || len(e.inflight) > 0 || len(e.pending) > 0
 }
@@ -186,7 +189,7 @@ func (m *Machine) deliver(in *Deliver) {
 	e := s.typ.entities[in.Env.Entity.ID]
 	if e != nil {
 		if c := e.find(in.Env.ID); c != nil {
-			m.join(c, in)
+			m.joinDuplicate(c, in)
 			return
 		}
 	}
@@ -196,8 +199,8 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailbox of the entity is full")
 		return
 	}
-	if e != nil && m.tooLate(e, in.Env.Deadline) {
-		m.refuse(in.Request, sharding.ResourceExhausted, "what waits for the entity takes too much of the command's time")
+	if e != nil && m.wouldBeLate(e, in.Env.Deadline) {
+		m.refuse(in.Request, sharding.ResourceExhausted, "the commands ahead of it in the entity's mailbox would take too much of the command's time")
 		return
 	}
 	if m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes {
@@ -205,7 +208,7 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	if e == nil && !m.mayLoad(in.Env.Entity) && !mutant.On("load-limit") {
-		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads have begun and not ended, of its entity or in all")
+		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or in total")
 		return
 	}
 	c := m.newCommand()
@@ -213,14 +216,14 @@ func (m *Machine) deliver(in *Deliver) {
 	if in.Env.Tell && !in.Env.Keyed {
 		m.emitAnswer(in.Request, &sharding.Reply{Outcome: sharding.OK})
 	} else {
-		c.requests = append(c.first[:0], in.Request)
+		c.requests = append(c.requestsBuf[:0], in.Request)
 	}
 	if e == nil {
-		e = &entity{id: in.Env.Entity, shard: s, work: m.nothing}
-		// The name may share its memory with its first command's, and outlives it.
+		e = &entity{id: in.Env.Entity, shard: s, work: m.noWork}
+		// The id may share memory with the first command's envelope, and outlives it.
 		e.id.ID = sharding.EntityID(strings.Clone(string(e.id.ID)))
-		s.enter(e)
-		e.inc = incarnation(m.places.take(e), 0)
+		s.add(e)
+		e.inc = incarnation(m.slots.alloc(e), 0)
 		m.stats.Entities++
 		m.enqueue(e, c)
 		m.load(e)
@@ -228,16 +231,16 @@ func (m *Machine) deliver(in *Deliver) {
 	}
 	m.enqueue(e, c)
 	if e.state == live && c.recordable() && m.recent.has(e.inc, c.env.ID) {
-		c.asked = true
+		c.lookupPending = true
 		m.emit(Lookup{Entity: e.id, Incarnation: e.inc, ID: c.env.ID})
-		m.plan(wake{at: m.now.Add(m.cfg.LookupTimeout), kind: wakeLookup, ent: e, inc: e.inc, id: c.env.ID})
+		m.schedule(wake{at: m.now.Add(m.cfg.LookupTimeout), kind: wakeLookup, entity: e, incarnation: e.inc, id: c.env.ID})
 	}
 	m.advance(e)
 }
 
-// tooLate tells whether the turns before a command that comes now would take too
-// much of its time.
-func (m *Machine) tooLate(e *entity, deadline time.Time) bool {
+// wouldBeLate reports whether the turns ahead of a command that arrives now are
+// expected to take too much of its time.
+func (m *Machine) wouldBeLate(e *entity, deadline time.Time) bool {
 	if deadline.IsZero() {
 		return false
 	}
@@ -245,14 +248,14 @@ func (m *Machine) tooLate(e *entity, deadline time.Time) bool {
 	if e.running != nil {
 		before++
 	}
-	wait := time.Duration(before) * time.Duration(e.pace) * time.Microsecond
+	wait := time.Duration(before) * time.Duration(e.avgTurnMicros) * time.Microsecond
 	return float64(wait) > m.cfg.MailboxShare*float64(deadline.Sub(m.now))
 }
 
-// took takes the length of a turn into the entity's pace.
-func (e *entity) took(turn time.Duration) {
-	pace := int64(e.pace)
-	e.pace = uint32(min(pace+(max(0, turn.Microseconds())-pace)/8, math.MaxUint32))
+// observeTurn updates the moving average with the length of a turn.
+func (e *entity) observeTurn(turn time.Duration) {
+	pace := int64(e.avgTurnMicros)
+	e.avgTurnMicros = uint32(min(pace+(max(0, turn.Microseconds())-pace)/8, math.MaxUint32))
 }
 
 func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
@@ -260,15 +263,16 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 	m.emitAnswer(r, &reply)
 }
 
-// join lets a duplicate of a waiting command share its answer.
-func (m *Machine) join(c *command, in *Deliver) {
+// joinDuplicate adds the request of a duplicate to those that the waiting command
+// answers.
+func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload)
 	if !same && !mutant.On("key-conflict") {
 		m.refuse(in.Request, sharding.AlreadyExists, conflictMessage)
 		return
 	}
 	if len(c.requests) > m.cfg.MailboxCommands {
-		m.refuse(in.Request, sharding.ResourceExhausted, "too many repeats of the command wait already")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many repeats of the command are waiting already")
 		return
 	}
 	m.stats.Duplicates++
@@ -277,10 +281,10 @@ func (m *Machine) join(c *command, in *Deliver) {
 
 const conflictMessage = "the idempotency key was used for another command or payload"
 
-// fewCommands is how many commands are looked through without an index.
+// fewCommands is how many commands are searched without an index.
 const fewCommands = 8
 
-// find is the waiting command of that id, nil if there is none.
+// find returns the waiting command with the id, nil if there is none.
 func (e *entity) find(id sharding.CommandID) *command {
 	if e.byID != nil {
 		return e.byID[id]
@@ -293,7 +297,7 @@ func (e *entity) find(id sharding.CommandID) *command {
 	return nil
 }
 
-// index makes byID when commands have become many.
+// index builds byID once the entity has more than fewCommands.
 func (e *entity) index() {
 	if e.byID != nil || len(e.cmds) <= fewCommands {
 		return
@@ -307,9 +311,9 @@ func (e *entity) index() {
 }
 
 func (m *Machine) enqueue(e *entity, c *command) {
-	m.employ(e)
+	m.allocWork(e)
 	if len(e.cmds) == 0 {
-		e.cmds = e.work.first[:0]
+		e.cmds = e.work.cmdsBuf[:0]
 	}
 	e.cmds = append(e.cmds, c)
 	if e.byID != nil {
@@ -321,14 +325,14 @@ func (m *Machine) enqueue(e *entity, c *command) {
 	e.bytes += size
 	m.stats.Commands++
 	m.stats.Bytes += size
-	m.unlist(e)
+	m.removeIdle(e)
 }
 
-// leave takes the answered commands at the head out of the mailbox.
-func (m *Machine) leave(e *entity) {
+// removeAnswered removes the answered commands at the head of the mailbox.
+func (m *Machine) removeAnswered(e *entity) {
 	n := 0
 	for n < len(e.cmds) && e.cmds[n].answered {
-		m.dispose(e.cmds[n])
+		m.freeCommand(e.cmds[n])
 		e.cmds[n] = nil
 		n++
 	}
@@ -342,40 +346,40 @@ func (m *Machine) leave(e *entity) {
 	}
 }
 
-// answer ends a command; its place in the mailbox is freed by leave.
+// answer ends a command. removeAnswered takes it out of the mailbox.
 func (m *Machine) answer(e *entity, c *command, reply *sharding.Reply) {
 	for _, r := range c.requests {
 		m.emitAnswer(r, reply)
 	}
 	if len(c.requests) == 0 {
-		m.told(e, c, reply)
+		m.emitTellDone(e, c, reply)
 	}
-	m.forget(e, c)
+	m.markAnswered(e, c)
 }
 
-// told reports the end of a command that nobody waits for.
-func (m *Machine) told(e *entity, c *command, reply *sharding.Reply) {
+// emitTellDone reports the outcome of a command that has no waiting caller.
+func (m *Machine) emitTellDone(e *entity, c *command, reply *sharding.Reply) {
 	if reply.Outcome != sharding.OK || reply.Code != "" {
 		m.stats.LostTells++
 	}
-	m.emit(Told{
+	m.emit(TellDone{
 		Entity: e.id, Command: c.env.Command, Timer: c.timer != nil, Trace: c.env.Trace, Arrived: c.arrived, Reply: *reply,
 	})
 }
 
-// turnAway ends a command that was definitely not applied here.
-func (m *Machine) turnAway(e *entity, c *command) {
+// answerNotMine ends a command that was definitely not applied by this region.
+func (m *Machine) answerNotMine(e *entity, c *command) {
 	if len(c.requests) == 0 {
 		reply := sharding.Reject(sharding.Unavailable, "the shard moved before the command had its turn")
-		m.told(e, c, &reply)
+		m.emitTellDone(e, c, &reply)
 	}
 	for _, r := range c.requests {
 		m.emit(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})
 	}
-	m.forget(e, c)
+	m.markAnswered(e, c)
 }
 
-func (m *Machine) forget(e *entity, c *command) {
+func (m *Machine) markAnswered(e *entity, c *command) {
 	c.answered = true
 	delete(e.byID, c.env.ID)
 	size := c.env.Size()
@@ -383,6 +387,6 @@ func (m *Machine) forget(e *entity, c *command) {
 	m.stats.Commands--
 	m.stats.Bytes -= size
 	if c.timer != nil {
-		c.timer.busy = false
+		c.timer.firing = false
 	}
 }

@@ -1,4 +1,4 @@
 package turn
 
-// Wakes is the number of planned wakes, pointless ones included.
+// Wakes returns the number of scheduled wakes, including obsolete ones.
 func (m *Machine) Wakes() int { return len(m.wakes) }

@@ -5,68 +5,67 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// begin gives the entity another incarnation: what comes back for those before
-// it is known as theirs.
-func (m *Machine) begin(e *entity, state entityState) {
-	m.lives++
-	e.inc, e.state = incarnation(e.inc.Place(), m.lives), state
+// newIncarnation gives the entity a new incarnation, so that late results of
+// earlier ones can be recognised.
+func (m *Machine) newIncarnation(e *entity, state entityState) {
+	m.lastIncarnation++
+	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
 }
 
-// load brings the entity to life. Nothing of the entity is unsettled.
+// load starts an incarnation. All appends of the entity must be settled.
 func (m *Machine) load(e *entity) {
-	m.begin(e, loading)
+	m.newIncarnation(e, loading)
 	e.touched = m.now
 	m.emitLoad(e)
 }
 
-// emitLoad asks for a load, now or when there is room for one more.
+// emitLoad requests a load, now or as soon as the limits allow one more.
 func (m *Machine) emitLoad(e *entity) {
 	if !m.mayLoad(e.id) && !mutant.On("load-limit") {
-		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
+		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, entity: e, incarnation: e.inc})
 		return
 	}
-	m.loads.began(e.inc, e.id)
+	m.loads.start(e.inc, e.id)
 	o := Load{
 		Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
 		Volatile: e.volatile(), LookupOnly: e.state == lookup,
 	}
 	if !o.Volatile {
 		for _, c := range e.cmds {
-			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.doubt) && !mutant.On("lookup-first") {
-				c.looked = true
+			if !c.answered && !c.desc.ReadOnly && (c.env.Keyed || c.inDoubt) && !mutant.On("lookup-first") {
+				c.checked = true
 				o.Lookup = append(o.Lookup, c.env.ID)
 			}
 		}
 	}
 	m.emit(o)
-	m.plan(wake{at: m.now.Add(m.cfg.LoadCheck), kind: wakeLate, ent: e, inc: e.inc, asked: m.now})
+	m.schedule(wake{at: m.now.Add(m.cfg.LoadCheck), kind: wakeLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
 }
 
-// loadLate deals with a load that has no answer yet: commands whose deadline has
-// passed are answered, and after Config.LoadTimeout the entity is loaded again,
-// if there may be another load of it: else this one is still waited for. The journal
-// may never answer the first time.
-func (m *Machine) loadLate(w wake) {
-	e := w.ent
+// checkLoad handles a load that has no answer yet. Commands whose deadline has
+// passed are answered. After Config.LoadTimeout the entity is loaded again, if the
+// limits allow another load, because the first one may never be answered.
+func (m *Machine) checkLoad(w wake) {
+	e := w.entity
 	m.expire(e)
 	left := m.cfg.LoadTimeout - m.now.Sub(w.asked)
 	switch {
 	case len(e.cmds) == 0:
-		m.gone(e) // nobody waits for it any more
+		m.removeEntity(e) // no command waits for it any more
 	case left <= 0 && m.mayLoad(e.id) && !mutant.On("load-again"):
-		m.begin(e, e.state)
+		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
 	case 0 < left && left < m.cfg.LoadCheck:
 		w.at = m.now.Add(left)
-		m.plan(w)
+		m.schedule(w)
 	default:
 		w.at = m.now.Add(m.cfg.LoadCheck)
-		m.plan(w)
+		m.schedule(w)
 	}
 }
 
-// expire answers the commands of an entity that is being loaded whose deadline
-// has passed. None of them has had a turn that is not in doubt.
+// expire answers the commands whose deadline has passed while their entity is
+// being loaded. If one of them has had a turn, it is marked as in doubt.
 func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
@@ -74,26 +73,26 @@ func (m *Machine) expire(e *entity) {
 		if c.answered || c.env.Deadline.IsZero() || m.now.Before(c.env.Deadline) || mutant.On("load-deadline") {
 			continue
 		}
-		if c.doubt {
+		if c.inDoubt {
 			m.answer(e, c, &doubt)
 		} else {
 			m.answer(e, c, &reject)
 		}
 	}
-	m.leave(e)
+	m.removeAnswered(e)
 }
 
-// loadAgain begins the load of an entity that could not be loaded a moment ago.
-func (m *Machine) loadAgain(e *entity) {
+// retryLoad repeats a load that failed or that the limits did not allow.
+func (m *Machine) retryLoad(e *entity) {
 	if m.expire(e); len(e.cmds) == 0 {
-		m.gone(e)
+		m.removeEntity(e)
 		return
 	}
 	m.emitLoad(e)
 }
 
 func (m *Machine) loaded(in *Loaded) {
-	m.loads.ended(in.Incarnation)
+	m.loads.done(in.Incarnation)
 	e := m.find(in.Incarnation)
 	if e == nil || e.state != loading && e.state != lookup {
 		if e == nil && in.Err == "" {
@@ -103,63 +102,63 @@ func (m *Machine) loaded(in *Loaded) {
 	}
 	if in.Err != "" && in.Retry {
 		if m.expire(e); len(e.cmds) == 0 {
-			m.gone(e)
+			m.removeEntity(e)
 			return
 		}
-		m.begin(e, e.state)
-		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, ent: e, inc: e.inc})
+		m.newIncarnation(e, e.state)
+		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, entity: e, incarnation: e.inc})
 		return
 	}
 	if in.Err != "" {
-		m.outOfOrder(e, in)
+		m.failEntity(e, in)
 		return
 	}
 	for _, c := range e.cmds {
 		s, found := in.Stored[c.env.ID]
-		m.settle(e, c, found, &s)
+		m.resolveStored(e, c, found, &s)
 	}
-	m.leave(e)
+	m.removeAnswered(e)
 	if e.state == lookup {
 		for _, c := range e.cmds {
 			if !c.answered {
-				m.turnAway(e, c)
+				m.answerNotMine(e, c)
 			}
 		}
-		m.leave(e)
-		m.gone(e)
+		m.removeAnswered(e)
+		m.removeEntity(e)
 		return
 	}
 	m.stats.Activations++
 	e.state = live
 	e.staged, e.durable = in.LastSeq, in.LastSeq
-	e.sinceSnapshot, e.bytesSince = in.Events, in.Bytes
+	e.sinceSnapshot, e.bytesSinceSnapshot = in.Events, in.Bytes
 	for _, t := range in.Timers {
 		m.setTimer(e, t)
 	}
 	m.advance(e)
 }
 
-// lookedUp takes what the journal has of a command that may be a repeat. If it
-// has nothing, or does not say, the command has its turn like any other one.
+// lookedUp handles the journal's answer about a command that may be a repeat. If
+// the command is not stored, or the lookup failed, it has a turn like any other.
 func (m *Machine) lookedUp(in LookedUp) {
 	e := m.find(in.Incarnation)
 	if e == nil || e.state != live {
 		return
 	}
 	c := e.find(in.ID)
-	if c == nil || !c.asked {
+	if c == nil || !c.lookupPending {
 		return
 	}
-	c.asked, c.looked = false, !in.Failed
-	m.settle(e, c, in.Found, &in.Stored)
-	m.leave(e)
+	c.lookupPending, c.checked = false, !in.Failed
+	m.resolveStored(e, c, in.Found, &in.Stored)
+	m.removeAnswered(e)
 	m.advance(e)
 }
 
-// settle ends a command that the journal has already; otherwise it did not
-// happen.
-func (m *Machine) settle(e *entity, c *command, found bool, s *sharding.Stored) {
-	c.doubt = false
+// resolveStored answers a command that the journal has stored. A command that is
+// not stored was not applied: it is no longer in doubt.
+func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.Stored) {
+	c.inDoubt = false
 	switch {
 	case !found || c.answered:
 	case s.Expired:
@@ -176,42 +175,43 @@ func (m *Machine) settle(e *entity, c *command, found bool, s *sharding.Stored) 
 	}
 }
 
-// outOfOrder ends the commands of an entity that cannot be brought to life.
-func (m *Machine) outOfOrder(e *entity, in *Loaded) {
+// failEntity answers the commands of an entity that cannot be loaded, and
+// removes it.
+func (m *Machine) failEntity(e *entity, in *Loaded) {
 	doubt, reject := sharding.Doubt(in.Code, in.Err), sharding.Reject(in.Code, in.Err)
 	for _, c := range e.cmds {
 		switch {
 		case c.answered:
-		case c.doubt:
+		case c.inDoubt:
 			m.answer(e, c, &doubt)
 		default:
 			m.answer(e, c, &reject)
 		}
 	}
-	m.leave(e)
-	m.gone(e)
+	m.removeAnswered(e)
+	m.removeEntity(e)
 }
 
-// gone forgets an entity without commands and without an instance.
-func (m *Machine) gone(e *entity) {
-	m.unlist(e)
-	m.places.free(e.inc.Place())
+// removeEntity removes an entity without commands and without an instance.
+func (m *Machine) removeEntity(e *entity) {
+	m.removeIdle(e)
+	m.slots.free(e.inc.Slot())
 	e.inc, e.state = 0, 0
-	e.shard.exit(e)
+	e.shard.remove(e)
 	m.stats.Entities--
 	m.checkDrained(e.shard)
 }
 
-// advance gives the entity its next turn, or lets it rest.
+// advance starts the entity's next turn. Without one the entity becomes idle.
 func (m *Machine) advance(e *entity) {
 	if e.state != live || e.running != nil {
 		return
 	}
 	if m.snapshotDue(e) {
 		if e.durable < e.staged && !mutant.On("snapshot-durable") {
-			return // the cut waits for the journal, and the next turn for the cut
+			return // a snapshot shows durable events only; the next turn waits for it
 		}
-		e.sinceSnapshot, e.bytesSince = 0, 0
+		e.sinceSnapshot, e.bytesSinceSnapshot = 0, 0
 		m.emit(Snapshot{Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc, Seq: e.durable})
 	}
 	for e.next < len(e.cmds) {
@@ -226,26 +226,26 @@ func (m *Machine) advance(e *entity) {
 			e.next++
 			continue
 		}
-		if c.asked {
+		if c.lookupPending {
 			return
 		}
 		e.next++
 		e.running = c
-		c.ran = c.requestID()
+		c.runID = c.requestID()
 		c.reply.Timing.Mailbox = m.now.Sub(c.arrived)
 		run := &c.run
-		if c.lent {
+		if c.heldByOldTurn {
 			run = &Run{}
 		}
 		*run = Run{
 			Entity: e.id, Shard: e.shard.id, Epoch: e.shard.epoch, Incarnation: e.inc,
-			Request: c.ran, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
+			Request: c.runID, Env: &c.env, ReadOnly: c.desc.ReadOnly, Timer: c.timer != nil,
 		}
 		m.emit(run)
 		return
 	}
-	m.leave(e)
-	m.rest(e)
+	m.removeAnswered(e)
+	m.goIdle(e)
 }
 
 // requestID names the command's turn; accepted tells and timers have none.
@@ -258,12 +258,12 @@ func (c *command) requestID() RequestID {
 
 func (m *Machine) snapshotDue(e *entity) bool {
 	n := e.shard.typ.SnapshotEvery
-	return n > 0 && (e.sinceSnapshot >= n || e.bytesSince >= m.cfg.SnapshotBytes) && !e.volatile()
+	return n > 0 && (e.sinceSnapshot >= n || e.bytesSinceSnapshot >= m.cfg.SnapshotBytes) && !e.volatile()
 }
 
-// rest puts a live entity without work to the idle ones, or stops it. One that
-// has a timer is not idle: stopping it would lose what it has set itself to do.
-func (m *Machine) rest(e *entity) {
+// goIdle puts a live entity without work into the idle list, or stops it. An
+// entity with a timer is not listed: passivation would lose its timers.
+func (m *Machine) goIdle(e *entity) {
 	if e.busy() {
 		return
 	}
@@ -274,18 +274,18 @@ func (m *Machine) rest(e *entity) {
 		m.stop(e, Passivated)
 	default:
 		e.touched = m.now
-		m.unlist(e)
+		m.removeIdle(e)
 		if len(e.timers) == 0 || mutant.On("timer-holds") {
-			m.list(e)
+			m.addIdle(e)
 		}
-		m.dismiss(e)
+		m.freeWork(e)
 	}
 }
 
-// stop runs the stop hook of a live entity that has nothing to do. What
-// arrives meanwhile waits and brings it to life again.
+// stop runs the stop hook of a live entity that is idle. Commands that arrive
+// meanwhile wait, and the entity is then loaded again.
 func (m *Machine) stop(e *entity, why StopReason) {
-	m.unlist(e)
+	m.removeIdle(e)
 	e.state, e.passivate = stopping, false
 	m.clearTimers(e)
 	if why == Passivated {
@@ -303,47 +303,47 @@ func (m *Machine) stopped(in Stopped) {
 		m.load(e)
 		return
 	}
-	m.gone(e)
+	m.removeEntity(e)
 }
 
 func (m *Machine) clearTimers(e *entity) {
 	for _, t := range e.timers {
-		t.live = false
+		t.active = false
 	}
 	e.timers = nil
 }
 
-// end ends the incarnation: its instance is dropped, a late result of its turn
-// is ignored, and every command that is not answered will have its turn again.
-// What was handed to the journal goes on.
-func (m *Machine) end(e *entity) {
-	m.unlist(e)
+// endIncarnation drops the instance. A late result of its turn is ignored, and
+// every command that is not answered will run again. Appends under way continue.
+func (m *Machine) endIncarnation(e *entity) {
+	m.removeIdle(e)
 	if e.state == live || e.state == stopping {
 		m.emit(Drop{Entity: e.id, Incarnation: e.inc})
 	}
 	m.clearTimers(e)
 	if e.running != nil {
-		e.running.lent = true
+		e.running.heldByOldTurn = true
 	}
-	m.begin(e, ending)
+	m.newIncarnation(e, ending)
 	e.running, e.passivate = nil, false
 }
 
-// again lets all unanswered commands have their turn again, in order.
-func (m *Machine) again(e *entity) {
+// requeue makes all unanswered commands run again, in order.
+func (m *Machine) requeue(e *entity) {
 	e.pending = nil
 	e.next = 0
 	for _, c := range e.cmds {
-		c.done, c.asked, c.record, c.seq, c.fence = false, false, 0, 0, 0
+		c.done, c.lookupPending, c.record, c.seq, c.fence = false, false, 0, 0, 0
 	}
 }
 
-// revive loads an ended entity whose appends are settled, or lets it go.
-func (m *Machine) revive(e *entity) {
-	m.again(e)
-	m.leave(e)
+// reload loads an entity whose incarnation has ended and whose appends are
+// settled. Without commands it is removed instead.
+func (m *Machine) reload(e *entity) {
+	m.requeue(e)
+	m.removeAnswered(e)
 	if len(e.cmds) == 0 {
-		m.gone(e)
+		m.removeEntity(e)
 		return
 	}
 	m.load(e)

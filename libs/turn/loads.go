@@ -2,36 +2,36 @@ package turn
 
 import "github.com/roost-cluster/roost/libs/sharding"
 
-// loads are the loads that the driver has not answered, those included that the
-// core no longer waits for. A load costs the driver a goroutine, and a place at the
-// journal, until it ends, whoever still waits for it.
+// loads tracks the loads that the driver has not answered, including those that
+// the core no longer waits for: until a load ends, it costs the driver a goroutine
+// and one of the journal's load tokens.
 type loads struct {
-	underway map[Incarnation]sharding.Entity
-	of       map[sharding.Entity]int
+	inFlight  map[Incarnation]sharding.Entity
+	perEntity map[sharding.Entity]int
 }
 
 func newLoads() loads {
-	return loads{underway: map[Incarnation]sharding.Entity{}, of: map[sharding.Entity]int{}}
+	return loads{inFlight: map[Incarnation]sharding.Entity{}, perEntity: map[sharding.Entity]int{}}
 }
 
-func (l *loads) began(inc Incarnation, id sharding.Entity) {
-	l.underway[inc] = id
-	l.of[id]++
+func (l *loads) start(inc Incarnation, id sharding.Entity) {
+	l.inFlight[inc] = id
+	l.perEntity[id]++
 }
 
-// ended takes note of an answer, the first one to that load.
-func (l *loads) ended(inc Incarnation) {
-	id, ok := l.underway[inc]
+// done records the first answer to a load.
+func (l *loads) done(inc Incarnation) {
+	id, ok := l.inFlight[inc]
 	if !ok {
 		return
 	}
-	delete(l.underway, inc)
-	if l.of[id]--; l.of[id] == 0 {
-		delete(l.of, id)
+	delete(l.inFlight, inc)
+	if l.perEntity[id]--; l.perEntity[id] == 0 {
+		delete(l.perEntity, id)
 	}
 }
 
 // mayLoad reports whether one more load of the entity may begin.
 func (m *Machine) mayLoad(id sharding.Entity) bool {
-	return len(m.loads.underway) < m.cfg.TotalLoads && m.loads.of[id] < m.cfg.EntityLoads
+	return len(m.loads.inFlight) < m.cfg.TotalLoads && m.loads.perEntity[id] < m.cfg.EntityLoads
 }

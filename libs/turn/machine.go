@@ -10,31 +10,31 @@ import (
 // Machine executes the entities of all shards that a region has opened. It is
 // not safe for concurrent use.
 type Machine struct {
-	cfg    Config
-	types  []*typeState // in the order of the configuration
-	asked  *typeState   // the one that was asked for last
-	places places
-	lives  uint32 // number of the newest incarnation
-	timers uint64 // number of the newest timer firing
-	wakes  wakeHeap
-	// sweepAt is how many wakes may gather before pointless ones are swept out.
-	sweepAt int
-	ord     uint64 // of the newest wake
-	// nothing is the work of all entities that have none. It stays empty.
-	nothing       *work
-	recent        recent
-	loads         loads
-	spareWork     []*work
-	spareCommands []*command // memory of those that were answered
-	answers       []Answer   // given away since Recycle; memory for more
-	stats         Stats
-	now           time.Time
-	out           []Output
+	cfg             Config
+	types           []*typeState // in the order of the configuration
+	lastType        *typeState   // the result of the last typ call
+	slots           slots
+	lastIncarnation uint32 // number of the newest incarnation
+	lastTimer       uint64 // number of the newest timer firing
+	wakes           wakeHeap
+	// sweepAt is the number of wakes at which obsolete ones are removed.
+	sweepAt   int
+	lastOrder uint64 // of the newest wake
+	// noWork is shared by all idle entities. It stays empty.
+	noWork      *work
+	recent      recentIDs
+	loads       loads
+	workPool    []*work
+	commandPool []*command // for reuse
+	answers     []Answer   // emitted since Recycle
+	stats       Stats
+	now         time.Time
+	out         []Output
 }
 
-// Stats counts what the core holds and what happened to it since its start.
+// Stats describes what the core holds, and counts events since its start.
 type Stats struct {
-	Entities     int // alive or on the way
+	Entities     int // alive or being loaded
 	Commands     int // delivered, not answered
 	Bytes        int // of those commands
 	Loads        int // not answered by the driver
@@ -42,8 +42,8 @@ type Stats struct {
 	Passivations uint64
 	Unknown      uint64 // appends whose outcome was unknown
 	Duplicates   uint64 // commands answered with a stored or joined reply
-	Abandoned    uint64 // turns given up at a drain time-out
-	LostTells    uint64 // accepted tells and timer firings that were not done, or not with success
+	Abandoned    uint64 // turns abandoned at a drain time-out
+	LostTells    uint64 // accepted tells and timer firings that did not succeed
 	Spoiled      uint64 // turns discarded after they had staged events
 }
 
@@ -53,7 +53,7 @@ type typeState struct {
 	// entities are those of all shards: looking one up in a large map touches
 	// less memory than finding its shard's small one.
 	entities map[sharding.EntityID]*entity
-	idle     idle
+	idle     idleList
 }
 
 // shard is one opened shard.
@@ -63,25 +63,25 @@ type shard struct {
 	phase    shardPhase
 	typ      *typeState
 	entities []*entity // in no order
-	fence    fence
+	fence    fenceReads
 }
 
 type shardPhase uint8
 
 const (
 	open     shardPhase = iota + 1
-	draining            // finishes what it accepted
-	aborting            // only settles what it handed over
+	draining            // finishes the commands it accepted
+	aborting            // only settles appends under way
 )
 
-// New makes a machine. The configuration must be valid.
+// New returns a machine. The configuration must be valid.
 func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:     cfg,
-		places:  make(places, 1),
+		slots:   make(slots, 1),
 		sweepAt: minSweep,
-		nothing: &work{},
-		recent:  recent{size: cfg.RecentIDs},
+		noWork:  &work{},
+		recent:  recentIDs{size: cfg.RecentIDs},
 		loads:   newLoads(),
 	}
 	for _, t := range cfg.Types {
@@ -92,14 +92,14 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Stats are the current counts.
+// Stats returns the current counts.
 func (m *Machine) Stats() Stats {
 	s := m.stats
-	s.Loads = len(m.loads.underway)
+	s.Loads = len(m.loads.inFlight)
 	return s
 }
 
-// Epoch is the epoch at which the shard is open, 0 if it is not.
+// Epoch returns the epoch at which the shard is open, 0 if it is not.
 func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {
 	if s := m.shard(id); s != nil {
 		return s.epoch
@@ -107,22 +107,22 @@ func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {
 	return 0
 }
 
-// typ is the type of that name, nil if there is none. Commands for one type
-// come many at a time, so the last one is kept at hand.
+// typ returns the type with the name, nil if there is none. Consecutive commands
+// are mostly for the same type, so the last result is cached.
 func (m *Machine) typ(name sharding.EntityType) *typeState {
-	if m.asked != nil && m.asked.Desc.Type == name {
-		return m.asked
+	if m.lastType != nil && m.lastType.Desc.Type == name {
+		return m.lastType
 	}
 	for _, ts := range m.types {
 		if ts.Desc.Type == name {
-			m.asked = ts
+			m.lastType = ts
 			return ts
 		}
 	}
 	return nil
 }
 
-// shard is the open shard of that name, nil if there is none.
+// shard returns the open shard with the id, nil if there is none.
 func (m *Machine) shard(id sharding.ShardID) *shard {
 	ts := m.typ(id.Type)
 	if ts == nil || uint64(id.Index) >= uint64(len(ts.shards)) {
@@ -131,15 +131,15 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 	return ts.shards[id.Index]
 }
 
-// NextWake is when the next Tick has something to do: a timer, a retry, a
-// passivation. The zero time: nothing is planned.
+// NextWake returns when the next Tick has something to do: a timer, a retry, a
+// passivation. The zero time means that nothing is scheduled.
 func (m *Machine) NextWake() time.Time {
 	var t time.Time
 	if len(m.wakes) > 0 {
 		t = m.wakes[0].at
 	}
 	for _, ts := range m.types {
-		if e := m.places[ts.idle.front].entity; e != nil && ts.PassivateAfter > 0 {
+		if e := m.slots[ts.idle.front].entity; e != nil && ts.PassivateAfter > 0 {
 			if at := e.touched.Add(ts.PassivateAfter); t.IsZero() || at.Before(t) {
 				t = at
 			}
@@ -148,8 +148,8 @@ func (m *Machine) NextWake() time.Time {
 	return t
 }
 
-// Step applies in at now and appends to out what the driver must do, in that
-// order.
+// Step applies an input at the time now, and appends to out what the driver must
+// do, in order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {
@@ -181,8 +181,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return out
 }
 
-// Deliver is Step for the input of that name, which comes with every command:
-// nothing is allocated to pass it.
+// Deliver is Step for the input of that name. It exists because passing an Input
+// allocates, and this one comes with every command.
 func (m *Machine) Deliver(now time.Time, in *Deliver, out []Output) []Output {
 	m.now, m.out = now, out
 	m.deliver(in)
@@ -190,7 +190,7 @@ func (m *Machine) Deliver(now time.Time, in *Deliver, out []Output) []Output {
 	return out
 }
 
-// TurnDone is Step for the input of that name, likewise.
+// TurnDone is Step for the input of that name, without the allocation.
 func (m *Machine) TurnDone(now time.Time, in *TurnDone, out []Output) []Output {
 	m.now, m.out = now, out
 	m.turnDone(in)
@@ -198,7 +198,7 @@ func (m *Machine) TurnDone(now time.Time, in *TurnDone, out []Output) []Output {
 	return out
 }
 
-// Loaded is Step for the input of that name, likewise.
+// Loaded is Step for the input of that name, without the allocation.
 func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
 	m.now, m.out = now, out
 	m.loaded(in)
@@ -206,8 +206,8 @@ func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
 	return out
 }
 
-// Recycle says that the driver is done with every [Answer] so far: their memory
-// is used again. A driver that never says so may keep them.
+// Recycle allows the machine to reuse the memory of every [Answer] emitted so far.
+// A driver that never calls it may keep them.
 func (m *Machine) Recycle() {
 	clear(m.answers)
 	m.answers = m.answers[:0]
@@ -215,8 +215,8 @@ func (m *Machine) Recycle() {
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
-// emitAnswer answers a request. When there is no memory left, the next answers
-// get another piece, of twice the size; those given away keep theirs.
+// emitAnswer answers a request. When the block of answers is full, it allocates
+// a new one of twice the size; answers emitted before stay in the old one.
 func (m *Machine) emitAnswer(r RequestID, reply *sharding.Reply) {
 	n := len(m.answers)
 	if n == cap(m.answers) {
@@ -227,18 +227,17 @@ func (m *Machine) emitAnswer(r RequestID, reply *sharding.Reply) {
 	m.emit(&m.answers[n])
 }
 
-// minAnswers and maxAnswers are for how many answers memory is made at a time:
-// for few if few come between two calls of Recycle, but never for more than a
-// large batch of a driver has.
+// minAnswers and maxAnswers bound how many answers a block holds: few if few are
+// emitted between two calls of Recycle, and never more than a driver's large batch.
 const (
 	minAnswers = 8
 	maxAnswers = 1024
 )
 
-// find gives the entity that an answer of the driver is about, or nil if the
-// incarnation it speaks of has ended.
+// find returns the entity that an answer of the driver is for, nil if that
+// incarnation has ended.
 func (m *Machine) find(inc Incarnation) *entity {
-	e := m.places.at(inc)
+	e := m.slots.at(inc)
 	if e == nil || e.inc != inc && !mutant.On("incarnation") {
 		return nil
 	}
@@ -247,14 +246,14 @@ func (m *Machine) find(inc Incarnation) *entity {
 
 func (m *Machine) tick() {
 	for len(m.wakes) > 0 && !m.wakes[0].at.After(m.now) {
-		m.wake(m.wakes.pop())
+		m.handleWake(m.wakes.pop())
 	}
 	for _, ts := range m.types {
 		if ts.PassivateAfter == 0 {
 			continue
 		}
 		for {
-			e := m.places[ts.idle.front].entity
+			e := m.slots[ts.idle.front].entity
 			if e == nil || m.now.Sub(e.touched) < ts.PassivateAfter {
 				break
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only a change that you understand")
+var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only changes that you understand")
 
 // TestScenarios runs testdata/*.txt. A scenario is blocks of one command line,
 // a line of dashes, and the trace of outputs. The commands:
@@ -54,8 +54,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestTimersLeaveNothingBehind: a timer that is set anew with every turn must
-// not leave a wake each time.
+// TestTimersLeaveNothingBehind: a timer that is replaced in every turn must not
+// leave a wake behind each time.
 func TestTimersLeaveNothingBehind(t *testing.T) {
 	s := newScenario()
 	s.command(strings.Fields("open"))
@@ -68,13 +68,13 @@ func TestTimersLeaveNothingBehind(t *testing.T) {
 		s.command(strings.Fields(fmt.Sprintf("done %d timer=t:Add:3600000", i+2)))
 	}
 	if n := s.m.Wakes(); n > 2048 || size() != 1 {
-		t.Errorf("%d wakes, %d of them wanted, after setting one timer 5000 times", n, size())
+		t.Errorf("%d wakes, %d of them relevant, after setting one timer 5000 times", n, size())
 	}
 }
 
-// TestLateTurnKeepsItsCommand: memory of commands is used again, but not while a
-// turn of an ended incarnation may still read it, even if the command had another
-// turn meanwhile.
+// TestLateTurnKeepsItsCommand: the memory of commands is reused, but not while a
+// turn of an ended incarnation may still read it, even if the command ran again
+// meanwhile.
 func TestLateTurnKeepsItsCommand(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"turned away": {"abort", "appended durable", "open", "deliver 3 c Peek", "loaded 0", "done 3"},
@@ -114,8 +114,8 @@ func TestLateTurnKeepsItsCommand(t *testing.T) {
 	}
 }
 
-// TestAnswersUntilRecycle: memory of answers is used again when the driver says
-// so, and not before.
+// TestAnswersUntilRecycle: the memory of answers is reused after Recycle, and not
+// before.
 func TestAnswersUntilRecycle(t *testing.T) {
 	s := newScenario()
 	s.command(strings.Fields("open"))
@@ -334,8 +334,8 @@ func (s *scenario) step(in turn.Input) []string {
 			lines = append(lines, fmt.Sprintf("ReadFence %s number %d", o.Shard, o.Number))
 		case *turn.Answer:
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("Answer %d %s %s %s%s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Payload, o.Reply.Message), " "))
-		case turn.Told:
-			line := fmt.Sprintf("Told %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+		case turn.TellDone:
+			line := fmt.Sprintf("TellDone %s %s timer=%t %s %s %s", o.Entity, o.Command, o.Timer, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
 			lines = append(lines, strings.TrimRight(line, " "))
 		case turn.Stop:
 			s.stop = o

@@ -10,31 +10,31 @@ import (
 // Input is one message to the entity execution core. The set is closed.
 type Input interface{ input() }
 
-// Output is one thing the driver must do, in order. The set is closed, but for
-// what the region core adds to it: its outputs and these make one list.
+// Output is one thing the driver must do, in order. Only the region core adds to
+// the set: its outputs and these make one list.
 type Output interface{ Output() }
 
 // RequestID names a delivered command, chosen by the caller, unique among the
 // commands that are not answered yet.
 type RequestID uint64
 
-// Incarnation is one life of an entity in this machine. What comes back from a
-// slow job carries it: a result of an ended incarnation is dropped. It is the
-// entity's place, and a number that is another one for each of the next four
-// billion lives. 0 is none.
+// Incarnation identifies one activation of an entity in this machine. Results of
+// slow jobs carry it, and those of ended incarnations are dropped. It consists of
+// the entity's slot and a number that differs for each of the next four billion
+// incarnations. 0 is none.
 type Incarnation uint64
 
-func incarnation(place, number uint32) Incarnation {
-	return Incarnation(number)<<32 | Incarnation(place)
+func incarnation(slot, number uint32) Incarnation {
+	return Incarnation(number)<<32 | Incarnation(slot)
 }
 
-// Place is a small number that no other entity has at the time, so that what
-// belongs to instances can be kept in a slice. It passes to another entity, or to
-// the next incarnation of the same.
-func (i Incarnation) Place() uint32 { return uint32(i) }
+// Slot is a small number that no other entity has at the time, so that a driver
+// can keep its instances in a slice. It is reused by other entities, and by the
+// entity's next incarnation.
+func (i Incarnation) Slot() uint32 { return uint32(i) }
 
-// String is "number@place".
-func (i Incarnation) String() string { return fmt.Sprintf("%d@%d", uint64(i)>>32, i.Place()) }
+// String is "number@slot".
+func (i Incarnation) String() string { return fmt.Sprintf("%d@%d", uint64(i)>>32, i.Slot()) }
 
 // Inputs.
 type (
@@ -60,14 +60,14 @@ type (
 		// Events is the number of events replayed after the snapshot, each record
 		// without events counted as one; Bytes is their size.
 		Events, Bytes int
-		// Stored holds what the journal keeps of the commands that were looked
-		// up; commands that are not stored are absent.
+		// Stored holds what is stored of the commands that were looked up; commands
+		// that are not stored are absent.
 		Stored map[sharding.CommandID]sharding.Stored
 		// Timers were set by the start hook.
 		Timers []Timer
-		// Err says why there is no instance: Retry means try again (store not
-		// reachable); otherwise the entity is out of order (a record failed its
-		// checksum, the replay panicked) and its commands are answered with it.
+		// Err says why there is no instance. Retry means try again (the store is not
+		// reachable). Otherwise the entity has failed (a record has a wrong checksum,
+		// the replay panicked), and its commands are rejected with Err and Code.
 		Err   string
 		Code  sharding.Code
 		Retry bool
@@ -91,7 +91,7 @@ type (
 		// Spoiled: the handler failed or panicked after it had staged events;
 		// the turn is discarded and the incarnation ends.
 		Spoiled bool
-		// Passivate: the entity asked to be stopped when it has nothing to do.
+		// Passivate: the entity asked to be stopped when it is idle.
 		Passivate bool
 		Timers    []Timer
 		// Handler is how long the handler ran.
@@ -120,13 +120,13 @@ type (
 	}
 	// Stopped answers Stop: the stop hook has run, the instance is gone.
 	Stopped struct{ Incarnation Incarnation }
-	// Drain lets a shard finish what it accepted and stop its entities. The
-	// answer is Drained, at the latest after Config.DrainTimeout and when all
-	// its appends are settled.
+	// Drain lets a shard finish the commands it accepted and stop its entities. After
+	// Config.DrainTimeout it is aborted. The answer is Drained, once all its appends
+	// are settled.
 	Drain struct{ Shard sharding.ShardID }
-	// Abort ends a shard at once: it belongs to somebody else. Waiting
-	// commands are answered NotMine, or in doubt where their outcome is. The
-	// answer is Drained.
+	// Abort ends a shard at once: another region owns it. Waiting commands are
+	// answered NotMine; those in an append under way wait for its outcome. The answer
+	// is Drained.
 	Abort struct{ Shard sharding.ShardID }
 	// Tick lets time pass: deadlines, timers, passivation.
 	Tick struct{}
@@ -149,7 +149,7 @@ type Timer struct {
 type StopReason uint8
 
 const (
-	// Passivated: idle, or by its own wish.
+	// Passivated: the entity was idle for long, or asked to be stopped.
 	Passivated StopReason = iota + 1
 	// HandedOff: the shard moves or the region drains.
 	HandedOff
@@ -166,8 +166,8 @@ func (r StopReason) String() string {
 // Outputs.
 type (
 	// Load makes an instance: new, snapshot and events replayed, commands
-	// looked up. Every Load is to be answered once, even if nobody waits for it any
-	// more: until then it counts for Config.EntityLoads and Config.TotalLoads.
+	// looked up. Every Load must be answered once, even if no command waits for it
+	// any more: until then it counts towards Config.EntityLoads and Config.TotalLoads.
 	Load struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -176,8 +176,8 @@ type (
 		Lookup      []sharding.CommandID
 		// Volatile: nothing is stored; make a new instance.
 		Volatile bool
-		// LookupOnly: the shard is not ours any more; no instance is made, only
-		// the commands are looked up, whose outcome is in doubt.
+		// LookupOnly: the region has lost the shard. No instance is made; only the
+		// commands whose outcome is in doubt are looked up.
 		LookupOnly bool
 	}
 	// Lookup asks the journal for one command of a living entity, whose next turn
@@ -187,21 +187,21 @@ type (
 		Incarnation Incarnation
 		ID          sharding.CommandID
 	}
-	// Run executes one turn on the instance. It comes as a pointer to memory that
-	// is used again after TurnDone.
+	// Run executes one turn on the instance. It is a pointer to memory that is reused
+	// after TurnDone.
 	Run struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
 		Epoch       sharding.Epoch
 		Incarnation Incarnation
 		Request     RequestID
-		// Env is not to be changed.
+		// Env must not be changed.
 		Env      *sharding.Envelope
 		ReadOnly bool
 		// Timer says that the command is a timer's.
 		Timer bool
 	}
-	// Cancel cancels the context of a running turn: nobody waits any more.
+	// Cancel cancels the context of a running turn: its result is no longer wanted.
 	Cancel struct {
 		Entity      sharding.Entity
 		Incarnation Incarnation
@@ -218,8 +218,8 @@ type (
 		Epoch  sharding.Epoch
 		Number uint64
 	}
-	// Snapshot asks the instance for its state, to be stored as of Seq, which
-	// is durable and is all that was applied to the instance.
+	// Snapshot asks the instance for its state, to be stored as of Seq. Seq is
+	// durable, and is the last record applied to the instance.
 	Snapshot struct {
 		Entity      sharding.Entity
 		Shard       sharding.ShardID
@@ -238,15 +238,15 @@ type (
 		Entity      sharding.Entity
 		Incarnation Incarnation
 	}
-	// Answer ends a delivered command. It comes as a pointer to memory that is
-	// used again after [Machine.Recycle].
+	// Answer ends a delivered command. It is a pointer to memory that is reused after
+	// [Machine.Recycle].
 	Answer struct {
 		Request RequestID
 		Reply   sharding.Reply
 	}
-	// Told: a command that nobody waits for has ended: a tell that was answered
-	// when it was accepted, or a timer's.
-	Told struct {
+	// TellDone reports the outcome of a command without a waiting caller: a tell,
+	// which was answered when it was accepted, or the command of a timer.
+	TellDone struct {
 		Entity  sharding.Entity
 		Command string
 		Timer   bool
@@ -255,12 +255,12 @@ type (
 		Reply   sharding.Reply
 	}
 	// NotMine ends a delivered command that was definitely not applied,
-	// because the shard is not served here any more.
+	// because this region no longer serves the shard.
 	NotMine struct {
 		Request RequestID
 		Shard   sharding.ShardID
-		// Epoch is the one that is not served here any more, 0 if the shard was
-		// not open at all.
+		// Epoch is the epoch at which the region served the shard, 0 if the shard
+		// was not open at all.
 		Epoch sharding.Epoch
 	}
 	// Fenced: the journal says the shard belongs to another epoch. The shard
@@ -277,8 +277,7 @@ type (
 	}
 )
 
-// String shows the command, not where it is kept: traces must be the same
-// every time.
+// String shows the command, not its address: traces must be reproducible.
 func (r *Run) String() string {
 	return fmt.Sprintf("{Entity:%v Shard:%v Epoch:%v Incarnation:%v Request:%d Env:%+v ReadOnly:%t Timer:%t}",
 		r.Entity, r.Shard, r.Epoch, r.Incarnation, r.Request, *r.Env, r.ReadOnly, r.Timer)
@@ -306,7 +305,7 @@ func (Snapshot) Output()  {}
 func (Stop) Output()      {}
 func (Drop) Output()      {}
 func (*Answer) Output()   {}
-func (Told) Output()      {}
+func (TellDone) Output()  {}
 func (NotMine) Output()   {}
 func (Fenced) Output()    {}
 func (Drained) Output()   {}

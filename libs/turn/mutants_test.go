@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// TestMutants shows that the scenarios notice when a guard is off.
+// TestMutants checks that the scenarios fail without a guard.
 func TestMutants(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "damage-is-loss", "damage-settles"} {
@@ -35,7 +35,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// differs tells whether the scenario has another trace, or cannot go on.
+// differs reports whether the scenario has another trace or panics.
 func differs(text string) (yes bool) {
 	defer func() {
 		if recover() != nil {

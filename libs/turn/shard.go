@@ -7,66 +7,67 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// fence is the reading of a shard's fence row: one question at a time, each for
-// all commands whose turn was over before it was asked.
-type fence struct {
-	asked, done uint64
-	waiting     []*entity // for the question that is asked
-	next        []*entity // for the one after it
+// fenceReads tracks the reads of a shard's fence row, numbered from 1. One read is
+// under way at a time; it serves all commands whose turn was over before it began.
+type fenceReads struct {
+	issued, completed uint64
+	waiting           []*entity // for the read under way
+	next              []*entity // for the read after it
 }
 
-// wantFence gives the number of the first question asked from now on.
-func (m *Machine) wantFence(e *entity) uint64 {
+// requestFenceRead returns the number of the first fence read that begins from
+// now on.
+func (m *Machine) requestFenceRead(e *entity) uint64 {
 	s := e.shard
 	f := &s.fence
-	if f.asked > f.done {
+	if f.issued > f.completed {
 		if n := len(f.next); n == 0 || f.next[n-1] != e {
 			f.next = append(f.next, e)
 		}
-		return f.asked + 1
+		return f.issued + 1
 	}
-	f.asked++
+	f.issued++
 	f.waiting = append(f.waiting, e)
-	m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
-	return f.asked
+	m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.issued})
+	return f.issued
 }
 
 func (m *Machine) fenceRead(in FenceRead) {
 	s := m.shard(in.Shard)
-	if s == nil || s.epoch != in.Epoch || s.fence.asked != in.Number || s.fence.done >= in.Number {
+	if s == nil || s.epoch != in.Epoch || s.fence.issued != in.Number || s.fence.completed >= in.Number {
 		return
 	}
 	f := &s.fence
 	switch in.Verdict {
 	case sharding.Durable:
-		m.fenceAnswered(s, nil)
+		m.fenceReadDone(s, nil)
 	case sharding.RefusedDamaged:
 		reply := sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: "+in.Reason)
-		m.fenceAnswered(s, &reply)
+		m.fenceReadDone(s, &reply)
 	case sharding.RefusedEpoch:
 		m.fenced(s, in.Fence.Epoch)
-	default: // a read that brought no answer is repeated, after a pause
-		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeFence, shard: s, fence: f.asked})
+	default: // the read failed: repeat it after a pause
+		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeFence, shard: s, fence: f.issued})
 	}
 }
 
-// fenceAnswered ends the question that is asked, and asks the next one if there
-// is one. Without a refusal the gates of whoever has waited for it open.
-func (m *Machine) fenceAnswered(s *shard, refusal *sharding.Reply) {
+// fenceReadDone ends the read under way, and begins the next one if commands wait
+// for it. Without a refusal, the commands that waited for it are released.
+func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 	f := &s.fence
 	ready := f.waiting
 	for _, e := range ready {
 		for _, c := range e.cmds[:e.next] {
-			if refusal != nil && c.done && !c.answered && c.fence == f.asked {
+			if refusal != nil && c.done && !c.answered && c.fence == f.issued {
 				m.answer(e, c, refusal)
 			}
 		}
 	}
-	f.done = f.asked
+	f.completed = f.issued
 	f.waiting, f.next = f.next, nil
 	if len(f.waiting) > 0 {
-		f.asked++
-		m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.asked})
+		f.issued++
+		m.emit(ReadFence{Shard: s.id, Epoch: s.epoch, Number: f.issued})
 	}
 	for _, e := range ready {
 		if e.inc == 0 {
@@ -87,30 +88,30 @@ func (m *Machine) open(in Open) {
 	}
 }
 
-// enter puts an entity into the shard, and exit takes it out.
-func (s *shard) enter(e *entity) {
+// add puts an entity into the shard, and remove takes it out.
+func (s *shard) add(e *entity) {
 	s.typ.entities[e.id.ID] = e
-	e.in = uint32(len(s.entities))
+	e.shardIndex = uint32(len(s.entities))
 	s.entities = append(s.entities, e)
 }
 
-func (s *shard) exit(e *entity) {
+func (s *shard) remove(e *entity) {
 	delete(s.typ.entities, e.id.ID)
 	last := len(s.entities) - 1
-	s.entities[e.in] = s.entities[last]
-	s.entities[e.in].in = e.in
+	s.entities[e.shardIndex] = s.entities[last]
+	s.entities[e.shardIndex].shardIndex = e.shardIndex
 	s.entities[last] = nil
 	s.entities = s.entities[:last]
 }
 
-// drain lets the shard finish what it accepted.
+// drain lets the shard finish the commands it accepted.
 func (m *Machine) drain(id sharding.ShardID) {
 	s := m.shard(id)
 	if s == nil || s.phase != open {
 		return
 	}
 	s.phase = draining
-	m.plan(wake{at: m.now.Add(m.cfg.DrainTimeout), kind: wakeDrain, shard: s})
+	m.schedule(wake{at: m.now.Add(m.cfg.DrainTimeout), kind: wakeDrain, shard: s})
 	for _, e := range s.sorted() {
 		if e.state == live && !e.busy() && e.running == nil {
 			m.stop(e, HandedOff)
@@ -119,9 +120,9 @@ func (m *Machine) drain(id sharding.ShardID) {
 	m.checkDrained(s)
 }
 
-// giveUp ends a drain that took too long: running turns are cancelled and
-// abandoned.
-func (m *Machine) giveUp(s *shard) {
+// drainTimedOut aborts a shard whose drain took too long: running turns are
+// cancelled and abandoned.
+func (m *Machine) drainTimedOut(s *shard) {
 	for _, e := range s.sorted() {
 		if e.running != nil {
 			m.stats.Abandoned++
@@ -130,7 +131,7 @@ func (m *Machine) giveUp(s *shard) {
 	m.abort(s.id)
 }
 
-// fenced ends a shard that the journal gives to another epoch.
+// fenced aborts a shard whose fence holds another epoch.
 func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
 	if s.phase != aborting {
 		m.emit(Fenced{Shard: s.id, Epoch: s.epoch, Stored: stored})
@@ -144,8 +145,8 @@ func (m *Machine) abort(id sharding.ShardID) {
 	}
 }
 
-// abortShard ends all incarnations of the shard. Commands in an append that is
-// under way wait for its outcome; all others are turned away.
+// abortShard ends all incarnations of the shard. Commands in an append under way
+// wait for its outcome; all others are answered NotMine.
 func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 	s.phase = aborting
 	for _, e := range s.sorted() {
@@ -156,10 +157,10 @@ func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 
 func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 	if c := e.running; c != nil {
-		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.ran})
+		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.runID})
 	}
 	if e.state != settling && e.state != lookup {
-		m.end(e)
+		m.endIncarnation(e)
 	}
 	e.pending = nil
 	var last uint64
@@ -170,36 +171,38 @@ func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
 	for _, c := range e.cmds {
 		switch {
 		case c.answered:
-		case c.doubt:
+		case c.inDoubt:
 			doubt = true
 		case c.record > 0 && c.record <= last:
 		default:
-			m.turnAway(e, c)
+			m.answerNotMine(e, c)
 		}
 	}
-	m.leave(e)
+	m.removeAnswered(e)
 	switch {
 	case e.state == lookup || len(e.inflight) > 0:
 	case doubt:
 		m.lookup(e)
 	default:
-		m.gone(e)
+		m.removeEntity(e)
 	}
 }
 
-// checkDrained reports a closed shard of which nothing is left.
+// checkDrained reports a draining or aborted shard as drained once it has no
+// entities.
 func (m *Machine) checkDrained(s *shard) {
-	if s.phase == open || len(s.entities) > 0 && !mutant.On("drain-settles") || !s.held() {
+	if s.phase == open || len(s.entities) > 0 && !mutant.On("drain-settles") || !s.registered() {
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
 	m.emit(Drained{Shard: s.id, Epoch: s.epoch})
 }
 
-// held tells whether the shard is not drained yet.
-func (s *shard) held() bool { return s.typ.shards[s.id.Index] == s }
+// registered reports whether the shard is still in the machine: it has not been
+// drained.
+func (s *shard) registered() bool { return s.typ.shards[s.id.Index] == s }
 
-// sorted are the entities of the shard in a fixed order.
+// sorted returns the entities of the shard in a fixed order.
 func (s *shard) sorted() []*entity {
 	es := slices.Clone(s.entities)
 	slices.SortFunc(es, func(a, b *entity) int { return a.id.Compare(b.id) })

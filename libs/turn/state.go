@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shards are the open ones, by type and index.
+// shards yields the open shards by type and index.
 func (m *Machine) shards() iter.Seq[*shard] {
 	return func(yield func(*shard) bool) {
 		for _, ts := range m.types {
@@ -22,20 +22,20 @@ func (m *Machine) shards() iter.Seq[*shard] {
 	}
 }
 
-// Check verifies the invariants of the machine. An error is a bug.
+// Check verifies the invariants of the machine. An error means a bug.
 func (m *Machine) Check() error {
-	if n := m.nothing; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes > 0 || n.running != nil {
-		return fmt.Errorf("turn: entities share work: %+v", *n)
+	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes > 0 || n.running != nil {
+		return fmt.Errorf("turn: the work of idle entities is not empty: %+v", *n)
 	}
 	var commands, bytes, entities int
 	for s := range m.shards() {
 		for i, e := range s.entities {
 			entities++
-			if s.typ.entities[e.id.ID] != e || e.shard != s || e.in != uint32(i) {
+			if s.typ.entities[e.id.ID] != e || e.shard != s || e.shardIndex != uint32(i) {
 				return fmt.Errorf("turn: entity %s in %s is not found", e.id, s.id)
 			}
-			if m.places.at(e.inc) != e {
-				return fmt.Errorf("turn: entity %s in %s is not at its place", e.id, s.id)
+			if m.slots.at(e.inc) != e {
+				return fmt.Errorf("turn: entity %s in %s is not in its slot", e.id, s.id)
 			}
 			if err := e.check(&m.cfg); err != nil {
 				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
@@ -52,10 +52,10 @@ func (m *Machine) Check() error {
 		return fmt.Errorf("turn: counted %d commands, %d bytes, %d entities; there are %d, %d, %d",
 			m.stats.Commands, m.stats.Bytes, m.stats.Entities, commands, bytes, entities)
 	}
-	if n := len(m.loads.underway); n > m.cfg.TotalLoads {
+	if n := len(m.loads.inFlight); n > m.cfg.TotalLoads {
 		return fmt.Errorf("turn: %d loads are under way, at most %d may be", n, m.cfg.TotalLoads)
 	}
-	for id, n := range m.loads.of { // order-free: any error is a bug
+	for id, n := range m.loads.perEntity { // order-free: any error is a bug
 		if n > m.cfg.EntityLoads {
 			return fmt.Errorf("turn: %d loads of entity %s are under way, at most %d may be", n, id, m.cfg.EntityLoads)
 		}
@@ -69,17 +69,17 @@ func (m *Machine) Check() error {
 func (e *entity) check(cfg *Config) error {
 	switch {
 	case e.inc == 0:
-		return fmt.Errorf("is listed but gone")
+		return fmt.Errorf("is listed but was removed")
 	case e.next < 0 || e.next > len(e.cmds):
 		return fmt.Errorf("next turn %d of %d", e.next, len(e.cmds))
 	case e.running != nil && e.state != live:
 		return fmt.Errorf("runs a turn in state %d", e.state)
 	case e.running != nil && e.running.answered:
 		return fmt.Errorf("runs a command that was answered")
-	case e.listed && (e.state != live || e.busy() || len(e.timers) > 0):
-		return fmt.Errorf("is idle and busy")
+	case e.inIdleList && (e.state != live || e.busy() || len(e.timers) > 0):
+		return fmt.Errorf("is in the idle list and busy")
 	case len(e.inflight) == 0 && len(e.pending) > 0:
-		return fmt.Errorf("has %d records that nobody hands over", len(e.pending))
+		return fmt.Errorf("has %d pending records and no append in flight", len(e.pending))
 	case e.state == settling && len(e.inflight) != 1:
 		return fmt.Errorf("settles %d records", len(e.inflight))
 	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
@@ -97,15 +97,15 @@ func (e *entity) check(cfg *Config) error {
 	return nil
 }
 
-// Clone copies the machine; both go on independently.
+// Clone returns a copy of the machine that shares no mutable state with it.
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
-	n.lives, n.timers, n.ord, n.stats = m.lives, m.timers, m.ord, m.stats
+	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
 	n.recent = m.recent.clone()
-	n.loads = loads{underway: maps.Clone(m.loads.underway), of: maps.Clone(m.loads.of)}
-	n.places = slices.Clone(m.places)
-	for i := range n.places {
-		n.places[i].entity = nil // until it is cloned
+	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
+	n.slots = slices.Clone(m.slots)
+	for i := range n.slots {
+		n.slots[i].entity = nil // until it is cloned
 	}
 	ents := map[*entity]*entity{}
 	shards := map[*shard]*shard{}
@@ -119,19 +119,19 @@ func (m *Machine) Clone() *Machine {
 			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts}
 			shards[s], ts.shards[index] = c, c
 			for _, e := range s.entities {
-				ents[e] = e.clone(c, m.nothing, n.nothing, timers)
-				c.enter(ents[e])
-				n.places[e.inc.Place()].entity = ents[e]
+				ents[e] = e.clone(c, m.noWork, n.noWork, timers)
+				c.add(ents[e])
+				n.slots[e.inc.Slot()].entity = ents[e]
 			}
-			c.fence = fence{asked: s.fence.asked, done: s.fence.done}
+			c.fence = fenceReads{issued: s.fence.issued, completed: s.fence.completed}
 			c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)
 		}
 	}
 	for _, w := range m.wakes {
-		if !m.wanted(w) {
+		if !m.relevant(w) {
 			continue
 		}
-		w.ent, w.shard, w.timer = ents[w.ent], shards[w.shard], timers[w.timer]
+		w.entity, w.shard, w.timer = ents[w.entity], shards[w.shard], timers[w.timer]
 		n.wakes.push(w)
 	}
 	return n
@@ -147,14 +147,14 @@ func cloneWaiting(es []*entity, ents map[*entity]*entity) []*entity {
 	return out
 }
 
-func (e *entity) clone(s *shard, nothing, nothingThere *work, timers map[*timer]*timer) *entity {
+func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*timer) *entity {
 	c := *e
-	if c.work = nothingThere; e.work != nothing {
+	if c.work = clonedNoWork; e.work != noWork {
 		w := *e.work
 		c.work = &w
 	}
 	c.shard = s
-	if e.work == nothing {
+	if e.work == noWork {
 		return &c
 	}
 	c.inflight, c.pending = slices.Clone(e.inflight), slices.Clone(e.pending)
@@ -189,8 +189,8 @@ func (e *entity) clone(s *shard, nothing, nothingThere *work, timers map[*timer]
 // AppendState appends a canonical description of the state, with times
 // relative to now: equal states give equal bytes.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "last %d %d free", m.lives, m.timers)
-	for n := m.places[0].next; n != 0; n = m.places[n].next {
+	b = fmt.Appendf(b, "last %d %d free", m.lastIncarnation, m.lastTimer)
+	for n := m.slots[0].next; n != 0; n = m.slots[n].next {
 		b = fmt.Appendf(b, " %d", n)
 	}
 	for i, key := range m.recent.table {
@@ -198,20 +198,20 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 			b = fmt.Appendf(b, " recent %d %x", i, key)
 		}
 	}
-	for _, inc := range slices.Sorted(maps.Keys(m.loads.underway)) {
+	for _, inc := range slices.Sorted(maps.Keys(m.loads.inFlight)) {
 		b = fmt.Appendf(b, " load %s", inc)
 	}
 	b = append(b, '\n')
 	for s := range m.shards() {
 		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
-			s.fence.asked, s.fence.done, len(s.fence.waiting), len(s.fence.next))
+			s.fence.issued, s.fence.completed, len(s.fence.waiting), len(s.fence.next))
 		for _, e := range s.sorted() {
 			b = e.appendState(now, b)
 		}
 	}
 	w := m.wakes.sorted()
 	for _, x := range w {
-		if !m.wanted(x) {
+		if !m.relevant(x) {
 			continue
 		}
 		b = fmt.Appendf(b, "wake %d in %d\n", x.kind, x.at.Sub(now))
@@ -220,8 +220,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 }
 
 func (e *entity) appendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t pace %d idle %d\n",
-		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSince, e.passivate, e.pace, now.Sub(e.touched))
+	b = fmt.Appendf(b, " entity %s incarnation %s %d next %d running %t staged %d durable %d snap %d %d passivate %t average %d idle %d\n",
+		e.id, e.inc, e.state, e.next, e.running != nil, e.staged, e.durable, e.sinceSnapshot, e.bytesSinceSnapshot, e.passivate, e.avgTurnMicros, now.Sub(e.touched))
 	for _, r := range e.inflight {
 		b = binary.AppendUvarint(append(b, 'f'), r.Seq)
 	}
@@ -230,7 +230,7 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	}
 	for _, c := range e.cmds {
 		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash(), c.requests, c.ran, c.looked, c.asked, c.doubt, c.done, c.record, c.seq, c.fence, c.answered,
+			c.env.ID, c.hash(), c.requests, c.runID, c.checked, c.lookupPending, c.inDoubt, c.done, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

@@ -6,112 +6,112 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// wake is something to do at a later time. What it is about may be gone by
-// then; the incarnation tells.
+// wake is something to do at a later time. If the entity has another incarnation
+// by then, the wake is obsolete.
 type wake struct {
-	at    time.Time
-	ord   uint64 // keeps equal times in their order
-	kind  wakeKind
-	shard *shard
-	ent   *entity
-	inc   Incarnation
-	timer *timer
-	fence uint64    // number of the question
-	asked time.Time // when the load began
-	id    sharding.CommandID
+	at          time.Time
+	order       uint64 // breaks ties between equal times
+	kind        wakeKind
+	shard       *shard
+	entity      *entity
+	incarnation Incarnation
+	timer       *timer
+	fence       uint64    // number of the fence read
+	asked       time.Time // when the load began
+	id          sharding.CommandID
 }
 
 type wakeKind uint8
 
 const (
-	wakeLoad   wakeKind = iota + 1 // load again, after a failure or for want of room
-	wakeLate                       // a load is still without an answer
-	wakeLookup                     // a lookup is still without an answer
-	wakeSettle                     // settle again
-	wakeDrain                      // drain time-out
-	wakeTimer                      // timer fires
-	wakeFence                      // read the fence again
+	wakeLoad      wakeKind = iota + 1 // load again, after a failure or because the limits allowed no load
+	wakeLoadCheck                     // a load may still be unanswered
+	wakeLookup                        // a lookup may still be unanswered
+	wakeSettle                        // settle again
+	wakeDrain                         // drain time-out
+	wakeTimer                         // timer fires
+	wakeFence                         // read the fence again
 )
 
-// plan adds a wake. Those that have become pointless are swept out when the
-// heap has doubled: an entity that sets its timer anew with every command must
-// not leave one behind each time.
-func (m *Machine) plan(w wake) {
+// schedule adds a wake. Obsolete wakes are removed whenever the heap has doubled:
+// an entity that replaces its timer with every command must not leave a wake
+// behind each time.
+func (m *Machine) schedule(w wake) {
 	if len(m.wakes) >= m.sweepAt {
 		due := m.wakes
 		m.wakes = make(wakeHeap, 0, len(due)/2)
 		for _, old := range due {
-			if m.wanted(old) {
+			if m.relevant(old) {
 				m.wakes.push(old)
 			}
 		}
 		m.sweepAt = max(minSweep, 2*len(m.wakes))
 	}
-	m.ord++
-	w.ord = m.ord
+	m.lastOrder++
+	w.order = m.lastOrder
 	m.wakes.push(w)
 }
 
-// minSweep is the number of wakes below which none are swept out.
+// minSweep is the number of wakes below which obsolete ones are kept.
 const minSweep = 1024
 
-// wanted tells whether what the wake is about is still to be done.
-func (m *Machine) wanted(w wake) bool {
+// relevant reports whether a wake is not obsolete.
+func (m *Machine) relevant(w wake) bool {
 	switch w.kind {
 	case wakeDrain:
-		return w.shard.held() && w.shard.phase == draining
+		return w.shard.registered() && w.shard.phase == draining
 	case wakeFence:
-		return w.shard.held() && w.shard.fence.asked == w.fence && w.shard.fence.done < w.fence
-	case wakeLoad, wakeLate:
-		return w.ent.inc == w.inc && (w.ent.state == loading || w.ent.state == lookup)
+		return w.shard.registered() && w.shard.fence.issued == w.fence && w.shard.fence.completed < w.fence
+	case wakeLoad, wakeLoadCheck:
+		return w.entity.inc == w.incarnation && (w.entity.state == loading || w.entity.state == lookup)
 	case wakeLookup:
-		if w.ent.inc != w.inc || w.ent.state != live {
+		if w.entity.inc != w.incarnation || w.entity.state != live {
 			return false
 		}
-		c := w.ent.find(w.id)
-		return c != nil && c.asked
+		c := w.entity.find(w.id)
+		return c != nil && c.lookupPending
 	case wakeSettle:
-		return w.ent.inc == w.inc && w.ent.state == settling
+		return w.entity.inc == w.incarnation && w.entity.state == settling
 	case wakeTimer:
-		return w.ent.inc == w.inc && w.ent.state == live && w.timer.live
+		return w.entity.inc == w.incarnation && w.entity.state == live && w.timer.active
 	}
 	return false
 }
 
-func (m *Machine) wake(w wake) {
-	if !m.wanted(w) {
+func (m *Machine) handleWake(w wake) {
+	if !m.relevant(w) {
 		return
 	}
 	switch w.kind {
 	case wakeDrain:
-		m.giveUp(w.shard)
+		m.drainTimedOut(w.shard)
 	case wakeFence:
 		m.emit(ReadFence{Shard: w.shard.id, Epoch: w.shard.epoch, Number: w.fence})
 	case wakeLoad:
-		m.loadAgain(w.ent)
-	case wakeLate:
-		m.loadLate(w)
+		m.retryLoad(w.entity)
+	case wakeLoadCheck:
+		m.checkLoad(w)
 	case wakeLookup:
-		m.lookedUp(LookedUp{Incarnation: w.inc, ID: w.id, Failed: true})
+		m.lookedUp(LookedUp{Incarnation: w.incarnation, ID: w.id, Failed: true})
 	case wakeSettle:
-		m.emitSettle(w.ent)
+		m.emitSettle(w.entity)
 	case wakeTimer:
-		m.fire(w.ent, w.timer)
+		m.fire(w.entity, w.timer)
 	}
 }
 
-// A timer of a live incarnation.
+// timer is a timer of a live incarnation.
 type timer struct {
 	Timer
-	live bool // not cancelled, not replaced
-	busy bool // its last firing is not done yet
+	active bool // not cancelled, not replaced
+	firing bool // the command of its last firing is not done yet
 }
 
 // setTimer sets, replaces or cancels a timer of the entity.
 func (m *Machine) setTimer(e *entity, t Timer) {
 	for i, old := range e.timers {
 		if old.Name == t.Name {
-			old.live = false
+			old.active = false
 			e.timers = append(e.timers[:i:i], e.timers[i+1:]...)
 			break
 		}
@@ -123,30 +123,30 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 		m.stats.LostTells++
 		return
 	}
-	tm := &timer{Timer: t, live: true}
-	m.employ(e)
+	tm := &timer{Timer: t, active: true}
+	m.allocWork(e)
 	e.timers = append(e.timers, tm)
-	m.plan(wake{at: m.now.Add(t.After), kind: wakeTimer, ent: e, inc: e.inc, timer: tm})
+	m.schedule(wake{at: m.now.Add(t.After), kind: wakeTimer, entity: e, incarnation: e.inc, timer: tm})
 }
 
 // fire puts the timer's command into the mailbox. A repeating timer whose last
-// firing still waits skips one: a slow entity must not be buried by its own
-// clock. When the mailbox is full, the timer waits for room.
+// command is not done skips a firing: a slow entity must not be flooded by its own
+// timers. If the mailbox is full, the timer fires later.
 func (m *Machine) fire(e *entity, t *timer) {
 	env := sharding.Envelope{
-		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.timers+1), Tell: true,
+		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
 	size := env.Size()
 	if m.stats.Commands > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes ||
 		m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes) {
-		m.plan(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
+		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, entity: e, incarnation: e.inc, timer: t})
 		return
 	}
 	if t.Every > 0 {
-		m.plan(wake{at: m.now.Add(t.Every), kind: wakeTimer, ent: e, inc: e.inc, timer: t})
+		m.schedule(wake{at: m.now.Add(t.Every), kind: wakeTimer, entity: e, incarnation: e.inc, timer: t})
 	} else {
-		t.live = false
+		t.active = false
 		for i, old := range e.timers {
 			if old == t {
 				e.timers = append(e.timers[:i:i], e.timers[i+1:]...)
@@ -155,12 +155,12 @@ func (m *Machine) fire(e *entity, t *timer) {
 		}
 	}
 	desc, ok := e.shard.typ.Desc.Command(t.Command)
-	if t.busy || e.shard.phase != open || !ok {
-		m.advance(e) // it may have held the entity alive
+	if t.firing || e.shard.phase != open || !ok {
+		m.advance(e) // without this timer the entity may be idle
 		return
 	}
-	t.busy = true
-	m.timers++
+	t.firing = true
+	m.lastTimer++
 	c := m.newCommand()
 	c.env, c.desc, c.arrived, c.timer = env, desc, m.now, t
 	m.enqueue(e, c)
@@ -169,8 +169,8 @@ func (m *Machine) fire(e *entity, t *timer) {
 
 const hexDigits = "0123456789abcdef"
 
-// timerID names a firing: the epoch belongs to this claim of the shard alone,
-// so the name is never used twice for an entity.
+// timerID returns the command id of a firing. No other claim of the shard has the
+// same epoch, so an entity never sees the same id twice.
 func timerID(epoch sharding.Epoch, n uint64) sharding.CommandID {
 	b := make([]byte, 0, 40)
 	b = append(b, sharding.ReservedPrefix+"timer:"...)
@@ -189,14 +189,14 @@ func appendHex(b []byte, v uint64) []byte {
 	return b
 }
 
-// wakeHeap is a binary heap by time, then order of planning.
+// wakeHeap is a binary heap ordered by time, then by order of scheduling.
 type wakeHeap []wake
 
 func (h wakeHeap) less(i, j int) bool {
 	if !h[i].at.Equal(h[j].at) {
 		return h[i].at.Before(h[j].at)
 	}
-	return h[i].ord < h[j].ord
+	return h[i].order < h[j].order
 }
 
 func (h *wakeHeap) push(w wake) {

@@ -104,7 +104,7 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 	a.Corr = c.corr
 	end := ended{ticket: c.ticket}
 	if a.NotMine == nil {
-		// What becomes of an accepted tell comes later, as turn.Told.
+		// What becomes of an accepted tell comes later, as turn.TellDone.
 		accepted := c.tell && a.Reply.Outcome == sharding.OK
 		if !accepted {
 			s.observe(&c, &a.Reply)

@@ -93,7 +93,7 @@ func (s *Runner) loadFailed(id sharding.Entity, why error) reference {
 
 // told takes in the end of a command that nobody waits for: it is measured like
 // every other, and logged if it was no success.
-func (s *Runner) told(o *turn.Told) {
+func (s *Runner) told(o *turn.TellDone) {
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
 	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
 		return

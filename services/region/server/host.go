@@ -58,7 +58,7 @@ func (s *Runner) queue(j job) {
 // startLoad brings an entity to life.
 func (s *Runner) startLoad(o turn.Load) {
 	sl, j := &slot{inc: o.Incarnation}, job{}
-	n := int(o.Incarnation.Place())
+	n := int(o.Incarnation.Slot())
 	if n >= len(s.slots) {
 		s.slots = append(s.slots, make([]*slot, n+1-len(s.slots))...)
 	}
@@ -155,7 +155,7 @@ func (s *Runner) run(o *turn.Run) {
 
 // slot is that of an incarnation, nil if there is none any more.
 func (s *Runner) slot(inc turn.Incarnation) *slot {
-	if sl := s.slots[inc.Place()]; sl != nil && sl.inc == inc {
+	if sl := s.slots[inc.Slot()]; sl != nil && sl.inc == inc {
 		return sl
 	}
 	return nil
@@ -164,7 +164,7 @@ func (s *Runner) slot(inc turn.Incarnation) *slot {
 // vacate gives up the slot of an incarnation, if it has one.
 func (s *Runner) vacate(inc turn.Incarnation) {
 	if s.slot(inc) != nil {
-		s.slots[inc.Place()] = nil
+		s.slots[inc.Slot()] = nil
 	}
 }
 

@@ -239,7 +239,7 @@ func (s *Runner) performOther(o region.Output) {
 		s.cancel(o)
 	case turn.Snapshot:
 		s.snapshot(o)
-	case turn.Told:
+	case turn.TellDone:
 		s.told(&o)
 	case region.ProbeJournal:
 		s.probeJournal(o)
