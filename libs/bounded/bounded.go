@@ -1,18 +1,17 @@
-// Package bounded keeps what strangers send from taking memory out of
-// proportion. Two bytes of protobuf, an empty message in a list, become a
-// struct, its place in a list that grows, and another struct that it is
-// converted to: a body of 4 MiB can take 500 MiB. [Limits.Check] walks over the
-// bytes before anything is allocated and adds up what they would take;
+// Package bounded keeps untrusted messages from taking memory out of proportion to
+// their size. Two bytes of protobuf, an empty message in a list, become a struct, an
+// element of a growing slice, and another struct that it is converted to: a body of
+// 4 MiB can take 500 MiB. [Limits.Check] walks over the bytes before anything is
+// allocated and adds up how much memory they would take;
 // [Limits.Handler] and [Limits.Transport] do so for the requests and answers of
 // Twirp services, and expand compressed requests, within the same limits. A
 // [Budget] bounds the bodies of all requests together.
 //
 // # What this does not do
 //
-// It does not tell whether a message makes sense; whoever decodes it does.
-// [Limits] bounds one message, not how many are decoded at once. Answers of
-// errors and of other paths than those of Twirp services are bounded in length
-// alone.
+// It does not validate messages; that is the decoder's responsibility. [Limits] bounds
+// one message, not how many are decoded at once. Error responses, and responses from
+// other paths than those of Twirp services, are bounded in length alone.
 package bounded
 
 import (
@@ -24,8 +23,8 @@ import (
 )
 
 // Factor is how many bytes of memory a byte of input may take, beyond
-// [Limits.Slack]. What Roost's services say to each other takes less: rows of
-// the table six, members seven.
+// [Limits.Slack]. The messages of Roost's services take less: rows of the route table
+// six, members seven.
 const Factor = 8
 
 // Limits bounds what is decoded. The zero Limits allows nothing but small
@@ -33,9 +32,9 @@ const Factor = 8
 type Limits struct {
 	// Body is the longest body, in bytes, after expansion of a compressed one.
 	Body int64
-	// Slack is what a message may take beyond [Factor] times its length, in
-	// bytes, for honest lists of very short elements. Default 2 MiB: little for a
-	// process, and enough for 10,000 elements of no length at all.
+	// Slack is how many bytes a message may take beyond [Factor] times its length, for
+	// legitimate lists of very short elements. Default 2 MiB: little for a process, and
+	// enough for 10,000 empty elements.
 	Slack int64
 	// Lists bounds the elements of lists by the full name of their field, such
 	// as roost.cluster.v1.State.members, each time such a list occurs.
@@ -44,12 +43,12 @@ type Limits struct {
 
 const defaultSlack = 2 << 20
 
-// ErrTooLarge is wrapped by errors about what exceeds a limit.
+// ErrTooLarge is wrapped by errors about messages that exceed a limit.
 var ErrTooLarge = errors.New("message exceeds a limit")
 
-// Check tells whether b can be decoded as a message of the given kind within
-// the limits. It allocates nothing in proportion to b. Bytes that are no
-// protobuf are refused too.
+// Check returns an error unless b can be decoded as a message of the given kind
+// within the limits. Its own memory does not grow with b. Malformed protobuf is
+// refused too.
 func (l Limits) Check(b []byte, kind protoreflect.MessageDescriptor) error {
 	if l.Body > 0 && int64(len(b)) > l.Body {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(b), l.Body)
@@ -62,7 +61,7 @@ func (l Limits) Check(b []byte, kind protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// budget is what an input of n bytes may take.
+// budget returns how much memory an input of n bytes may take.
 func (l Limits) budget(n int) int {
 	slack := l.Slack
 	if slack == 0 {
@@ -71,7 +70,7 @@ func (l Limits) budget(n int) int {
 	return Factor*n + int(slack)
 }
 
-// maxDepth bounds messages inside messages, and with them the stack.
+// maxDepth bounds the nesting of messages, and with it the stack.
 const maxDepth = 100
 
 // check is one walk over a message.
@@ -121,7 +120,7 @@ func (c *check) message(b []byte, s *shape) error {
 	return nil
 }
 
-// count refuses a message with too long a list of its own.
+// count returns an error if a list of the message itself is too long.
 func (c *check) count(b []byte, s *shape) error {
 	if len(c.lists) == 0 {
 		return nil

@@ -6,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// ErrFull is wrapped by errors about a body for which a [Budget] has no room.
-// Nothing was done with the request: it may be sent again.
+// ErrFull is wrapped by errors about a body that exceeds a [Budget]. Nothing was done
+// with the request: it may be sent again.
 var ErrFull = errors.New("too many bytes of requests are held")
 
-// Budget bounds the bytes of all bodies that are held at a time. A body counts
-// what has arrived of it, not what its header announced: announcing costs the
-// sender nothing. Make one by [NewBudget].
+// Budget bounds the bytes of all bodies that are held at a time. A body counts with
+// the bytes that have arrived, not with its Content-Length: announcing costs the
+// sender nothing. Create one with [NewBudget].
 type Budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// NewBudget makes a budget of so many bytes.
+// NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
-// Used is the number of bytes that are held.
+// Used returns the number of bytes that are held.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Body counts what is read from r.
+// Body returns a body that counts what is read from r.
 func (b *Budget) Body(r io.ReadCloser) Body { return Body{ReadCloser: r, budget: b} }
 
 // Body is a request's body that counts in a [Budget] until Release.
@@ -34,8 +34,7 @@ type Body struct {
 	held   int64
 }
 
-// Read reads what has arrived. It fails with [ErrFull] if the budget has no room
-// for it.
+// Read reads what has arrived. It fails with [ErrFull] if that exceeds the budget.
 func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if !b.Take(int64(n)) {
@@ -44,8 +43,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Take counts n bytes more, such as those that a compressed body expands to. It
-// reports whether there was room for them.
+// Take counts n more bytes, such as those that a compressed body expands to. It
+// reports whether they fit into the budget.
 func (b *Body) Take(n int64) bool {
 	if !b.budget.take(n) {
 		return false
@@ -66,11 +65,12 @@ func (b *Budget) take(n int64) bool {
 	}
 }
 
-// Release gives everything back. It must be called once, when the request is over.
+// Release returns all bytes to the budget. It must be called once, when the request
+// is over.
 func (b *Body) Release() {
 	b.budget.used.Add(-b.held)
 	b.held = 0
 }
 
-// taker is a body that counts what it is expanded to.
+// taker is a body that can count its expanded bytes.
 type taker interface{ Take(n int64) bool }

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Handler checks the requests of Twirp services before next reads them; others
-// pass. A request with Content-Encoding gzip is expanded. What exceeds a limit
-// is answered 413, what a [Budget] has no room for 429, what does not arrive in
-// time 408, what cannot be read 400, all with an error of Twirp.
+// Handler checks the requests of Twirp services before next reads them; others pass.
+// A request with Content-Encoding gzip is expanded. Requests are refused with a Twirp
+// error: 413 if they exceed a limit, 429 if a [Budget] is used up, 408 if the body does
+// not arrive in time, 400 if it cannot be read.
 func (l Limits) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		method := methodAt(r.URL.Path)
@@ -52,8 +52,8 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// methodAt finds the method of a Twirp service by the path it is served at,
-// nil if it is none that this process knows.
+// methodAt returns the method of a Twirp service by its path, nil if this process
+// does not know it.
 func methodAt(p string) protoreflect.MethodDescriptor {
 	service, method := path.Split(p)
 	name := protoreflect.FullName(path.Base(service) + "." + method)
@@ -68,7 +68,7 @@ func methodAt(p string) protoreflect.MethodDescriptor {
 	return m
 }
 
-// checkAs checks a body in the form that its header tells.
+// checkAs checks a body according to its Content-Type.
 func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescriptor) error {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";") // as Twirp does
 	switch strings.TrimSpace(strings.ToLower(media)) {
@@ -80,8 +80,8 @@ func (l Limits) checkAs(h http.Header, b []byte, kind protoreflect.MessageDescri
 	return nil // Twirp refuses it
 }
 
-// checkJSON counts what may begin a message or an element. Its parser takes
-// more than that of protobuf, but nothing so short.
+// checkJSON counts the characters that may begin a message or an element. Decoding
+// JSON takes more memory than decoding protobuf, but its elements are longer.
 func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
 	left := l.budget(len(b)) - 4*len(b)
 	widest := shapeOf(kind).widest
@@ -105,8 +105,8 @@ func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// read reads the body of a request, expanded. How long it gets is found out
-// first, without keeping it: a body that expands too far takes no memory.
+// read reads and expands the body of a request. It determines the expanded length
+// first, without keeping the data: a body that expands too far takes no memory.
 func (l Limits) read(r *http.Request) ([]byte, error) {
 	if read, ok := r.Body.(*body); ok && int64(len(read.whole)) <= l.Body {
 		return read.whole, nil // by another Handler
@@ -141,7 +141,7 @@ func (l Limits) read(r *http.Request) ([]byte, error) {
 	return whole, err
 }
 
-// body is one that has been read.
+// body is a request body that was read completely.
 type body struct {
 	bytes.Reader
 	whole []byte
@@ -173,9 +173,9 @@ func Refuse(w http.ResponseWriter, status int, code, number, message string) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// Transport checks the answers of Twirp services before whoever asked reads
-// them, and bounds all others in length. An answer that exceeds a limit is an
-// error of the request, which wraps [ErrTooLarge].
+// Transport checks the responses of Twirp services before the caller reads them, and
+// bounds the length of all others. A response that exceeds a limit is an error of the
+// request, which wraps [ErrTooLarge].
 func (l Limits) Transport(next http.RoundTripper) http.RoundTripper { return &transport{l, next} }
 
 type transport struct {
@@ -206,7 +206,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// CloseIdleConnections is what [http.Client] looks for.
+// CloseIdleConnections implements the method that [http.Client] looks for.
 func (t *transport) CloseIdleConnections() {
 	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What decoding takes, in bytes. A test compares the sum with what is allocated.
+// How much memory decoding takes, in bytes. A test compares the sum with what is
+// allocated.
 const (
 	// header is what a message holds for the protobuf package alone.
 	header = 40
@@ -28,7 +29,7 @@ const (
 	entry = 256
 )
 
-// shape is what Check knows about a kind of message.
+// shape describes the memory use of one kind of message.
 type shape struct {
 	size   int // of a message
 	noun   int // of what it is converted to, if not part of another noun
@@ -133,7 +134,8 @@ func wireOf(kind protoreflect.Kind) protowire.Type {
 	return protowire.VarintType
 }
 
-// cost is what a field takes whose tag has n bytes and which holds value.
+// cost returns how much memory a field with a tag of n bytes and the given value
+// takes.
 func (f *field) cost(wire protowire.Type, n int, value []byte) int {
 	switch {
 	case f != nil && wire == f.wire && f.bytes && len(value) > 0:

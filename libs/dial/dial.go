@@ -1,11 +1,11 @@
-// Package dial makes TCP connections that notice when the other side is gone: a
-// machine that lost its power, or a firewall that forgot the connection, says
+// Package dial makes TCP connections that detect silent failures of the other side: a
+// machine that loses its power, or a firewall that forgets the connection, sends
 // nothing.
 //
 // # What this does not do
 //
-// It cannot know that a peer whose kernel still answers has stopped serving: what
-// waits for an answer needs a deadline of its own.
+// It cannot detect that a peer has stopped serving while its kernel still answers:
+// requests need deadlines of their own.
 package dial
 
 import (
@@ -17,9 +17,9 @@ import (
 // probes is how many keepalive probes go unanswered before a connection is dead.
 const probes = 4
 
-// Dialer makes connections that fail when the peer has not acknowledged for about
-// the time silence: what was sent (TCP_USER_TIMEOUT, on Linux), or, on one that is
-// idle, keepalive probes. One attempt to connect takes as long as connect.
+// Dialer returns a dialer whose connections fail when the peer has acknowledged nothing
+// for about the time silence: neither sent data (TCP_USER_TIMEOUT, on Linux) nor, on an
+// idle connection, keepalive probes. An attempt to connect takes at most connect.
 func Dialer(connect, silence time.Duration) *net.Dialer {
 	silence = max(silence, time.Second)
 	return &net.Dialer{

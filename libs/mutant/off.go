@@ -2,8 +2,8 @@
 
 package mutant
 
-// Enabled tells whether this build can switch guards off.
+// Enabled reports whether this build can switch guards off.
 const Enabled = false
 
-// On tells whether the named guard is switched off: never, in this build.
+// On reports whether the named guard is switched off: never, in this build.
 func On(string) bool { return false }

@@ -2,7 +2,7 @@
 
 package mutant
 
-// Enabled tells whether this build can switch guards off.
+// Enabled reports whether this build can switch guards off.
 const Enabled = true
 
 var active string
@@ -10,5 +10,5 @@ var active string
 // Activate switches the named guard off, and all others on.
 func Activate(name string) { active = name }
 
-// On tells whether the named guard is switched off.
+// On reports whether the named guard is switched off.
 func On(name string) bool { return active == name }

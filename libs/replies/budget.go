@@ -7,11 +7,11 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// Config bounds what a region owes.
+// Config bounds the memory that a region uses for replies.
 type Config struct {
-	// Total is how many bytes of replies may be owed: those that connections have
-	// not taken yet, and those that commands which were admitted are expected to
-	// bring. Default 256 MiB, as for the commands that wait.
+	// Total bounds the bytes of replies: those that are not sent yet, and those that
+	// admitted commands are expected to produce. Default 256 MiB, as for waiting
+	// commands.
 	Total int
 	// Connection is the same for one connection. Default 32 MiB: some hundred
 	// milliseconds of a fast network. The last eighth is kept for small replies.
@@ -20,21 +20,21 @@ type Config struct {
 	// Connection can be. Default 1 MiB and the overhead. A reply of at most an
 	// eighth of it is small.
 	Largest int
-	// Unknown is what is expected of a kind of command that has not had a reply
-	// yet: much enough that the first burst of large ones finds room, little enough
-	// that hundreds of slow turns are under way at a time. Default 64 KiB.
+	// Unknown is the expected size of replies to a kind of command that has had none
+	// yet: enough for a first burst of large replies, and so little that hundreds of
+	// slow turns can be under way at a time. Default 64 KiB.
 	Unknown int
-	// Waiting and WaitingBytes bound the commands that wait for room, on all
+	// Waiting and WaitingBytes bound the commands that wait for capacity, on all
 	// connections together. Defaults 10,000 commands and 32 MiB.
 	Waiting      int
 	WaitingBytes int
-	// WaitingShare is the share of a command's time that it may wait for room:
-	// then it is refused, while its sender still waits for the answer. Default
-	// 0.5, as for the turns before it.
+	// WaitingShare is the share of a command's time that it may wait for capacity;
+	// then it is refused, while its sender is still waiting for the answer. Default
+	// 0.5, as for the turns ahead of it.
 	WaitingShare float64
 }
 
-// DefaultConfig is the configuration that suits most regions.
+// DefaultConfig returns the configuration that suits most regions.
 func DefaultConfig() Config {
 	return Config{
 		Total: 256 << 20, Connection: 32 << 20, Largest: 1<<20 + Overhead, Unknown: 64 << 10,
@@ -42,7 +42,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate refuses a configuration by which a command could wait for ever.
+// Validate returns an error for a configuration with which a command could wait for
+// ever.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Unknown < Overhead || c.Unknown > c.Largest {
@@ -63,18 +64,18 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Budget is what all connections of a region owe. It is not safe for concurrent
-// use.
+// Budget counts the replies of all connections of a region. It is not safe for
+// concurrent use.
 type Budget struct {
 	cfg            Config
 	unsent, owed   int // sums over the accounts
 	waiting, bytes int // commands in all queues
 }
 
-// Account is what is owed on one connection.
+// Account counts the replies of one connection.
 type Account struct {
-	unsent int // replies that the connection has not taken
-	owed   int // expected of what is admitted and not answered
+	unsent int // replies that are not sent yet
+	owed   int // expected for admitted commands without a reply
 }
 
 // Ticket is a command that was admitted.
@@ -84,10 +85,10 @@ type Ticket struct {
 	expected int
 }
 
-// NewBudget makes a budget of which nothing is used.
+// NewBudget returns an unused budget.
 func NewBudget(cfg Config) *Budget { return &Budget{cfg: cfg} }
 
-// Admit takes on a command of a connection if there is room for its reply.
+// Admit admits a command of a connection if there is capacity for its reply.
 func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) {
 	t := Ticket{account: a, kind: k, expected: b.expect(k)}
 	mine, all := a.unsent+a.owed+t.expected, b.unsent+b.owed+t.expected
@@ -103,18 +104,18 @@ func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) {
 	return t, true
 }
 
-// expect is what the next reply of a kind counts.
+// expect returns the expected size of the next reply of a kind.
 func (b *Budget) expect(k *Kind) int { return min(k.Expect(b.cfg.Unknown), b.cfg.Largest) }
 
-// small reports whether a reply may use the room that is kept for small ones.
+// small reports whether a reply may use the capacity reserved for small ones.
 func (b *Budget) small(expected int) bool { return expected <= b.cfg.Largest/8 }
 
-// Expected is what the reply is expected to count.
+// Expected returns the expected size of the reply.
 func (t *Ticket) Expected() int { return t.expected }
 
-// Grow makes room for a reply that is larger than expected, and reports whether
-// there is any. If not, the reply has to go, though the command ran: only so the
-// bound holds whatever was expected.
+// Grow raises the ticket to the size of a reply that is larger than expected, and
+// reports whether there is capacity. If not, the reply must be dropped although the
+// command ran: otherwise the bound would depend on the expectation.
 func (b *Budget) Grow(t *Ticket, size int) bool {
 	more := size - t.expected
 	if b.unsent+b.owed+more > b.cfg.Total {
@@ -126,9 +127,8 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 	return true
 }
 
-// Answered ends an admitted command. Its reply is the connection's from now on
-// (see [Budget.Unsent]). size is what it counted, 0 if that says nothing of the
-// replies of its kind.
+// Answered ends an admitted command. From now on its reply counts as unsent (see
+// [Budget.Unsent]). size is the size of the reply, 0 if it is not typical of its kind.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
 	b.owed -= t.expected
@@ -137,15 +137,14 @@ func (b *Budget) Answered(t Ticket, size int) {
 	}
 }
 
-// Unsent says how many bytes of replies a connection has not taken: none once it
-// has ended.
+// Unsent sets how many bytes of replies a connection has not sent: 0 once it has ended.
 func (b *Budget) Unsent(a *Account, bytes int) {
 	b.unsent += bytes - a.unsent
 	a.unsent = bytes
 }
 
-// Used is how much of the budget is used.
+// Used returns how much of the budget is used.
 func (b *Budget) Used() int { return b.unsent + b.owed }
 
-// Used is how much of the budget the connection uses.
+// Used returns how much of the budget the connection uses.
 func (a *Account) Used() int { return a.unsent + a.owed }

@@ -1,17 +1,16 @@
-// Package replies bounds the memory that replies take. How large a reply will be
-// is known only when it is there; so what is admitted counts as much as replies to
-// commands of its [Kind] took before, and a reply counts what it takes from when
-// it is there until it is passed on.
+// Package replies bounds the memory that replies take. The size of a reply is not known
+// before the command has run. So an admitted command reserves what replies to commands
+// of its [Kind] took before, and a reply counts with its size until it is sent.
 //
-// A region has a [Budget], shared by its connections. What finds no room waits in
-// the [Queue] of its connection, before it can have any effect: commands with small
-// replies pass it, those for the same entity do not. Who has waited for too much of
-// its time is given back, to be refused. Connections share the budget by dynamic
-// thresholds, as the ports of a switch share its buffer: none may hold more than
-// what is free, so that a few that do not read cannot take it all.
+// A region has a [Budget], shared by its connections. Commands that exceed it wait in
+// the [Queue] of their connection, before they can have any effect. Commands with small
+// replies overtake them, except those for the same entity. A command that has waited for
+// too much of its time is taken out, to be refused. Connections share the budget by
+// dynamic thresholds, as the ports of a switch share its buffer: none may hold more than
+// what is free, so that a few that do not read cannot take all of it.
 //
 // # What this does not do
 //
-// The package counts, and keeps what waits in order; it refuses nothing itself. It
-// has no locks and no clock.
+// The package counts, and keeps waiting commands in order; it sends no refusals itself.
+// It has no locks and no clock.
 package replies

@@ -6,8 +6,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// NoRoom is what is left of a reply for which there is no room. What was known of
-// the effects stays true; a command that is read-only has none, and may be sent again.
+// NoRoom returns the reply that replaces one for which there is no capacity. It keeps
+// what is known of the command's effects; a read-only command has none, and may be
+// sent again.
 func NoRoom(r *sharding.Reply, readOnly bool, why string) sharding.Reply {
 	code, what := sharding.ResourceExhausted, "the command's answer"
 	outcome := r.Outcome

@@ -7,10 +7,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Queue holds the commands of one connection that wait for room for their replies.
-// Commands for one entity keep their order. Beyond that, those with a large reply
-// keep theirs, so that the largest is not passed for ever, and those with a small
-// one pass them: there is room that is kept for them.
+// Queue holds the commands of one connection that wait for capacity for their replies.
+// Commands for one entity keep their order. Commands with a large reply keep theirs
+// too, so that the largest is not overtaken for ever. Commands with a small reply
+// overtake them: some capacity is reserved for those.
 type Queue[T any] struct {
 	Account
 	small, large list[T]
@@ -37,7 +37,7 @@ type waiting[T any] struct {
 	until   time.Time // it waits
 }
 
-// Verdict is what becomes of a command.
+// Verdict is the result of [Queue.Ask].
 type Verdict int
 
 const (
@@ -45,20 +45,20 @@ const (
 	Admitted Verdict = iota
 	// Waits says that the queue has the command.
 	Waits
-	// Full says that too much waits already: the command is the caller's.
+	// Full says that too many commands are waiting: the caller must refuse this one.
 	Full
 	// Dropped says that the connection has ended: the command is not run, as what
 	// waited before it was not.
 	Dropped
 )
 
-// Ask takes a command on, or lets it wait.
+// Ask admits a command, or queues it.
 func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket, Verdict) {
 	if q.dropped && !mutant.On("dropped-stays") {
 		return Ticket{}, Dropped
 	}
 	small := b.small(b.expect(r.Kind))
-	// Who waits for its entity waits where the last of the entity does.
+	// A command joins the list that holds the last command of its entity.
 	to := &q.large
 	if small && q.large.entities[r.Entity] == 0 {
 		to = &q.small
@@ -82,7 +82,7 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket,
 	return Ticket{}, Waits
 }
 
-// Next takes on the next command that waits and for which there is room now.
+// Next admits the next waiting command for which there is capacity now.
 func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 	if len(q.small.waiting) > 0 && !b.small(b.expect(q.small.waiting[0].Kind)) {
 		q.enlarge(b)
@@ -183,7 +183,7 @@ func (q *Queue[T]) left(b *Budget, l *list[T], w *waiting[T]) {
 // Len is how many commands wait.
 func (q *Queue[T]) Len() int { return len(q.small.waiting) + len(q.large.waiting) }
 
-// Drop ends a connection that has ended: what waits is gone, and nothing is unsent.
+// Drop clears the queue of a connection that has ended, and its unsent replies.
 // What comes after that on the connection is dropped too: what waited before it may
 // be sent again on another connection, and would come after it.
 func (q *Queue[T]) Drop(b *Budget) {

@@ -1,7 +1,6 @@
-// Package sharding holds the nouns of Roost: the names of entities, shards,
-// nodes and epochs, the command envelope, and the records that the fence of
-// the journal decides about. It imports nothing of ours, and every other
-// package speaks in its words.
+// Package sharding holds the basic types of Roost: the names of entities, shards,
+// nodes and epochs, the command envelope, and the records that the journal's fence
+// protects. It imports no other package of Roost, and every other package uses it.
 //
 // # Shards
 //
@@ -12,10 +11,10 @@
 //
 // # Epochs
 //
-// Whoever serves a shard does so at an [Epoch]. The coordinator hands out
-// epochs, each strictly higher than every earlier one of that shard; the
-// journal refuses whatever comes with an older one. Routing is advice, the
-// fence is law.
+// A region serves a shard at an [Epoch]. The coordinator hands out
+// epochs, each strictly higher than every earlier one of that shard; the journal
+// refuses every operation with an older one. Routing is advisory; the fence is
+// enforced.
 //
 // # What this does not do
 //

@@ -2,15 +2,15 @@ package sharding
 
 import "time"
 
-// CommandID names one command of one client: the idempotency key, or a name
-// that the gateway made up for a command without one.
+// CommandID identifies one command of one client: it is the idempotency key, or an
+// id that the gateway generated for a command without one.
 type CommandID string
 
-// ReservedPrefix begins the ids that Roost makes up itself, for commands
-// without key and for timers. A client's key must not begin with it.
+// ReservedPrefix begins the ids that Roost generates itself, for commands without
+// key and for timers. A client's key must not begin with it.
 const ReservedPrefix = "roost:"
 
-// Encoding says how a payload is written. Roost never looks into payloads.
+// Encoding says how a payload is encoded. Roost never interprets payloads.
 type Encoding uint8
 
 const (
@@ -28,19 +28,19 @@ type Envelope struct {
 	// Keyed says that ID was chosen by the client: the command is stored with
 	// its reply and may be sent again.
 	Keyed bool
-	// Tell says that nobody waits for the reply, only for the acceptance
-	// (without key) or the durability (with key) of the command.
+	// Tell says that the client does not wait for the reply, only until the command
+	// is accepted (without key) or durable (with key).
 	Tell     bool
 	Encoding Encoding
 	Payload  []byte
-	// Deadline is when the client stops waiting, by the local clock. It travels
-	// as time left. The zero value never passes.
+	// Deadline is when the client stops waiting, by the local clock. On the wire it
+	// is the remaining time. The zero value means no deadline.
 	Deadline time.Time
 	// Trace is the W3C traceparent of the sender's span, or empty.
 	Trace string
 }
 
-// Size is what the envelope counts in limits by bytes.
+// Size is the envelope's size as limits in bytes count it.
 func (e *Envelope) Size() int {
 	return 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Payload)
 }
@@ -75,7 +75,7 @@ func (o Outcome) String() string {
 // gRPC. The empty code is success.
 type Code string
 
-// The codes that Roost itself gives; entities may use all of them.
+// The codes that Roost itself uses; entities may use all of them.
 const (
 	InvalidArgument    Code = "invalid_argument"
 	NotFound           Code = "not_found"
@@ -85,8 +85,8 @@ const (
 	FailedPrecondition Code = "failed_precondition"
 	OutOfRange         Code = "out_of_range"
 	ResourceExhausted  Code = "resource_exhausted"
-	// ReplyLost comes with the outcome OK: the command ran, and there is no room for
-	// what it answered. It is Roost's own; gateways show another code to clients.
+	// ReplyLost comes with the outcome OK: the command ran, but there was no capacity
+	// for its reply. It is internal; gateways show another code to clients.
 	ReplyLost        Code = "roost_reply_lost"
 	Unimplemented    Code = "unimplemented"
 	Unavailable      Code = "unavailable"
@@ -104,7 +104,7 @@ func Codes() []Code {
 	}
 }
 
-// Reply is the end of a command.
+// Reply is the result of a command.
 type Reply struct {
 	Outcome  Outcome
 	Code     Code   // empty: success
@@ -122,12 +122,12 @@ type Timing struct {
 	Journal time.Duration // from the end of the turn to durability
 }
 
-// Reject is a reply that says the command was definitely not applied.
+// Reject returns a reply that says that the command was definitely not applied.
 func Reject(code Code, message string) Reply {
 	return Reply{Outcome: Rejected, Code: code, Message: message}
 }
 
-// Doubt is a reply that says the command may or may not have been applied.
+// Doubt returns a reply that says that the command may or may not have been applied.
 func Doubt(code Code, message string) Reply {
 	return Reply{Outcome: Unknown, Code: code, Message: message}
 }

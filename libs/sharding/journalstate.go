@@ -1,15 +1,15 @@
 package sharding
 
-// JournalState is what a region says of its journal.
+// JournalState is what a region reports about its journal.
 type JournalState uint8
 
 const (
-	// JournalAnswers: what is asked is answered.
+	// JournalAnswers: requests are answered.
 	JournalAnswers JournalState = iota
-	// JournalRecovering: it answers again, but not for long.
+	// JournalRecovering: it has only recently begun to answer again.
 	JournalRecovering
-	// JournalSilent: nothing has succeeded for a while although something is
-	// asked all the time.
+	// JournalSilent: no request has succeeded for a while, although requests are
+	// sent all the time.
 	JournalSilent
 )
 

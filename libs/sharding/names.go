@@ -10,7 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Limits of names. They bound what a peer can make us store per name.
+// Limits of names. They bound how much memory a peer can take with a name.
 const (
 	// MaxTypeLen is the longest entity type and command name, in bytes.
 	MaxTypeLen = 128
@@ -23,13 +23,13 @@ const (
 	MaxCommandIDLen = 128
 	// MaxShards is the largest number of shards of one type.
 	MaxShards = 1 << 16
-	// DefaultShards is the number of shards of a type that names none. About
-	// ten times the largest number of regions one plans for is a good number.
+	// DefaultShards is the number of shards of a type that does not set it. A good
+	// number is about ten times the largest number of regions that is planned for.
 	DefaultShards = 1024
 )
 
-// MaxPayload is the longest payload of a command, and of a reply, in bytes. A link
-// carries no longer one, so that a record should hold none.
+// MaxPayload is the longest payload of a command, and of a reply, in bytes. Links
+// carry no longer one.
 const MaxPayload = 1 << 20
 
 // ErrBadName is wrapped by every refusal of a name, with the field and the fix.
@@ -69,17 +69,17 @@ func (s ShardID) Compare(o ShardID) int {
 	return cmp.Or(cmp.Compare(s.Type, o.Type), cmp.Compare(s.Index, o.Index))
 }
 
-// ShardOf is the index of the shard of an id among n shards of its type:
+// ShardOf returns the index of the shard of an id among n shards of its type:
 // xxh64(id) mod n with seed 0 (https://xxhash.com). n must not be 0.
 func ShardOf(id EntityID, n uint32) uint32 {
 	return uint32(xxhash.Sum64String(string(id)) % uint64(n))
 }
 
-// NodeUID names one incarnation of a process: random at start, never 0, never
-// reused. A process that is started again is another node.
+// NodeUID identifies one incarnation of a process: random at start, never 0, never
+// reused. A restarted process is another node.
 type NodeUID uint64
 
-// NodeID is where a process is reached and which incarnation of it.
+// NodeID is the address of a process and its incarnation.
 type NodeID struct {
 	Addr string // host:port of the service listener
 	UID  NodeUID
@@ -88,7 +88,7 @@ type NodeID struct {
 // String is "host:port#uid" with the uid in hexadecimal.
 func (n NodeID) String() string { return fmt.Sprintf("%s#%x", n.Addr, uint64(n.UID)) }
 
-// IsZero tells whether n names no node.
+// IsZero reports whether n is the zero NodeID, which identifies no node.
 func (n NodeID) IsZero() bool { return n == NodeID{} }
 
 // Compare orders nodes by address (host as string, then port as number), then
@@ -123,15 +123,15 @@ func splitAddr(a string) (host, port string) {
 	return a[:i], a[i+1:]
 }
 
-// ClusterID tells clusters apart that have the same name: it is drawn at random
-// when the record of a cluster's lease is first written. Zero: not known.
+// ClusterID distinguishes clusters with the same name: it is drawn at random when the
+// record of a cluster's lease is first written. Zero: not known.
 type ClusterID uint64
 
 // String is the number in 16 hexadecimal digits.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
-// Sign is the sign of life that the active coordinator leaves in the journal
-// again and again. It says which cluster the journal belongs to.
+// Sign is the sign of life that the active coordinator periodically writes to the
+// journal. It says which cluster the journal belongs to.
 type Sign struct {
 	Coordinator NodeID
 	Cluster     ClusterID
@@ -159,9 +159,9 @@ func (e Epoch) Counter() uint32 { return uint32(e) }
 // String is "term.counter".
 func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Term(), e.Counter()) }
 
-// CheckType refuses an entity type, command or other name that could not be part of
-// a URL path, a metric or a file name: letters, digits, '_', '-' and '.',
-// starting with a letter, at most MaxTypeLen bytes.
+// CheckType returns an error unless s can be part of a URL path, a metric and a file
+// name: letters, digits, '_', '-' and '.', starting with a letter, at most MaxTypeLen
+// bytes. Entity types, commands and other names must pass it.
 func CheckType(field, s string) error {
 	if s == "" {
 		return fmt.Errorf("%w: %s is empty", ErrBadName, field)
@@ -179,10 +179,9 @@ func CheckType(field, s string) error {
 	return nil
 }
 
-// Reserved reports whether Roost keeps an entity type for itself: "roost" and
-// whatever begins with "roost.", in upper or lower case. The coordinators' own
-// stream in the journal has such a type; one of a user could be claimed, and
-// written to, in its place.
+// Reserved reports whether an entity type is reserved for Roost: "roost" and all that
+// begin with "roost.", in upper or lower case. The coordinators' own stream in the
+// journal has such a type; a user's type of that name could claim it and write to it.
 func Reserved(t EntityType) bool {
 	first, _, _ := strings.Cut(string(t), ".")
 	return strings.EqualFold(first, reservedType)
@@ -190,8 +189,8 @@ func Reserved(t EntityType) bool {
 
 const reservedType = "roost"
 
-// CheckEntityType refuses an entity type that [CheckType] refuses or that is
-// [Reserved]. Every place where a type comes in goes by it.
+// CheckEntityType returns an error for an entity type that [CheckType] refuses or
+// that is [Reserved]. Every type that enters Roost is checked by it.
 func CheckEntityType(field string, t EntityType) error {
 	if err := CheckType(field, string(t)); err != nil {
 		return err
@@ -203,7 +202,7 @@ func CheckEntityType(field string, t EntityType) error {
 	return nil
 }
 
-// CheckCluster refuses the name of a cluster that [CheckType] refuses or that
+// CheckCluster returns an error for a cluster name that [CheckType] refuses or that
 // has more than MaxClusterLen bytes.
 func CheckCluster(field, s string) error {
 	if err := CheckType(field, s); err != nil {
@@ -215,8 +214,8 @@ func CheckCluster(field, s string) error {
 	return nil
 }
 
-// CheckID refuses an entity id or idempotency key that is empty, longer than
-// max bytes, not UTF-8, or holds control characters.
+// CheckID returns an error for an entity id or idempotency key that is empty, longer
+// than max bytes, not UTF-8, or contains control characters.
 func CheckID(field, s string, max int) error {
 	switch {
 	case s == "":

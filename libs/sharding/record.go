@@ -20,7 +20,7 @@ type Event struct {
 	Payload  []byte
 }
 
-// Size is what the record counts in limits by bytes.
+// Size is the record's size as limits in bytes count it.
 func (r *Record) Size() int {
 	return r.ReplaySize() + len(r.Reply.Payload) + len(r.Reply.Message)
 }
@@ -34,8 +34,8 @@ func (r *Record) ReplaySize() int {
 	return n
 }
 
-// PayloadHash tells two commands with the same id apart: xxh64 over command
-// name, a zero byte and the payload.
+// PayloadHash distinguishes commands with the same id: xxh64 over the command name, a
+// zero byte and the payload.
 func PayloadHash(command string, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -46,7 +46,8 @@ func PayloadHash(command string, payload []byte) uint64 {
 }
 
 // Claim takes a shard for an owner at an epoch. It holds if the stored epoch
-// is lower, or equal with the same owner (so that a lost reply is no refusal).
+// is lower, or equal with the same owner (so that a claim whose reply was lost can be
+// repeated).
 type Claim struct {
 	Shard ShardID
 	Epoch Epoch
@@ -63,14 +64,14 @@ type Append struct {
 	Records []Record // consecutive sequence numbers, at least one
 }
 
-// ReadFence asks whether the shard's stored epoch still is Epoch. It must
-// begin after it was asked for.
+// ReadFence asks whether the shard's stored epoch still is Epoch. The read must
+// begin after the request.
 type ReadFence struct {
 	Shard ShardID
 	Epoch Epoch
 }
 
-// Verdict is what the journal says to a claim, an append or a fence read.
+// Verdict is the journal's result of a claim, an append or a fence read.
 type Verdict uint8
 
 const (
@@ -86,7 +87,7 @@ const (
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.
 	RefusedFull
-	// RefusedDamaged: what is stored of the entity, or of the shard's fence, is
+	// RefusedDamaged: the stored data of the entity, or of the shard's fence, is
 	// damaged; nothing was written.
 	RefusedDamaged
 	// UnknownOutcome: the connection was lost at commit; it may or may not
@@ -94,12 +95,12 @@ const (
 	UnknownOutcome
 )
 
-// Answered reports whether the journal has answered, whatever it said: a refusal is
-// an answer. Full is none, because the queue of this process may be what is full; on
-// a full disk, questions still succeed.
+// Answered reports whether the verdict proves that the journal answered: a refusal
+// does. RefusedFull does not, because it may be the queue of this process that is
+// full; on a full disk, reads still succeed.
 func (v Verdict) Answered() bool { return v != UnknownOutcome && v != RefusedFull }
 
-// String is the verdict in words.
+// String describes the verdict in words.
 func (v Verdict) String() string {
 	switch v {
 	case Durable:
@@ -126,7 +127,7 @@ type Fence struct {
 	Owner NodeUID
 }
 
-// Stored is what the journal keeps of a command.
+// Stored is what the journal has stored for a command.
 type Stored struct {
 	Hash  uint64
 	Reply Reply

@@ -6,11 +6,11 @@ import "cmp"
 type Phase uint8
 
 const (
-	// Starting: allocated, not yet claimed. Watchers buffer.
+	// Starting: allocated, not yet claimed. Gateways buffer.
 	Starting Phase = iota + 1
-	// Serving: claimed by the owner. Watchers route.
+	// Serving: claimed by the owner. Gateways route.
 	Serving
-	// HandingOff: the owner is asked to let go. Watchers buffer.
+	// HandingOff: the owner was asked to release the shard. Gateways buffer.
 	HandingOff
 )
 
@@ -36,8 +36,8 @@ type Row struct {
 	Phase Phase
 }
 
-// Newer tells whether r supersedes o: rows are ordered by epoch, then phase,
-// whoever brought them.
+// Newer reports whether r supersedes o: rows are ordered by epoch, then phase,
+// regardless of their source.
 func (r Row) Newer(o Row) bool {
 	return cmp.Or(cmp.Compare(r.Epoch, o.Epoch), cmp.Compare(r.Phase, o.Phase)) > 0
 }
@@ -72,8 +72,8 @@ func (t *TypeDesc) Command(name string) (CommandDesc, bool) {
 	return CommandDesc{}, false
 }
 
-// Version orders states of the table of one coordinator term: a change counts
-// N up by one, a new term starts again.
+// Version orders the states of the route table: each change increments N, and each
+// coordinator term starts again.
 type Version struct {
 	Term Term
 	N    uint64

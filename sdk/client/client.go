@@ -3,12 +3,11 @@
 //	c, err := client.Dial("http://localhost:8080", "http://localhost:8081")
 //	n, err := Add.Ask(ctx, c, "c1", AddRequest{Delta: 5})
 //
-// Commands that change state get an idempotency key, made here unless the
-// caller gives one, so that a lost answer is no reason to give up: the client
-// sends the same key again, to another gateway if there is one, until the
-// context ends. Give the context a deadline; without one [Config.Timeout]
-// applies. Gateways are told to answer a tenth of that time earlier, at most
-// 100 ms, so that what they say at the end still arrives.
+// Commands that change state get an idempotency key, generated here unless the caller
+// provides one. If an answer is lost, the client sends the same key again, to another
+// gateway if there is one, until the context ends. Give the context a deadline; without
+// one [Config.Timeout] applies. Gateways must answer a tenth of that time earlier, at
+// most 100 ms, so that their last answer still arrives.
 //
 // # What this does not do
 //
@@ -43,14 +42,14 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// Config is how a client behaves.
+// Config is the configuration of a client.
 type Config struct {
 	// Gateways are base URLs, used in turn.
 	Gateways []string
 	// Timeout bounds a call whose context has no deadline. Default 5 s.
 	Timeout time.Duration
 	// RetryMin and RetryMax are the first and the longest pause before a call
-	// is sent again; each is shortened by chance. Defaults 20 ms and 500 ms.
+	// is sent again; each is shortened at random. Defaults 20 ms and 500 ms.
 	RetryMin, RetryMax time.Duration
 	// MaxReply is the longest reply that is read, in bytes. Default 8 MiB.
 	MaxReply int64
@@ -77,15 +76,15 @@ func DefaultConfig(gateways ...string) Config {
 type Client struct {
 	cfg  Config
 	next atomic.Uint64
-	// traced: the transport tells when a request has got a connection, so that
-	// one without was definitely not sent. Others prove nothing.
+	// traced: the transport reports when a request has got a connection, so that a
+	// request without one was definitely not sent. Other transports prove nothing.
 	traced bool
 }
 
-// Dial makes a client with the default configuration. Nothing is sent yet.
+// Dial returns a client with the default configuration. It sends nothing yet.
 func Dial(gateways ...string) (*Client, error) { return New(DefaultConfig(gateways...)) }
 
-// New makes a client. An error names the field that cannot be.
+// New returns a client. An error names the field with an unusable value.
 func New(cfg Config) (*Client, error) {
 	if len(cfg.Gateways) == 0 {
 		return nil, errors.New("client: Gateways is empty; give at least one base URL such as http://localhost:8080")
@@ -115,24 +114,24 @@ type Retries struct {
 
 type observerKey struct{}
 
-// WithObserver lets a tool see every retry of the calls made with the context.
+// WithObserver returns a context whose calls report every retry.
 func WithObserver(ctx context.Context, f func(Retries)) context.Context {
 	return context.WithValue(ctx, observerKey{}, f)
 }
 
-// maxReserve bounds the part of a call's time that is kept for the way of the
+// maxReserve bounds the part of a call's time that is reserved for the transport of the
 // last answer.
 const maxReserve = 100 * time.Millisecond
 
-// answerBy is when gateways are to have answered a call: a little before its
-// time is over, since what they say then, such as that nothing was applied, is
-// worth more than no answer.
+// answerBy returns when gateways must have answered a call: a little before its time is
+// over, because their last answer, such as that nothing was applied, is worth more than
+// none.
 func answerBy(now, deadline time.Time) time.Time {
 	return deadline.Add(-min(deadline.Sub(now)/10, maxReserve))
 }
 
 // Call implements entity.Caller: it sends the call until it is answered, or
-// its time is over. The error tells by its Outcome what is known then.
+// its time is over. The Outcome of the error says what is known then.
 func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
 	if err := checkNames(&call); err != nil {
 		return sharding.Reply{}, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
@@ -153,7 +152,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retries))
 	doubt := false
-	useless := 0 // answers in a row that time does not change
+	useless := 0 // consecutive answers that a retry would not change
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
 	for n := uint64(1); ; n++ {
@@ -187,7 +186,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	}
 }
 
-// checkNames refuses what no gateway takes, such as an empty id.
+// checkNames returns an error for names that no gateway accepts, such as an empty id.
 func checkNames(call *entity.Call) error {
 	errs := []error{
 		sharding.CheckType("the entity type", string(call.Entity.Type)),
@@ -200,8 +199,8 @@ func checkNames(call *entity.Call) error {
 	return errors.Join(errs...)
 }
 
-// settled makes the last error say what is known over all attempts. A read-only
-// command changed nothing, whatever became of them.
+// settled makes the last error say what is known after all attempts. A read-only
+// command changed nothing, whatever their results were.
 func settled(call *entity.Call, err *entity.Error, doubt bool) error {
 	switch {
 	case call.ReadOnly && err.Outcome == sharding.Unknown:
@@ -213,13 +212,13 @@ func settled(call *entity.Call, err *entity.Error, doubt bool) error {
 	return err
 }
 
-// retryable are the refusals that another moment may change.
+// retryable reports whether a refusal may be transient.
 func retryable(c entity.Code) bool {
 	return c == entity.Unavailable || c == entity.ResourceExhausted || c == entity.DeadlineExceeded
 }
 
-// segment escapes a part of a path, dots included that would be taken for the
-// way to another one.
+// segment escapes a part of a path, including dots that would be taken for a relative
+// path.
 func segment(s string) string {
 	if s == "." || s == ".." {
 		return strings.ReplaceAll(s, ".", "%2E")
@@ -227,18 +226,18 @@ func segment(s string) string {
 	return url.PathEscape(s)
 }
 
-// attempt is what became of sending a call once.
+// attempt is the result of sending a call once.
 type attempt struct {
 	reply sharding.Reply
 	err   *entity.Error
 	// wait is how long a gateway asks to wait before the next attempt.
 	wait time.Duration
-	// useless: the error is not a gateway's, and the same URL gives it again until
-	// somebody changes a configuration.
+	// useless: the error is not a gateway's, and the same URL will return it again until
+	// a configuration is changed.
 	useless bool
 }
 
-// send makes one attempt at a gateway, which is to answer by then.
+// send makes one attempt at a gateway, which must answer by then.
 func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
@@ -300,8 +299,8 @@ const (
 	protobufType = "application/protobuf"
 )
 
-// unreachable says what a failed request tells: one that found no connection
-// carried nothing, everything else may have been applied.
+// unreachable returns the result of a failed request: without a connection nothing was
+// sent, in every other case the command may have been applied.
 func unreachable(base string, err error, nothingSent bool) attempt {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -356,10 +355,10 @@ func failure(base string, res *http.Response, body []byte) attempt {
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}
 }
 
-// stranger is the end of an attempt that something else than a gateway answered:
-// a proxy before it, which may do better later, or whoever else has the URL. It
-// says nothing of the command's effects, since a proxy may have replaced the
-// answer of a gateway.
+// stranger returns the result of an attempt that something other than a gateway
+// answered: a proxy in front of it, whose answer may be transient, or another server at
+// the URL. It says nothing about the command's effects, because a proxy may have
+// replaced the answer of a gateway.
 func stranger(base string, res *http.Response, body []byte) attempt {
 	who := base
 	if server := res.Header.Get("Server"); server != "" {

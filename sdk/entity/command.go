@@ -15,7 +15,7 @@ type Call struct {
 	Command string
 	// Key is the idempotency key, or empty.
 	Key string
-	// NoKey: the caller must not make a key of its own.
+	// NoKey: the Caller must not generate a key.
 	NoKey    bool
 	Tell     bool
 	ReadOnly bool
@@ -24,7 +24,7 @@ type Call struct {
 }
 
 // Caller sends calls: package client over a gateway, package entitytest in
-// memory. The error is for failures of the way; the reply carries the rest.
+// memory. The error is for failures of the transport; the reply carries the rest.
 type Caller interface {
 	Call(ctx context.Context, c Call) (sharding.Reply, error)
 }
@@ -36,8 +36,8 @@ type Handle[In, Out any] struct {
 	desc sharding.CommandDesc
 }
 
-// Command declares a command of an entity type. A value that holds handles
-// must not be changed after it was bound.
+// Command declares a command of an entity type. A handle must not be changed after it
+// was bound.
 func Command[In, Out any](typ, name string) *Handle[In, Out] {
 	return &Handle[In, Out]{typ: typ, desc: sharding.CommandDesc{Name: name}}
 }
@@ -51,14 +51,14 @@ func (h *Handle[In, Out]) ReadOnly() *Handle[In, Out] {
 
 // Stale lets a read-only command answer without asking the journal whether its
 // region still owns the entity: faster, but a deposed owner may answer for a
-// while. The answer may be old, never false: it waits until what it shows is
-// durable.
+// while. The answer may be old but never shows what may be undone: it waits until the
+// state that it shows is durable.
 func (h *Handle[In, Out]) Stale() *Handle[In, Out] {
 	h.desc.ReadOnly, h.desc.Stale = true, true
 	return h
 }
 
-// Name is the command's name.
+// Name returns the command's name.
 func (h *Handle[In, Out]) Name() string { return h.desc.Name }
 
 // Option changes one call.
@@ -115,7 +115,7 @@ func (h *Handle[In, Out]) send(ctx context.Context, via Caller, id string, in In
 }
 
 // After sends the command to the entity itself when d has passed. A timer is
-// known by its name: setting it again replaces it. Timers are volatile: they
+// identified by its name: setting it again replaces it. Timers are volatile: they
 // die with the incarnation, when the entity is moved, lost, or stopped by
 // [Ctx.Passivate]. An entity with a pending timer is not idle and is not
 // passivated. Like events, timers count only if the handler succeeds. If the
@@ -124,9 +124,9 @@ func (h *Handle[In, Out]) After(ctx *Ctx, d time.Duration, name string, in In) {
 	h.timer(ctx, turn.Timer{Name: name, After: max(d, 1)}, in)
 }
 
-// Every sends the command to the entity itself again and again, each time d
-// has passed. A firing is skipped while the last one still waits. It keeps the
-// entity from being passivated until it is cancelled.
+// Every sends the command to the entity itself repeatedly, at intervals of d. A firing
+// is skipped while the previous one is still waiting. The timer keeps the entity from
+// being passivated until it is cancelled.
 func (h *Handle[In, Out]) Every(ctx *Ctx, d time.Duration, name string, in In) {
 	d = max(d, time.Millisecond)
 	h.timer(ctx, turn.Timer{Name: name, After: d, Every: d}, in)
@@ -142,7 +142,7 @@ func (h *Handle[In, Out]) timer(ctx *Ctx, t turn.Timer, in In) {
 	ctx.timers = append(ctx.timers, t)
 }
 
-// Entity is the address of the entity of that id.
+// Entity returns the address of the entity with the given id.
 func (h *Handle[In, Out]) Entity(id string) sharding.Entity {
 	return sharding.Entity{Type: sharding.EntityType(h.typ), ID: sharding.EntityID(id)}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Ctx is what a turn of an entity has at hand. It is a context.Context that
-// ends at the command's deadline, or when nobody waits for the turn any more.
-// It must not be used after the handler has returned.
+// Ctx is the context of one turn of an entity. It is a context.Context that ends at
+// the command's deadline, or when the turn's result is no longer wanted. It must not
+// be used after the handler has returned.
 type Ctx struct {
 	context.Context
 	inst     *Instance
@@ -26,20 +26,20 @@ type Ctx struct {
 	broken   error
 }
 
-// Entity is the address of the entity.
+// Entity returns the address of the entity.
 func (c *Ctx) Entity() sharding.Entity { return c.inst.entity() }
 
-// ID is the id of the entity.
+// ID returns the id of the entity.
 func (c *Ctx) ID() string { return string(c.inst.id) }
 
-// Now is the time of the turn, in UTC: in an event it comes back from replay as
-// it was. In package entitytest it is the kit's virtual time.
+// Now returns the time of the turn, in UTC, so that an event that holds it is replayed
+// unchanged. In package entitytest it is the kit's virtual time.
 func (c *Ctx) Now() time.Time { return c.now.Round(0).UTC() }
 
-// Command is the name of the command that runs.
+// Command returns the name of the running command.
 func (c *Ctx) Command() string { return c.command }
 
-// Log is a logger that names the entity and the command.
+// Log returns a logger with the attributes of the entity and the command.
 func (c *Ctx) Log() *slog.Logger {
 	return slog.Default().With("entity.type", c.inst.def.name, "entity.id", c.inst.id, "command", c.command)
 }
@@ -48,12 +48,11 @@ func (c *Ctx) Log() *slog.Logger {
 // when the handler returns nil; its reply is held until then. If the handler
 // fails after Persist, the events are discarded and the entity is loaded again.
 //
-// Apply gets what was stored, read back, as it does in replay: a copy without
-// unexported fields, and a time.Time without its monotonic clock.
+// Apply receives the event as it will be replayed, after encoding and decoding: a copy
+// without unexported fields, and a time.Time without its monotonic clock.
 //
-// An error means that nothing was staged by this call: ErrReadOnly,
-// ErrVolatile, ErrUnknownEvent, or an event that cannot be encoded or not be read
-// back.
+// An error means that nothing was staged by this call: ErrReadOnly, ErrVolatile,
+// ErrUnknownEvent, or an event that cannot be encoded or decoded.
 func (c *Ctx) Persist(events ...any) error {
 	if c.inst.def.volatile {
 		return fmt.Errorf("%w: %s", ErrVolatile, c.inst.def.name)
@@ -85,11 +84,11 @@ func (c *Ctx) Persist(events ...any) error {
 	return nil
 }
 
-// Passivate stops the entity as soon as it has nothing to do. The next command
-// brings it to life again.
+// Passivate stops the entity as soon as it is idle. The next command activates it
+// again.
 func (c *Ctx) Passivate() { c.quit = true }
 
-// CancelTimer cancels the timer of that name, if there is one.
+// CancelTimer cancels the timer with the given name, if there is one.
 func (c *Ctx) CancelTimer(name string) {
 	c.timers = append(c.timers, turn.Timer{Name: name})
 }

@@ -17,23 +17,21 @@ import (
 // nothing but the state and the event.
 type Sourced interface{ Apply(event any) }
 
-// Starter is implemented by entities that want to act when they come to life,
-// after their state is loaded. An error fails the activation. The context ends
-// when the load has taken too long (30 s); a hook that goes on is not waited for,
-// but it keeps its goroutine. When as many as
-// region.entity_loads (4) of one entity have not returned, commands for the entity
-// are refused as unavailable until one does.
+// Starter is implemented by entities that act when they are activated, after their
+// state is loaded. An error fails the activation. The context ends when the load has
+// taken too long (30 s); a hook that keeps running is not waited for, but keeps its
+// goroutine. While region.entity_loads (4) hooks of one entity have not returned,
+// commands for it are refused as unavailable.
 type Starter interface{ OnStart(ctx *Ctx) error }
 
-// Stopper is implemented by entities that want to act before they go: an
-// entity that is passivated or handed off. It is not called when the process
-// dies.
+// Stopper is implemented by entities that act before they are passivated or handed
+// off. It is not called when the process dies.
 type Stopper interface {
 	OnStop(ctx *Ctx, why turn.StopReason)
 }
 
-// Snapshotter is implemented by entities whose snapshot is not simply their
-// exported fields as JSON.
+// Snapshotter is implemented by entities that encode their snapshots themselves.
+// Otherwise a snapshot is the entity's exported fields as JSON.
 type Snapshotter interface {
 	Snapshot() ([]byte, error)
 	Restore([]byte) error
@@ -43,8 +41,8 @@ type Snapshotter interface {
 // [DefineVolatile].
 type Definition interface{ definition() *definition }
 
-// Type is an entity type under construction. Its methods must not be called
-// any more when the type is in use.
+// Type is an entity type under construction. Its methods must not be called once the
+// type is in use.
 type Type[E any] struct{ def *definition }
 
 func (t *Type[E]) definition() *definition { return t.def }
@@ -65,7 +63,8 @@ type definition struct {
 type binding struct {
 	typ  string
 	desc sharding.CommandDesc
-	// run decodes, calls and encodes. The error is the handler's, or bad input.
+	// run decodes the input, calls the method and encodes the reply. The error is the
+	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
 	// check only decodes.
 	check func(env *sharding.Envelope) error
@@ -93,16 +92,16 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 		if err != nil {
 			return nil, 0, false, fmt.Errorf("the reply cannot be encoded: %w", err)
 		}
-		if len(payload) > sharding.MaxPayload { // nobody could be told that it was applied
+		if len(payload) > sharding.MaxPayload { // the reply could not be delivered
 			return nil, 0, false, fmt.Errorf("the reply has %d bytes, at most %d are allowed", len(payload), sharding.MaxPayload)
 		}
 		return payload, enc, false, nil
 	}}}
 }
 
-// Define makes an event-sourced type. create makes the empty entity of an id;
-// it must not keep anything of the process it runs in. Mistakes (two commands
-// of one name, a command of another type) are reported by [Describe].
+// Define defines an event-sourced type. create returns the empty entity with an id; it
+// must not depend on the process it runs in. Mistakes (two commands with one name, a
+// command of another type) are reported by [Describe].
 func Define[E any, P interface {
 	*E
 	Sourced
@@ -110,8 +109,8 @@ func Define[E any, P interface {
 	return define(name, false, create, on)
 }
 
-// DefineVolatile makes a type that keeps its state in memory only: best effort,
-// gone when the entity is passivated, moved or lost.
+// DefineVolatile defines a type that keeps its state in memory only: best effort, lost
+// when the entity is passivated or moved, or its region fails.
 func DefineVolatile[E any](name string, create func(id string) *E, on ...Binding[E]) *Type[E] {
 	return define(name, true, create, on)
 }
@@ -136,7 +135,7 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 	return &Type[E]{d}
 }
 
-// Events tells the type its events: one sample of each.
+// Events declares the events of the type, by one sample of each.
 func (t *Type[E]) Events(samples ...any) *Type[E] {
 	for _, s := range samples {
 		name := eventName(s)
@@ -154,9 +153,8 @@ func (t eventType) matches(ev any) bool { return reflect.TypeOf(ev) == t.typ }
 // type's first use. Default 1024.
 func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
 
-// PassivateAfter sets how long an entity may have nothing to do before it is
-// stopped to free memory; 0: never. Default 2 minutes. A pending timer is
-// something to do.
+// PassivateAfter sets how long an entity may be idle before it is stopped to free
+// memory; 0: never. Default 2 minutes. An entity with a pending timer is not idle.
 func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; return t }
 
 // SnapshotEvery cuts a snapshot after so many events (a keyed command without
@@ -165,8 +163,8 @@ func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; ret
 // Default 0: never.
 func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
 
-// Describe gives a type to the execution core. An error names every mistake of
-// the definition.
+// Describe returns the type as the execution core needs it. An error names every
+// mistake in the definition.
 func Describe(t Definition) (turn.Type, error) {
 	d := t.definition()
 	desc := turn.Type{PassivateAfter: d.idle, SnapshotEvery: d.snapshot, Desc: sharding.TypeDesc{

@@ -38,11 +38,11 @@ var (
 )
 
 // ErrStored is wrapped by errors about stored events and snapshots that this
-// version of a type cannot read. The entity is not brought to life: a state that
-// leaves out what is not understood would be wrong.
+// version of a type cannot read. The entity is not activated: a state without the data
+// that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
-// Error is a command's end without a plain reply.
+// Error is the result of a command that has no plain reply.
 type Error struct {
 	Code    Code
 	Message string
@@ -60,14 +60,13 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Errorf is a business error: an answer of the entity that is not success. It
-// is never retried by Roost, and a duplicate gets the same one.
+// Errorf returns a business error: an answer of the entity that is not success. Roost
+// never retries it, and a duplicate gets the same one.
 func Errorf(code Code, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Outcome: sharding.OK}
 }
 
-// CodeOf is the code of an error, "" for nil, Internal for errors that carry
-// none.
+// CodeOf returns the code of an error, "" for nil, Internal for errors without one.
 func CodeOf(err error) Code {
 	var e *Error
 	switch {
@@ -79,8 +78,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// OutcomeOf says what an error tells about the command's effects: Unknown for
-// errors that carry nothing.
+// OutcomeOf returns what an error says about the command's effects: Unknown for errors
+// that are not of type *[Error].
 func OutcomeOf(err error) sharding.Outcome {
 	var e *Error
 	switch {
@@ -92,7 +91,7 @@ func OutcomeOf(err error) sharding.Outcome {
 	return sharding.Unknown
 }
 
-// ReplyError is the error that a reply carries, or nil.
+// ReplyError returns the error that a reply carries, or nil.
 func ReplyError(r sharding.Reply) error {
 	if r.Outcome == sharding.OK && r.Code == "" {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// explain says what is wrong with a value that cannot be decoded into a pointer,
-// to somebody who sees the value and not the program: it names the field and what
-// belongs there, and no Go type. Errors of an author's own decoders are passed on.
+// explain describes what is wrong with a value that cannot be decoded, for a reader who
+// sees the value and not the program: it names the field and what belongs there, and no
+// Go type. Errors of an author's own decoders are returned unchanged.
 func explain(into any, err error) error {
 	var mismatch *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -31,7 +31,7 @@ func explain(into any, err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("it is not valid JSON: it ends too early")
 	}
-	text := strings.ReplaceAll(err.Error(), "\u00a0", " ") // package proto writes such spaces now and then
+	text := strings.ReplaceAll(err.Error(), "\u00a0", " ") // package proto sometimes writes such spaces, on purpose
 	name, unknown := strings.CutPrefix(text, "json: unknown field ")
 	text, ours := strings.CutPrefix(text, "json: ")
 	switch {
@@ -46,8 +46,8 @@ func explain(into any, err error) error {
 	return err
 }
 
-// fieldPath is the path of a field as the sender knows it: package json has the
-// names of embedded structs in it, which are not in the JSON.
+// fieldPath returns the path of a field as the sender knows it: without the names of
+// embedded structs, which package json adds but which are not in the JSON.
 func fieldPath(t reflect.Type, path string) string {
 	var sent []string
 	for name := range strings.SplitSeq(path, ".") {
@@ -62,7 +62,7 @@ func fieldPath(t reflect.Type, path string) string {
 	return strings.Join(sent, ".")
 }
 
-// fieldOf is the field of that name in JSON, or the embedded struct of that name.
+// fieldOf returns the field with the JSON name, or the embedded struct with that name.
 func fieldOf(t reflect.Type, name string) (f reflect.StructField, embedded bool) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return f, false
@@ -80,7 +80,7 @@ func fieldOf(t reflect.Type, name string) (f reflect.StructField, embedded bool)
 	return f, false
 }
 
-// found is a value that package json did not expect.
+// found describes a value that package json did not expect.
 func found(value string) string {
 	switch value {
 	case "bool":
@@ -94,7 +94,7 @@ func found(value string) string {
 	return "a " + value
 }
 
-// wanted is the JSON that a Go type is read from.
+// wanted describes the JSON that a Go type is decoded from.
 func wanted(t reflect.Type) string {
 	if t.Implements(textUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler) {
 		return "a string"

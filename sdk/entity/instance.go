@@ -13,9 +13,8 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Instance is one living entity, as a runtime holds it (a region's driver,
-// package entitytest). Authors of entities do not need it. It is not safe for
-// concurrent use.
+// Instance is one live entity, as a runtime holds it (a region's driver, package
+// entitytest). Authors of entities do not need it. It is not safe for concurrent use.
 type Instance struct {
 	def   *definition
 	id    sharding.EntityID
@@ -26,17 +25,17 @@ func (i *Instance) entity() sharding.Entity {
 	return sharding.Entity{Type: sharding.EntityType(i.def.name), ID: i.id}
 }
 
-// NewInstance makes the empty entity of an id.
+// NewInstance returns the empty entity with an id.
 func NewInstance(t Definition, id sharding.EntityID) (inst *Instance, err error) {
 	d := t.definition()
 	defer recovered(d.name, "create", &err)
 	return &Instance{def: d, id: id, state: d.create(string(id))}, nil
 }
 
-// State is the author's value, for tests.
+// State returns the author's value, for tests.
 func (i *Instance) State() any { return i.state }
 
-// Restore brings the state to that of a snapshot.
+// Restore sets the state to that of a snapshot.
 func (i *Instance) Restore(snapshot []byte) (err error) {
 	defer recovered(i.def.name, "Restore", &err)
 	if s, ok := i.state.(Snapshotter); ok {
@@ -48,10 +47,10 @@ func (i *Instance) Restore(snapshot []byte) (err error) {
 	return nil
 }
 
-// remedy is what to do about stored data that this version cannot read.
+// remedy is the advice for stored data that this version cannot read.
 const remedy = "run the version of the type that knows it"
 
-// Snapshot is the state, to be given to Restore.
+// Snapshot returns the state as Restore accepts it.
 func (i *Instance) Snapshot() (b []byte, err error) {
 	defer recovered(i.def.name, "Snapshot", &err)
 	if s, ok := i.state.(Snapshotter); ok {
@@ -85,7 +84,7 @@ func (i *Instance) decode(ev sharding.Event) (any, error) {
 	return v, nil
 }
 
-// Decode reads stored events back, for tests.
+// Decode decodes stored events, for tests.
 func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
 	out := make([]any, 0, len(events))
 	for _, ev := range events {
@@ -98,8 +97,8 @@ func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
 	return out, nil
 }
 
-// Encode writes events as they are stored. An error names the event that is
-// unknown or cannot be written.
+// Encode encodes events as they are stored. An error names the event that is unknown
+// or cannot be encoded.
 func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	out := make([]sharding.Event, 0, len(events))
 	for _, ev := range events {
@@ -130,7 +129,7 @@ func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Time
 	return c.timers, err
 }
 
-// Stops tells whether the entity has a stop hook.
+// Stops reports whether the entity has a stop hook.
 func (i *Instance) Stops() bool { _, ok := i.state.(Stopper); return ok }
 
 // Stop runs the stop hook, at the time now.
@@ -144,9 +143,9 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 	return nil
 }
 
-// Run executes one turn, at the time now. Incarnation and request of the result are
-// the caller's to fill in. failed is why the turn failed, if that is the author's matter and not
-// the caller's: the reply does not say it, since it goes to strangers. It wraps
+// Run executes one turn, at the time now. The caller must fill in incarnation and
+// request of the result. failed is the reason of a failure that only the author of the
+// type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.
 func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelope, readOnly bool) (done turn.TurnDone, failed error) {
 	b := i.def.commands[env.Command]
@@ -181,13 +180,13 @@ type Panic struct {
 	Stack string
 }
 
-// Error is the value without the stack.
+// Error returns the value without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
 func undone(env *sharding.Envelope) string { return env.Command + " failed and was undone" }
 
-// failure is the reply of a turn that ended with an error, and the error if the
-// reply does not have it. Only a business error is an answer; after all others the
+// failure returns the reply of a turn that ended with an error, and the error if the
+// reply does not contain it. Only a business error is an answer; after all others the
 // command was not applied.
 func failure(ctx context.Context, env *sharding.Envelope, bad bool, err error) (sharding.Reply, error) {
 	var e *Error
@@ -206,9 +205,9 @@ func badInput(env *sharding.Envelope, err error) string {
 	return fmt.Sprintf("the input of %s: %v", env.Command, err)
 }
 
-// CheckInput is the refusal of a command whose input cannot be read, nil if it
-// can. A command that the type does not have is not its matter, nor is a decoder
-// that panics: both are refused when the command has its turn.
+// CheckInput returns the refusal of a command whose input cannot be decoded, nil if it
+// can. It ignores commands that the type does not have, and decoders that panic: both
+// are refused when the command has its turn.
 func CheckInput(t Definition, env *sharding.Envelope) (refusal *sharding.Reply) {
 	b := t.definition().commands[env.Command]
 	if b == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// step runs the core and does what it asks for until nothing is left to do.
+// step runs the core and performs its outputs until none are left.
 func (k *Kit) step(in turn.Input) {
 	k.queue = k.m.Step(k.now, in, k.queue)
 	for len(k.queue) > 0 {
@@ -119,7 +119,8 @@ func (k *Kit) load(o turn.Load) turn.Input {
 	return out
 }
 
-// replay builds an entity from what it stored, and says from which records.
+// replay rebuilds an entity from its stored snapshot and events, and returns the records
+// used.
 func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, []sharding.Record, error) {
 	inst, err := entity.NewInstance(k.types[ent.Type], ent.ID)
 	if err != nil {
@@ -139,7 +140,7 @@ func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, []sh
 	return inst, s.records[from:], err
 }
 
-// checkReplay compares every living entity with what replay makes of it.
+// checkReplay compares every live entity with its replay.
 func (k *Kit) checkReplay() {
 	k.t.Helper()
 	for ent := range k.insts { // order-free: reports only

@@ -8,14 +8,13 @@
 //	k.Advance(time.Minute) // timers fire, idle entities are passivated
 //	k.WantEvents("Account", "alice", Deposited{100}, Frozen{})
 //
-// After every test, and at every [Kit.Restart], each living entity is built
-// anew from what it stored and compared with the one that lives: replay equals
-// live, or the test fails.
+// After every test, and at every [Kit.Restart], each live entity is rebuilt from its
+// stored events and compared with the live one: if they differ, the test fails.
 //
 // # What this does not do
 //
-// There is one process and it never fails: handoffs, lost answers and fences
-// are the simulation's and the region's business. Calls run one after another.
+// There is one process and it never fails: handoffs, lost answers and fences are tested
+// elsewhere. Calls run one after another.
 package entitytest
 
 import (
@@ -45,7 +44,7 @@ type Kit struct {
 	queue   []turn.Output
 	answers map[turn.RequestID]sharding.Reply
 	last    turn.RequestID
-	// restarts makes the epoch of each life another one, as claims do.
+	// restarts counts Restart calls: each gets a new epoch, as a claim would.
 	restarts uint32
 }
 
@@ -56,7 +55,7 @@ type stored struct {
 	snap    []byte
 }
 
-// New makes a kit for the types. Mistakes in their definitions fail the test.
+// New returns a kit for the types. Mistakes in their definitions fail the test.
 func New(t testing.TB, types ...entity.Definition) *Kit {
 	t.Helper()
 	k := &Kit{
@@ -83,7 +82,7 @@ func New(t testing.TB, types ...entity.Definition) *Kit {
 	return k
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (k *Kit) Now() time.Time { return k.now }
 
 // Call implements entity.Caller.
@@ -138,8 +137,8 @@ func (k *Kit) Advance(d time.Duration) {
 	k.step(turn.Tick{})
 }
 
-// Given stores events of an entity that is not alive yet, as if commands had
-// caused them.
+// Given stores events of an entity that is not alive yet, as if commands had produced
+// them.
 func (k *Kit) Given(typ, id string, events ...any) {
 	k.t.Helper()
 	ent := address(typ, id)
@@ -158,7 +157,7 @@ func (k *Kit) Given(typ, id string, events ...any) {
 	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: encoded})
 }
 
-// Events are the stored events of an entity, in order.
+// Events returns the stored events of an entity, in order.
 func (k *Kit) Events(typ, id string) []any {
 	k.t.Helper()
 	ent := address(typ, id)
@@ -189,10 +188,10 @@ func (k *Kit) WantEvents(typ, id string, want ...any) {
 	}
 }
 
-// Active tells whether the entity is alive.
+// Active reports whether the entity is alive.
 func (k *Kit) Active(typ, id string) bool { return k.insts[address(typ, id)] != nil }
 
-// State is the author's value of a living entity, nil if it is not alive.
+// State returns the author's value of a live entity, nil if it is not alive.
 func (k *Kit) State(typ, id string) any {
 	if inst := k.insts[address(typ, id)]; inst != nil {
 		return inst.State()
@@ -200,9 +199,9 @@ func (k *Kit) State(typ, id string) any {
 	return nil
 }
 
-// Restart ends all living entities as a crash does, without their stop hooks,
-// after checking that replay equals live. The next command brings an entity
-// back from what it stored.
+// Restart ends all live entities as a crash does, without their stop hooks, after
+// comparing them with their replay. The next command activates an entity again from its
+// stored events.
 func (k *Kit) Restart() {
 	k.t.Helper()
 	k.checkReplay()
