@@ -58,7 +58,7 @@ func (p *process) now() time.Time {
 // time goes on.
 func (p *process) moment() journal.Moment {
 	return journal.Moment{
-		Wall: clockStart.Add(nanos(p.w.now + p.wall)), By: uint64(p.uid), Elapsed: p.now().Sub(clockStart),
+		Wall: clockStart.Add(nanos(p.w.now + p.wall)), Writer: uint64(p.uid), Elapsed: p.now().Sub(clockStart),
 	}
 }
 

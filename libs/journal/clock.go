@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Clock gives the two times of a [Moment].
+// Clock returns the two times of a [Moment].
 type Clock func() (wall time.Time, elapsed time.Duration)
 
-// SystemClock is that of the machine; it begins now.
+// SystemClock returns the machine's clock; elapsed counts from the call.
 func SystemClock() Clock {
 	began := time.Now()
 	return func() (time.Time, time.Duration) {
@@ -17,23 +17,23 @@ func SystemClock() Clock {
 	}
 }
 
-// Watch gives the moments of one backend.
-type Watch struct {
-	by    uint64
-	clock Clock
+// Timekeeper returns the moments of one backend.
+type Timekeeper struct {
+	writer uint64
+	clock  Clock
 }
 
-// NewWatch makes a watch with a name of its own.
-func NewWatch(c Clock) Watch { return Watch{by: rand.Uint64() | 1, clock: c} }
+// NewTimekeeper returns a timekeeper with a new writer id.
+func NewTimekeeper(c Clock) Timekeeper { return Timekeeper{writer: rand.Uint64() | 1, clock: c} }
 
-// Now is the moment.
-func (w *Watch) Now() Moment {
+// Now returns the current moment.
+func (w *Timekeeper) Now() Moment {
 	wall, elapsed := w.clock()
-	return Moment{Wall: wall, By: w.by, Elapsed: elapsed}
+	return Moment{Wall: wall, Writer: w.writer, Elapsed: elapsed}
 }
 
-// Clock is what it reads.
-func (w *Watch) Clock() Clock { return w.clock }
+// Clock returns the underlying clock.
+func (w *Timekeeper) Clock() Clock { return w.clock }
 
 // SetClock replaces the clock, for tests.
-func (w *Watch) SetClock(c Clock) { w.clock = c }
+func (w *Timekeeper) SetClock(c Clock) { w.clock = c }

@@ -29,28 +29,28 @@ import (
 // the form, so that a record in the wrong place is found as well.
 
 const (
-	anyEvents  = 1024 // may be as short as they like
-	eventBytes = 7    // of each on average, if there are more
+	maxTinyEvents = 1024 // events of a record that may have any size
+	minEventBytes = 7    // minimum average size if there are more
 )
 
-// thin tells whether so many events, stored in that many bytes, are too many.
-func thin(events, bytes int) bool { return events > anyEvents && bytes < events*eventBytes }
+// tooDense reports whether so many events are stored in too few bytes.
+func tooDense(events, bytes int) bool { return events > maxTinyEvents && bytes < events*minEventBytes }
 
-// thinRecord tells whether a record's events are too many for their length.
-func thinRecord(r sharding.Record) bool {
-	if len(r.Events) <= anyEvents {
+// denseRecord reports whether a record has too many events for their size.
+func denseRecord(r sharding.Record) bool {
+	if len(r.Events) <= maxTinyEvents {
 		return false
 	}
 	bytes := 0
 	for i := range r.Events {
 		bytes += len(r.Events[i].Name) + len(r.Events[i].Payload) + 3 // lengths and encoding, at least
 	}
-	return thin(len(r.Events), bytes)
+	return tooDense(len(r.Events), bytes)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Entry is a stored record, without its reply, with what the store knows about it.
+// Entry is a stored record, without its reply, with its epoch and time.
 type Entry struct {
 	Record sharding.Record
 	Epoch  sharding.Epoch
@@ -125,7 +125,7 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	r.Hash = d.uint64()
 	r.Command = sharding.CommandID(d.bytes())
 	// An event takes three bytes at least: a wrong count allocates nothing.
-	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 && !thin(int(n), len(d.b)) {
+	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 && !tooDense(int(n), len(d.b)) {
 		r.Events = make([]sharding.Event, n)
 	} else if n > 0 {
 		d.bad = true
@@ -178,7 +178,7 @@ func sealed(b []byte, entity sharding.Entity, seq uint64) bool {
 	return len(b) >= 4 && binary.BigEndian.Uint32(b) == checksum(b[4:], entity, seq)
 }
 
-// A reply's checksum is begun with its kind, so that it is not taken for its
+// The checksum of a reply is inverted, so that a reply is never mistaken for its
 // record, nor the other way round.
 func sealReply(b []byte, entity sharding.Entity, seq uint64) {
 	binary.BigEndian.PutUint32(b, replySum(b[4:], entity, seq))
@@ -193,9 +193,8 @@ func checksum(b []byte, entity sharding.Entity, seq uint64) uint32 {
 	return crc32.Update(^sumUint(place, seq), castagnoli, b)
 }
 
-// sumBytes adds to a checksum what appendBytes appends. It is for the few bytes
-// of a place: a byte at a time, and nothing to allocate, which package crc32's
-// own needs a slice for.
+// sumBytes adds to a checksum what appendBytes appends. It is for short strings: it
+// works byte by byte, and does not allocate a slice as package crc32 would need.
 func sumBytes[T ~string](sum uint32, s T) uint32 {
 	sum = sumUint(sum, uint64(len(s)))
 	for i := range len(s) {
@@ -214,7 +213,7 @@ func sumUint(sum uint32, v uint64) uint32 {
 
 func sumByte(sum uint32, b byte) uint32 { return castagnoli[byte(sum)^b] ^ sum>>8 }
 
-// decoder reads a stored form; what is not there sets bad and reads as zero.
+// decoder reads a stored form. Missing bytes set bad and read as zero.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -232,7 +231,7 @@ func (d *decoder) take(n uint64) []byte {
 
 func (d *decoder) uint() uint64 {
 	v, n := binary.Uvarint(d.b)
-	if n <= 0 || n > 1 && d.b[n-1] == 0 { // nothing is stored in more bytes than it needs
+	if n <= 0 || n > 1 && d.b[n-1] == 0 { // encodings are minimal
 		d.b, d.bad = nil, true
 		return 0
 	}

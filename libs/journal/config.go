@@ -18,13 +18,13 @@ type Config struct {
 	// BatchOps is the largest number of operations in one transaction.
 	// Default 1024: beyond that the price of the commit no longer matters.
 	BatchOps int
-	// BatchBytes is about the largest size of one transaction; one operation
-	// that is larger goes alone. Default 4 MiB: some ten milliseconds of disk.
+	// BatchBytes is the approximate largest size of one transaction; a larger
+	// operation is committed alone. Default 4 MiB: some ten milliseconds of disk.
 	BatchBytes int
-	// QueueOps is how many operations may wait for the next batch; what comes
-	// on top is refused as full. Default 65,536.
+	// QueueOps is how many operations may wait for the next batch; further ones are
+	// refused as full. Default 65,536.
 	QueueOps int
-	// QueueBytes is how large what waits may be, in bytes. Default 64 MiB.
+	// QueueBytes is how many bytes those operations may have. Default 64 MiB.
 	QueueBytes int
 	// OpBytes is the largest single operation; a larger one is refused as
 	// full. Default 16 MiB: more than any snapshot should have.
@@ -35,25 +35,24 @@ type Config struct {
 	// CommitTimeout is how long one attempt to commit may take; after that its
 	// outcome is unknown. Default 10 s: longer than a disk that stutters.
 	CommitTimeout time.Duration
-	// LoadTimeout is how long a load may take, and how long it may wait for its
-	// turn; after that it fails, and may be tried again. A connection that died
-	// in silence is given up within this time. Default 10 s: longer than the
-	// largest entity takes, shorter than clients wait.
+	// LoadTimeout is how long a load may take, and how long it may wait before it
+	// starts; after that it fails, and may be tried again. A connection that died
+	// silently is closed within this time. Default 10 s: longer than the largest
+	// entity takes, shorter than clients wait.
 	LoadTimeout time.Duration
-	// RetryFor is how long a batch that was definitely not committed is tried
-	// again before its operations are refused as full. Default 5 s.
+	// RetryFor is how long a batch that was definitely not committed is retried
+	// before its operations are refused as full. Default 5 s.
 	RetryFor time.Duration
-	// RetryDelay is the wait before the first repetition; it doubles up to
-	// 64 times of it. Default 2 ms.
+	// RetryDelay is the delay before the first retry; it doubles up to 64 times that
+	// value. Default 2 ms.
 	RetryDelay time.Duration
-	// OpenFor is how long a store that does not answer is tried again at the
-	// start, with waits of up to 2 s in between. Default 1 min: a database that
-	// starts together with its users needs less, and a supervisor need not learn
-	// of it.
+	// OpenFor is how long opening a store that does not answer is retried, with
+	// delays of up to 2 s. Default 1 min: a database that starts together with its
+	// users needs less, so the process need not be restarted.
 	OpenFor time.Duration
 }
 
-// DefaultConfig is what the fields' comments say.
+// DefaultConfig returns the defaults that the fields' comments name.
 func DefaultConfig() Config {
 	return Config{
 		DedupeAge:     24 * time.Hour,
@@ -72,7 +71,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that cannot be, and what would do.
+// Validate returns an error that names every field with an unusable value.
 func (c *Config) Validate() error {
 	var errs []error
 	atLeast := func(field string, value, least int) {

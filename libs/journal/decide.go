@@ -7,33 +7,34 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Head is what decides about an append to an entity, or a snapshot of it.
+// Head is the stored state against which appends and snapshots of an entity are
+// checked.
 type Head struct {
 	LastSeq     uint64 // 0: no record is stored
 	SnapshotSeq uint64 // 0: no snapshot is stored
 	// Dropped is the newest time of a key whose dedupe entry was dropped; the
 	// zero time if there is none.
 	Dropped time.Time
-	// Duplicate says that a command of the records asked about is stored.
+	// Duplicate says that a command of the given records is stored already.
 	Duplicate bool
 }
 
-// Tx is a backend inside its transaction. What it reads must include what was
-// written through it before.
+// Tx is a backend inside its transaction. Reads must see earlier writes of the same
+// transaction.
 type Tx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
 	Fence(shard sharding.ShardID) (sharding.Fence, error)
 	// Head reads the head of an entity, and whether a command of the records
 	// (which may be none) is stored.
 	Head(entity sharding.Entity, records []sharding.Record) (Head, error)
-	// Write does an operation that holds; never a fence read.
+	// Write performs an operation that was accepted; never a fence read.
 	Write(op *Op) error
 }
 
-// Decide runs a batch inside a transaction: it is the law, the same for every
-// backend. Each operation is checked before anything of it is written, so one
-// refusal does not hurt the others. An error is one of tx; the transaction must
-// then be rolled back.
+// Decide runs a batch inside a transaction, by the same rules for every backend.
+// Each operation is checked before any of its writes, so that a refusal does not
+// affect the others. An error comes from tx; the transaction must then be rolled
+// back.
 func Decide(ops []Op, tx Tx) ([]Result, error) {
 	results := make([]Result, len(ops))
 	var appended map[sharding.Entity]struct{}
@@ -60,15 +61,15 @@ func Decide(ops []Op, tx Tx) ([]Result, error) {
 	return results, nil
 }
 
-func decide(op *Op, tx Tx, appended map[sharding.Entity]struct{}) (Result, error) {
+func decide(op *Op, tx Tx, appendedTo map[sharding.Entity]struct{}) (Result, error) {
 	switch {
 	case op.Claim != nil:
 		return decideClaim(op.Claim, tx)
 	case op.Fence != nil:
 		f, err := tx.Fence(op.Fence.Shard)
-		return fenced(f, op.Fence.Epoch), err
+		return checkEpoch(f, op.Fence.Epoch), err
 	case op.Append != nil:
-		if _, again := appended[op.Append.Entity]; again {
+		if _, again := appendedTo[op.Append.Entity]; again {
 			return Result{Verdict: sharding.RefusedSeq}, nil
 		}
 		return decideAppend(op.Append, tx)
@@ -83,7 +84,7 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	// The same claim again, by the same incarnation, is a lost reply.
+	// A repeated claim by the same node means that the reply to the first was lost.
 	repeated := c.Epoch == f.Epoch && c.Owner == f.Owner && f.Epoch != 0 && !mutant.On("claim-repeat")
 	if c.Epoch <= f.Epoch && !repeated && !mutant.On("claim-check") {
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}, nil
@@ -91,8 +92,8 @@ func decideClaim(c *sharding.Claim, tx Tx) (Result, error) {
 	return Result{Verdict: sharding.Durable, Fence: sharding.Fence{Epoch: c.Epoch, Owner: c.Owner}}, nil
 }
 
-// fenced says whether what comes at epoch e passes the fence f.
-func fenced(f sharding.Fence, e sharding.Epoch) Result {
+// checkEpoch decides whether an operation at epoch e passes the fence f.
+func checkEpoch(f sharding.Fence, e sharding.Epoch) Result {
 	if (f.Epoch == 0 || f.Epoch != e) && !mutant.On("epoch-check") {
 		return Result{Verdict: sharding.RefusedEpoch, Fence: f}
 	}
@@ -104,7 +105,7 @@ func decideAppend(a *sharding.Append, tx Tx) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := fenced(f, a.Epoch)
+	r := checkEpoch(f, a.Epoch)
 	if r.Verdict != sharding.Durable {
 		return r, nil
 	}
@@ -129,7 +130,7 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := fenced(f, s.Epoch)
+	r := checkEpoch(f, s.Epoch)
 	if r.Verdict != sharding.Durable && !mutant.On("snapshot-fence") {
 		return r, nil
 	}
@@ -144,7 +145,7 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 	return Result{Verdict: sharding.Durable}, nil
 }
 
-// follows says whether the records continue the sequence after last.
+// follows reports whether the records continue the sequence after last.
 func follows(last uint64, records []sharding.Record) bool {
 	for i := range records {
 		last++
@@ -155,8 +156,8 @@ func follows(last uint64, records []sharding.Record) bool {
 	return true
 }
 
-// expired says whether a record carries a key that the entity may have
-// forgotten.
+// expired reports whether a record carries a key whose dedupe entry may have been
+// dropped.
 func expired(dropped time.Time, records []sharding.Record) bool {
 	if dropped.IsZero() {
 		return false
@@ -169,7 +170,7 @@ func expired(dropped time.Time, records []sharding.Record) bool {
 	return false
 }
 
-// repeats says whether a unit holds one command twice.
+// repeats reports whether a unit contains a command twice.
 func repeats(records []sharding.Record) bool {
 	if len(records) < 2 {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// KeyTime is the time inside a command id that is a UUID of version 7 in its
+// KeyTime returns the time inside a command id that is a UUID of version 7 in its
 // usual form (RFC 9562 §5.7), in whole milliseconds. Other ids have none.
 func KeyTime(id sharding.CommandID) (time.Time, bool) {
 	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
@@ -29,8 +29,8 @@ func KeyTime(id sharding.CommandID) (time.Time, bool) {
 	return time.UnixMilli(int64(ms)).UTC(), true
 }
 
-// Expired says whether a key is so old that the entity may have dropped its
-// entry: it has a time, and that is not after the newest time dropped.
+// Expired reports whether a key is so old that its dedupe entry may have been
+// dropped: it has a time, and that is not after the newest time dropped.
 func Expired(dropped time.Time, id sharding.CommandID) bool {
 	t, ok := KeyTime(id)
 	return ok && !dropped.IsZero() && !t.After(dropped) && !mutant.On("key-mark")
@@ -43,22 +43,21 @@ const (
 	Forever                 // never dropped
 )
 
-// Dropping says what may become of a dedupe entry.
+// Dropping says what is to be done with a dedupe entry.
 type Dropping uint8
 
 // Drop decides whether the dedupe entry of a command, stored at some time, may be
-// dropped now, and which time the entity must remember then (the zero time for
-// keys without one). That the entry is not among the newest [Config.DedupeCount]
-// is for the caller to see to.
+// dropped now, and which time the entity must then remember (the zero time for
+// keys without one). It is the caller's responsibility to keep the newest
+// [Config.DedupeCount] entries.
 //
 // Its age is measured by [Age], so that it does not matter how clocks are set. The
-// time inside a key is another clock's, which may be ahead. If the entity
-// remembered a time that is still to come, it would refuse keys that are made now
-// as expired. So an entry is kept until the key's own time is old too, by the
-// clock of who drops it; and one whose key was ahead by more than DedupeAge of the
-// clock of who stored it is kept for ever, like its record. Two clocks, read
-// DedupeAge apart, must be wrong for a key to expire early; none makes one
-// forgotten.
+// time inside a key comes from another clock, which may be ahead. If the entity
+// remembered a time in the future, it would refuse new keys as expired. So an entry
+// is kept until the key's own time is old as well, by the clock of the process that
+// drops it. An entry whose key was ahead of the storing process's clock by more than
+// DedupeAge is kept for ever, like its record. A key can expire early only if two
+// clocks, read DedupeAge apart, are wrong; no wrong clock makes a key forgotten early.
 func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.CommandID) (remember time.Time, d Dropping) {
 	if c.Ahead(storedWall, id) && !mutant.On("ahead-kept") {
 		return time.Time{}, Forever
@@ -72,7 +71,7 @@ func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.C
 	}
 	t, timed := KeyTime(id)
 	switch {
-	case !timed, mutant.On("ahead-kept") && c.Ahead(storedWall, id): // as if such keys had no time, which the mutant is about
+	case !timed, mutant.On("ahead-kept") && c.Ahead(storedWall, id): // the mutant treats such keys as if they had no time
 		return time.Time{}, Forget
 	case !t.Before(wall.Add(-c.DedupeAge)):
 		return time.Time{}, Keep
@@ -80,8 +79,8 @@ func (c *Config) Drop(age, stored Age, wall, storedWall time.Time, id sharding.C
 	return t, Forget
 }
 
-// Ahead says whether a key has a time that was still to come for long when the
-// command was stored.
+// Ahead reports whether the time inside a key was more than DedupeAge in the future
+// when the command was stored.
 func (c *Config) Ahead(stored time.Time, id sharding.CommandID) bool {
 	t, timed := KeyTime(id)
 	return timed && t.After(stored.Add(c.DedupeAge))

@@ -1,5 +1,6 @@
-// Package journal keeps what entities did, durably, and decides who may add to
-// it: the fence. It is the one place where ownership is law and not advice.
+// Package journal stores the events of entities durably, and enforces by a fence
+// who may append. It is the one place where ownership is enforced; everywhere else
+// it is advice.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a
 // fence: the epoch at which it was claimed, and by whom. A backend ([Backend])
@@ -25,37 +26,36 @@
 // # Outcomes
 //
 // A [Result] says what happened. Durable means that it survives a power cut.
-// A refusal means that nothing was written. UnknownOutcome means that nobody
-// knows, and that it may still happen later: it is settled by a write, never
-// by a read. The settling write is an append of one empty record at the same
-// sequence number, repeated until it is durable (then the doubtful one did not
-// happen and never will) or refused by sequence (then something is stored
-// there: load and look).
+// A refusal means that nothing was written. UnknownOutcome means that the
+// operation may have happened, or may still happen later: it is settled by a
+// write, never by a read. The settling write is an append of one empty record at
+// the same sequence number, repeated until it is durable (then the first append
+// did not happen and never will) or refused by sequence (then a record is stored
+// there: load the entity to see which).
 //
 // # Group commit
 //
-// [Journal] is the portable type around a backend. It gathers what all
-// entities of the process submit while one batch is being committed into the
-// next one, so that a slow disk makes larger batches, not a longer queue of
-// small ones.
+// [Journal] is the portable type around a backend. While one batch is being
+// committed, it gathers the operations of all entities into the next one, so that
+// a slow disk makes larger batches, not a longer queue of small ones.
 //
 // # Damage
 //
-// A batch that meets damage is committed in halves until the operations that need
-// what is damaged are alone. They are refused as damaged, the others are
+// A batch that meets damage is committed in halves until the operations that
+// depend on damaged data are isolated. They are refused as damaged; the others are
 // committed. See [Damaged].
 //
 // # Dedupe
 //
 // The id of every command in a record is kept, with its payload hash and its
 // reply, so that a repeat is recognised. See [Config.DedupeAge] for how long,
-// and [KeyTime] for what happens to older keys. How old an id is does not depend on
-// how clocks are set: see [Stamp.Next].
+// and [KeyTime] for what happens to older keys. The age of an id does not depend
+// on how clocks are set: see [Stamp.Next].
 //
 // # What this does not do
 //
 // Records are never deleted or rewritten: a snapshot makes loading faster, the
 // store does not get smaller. There are no transactions over several entities.
-// Payloads are not looked into. A damaged record is found and named, not
+// Payloads are not interpreted. A damaged record is detected and reported, not
 // repaired. Nothing here decides who should own a shard.
 package journal

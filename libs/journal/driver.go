@@ -18,7 +18,7 @@ type Backend interface {
 	// Declare checks d against the stored facts with [Facts.Merge], stores
 	// what is new, and returns all facts, in one transaction.
 	Declare(ctx context.Context, d Declaration) (Facts, error)
-	// Close gives resources back. Nothing may be called any more, except
-	// Close, which then does nothing.
+	// Close releases resources. Afterwards only Close may be called, which then does
+	// nothing.
 	Close() error
 }

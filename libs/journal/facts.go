@@ -8,12 +8,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Format is the version of what is stored that this package writes and reads.
+// Format is the version of the stored format that this package reads and writes.
 const Format = 2
 
-// Merge checks a declaration against the facts and returns what they become.
-// It wraps ErrIdentity for another cluster or format and ErrShardCount for
-// another number of shards.
+// Merge checks a declaration against the facts and returns the new facts. Errors
+// wrap ErrIdentity for another cluster or format, and ErrShardCount for another
+// number of shards.
 func (f Facts) Merge(d Declaration) (Facts, error) {
 	if f.Cluster != "" && f.Format != Format {
 		return f, fmt.Errorf("%w: it has format %d, this version knows format %d; run the version that wrote it, or give the cluster a new journal", ErrIdentity, f.Format, Format)

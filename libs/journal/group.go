@@ -9,10 +9,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// run commits one batch after the other until the journal is closed and
-// nothing waits any more.
+// run commits one batch after the other until the journal is closed and the queue
+// is empty.
 func (j *Journal) run() {
-	defer close(j.ended)
+	defer close(j.stopped)
 	for {
 		batch := j.next()
 		if batch == nil {
@@ -23,9 +23,9 @@ func (j *Journal) run() {
 			ops[i] = batch[i].op
 		}
 		started := time.Now()
-		j.writing <- struct{}{}
+		j.writeToken <- struct{}{}
 		results := j.commit(ops)
-		<-j.writing
+		<-j.writeToken
 		for i := range batch {
 			j.finish(&batch[i], started, results[i])
 		}
@@ -67,28 +67,28 @@ func (j *Journal) take() []pending {
 	return batch
 }
 
-// commitUntil brings ops to an end as one batch: it repeats what was definitely
-// not committed until a time, and turns every other error into results.
+// commitUntil commits ops as one batch. It retries until the given time if nothing
+// was committed, and turns every other error into results.
 func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 	if err := j.Err(); err != nil {
-		return all(ops, sharding.RefusedFull, err)
+		return sameResult(ops, sharding.RefusedFull, err)
 	}
-	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
+	for delay := j.cfg.RetryDelay; ; delay = j.nextDelay(delay) {
 		results, err := j.attempt(ops)
 		switch {
 		case err == nil:
 			return results
 		case errors.Is(err, ErrBroken):
-			j.breakDown(err)
-			return all(ops, sharding.UnknownOutcome, err)
+			j.markBroken(err)
+			return sameResult(ops, sharding.UnknownOutcome, err)
 		case errors.Is(err, ErrFull):
-			return j.withoutRoom(until, ops, err)
+			return j.refuseWrites(until, ops, err)
 		case errors.Is(err, ErrCorrupt):
-			return j.blame(until, ops, err)
+			return j.isolateDamage(until, ops, err)
 		case !errors.Is(err, ErrNotCommitted):
-			return all(ops, sharding.UnknownOutcome, err)
+			return sameResult(ops, sharding.UnknownOutcome, err)
 		case time.Now().After(until):
-			return all(ops, sharding.RefusedFull, err)
+			return sameResult(ops, sharding.RefusedFull, err)
 		}
 		time.Sleep(delay)
 	}
@@ -112,10 +112,10 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 	return results, err
 }
 
-// withoutRoom refuses what writes, and answers the fence reads: a full disk
-// must not stop those who only read.
-func (j *Journal) withoutRoom(until time.Time, ops []Op, full error) []Result {
-	results := all(ops, sharding.RefusedFull, full)
+// refuseWrites refuses the operations that write, and commits the fence reads: a
+// full disk must not stop reads.
+func (j *Journal) refuseWrites(until time.Time, ops []Op, full error) []Result {
+	results := sameResult(ops, sharding.RefusedFull, full)
 	var reads []Op
 	for i := range ops {
 		if ops[i].Fence != nil {
@@ -134,11 +134,11 @@ func (j *Journal) withoutRoom(until time.Time, ops []Op, full error) []Result {
 	return results
 }
 
-func (j *Journal) longer(delay time.Duration) time.Duration {
+func (j *Journal) nextDelay(delay time.Duration) time.Duration {
 	return min(2*delay, 64*j.cfg.RetryDelay)
 }
 
-func all(ops []Op, v sharding.Verdict, err error) []Result {
+func sameResult(ops []Op, v sharding.Verdict, err error) []Result {
 	results := make([]Result, len(ops))
 	for i := range results {
 		results[i] = Result{Verdict: v, Err: err}

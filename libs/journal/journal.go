@@ -10,30 +10,30 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is the portable type around a [Backend]: group commit, repetition,
-// limits and the reading of errors are written here once. Its methods may be
-// called from any goroutine.
+// Journal is the portable type around a [Backend]: group commit, retries, limits
+// and the handling of errors are implemented here once. Its methods may be called
+// from any goroutine.
 type Journal struct {
 	backend Backend
 	cfg     Config
 	obs     Observer
 
-	mu     sync.Mutex
-	queue  []pending
-	bytes  int // of the queue
-	closed bool
-	fault  error // set once, when broken is closed
+	mu        sync.Mutex
+	queue     []pending
+	bytes     int // of the queue
+	closed    bool
+	brokenErr error // set once, when broken is closed
 
-	wake   chan struct{} // holds one: something was submitted, or closed
-	broken chan struct{}
-	ended  chan struct{} // the committing goroutine is gone
-	loads  chan struct{} // one token per load that runs
-	// writing is held, by a token in it, by whoever commits or declares.
-	writing chan struct{}
-	damage  damage
+	wake       chan struct{} // buffered: an operation was submitted, or the journal closed
+	broken     chan struct{}
+	stopped    chan struct{} // closed when the committing goroutine has ended
+	loadTokens chan struct{} // one token per running load
+	// writeToken holds a token while a commit or a declaration is under way.
+	writeToken chan struct{}
+	damage     damage
 }
 
-// pending is an operation that waits for its batch.
+// pending is an operation that is waiting for its batch.
 type pending struct {
 	op        Op
 	size      int
@@ -53,14 +53,14 @@ func Open(ctx context.Context, b Backend, d Declaration, cfg Config, obs Observe
 		return nil, fmt.Errorf("%w: the name of the cluster is missing", ErrIdentity)
 	}
 	j := &Journal{
-		backend: b,
-		cfg:     cfg,
-		obs:     obs,
-		wake:    make(chan struct{}, 1),
-		broken:  make(chan struct{}),
-		ended:   make(chan struct{}),
-		loads:   make(chan struct{}, cfg.Loads),
-		writing: make(chan struct{}, 1),
+		backend:    b,
+		cfg:        cfg,
+		obs:        obs,
+		wake:       make(chan struct{}, 1),
+		broken:     make(chan struct{}),
+		stopped:    make(chan struct{}),
+		loadTokens: make(chan struct{}, cfg.Loads),
+		writeToken: make(chan struct{}, 1),
 	}
 	if _, err := j.Declare(ctx, d); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (j *Journal) enqueue(p pending) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
-	case j.fault != nil:
-		return j.fault
+	case j.brokenErr != nil:
+		return j.brokenErr
 	case j.closed:
 		return ErrClosed
 	case len(j.queue) >= j.cfg.QueueOps || j.bytes+p.size > j.cfg.QueueBytes && len(j.queue) > 0:
@@ -111,16 +111,16 @@ func (j *Journal) enqueue(p pending) error {
 func (j *Journal) signal() {
 	select {
 	case j.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a signal is pending already
 	}
 }
 
-// Load reads one entity, at a moment after the call. At most Config.Loads run
-// at a time; the others wait. It returns within twice Config.LoadTimeout, also if
-// the store does not. An error that wraps ErrCorrupt says that this entity is
-// refused; any other may go away.
+// Load reads one entity, as it is at some moment after the call. At most
+// Config.Loads run at a time; the others wait. It returns within twice
+// Config.LoadTimeout even if the store does not answer. An error that wraps
+// ErrCorrupt means that this entity is damaged; any other may go away.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
-	if err := j.loadTurn(ctx); err != nil {
+	if err := j.acquireLoadToken(ctx); err != nil {
 		return Loaded{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
@@ -131,12 +131,12 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	}
 	got := make(chan answer, 1)
 	go func() {
-		// The turn of a load that hangs is not given to another one: what hangs is
+		// A load that hangs keeps its token, so that the number of hanging loads is
 		// bounded too.
-		defer func() { <-j.loads }()
+		defer func() { <-j.loadTokens }()
 		start := time.Now()
 		l, err := j.backend.Load(ctx, req)
-		j.damagedLoad(req.Entity, err)
+		j.noteLoad(req.Entity, err)
 		if j.obs.Load != nil {
 			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
 		}
@@ -150,31 +150,31 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 	}
 }
 
-// loadTurn waits until a load may run.
-func (j *Journal) loadTurn(ctx context.Context) error {
+// acquireLoadToken waits until one more load may run.
+func (j *Journal) acquireLoadToken(ctx context.Context) error {
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	select {
-	case j.loads <- struct{}{}:
+	case j.loadTokens <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-j.ended:
+	case <-j.stopped:
 		return ErrClosed
 	case <-timer.C:
 		return fmt.Errorf("%w: %d loads are under way, and none has ended for %v", ErrUnreachable, j.cfg.Loads, j.cfg.LoadTimeout)
 	}
 }
 
-// Declare checks and stores what the journal is, and returns what it knows. An
-// empty declaration only asks. It returns when ctx ends, also if the store does not
-// answer: what was declared may be stored all the same.
+// Declare checks and stores the facts about the journal, and returns all of them.
+// An empty declaration only reads them. It returns when ctx ends even if the store
+// does not answer; the declaration may be stored all the same.
 func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	select {
-	case j.writing <- struct{}{}:
+	case j.writeToken <- struct{}{}:
 	case <-ctx.Done():
 		return Facts{}, fmt.Errorf("%w: a commit is under way: %w", ErrUnreachable, ctx.Err())
-	case <-j.ended:
+	case <-j.stopped:
 		return Facts{}, ErrClosed
 	}
 	type answer struct {
@@ -183,7 +183,7 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 	}
 	got := make(chan answer, 1)
 	go func() {
-		defer func() { <-j.writing }() // the store takes one writer at a time, also if one hangs
+		defer func() { <-j.writeToken }() // the store takes one writer at a time, even if it hangs
 		f, err := j.declareUntil(ctx, time.Now().Add(j.cfg.RetryFor), d)
 		got <- answer{f, err}
 	}()
@@ -196,10 +196,10 @@ func (j *Journal) Declare(ctx context.Context, d Declaration) (Facts, error) {
 }
 
 func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declaration) (Facts, error) {
-	for delay := j.cfg.RetryDelay; ; delay = j.longer(delay) {
+	for delay := j.cfg.RetryDelay; ; delay = j.nextDelay(delay) {
 		f, err := j.declare(ctx, d)
 		if errors.Is(err, ErrBroken) {
-			j.breakDown(err)
+			j.markBroken(err)
 		}
 		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
 			return f, err
@@ -214,7 +214,7 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 	return j.backend.Declare(ctx, d)
 }
 
-// MaxEpoch is the highest epoch of all fences. A coordinator's term must be
+// MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
 // above it. Like Declare it returns when ctx ends.
 func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
 	f, err := j.Declare(ctx, Declaration{})
@@ -233,26 +233,26 @@ func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
 	return DecodeSign(found.Snapshot.Payload)
 }
 
-// Broken is closed when the store must not be used any more: the process must
-// stop. Err says why.
+// Broken returns a channel that is closed when the store must no longer be used:
+// the process must stop. Err says why.
 func (j *Journal) Broken() <-chan struct{} { return j.broken }
 
-// Err is the reason why the journal is broken, nil if it is not.
+// Err returns the reason why the journal is broken, nil if it is not.
 func (j *Journal) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.fault
+	return j.brokenErr
 }
 
-// Close commits what was submitted, gives the resources of the backend back,
-// and refuses what comes later.
+// Close commits the submitted operations, closes the backend, and refuses later
+// operations.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	again := j.closed
 	j.closed = true
 	j.signal()
 	j.mu.Unlock()
-	<-j.ended
+	<-j.stopped
 	if again {
 		return nil
 	}
@@ -263,25 +263,25 @@ func (j *Journal) Close() error {
 	defer timer.Stop()
 	for range j.cfg.Loads {
 		select {
-		case j.loads <- struct{}{}:
+		case j.loadTokens <- struct{}{}:
 		case <-timer.C:
 			return fmt.Errorf("%w: a load does not end", ErrUnreachable)
 		}
 	}
 	select {
-	case j.writing <- struct{}{}:
+	case j.writeToken <- struct{}{}:
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
 	}
 	return j.backend.Close()
 }
 
-// breakDown records the first fault.
-func (j *Journal) breakDown(err error) {
+// markBroken records the first error that broke the journal.
+func (j *Journal) markBroken(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.fault == nil {
-		j.fault = err
+	if j.brokenErr == nil {
+		j.brokenErr = err
 		close(j.broken)
 	}
 }

@@ -2,18 +2,18 @@ package journal
 
 import "time"
 
-// Observer looks at a [Journal] at work, for metrics and traces. Every field
-// may be nil. The functions are called from the journal's goroutines and must
-// not block.
+// Observer receives what a [Journal] does, for metrics and traces. Every field may
+// be nil. The functions are called from the journal's goroutines and must not
+// block.
 type Observer struct {
 	// Batch is called after every attempt to commit.
 	Batch func(BatchStats)
-	// Op is called for every operation before its result is given.
+	// Op is called for every operation before its result is delivered.
 	Op func(OpStats)
 	// Load is called after every load.
 	Load func(LoadStats)
-	// Damage is called when a load or a commit meets damage, once a minute at
-	// most for the same entity or fence.
+	// Damage is called when a load or a commit meets damage, at most once a minute
+	// for the same entity or fence.
 	Damage func(Damaged)
 }
 

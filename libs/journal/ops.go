@@ -8,8 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Errors that callers tell apart. Backends wrap the first three to say what is
-// known about a batch; any other error of Commit means that nothing is known.
+// Errors that callers distinguish. A backend's Commit wraps ErrNotCommitted,
+// ErrFull, ErrBroken or ErrCorrupt to say what is known about the batch; any other
+// error means that its outcome is unknown.
 var (
 	// ErrNotCommitted: nothing of the batch was written, and it may be tried
 	// again at once.
@@ -19,10 +20,10 @@ var (
 	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
 	// failed fsync, an I/O error at commit). The process must stop.
 	ErrBroken = errors.New("store is broken, this process must stop")
-	// ErrCorrupt: what is stored does not match its checksum, or cannot be read.
-	// Of a load, it is what is stored of the entity. Of a batch, it is what one
-	// of its operations needs, and nothing of the batch was written: the others
-	// may be committed without it.
+	// ErrCorrupt: stored data does not match its checksum, or cannot be read. From a
+	// load, it concerns the entity. From a commit, it concerns data that some
+	// operation of the batch needs, and nothing was written: the other operations may
+	// be committed without that one.
 	ErrCorrupt = errors.New("stored data is damaged")
 	// ErrIdentity: the store belongs to another cluster, or has a format that
 	// this version does not know.
@@ -78,7 +79,7 @@ func (o *Op) Kind() string {
 	return "none"
 }
 
-// Size is what the operation counts in limits by bytes.
+// Size is the operation's size as limits in bytes count it.
 func (o *Op) Size() int {
 	n := 64
 	switch {
@@ -108,7 +109,7 @@ func (o *Op) shard() sharding.ShardID {
 	return sharding.ShardID{}
 }
 
-// Check refuses an operation that no caller in its right mind submits.
+// Check returns an error for an operation that is malformed.
 func (o *Op) Check() error {
 	var set int
 	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil} {
@@ -123,9 +124,9 @@ func (o *Op) Check() error {
 		return fmt.Errorf("append to %s holds no record", o.Append.Entity)
 	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
 		return fmt.Errorf("append to %s names shard %s", o.Append.Entity, o.Append.Shard)
-	case o.Append != nil && slices.ContainsFunc(o.Append.Records, thinRecord):
+	case o.Append != nil && slices.ContainsFunc(o.Append.Records, denseRecord):
 		return fmt.Errorf("a record of %s has more than %d events that are shorter than %d bytes on average: give them longer names, or put more into each",
-			o.Append.Entity, anyEvents, eventBytes)
+			o.Append.Entity, maxTinyEvents, minEventBytes)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
 	}
@@ -143,10 +144,10 @@ type Result struct {
 	Err error
 }
 
-// LoadRequest asks for everything that is needed to bring an entity to life.
+// LoadRequest asks for everything that is needed to activate an entity.
 type LoadRequest struct {
 	Entity sharding.Entity
-	// Lookup are the commands that wait for the entity: were they stored?
+	// Lookup are the commands to look up: have they been stored?
 	Lookup []sharding.CommandID
 	// LookupOnly leaves the snapshot and the records out.
 	LookupOnly bool
@@ -166,7 +167,7 @@ type Loaded struct {
 	Stored map[sharding.CommandID]sharding.Stored
 }
 
-// Declaration is what a process believes the journal to be.
+// Declaration is what a process expects of the journal.
 type Declaration struct {
 	// Cluster is the cluster's name. The first declaration sets it. Empty
 	// asks for the facts without declaring anything.
@@ -176,13 +177,14 @@ type Declaration struct {
 	Types []sharding.TypeDesc
 }
 
-// Facts is what the journal knows about itself.
+// Facts describe the journal: whose it is, its format and its types.
 type Facts struct {
-	Cluster string // empty: nobody has declared anything yet
+	Cluster string // empty: nothing was declared yet
 	Format  int
 	Types   []TypeFact // sorted by type
-	// MaxEpoch is the highest epoch of all fences, if nothing was declared: a
-	// process that declares something starts although a fence is damaged.
+	// MaxEpoch is the highest epoch of all fences. It is set in the answer to an empty
+	// declaration only, so that a process can declare types although a fence is
+	// damaged.
 	MaxEpoch sharding.Epoch
 }
 

@@ -1,4 +1,4 @@
-// Package journaltest is the proof that a journal backend keeps the law. A
+// Package journaltest is the conformance suite of journal backends. A
 // backend's own test calls [Run].
 //
 // # What this does not do

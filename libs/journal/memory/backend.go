@@ -13,17 +13,18 @@ import (
 type Backend struct {
 	mu     *sync.Mutex
 	ledger *Ledger
-	watch  journal.Watch
+	clock  journal.Timekeeper
 }
 
-// New is an empty journal for one process.
+// New returns an empty journal.
 func New(cfg journal.Config) *Backend {
-	return &Backend{mu: &sync.Mutex{}, ledger: NewLedger(cfg), watch: journal.NewWatch(journal.SystemClock())}
+	return &Backend{mu: &sync.Mutex{}, ledger: NewLedger(cfg), clock: journal.NewTimekeeper(journal.SystemClock())}
 }
 
-// Another is a handle on the same journal, as another process would have it.
-func (b *Backend) Another() *Backend {
-	return &Backend{mu: b.mu, ledger: b.ledger, watch: journal.NewWatch(b.watch.Clock())}
+// NewHandle returns another handle on the same journal, like that of another
+// process.
+func (b *Backend) NewHandle() *Backend {
+	return &Backend{mu: b.mu, ledger: b.ledger, clock: journal.NewTimekeeper(b.clock.Clock())}
 }
 
 // Commit implements [journal.Backend].
@@ -33,7 +34,7 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.Apply(b.watch.Now(), ops), nil
+	return b.ledger.Apply(b.clock.Now(), ops), nil
 }
 
 // Load implements [journal.Backend].
@@ -60,7 +61,7 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 // still use it.
 func (b *Backend) Close() error { return nil }
 
-// Inspect calls f with the ledger while nobody else uses it.
+// Inspect calls f with the ledger, under the mutex.
 func (b *Backend) Inspect(f func(*Ledger)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,4 +69,4 @@ func (b *Backend) Inspect(f func(*Ledger)) {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }
+func (b *Backend) SetClock(c journal.Clock) { b.clock.SetClock(c) }

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 			})
 		})
 		return journaltest.Store{
-			Open: func() (journal.Backend, error) { return b.Another(), nil },
+			Open: func() (journal.Backend, error) { return b.NewHandle(), nil },
 			Damage: func(entity sharding.Entity, seq uint64) error {
 				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
 				return nil

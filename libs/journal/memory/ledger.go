@@ -10,10 +10,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// trimBatch bounds how many dedupe entries one append looks at, to drop them.
+// trimBatch bounds how many dedupe entries one append considers for dropping.
 const trimBatch = 16
 
-// Committed is an append that holds.
+// Committed is an append that was committed.
 type Committed struct {
 	Epoch  sharding.Epoch
 	Append sharding.Append
@@ -38,11 +38,11 @@ type entity struct {
 	// commands finds the entry of a command by its index. It is shared with
 	// clones until one of them writes.
 	commands map[sharding.CommandID]int
-	// kept is the index of the first entry whose dedupe entry, if it has one, may
-	// be dropped some day; forever is how many before it are never.
-	kept, forever int
-	dropped       time.Time
-	damaged       []uint64 // sequence numbers, of records; see Damage
+	// trimIndex is the index of the first entry that trim has not decided about;
+	// neverDropped counts the dedupe entries before it that are kept for ever.
+	trimIndex, neverDropped int
+	dropped                 time.Time
+	damaged                 []uint64 // sequence numbers, of records; see Damage
 }
 
 type entry struct {
@@ -52,7 +52,7 @@ type entry struct {
 	wall   time.Time
 }
 
-// NewLedger is an empty journal. Only the dedupe limits of cfg matter.
+// NewLedger returns an empty journal. Only the dedupe limits of cfg matter.
 func NewLedger(cfg journal.Config) *Ledger {
 	return &Ledger{
 		cfg:      cfg,
@@ -71,7 +71,7 @@ func (l *Ledger) Apply(now journal.Moment, ops []journal.Op) []journal.Result {
 	return results
 }
 
-// Declare checks and stores what the journal is.
+// Declare checks and stores the facts about the journal.
 func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
 	facts, err := l.facts.Merge(d)
 	if err != nil {
@@ -97,8 +97,7 @@ func (l *Ledger) MaxEpoch() sharding.Epoch {
 // Fence is the stored fence of a shard.
 func (l *Ledger) Fence(shard sharding.ShardID) sharding.Fence { return l.fences[shard] }
 
-// Log holds the appends that hold, in the order in which they were committed.
-// It must not be changed.
+// Log returns the committed appends in order. It must not be changed.
 func (l *Ledger) Log() []Committed { return l.log }
 
 // Load reads one entity.
@@ -144,7 +143,7 @@ func (l *Ledger) Damage(id sharding.Entity, seq uint64) {
 	}
 }
 
-// Clone is a copy that shares no changing memory with l.
+// Clone returns a copy that shares no mutable memory with l.
 func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.facts.Types = slices.Clone(l.facts.Types)
@@ -181,7 +180,7 @@ func (l *Ledger) Check() error {
 				return fmt.Errorf("%s: record %d of epoch %v comes after epoch %v", id, i+1, x.epoch, epoch)
 			}
 			epoch = x.epoch
-			if c := x.record.Command; c != "" && i >= e.kept {
+			if c := x.record.Command; c != "" && i >= e.trimIndex {
 				if at, ok := e.commands[c]; !ok || at != i {
 					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, i+1, c, at+1)
 				}
@@ -224,15 +223,15 @@ func (e *entity) stamp() journal.Stamp {
 // trim drops dedupe entries, oldest first.
 func (e *entity) trim(cfg *journal.Config, wall time.Time) {
 	age := e.stamp().Age
-	for n := 0; n < trimBatch && len(e.commands)-e.forever > cfg.DedupeCount && e.kept < len(e.entries); n++ {
-		x := &e.entries[e.kept]
+	for n := 0; n < trimBatch && len(e.commands)-e.neverDropped > cfg.DedupeCount && e.trimIndex < len(e.entries); n++ {
+		x := &e.entries[e.trimIndex]
 		if id := x.record.Command; id != "" {
 			t, what := cfg.Drop(age, x.stamp.Age, wall, x.wall, id)
 			switch what {
 			case journal.Keep:
 				return
 			case journal.Forever:
-				e.forever++
+				e.neverDropped++
 			case journal.Forget:
 				delete(e.commands, id)
 				if t.After(e.dropped) {
@@ -240,6 +239,6 @@ func (e *entity) trim(cfg *journal.Config, wall time.Time) {
 				}
 			}
 		}
-		e.kept++
+		e.trimIndex++
 	}
 }

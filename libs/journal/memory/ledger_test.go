@@ -15,7 +15,7 @@ var start = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // moment is that of a process whose clock is right.
 func moment(now time.Time) journal.Moment {
-	return journal.Moment{Wall: now, By: 1, Elapsed: now.Sub(start)}
+	return journal.Moment{Wall: now, Writer: 1, Elapsed: now.Sub(start)}
 }
 
 // randomOps draws a small batch that is often refused.

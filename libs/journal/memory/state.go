@@ -9,9 +9,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// AppendState appends a canonical description of everything that decides about
-// the ledger's future answers, with times relative to now: two ledgers with the
-// same description behave the same.
+// AppendState appends a canonical description of everything that determines the
+// ledger's future answers, with times relative to now: two ledgers with the same
+// description behave the same.
 func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 	b = appendString(b, l.facts.Cluster)
 	for _, t := range l.facts.Types {
@@ -36,10 +36,10 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.snapshot.Seq)
 	b = append(b, byte(e.snapshot.Encoding))
 	b = appendString(b, string(e.snapshot.Payload))
-	b = binary.AppendUvarint(b, uint64(e.kept))
-	b = binary.AppendUvarint(b, uint64(e.forever))
+	b = binary.AppendUvarint(b, uint64(e.trimIndex))
+	b = binary.AppendUvarint(b, uint64(e.neverDropped))
 	last := e.stamp()
-	b = binary.AppendUvarint(b, last.By)
+	b = binary.AppendUvarint(b, last.Writer)
 	b = binary.AppendVarint(b, last.Elapsed)
 	b = appendTime(b, e.dropped, now)
 	b = binary.AppendUvarint(b, uint64(len(e.damaged)))

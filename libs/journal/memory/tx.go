@@ -5,7 +5,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// tx is the ledger as the law of the journal sees it.
+// tx implements [journal.Tx] on the ledger.
 type tx Ledger
 
 func (t *tx) Fence(shard sharding.ShardID) (sharding.Fence, error) { return t.fences[shard], nil }
@@ -33,7 +33,7 @@ func (t *tx) Write(op *journal.Op) error {
 	case op.Append != nil:
 		t.append(op.Append)
 	case op.Snapshot != nil:
-		// The law asked for a stored record, so the entity exists.
+		// Decide has checked that the record is stored, so the entity exists.
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
 		e.trim(&t.cfg, t.now.Wall)

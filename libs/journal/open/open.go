@@ -1,4 +1,4 @@
-// Package open makes a journal backend from a URL.
+// Package open opens a journal, or its backend alone, by a URL.
 //
 //	memory:                in memory, for tests and for trying things out
 //	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
@@ -6,9 +6,8 @@
 //	postgres://user@host/database?sslmode=verify-full
 //	                       a PostgreSQL database, shared by many machines
 //
-// Of a PostgreSQL connection's parameters those that say where the server is and
-// whom to trust are known; what else libpq's environment
-// variables say, such as PGPASSFILE, counts too.
+// A postgres URL takes the parameters that say where the server is and how to
+// authenticate. libpq's environment variables, such as PGPASSFILE, are respected.
 package open
 
 import (
@@ -27,33 +26,34 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
-// ErrURL is wrapped by every refusal of a URL, with what is wrong and the fix.
-var ErrURL = errors.New("bad journal URL")
+// ErrConfig is wrapped by every error about a URL, which names the mistake and the
+// fix.
+var ErrConfig = errors.New("bad journal URL")
 
-// maxWait is the longest wait between two attempts to open a journal.
-const maxWait = 2 * time.Second
+// maxDelay is the longest delay between two attempts to open a journal.
+const maxDelay = 2 * time.Second
 
-// Journal opens the journal that a URL names, as [journal.Open] does. A store
-// that does not answer is tried again for cfg.OpenFor; waiting is told of every
-// attempt in vain that another one follows.
-func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, waiting func(error)) (*journal.Journal, error) {
+// Open opens the journal that a URL names, as [journal.Open] does. A store
+// that does not answer is retried for cfg.OpenFor; onRetry is called with the error
+// of every attempt that is followed by another.
+func Open(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, onRetry func(error)) (*journal.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, maxWait) {
-		j, err := once(ctx, rawURL, d, cfg, obs)
-		again := errors.Is(err, journal.ErrUnreachable) || errors.Is(err, journal.ErrNotCommitted)
-		if !again || time.Now().Add(wait).After(deadline) {
+	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
+		j, err := openOnce(ctx, rawURL, d, cfg, obs)
+		retry := errors.Is(err, journal.ErrUnreachable) || errors.Is(err, journal.ErrNotCommitted)
+		if !retry || time.Now().Add(delay).After(deadline) {
 			return j, err
 		}
-		waiting(err)
+		onRetry(err)
 		select {
-		case <-time.After(wait):
+		case <-time.After(delay):
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-func once(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
+func openOnce(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
 	b, err := Backend(rawURL, cfg)
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func once(ctx context.Context, rawURL string, d journal.Declaration, cfg journal
 	return j, nil
 }
 
-// Backend opens the backend that a URL names, without a look at whose journal it
-// is. A new backend is one case here.
+// Backend opens the backend that a URL names, without checking which cluster's
+// journal it is.
 func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The URL itself is left out: it may hold a password.
-		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", ErrURL)
+		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", ErrConfig)
 	}
 	if err := checkParameters(u); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 	switch u.Scheme {
 	case "memory":
 		if u.Host != "" || u.Path != "" || u.Opaque != "" {
-			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", ErrURL)
+			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", ErrConfig)
 		}
 		return memory.New(cfg), nil
 	case "sqlite":
@@ -97,7 +97,7 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 		return b, nil
 	case "postgres", "postgresql":
 		if u.Opaque != "" || strings.Trim(u.Path, "/") == "" {
-			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", ErrURL)
+			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", ErrConfig)
 		}
 		b, err := postgres.Open(rawURL, cfg)
 		if err != nil {
@@ -105,11 +105,11 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", ErrURL, u.Scheme)
+	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", ErrConfig, u.Scheme)
 }
 
-// postgresParameters are those that a postgres URL may have. Others would
-// become settings of the session, which could undo what the journal promises.
+// postgresParameters are those that a postgres URL may have. Others would become
+// session settings, which could break the journal's guarantees.
 var postgresParameters = []string{
 	"application_name", "connect_timeout", "host", "passfile", "port",
 	"sslcert", "sslkey", "sslmode", "sslrootcert", "sslsni", "target_session_attrs",
@@ -118,11 +118,11 @@ var postgresParameters = []string{
 // checkParameters refuses parameters that the backend does not know.
 func checkParameters(u *url.URL) error {
 	if u.Fragment != "" {
-		return fmt.Errorf("%w: unknown fragment, behind #; write %%23 for a # that belongs to a password or a path", ErrURL)
+		return fmt.Errorf("%w: unknown fragment, behind #; write %%23 for a # that belongs to a password or a path", ErrConfig)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return fmt.Errorf("%w: its parameters cannot be parsed", ErrURL)
+		return fmt.Errorf("%w: its parameters cannot be parsed", ErrConfig)
 	}
 	takes, known := "none", []string(nil)
 	if u.Scheme == "postgres" || u.Scheme == "postgresql" {
@@ -139,7 +139,7 @@ func checkParameters(u *url.URL) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", ErrURL, strings.Join(names, ", "), u.Scheme, takes)
+	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", ErrConfig, strings.Join(names, ", "), u.Scheme, takes)
 }
 
 func sqlitePath(u *url.URL) (string, error) {
@@ -147,14 +147,14 @@ func sqlitePath(u *url.URL) (string, error) {
 	if u.Opaque != "" {
 		var err error
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return "", fmt.Errorf("%w: its path is badly escaped", ErrURL)
+			return "", fmt.Errorf("%w: its path is badly escaped", ErrConfig)
 		}
 	}
 	switch {
 	case u.Host != "" || u.User != nil:
-		return "", fmt.Errorf("%w: a SQLite file is on this machine, but the URL names host %q; write three slashes: sqlite:///path", ErrURL, u.Host)
+		return "", fmt.Errorf("%w: a SQLite file is on this machine, but the URL names host %q; write three slashes: sqlite:///path", ErrConfig, u.Host)
 	case path == "" || strings.HasSuffix(path, "/"):
-		return "", fmt.Errorf("%w: the path of the SQLite file is missing; write for example sqlite:///var/lib/roost/journal.db", ErrURL)
+		return "", fmt.Errorf("%w: the path of the SQLite file is missing; write for example sqlite:///var/lib/roost/journal.db", ErrConfig)
 	}
 	return path, nil
 }

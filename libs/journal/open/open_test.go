@@ -64,7 +64,7 @@ func TestBadURLs(t *testing.T) {
 		"sqlite://u:p%zz@h/j.x":                                                     "parsed",
 	} {
 		b, err := Backend(url, journal.DefaultConfig())
-		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), part) {
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q: %v, want an error with %q", url, err, part)
 		}
 		if b != nil {

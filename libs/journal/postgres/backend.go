@@ -33,7 +33,8 @@ const (
 	stateIO            = "58030"
 )
 
-// schemaLock orders those who make the schema; the number means nothing.
+// schemaLock is the advisory lock under which the schema is created; the number is
+// arbitrary.
 const schemaLock = 7267371938
 
 // Statements that every connection of a pool prepares.
@@ -53,7 +54,7 @@ type Backend struct {
 	cfg     journal.Config
 	writes  *pgxpool.Pool // Commit and Declare, one at a time
 	reads   *pgxpool.Pool // Load
-	watch   journal.Watch
+	clock   journal.Timekeeper
 	closing sync.Once
 }
 
@@ -83,9 +84,9 @@ func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
 	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, watch: journal.NewWatch(journal.SystemClock())}
+	b := &Backend{cfg: cfg, clock: journal.NewTimekeeper(journal.SystemClock())}
 	var err error
-	// Two: one that is being given up must not keep the next batch waiting.
+	// Two: the next batch must not wait for a connection that is being closed.
 	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
 	if err != nil {
 		return nil, err
@@ -104,14 +105,14 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
 	set := c.ConnConfig.RuntimeParams
 	set["default_transaction_isolation"] = "read committed" // what commit_batch relies on
-	// Every table is read by a key. Without that a plan that was made for empty
-	// tables might be kept too long.
+	// Every table is read by a key. Otherwise a plan made for empty tables might be
+	// kept too long.
 	set["enable_seqscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off"
-	// A statement whose sender gave up ends too. Waiting for a lock ends before,
-	// with a certain outcome.
+	// A statement whose sender has given up ends too. Waiting for a lock ends
+	// earlier, so that its outcome is certain.
 	set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)
 	set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
-	watch(c, timeout)
+	detectSilence(c, timeout)
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := checkServer(ctx, conn); err != nil {
 			return err
@@ -136,12 +137,11 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	return p, nil
 }
 
-// watch makes a pool notice connections that died in silence. What waits for an
-// answer has a deadline; a connection that lay idle is asked first whether it is
-// alive, for a part of the time so that a new one can be had; and one that is
-// given up is closed at once: to wait for the server's farewell would keep its
-// place in the pool for 15 s.
-func watch(c *pgxpool.Config, timeout time.Duration) {
+// detectSilence makes a pool detect connections that died silently. Requests have a
+// deadline. An idle connection is pinged before use, for a part of that time only, so
+// that a new one can still be made. A connection is closed at once: waiting for the
+// server's goodbye would occupy its place in the pool for 15 s.
+func detectSilence(c *pgxpool.Config, timeout time.Duration) {
 	c.ConnConfig.DialFunc = dialer(c.ConnConfig.ConnectTimeout, timeout)
 	c.PingTimeout = max(timeout/10, time.Millisecond)
 	c.BeforeClose = func(conn *pgx.Conn) { _ = conn.PgConn().Conn().Close() }
@@ -154,7 +154,7 @@ func dialer(connect, timeout time.Duration) pgconn.DialFunc {
 	return dial.Dialer(connect, timeout).DialContext
 }
 
-// checkServer refuses a server that reports commits which a power cut undoes.
+// checkServer refuses a server whose commits may not survive a power cut.
 func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	for _, name := range []string{"fsync", "synchronous_commit"} {
 		var value string
@@ -168,24 +168,23 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// makeSchema makes the schema if there is none, and checks the format of the
-// one there is.
+// makeSchema creates the schema if there is none, and checks its format otherwise.
 func makeSchema(ctx context.Context, c *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, c.Copy())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	there, err := schemaThere(ctx, conn)
+	exists, err := schemaExists(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if !there {
+	if !exists {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
 				return err
 			}
-			if there, err := schemaThere(ctx, conn); there || err != nil {
+			if exists, err := schemaExists(ctx, conn); exists || err != nil {
 				return err
 			}
 			_, err := tx.Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
@@ -203,15 +202,15 @@ func makeSchema(ctx context.Context, c *pgx.ConnConfig) error {
 	return err
 }
 
-func schemaThere(ctx context.Context, conn *pgx.Conn) (there bool, err error) {
-	// The catalogue, as the role may be allowed to see nothing else.
+func schemaExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {
+	// The catalogue, because the role may be allowed to read nothing else.
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = 'roost' AND c.relname = 'meta')`).Scan(&there)
-	return there, err
+		WHERE n.nspname = 'roost' AND c.relname = 'meta')`).Scan(&exists)
+	return exists, err
 }
 
-// unreachable marks an error of opening that another attempt may not meet: no
-// server, or one that starts, stops, has no connection to spare or is slow.
+// unreachable wraps errors of opening that may be transient: there is no server, or
+// it is starting, stopping, out of connections or slow.
 func unreachable(err error) error {
 	var e *pgconn.PgError
 	var c *pgconn.ConnectError
@@ -226,7 +225,7 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnreachable, err)
 }
 
-// explain adds the way out to an error about missing rights.
+// explain adds the remedy to an error about missing rights.
 func explain(err error) error {
 	if state(err) == stateForbidden {
 		return fmt.Errorf("%w; let the owner of the database run schema.sql and roles.sql, and grant roost_service to this role", err)
@@ -234,7 +233,7 @@ func explain(err error) error {
 	return err
 }
 
-// state is the SQLSTATE of an error of the server, empty for another error.
+// state returns the SQLSTATE of a server's error, empty for other errors.
 func state(err error) string {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -244,7 +243,7 @@ func state(err error) string {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }
+func (b *Backend) SetClock(c journal.Clock) { b.clock.SetClock(c) }
 
 // Close implements [journal.Backend]. Closing again does nothing.
 func (b *Backend) Close() error {

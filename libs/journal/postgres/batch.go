@@ -50,7 +50,7 @@ type batch struct {
 
 func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b := &batch{}
-	b.name(ops)
+	b.numberAll(ops)
 	n := len(ops)
 	b.oKind, b.oShard, b.oEntity, b.oCount = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
 	b.oEpoch, b.oSeq, b.oRepeats = make([]int64, n), make([]int64, n), make([]bool, n)
@@ -85,8 +85,8 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	return b
 }
 
-// name gives numbers to shards and entities.
-func (b *batch) name(ops []journal.Op) {
+// numberAll numbers the shards and entities of a batch.
+func (b *batch) numberAll(ops []journal.Op) {
 	how := make(map[sharding.ShardID]int32, len(ops))
 	touch := func(s sharding.ShardID, h int32) { how[s] = max(how[s], h) }
 	for i := range ops {
@@ -172,12 +172,12 @@ func (b *batch) args(now journal.Moment, cfg *journal.Config) []any {
 		b.sType, b.sShard, b.sHow, b.eType, b.eName,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oRepeats, b.oTime, b.oBody,
 		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply,
-		int64(now.By), now.Elapsed.Milliseconds(),
+		int64(now.Writer), now.Elapsed.Milliseconds(),
 		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
 	}
 }
 
-// number is the place of v in sorted, from 1, as SQL counts.
+// number returns the position of v in sorted, from 1, as SQL counts.
 func number[T any](sorted []T, v T, compare func(a, b T) int) int32 {
 	i, _ := slices.BinarySearchFunc(sorted, v, compare)
 	return int32(i) + 1

@@ -18,7 +18,7 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	now := b.watch.Now()
+	now := b.clock.Now()
 	args := newBatch(ops, now.Wall, &b.cfg).args(now, &b.cfg)
 	var verdict []int32
 	var epoch, owner []int64
@@ -55,25 +55,25 @@ func (b *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	defer conn.Release()
 	if err := f(conn.Conn()); err != nil {
 		if !contended(err) && !damaged(err) {
-			leave(conn)
+			closeNow(conn)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			b.writes.Reset() // what silenced one connection silenced others
+			b.writes.Reset() // other connections are probably dead too
 		}
-		return failed(err)
+		return classify(err)
 	}
 	return nil
 }
 
-// leave closes a connection: the next one may lead to a server that is better
-// off, such as the new primary.
-func leave(conn *pgxpool.Conn) {
+// closeNow closes a connection: the next one may lead to a healthier server, such as
+// a new primary.
+func closeNow(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // no farewell to a server that may not listen
+	cancel() // no goodbye to a server that may not answer
 	_ = conn.Conn().Close(ctx)
 }
 
-// contended says that others were in the way, which is nobody's fault.
+// contended reports whether a transaction failed because of concurrent ones.
 func contended(err error) bool {
 	switch state(err) {
 	case stateSerialization, stateDeadlock, stateUnique:
@@ -82,11 +82,11 @@ func contended(err error) bool {
 	return false
 }
 
-// failed says what an error of a statement means for its transaction.
+// classify wraps the error of a statement in what it means for the transaction.
 //
-// An ERROR is sent instead of a commit. A FATAL ends the connection and may,
-// however seldom, be sent after the commit and before its report.
-func failed(err error) error {
+// An ERROR is sent instead of a commit. A FATAL ends the connection and may, however
+// rarely, be sent after the commit and before its confirmation.
+func classify(err error) error {
 	var e *pgconn.PgError
 	switch {
 	case errors.As(err, &e) && e.SeverityUnlocalized != "ERROR":
@@ -111,8 +111,8 @@ func damaged(err error) bool {
 	return false
 }
 
-// corrupt is an error about damage with what to do. The server's error names the
-// page.
+// corrupt returns an error about damage that names the remedy. The server's error
+// names the page.
 func corrupt(err error) error {
 	return fmt.Errorf("%w: %w; look for the extent of it with pg_amcheck, rebuild an index with REINDEX, restore a table from a copy", journal.ErrCorrupt, err)
 }

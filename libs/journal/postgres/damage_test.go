@@ -123,11 +123,11 @@ func flip(t *testing.T, path string, bit int) {
 // as a whole, and that its error names the page.
 func TestDamageOutcome(t *testing.T) {
 	for _, code := range []string{stateDataCorrupt, stateIndexCorrupt, stateIO} {
-		err := failed(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: code, Message: "invalid page in block 7"})
+		err := classify(&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: code, Message: "invalid page in block 7"})
 		if !errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrBroken) || !strings.Contains(fmt.Sprint(err), "block 7") {
 			t.Errorf("%s: %v", code, err)
 		}
-		if err := failed(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: code}); errors.Is(err, journal.ErrCorrupt) {
+		if err := classify(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: code}); errors.Is(err, journal.ErrCorrupt) {
 			t.Errorf("a lost connection: %v", err)
 		}
 	}

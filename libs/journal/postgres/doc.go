@@ -22,29 +22,27 @@
 //
 // # Silence
 //
-// A connection may die without a word: its machine lost power, a firewall forgot
-// it. Whatever waits for an answer has a deadline (Config.CommitTimeout,
-// Config.LoadTimeout); then the connection is closed at once and the pool's idle
-// ones with it. A connection that lay idle for a second is asked whether it is
-// alive before it is used, for a tenth of that time. TCP's keepalive and user
-// time-out find what nobody uses.
+// A connection may die silently: its machine lost power, a firewall forgot it. Every
+// request has a deadline (Config.CommitTimeout, Config.LoadTimeout); when it passes,
+// the connection is closed at once, together with the pool's idle ones. A connection
+// that was idle for a second is pinged before it is used, for at most a tenth of that
+// time. TCP keepalive and user time-out detect dead connections that are not in use.
 //
 // # Roles
 //
 // schema.sql makes the schema, as its owner; [Open] does it by itself if there
 // is none and it may. roles.sql makes the role roost_service, which may read,
 // and write through the functions only: no service may change or delete an
-// event, whoever got hold of its password.
+// event, even if its password leaks.
 //
 // # What this does not do
 //
 // It promises what the server promises: Open refuses a server with fsync or
 // synchronous_commit off, but a failover to a replica that lags loses what it
 // lacks; use synchronous replication for that. The role keeps events as they
-// are; it does not tell services apart, and one that is up to no good can claim
-// what is not its own or hold a lock by calling a function inside a transaction
-// of its own. Tables never shrink, except for
-// dropped command ids. The schema's name is fixed: one journal per database.
-// A pooler between must keep a session per connection, as prepared statements
-// are used.
+// are; it does not distinguish services, and a malicious one can claim shards that
+// it does not own, or hold a lock by calling a function inside a transaction of its
+// own. Tables never shrink, except for dropped command ids. The schema's name is
+// fixed: one journal per database. A connection pooler must keep a session per
+// connection, because prepared statements are used.
 package postgres

@@ -170,7 +170,7 @@ func TestFenceIsLocked(t *testing.T) {
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
 	args := func(op journal.Op) []any {
-		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.watch.Now(), &cfg)
+		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.clock.Now(), &cfg)
 	}
 	commit(t, b, add(1, alice, 1))
 	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
@@ -202,14 +202,14 @@ func TestOutcomes(t *testing.T) {
 		{"ERROR", "25006", journal.ErrNotCommitted}, {"ERROR", "53100", journal.ErrFull},
 		{"FATAL", "57P01", nil}, {"FATAL", "53100", nil}, {"PANIC", "XX000", nil},
 	} {
-		err := failed(fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "übersetzt", SeverityUnlocalized: c.severity, Code: c.code}))
+		err := classify(fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "übersetzt", SeverityUnlocalized: c.severity, Code: c.code}))
 		for _, is := range []error{journal.ErrNotCommitted, journal.ErrFull, journal.ErrBroken} {
 			if errors.Is(err, is) != (is == c.want) {
 				t.Errorf("%s %s: %v", c.severity, c.code, err)
 			}
 		}
 	}
-	if err := failed(errors.New("connection reset by peer")); errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrFull) {
+	if err := classify(errors.New("connection reset by peer")); errors.Is(err, journal.ErrNotCommitted) || errors.Is(err, journal.ErrFull) {
 		t.Errorf("a lost connection: %v", err)
 	}
 }
@@ -228,7 +228,7 @@ func TestEntityIsLocked(t *testing.T) {
 	// behind commits second while first holds its locks, and then first.
 	behind := func(first, second journal.Op) error {
 		mustExec(t, other, "BEGIN")
-		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.watch.Now(), &cfg)...)
+		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.clock.Now(), &cfg)...)
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Commit(context.Background(), []journal.Op{second})

@@ -52,10 +52,10 @@ type stored struct {
 func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	s, err := b.read(ctx, req)
 	switch {
-	case damaged(err): // on the way to this entity
+	case damaged(err): // a page that this entity needs
 		err = corrupt(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		b.reads.Reset() // what silenced one connection silenced others
+		b.reads.Reset() // other connections are probably dead too
 	}
 	var out journal.Loaded
 	if err == nil {

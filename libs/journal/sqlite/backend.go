@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// turnSuffix makes the name of the file that orders the writers.
-	turnSuffix = "-turn"
-	// turnPoll is the wait between two looks at a lock that another process
-	// holds: short beside an fsync, long beside a system call.
-	turnPoll = 300 * time.Microsecond
+	// queueSuffix is appended to the path for the file that queues the writers.
+	queueSuffix = "-turn"
+	// lockPoll is the delay between two attempts to take a lock that another process
+	// holds: short compared with an fsync, long compared with a system call.
+	lockPoll = 300 * time.Microsecond
 	// readBusy is how long a reader waits for a lock. Readers wait only while
 	// another process opens, closes or recovers the file.
 	readBusy = 5 * time.Second
@@ -40,7 +40,7 @@ type Backend struct {
 	path    string
 	file    string // path without symbolic links
 	cfg     journal.Config
-	turn    *turn
+	queue   *writeQueue
 	writeDB *sql.DB
 	conn    *sql.Conn // the only one that writes
 	write   writeStmts
@@ -48,12 +48,12 @@ type Backend struct {
 	read    readStmts
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
-	watch journal.Watch
-	// lost is set once the store cannot be trusted any more.
-	lost        atomic.Pointer[error]
-	checkpoints checkpointer
-	unseen      int // pages, about, since the last look at the log
-	closing     sync.Once
+	clock journal.Timekeeper
+	// broken is set once the store can no longer be trusted.
+	broken          atomic.Pointer[error]
+	checkpoints     checkpointer
+	pagesSinceCheck int // approximate pages written since the log was last checked
+	closing         sync.Once
 }
 
 // Open opens or makes the journal file at path, its folder included. The files
@@ -74,24 +74,24 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, watch: journal.NewWatch(journal.SystemClock())}
-	if b.turn, err = openTurn(path + turnSuffix); err != nil {
+	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
+	if b.queue, err = openWriteQueue(path + queueSuffix); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
 	defer cancel()
-	if err := b.turn.take(ctx); err != nil {
-		return nil, errors.Join(err, b.turn.close())
+	if err := b.queue.lock(ctx); err != nil {
+		return nil, errors.Join(err, b.queue.close())
 	}
-	defer b.turn.give()
+	defer b.queue.unlock()
 	if err := b.connect(ctx); err != nil {
 		return nil, errors.Join(err, b.closeAll())
 	}
 	return b, nil
 }
 
-// connect opens the connections. The turn is held: no other process makes the
-// file at the same time.
+// connect opens the connections. The caller holds the queue, so that no other
+// process creates the file at the same time.
 func (b *Backend) connect(ctx context.Context) error {
 	if err := RegisterVFS(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (b *Backend) connect(ctx context.Context) error {
 	if err := b.makeSchema(ctx); err != nil {
 		return err
 	}
-	// From here on waiting for the lock is our own affair: see lock.
+	// From here on beginWrite waits for the lock, not SQLite.
 	if _, err := b.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
@@ -131,9 +131,9 @@ func (b *Backend) connect(ctx context.Context) error {
 	return b.checkpoints.start(ctx, b)
 }
 
-// create makes a database without tables that only its owner may read. It must
-// not touch one that is there: closing a file drops the locks that this process
-// has on it. A file without content nobody has locked: the turn is held.
+// create creates a database without tables that only its owner may read. It must
+// not open an existing one: closing a file drops the locks that this process has on
+// it. No process has locked an empty file, because the caller holds the queue.
 func create(path string) error {
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		return nil
@@ -192,7 +192,7 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(c journal.Clock) { b.watch.SetClock(c) }
+func (b *Backend) SetClock(c journal.Clock) { b.clock.SetClock(c) }
 
 // Close implements [journal.Backend]. Closing again does nothing.
 func (b *Backend) Close() error {
@@ -212,7 +212,7 @@ func (b *Backend) closeAll() error {
 	if b.writeDB != nil {
 		errs = append(errs, b.writeDB.Close())
 	}
-	// The last connection to go copies the log.
+	// The last connection to close copies the log.
 	errs = append(errs, b.checkpoints.stop()...)
-	return errors.Join(append(errs, b.turn.close())...)
+	return errors.Join(append(errs, b.queue.close())...)
 }

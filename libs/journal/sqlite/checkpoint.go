@@ -18,48 +18,49 @@ const (
 	// while the disk syncs what was copied: 32 MiB gave 10 % more commands and a
 	// 99th percentile twice as long.
 	checkpointPages = 512
-	// checkpointEvery is about how many pages lie between two looks at the log.
+	// checkpointEvery is after about how many pages the size of the log is checked.
 	checkpointEvery = 128
 	// opPages is how many pages of the log a small operation writes: one with its
 	// record, one with its command.
 	opPages = 2
-	// checkpointPasses is how often at most what came meanwhile is copied while
-	// others write. Each pass leaves a fraction of the one before, unless the
-	// disk has no room for both.
+	// checkpointPasses bounds the passes that copy the log while others write. Each
+	// pass leaves a fraction of what the one before left, unless the disk cannot keep
+	// up.
 	checkpointPasses = 4
-	// checkpointRest is how many pages may be left for the last part, which
-	// holds writers up: about a millisecond of copying and syncing.
-	checkpointRest = 64
-	// checkpointStall is how long writers may be held up by loads that still
-	// read from the log. If one is longer, a checkpoint tries again when the log
-	// is twice as long.
+	// checkpointRemaining is how many pages may remain for the last pass, which blocks
+	// writers: about a millisecond of copying and syncing.
+	checkpointRemaining = 64
+	// checkpointStall is how long the last pass may block writers while loads still
+	// read from the log. If a load takes longer, the checkpoint is tried again when
+	// the log is twice as long.
 	checkpointStall = 10 * time.Millisecond
 )
 
 // checkpointer copies the write-ahead log into the main file, beside the
 // writers. SQLite's own checkpoint inside a commit never comes to an end while
 // several processes write: there is always a new page, the log can never start
-// again from its beginning, and grows for ever. So nearly all is copied while the
-// others write, in passes that become shorter, and the little that is left with
-// the turn in hand, when nobody begins.
+// again from its beginning, and grows for ever. So nearly all pages are copied while
+// others write, in ever shorter passes, and the last few while holding the queue,
+// so that no writer can begin.
 type checkpointer struct {
-	db     *sql.DB
-	conn   *sql.Conn
-	turn   *turn
-	nudges chan struct{}
-	done   chan struct{}
-	fail   func(error) error
-	from   int // pages of the log from which on it is copied
+	db         *sql.DB
+	conn       *sql.Conn
+	queue      *writeQueue
+	checks     chan struct{}
+	done       chan struct{}
+	markBroken func(error) error
+	threshold  int // size of the log, in pages, from which it is copied
 
-	look, copyMost, finish *sql.Stmt
-	begin, rollback        *sql.Stmt
+	state, passive, restart *sql.Stmt
+	begin, rollback         *sql.Stmt
 }
 
-// start makes the checkpointer of b and lets it run until stop.
+// start initialises the checkpointer of b and runs it until stop.
 func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
-	c.fail, c.from = b.breakDown, checkpointPages
-	// A turn of its own: two holders in one process must exclude each other too.
-	if c.turn, err = openTurn(b.path + turnSuffix); err != nil {
+	c.markBroken, c.threshold = b.markBroken, checkpointPages
+	// A queue handle of its own: two holders in one process must exclude each other
+	// too.
+	if c.queue, err = openWriteQueue(b.path + queueSuffix); err != nil {
 		return err
 	}
 	if c.db, err = sql.Open("sqlite", b.dsn(copyVFS, "busy_timeout(5000)", "synchronous(full)")); err != nil {
@@ -69,99 +70,99 @@ func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
 		return err
 	}
 	err = prepareAll(ctx, c.conn, []statement{
-		{&c.look, "PRAGMA wal_checkpoint(NOOP)"},
-		{&c.copyMost, "PRAGMA wal_checkpoint(PASSIVE)"},
-		{&c.finish, "PRAGMA wal_checkpoint(RESTART)"},
+		{&c.state, "PRAGMA wal_checkpoint(NOOP)"},
+		{&c.passive, "PRAGMA wal_checkpoint(PASSIVE)"},
+		{&c.restart, "PRAGMA wal_checkpoint(RESTART)"},
 		{&c.begin, "BEGIN IMMEDIATE"},
 		{&c.rollback, "ROLLBACK"},
 	})
 	if err != nil {
 		return err
 	}
-	// From here on waiting is our own affair: SQLite does it in steps of
+	// From here on pause does the waiting: SQLite would wait in steps of
 	// milliseconds.
 	if _, err := c.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	c.nudges, c.done = make(chan struct{}, 1), make(chan struct{})
+	c.checks, c.done = make(chan struct{}, 1), make(chan struct{})
 	go c.run()
 	return nil
 }
 
-// wrote counts what was committed, and asks for a look at the log from time to
-// time.
-func (b *Backend) wrote(ops []journal.Op) {
+// countPages counts the pages written by a commit, and requests a check of the log
+// after every checkpointEvery pages.
+func (b *Backend) countPages(ops []journal.Op) {
 	for i := range ops {
-		b.unseen += opPages + ops[i].Size()/pageSize
+		b.pagesSinceCheck += opPages + ops[i].Size()/pageSize
 	}
-	if b.unseen < checkpointEvery {
+	if b.pagesSinceCheck < checkpointEvery {
 		return
 	}
-	b.unseen = 0
+	b.pagesSinceCheck = 0
 	select {
-	case b.checkpoints.nudges <- struct{}{}:
+	case b.checkpoints.checks <- struct{}{}:
 	default:
 	}
 }
 
 func (c *checkpointer) run() {
 	defer close(c.done)
-	for range c.nudges {
-		if err := c.checkpoint(); err != nil && !harmless(err) {
-			_ = c.fail(fmt.Errorf("checkpoint: %w", err))
+	for range c.checks {
+		if err := c.checkpoint(); err != nil && !retryable(err) {
+			_ = c.markBroken(fmt.Errorf("checkpoint: %w", err))
 		}
 	}
 }
 
 func (c *checkpointer) checkpoint() error {
-	l, err := c.do(c.look)
+	l, err := c.exec(c.state)
 	if err != nil {
 		return err
 	}
 	if l.pages < checkpointPages {
-		c.from = checkpointPages // the log has started again
+		c.threshold = checkpointPages // the log has started again
 	}
-	if l.pages < c.from || l.rest() == 0 {
+	if l.pages < c.threshold || l.remaining() == 0 {
 		return nil
 	}
-	for pass := 0; l.rest() > checkpointRest && pass < checkpointPasses; pass++ {
-		if l, err = c.do(c.copyMost); err != nil || l.busy {
+	for pass := 0; l.remaining() > checkpointRemaining && pass < checkpointPasses; pass++ {
+		if l, err = c.exec(c.passive); err != nil || l.busy {
 			return err // busy: another process does it
 		}
-		if l, err = c.do(c.look); err != nil {
+		if l, err = c.exec(c.state); err != nil {
 			return err
 		}
 	}
-	if l.rest() > checkpointPages/2 {
-		c.from = 2 * l.pages // a long load is in the way
+	if l.remaining() > checkpointPages/2 {
+		c.threshold = 2 * l.pages // a long load prevents progress
 		return nil
 	}
-	return c.last()
+	return c.finish()
 }
 
-// last copies what is left and lets the log start again from its beginning,
-// while nobody writes.
-func (c *checkpointer) last() error {
+// finish copies the remaining pages and makes the log start again from its
+// beginning, while no other process can write.
+func (c *checkpointer) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := c.turn.take(ctx); err != nil {
+	if err := c.queue.lock(ctx); err != nil {
 		return err
 	}
-	defer c.turn.give()
-	// Whoever has SQLite's lock once the turn is taken was the last to begin.
+	defer c.queue.unlock()
+	// The current holder of SQLite's lock was the last one to begin.
 	if err := begin(ctx, c.begin); err != nil {
 		return err
 	}
 	if _, err := c.rollback.Exec(); err != nil {
-		return c.fail(fmt.Errorf("rollback: %w", err)) // the lock may still be ours
+		return c.markBroken(fmt.Errorf("rollback: %w", err)) // this process may still hold the lock
 	}
 	for until := time.Now().Add(checkpointStall); ; {
-		l, err := c.do(c.finish)
+		l, err := c.exec(c.restart)
 		if err != nil || !l.busy {
 			return err
 		}
 		if time.Now().After(until) {
-			c.from = 2 * l.pages
+			c.threshold = 2 * l.pages
 			return nil
 		}
 		if err := pause(ctx); err != nil {
@@ -170,22 +171,22 @@ func (c *checkpointer) last() error {
 	}
 }
 
-// logState is what a checkpoint tells.
+// logState is the result of a checkpoint pragma.
 type logState struct {
-	busy          bool // something was in the way
+	busy          bool // a lock could not be taken
 	pages, copied int  // of the log, when the checkpoint began
 }
 
-func (l logState) rest() int { return l.pages - l.copied }
+func (l logState) remaining() int { return l.pages - l.copied }
 
-func (c *checkpointer) do(s *sql.Stmt) (l logState, err error) {
+func (c *checkpointer) exec(s *sql.Stmt) (l logState, err error) {
 	err = s.QueryRow().Scan(&l.busy, &l.pages, &l.copied)
 	return l, err
 }
 
-// harmless says whether a checkpoint that failed may simply be tried later. A
-// failed fsync is not: what the kernel dropped may be a part of the main file.
-func harmless(err error) bool {
+// retryable reports whether a failed checkpoint may simply be tried later. A failed
+// fsync may not: the kernel may have dropped a part of the main file.
+func retryable(err error) bool {
 	switch code(err) {
 	case lib.SQLITE_OK, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
 		return true
@@ -195,8 +196,8 @@ func harmless(err error) bool {
 
 func (c *checkpointer) stop() []error {
 	var errs []error
-	if c.nudges != nil {
-		close(c.nudges)
+	if c.checks != nil {
+		close(c.checks)
 		<-c.done
 	}
 	if c.conn != nil {
@@ -205,15 +206,15 @@ func (c *checkpointer) stop() []error {
 	if c.db != nil {
 		errs = append(errs, c.db.Close())
 	}
-	if c.turn != nil {
-		errs = append(errs, c.turn.close())
+	if c.queue != nil {
+		errs = append(errs, c.queue.close())
 	}
 	return errs
 }
 
-// breakDown makes all further commits fail with the first reason.
-func (b *Backend) breakDown(err error) error {
+// markBroken makes all further commits fail with the first reason.
+func (b *Backend) markBroken(err error) error {
 	err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
-	b.lost.CompareAndSwap(nil, &err)
-	return *b.lost.Load()
+	b.broken.CompareAndSwap(nil, &err)
+	return *b.broken.Load()
 }

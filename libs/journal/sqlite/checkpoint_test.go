@@ -20,14 +20,14 @@ func TestCheckpoint(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = b.Close() })
 	ctx, c := context.Background(), &b.checkpoints
-	b.unseen = math.MinInt / 2 // checkpoints come when the test wants them
+	b.pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
 	flights := newLoad("checkpoint")
 	if _, err := b.Commit(ctx, []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	pages := func() int {
 		t.Helper()
-		l, err := c.do(c.look)
+		l, err := c.exec(c.state)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,10 +74,10 @@ func TestCheckpoint(t *testing.T) {
 		return reader
 	}
 
-	// What comes after the passes is copied with the turn in hand.
+	// What comes after the passes is copied while holding the queue.
 	growTo(checkpointPages)
 	reader := read()
-	if _, err := c.do(c.copyMost); err != nil {
+	if _, err := c.exec(c.passive); err != nil {
 		t.Fatal(err)
 	}
 	writeSome(1)
@@ -95,8 +95,8 @@ func TestCheckpoint(t *testing.T) {
 	checkpoint()
 	write()
 	long := pages()
-	if long < checkpointPages || c.from < 2*checkpointPages {
-		t.Fatalf("the log started again under a reader: %d pages, next at %d", long, c.from)
+	if long < checkpointPages || c.threshold < 2*checkpointPages {
+		t.Fatalf("the log started again under a reader: %d pages, next at %d", long, c.threshold)
 	}
 	if err := reader.Rollback(); err != nil {
 		t.Fatal(err)
@@ -106,13 +106,13 @@ func TestCheckpoint(t *testing.T) {
 	if n := pages(); n < long {
 		t.Fatalf("writers were held up again at %d pages, %d after the last time", n, n-long)
 	}
-	growTo(c.from)
+	growTo(c.threshold)
 	checkpoint()
 	write()
 	if n := pages(); n >= checkpointPages {
 		t.Fatalf("%d pages of log after the reader has gone", n)
 	}
-	if checkpoint(); c.from != checkpointPages {
-		t.Fatalf("the next checkpoint is at %d pages of log", c.from)
+	if checkpoint(); c.threshold != checkpointPages {
+		t.Fatalf("the next checkpoint is at %d pages of log", c.threshold)
 	}
 }

@@ -24,8 +24,8 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 	if err != nil {
 		return nil, err
 	}
-	t.keepIDs()
-	b.wrote(ops)
+	t.cacheIDs()
+	b.countPages(ops)
 	return results, nil
 }
 
@@ -49,14 +49,14 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 	return facts, nil
 }
 
-// transact runs f in a transaction and commits it. The context ends waiting
-// for the lock, never the transaction itself: what would it be worth?
+// transact runs f in a transaction and commits it. The context ends the wait for the
+// lock, never the transaction itself: interrupting that would gain nothing.
 func (b *Backend) transact(ctx context.Context, f func() error) error {
-	if lost := b.lost.Load(); lost != nil {
+	if lost := b.broken.Load(); lost != nil {
 		return *lost
 	}
-	if err := b.lock(ctx); err != nil {
-		return b.failed(err)
+	if err := b.beginWrite(ctx); err != nil {
+		return b.classify(err)
 	}
 	err := f()
 	if damaged(err) {
@@ -68,32 +68,32 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 		if err == nil {
 			return nil
 		}
-		err = b.failed(err)
+		err = b.classify(err)
 	}
-	// SQLite has rolled back already after some errors; then this one is
-	// refused, and that is fine.
+	// After some errors SQLite has rolled back already; it then refuses this
+	// rollback, which is fine.
 	_, rollback := b.write.rollback.Exec()
 	if code(rollback) != lib.SQLITE_OK && code(rollback) != lib.SQLITE_ERROR {
-		return b.breakDown(fmt.Errorf("rollback: %w", rollback))
+		return b.markBroken(fmt.Errorf("rollback: %w", rollback))
 	}
 	return err
 }
 
-// lock begins a write transaction. Waiting is in two steps, so that a writer
-// that comes again and again does not overtake the one that waits: the turn
-// first, then SQLite's lock, for which only its holder tries.
-func (b *Backend) lock(ctx context.Context) error {
+// beginWrite begins a write transaction. It waits in two steps, so that a busy
+// writer does not overtake a waiting one: first for the queue, then for SQLite's
+// lock, which only the holder of the queue tries to take.
+func (b *Backend) beginWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := b.turn.take(ctx); err != nil {
+	if err := b.queue.lock(ctx); err != nil {
 		return err
 	}
-	defer b.turn.give()
+	defer b.queue.unlock()
 	return begin(ctx, b.write.begin)
 }
 
-// begin waits for SQLite's lock. The turn is held: only its holder tries.
+// begin waits for SQLite's lock. The caller holds the queue.
 func begin(ctx context.Context, s *sql.Stmt) error {
 	for {
 		_, err := s.Exec()
@@ -106,9 +106,9 @@ func begin(ctx context.Context, s *sql.Stmt) error {
 	}
 }
 
-// pause waits for the next look at a lock.
+// pause waits for lockPoll.
 func pause(ctx context.Context) error {
-	timer := time.NewTimer(turnPoll)
+	timer := time.NewTimer(lockPoll)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -118,7 +118,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// failed says what an error of a transaction means for its batch.
+// classify wraps the error of a transaction in what it means for the batch.
 //
 // A full disk is certain: the last thing that a commit writes is the frame that
 // makes it one, and that frame was not written completely. A failed fsync comes
@@ -127,7 +127,7 @@ func pause(ctx context.Context) error {
 // ends the process, and so does damage that keeps a transaction from beginning or
 // from being committed, which is that of the first page. Damage that its
 // operations meet concerns them alone: see corrupt.
-func (b *Backend) failed(err error) error {
+func (b *Backend) classify(err error) error {
 	switch code(err) {
 	case lib.SQLITE_OK: // not an error of SQLite: the context ended
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
@@ -136,7 +136,7 @@ func (b *Backend) failed(err error) error {
 	case lib.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
-	return b.breakDown(err)
+	return b.markBroken(err)
 }
 
 // damaged reports whether an error says that a page is not what was written, or
@@ -146,7 +146,7 @@ func damaged(err error) bool {
 	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB
 }
 
-// corrupt is an error about damage, with the pages and what to do.
+// corrupt returns an error about damage that names the pages and the remedy.
 func (b *Backend) corrupt(err error) error {
 	pages := damagedPages(b.file)
 	if pages == "" {
@@ -155,7 +155,7 @@ func (b *Backend) corrupt(err error) error {
 	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, b.path)
 }
 
-// code is the primary result code of SQLite in an error, SQLITE_OK if none.
+// code returns the primary SQLite result code of an error, SQLITE_OK if it has none.
 func code(err error) int {
 	var e *driver.Error
 	if errors.As(err, &e) {

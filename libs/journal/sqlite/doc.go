@@ -5,11 +5,10 @@
 // before it is reported. Each [Backend] has one connection that writes and a
 // few that read beside it.
 //
-// Writers of several processes take turns: who wants to write first takes an
-// advisory lock on a second file (path + "-turn"), waits with it for SQLite's
-// own write lock, and lets go of the first one as soon as it has the second.
-// So one writer at most competes with the one that writes, and none starves,
-// which SQLite's own waiting does not promise.
+// Writers of several processes queue: each takes an advisory lock on a second file
+// (path + "-turn"), waits with it for SQLite's own write lock, and releases the
+// first one as soon as it has the second. So at most one writer competes with the
+// active one, and none starves, which SQLite's own waiting does not promise.
 //
 // # Layout
 //
@@ -34,7 +33,8 @@
 // network share. A process that is paused inside a transaction stops the other
 // writers until it goes on or dies; nothing wrong is written meanwhile. The
 // file never shrinks. A log that nobody closed, because the machine stopped, ends at
-// its first damaged frame: what was committed behind a flipped bit that nobody has
-// met before is lost then, for SQLite cannot tell it from a commit that was cut off. Command ids that are made to collide in xxh64 make the
-// appends of the entity they are sent to slower, not wrong.
+// its first damaged frame: commits behind a flipped bit that was not noticed before
+// are lost then, because SQLite cannot distinguish it from a commit that was cut
+// off. Command ids that are made to collide in xxh64 make the appends of their
+// entity slower, not wrong.
 package sqlite

@@ -70,8 +70,8 @@ func readLog(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
 	return lib.SQLITE_OK
 }
 
-// checkFrame reports whether the page of the frame that begins at start is what
-// was written, its number, and whether the rest of the frame could be read.
+// checkFrame returns the number of the page in the frame that begins at start,
+// whether its checksum holds, and the result code of reading the frame's header.
 func checkFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number uint32, sound bool, rc int32) {
 	buf := tls.Alloc(frameHeader + 8)
 	defer tls.Free(frameHeader + 8)
@@ -88,7 +88,7 @@ func checkFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number u
 	head := at[[frameHeader + 8]byte](buf)[:]
 	number = binary.BigEndian.Uint32(head)
 	seed, sum := binary.BigEndian.Uint64(head[frameHeader:]), binary.BigEndian.Uint64(head[16:])
-	// The machine that began the log has chosen the order of bytes.
+	// The byte order is that of the machine that began the log.
 	little := logSum(logSum(seed, head[:8], false), page, false)
 	return number, little == sum || logSum(logSum(seed, head[:8], true), page, true) == sum, rc
 }

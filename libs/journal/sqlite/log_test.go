@@ -41,7 +41,7 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 		if handles[i], err = Open(path, journal.DefaultConfig()); err != nil {
 			t.Fatal(err)
 		}
-		handles[i].unseen = math.MinInt / 2 // checkpoints come when the test wants them
+		handles[i].pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
 		t.Cleanup(func() { _ = handles[i].Close() })
 	}
 	j, err := journal.Open(t.Context(), handles[0], journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
@@ -71,7 +71,7 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 		t.Errorf("the page holds %d rows", cells)
 	}
 	c := &handles[0].checkpoints
-	if l, err := c.do(c.finish); err != nil || l.busy || l.rest() > 0 {
+	if l, err := c.exec(c.restart); err != nil || l.busy || l.remaining() > 0 {
 		t.Fatalf("the log is not copied: %+v, %v", l, err)
 	}
 	copied := crowd.Load(t, other.Load)

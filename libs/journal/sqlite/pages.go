@@ -27,12 +27,12 @@ import (
 // pages that it copies are not checked. It must not write.
 //
 // The log has checksums of SQLite's own, which SQLite looks at only when it opens
-// a log that somebody has left behind. Here each page that is read from the log is
-// checked by them: see log.go.
+// a log that was not closed. Here they are checked for each page that is read from
+// the log: see log.go.
 const VFS = "roost-pages"
 
 const (
-	// reserved is how many bytes of each page are ours: a mark and a checksum.
+	// reserved is how many bytes of each page hold our mark and checksum.
 	reserved = 8
 	// pageMark says that a checksum follows.
 	pageMark = 0x72737431 // "rst1"
@@ -86,7 +86,7 @@ type (
 	dataFunc  = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32
 )
 
-// shim is what it takes to stand between SQLite and its file system.
+// shim is the layer between SQLite and its file system.
 var shim struct {
 	once sync.Once
 	err  error

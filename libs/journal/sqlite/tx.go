@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	// trimEvery is how many records of an entity lie between two looks at what
-	// its dedupe may drop; a snapshot is such a moment too.
+	// trimEvery is after how many records of an entity its old dedupe entries are
+	// trimmed; every snapshot trims them as well.
 	trimEvery = 1024
-	// trimBatch bounds how many entries one look drops: more than come in.
+	// trimBatch bounds how many entries one trim drops: more than were added since
+	// the one before.
 	trimBatch = 2 * trimEvery
 )
 
 type writeStmts struct {
-	begin, commit, rollback                    *sql.Stmt
-	fence, setFence                            *sql.Stmt
-	entity, addEntity                          *sql.Stmt
-	head, find, body                           *sql.Stmt
-	addRecord, addCommand, snapshot, snapshotN *sql.Stmt
-	trimHead, trimRows, dropCommand, setKept   *sql.Stmt
-	countCommands                              *sql.Stmt
+	begin, commit, rollback                         *sql.Stmt
+	fence, setFence                                 *sql.Stmt
+	entity, addEntity                               *sql.Stmt
+	head, find, body                                *sql.Stmt
+	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
+	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
+	countCommands                                   *sql.Stmt
 }
 
 func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
@@ -49,7 +50,7 @@ func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.addRecord, "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
-		{&s.snapshotN, "UPDATE entity SET snapshot = ? WHERE id = ?"},
+		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},
 		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
 		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
@@ -77,7 +78,7 @@ func prepareAll(ctx context.Context, p preparer, all []statement) error {
 	return nil
 }
 
-// tx is one transaction, as the law of the journal sees it.
+// tx implements [journal.Tx] for one transaction.
 type tx struct {
 	b      *Backend
 	s      *writeStmts
@@ -92,11 +93,11 @@ type tx struct {
 }
 
 func newTx(b *Backend) *tx {
-	return &tx{b: b, s: &b.write, now: b.watch.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
+	return &tx{b: b, s: &b.write, now: b.clock.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
 }
 
-// keepIDs is called after the commit.
-func (t *tx) keepIDs() {
+// cacheIDs caches the numbers of new entities. It is called after the commit.
+func (t *tx) cacheIDs() {
 	if len(t.b.ids)+len(t.added) > idCache {
 		clear(t.b.ids)
 	}
@@ -138,7 +139,7 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 	if err := t.s.head.QueryRow(id, first).Scan(&snapshot, &dropped, &last, &t.stamp.Age, &by, &t.stamp.Elapsed, &maybe); err != nil {
 		return h, err
 	}
-	t.stamp.By = uint64(by)
+	t.stamp.Writer = uint64(by)
 	h.LastSeq, h.SnapshotSeq, h.Dropped = uint64(last), uint64(snapshot), fromMillis(dropped)
 	for i := range records {
 		if h.Duplicate || i == 0 && !maybe || records[i].Command == "" {
@@ -151,8 +152,8 @@ func (t *tx) Head(entity sharding.Entity, records []sharding.Record) (journal.He
 	return h, nil
 }
 
-// stored says whether a command is: the hash finds candidates, their records
-// decide.
+// stored reports whether a command is stored: the hash finds candidates, whose
+// records decide.
 func (t *tx) stored(id int64, entity sharding.Entity, c sharding.CommandID) (bool, error) {
 	seqs, err := t.candidates(id, c)
 	if err != nil {
@@ -165,7 +166,8 @@ func (t *tx) stored(id int64, entity sharding.Entity, c sharding.CommandID) (boo
 		}
 		e, err := journal.DecodeRecord(entity, uint64(seq), body)
 		if err != nil || e.Record.Command == c {
-			// A damaged record may be the one: better refused than doubled.
+			// A damaged record may hold the command: refusing it is better than
+			// applying it twice.
 			return true, nil
 		}
 	}

@@ -47,7 +47,7 @@ func (t *tx) append(a *sharding.Append) error {
 		if len(t.reply) > 0 {
 			reply = t.reply
 		}
-		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), int64(stamp.Age), int64(stamp.By), stamp.Elapsed, t.body, reply); err != nil {
+		if _, err := t.s.addRecord.Exec(id, int64(r.Seq), int64(stamp.Age), int64(stamp.Writer), stamp.Elapsed, t.body, reply); err != nil {
 			return err
 		}
 		if r.Command != "" {
@@ -72,7 +72,7 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 	if _, err := t.s.snapshot.Exec(id, journal.AppendSnapshot(nil, s)); err != nil {
 		return err
 	}
-	if _, err := t.s.snapshotN.Exec(int64(s.Snapshot.Seq), id); err != nil {
+	if _, err := t.s.setSnapshotSeq.Exec(int64(s.Snapshot.Seq), id); err != nil {
 		return err
 	}
 	return t.trim(id, s.Entity, s.Snapshot.Seq)
@@ -86,7 +86,7 @@ func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
 	if err := t.s.trimHead.QueryRow(id).Scan(&kept, &dropped); err != nil {
 		return err
 	}
-	// Entries are not more than records: mostly this is the end of it.
+	// There are no more entries than records, so mostly nothing is left to do here.
 	if int64(last)-kept <= int64(t.b.cfg.DedupeCount) {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, e
 		}
 		e, err := journal.DecodeRecord(entity, uint64(seq), body)
 		if err != nil {
-			return old, nil // damaged: nothing behind it is dropped any more
+			return old, nil // damaged: later entries are kept
 		}
 		o := oldEntry{seq: uint64(seq), command: e.Record.Command}
 		if o.command != "" {
