@@ -207,7 +207,7 @@ func (c *coordNode) load(o coordinator.Load) {
 	var err error
 	c.query(func() { got, err = c.w.journal.load(journal.LoadRequest{Entity: factEntity}) }, func(ok bool) {
 		if !ok || err != nil {
-			c.step(coordinator.ReadFailed{Call: o.Call})
+			c.step(coordinator.ReadFailed(o))
 			return
 		}
 		in := coordinator.Loaded{Call: o.Call, LastSeq: got.LastSeq}
@@ -233,7 +233,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.SignEntity})
 	}, func(ok bool) {
 		if !ok {
-			c.step(coordinator.ReadFailed{Call: o.Call})
+			c.step(coordinator.ReadFailed(o))
 			return
 		}
 		if err == nil && got.Snapshot.Seq > 0 { // else it is damaged: whose it is, is not known

@@ -224,7 +224,7 @@ func TestLateAnswers(t *testing.T) {
 	w.acquire(4)
 	survey := want[Survey](w)
 	w.now = w.now.Add(DefaultConfig().RetryPause)
-	w.step(ReadFailed{Call: survey.Call})
+	w.step(ReadFailed(survey))
 	w.now = w.now.Add(DefaultConfig().RetryPause)
 	w.step(Tick{})
 	again := want[Survey](w)
