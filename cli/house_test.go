@@ -3,11 +3,11 @@ package cli_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May:   map[string][]string{"...": {"libs/...", "proto/...", "sdk/...", "cli/..."}},
 		Never: []string{"services/...", "examples/...", "e2e/..."},
 	})

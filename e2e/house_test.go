@@ -3,15 +3,15 @@ package e2e_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			// The real cores, and nothing that owns a goroutine or a socket.
 			"sim": {
-				"libs/sharding", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/table", "libs/turn", "libs/replies",
+				"libs/sharding", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/turn", "libs/replies",
 				"libs/journal", "libs/journal/memory", "libs/link",
 				"services/coordinator", "services/region", "services/gateway",
 			},

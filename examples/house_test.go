@@ -3,13 +3,13 @@ package examples_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
 	// An example imports what a user may import, and no more.
 	user := []string{"proto/...", "sdk/...", "services/region/server", "examples/..."}
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"...": user,
 			// The demonstration starts and kills a cluster; an application does not.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 // alone are the libraries of the membership that are of use without the rest of
@@ -50,7 +50,7 @@ func gather(t *testing.T, dir string, found map[string]bool) {
 	}
 	for _, path := range pkg.Imports {
 		first, _, _ := strings.Cut(path, "/")
-		ours, isOurs := strings.CutPrefix(path, house.Prefix)
+		ours, isOurs := strings.CutPrefix(path, archtest.Prefix)
 		switch {
 		case !strings.Contains(first, "."):
 		case !isOurs:

@@ -3,13 +3,13 @@ package libs_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
 	nouns := []string{"libs/sharding", "libs/vclock", "libs/phi", "libs/mutant"}
 	with := func(more ...string) []string { return append(more, nouns...) }
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			"house":          {},
 			"mutant":         {},
@@ -28,7 +28,7 @@ func TestHouse(t *testing.T) {
 			"replies":        nouns,
 			"backend":        {},
 			"dial":           {},
-			"kubeapi":        {"libs/backend"},
+			"kubeapi":        {"libs/backendurl"},
 			"link/...":       with("proto/..."),
 			"wire":           with("proto/..."),
 			"servertest":     {},

@@ -3,13 +3,13 @@ package sdk_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
 	// The same entity core runs in the region, in entitytest and in the
 	// simulator; a user of the sdk inherits nothing heavier than these.
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{"...": {"libs/sharding", "libs/turn", "sdk/..."}},
 		Outside: []string{
 			"github.com/google/uuid",

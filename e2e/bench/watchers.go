@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/table"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
@@ -27,7 +27,7 @@ const (
 
 // watcher polls the route table as a gateway does.
 type watcher struct {
-	at   *table.Watcher
+	at   *routetable.Watcher
 	http *http.Client // of its own, as each gateway is a process
 	uid  uint64
 	seen map[sharding.ShardID]time.Time // when a shard was first in a table
@@ -64,7 +64,7 @@ func (h *hurt) watchers() error {
 	all := make([]*watcher, h.Sizes.Watchers)
 	news := make(chan sharding.ShardID, len(shards))
 	for i := range all {
-		w := &watcher{at: table.NewWatcher(table.DefaultWatchConfig()), http: direct(), uid: clients.Add(1), seen: map[sharding.ShardID]time.Time{}}
+		w := &watcher{at: routetable.NewWatcher(routetable.DefaultWatchConfig()), http: direct(), uid: clients.Add(1), seen: map[sharding.ShardID]time.Time{}}
 		defer w.http.CloseIdleConnections()
 		w.at.SetCandidates(coordinators, nil) // none of them fails here
 		all[i] = w
@@ -162,7 +162,7 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 
 // poll asks once, and tells whether the answer is a table to be taken.
 func (w *watcher) poll(ctx context.Context, to string, since sharding.Version) (delta sharding.TableDelta, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, table.DefaultWatchConfig().Timeout)
+	ctx, cancel := context.WithTimeout(ctx, routetable.DefaultWatchConfig().Timeout)
 	defer cancel()
 	res, err := coordinatorv1.NewCoordinatorProtobufClient("http://"+to, w.http).WatchTable(ctx, &coordinatorv1.WatchTableRequest{
 		Cluster: clusterName, BootUid: w.uid, Version: wire.ToVersion(since),

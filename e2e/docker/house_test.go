@@ -3,11 +3,11 @@ package docker_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			// The server that the others are tested with has nothing of theirs.
 			"cmd/...": {},

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/table"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/gateway"
 	"github.com/roost-cluster/roost/services/region"
@@ -360,9 +360,9 @@ func (w *World) divided() string {
 // tables compares all copies of the route table, and looks for shards that
 // nobody serves.
 func (w *World) tables(alive []sharding.NodeID) string {
-	var first *table.Table
+	var first *routetable.Table
 	for _, p := range w.processes[firstRegion:] {
-		var t *table.Table
+		var t *routetable.Table
 		switch b := p.body.(type) {
 		case *regionNode:
 			t = b.core.Table()

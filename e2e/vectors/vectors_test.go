@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 // runner runs a case, and says in what it comes out otherwise.
@@ -16,7 +16,7 @@ type runner func(raw []byte) error
 
 // runnerOf finds what runs a case: by its id, or else by its kind. Without one,
 // nothing here can do what the case is about.
-func runnerOf(c *house.Vector) runner {
+func runnerOf(c *archtest.Vector) runner {
 	for _, table := range []map[string]runner{shardingCases, singletonCases} {
 		if run, ok := table[c.ID]; ok {
 			return run
@@ -65,7 +65,7 @@ func TestVectors(t *testing.T) {
 	listed := deviations(t)
 	hold, differ, none := 0, 0, 0
 	for _, file := range []string{"sharding.json", "singleton.json"} {
-		for _, c := range house.Vectors(t, file) {
+		for _, c := range archtest.Vectors(t, file) {
 			t.Run(c.Name, func(t *testing.T) {
 				_, excused := listed[c.ID]
 				if excused {

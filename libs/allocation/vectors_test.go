@@ -10,7 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/allocation/allocationtest"
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -55,7 +55,7 @@ type vector struct {
 }
 
 func TestVectors(t *testing.T) {
-	for _, c := range house.Vectors(t, "allocation.json") {
+	for _, c := range archtest.Vectors(t, "allocation.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			if strings.HasPrefix(c.Kind, "consistent_hash_") || strings.HasPrefix(c.Kind, "external_") {
 				t.Log("does not apply: see testdata/deviations.md")

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -106,7 +106,7 @@ func deviations(t *testing.T) map[string]bool {
 func TestVectors(t *testing.T) {
 	listed, used := deviations(t), map[string]bool{}
 	checked := 0
-	for _, c := range house.Vectors(t, "bootstrap.json") {
+	for _, c := range archtest.Vectors(t, "bootstrap.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			var v vector
 			c.Decode(t, &v)

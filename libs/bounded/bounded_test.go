@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/house"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -20,7 +20,7 @@ import (
 )
 
 // strict leaves 16 KiB of what the house allows to everything else.
-var strict = bounded.Limits{Body: 64 << 20, Slack: house.MemoryBase - 16<<10}
+var strict = bounded.Limits{Body: 64 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // kinds are messages with lists, and lists in lists.
 var kinds = []proto.Message{
@@ -76,7 +76,7 @@ func TestDense(t *testing.T) {
 func decode(t *testing.T, m proto.Message, raw []byte) {
 	t.Helper()
 	kind := m.ProtoReflect().Descriptor()
-	house.Memory(t, house.MemoryFactor, len(raw), func() {
+	archtest.Memory(t, archtest.MemoryFactor, len(raw), func() {
 		if strict.Check(raw, kind) == nil {
 			_ = proto.Unmarshal(raw, proto.Clone(m))
 		}

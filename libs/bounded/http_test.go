@@ -14,8 +14,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/house"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
@@ -116,7 +116,7 @@ func TestBomb(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/twirp/roost.coordinator.v1.Coordinator/WatchTable", nil)
 	r.Header.Set("Content-Type", "application/protobuf")
 	r.Header.Set("Content-Encoding", "gzip")
-	house.Memory(t, house.MemoryFactor, len(bomb), func() {
+	archtest.Memory(t, archtest.MemoryFactor, len(bomb), func() {
 		r.Body = io.NopCloser(bytes.NewReader(bomb))
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge {

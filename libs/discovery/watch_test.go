@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 // fake is a backend that a test changes.
@@ -231,7 +231,7 @@ func FuzzParsePeer(f *testing.F) {
 	f.Add("r@a:1")
 	f.Add("[::1%x]:2")
 	f.Fuzz(func(t *testing.T, s string) {
-		house.Memory(t, house.MemoryFactor, len(s), func() { _, _ = ParsePeer(s) })
+		archtest.Memory(t, archtest.MemoryFactor, len(s), func() { _, _ = ParsePeer(s) })
 		p, err := ParsePeer(s)
 		if err != nil {
 			return
@@ -262,7 +262,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 func TestBackoffVectors(t *testing.T) {
 	checked := 0
-	for _, vector := range house.Vectors(t, "bootstrap.json") {
+	for _, vector := range archtest.Vectors(t, "bootstrap.json") {
 		if vector.Kind != "discovery_backoff" {
 			continue // see testdata/deviations.md
 		}

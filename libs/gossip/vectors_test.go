@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -194,7 +194,7 @@ func topics(id, kind string, raw []byte) []string {
 func TestVectors(t *testing.T) {
 	listed := deviations(t)
 	for _, name := range []string{"gossip.json", "membership.json"} {
-		for _, c := range house.Vectors(t, name) {
+		for _, c := range archtest.Vectors(t, name) {
 			t.Run(c.Name, func(t *testing.T) {
 				wrong := objectionsTo(c.Kind, c.Raw)
 				for _, w := range wrong {

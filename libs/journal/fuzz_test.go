@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -41,7 +41,7 @@ func FuzzRecord(f *testing.F) {
 		if _, err := DecodeRecord(fuzzed, 1, body); err == nil {
 			t.Errorf("%x is accepted without a checksum", body)
 		}
-		house.Memory(t, house.MemoryFactor, len(b), func() { _, _ = DecodeRecord(fuzzed, 1, b) })
+		archtest.Memory(t, archtest.MemoryFactor, len(b), func() { _, _ = DecodeRecord(fuzzed, 1, b) })
 		e, err := DecodeRecord(fuzzed, 1, b)
 		if err != nil {
 			return
@@ -63,7 +63,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append(make([]byte, 4, 4+len(body)), body...)
 		sealReply(b, fuzzed, 1)
-		house.Memory(t, house.MemoryFactor, len(b), func() { _, _ = DecodeReply(fuzzed, 1, b) })
+		archtest.Memory(t, archtest.MemoryFactor, len(b), func() { _, _ = DecodeReply(fuzzed, 1, b) })
 		r, err := DecodeReply(fuzzed, 1, b)
 		if err != nil {
 			return
@@ -82,7 +82,7 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := forge(body, fuzzed, 1)
-		house.Memory(t, house.MemoryFactor, len(b), func() { _, _ = DecodeSnapshot(fuzzed, 1, b) })
+		archtest.Memory(t, archtest.MemoryFactor, len(b), func() { _, _ = DecodeSnapshot(fuzzed, 1, b) })
 		s, err := DecodeSnapshot(fuzzed, 1, b)
 		if err != nil {
 			return

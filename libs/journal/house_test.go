@@ -3,12 +3,12 @@ package journal_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	floor := []string{"libs/sharding", "libs/mutant", "libs/dial", "libs/servertest", "libs/backend", "libs/journal/..."}
-	house.Check(t, house.Rules{
+	floor := []string{"libs/sharding", "libs/mutant", "libs/dial", "libs/servertest", "libs/backendurl", "libs/journal/..."}
+	archtest.Check(t, archtest.Rules{
 		May:   map[string][]string{"...": floor},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		// The law of the journal, and the memory that the simulation runs on.

@@ -26,7 +26,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // Account is where a pod finds its service account.
@@ -55,7 +55,7 @@ type Client struct {
 // the API server), token_file and ca; without them a process in a pod uses what
 // its service account gives it. The token is read at every request, since it
 // expires.
-func New(u *backend.URL) (*Client, error) {
+func New(u *backendurl.URL) (*Client, error) {
 	c := &Client{namespace: u.Hosts, token: u.Text("token_file", "")}
 	api, ca := u.Text("api", ""), u.Text("ca", "")
 	if err := u.Err(); err != nil {
@@ -63,7 +63,7 @@ func New(u *backend.URL) (*Client, error) {
 	}
 	if c.namespace == "" {
 		var err error
-		if c.namespace, err = backend.Secret(filepath.Join(Account, "namespace")); err != nil {
+		if c.namespace, err = backendurl.Secret(filepath.Join(Account, "namespace")); err != nil {
 			return nil, fmt.Errorf("no namespace is given, and this is no pod that has one: %w; write for example kubernetes://prod", err)
 		}
 	}
@@ -183,7 +183,7 @@ func (c *Client) Stream(ctx context.Context, method, group, path string, in any)
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	token, err := backend.Secret(c.token)
+	token, err := backendurl.Secret(c.token)
 	if err != nil {
 		return nil, fmt.Errorf("token: %w", err)
 	}

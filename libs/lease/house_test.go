@@ -3,12 +3,12 @@ package lease_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	floor := []string{"libs/sharding", "libs/mutant", "libs/backend", "libs/dial", "libs/kubeapi", "libs/lease/..."}
-	house.Check(t, house.Rules{
+	floor := []string{"libs/sharding", "libs/mutant", "libs/backendurl", "libs/dial", "libs/kubeapi", "libs/lease/..."}
+	archtest.Check(t, archtest.Rules{
 		May:    map[string][]string{"...": floor},
 		Never:  []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:   []string{"."},

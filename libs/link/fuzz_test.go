@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -60,7 +60,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(bytes.Repeat((&names{}).appendNotMine(nil, 0, &NotMine{}), 2000))
 	f.Add(manyNames())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		house.Memory(t, house.MemoryFactor, len(b), func() { _ = discard(b) })
+		archtest.Memory(t, archtest.MemoryFactor, len(b), func() { _ = discard(b) })
 		cs, as, err := decodeAll(b)
 		if err != nil || len(cs) > 0 && len(as) > 0 {
 			return
@@ -83,7 +83,7 @@ func FuzzHandshake(f *testing.F) {
 		if len(b) == 0 {
 			return
 		}
-		house.Memory(t, house.MemoryFactor, len(b), func() {
+		archtest.Memory(t, archtest.MemoryFactor, len(b), func() {
 			_, _ = readHello(b[1:])
 			_, _ = readWelcome(b[0], b[1:])
 			frame := append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // A field is one key of the configuration.
@@ -97,7 +97,7 @@ func readsText(value reflect.Value) bool {
 // set reads the value from text.
 func (f *field) set(text, source string) error {
 	if err := f.parse(text); err != nil {
-		shown := strconv.Quote(backend.Redact(text))
+		shown := strconv.Quote(backendurl.Redact(text))
 		if f.secret {
 			shown = "the value"
 		}

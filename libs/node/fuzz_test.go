@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 // yamlWeight is what a byte of the file counts more than one of the environment
@@ -41,7 +41,7 @@ func FuzzLoad(f *testing.F) {
 			args = args[1:]
 		}
 		env := strings.Split(environ, "\n")
-		house.Memory(t, house.MemoryFactor, yamlWeight*min(len(content), maxConfig)+len(environ)+len(command), func() {
+		archtest.Memory(t, archtest.MemoryFactor, yamlWeight*min(len(content), maxConfig)+len(environ)+len(command), func() {
 			_, _ = Load(newExample(), args, env)
 		})
 		c := newExample()
@@ -62,12 +62,12 @@ func FuzzLoad(f *testing.F) {
 // copy of it each time.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("X", 20_000)
-	house.Memory(t, house.MemoryFactor, len(long), func() {
+	archtest.Memory(t, archtest.MemoryFactor, len(long), func() {
 		if s, err := Load(newExample(), nil, []string{"ROOST_" + long + "=1"}); err == nil {
 			t.Errorf("%v, %v", s, err)
 		}
 	})
-	house.Memory(t, house.MemoryFactor, len(long), func() { // quoted in an error
+	archtest.Memory(t, archtest.MemoryFactor, len(long), func() { // quoted in an error
 		if _, err := Load(newExample(), []string{"--" + long}, nil); err == nil {
 			t.Error("the flag is accepted")
 		}

@@ -3,13 +3,13 @@ package node_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":         {"libs/backend", "libs/bounded", "libs/gossip", "libs/node/histogram", "libs/sharding"},
+			".":         {"libs/backendurl", "libs/bounded", "libs/gossip", "libs/node/histogram", "libs/sharding"},
 			"histogram": {},
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

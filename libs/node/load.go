@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 const (
@@ -139,7 +139,7 @@ func (s *Settings) parseArgs(args []string) ([]given, error) {
 		flagName, _, _ := strings.Cut(arg, "=")
 		name, isFlag := strings.CutPrefix(arg, "-")
 		if !isFlag {
-			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", backend.Redact(arg))
+			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", backendurl.Redact(arg))
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		key := strings.ReplaceAll(name, "-", "_")

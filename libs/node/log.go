@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // newLogger logs to w in the configured form, without the passwords and tokens of
@@ -37,7 +37,7 @@ func withoutSecrets(_ []string, attr slog.Attr) slog.Attr {
 	default:
 		return attr
 	}
-	if redacted := backend.RedactText(text); redacted != text {
+	if redacted := backendurl.RedactText(text); redacted != text {
 		attr.Value = slog.StringValue(redacted)
 	}
 	return attr

@@ -10,7 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // Main is all of a service's main: it loads the configuration from the
@@ -24,7 +24,7 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 		if settings != nil && settings.asked == "print_config" { // what is wrong is in it
 			settings.WriteEffective(os.Stdout)
 		}
-		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backend.RedactText(err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backendurl.RedactText(err.Error()))
 		return 2
 	}
 	switch settings.asked {

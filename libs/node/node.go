@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
@@ -233,8 +233,8 @@ func serveCommandLine(w http.ResponseWriter, _ *http.Request) {
 	shown := make([]string, len(os.Args))
 	for i, arg := range os.Args {
 		flag, value, hasValue := strings.Cut(arg, "=")
-		if shown[i] = backend.Redact(arg); strings.HasPrefix(arg, "-") && hasValue {
-			shown[i] = flag + "=" + backend.Redact(value)
+		if shown[i] = backendurl.Redact(arg); strings.HasPrefix(arg, "-") && hasValue {
+			shown[i] = flag + "=" + backendurl.Redact(value)
 		}
 	}
 	fmt.Fprint(w, strings.Join(shown, "\x00"))

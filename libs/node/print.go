@@ -5,7 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // WriteHelp writes every key with its default, unit, variable and flag.
@@ -36,7 +36,7 @@ func (s *Settings) WriteHelp(w io.Writer, program string) {
 func (s *Settings) WriteEffective(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range s.fields {
-		value := backend.Redact(f.text())
+		value := backendurl.Redact(f.text())
 		if f.secret && value != "" {
 			value = "(secret)"
 		}

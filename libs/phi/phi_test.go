@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 type op struct {
@@ -65,7 +65,7 @@ type point struct {
 func (p *point) phi() float64 { return Of(p.Diff, p.Mean, p.Std) }
 
 func TestVectors(t *testing.T) {
-	for _, c := range house.Vectors(t, "phi.json") {
+	for _, c := range archtest.Vectors(t, "phi.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			var v vector
 			c.Decode(t, &v)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -75,7 +75,7 @@ func deviations(t *testing.T) []*deviation {
 
 func TestVectors(t *testing.T) {
 	listed := deviations(t)
-	for _, c := range house.Vectors(t, "splitbrain.json") {
+	for _, c := range archtest.Vectors(t, "splitbrain.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			var v vector
 			c.Decode(t, &v)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func fromMap(m map[string]uint64) Clock[string] {
@@ -31,7 +31,7 @@ type vector struct {
 }
 
 func TestVectors(t *testing.T) {
-	for _, c := range house.Vectors(t, "vclock.json") {
+	for _, c := range archtest.Vectors(t, "vclock.json") {
 		t.Run(c.Name, func(t *testing.T) {
 			var v vector
 			c.Decode(t, &v)

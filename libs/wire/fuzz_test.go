@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
-	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/wire"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
@@ -15,7 +15,7 @@ import (
 
 // strict are the limits of every answer, but for the slack, which is what the
 // house allows less 16 KiB for everything else.
-var strict = bounded.Limits{Body: 1 << 20, Slack: house.MemoryBase - 16<<10}
+var strict = bounded.Limits{Body: 1 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // read reads a delta as it comes over the network.
 func read(raw []byte) (sharding.TableDelta, error) {
@@ -51,7 +51,7 @@ func FuzzDelta(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		house.Memory(t, house.MemoryFactor, len(raw), func() { _, _ = read(raw) })
+		archtest.Memory(t, archtest.MemoryFactor, len(raw), func() { _, _ = read(raw) })
 		d, err := read(raw)
 		if err != nil {
 			return

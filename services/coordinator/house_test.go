@@ -3,11 +3,11 @@ package coordinator_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			".":          {"libs/sharding", "libs/mutant", "libs/allocation"},
 			"server/...": {"libs/...", "proto/...", "services/coordinator/..."},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/replies"
-	"github.com/roost-cluster/roost/libs/table"
+	"github.com/roost-cluster/roost/libs/routetable"
 )
 
 // Config bounds and times the gateway core.
@@ -52,7 +52,7 @@ type Config struct {
 	// rejected for lack of room. Default 200 ms.
 	RetryHint time.Duration
 	// Watch times the watch of the route table.
-	Watch table.WatchConfig
+	Watch routetable.WatchConfig
 }
 
 // DefaultConfig is the configuration that suits most gateways.
@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 		Backoff:         100 * time.Millisecond,
 		SendRetry:       10 * time.Millisecond,
 		RetryHint:       200 * time.Millisecond,
-		Watch:           table.DefaultWatchConfig(),
+		Watch:           routetable.DefaultWatchConfig(),
 	}
 }
 

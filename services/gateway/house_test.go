@@ -3,13 +3,13 @@ package gateway_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/mutant", "libs/table", "libs/replies"},
+			".":          {"libs/sharding", "libs/mutant", "libs/routetable", "libs/replies"},
 			"server/...": {"libs/...", "proto/...", "services/gateway/..."},
 			"cmd/...":    {"services/gateway/server/..."},
 		},

@@ -7,16 +7,16 @@ import (
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/table"
 )
 
 // Machine is the gateway core. Make one with [New]; it is not safe for
 // concurrent use.
 type Machine struct {
 	cfg   Config
-	table *table.Table
-	watch *table.Watcher
+	table *routetable.Table
+	watch *routetable.Watcher
 
 	requests map[RequestID]*request
 	attempts map[Attempt]*attempt
@@ -149,8 +149,8 @@ type link struct {
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:      cfg,
-		table:    table.New(),
-		watch:    table.NewWatcher(cfg.Watch),
+		table:    routetable.New(),
+		watch:    routetable.NewWatcher(cfg.Watch),
 		requests: map[RequestID]*request{},
 		attempts: map[Attempt]*attempt{},
 		shards:   map[sharding.ShardID]*shard{},
@@ -162,7 +162,7 @@ func New(cfg Config) *Machine {
 
 // Table is the gateway's copy of the route table, for reading between steps.
 // At version zero nothing is known yet: the gateway is not ready.
-func (m *Machine) Table() *table.Table { return m.table }
+func (m *Machine) Table() *routetable.Table { return m.table }
 
 // Stats counts what the core holds.
 type Stats struct {

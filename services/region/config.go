@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/table"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -18,7 +18,7 @@ type Config struct {
 	// Turn holds the hosted types and the limits of entity execution.
 	Turn turn.Config
 	// Watch times the watch of the route table.
-	Watch table.WatchConfig
+	Watch routetable.WatchConfig
 	// BufferCommands and BufferBytes bound what waits per shard for its claim:
 	// that wait is one commit long. Defaults 1,000 and 8 MiB. The limits of Turn
 	// for all entities count what waits here too.
@@ -54,7 +54,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 		Self:           self,
 		Name:           name,
 		Turn:           turn.DefaultConfig(types...),
-		Watch:          table.DefaultWatchConfig(),
+		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
 		BufferBytes:    8 << 20,
 		Replies:        replies.DefaultConfig(),

@@ -3,13 +3,13 @@ package region_test
 import (
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 )
 
 func TestHouse(t *testing.T) {
-	house.Check(t, house.Rules{
+	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/mutant", "libs/table", "libs/turn", "libs/replies"},
+			".":          {"libs/sharding", "libs/mutant", "libs/routetable", "libs/turn", "libs/replies"},
 			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},

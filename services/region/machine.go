@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/table"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
@@ -19,8 +19,8 @@ type Machine struct {
 	asked   *hosted   // the one that was asked for last
 	held    int       // shards
 	turn    *turn.Machine
-	table   *table.Table
-	watcher *table.Watcher
+	table   *routetable.Table
+	watcher *routetable.Watcher
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
@@ -82,8 +82,8 @@ func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg:     cfg,
 		turn:    turn.New(cfg.Turn),
-		table:   table.New(),
-		watcher: table.NewWatcher(cfg.Watch),
+		table:   routetable.New(),
+		watcher: routetable.NewWatcher(cfg.Watch),
 	}
 	for i := range cfg.Turn.Types {
 		d := &cfg.Turn.Types[i].Desc
@@ -138,7 +138,7 @@ func (m *Machine) shards() iter.Seq[*held] {
 }
 
 // Table is the region's copy of the route table, which it serves read-only.
-func (m *Machine) Table() *table.Table { return m.table }
+func (m *Machine) Table() *routetable.Table { return m.table }
 
 // Coordinator is the address and term of the active coordinator as far as
 // known, and whether it knows this region.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/open"
@@ -81,7 +81,7 @@ func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
 	if err != nil {
 		return nil, "", usageError{err}
 	}
-	return b, backend.Redact(url), nil
+	return b, backendurl.Redact(url), nil
 }
 
 func (u discoveryURL) watch(b discovery.Backend) (*discovery.Watch, error) {

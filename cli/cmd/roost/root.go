@@ -14,7 +14,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	code := exitCode(ctx, err)
 	if !errors.Is(err, errInterrupted) {
-		fmt.Fprintf(errOut, "roost: %s\n", backend.RedactText(message(err)))
+		fmt.Fprintf(errOut, "roost: %s\n", backendurl.RedactText(message(err)))
 	}
 	return code
 }

@@ -35,7 +35,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
@@ -60,7 +60,7 @@ type Backend struct {
 
 // New makes a Backend for a cluster of that name, any if it is empty. It asks
 // nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backend.URL, cluster string) (*Backend, error) {
+func New(u *backendurl.URL, cluster string) (*Backend, error) {
 	b := &Backend{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
 	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	b.cluster = u.Text("cluster", cluster)
@@ -119,7 +119,7 @@ func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Chang
 
 // query waits, if after is not 0, for the index to pass it.
 func (b *Backend) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
-	token, err := backend.Secret(b.token)
+	token, err := backendurl.Secret(b.token)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: token_file: %w", b.at, err)
 	}
@@ -172,7 +172,7 @@ func (b *Backend) instance(p discovery.Peer) string {
 // Enter confirms the entry of self, or makes one if the agent knows of none.
 func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
 	id := b.instance(self)
-	token, err := backend.Secret(b.token)
+	token, err := backendurl.Secret(b.token)
 	if err != nil {
 		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
 	}
@@ -205,7 +205,7 @@ func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
 // Remove takes the entry of self out.
 func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
 	id := b.instance(self)
-	token, err := backend.Secret(b.token)
+	token, err := backendurl.Secret(b.token)
 	if err != nil {
 		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/consul"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
@@ -22,7 +22,7 @@ import (
 
 func open(t *testing.T, url string) *consul.Backend {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestNewRefuses(t *testing.T) {
 		"consul://a:8500/x?ttl=1s&ttl=2s", "consul://a:8500/x?tls=maybe", "consul://a:8500/x?ca=/nonexistent", "consul://a:8500/x?cert=/x",
 		"consul://a:8500/x?colour=red",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

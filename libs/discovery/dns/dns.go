@@ -31,7 +31,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
@@ -56,7 +56,7 @@ type Backend struct {
 }
 
 // New makes a Backend; it asks nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backend.URL) (*Backend, error) {
+func New(u *backendurl.URL) (*Backend, error) {
 	b := &Backend{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
 	kind := "ip"
 	if strings.HasPrefix(u.Path, "_") {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
 	discoverydns "github.com/roost-cluster/roost/libs/discovery/dns"
@@ -139,7 +139,7 @@ func record(t *testing.T, format string, args ...any) dns.RR {
 
 func open(t *testing.T, url string) *discoverydns.Backend {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestNewRefuses(t *testing.T) {
 		"dns:///", "dns:///a", "dns:///a?port=0", "dns:///a?port=x", "dns:///_a._tcp.b?port=1", "dns:///a?type=mx&port=1", "dns://x:y/a?port=1",
 		"dns:///a?port=1&min_ttl=30s&max_ttl=10s", "dns:///a/b?port=1", "dns:///a?port=1&role=a@b", "dns:///a..b?port=1", "dns:///a?port=1&colour=red",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
 // The shortest time to live of what the answer is made of counts, aliases and
 // the zone's word on nobody included, within limits.
 func TestTimeToLive(t *testing.T) {
-	u, err := backend.ParseURL("dns:///a.example?port=1&type=a&min_ttl=500ms&max_ttl=20s")
+	u, err := backendurl.ParseURL("dns:///a.example?port=1&type=a&min_ttl=500ms&max_ttl=20s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
@@ -62,7 +62,7 @@ type entry struct {
 
 // New makes a Backend for a cluster of that name, any if it is empty. It
 // connects when it is first asked. Errors wrap discovery.ErrConfig.
-func New(u *backend.URL, cluster string) (*Backend, error) {
+func New(u *backendurl.URL, cluster string) (*Backend, error) {
 	b := &Backend{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
 	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	b.cluster = u.Text("cluster", cluster)
@@ -281,7 +281,7 @@ func (b *Backend) connect(ctx context.Context) (*clientv3.Client, error) {
 	}
 	config := b.config
 	var err error
-	if config.Password, err = backend.Secret(b.password); err != nil {
+	if config.Password, err = backendurl.Secret(b.password); err != nil {
 		return nil, fmt.Errorf("password_file: %w", err)
 	}
 	if deadline, ok := ctx.Deadline(); ok { // the client itself outlives ctx

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
 	"github.com/roost-cluster/roost/libs/discovery/etcd"
@@ -25,7 +25,7 @@ const prefix = "/roost/test/"
 
 func open(t *testing.T, url, cluster string) *etcd.Backend {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/open"
@@ -46,7 +46,7 @@ func New(cfg Config) (*Joiner, error) {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
 	j := &Joiner{
-		cfg: cfg, url: backend.Redact(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: bootstrap.New(core),
+		cfg: cfg, url: backendurl.Redact(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: bootstrap.New(core),
 		// Every contact point has at most one question under way.
 		inbox: make(chan bootstrap.Input, 2*core.MaxContacts),
 	}

@@ -35,7 +35,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/kubeapi"
 )
@@ -63,7 +63,7 @@ type Backend struct {
 
 // New makes a Backend for a cluster of that name, any if it is empty. It asks
 // nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backend.URL, cluster string) (*Backend, error) {
+func New(u *backendurl.URL, cluster string) (*Backend, error) {
 	b := &Backend{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
 	b.unready = u.OneOf("ready", "only", "any") == "any"
 	b.family = u.OneOf("family", "any", "ipv4", "ipv6")

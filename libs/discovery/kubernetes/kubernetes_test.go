@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/discoverytest"
 	"github.com/roost-cluster/roost/libs/discovery/kubernetes"
@@ -17,7 +17,7 @@ func sorted(m map[string]object) []string { return stdslices.Sorted(maps.Keys(m)
 
 func open(t *testing.T, url string) *kubernetes.Backend {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestNewRefuses(t *testing.T) {
 		"kubernetes://prod/x?api=a:1", "kubernetes://prod/x?api=http://a:1&ca=/nonexistent", "kubernetes://prod/X?api=http://a:1",
 		"kubernetes://prod/x?api=http://a:1&ready=no", "kubernetes://prod/x?api=http://a:1&colour=red",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

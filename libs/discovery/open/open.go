@@ -21,7 +21,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/discovery"
 	"github.com/roost-cluster/roost/libs/discovery/consul"
 	"github.com/roost-cluster/roost/libs/discovery/dns"
@@ -40,7 +40,7 @@ const schemes = "static, file, dns, etcd, consul or kubernetes"
 func Open(url, cluster string) (discovery.Backend, error) {
 	b, err := choose(url, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", backend.Redact(url), err)
+		return nil, fmt.Errorf("open %q: %w", backendurl.Redact(url), err)
 	}
 	return b, nil
 }
@@ -70,11 +70,11 @@ func choose(url, cluster string) (discovery.Backend, error) {
 	case "dns":
 		return parsed(url, dns.New)
 	case "etcd":
-		return parsed(url, func(u *backend.URL) (*etcd.Backend, error) { return etcd.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*etcd.Backend, error) { return etcd.New(u, cluster) })
 	case "consul":
-		return parsed(url, func(u *backend.URL) (*consul.Backend, error) { return consul.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*consul.Backend, error) { return consul.New(u, cluster) })
 	case "kubernetes":
-		return parsed(url, func(u *backend.URL) (*kubernetes.Backend, error) { return kubernetes.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*kubernetes.Backend, error) { return kubernetes.New(u, cluster) })
 	}
 	return nil, fmt.Errorf("%w: there is no backend %q; use %s", discovery.ErrConfig, scheme, schemes)
 }
@@ -89,8 +89,8 @@ func plain[B discovery.Backend](scheme, rest string, open func(string) (B, error
 }
 
 // parsed opens a backend that reads a URL itself.
-func parsed[B discovery.Backend](url string, open func(*backend.URL) (B, error)) (discovery.Backend, error) {
-	u, err := backend.ParseURL(url)
+func parsed[B discovery.Backend](url string, open func(*backendurl.URL) (B, error)) (discovery.Backend, error) {
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}

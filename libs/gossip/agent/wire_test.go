@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
 	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/house"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/vclock"
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
@@ -74,7 +74,7 @@ func TestMessagesSurviveTheWire(t *testing.T) {
 
 // strict are the limits of a post, but for the slack, which is what the house
 // allows less 16 KiB for everything else.
-var strict = bounded.Limits{Body: 1 << 20, Slack: house.MemoryBase - 16<<10}
+var strict = bounded.Limits{Body: 1 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // read reads a message as it comes over the network.
 func read(raw []byte) (gossip.Msg, error) {
@@ -103,7 +103,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		house.Memory(t, house.MemoryFactor, len(raw), func() { _, _ = read(raw) })
+		archtest.Memory(t, archtest.MemoryFactor, len(raw), func() { _, _ = read(raw) })
 		msg, err := read(raw)
 		if err != nil {
 			return

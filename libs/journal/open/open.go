@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/journal/postgres"
@@ -132,7 +132,7 @@ func checkParameters(u *url.URL) error {
 	var names []string
 	for name := range q {
 		if !slices.Contains(known, name) {
-			names = append(names, backend.ParameterName(name))
+			names = append(names, backendurl.ParameterName(name))
 		}
 	}
 	if len(names) == 0 {

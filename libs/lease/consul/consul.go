@@ -25,7 +25,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
@@ -36,7 +36,7 @@ const requestTimeout = 10 * time.Second
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backend.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Store, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: consul: %w", lease.ErrConfig, err)
@@ -53,7 +53,7 @@ type register struct {
 	token     string // the name of its file
 }
 
-func newRegister(u *backend.URL) (*register, error) {
+func newRegister(u *backendurl.URL) (*register, error) {
 	r := &register{host: u.Hosts, prefix: u.Path + "/", dc: u.Text("datacenter", ""), token: u.Text("token_file", "")}
 	tls := u.TLS()
 	if err := u.Err(); err != nil {
@@ -69,7 +69,7 @@ func newRegister(u *backend.URL) (*register, error) {
 	if len(hosts) != 1 {
 		return nil, fmt.Errorf("there are %d hosts; give one, the agent on this machine", len(hosts))
 	}
-	if _, err := backend.Secret(r.token); err != nil {
+	if _, err := backendurl.Secret(r.token); err != nil {
 		return nil, fmt.Errorf("parameter token_file: %w", err)
 	}
 	r.transport = &http.Transport{TLSClientConfig: tls, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
@@ -94,7 +94,7 @@ func (r *register) Key(name string) string { return "consul " + r.host + " key "
 
 // Read implements [casstore.Register].
 func (r *register) Read(ctx context.Context, name string) ([]byte, string, error) {
-	token, err := backend.Secret(r.token)
+	token, err := backendurl.Secret(r.token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -109,7 +109,7 @@ func (r *register) Read(ctx context.Context, name string) ([]byte, string, error
 // Write implements [casstore.Register]. A key that is not there has the
 // index 0.
 func (r *register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
-	token, err := backend.Secret(r.token)
+	token, err := backendurl.Secret(r.token)
 	if err != nil {
 		return false, err
 	}

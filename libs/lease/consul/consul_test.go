@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
@@ -18,7 +18,7 @@ import (
 
 func openURL(t *testing.T, url string) *casstore.Store {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestRefusedURLs(t *testing.T) {
 		"consul://a:1/x?service=y":                "unknown parameter",
 		"consul://a:1/x?token_file=/nonexistent/": "token_file",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

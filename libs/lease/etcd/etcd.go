@@ -29,7 +29,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
@@ -53,7 +53,7 @@ var connecting = grpc.ConnectParams{
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backend.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Store, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: etcd: %w", lease.ErrConfig, err)
@@ -70,7 +70,7 @@ type register struct {
 	client *clientv3.Client // nil until it is needed
 }
 
-func newRegister(u *backend.URL) (*register, error) {
+func newRegister(u *backendurl.URL) (*register, error) {
 	r := &register{prefix: "/" + u.Path + "/", config: clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(), DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepAliveEvery, DialKeepAliveTimeout: keepAliveTimeout, PermitWithoutStream: true,
@@ -100,7 +100,7 @@ func (r *register) connect() (*clientv3.Client, error) {
 		return r.client, nil
 	}
 	var err error
-	if r.config.Password, err = backend.Secret(r.password); err != nil {
+	if r.config.Password, err = backendurl.Secret(r.password); err != nil {
 		return nil, fmt.Errorf("parameter password_file: %w", err)
 	}
 	r.client, err = clientv3.New(r.config)

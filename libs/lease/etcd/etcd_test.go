@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
@@ -21,7 +21,7 @@ import (
 
 func openURL(t *testing.T, url string) *casstore.Store {
 	t.Helper()
-	u, err := backend.ParseURL(url)
+	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRefusedURLs(t *testing.T) {
 		"etcd://a:1/x?user=me":              "belong together",
 		"etcd://a:1/x?ca=/nonexistent/file": "parameter ca",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

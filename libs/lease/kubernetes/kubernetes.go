@@ -25,7 +25,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/kubeapi"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
@@ -39,7 +39,7 @@ const (
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backend.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Store, error) {
 	c, err := kubeapi.New(u)
 	if err == nil && u.Path != "" {
 		err = fmt.Errorf("there is a path, %.40q; write for example kubernetes://prod", u.Path)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
@@ -24,7 +24,7 @@ func openAt(t *testing.T, s *apiServer) *casstore.Store {
 	if err := os.WriteFile(file, []byte("good\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u, err := backend.ParseURL("kubernetes://prod?api=http://" + s.addr + "&token_file=" + file)
+	u, err := backendurl.ParseURL("kubernetes://prod?api=http://" + s.addr + "&token_file=" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRefusedURLs(t *testing.T) {
 		"kubernetes://prod?kubeconfig=k":                   "unknown parameter",
 		"kubernetes://prod?api=http://b&ca=/nonexistent/f": "parameter ca",
 	} {
-		u, err := backend.ParseURL(url)
+		u, err := backendurl.ParseURL(url)
 		if err != nil {
 			t.Fatal(err)
 		}

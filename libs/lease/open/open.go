@@ -20,7 +20,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/backend"
+	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/lease/consul"
 	"github.com/roost-cluster/roost/libs/lease/etcd"
@@ -43,21 +43,21 @@ type Store interface {
 func Open(ctx context.Context, url string) (Store, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, backend.Redact(url), known)
+		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, backendurl.Redact(url), known)
 	}
 	switch scheme {
 	case "memory":
 		if rest != "" {
-			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, backend.Redact(url))
+			return nil, fmt.Errorf("%w: %s: memory: takes no path and no parameters", lease.ErrConfig, backendurl.Redact(url))
 		}
 		return memory.New(), nil
 	case "sqlite":
 		path, _, hasParams := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 		if hasParams {
-			return nil, fmt.Errorf("%w: %s: unknown parameters; sqlite takes none", lease.ErrConfig, backend.Redact(url))
+			return nil, fmt.Errorf("%w: %s: unknown parameters; sqlite takes none", lease.ErrConfig, backendurl.Redact(url))
 		}
 		if path == "" {
-			return nil, fmt.Errorf("%w: %s: sqlite: needs the path of a file", lease.ErrConfig, backend.Redact(url))
+			return nil, fmt.Errorf("%w: %s: sqlite: needs the path of a file", lease.ErrConfig, backendurl.Redact(url))
 		}
 		return orError(sqlstore.OpenSQLite(ctx, path))
 	case "postgres", "postgresql":
@@ -73,9 +73,9 @@ func Open(ctx context.Context, url string) (Store, error) {
 }
 
 // server opens a backend that is a server.
-func server[S Store](url string, open func(*backend.URL) (S, error)) (Store, error) {
+func server[S Store](url string, open func(*backendurl.URL) (S, error)) (Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
-	u, err := backend.ParseURL(scheme + "://" + strings.TrimPrefix(rest, "//"))
+	u, err := backendurl.ParseURL(scheme + "://" + strings.TrimPrefix(rest, "//"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", lease.ErrConfig, scheme, err)
 	}

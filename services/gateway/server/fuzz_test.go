@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/house"
+	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -26,7 +26,7 @@ func FuzzRawPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		house.Memory(t, house.MemoryFactor, len(path), func() { _, _, _ = splitPath(path) })
+		archtest.Memory(t, archtest.MemoryFactor, len(path), func() { _, _, _ = splitPath(path) })
 		checkSplit(t, path)
 		u, err := url.ParseRequestURI(path)
 		if err != nil || u.Host != "" || !strings.HasPrefix(path, "/") {
@@ -97,7 +97,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 			return c, f
 		}
-		house.Memory(t, house.MemoryFactor, n, func() { _, _ = read() })
+		archtest.Memory(t, archtest.MemoryFactor, n, func() { _, _ = read() })
 		c, failed := read()
 		if wrong := wrongHeaders(timeout, key, contentType, tell); (failed != nil) != (wrong != nil) {
 			t.Fatalf("refused: %+v; want %v", failed, wrong)

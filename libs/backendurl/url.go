@@ -1,10 +1,10 @@
-// Package backend takes the URLs apart by which backends are chosen at start-up:
+// Package backendurl takes the URLs apart by which backends are chosen at start-up:
 // where peers are discovered, where leases are kept.
 //
 // # What this does not do
 //
 // It opens nothing, and it knows no backend: each asks for its own parameters.
-package backend
+package backendurl
 
 import (
 	"crypto/tls"

@@ -1,5 +1,4 @@
-// Package house holds up the house rules of Roost, for the tests of its
-// modules: who may import whom (floors), what the pure cores may not touch
+// Package archtest checks the architecture of Roost in the tests of its modules: who may import whom (floors), what the pure cores may not touch
 // (purity), and that every package says what it is (docs). Every module has a
 // house_test.go of a few lines with its own rules, and calls [Check]. For the
 // fuzz targets of decoders there is a limit on what they allocate, [Memory].
@@ -13,7 +12,7 @@
 // pass may be stale in this). A pure core may call what is not pure in a package of
 // ours that it may import. Limits on the size of files and functions are habits, and not
 // checked.
-package house
+package archtest
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build mutants
 
-package table
+package routetable
 
 import (
 	"testing"

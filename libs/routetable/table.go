@@ -1,4 +1,4 @@
-// Package table holds a watcher's copy of the route table and the protocol
+// Package routetable holds a watcher's copy of the route table and the protocol
 // that keeps it fresh. Regions and gateways embed both in their cores.
 //
 // [Table] is the copy: for every shard the newest row by (epoch, phase), whether
@@ -10,7 +10,7 @@
 //
 // Nothing here decides who owns a shard, talks to a network or reads a clock.
 // A copy may be stale at any time: routing is advice, the fence is law.
-package table
+package routetable
 
 import (
 	"encoding/binary"
