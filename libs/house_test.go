@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 	with := func(more ...string) []string { return append(more, nouns...) }
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			"house":          {},
+			"archtest":          {},
 			"mutant":         {},
 			"sharding":       {},
 			"vclock":         {"libs/mutant"},
@@ -23,10 +23,10 @@ func TestHouse(t *testing.T) {
 			"splitbrain/...": with("libs/gossip"),
 			"allocation":     nouns,
 			"allocation/...": with("libs/allocation"),
-			"table":          nouns,
+			"routetable":          nouns,
 			"turn":           nouns,
 			"replies":        nouns,
-			"backend":        {},
+			"backendurl":        {},
 			"dial":           {},
 			"kubeapi":        {"libs/backendurl"},
 			"link/...":       with("proto/..."),
@@ -41,7 +41,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "table", "turn", "replies",
+			"sharding", "vclock", "phi", "wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "routetable", "turn", "replies",
 			"link/readers.go",
 		},
 	})
