@@ -11,7 +11,7 @@ func TestHouse(t *testing.T) {
 	with := func(more ...string) []string { return append(more, nouns...) }
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			"archtest":          {},
+			"archtest":       {},
 			"mutant":         {},
 			"sharding":       {},
 			"vclock":         {"libs/mutant"},
@@ -23,10 +23,10 @@ func TestHouse(t *testing.T) {
 			"splitbrain/...": with("libs/gossip"),
 			"allocation":     nouns,
 			"allocation/...": with("libs/allocation"),
-			"routetable":          nouns,
+			"routetable":     nouns,
 			"turn":           nouns,
 			"replies":        nouns,
-			"backendurl":        {},
+			"backendurl":     {},
 			"dial":           {},
 			"kubeapi":        {"libs/backendurl"},
 			"link/...":       with("proto/..."),
