@@ -46,7 +46,6 @@ var mutants = []struct{ name, place string }{
 	{"re-entry", "gateway: a newer serving epoch puts back what was sent at older ones"},
 	{"doubt-holds", "gateway: what may not be sent again holds up what came later"},
 	{"refused-epoch", "gateway: a refused epoch is never used again"},
-	{"lease-time", "lease: not used past its time"},
 	{"term-raised", "lease: a term is above every epoch of the journal"},
 	{"late-refusal", "gateway: what is refused counts, whether or not the attempt is over"},
 	{"one-reader", "link: a connection is read only after the older one"},

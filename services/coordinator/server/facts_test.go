@@ -60,8 +60,8 @@ func TestFullJournal(t *testing.T) {
 			}
 			r.backend.recover()
 			time.Sleep(time.Second)
-			if got := outcome(ack); got != "<nil>" || r.told() == 0 || r.failed != nil {
-				t.Errorf("%v: the registration is answered with %s, %d orders have left, %v", illness, got, r.told(), r.failed)
+			if got := outcome(ack); got != "<nil>" || r.told() == 0 || r.failed() != nil {
+				t.Errorf("%v: the registration is answered with %s, %d orders have left, %v", illness, got, r.told(), r.failed())
 			}
 			found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
 			if err != nil {

@@ -125,7 +125,7 @@ type rig struct {
 	backend *sick
 	store   *quiet
 	text    *lines
-	failed  error
+	failure error // guarded by mu
 
 	mu     sync.Mutex
 	orders map[sharding.NodeID][]order
@@ -180,7 +180,11 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store 
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
-	r.fail = func(err error) { r.failed = err }
+	r.fail = func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.failure = err
+	}
 	r.Server.orders = node.NewOutbox(orderLimits, order.size, func(to sharding.NodeID, gathered []order) {
 		r.mu.Lock()
 		held := r.held
@@ -239,6 +243,13 @@ func (r *rig) elected() sharding.Term {
 	}
 	r.t.Fatalf("not elected within a minute: %v", r.text.b.String())
 	return 0
+}
+
+// failed is what the process would end with; nil: it goes on.
+func (r *rig) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
 }
 
 // in runs f in the loop.

@@ -103,12 +103,12 @@ func TestSecondCluster(t *testing.T) {
 			}
 			second := launchOn(t, coordinator.DefaultConfig(), first.backend.Backend, lease)
 			time.Sleep(time.Minute)
-			if second.failed == nil || !errors.Is(second.failed, errContested) || !strings.Contains(second.failed.Error(), driven.Addr) ||
-				!strings.Contains(second.failed.Error(), first.lease1().String()) || !strings.Contains(second.failed.Error(), second.lease1().String()) {
-				t.Errorf("%s: the second cluster ends with %v: %s", name, second.failed, second.text.b.String())
+			if second.failed() == nil || !errors.Is(second.failed(), errContested) || !strings.Contains(second.failed().Error(), driven.Addr) ||
+				!strings.Contains(second.failed().Error(), first.lease1().String()) || !strings.Contains(second.failed().Error(), second.lease1().String()) {
+				t.Errorf("%s: the second cluster ends with %v: %s", name, second.failed(), second.text.b.String())
 			}
-			if now, _, _ := first.state(); now != term || first.failed != nil || first.text.has("fenced") {
-				t.Errorf("%s: the first cluster was in term %d and is in %d, %v", name, term, now, first.failed)
+			if now, _, _ := first.state(); now != term || first.failed() != nil || first.text.has("fenced") {
+				t.Errorf("%s: the first cluster was in term %d and is in %d, %v", name, term, now, first.failed())
 			}
 			first.home(0)
 			time.Sleep(time.Second)
@@ -163,8 +163,8 @@ func TestFormerCluster(t *testing.T) {
 			}
 			first.keeper.SetRank(0)
 			time.Sleep(time.Minute)
-			if !errors.Is(first.failed, errContested) || second.failed != nil || second.text.has("fenced") {
-				t.Errorf("%s: the former ends with %v, the next with %v", name, first.failed, second.failed)
+			if !errors.Is(first.failed(), errContested) || second.failed() != nil || second.text.has("fenced") {
+				t.Errorf("%s: the former ends with %v, the next with %v", name, first.failed(), second.failed())
 			}
 		})
 	}
