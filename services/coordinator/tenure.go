@@ -295,6 +295,9 @@ func (t *Tenure) signWritten(in SignWritten) {
 		return
 	case in.Verdict == sharding.Durable:
 	case !first:
+		if t.sign.N == 1 { // the next one is a first one again
+			t.sign.N = 0
+		}
 		return
 	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedDamaged:
 		t.sign.N = 0

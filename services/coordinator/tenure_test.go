@@ -204,10 +204,15 @@ func TestFirstSign(t *testing.T) {
 			continue
 		}
 		w.step(Loaded{Call: load.Call})
-		w.now = w.now.Add(DefaultConfig().SignEvery)
-		w.step(Tick{})
-		if s := want[WriteSign](w); s.Sign.N != 1 {
-			t.Errorf("the next sign is %+v", s.Sign)
+		for _, n := range []uint64{1, 1, 2} { // the second time it is stored
+			w.now = w.now.Add(DefaultConfig().SignEvery)
+			w.step(Tick{})
+			s := want[WriteSign](w)
+			if s.Sign.N != n {
+				t.Errorf("the next sign is %+v, want number %d", s.Sign, n)
+			}
+			w.step(SignWritten{Call: s.Call, Verdict: v})
+			v = sharding.Durable
 		}
 	}
 }
