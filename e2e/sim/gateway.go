@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	connection "github.com/roost-cluster/roost/libs/link"
@@ -114,10 +115,15 @@ func (g *gatewayNode) performAll() {
 // punctual looks for requests that should have been finished by now.
 func (g *gatewayNode) punctual() {
 	now := g.p.now()
-	for _, id := range sortedKeys(g.waiting) {
-		if c := g.waiting[id]; now.Sub(c.due) > overdue {
-			g.w.violate("one outcome", "%s: request %d of %v is not finished %v after its deadline", g.p.name, id, c.op, overdue)
+	var late []gateway.RequestID
+	for id, c := range g.waiting {
+		if now.Sub(c.due) > overdue {
+			late = append(late, id)
 		}
+	}
+	slices.Sort(late)
+	for _, id := range late {
+		g.w.violate("one outcome", "%s: request %d of %v is not finished %v after its deadline", g.p.name, id, g.waiting[id].op, overdue)
 	}
 }
 

@@ -131,6 +131,13 @@ func (n *regionNode) flush() {
 // shares the answer of the command that it joined, and so its time.
 func (n *regionNode) punctual() {
 	now := n.p.now()
+	hung := false
+	for _, l := range n.loading {
+		hung = hung || now.Sub(l.began) > overdue
+	}
+	if !hung {
+		return // the rest costs a sort, at every tick
+	}
 	due := map[sharding.CommandID]time.Time{}
 	for _, id := range sortedKeys(n.tickets) {
 		if t := n.tickets[id]; t.due.After(due[t.key]) {
