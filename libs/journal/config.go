@@ -26,8 +26,8 @@ type Config struct {
 	QueueOps int
 	// QueueBytes is how many bytes those operations may have. Default 64 MiB.
 	QueueBytes int
-	// OpBytes is the largest single operation; a larger one is refused as
-	// full. Default 16 MiB: more than any snapshot should have.
+	// OpBytes is the largest single operation; a larger one is refused for good
+	// (sharding.RefusedTooLarge). Default 16 MiB: more than any snapshot should have.
 	OpBytes int
 	// Loads is how many entities are loaded at a time. Default 4: enough to
 	// keep a disk busy beside the writer.

@@ -81,6 +81,9 @@ func (j *Journal) Submit(op Op, done func(Result)) {
 	p := pending{op: op, size: op.Size(), submitted: time.Now(), done: done}
 	if err := j.enqueue(p); err != nil {
 		r := Result{Verdict: sharding.RefusedFull, Err: err}
+		if errors.Is(err, ErrTooLarge) {
+			r.Verdict = sharding.RefusedTooLarge
+		}
 		j.finish(&p, p.submitted, r)
 	}
 }
@@ -90,7 +93,7 @@ func (j *Journal) enqueue(p pending) error {
 		return err
 	}
 	if p.size > j.cfg.OpBytes {
-		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrFull, p.op.Kind(), p.size, j.cfg.OpBytes)
+		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -212,7 +212,7 @@ func TestLimits(t *testing.T) {
 		b.add("huge", 1, 4000)
 		b.submit("nothing", journal.Op{})
 		b.submit("empty", journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: alice}})
-		b.want("huge refused, store full, nothing refused, store full, empty refused, store full")
+		b.want("huge refused, too large, nothing refused, store full, empty refused, store full")
 		b.fence("under way")
 		synctest.Wait()
 		for i := range 5 {

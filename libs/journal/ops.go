@@ -17,6 +17,8 @@ var (
 	ErrNotCommitted = errors.New("not committed")
 	// ErrFull: nothing of the batch was written because the store has no room.
 	ErrFull = errors.New("store is full")
+	// ErrTooLarge: the operation exceeds Config.OpBytes; it will never be stored.
+	ErrTooLarge = errors.New("too large")
 	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
 	// failed fsync, an I/O error at commit). The process must stop.
 	ErrBroken = errors.New("store is broken, this process must stop")

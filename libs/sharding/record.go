@@ -87,6 +87,9 @@ const (
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.
 	RefusedFull
+	// RefusedTooLarge: the operation is larger than the store ever takes; nothing was
+	// written, and the same operation is always refused.
+	RefusedTooLarge
 	// RefusedDamaged: the stored data of the entity, or of the shard's fence, is
 	// damaged; nothing was written.
 	RefusedDamaged
@@ -96,9 +99,11 @@ const (
 )
 
 // Answered reports whether the verdict proves that the journal answered: a refusal
-// does. RefusedFull does not, because it may be the queue of this process that is
-// full; on a full disk, reads still succeed.
-func (v Verdict) Answered() bool { return v != UnknownOutcome && v != RefusedFull }
+// does, unless it may come from this process: RefusedFull, whose queue may be full
+// (on a full disk, reads still succeed), and RefusedTooLarge.
+func (v Verdict) Answered() bool {
+	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge
+}
 
 // String describes the verdict in words.
 func (v Verdict) String() string {
@@ -113,6 +118,8 @@ func (v Verdict) String() string {
 		return "refused by command id"
 	case RefusedFull:
 		return "refused, store full"
+	case RefusedTooLarge:
+		return "refused, too large"
 	case RefusedDamaged:
 		return "refused, damaged"
 	case UnknownOutcome:

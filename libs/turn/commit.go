@@ -166,7 +166,7 @@ func (m *Machine) appended(in Appended) {
 	case sharding.RefusedEpoch:
 		e.inflight = nil
 		m.fenced(e.shard, in.Fence.Epoch)
-	case sharding.RefusedFull, sharding.RefusedDamaged:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		m.answerRefused(e, in)
 		e.inflight = nil
 		m.endIncarnation(e)
@@ -199,8 +199,13 @@ func (m *Machine) markInDoubt(e *entity) {
 func (m *Machine) answerRefused(e *entity, in Appended) {
 	last := e.inflight[len(e.inflight)-1].Seq
 	code := sharding.ResourceExhausted
-	if in.Verdict == sharding.RefusedDamaged && !mutant.On("damage-is-loss") {
+	switch {
+	case in.Verdict == sharding.RefusedDamaged && !mutant.On("damage-is-loss"):
 		code = sharding.DataLoss
+	case in.Verdict == sharding.RefusedTooLarge && len(e.inflight) == 1:
+		// The same command would be refused again. Of several records any may be the
+		// large one, so those commands may be sent again.
+		code = sharding.FailedPrecondition
 	}
 	reply := sharding.Reject(code, "the journal cannot take it: "+in.Reason)
 	for _, c := range e.cmds[:e.next] {
@@ -221,7 +226,7 @@ func (m *Machine) emitSettle(e *entity) {
 // refused, the outcome of the unit before it can no longer change.
 func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
-	case sharding.UnknownOutcome, sharding.RefusedFull:
+	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge:
 		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:

@@ -355,6 +355,6 @@ func ms(s string) time.Duration {
 func verdict(s string) sharding.Verdict {
 	return map[string]sharding.Verdict{
 		"durable": sharding.Durable, "epoch": sharding.RefusedEpoch, "seq": sharding.RefusedSeq,
-		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
+		"command": sharding.RefusedCommand, "full": sharding.RefusedFull, "large": sharding.RefusedTooLarge, "damaged": sharding.RefusedDamaged, "unknown": sharding.UnknownOutcome,
 	}[s]
 }

@@ -104,8 +104,8 @@ type (
 		Verdict     sharding.Verdict
 		// Fence is the stored one, with RefusedEpoch.
 		Fence sharding.Fence
-		// Reason says why, with RefusedFull (disk full, queue full, too large) and
-		// RefusedDamaged.
+		// Reason says why, with RefusedFull (disk full, queue full),
+		// RefusedTooLarge and RefusedDamaged.
 		Reason string
 	}
 	// FenceRead answers ReadFence.

@@ -299,7 +299,7 @@ func (t *Tenure) signWritten(in SignWritten) {
 			t.sign.N = 0
 		}
 		return
-	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedDamaged:
+	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedTooLarge, in.Verdict == sharding.RefusedDamaged:
 		t.sign.N = 0
 	default:
 		t.restart()
@@ -395,7 +395,7 @@ func (t *Tenure) appended(in Appended) {
 	case sharding.Durable:
 		t.append, t.facts, t.decided = request{}, nil, 0
 		t.step(Stored{Facts: t.gate.Stored()})
-	case sharding.RefusedFull, sharding.RefusedDamaged:
+	case sharding.RefusedFull, sharding.RefusedTooLarge, sharding.RefusedDamaged:
 		t.append = request{retryAt: t.now.Add(t.cfg.RetryPause)}
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
