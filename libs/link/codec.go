@@ -11,16 +11,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Kinds of frames. Below 16: the connection's own business.
+// Kinds of frames. Those below 16 carry no messages.
 const (
-	kindHello   = 1 // client to server, first
-	kindWelcome = 2 // server to client, first
-	kindRefuse  = 3 // server to client, first and last
-	kindBeat    = 4 // I am alive; no body
-	kindBye     = 5 // body: why the sender cuts the link; empty: closing in order, see Server.Close
-	kindCommand = 16
-	kindAnswer  = 17
-	kindNotMine = 18
+	kindHello     = 1 // client to server, first
+	kindWelcome   = 2 // server to client, first
+	kindRefuse    = 3 // server to client, first and last
+	kindHeartbeat = 4 // the sender is alive; no body
+	kindClose     = 5 // body: why the sender ends the link; empty: closing in order, see Server.Close
+	kindCommand   = 16
+	kindAnswer    = 17
+	kindNotMine   = 18
 )
 
 // Flags of a command.
@@ -66,20 +66,21 @@ func appendString(b []byte, s string) []byte {
 	return append(b, s...)
 }
 
-// names is one direction's table of names known by number. Both ends build the
-// same one: a reference one above the last defines a name, 0 carries a name
-// that finds the table full.
+// names numbers the names that are sent in one direction. Both ends build the same
+// table: a reference one above the last number defines a name. Reference 0 is
+// followed by a name for which the table has no room.
 type names struct {
 	list []string
-	// ids are the numbers, from 1, at the writer's end. A reader does without:
-	// it looks names up only to refuse a second definition, and whoever sends
-	// short names only could make it take more memory than they are worth.
+	// ids are the numbers, from 1, at the writer's end. A reader has no map: it
+	// looks names up only to refuse a second definition, and a peer that sends
+	// only short names could make the map take far more memory than the names.
 	ids map[string]uint64
-	// recent are the numbers last written, by role: mostly the next ones too.
+	// recent are the numbers that were written last, by role: a cache, as the
+	// same name often follows.
 	recent [roles]uint64
 }
 
-// What names are for.
+// Roles of names.
 const (
 	typeName = iota
 	commandName
@@ -95,7 +96,7 @@ func (n *names) add(s string) {
 	n.ids[s] = uint64(len(n.list))
 }
 
-// number is the number of a name; 0 if it has none.
+// number returns the number of a name; 0 if it has none.
 func (n *names) number(role int, s string) uint64 {
 	if last := n.recent[role]; last != 0 && n.list[last-1] == s {
 		return last
@@ -107,7 +108,7 @@ func (n *names) number(role int, s string) uint64 {
 	return id
 }
 
-// append writes a reference to a good name.
+// append appends a reference to a name that passed the check.
 func (n *names) append(b []byte, role int, s string) []byte {
 	if id := n.number(role, s); id != 0 {
 		return binary.AppendUvarint(b, id)
@@ -119,8 +120,8 @@ func (n *names) append(b []byte, role int, s string) []byte {
 	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
-// readType is the entity type that a reference stands for. It may have been
-// defined as the name of something else.
+// readType reads a reference to an entity type. The name may have been defined in
+// another role, so it is checked again.
 func (n *names) readType(d *decoder) sharding.EntityType {
 	t := sharding.EntityType(n.read(d, "type"))
 	if d.bad == nil && sharding.Reserved(t) {
@@ -129,7 +130,7 @@ func (n *names) readType(d *decoder) sharding.EntityType {
 	return t
 }
 
-// read is the name that a reference stands for.
+// read reads a reference and returns its name.
 func (n *names) read(d *decoder, field string) string {
 	ref := d.uvarint(field)
 	switch {
@@ -175,7 +176,7 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	if !e.Deadline.IsZero() {
 		flags |= flagDeadline
 	}
-	trace := plain(e.Trace, MaxTraceLen)
+	trace := printableASCII(e.Trace, MaxTraceLen)
 	if trace {
 		flags |= flagTrace
 	}
@@ -226,7 +227,7 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	e.Command = n.read(&d, "command")
 	e.Entity.ID, e.ID = d.ids()
 	if flags&flagTrace != 0 {
-		if e.Trace = d.string("trace", MaxTraceLen); !plain(e.Trace, MaxTraceLen) {
+		if e.Trace = d.string("trace", MaxTraceLen); !printableASCII(e.Trace, MaxTraceLen) {
 			d.fail("trace is not printable")
 		}
 	}
@@ -365,16 +366,16 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	return d.bad
 }
 
-// appendBye appends the last frame of a side.
-func appendBye(b []byte, reason string) []byte {
+// appendClose appends the last frame that a side sends.
+func appendClose(b []byte, reason string) []byte {
 	start := len(b)
-	return end(append(begin(b, kindBye), clipMessage(reason)...), start)
+	return end(append(begin(b, kindClose), clipMessage(reason)...), start)
 }
 
-// appendBeat appends a frame that only says that its sender lives.
-func appendBeat(b []byte) []byte { return end(begin(b, kindBeat), len(b)) }
+// appendHeartbeat appends a heartbeat.
+func appendHeartbeat(b []byte) []byte { return end(begin(b, kindHeartbeat), len(b)) }
 
-// unsent adds the numbers of the commands in a buffer of whole frames.
+// unsent appends the numbers of the commands in a buffer of whole frames.
 func unsent(frames []byte, corrs []uint64) []uint64 {
 	for len(frames) > frameHeader {
 		next := 4 + int(binary.BigEndian.Uint32(frames))
@@ -387,7 +388,7 @@ func unsent(frames []byte, corrs []uint64) []uint64 {
 	return corrs
 }
 
-// decoder reads a body front to back. After the first error everything reads
+// decoder reads a body from front to back. After the first error every value reads
 // as zero.
 type decoder struct {
 	b   []byte
@@ -419,7 +420,7 @@ func (d *decoder) uvarint(field string) uint64 {
 	}
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 || n > 1 && d.b[n-1] == 0 {
-		d.fail("%s is no minimal number", field)
+		d.fail("%s is not a minimal varint", field)
 		return 0
 	}
 	d.b = d.b[n:]
@@ -445,14 +446,14 @@ func (d *decoder) duration(field string) time.Duration {
 	return time.Duration(v)
 }
 
-// string is a copy of at most max bytes.
+// string returns a copy of a string of at most max bytes.
 func (d *decoder) string(field string, max int) string { return string(d.bytes(field, max)) }
 
-// bytes are those of a string, not copied.
+// bytes returns the bytes of a string without copying them.
 func (d *decoder) bytes(field string, max int) []byte {
 	n := d.uvarint(field)
 	if n > uint64(max) || n > uint64(len(d.b)) {
-		d.fail("%s of %d bytes: at most %d are allowed, %d have come", field, n, max, len(d.b))
+		d.fail("%s of %d bytes: at most %d are allowed, %d remain", field, n, max, len(d.b))
 		return nil
 	}
 	s := d.b[:n]
@@ -460,8 +461,8 @@ func (d *decoder) bytes(field string, max int) []byte {
 	return s
 }
 
-// ids are the names of an entity and of a command for it. They follow each
-// other and are copied in one piece.
+// ids reads an entity id and the command id that follows it. They are copied in one
+// allocation.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 	const what, whatCommand = "entity id", "command id"
 	rest := d.b
@@ -486,14 +487,14 @@ func (d *decoder) id(field string, max int) string {
 }
 
 func (d *decoder) checkID(field, s string, max int) {
-	if d.bad == nil && !plain(s, max) {
+	if d.bad == nil && !printableASCII(s, max) {
 		if err := sharding.CheckID(field, s, max); err != nil {
 			d.fail("%v", err)
 		}
 	}
 }
 
-// rest is a copy of what remains; nil if that is nothing.
+// rest returns a copy of the remaining bytes; nil if there are none.
 func (d *decoder) rest(field string, max int) []byte {
 	switch {
 	case len(d.b) > max:

@@ -260,7 +260,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestHandshakeOfAStrangerIsBounded(t *testing.T) {
+func TestHandshakeOfUnknownPeerIsBounded(t *testing.T) {
 	for _, b := range [][]byte{{0x3f, 0xff, 0xff, 0xff, kindHello}, {0, 0, 0, 0, kindHello}} {
 		if _, _, err := readHandshake(bufio.NewReader(bytes.NewReader(b))); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%x: %v", b, err)
@@ -268,8 +268,8 @@ func TestHandshakeOfAStrangerIsBounded(t *testing.T) {
 	}
 }
 
-// TestClaimedLengthAllocatesNothing: a frame that claims to be long costs only
-// what has arrived of it.
+// TestClaimedLengthAllocatesNothing: memory for a frame grows with the bytes that have
+// arrived, not with the length that the frame claims.
 func TestClaimedLengthAllocatesNothing(t *testing.T) {
 	f := newFrameReader(4<<10, 1<<30, nil)
 	src := bytes.NewReader(append([]byte{0x3f, 0xff, 0xff, 0xff}, make([]byte, 10_000)...))
@@ -286,7 +286,7 @@ func TestClaimedLengthAllocatesNothing(t *testing.T) {
 func TestFrameReaderShrinks(t *testing.T) {
 	f := newFrameReader(4<<10, 1<<20, nil)
 	big := end(append(begin(nil, kindAnswer), make([]byte, 100_000)...), 0)
-	src := bytes.NewReader(append(big, appendBeat(nil)...))
+	src := bytes.NewReader(append(big, appendHeartbeat(nil)...))
 	seen := 0
 	for seen < 2 {
 		_, _, ok, err := f.next()
@@ -306,9 +306,9 @@ func TestFrameReaderShrinks(t *testing.T) {
 }
 
 func TestUnsentFindsNumbers(t *testing.T) {
-	b := appendBeat(nil)
+	b := appendHeartbeat(nil)
 	b = append(b, encode(sampleCommands(), nil)...)
-	b = appendBye(b, "")
+	b = appendClose(b, "")
 	if got := unsent(b, nil); !reflect.DeepEqual(got, []uint64{1, math.MaxUint64, 0}) {
 		t.Error(got)
 	}

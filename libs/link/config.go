@@ -11,13 +11,13 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Facts of the protocol.
+// Constants of the protocol.
 const (
-	// Path is where servers are mounted on the service port.
+	// Path is the HTTP path at which servers are mounted on the service port.
 	Path = "/link"
 	// Protocol is the token of the HTTP Upgrade header.
 	Protocol = "roost-link/1"
-	// MinVersion and MaxVersion are the versions of frames spoken here.
+	// MinVersion and MaxVersion are the frame versions that this package supports.
 	MinVersion, MaxVersion = 1, 1
 	// MaxLanes is the largest number of lanes of one link.
 	MaxLanes = 64
@@ -29,43 +29,44 @@ const (
 	// out. A traceparent of version 00 has 55.
 	MaxTraceLen = 128
 	// MaxMessageLen is the longest error message of a reply, in bytes; longer
-	// ones are cut.
+	// ones are truncated.
 	MaxMessageLen = 1024
-	// MaxTimeLeft is the longest time left of a deadline; longer ones are cut.
+	// MaxTimeLeft is the longest remaining time of a deadline; longer ones are
+	// shortened.
 	MaxTimeLeft = 365 * 24 * time.Hour
-	// headerRoom is more than a frame needs beside its payload.
+	// headerRoom is more than a frame needs in addition to its payload.
 	headerRoom = 4 << 10
-	// maxNames is how many names a connection knows by number per direction.
+	// maxNames is how many names per direction a connection sends by number.
 	maxNames = 1024
 	// maxHandshake is the longest handshake frame and the longest HTTP response
-	// header, in bytes: what a stranger can make us read.
+	// header, in bytes. It bounds what an unknown peer can make us read.
 	maxHandshake = 4 << 10
 	// maxBatch is the largest number of messages in one callback.
 	maxBatch = 1024
-	// maxGathered is how many bytes may wait for the goroutine that will write
-	// them itself, before the writer begins: what one write takes.
+	// maxGathered is how many bytes may gather for a sender that will write them
+	// itself, before the writer goroutine starts: about one write.
 	maxGathered = 64 << 10
-	// maxRounds is how many writes in a row a sender does, for others who send
-	// meanwhile, before the writer takes over: its own answer may have come.
+	// maxRounds is how many writes in a row a sender does on behalf of others that
+	// send meanwhile, before the writer takes over: the sender may have its answer
+	// by then.
 	maxRounds = 16
-	// maxWrite is how many bytes one write may take that cannot report how far
-	// it got: one record of TLS.
+	// maxWrite is the most bytes of one write of a connection that cannot report
+	// partial progress: one TLS record.
 	maxWrite = 16 << 10
-	// maxSpare is the largest buffer that is kept to be used again: the memory
-	// of a burst is given back.
+	// maxSpare is the largest buffer that is kept for reuse, so that the memory of
+	// a burst is released.
 	maxSpare = 4 << 20
-	// lingerTime is how long a connection that is being cut still listens, so
-	// that the last words of either side are heard.
+	// lingerTime is how long a failed connection is still read, so that both sides
+	// receive each other's last frames.
 	lingerTime = time.Second
 )
 
 // Errors of this package. ErrDown, ErrBackpressure and ErrTooLarge from a Send
 // mean that no byte of the frame left this process.
 var (
-	// ErrRefused: the other side answered and does not want this link; the
-	// text says why.
+	// ErrRefused: the other side refused the link; the text says why.
 	ErrRefused = errors.New("link refused")
-	// ErrOtherNode: another incarnation answers at this address. Comes wrapped
+	// ErrOtherNode: another incarnation answers at this address. It is wrapped
 	// together with ErrRefused.
 	ErrOtherNode = errors.New("another node answers")
 	// ErrDown: the link is closed or closing.
@@ -74,88 +75,89 @@ var (
 	ErrBackpressure = errors.New("link full")
 	// ErrTooLarge: the payload is larger than one of the two sides allows.
 	ErrTooLarge = errors.New("payload too large")
-	// ErrMalformed: the other side sent what is no frame of this protocol.
+	// ErrMalformed: the other side sent something that is not a valid frame.
 	ErrMalformed = errors.New("malformed frame")
-	// ErrSilent: nothing was heard for Config.Timeout.
+	// ErrSilent: nothing was received for Config.Timeout.
 	ErrSilent = errors.New("peer silent")
-	// ErrSlowReader: nothing shows that the client takes any of its answers.
+	// ErrSlowReader: the client took none of its answers for Config.Timeout.
 	ErrSlowReader = errors.New("answers not read")
-	// ErrSuperseded: the same client opened this lane anew.
+	// ErrSuperseded: the same client opened this lane again.
 	ErrSuperseded = errors.New("superseded by a newer link")
 )
 
-// Stalled is why a connection was cut whose other side did nothing for too long.
+// Stalled is the error of a connection that was closed because the other side made
+// no progress for too long.
 type Stalled struct {
 	Err     error         // ErrSilent or ErrSlowReader
 	Pending int           // bytes that waited to be written
-	For     time.Duration // how long nothing happened, at least
+	For     time.Duration // there was no progress for at least this long
 }
 
-// Error says all of it.
+// Error returns all fields as text.
 func (e *Stalled) Error() string {
 	return fmt.Sprintf("%v for %v, %d bytes pending", e.Err, e.For, e.Pending)
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *Stalled) Unwrap() error { return e.Err }
 
-// Config is shared by both sides. Start from [DefaultConfig].
+// Config configures either side. Start from [DefaultConfig].
 type Config struct {
 	// Cluster is the name of the cluster; both sides must agree. No default.
 	Cluster string
 	// Self is this process. UID must be set; Addr may be empty on a gateway.
 	Self sharding.NodeID
-	// Lanes is the number of connections per link, client side. Default: one per
-	// four processors, 1 to 4. What comes on one lane is decoded, and its quick
-	// commands are carried out, by one goroutine at a time; but where there are
-	// few processors, more lanes only make smaller batches (with two processors,
-	// one lane carries 10 to 15 % more than two).
+	// Lanes is the number of connections per link; used by clients. Default: one
+	// per four processors, 1 to 4. One goroutine at a time decodes what arrives on
+	// a lane and executes its quick commands. With few processors more lanes only
+	// make batches smaller: with two processors, one lane carries 10 to 15 % more
+	// than two.
 	Lanes int
 	// MaxPayload is the largest payload of a command or reply in bytes. Default
-	// 1 MiB. The smaller one of both sides counts.
+	// 1 MiB. The smaller of the two sides' limits applies.
 	MaxPayload int
-	// MaxPendingMessages is how many messages may wait per connection for the
-	// write in flight to end before the other side is held back: a client's Send
-	// is refused, a server reads no more commands. Default 8,192: some ten
-	// milliseconds of full load; more only adds delay.
+	// MaxPendingMessages is how many messages per connection may wait to be
+	// written. At this limit a client's Send is refused, and a server reads no more
+	// commands. Default 8,192: about ten milliseconds of full load; more only adds
+	// delay.
 	MaxPendingMessages int
-	// MaxPendingBytes is the same in bytes for a client: beyond it Send is refused.
-	// The answers of a server are held whatever their size, for its user bounds
-	// them ([Conn.Unsent]). Default 16 MiB.
+	// MaxPendingBytes is the same limit in bytes, for a client only. A server
+	// buffers answers of any size; its user must bound them ([Conn.Unsent]).
+	// Default 16 MiB.
 	MaxPendingBytes int
 	// ReadBuffer is the size of the read buffer per connection in bytes.
 	// Default 64 KiB. It grows while a larger frame arrives.
 	ReadBuffer int
 	// MaxLinks bounds the connections of a server. Default 4,096.
 	MaxLinks int
-	// Beat is how often a connection that has nothing to say sends a beat.
+	// Beat is the interval of heartbeats on a connection that sends nothing else.
 	// Default 5 s.
 	Beat time.Duration
-	// Timeout is how long a peer may be silent, or a client may take nothing of
-	// the answers that wait for it, before the connection is cut; it may take one
-	// Beat more. What a client takes is known on Linux by what its system
-	// acknowledges, elsewhere by what a write has taken, with TLS in steps of
-	// 16 KiB. A system whose receive buffer was full acknowledges again only when a
-	// good part of it is free: on Linux a sixteenth, and at least a segment, which
-	// is some 100 KiB with the buffers that it makes for large answers. A client
-	// that takes its answers slowly is not cut, but one that reads less than such a
-	// step within Timeout is. Default 15 s: three beats.
+	// Timeout is how long a peer may be silent, or a client may take none of the
+	// answers that wait for it, before the connection is closed; closing may take
+	// one Beat more. On Linux, progress of a client is what its system
+	// acknowledges, elsewhere what a write has taken, with TLS in steps of 16 KiB.
+	// A system whose receive buffer was full acknowledges again only when a good
+	// part of it is free: on Linux a sixteenth, and at least one segment, which is
+	// some 100 KiB with the buffer sizes it uses for large answers. A client that
+	// reads slowly is not disconnected unless it reads less than such a step within
+	// Timeout. Default 15 s: three heartbeats.
 	Timeout time.Duration
 	// HandshakeTimeout bounds opening one connection, dialling included.
 	// Default 3 s.
 	HandshakeTimeout time.Duration
 	// RetryMin and RetryMax are the first and the longest pause between
-	// attempts to open a link. Defaults 50 ms and 2 s; each pause is up to a
-	// quarter shorter by chance.
+	// attempts to open a link. Defaults 50 ms and 2 s; each pause is randomly
+	// shortened by up to a quarter.
 	RetryMin, RetryMax time.Duration
-	// Dial opens a connection, client side; it must end when ctx does. The
-	// default dials TCP. With TLS it returns a tls.Conn that offers HTTP/1.1
+	// Dial opens a connection for a client; it must return when ctx is done. The
+	// default dials TCP. For TLS it must return a tls.Conn that offers HTTP/1.1
 	// only.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// DefaultConfig is the configuration with every default set; Cluster and Self
-// remain to be filled in.
+// DefaultConfig returns the configuration with every default set; the caller must
+// set Cluster and Self.
 func DefaultConfig() Config {
 	return Config{
 		Lanes:              min(max(1, runtime.GOMAXPROCS(0)/4), 4),
@@ -176,7 +178,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names every field that cannot be and how to mend it.
+// Validate returns an error that names every invalid field and how to correct it.
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("link: "+format, args...)) }

@@ -10,30 +10,30 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Conn is the server's end of one connection: one lane of one client. It is
-// the place to send answers to.
+// Conn is the server's end of one connection: one lane of one client. Answers are
+// sent on it.
 type Conn struct {
 	server  *Server
 	peer    sharding.NodeID
 	lane    int
-	session uint64        // its number, for Readers
-	turn    chan struct{} // closed when it may be read
+	session uint64        // number of the connection, for Readers
+	mayRead chan struct{} // closed when the connection may be read
 	stream  stream
-	batch   []Command // the reader's
+	batch   []Command // used by the reader only
 	now     time.Time // when the batch began
 
 	// Guarded by the stream's lock.
 	calls    uint64 // callbacks so far
-	call     uint64 // the one whose goroutine is the reader; 0: none is under way
-	waiting  bool   // that one waits: nobody is about to write what gathers
-	panicked string // by a callback of one of the others
+	call     uint64 // the callback that runs on the reader's goroutine; 0: none
+	waiting  bool   // that callback waits, so answers must be written at once
+	panicked string // panic of a callback of a later reader
 
-	others sync.WaitGroup // readers after the first
+	detachedReaders sync.WaitGroup // readers after the first
 }
 
 func (c *Conn) laneID() LaneID { return LaneID{c.peer.UID, uint64(c.lane)} }
 
-// Peer is the client's name for itself. Nobody vouches for it but TLS.
+// Peer is the client as it named itself. Only TLS authenticates it.
 func (c *Conn) Peer() sharding.NodeID { return c.peer }
 
 // Lane is the number of the connection among those of its link.
@@ -47,14 +47,15 @@ func (c *Conn) Send(a Answer) error {
 
 // SendBatch sends answers in order, without waiting for the network; they are
 // copied. A reply that breaks a limit of the protocol is replaced by one with
-// the same outcome that says so. ErrDown: the connection has ended and the
-// answers go nowhere, which is the client's to settle; there is nothing to do.
-// What the client does not take at once is held, however much it is: whoever
-// answers must look at [Conn.Unsent] before it takes on more commands. While a
-// callback of the connection is under way the answers gather, whoever sends
-// them: its goroutine writes them once it has returned. They are not held back
-// if they are many, if the callback is [Conn.Waiting], or if another goroutine
-// reads on.
+// the same outcome and an error message. ErrDown means that the connection has
+// ended and the answers are dropped; the client counts its commands as in doubt,
+// and the caller has nothing to do.
+//
+// What the client does not take at once is buffered without a limit: the caller
+// must check [Conn.Unsent] before it accepts more commands. During a callback of
+// the connection, answers gather and are written when the callback returns. They
+// are written earlier if there are many, if the callback has called
+// [Conn.Waiting], or after [Conn.Detach].
 func (c *Conn) SendBatch(as []Answer) error {
 	if len(as) == 0 {
 		return nil
@@ -65,14 +66,14 @@ func (c *Conn) SendBatch(as []Answer) error {
 	for i := range as {
 		a := &as[i]
 		if st.err != nil || st.closing {
-			err = fmt.Errorf("%w: %v", ErrDown, st.why())
+			err = fmt.Errorf("%w: %v", ErrDown, st.closeReason())
 			break
 		}
 		if !a.fits(st.maxPayload, &st.out) {
 			fitted := fit(*a, st.maxPayload)
 			a = &fitted
 		}
-		st.pend = st.out.appendAnswer(st.pend, a)
+		st.pending = st.out.appendAnswer(st.pending, a)
 		if c.call != 0 && !c.waiting {
 			st.gathered(1)
 		} else {
@@ -80,13 +81,13 @@ func (c *Conn) SendBatch(as []Answer) error {
 		}
 		sent++
 	}
-	st.owed -= sent
+	st.unanswered -= sent
 	st.mu.Unlock()
 	c.server.answers.Add(uint64(sent))
 	return err
 }
 
-// Unsent is how many bytes of answers the client has not taken yet, 0 once the
+// Unsent returns how many bytes of answers are not written yet; 0 when the
 // connection has ended.
 func (c *Conn) Unsent() int {
 	c.stream.mu.Lock()
@@ -94,17 +95,17 @@ func (c *Conn) Unsent() int {
 	return c.stream.unsent()
 }
 
-// Ended reports whether the connection has ended: its client counts what was not
-// answered as lost, and may send it again on another one.
+// Ended reports whether the connection has ended. Its client counts what was not
+// answered as lost, and may send it again on another connection.
 func (c *Conn) Ended() bool {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
 	return c.stream.err != nil
 }
 
-// Waiting says that the callback under way is about to wait for something:
-// answers are written at once until it returns. To be called by the callback
-// itself.
+// Waiting announces that the current callback is about to wait for something:
+// answers are written at once until it returns. Only the callback itself may
+// call it.
 func (c *Conn) Waiting() {
 	st := &c.stream
 	st.mu.Lock()
@@ -113,31 +114,31 @@ func (c *Conn) Waiting() {
 		return
 	}
 	c.waiting = true
-	if len(st.pend) > 0 {
-		st.leave()
+	if len(st.pending) > 0 {
+		st.wakeWriter()
 	}
 }
 
-// Close cuts the connection; the client is not told why. Its unread commands
-// are dropped.
+// Close closes the connection at once, without a reason for the client. Its unread
+// commands are dropped.
 func (c *Conn) Close() { c.stream.fail(fmt.Errorf("%w: closed here", ErrDown)) }
 
-// Call is the number of the callback under way, for [Conn.ReadOn]. To be
-// called by the callback itself.
+// Call returns the number of the current callback, for [Conn.Detach]. Only the
+// callback itself may call it.
 func (c *Conn) Call() uint64 {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
 	return c.call
 }
 
-// ReadOn lets another goroutine read the connection on while the callback with
-// this number is still under way, and does nothing once it has returned, or the
-// second time. So a callback that takes long, which is best noticed by somebody
-// else, holds up only its own commands: those behind them are handed over at
-// once, in order, but beside it, and the answers that have gathered go out. What
-// the callback is given remains its own until it returns; its goroutine then has
-// nothing more to do with the connection. Any goroutine may call it.
-func (c *Conn) ReadOn(call uint64) {
+// Detach starts another goroutine that reads the connection while the callback with
+// this number is still running. It does nothing if the callback has returned or is
+// detached already. A callback that takes long then delays only its own commands:
+// later ones are delivered at once, in order, concurrently with it, and the answers
+// that have gathered are written. The callback may use its arguments until it
+// returns. Any goroutine may call Detach; usually one that watches for slow
+// callbacks does.
+func (c *Conn) Detach(call uint64) {
 	st := &c.stream
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -145,18 +146,19 @@ func (c *Conn) ReadOn(call uint64) {
 		return
 	}
 	c.call, c.batch = 0, nil
-	if len(st.pend) > 0 {
-		st.leave()
+	if len(st.pending) > 0 {
+		st.wakeWriter()
 	}
-	c.others.Add(1)
+	c.detachedReaders.Add(1)
 	go func() {
-		defer c.others.Done()
+		defer c.detachedReaders.Done()
 		defer c.catch()
 		c.read()
 	}()
 }
 
-// catch keeps a callback's panic for run, below which somebody recovers.
+// catch stores a callback's panic so that end can repeat it on the goroutine of
+// ServeHTTP, where net/http recovers it.
 func (c *Conn) catch() {
 	p := recover()
 	if p == nil {
@@ -174,9 +176,10 @@ func (c *Conn) run(first []byte) {
 	c.read()
 }
 
-// end counts why the connection ended, once nobody reads it any more.
+// end waits until no goroutine reads the connection any more, and counts why it
+// ended.
 func (c *Conn) end() {
-	c.others.Wait()
+	c.detachedReaders.Wait()
 	s, reason := c.server, c.stream.reason()
 	switch {
 	case errors.Is(reason, ErrMalformed):
@@ -192,22 +195,22 @@ func (c *Conn) end() {
 	}
 }
 
-// read reads the connection until it ends or another goroutine reads on.
+// read reads the connection until it ends or is detached.
 func (c *Conn) read() {
 	err := ErrDown // a callback may panic
 	defer func() {
-		if !errors.Is(err, errReadOn) {
+		if !errors.Is(err, errDetached) {
 			c.stream.fail(err)
 		}
 	}()
 	switch err = c.stream.readLoop(c.handle, c.flush); {
-	case errors.Is(err, errReadOn):
+	case errors.Is(err, errDetached):
 		return
-	case errors.Is(err, errBye):
-		c.stream.finish()
+	case errors.Is(err, errClosed):
+		c.stream.drain()
 		_ = c.stream.nc.Close()
 	case errors.Is(err, ErrMalformed):
-		c.server.leave(c) // nothing more is read: the lane may be opened anew
+		c.server.leave(c) // nothing more is read: the client may open the lane again
 		c.stream.linger(err)
 	}
 	c.server.leave(c)
@@ -228,30 +231,31 @@ func (c *Conn) handle(kind byte, body []byte) error {
 	return err
 }
 
-// flush hands the batch over, unless the connection has ended meanwhile: then
-// the client has counted these commands as lost and may have sent them again. That
-// saves work, and a newer connection need not wait for it; order rests on [Readers].
-// A client that leaves many answers unread has to wait with its commands; how large
-// they are is bounded by who answers. It returns false if another goroutine reads on.
+// flush delivers the batch, unless the connection has ended meanwhile: then the
+// client has counted these commands as lost and may have sent them again. Dropping
+// them saves work, and a newer connection need not wait; order does not depend on it
+// ([Readers]). If too many answers are unread, flush waits before it delivers more
+// commands; the user of the server bounds their size. It returns false if another
+// goroutine has become the reader.
 func (c *Conn) flush() bool {
 	if len(c.batch) == 0 {
 		return true
 	}
 	st := &c.stream
 	st.mu.Lock()
-	for st.err == nil && st.msgs >= st.maxMsgs {
-		st.leave()
-		st.settled.Wait()
+	for st.err == nil && st.pendingMsgs >= st.maxPendingMsgs {
+		st.wakeWriter()
+		st.progress.Wait()
 	}
 	alive := st.err == nil
 	if alive {
-		st.owed += len(c.batch)
+		st.unanswered += len(c.batch)
 		c.calls++
 		c.call, c.waiting = c.calls, false
 	}
 	call, batch := c.call, c.batch
 	st.mu.Unlock()
-	if alive && !c.hand(call, batch) {
+	if alive && !c.deliver(call, batch) {
 		return false
 	}
 	clear(batch)
@@ -259,8 +263,9 @@ func (c *Conn) flush() bool {
 	return true
 }
 
-// hand is one callback. It returns false if another goroutine reads on.
-func (c *Conn) hand(call uint64, batch []Command) (mine bool) {
+// deliver runs one callback. It returns false if another goroutine has become the
+// reader meanwhile.
+func (c *Conn) deliver(call uint64, batch []Command) (mine bool) {
 	defer func() {
 		c.stream.mu.Lock()
 		defer c.stream.mu.Unlock()

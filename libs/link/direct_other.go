@@ -4,7 +4,7 @@ package link
 
 import "net"
 
-// direct would write to a connection without waiting. Here the writer does all.
+// direct is not available on this system: the writer goroutine writes everything.
 type direct struct{}
 
 func newDirect(net.Conn) *direct { return nil }

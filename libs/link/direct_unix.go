@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// direct writes to a connection without waiting, or not longer than it takes to
-// write something. Its user takes care that it is called by one goroutine at a
-// time.
+// direct writes to a connection without waiting, or waits only until the first bytes
+// are taken. It must be used by one goroutine at a time.
 type direct struct {
 	raw syscall.RawConn
 	// Made once, so that a write allocates nothing.
@@ -19,8 +18,8 @@ type direct struct {
 	err       error
 }
 
-// newDirect returns nil if nc is no bare connection: a tls.Conn, or one that
-// somebody has wrapped and wants to see the writes of.
+// newDirect returns nil if nc is not a plain TCP connection, for example if it is a
+// tls.Conn or a wrapper that must see all writes.
 func newDirect(nc net.Conn) *direct {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {

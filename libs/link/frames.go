@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// frameReader cuts a byte stream into frames. It reads as much as there is and
-// hands the frames out of one buffer.
+// frameReader splits a byte stream into frames. It reads as much as there is and
+// returns the frames as parts of one buffer.
 type frameReader struct {
 	buf  []byte
 	r, w int // unread bytes are buf[r:w]
@@ -21,8 +21,8 @@ func newFrameReader(size, maxFrame int, first []byte) frameReader {
 	return f
 }
 
-// next is the next whole frame of the buffer; ok is false if there is none.
-// body is valid until fill.
+// next returns the next whole frame in the buffer; ok is false if there is none.
+// body is valid until fill is called.
 func (f *frameReader) next() (kind byte, body []byte, ok bool, err error) {
 	have := f.w - f.r
 	if have < 4 {
@@ -45,8 +45,8 @@ func (f *frameReader) length() (int, error) {
 	return int(n), nil
 }
 
-// fill reads once. It is called after next found no whole frame. The buffer
-// grows only as bytes come in, whatever length the frame claims.
+// fill reads once. It is called when next has found no whole frame. The buffer
+// grows only as bytes arrive, whatever length the frame claims.
 func (f *frameReader) fill(src io.Reader) error {
 	have := f.w - f.r
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// manyNames is what costs a reader most: short frames that all define names.
+// manyNames is the most expensive input for a reader: short frames that all define names.
 func manyNames() []byte {
 	var cs []Command
 	for i := range maxNames / 2 {
@@ -22,7 +22,7 @@ func manyNames() []byte {
 	return encode(cs, nil)
 }
 
-// discard decodes a stream that carries both directions and keeps nothing.
+// discard decodes a stream that carries both directions and discards the messages.
 func discard(b []byte) error {
 	var cn, an names
 	f := newFrameReader(64, testPayload+headerRoom, nil)
@@ -49,14 +49,14 @@ func discard(b []byte) error {
 	}
 }
 
-// FuzzDecode: no input panics or takes much memory, and whatever is accepted
-// has exactly this one encoding.
+// FuzzDecode: no input causes a panic or takes much memory, and every accepted
+// message has exactly one encoding.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(sampleCommands(), sampleAnswers()))
 	f.Add(encode(sampleCommands()[:1], nil))
 	f.Add(encode(nil, sampleAnswers()))
 	f.Add([]byte{0, 0, 0, 1, kindCommand})
-	f.Add(bytes.Repeat(appendBeat(nil), 9))
+	f.Add(bytes.Repeat(appendHeartbeat(nil), 9))
 	f.Add(bytes.Repeat((&names{}).appendNotMine(nil, 0, &NotMine{}), 2000))
 	f.Add(manyNames())
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -71,7 +71,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzHandshake: no input panics or takes much memory, and what is accepted
+// FuzzHandshake: no input causes a panic or takes much memory, and what is accepted
 // survives a round trip.
 func FuzzHandshake(f *testing.F) {
 	h := hello{minVersion: 1, maxVersion: 2, cluster: "c", self: sharding.NodeID{Addr: "a:1", UID: 3}, peer: 4, lane: 1, lanes: 2, session: 9, maxPayload: 5}

@@ -14,7 +14,7 @@ type hello struct {
 	minVersion, maxVersion uint64
 	cluster                string
 	self                   sharding.NodeID
-	peer                   sharding.NodeUID // whom the client wants to talk to
+	peer                   sharding.NodeUID // the incarnation that the client wants to reach
 	lane, lanes            uint64
 	session                uint64 // orders the links of one client process
 	maxPayload             uint64
@@ -28,7 +28,7 @@ type welcome struct {
 	maxPayload uint64
 }
 
-// Why a server refuses, as a number for programs; the reason is for people.
+// Codes of a refusal, for programs; its text is for people.
 const (
 	refusedOther     = 1
 	refusedOtherNode = 2
@@ -71,7 +71,7 @@ func readHello(body []byte) (h hello, err error) {
 	return h, d.bad
 }
 
-// refuse is why a server does not want this client; reason is empty if it does.
+// refuse returns why a server refuses this client; reason is empty if it does not.
 func (h *hello) refuse(cfg *Config) (code byte, reason string) {
 	switch {
 	case h.cluster != cfg.Cluster:
@@ -101,7 +101,7 @@ func appendRefuse(b []byte, code byte, reason string) []byte {
 	return end(append(b, clipMessage(reason)...), start)
 }
 
-// readWelcome reads the server's handshake, whichever it is.
+// readWelcome decodes the server's handshake. A refusal is returned as an error.
 func readWelcome(kind byte, body []byte) (w welcome, err error) {
 	d := decoder{b: body}
 	switch kind {
@@ -129,7 +129,7 @@ func readWelcome(kind byte, body []byte) (w welcome, err error) {
 	return w, d.bad
 }
 
-// accept checks a welcome against what was asked for.
+// accept checks a welcome against the client's hello.
 func (w *welcome) accept(h *hello) error {
 	switch {
 	case w.cluster != h.cluster:
@@ -142,7 +142,7 @@ func (w *welcome) accept(h *hello) error {
 	return nil
 }
 
-// readHandshake reads one frame that a stranger sent.
+// readHandshake reads one handshake frame of a peer that is not known yet.
 func readHandshake(r *bufio.Reader) (kind byte, body []byte, err error) {
 	var header [frameHeader]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -159,7 +159,7 @@ func readHandshake(r *bufio.Reader) (kind byte, body []byte, err error) {
 	return header[4], body, nil
 }
 
-// buffered is what a reader has read too far.
+// buffered returns the bytes that a reader has read but not returned.
 func buffered(r *bufio.Reader) []byte {
 	b, _ := r.Peek(r.Buffered())
 	return b

@@ -24,8 +24,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestAnswersAreHeld: answers of any size wait for a client that is late to read
-// them; it is not cut for their number, and gets all of them.
+// TestAnswersAreHeld: a client that reads late gets answers of any number and size,
+// and is not disconnected because of them.
 func TestAnswersAreHeld(t *testing.T) {
 	p := newPipes()
 	cfg := testConfig(testRegion)
@@ -73,8 +73,8 @@ func TestAnswersAreHeld(t *testing.T) {
 	}
 }
 
-// TestWaitingCallbackWrites: what a callback has answered is written before it
-// returns if it says that it is going to wait.
+// TestWaitingCallbackWrites: the answers of a callback are written before it returns
+// if it announces that it is going to wait.
 func TestWaitingCallbackWrites(t *testing.T) {
 	networks(t, func(t *testing.T, l net.Listener, cfg Config, to sharding.NodeID) {
 		read := make(chan struct{})
@@ -96,9 +96,9 @@ func TestWaitingCallbackWrites(t *testing.T) {
 	})
 }
 
-// TestLaggardIsHeldBack: of a client whose answers pile up no more commands are
-// handed over until it reads; it is not cut for it.
-func TestLaggardIsHeldBack(t *testing.T) {
+// TestSlowClientIsHeldBack: while a client does not read its answers, no more of its
+// commands are delivered; it is not disconnected.
+func TestSlowClientIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		cfg := testConfig(testRegion)
@@ -131,7 +131,7 @@ func TestLaggardIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestSlowReaderIsCutInTime: one answer not read is enough, after Timeout.
+// TestSlowReaderIsCutInTime: after Timeout, one unread answer is enough.
 func TestSlowReaderIsCutInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -146,7 +146,7 @@ func TestSlowReaderIsCutInTime(t *testing.T) {
 		go func() { // it beats, but does not read
 			defer close(done)
 			for {
-				if _, err := nc.Write(appendBeat(nil)); err != nil {
+				if _, err := nc.Write(appendHeartbeat(nil)); err != nil {
 					return
 				}
 				time.Sleep(time.Second)
@@ -209,7 +209,7 @@ func TestCloseInOrder(t *testing.T) {
 	if err := get(t, closed); err != nil {
 		t.Error(err)
 	}
-	if d := get(t, e.down); !errors.Is(d.Reason, errBye) || len(d.Unsent) > 0 {
+	if d := get(t, e.down); !errors.Is(d.Reason, errClosed) || len(d.Unsent) > 0 {
 		t.Errorf("%+v", d)
 	}
 	if len(e.answers) != len(queue) {
@@ -235,7 +235,7 @@ func TestCloseGivesUpWithTheContext(t *testing.T) {
 	get(t, e.down)
 }
 
-// brokenPipe fails to write when told to, and reads on.
+// brokenPipe fails to write when told to, and can still be read.
 type brokenPipe struct {
 	net.Conn
 	broken atomic.Bool
@@ -248,8 +248,8 @@ func (b *brokenPipe) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// TestAnswersAreReadAfterAFailedWrite: what the region has answered before it
-// went away is no loss.
+// TestAnswersAreReadAfterAFailedWrite: answers that the region sent before it
+// ended are not lost.
 func TestAnswersAreReadAfterAFailedWrite(t *testing.T) {
 	p := newPipes()
 	conns := make(chan *Conn, 1)
@@ -280,8 +280,7 @@ func TestAnswersAreReadAfterAFailedWrite(t *testing.T) {
 	}
 }
 
-// TestSilence: beats keep an idle link up; without them it is cut, on either
-// side.
+// TestSilence: heartbeats keep an idle link open; without them either side closes it.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -306,13 +305,13 @@ func TestSilence(t *testing.T) {
 		}
 		time.Sleep(10 * cfg.Timeout)
 		if len(e.down) > 0 || len(closed) > 0 {
-			t.Error("an idle link with beats was cut")
+			t.Error("an idle link with heartbeats was closed")
 		}
 	})
 }
 
-// TestHoldingBackIsNotSilence: a region that does not read for long, but
-// lives, keeps its link.
+// TestHoldingBackIsNotSilence: a region that is alive but does not read for long
+// keeps its link.
 func TestHoldingBackIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -337,8 +336,8 @@ func TestHoldingBackIsNotSilence(t *testing.T) {
 	})
 }
 
-// TestPeerComesBack: a lost link is reported once and opened again.
-func TestPeerComesBack(t *testing.T) {
+// TestPeerReconnects: a lost link is reported once and opened again.
+func TestPeerReconnects(t *testing.T) {
 	p := newPipes()
 	conns := make(chan *Conn, 10)
 	serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) { echo(c, cs); conns <- c }, nil)

@@ -19,27 +19,28 @@ type Link struct {
 // lane is the client's end of one connection.
 type lane struct {
 	stream stream
-	first  []byte   // read too far by the handshake
-	batch  []Answer // the reader's
+	first  []byte   // bytes that the handshake has read beyond its end
+	batch  []Answer // used by the reader only
 }
 
-// Node is the region that the link leads to.
+// Node returns the region that the link leads to.
 func (l *Link) Node() sharding.NodeID { return l.node }
 
 // Send sends a command on the lane of its shard, without waiting for the
 // network; the command is copied. An error means that no byte of it left this
 // process and none will: ErrBackpressure (wait for answers), ErrDown (wait for
-// the next Up), ErrTooLarge or sharding.ErrBadName (do not send it again). Nil
-// means that it is on its way: an Answer or Down will tell. A trace that is
-// too long or not printable is left out. Any goroutine may send; whoever has
-// many to send in a row uses Queue and Flush.
+// the next Up), ErrTooLarge or sharding.ErrBadName (do not send it again). After
+// nil, either an Answer or Down follows. A trace that is too long or not printable
+// is left out. Any goroutine may send. To send many commands in a row, use Queue
+// and Flush.
 func (l *Link) Send(shard uint32, c *Command) error { return l.send(shard, c, true) }
 
-// Queue is a Send that waits for Flush, for the next Send on its lane, or until
-// much has gathered. If none of these comes it takes two beats.
+// Queue is like Send, but the command is written at the next Flush, at the next
+// Send on its lane, or when much has gathered; at the latest after two heartbeat
+// intervals.
 func (l *Link) Queue(shard uint32, c *Command) error { return l.send(shard, c, false) }
 
-// Flush sends what is queued.
+// Flush writes what is queued.
 func (l *Link) Flush() {
 	for i := range l.lanes {
 		l.lanes[i].stream.writeGathered()
@@ -66,16 +67,16 @@ func (l *Link) send(shard uint32, c *Command, now bool) error {
 	return nil
 }
 
-// queue appends a command that has so much time left.
+// queue appends a command. left is the time until its deadline, if it has one.
 func (s *stream) queue(c *Command, left time.Duration) error {
 	if s.err != nil || s.closing {
-		return fmt.Errorf("%w: %v", ErrDown, s.why())
+		return fmt.Errorf("%w: %v", ErrDown, s.closeReason())
 	}
 	if n := len(c.Envelope.Payload); n > s.maxPayload {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)
 	}
 	if s.full(len(c.Envelope.Payload)) {
-		s.leave()
+		s.wakeWriter()
 		return ErrBackpressure
 	}
 	if t := string(c.Envelope.Entity.Type); s.out.number(typeName, t) == 0 {
@@ -88,7 +89,7 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 			return err
 		}
 	}
-	s.pend = s.out.appendCommand(s.pend, c, left)
+	s.pending = s.out.appendCommand(s.pending, c, left)
 	s.gathered(1)
 	return nil
 }
@@ -107,15 +108,15 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 		go func() { ended <- l.lanes[i].run(func(as []Answer) { answers(l, as) }) }()
 	}
 	var reason error
-	grace := (<-chan time.Time)(nil) // for lanes that close in order, after the first
-	for left := len(l.lanes); left > 0; {
+	grace := (<-chan time.Time)(nil) // when the first lane has closed in order, the others must follow
+	for open := len(l.lanes); open > 0; {
 		select {
 		case err := <-ended:
-			left--
+			open--
 			if reason == nil {
 				reason = err
 			}
-			if !errors.Is(err, errBye) {
+			if !errors.Is(err, errClosed) {
 				l.fail(err)
 			} else if grace == nil {
 				t := time.NewTimer(cfg.Timeout)
@@ -132,7 +133,7 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 	}
 	d := Down{Reason: reason}
 	for i := range l.lanes {
-		d.Unsent = unsent(l.lanes[i].stream.pend, d.Unsent)
+		d.Unsent = unsent(l.lanes[i].stream.pending, d.Unsent)
 	}
 	return d
 }
@@ -165,8 +166,8 @@ func (ln *lane) run(answers func([]Answer)) error {
 		}
 		return err
 	}, flush)
-	if errors.Is(err, io.EOF) && s.leaving() {
-		err = errBye
+	if errors.Is(err, io.EOF) && s.closeSent() {
+		err = errClosed
 	}
 	if errors.Is(err, ErrMalformed) {
 		s.linger(err)

@@ -26,8 +26,8 @@ func testConfig(self sharding.NodeID) Config {
 	return cfg
 }
 
-// pipes is a network of net.Pipe connections: no buffers, no ports, and time
-// may be virtual.
+// pipes is a network of net.Pipe connections: it has no buffers and no ports, and
+// works with virtual time.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -67,8 +67,8 @@ func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 }
 
-// networks runs a test over pipes, which only the writer writes to, and over
-// TCP. cfg is that of the client.
+// networks runs a test over pipes, where the writer goroutine writes everything, and
+// over TCP. cfg is the client's.
 func networks(t *testing.T, test func(t *testing.T, l net.Listener, cfg Config, to sharding.NodeID)) {
 	t.Run("pipes", func(t *testing.T) {
 		p, cfg := newPipes(), testConfig(testGateway)
@@ -142,7 +142,7 @@ func connect(t testing.TB, cfg Config, to sharding.NodeID) (*events, *Peer) {
 	return e, p
 }
 
-// get waits for an event; a test that waits in vain fails instead of hanging.
+// get waits for an event, and fails the test instead of hanging if none comes.
 func get[T any](t testing.TB, ch chan T) T {
 	t.Helper()
 	select {
@@ -221,7 +221,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func TestSendRefusesWhatCannotBe(t *testing.T) {
+func TestSendRefusesInvalidCommands(t *testing.T) {
 	p := newPipes()
 	region := testConfig(testRegion)
 	region.MaxPayload = 100
@@ -255,8 +255,8 @@ func TestSendRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// TestOrderPerShard: commands of one shard arrive in the order they were sent,
-// whichever lane they take.
+// TestOrderPerShard: commands of one shard arrive in the order in which they were
+// sent, whatever the number of lanes.
 func TestOrderPerShard(t *testing.T) { networks(t, testOrderPerShard) }
 
 func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.NodeID) {
@@ -310,8 +310,8 @@ func testOrderPerShard(t *testing.T, ln net.Listener, cfg Config, to sharding.No
 	}
 }
 
-// TestBackpressure: when the region holds back, Send refuses, says the truth
-// about it, and Down names what was never sent.
+// TestBackpressure: when the region does not read, Send refuses commands, no byte of
+// which is sent, and Down names those that were accepted but never sent.
 func TestBackpressure(t *testing.T) { synctest.Test(t, testBackpressure) }
 
 func testBackpressure(t *testing.T) {
@@ -377,7 +377,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		err := l.Send(0, command(i, string(make([]byte, 1000))))
 		s := &l.lanes[0].stream
 		s.mu.Lock()
-		waiting := len(s.pend)
+		waiting := len(s.pending)
 		s.mu.Unlock()
 		if waiting > 20_000 {
 			t.Fatalf("%d bytes wait", waiting)

@@ -13,13 +13,12 @@ import (
 type Command struct {
 	// Corr is the client's own number; the answer carries it back.
 	Corr uint64
-	// Epoch is the epoch of the shard by the client's route table.
+	// Epoch is the epoch of the shard in the client's route table.
 	Epoch sharding.Epoch
-	// Envelope is the command. The deadline travels as time left in
-	// microseconds. On the receiving side all its strings and the payload are
-	// copies: keep them as long as you like. The names of the entity and of the
-	// command share one piece of memory; keep a clone of one that is to outlive
-	// the other by long.
+	// Envelope is the command. The deadline is transmitted as remaining time in
+	// microseconds. On the receiving side all strings and the payload are copies
+	// and may be kept. The entity id and the command id share their memory: clone
+	// one that must outlive the other by long.
 	Envelope sharding.Envelope
 }
 
@@ -42,15 +41,15 @@ type NotMine struct {
 	Refused sharding.Epoch
 }
 
-// check refuses a command that the other side would call malformed.
+// check returns an error for a command that the other side would refuse as malformed.
 func (c *Command) check() error {
 	e := &c.Envelope
-	if !plain(string(e.Entity.ID), sharding.MaxIDLen) {
+	if !printableASCII(string(e.Entity.ID), sharding.MaxIDLen) {
 		if err := sharding.CheckID("entity id", string(e.Entity.ID), sharding.MaxIDLen); err != nil {
 			return err
 		}
 	}
-	if !plain(string(e.ID), sharding.MaxCommandIDLen) {
+	if !printableASCII(string(e.ID), sharding.MaxCommandIDLen) {
 		if err := sharding.CheckID("command id", string(e.ID), sharding.MaxCommandIDLen); err != nil {
 			return err
 		}
@@ -61,9 +60,9 @@ func (c *Command) check() error {
 	return nil
 }
 
-// plain tells whether s is a good id without a look at Unicode: 1 to max bytes
-// of printable ASCII. It only saves time over sharding.CheckID.
-func plain(s string, max int) bool {
+// printableASCII reports whether s has 1 to max bytes, all printable ASCII, and so
+// passes sharding.CheckID. It is faster than that.
+func printableASCII(s string, max int) bool {
 	if len(s) == 0 || len(s) > max {
 		return false
 	}
@@ -75,11 +74,11 @@ func plain(s string, max int) bool {
 	return true
 }
 
-// fits tells whether an answer can be sent as it is. known are names that were
-// found good before.
+// fits reports whether an answer can be sent as it is. known are names that passed
+// the check before.
 func (a *Answer) fits(maxPayload int, known *names) bool {
 	if a.NotMine != nil {
-		return false // rare enough to be looked at closely by fit
+		return false // rare: fit checks it
 	}
 	r := &a.Reply
 	return r.Outcome >= sharding.OK && r.Outcome <= sharding.Unknown &&
@@ -88,9 +87,9 @@ func (a *Answer) fits(maxPayload int, known *names) bool {
 		r.Timing.Mailbox >= 0 && r.Timing.Handler >= 0 && r.Timing.Journal >= 0
 }
 
-// fit is the answer as it can be sent: a reply that breaks a limit of the
-// protocol keeps its outcome, which is the truth about the effects, and says
-// what was wrong instead of its content.
+// fit returns the answer in a form that can be sent. A reply that breaks a limit of
+// the protocol keeps its outcome, which says what happened to the command; its
+// content is replaced by an error message.
 func fit(a Answer, maxPayload int) Answer {
 	if a.NotMine != nil {
 		a.Reply = sharding.Reply{}
@@ -135,7 +134,7 @@ func rowFits(r sharding.Row) bool {
 		len(r.Owner.Addr) <= MaxAddrLen && utf8.ValidString(r.Owner.Addr)
 }
 
-// clipMessage makes valid UTF-8 of at most MaxMessageLen bytes.
+// clipMessage returns s as valid UTF-8 of at most MaxMessageLen bytes.
 func clipMessage(s string) string {
 	if len(s) <= MaxMessageLen && utf8.ValidString(s) {
 		return s

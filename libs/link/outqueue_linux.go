@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// outQueue is how many bytes of what was written the other side has not
-// acknowledged, 0 if that is not known. While a write waits nothing is added, so
-// that any change is progress: the system lets a write go on only when much has
-// been taken, which a slow reader may need minutes for.
+// outQueue returns how many written bytes the other side has not acknowledged, 0 if
+// that is not known. While a write is blocked nothing is added, so any change is
+// progress. The write itself says too little: the system unblocks it only when much
+// has been acknowledged, which can take minutes with a slow reader.
 func outQueue(nc net.Conn) int {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()

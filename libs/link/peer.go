@@ -17,39 +17,40 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Events is what a Peer reports. All four must be set, must return soon, and
+// Events are the callbacks of a Peer. All four must be set, must return soon, and
 // must not call Peer.Close. Up, Down and Failed are called one at a time, in
-// order; Answers is called for each lane on its own, one call at a time per
-// lane, only between Up and Down of its Link.
+// order. Answers is called only between Up and Down of its Link, concurrently for
+// different lanes, but one call at a time per lane.
 type Events struct {
-	// Up: the link is open; commands may be sent on it.
+	// Up is called when the link is open; commands may be sent on it.
 	Up func(*Link)
-	// Down: the link has ended. Whatever was sent on it and not answered is in
-	// doubt, except what Down names as unsent.
+	// Down is called when the link has ended. Every command that was sent on it
+	// and not answered is in doubt, except those that Down names as unsent.
 	Down func(*Link, Down)
-	// Failed: an attempt to open a link failed. gone is evidence that this
-	// incarnation of the region is no more: its port refuses connections, or
-	// somebody else answers there. The Peer goes on trying until it is closed.
+	// Failed is called when an attempt to open a link has failed. gone is evidence
+	// that this incarnation of the region no longer runs: its port refuses
+	// connections, or another node answers there. The Peer goes on trying until it
+	// is closed.
 	Failed func(err error, gone bool)
-	// Answers: the slice is only valid during the call, everything in it
-	// belongs to the callee.
+	// Answers is called with answers from the region. The slice is only valid
+	// during the call; everything in it belongs to the callee.
 	Answers func(*Link, []Answer)
 }
 
 // Down says how a link ended.
 type Down struct {
-	// Reason is what ended it first.
+	// Reason is the first reason for the end.
 	Reason error
-	// Unsent are the numbers of commands of which no byte was sent: they are
-	// definitely not applied. By lane, in order.
+	// Unsent are the Corr numbers of commands of which no byte was sent: they are
+	// definitely not applied. They are ordered within each lane.
 	Unsent []uint64
 }
 
 // sessions numbers the links that this process opens, so that a server can
-// tell the newer from the older.
+// tell newer from older ones.
 var sessions atomic.Uint64
 
-// Peer keeps a link to one incarnation of one region: it opens it in the
+// Peer keeps a link to one incarnation of a region open: it opens the link in the
 // background, and again whenever it is lost.
 type Peer struct {
 	cfg    Config
@@ -59,7 +60,7 @@ type Peer struct {
 	done   chan struct{}
 }
 
-// NewPeer begins to open a link to a region.
+// NewPeer starts to open a link to a region.
 func NewPeer(cfg Config, peer sharding.NodeID, events Events) (*Peer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -76,11 +77,11 @@ func NewPeer(cfg Config, peer sharding.NodeID, events Events) (*Peer, error) {
 	return p, nil
 }
 
-// Node is the incarnation that the peer belongs to.
+// Node returns the incarnation of the region that the link leads to.
 func (p *Peer) Node() sharding.NodeID { return p.peer }
 
-// Close ends the link at once and stops opening it. When it returns, no event
-// will come any more; an open link has got its Down.
+// Close ends the link at once and stops opening it. After it returns no event is
+// reported; for an open link Down has been called.
 func (p *Peer) Close() {
 	p.cancel()
 	<-p.done
@@ -104,7 +105,8 @@ func (p *Peer) run(ctx context.Context) {
 			p.events.Up(l)
 			p.events.Down(l, l.serve(ctx, &p.cfg, p.events.Answers))
 			// A link that lasted is opened again at once: if that is refused,
-			// the process is gone. One that did not must not be hammered.
+			// the process is gone. Otherwise wait, so that a server that closes
+			// every link at once is not hammered.
 			if time.Since(opened) >= p.cfg.RetryMax {
 				pause = p.cfg.RetryMin
 				continue
@@ -153,13 +155,13 @@ func (p *Peer) openLane(ctx context.Context, ln *lane, h *hello) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { cut(nc) })
-	w, first, err := shake(nc, p.peer.Addr, h)
+	stop := context.AfterFunc(ctx, func() { abort(nc) })
+	w, first, err := handshake(nc, p.peer.Addr, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		cut(nc)
+		abort(nc)
 		return err
 	}
 	ln.first = first
@@ -167,9 +169,9 @@ func (p *Peer) openLane(ctx context.Context, ln *lane, h *hello) error {
 	return nil
 }
 
-// shake asks for the upgrade and exchanges handshakes. It returns what was
-// read too far.
-func shake(nc net.Conn, addr string, h *hello) (w welcome, first []byte, err error) {
+// handshake requests the upgrade and exchanges the handshake frames. first are the
+// bytes that were read beyond the end of the handshake.
+func handshake(nc net.Conn, addr string, h *hello) (w welcome, first []byte, err error) {
 	request := "GET " + Path + " HTTP/1.1\r\nHost: " + addr + "\r\nConnection: Upgrade\r\nUpgrade: " + Protocol + "\r\n\r\n"
 	if _, err := nc.Write([]byte(request)); err != nil {
 		return w, nil, err

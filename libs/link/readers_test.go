@@ -8,7 +8,7 @@ import (
 )
 
 // TestReaders: one connection of a lane is read at a time, the newest one waits, and
-// what comes late ends nothing.
+// a late older one ends nothing.
 func TestReaders(t *testing.T) {
 	r := NewReaders[string]()
 	lane := LaneID{Client: 7, Lane: 1}
@@ -55,7 +55,8 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestReadersReadOneAtATime, whatever comes and goes, and nobody waits for nothing.
+// TestReadersReadOneAtATime: in any order of connections that come and go, one is read
+// at a time, and none waits when the lane is free.
 func TestReadersReadOneAtATime(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
 		if why := confuseReaders(seed); why != "" {
@@ -64,8 +65,8 @@ func TestReadersReadOneAtATime(t *testing.T) {
 	}
 }
 
-// confuseReaders lets connections of one lane come, be cut and leave in any order, and
-// returns what is wrong.
+// confuseReaders lets connections of one lane come, be superseded and leave in random
+// order, and returns what is wrong.
 func confuseReaders(seed uint64) string {
 	d := rand.New(rand.NewPCG(seed, 3))
 	r, lane := NewReaders[uint64](), LaneID{Client: 1}

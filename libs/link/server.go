@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Server is the region's side: an http.Handler, to be mounted at [Path] of the
-// service port, that takes links and hands their commands to its user. All
-// methods may be called from any goroutine.
+// Server is the region's side of links: an http.Handler, to be mounted at [Path] on
+// the service port. It passes the commands that arrive to a callback. All methods
+// are safe for concurrent use.
 type Server struct {
 	cfg        Config
 	onCommands func(*Conn, []Command)
@@ -25,32 +25,33 @@ type Server struct {
 	readers *Readers[*Conn]
 	links   int // connections being opened, waiting or read
 	closing bool
-	empty   chan struct{} // closed when closing and no links are left
+	empty   chan struct{} // closed when closing is set and links is 0
 
 	commands, answers, refused, malformed, slow, superseded atomic.Uint64
 }
 
-// Stats is what a server counted since its start; Links is the current number.
+// Stats are the counters of a server since its start; Links is the current number.
 type Stats struct {
-	Links       int    // connections, those being opened included
-	Commands    uint64 // read and handed over
-	Answers     uint64 // accepted for sending
+	Links       int    // connections, including those being opened
+	Commands    uint64 // commands passed to the callback
+	Answers     uint64 // answers accepted for sending
 	Refused     uint64 // connections refused before or by the handshake
-	Malformed   uint64 // connections cut for a frame that is none
-	SlowReaders uint64 // connections cut because no answer was read, not even a byte
-	Superseded  uint64 // connections cut because the lane was opened anew
+	Malformed   uint64 // connections closed because of a malformed frame
+	SlowReaders uint64 // connections closed because the client read no answers
+	Superseded  uint64 // connections closed because the client opened the lane again
 }
 
-// NewServer makes a server. onCommands gets the commands of one connection in
-// the order of its lane, one call at a time per connection. The slice is only
-// valid during the call, everything in it belongs to the callee. While the
-// call does not return nothing is read from the connection, and its client
-// will feel it: that is how a region holds back; [Conn.ReadOn] is for a call
-// that takes long and does not mean to. A call that waits for answers to be
-// written says so first ([Conn.Waiting]). onClose, if not nil, is called once
-// when a connection has ended and all its calls have returned; its answers go
-// nowhere any more. For one that was cut because the client did nothing for too
-// long its error is a [Stalled].
+// NewServer returns a server. onCommands is called with the commands of one
+// connection in the order of its lane, one call at a time per connection. The slice
+// is only valid during the call; everything in it belongs to the callee. Nothing is
+// read from the connection until the call returns: in this way a region slows its
+// clients down. A call that takes long without that purpose can be detached
+// ([Conn.Detach]). A call that waits until answers are written must announce that
+// ([Conn.Waiting]).
+//
+// onClose, if not nil, is called once when a connection has ended and all its calls
+// have returned; answers sent on it after that are dropped. If the client made no
+// progress for too long, the error is a [Stalled].
 func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn, error)) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func NewServer(cfg Config, onCommands func(*Conn, []Command), onClose func(*Conn
 	}, nil
 }
 
-// Stats is a snapshot of the counters.
+// Stats returns a snapshot of the counters.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	links := s.links
@@ -99,7 +100,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "links need HTTP/1.1", http.StatusHTTPVersionNotSupported)
 		return
 	}
-	defer cut(nc)
+	defer abort(nc)
 	if err := s.serve(nc, rw.Reader); err != nil {
 		s.refused.Add(1)
 	}
@@ -135,7 +136,7 @@ func (s *Server) release() {
 	}
 }
 
-// serve runs one connection. An error says that it was never opened.
+// serve runs one connection. An error means that it was never opened.
 func (s *Server) serve(nc net.Conn, br *bufio.Reader) error {
 	_ = nc.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	if _, err := nc.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + Protocol + "\r\n\r\n")); err != nil {
@@ -155,9 +156,9 @@ func (s *Server) serve(nc net.Conn, br *bufio.Reader) error {
 	if code, why := h.refuse(&s.cfg); why != "" {
 		return refuse(nc, code, why)
 	}
-	c := &Conn{server: s, peer: h.self, lane: int(h.lane), session: h.session, turn: make(chan struct{})}
+	c := &Conn{server: s, peer: h.self, lane: int(h.lane), session: h.session, mayRead: make(chan struct{})}
 	c.stream.open(nc, &s.cfg, int(min(h.maxPayload, uint64(s.cfg.MaxPayload))), true)
-	if why := s.enter(c); why != "" {
+	if why := s.awaitTurn(c); why != "" {
 		return refuse(nc, refusedOther, why)
 	}
 	defer s.leave(c)
@@ -178,17 +179,17 @@ func refuse(nc net.Conn, code byte, why string) error {
 	return fmt.Errorf("%w: %s", ErrRefused, why)
 }
 
-// enter waits until the connection may be read: no other one of the same
-// client and lane is. The older one is cut, which ends its reader as soon as
-// the callback it is in returns.
-func (s *Server) enter(c *Conn) (why string) {
-	if why := s.queue(c); why != "" {
+// awaitTurn waits until the connection may be read, which is when no other one of the
+// same client and lane is. It closes the older ones; their reader ends as soon as its
+// callback returns. It returns why the connection is refused, or "".
+func (s *Server) awaitTurn(c *Conn) (why string) {
+	if why := s.enter(c); why != "" {
 		return why
 	}
 	timer := time.NewTimer(s.cfg.HandshakeTimeout)
 	defer timer.Stop()
 	select {
-	case <-c.turn:
+	case <-c.mayRead:
 		return ""
 	case <-c.stream.down:
 		why = c.stream.reason().Error()
@@ -199,7 +200,7 @@ func (s *Server) enter(c *Conn) (why string) {
 	return why
 }
 
-func (s *Server) queue(c *Conn) (why string) {
+func (s *Server) enter(c *Conn) (why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -213,25 +214,25 @@ func (s *Server) queue(c *Conn) (why string) {
 		older.stream.fail(ErrSuperseded)
 	}
 	if e.Read {
-		close(c.turn)
+		close(c.mayRead)
 	}
 	return ""
 }
 
-// leave gives the place of a connection that will not be read any more to the
-// next one. A second call does nothing.
+// leave is called when a connection will not be read any more. The one that waits
+// for it, if any, may be read. A second call does nothing.
 func (s *Server) leave(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if next, ok := s.readers.Leave(c.laneID(), c); ok {
-		close(next.turn)
+		close(next.mayRead)
 	}
 }
 
 // Close ends all links in order: new ones are refused, clients are asked to
-// send no more, what they have sent is handed over and answered, and each
-// connection closes when its last answer is written. When ctx is done before,
-// the rest is cut and ctx's error returned.
+// send no more, what they have sent is delivered and answered, and each
+// connection closes when its last answer is written. When ctx is done first, the
+// remaining connections are closed at once and ctx's error is returned.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closing
@@ -241,19 +242,19 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if first {
-		s.each(func(c *Conn) { c.stream.bye("") })
+		s.forEach(func(c *Conn) { c.stream.sendClose("") })
 	}
 	select {
 	case <-s.empty:
 		return nil
 	case <-ctx.Done():
-		s.each(func(c *Conn) { c.stream.fail(ErrDown) })
+		s.forEach(func(c *Conn) { c.stream.fail(ErrDown) })
 		return ctx.Err()
 	}
 }
 
-// each calls f for every connection, also those that wait to be read.
-func (s *Server) each(f func(*Conn)) {
+// forEach calls f for every connection, including those that wait to be read.
+func (s *Server) forEach(f func(*Conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.readers.All() {

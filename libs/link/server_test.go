@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// raw opens a lane by hand and returns its end of the connection.
+// raw opens a lane without Peer and returns the client's end of the connection.
 func raw(t *testing.T, p *pipes, h hello) (net.Conn, *bufio.Reader, error) {
 	t.Helper()
 	nc, err := p.dial(context.Background(), "")
@@ -23,7 +23,7 @@ func raw(t *testing.T, p *pipes, h hello) (net.Conn, *bufio.Reader, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	w, first, err := shake(nc, "region:1", &h)
+	w, first, err := handshake(nc, "region:1", &h)
 	if err == nil && (w.version != 1 || len(first) > 0) {
 		t.Fatalf("%+v %x", w, first)
 	}
@@ -123,9 +123,9 @@ func TestPlainHTTPIsTold(t *testing.T) {
 	}
 }
 
-// TestMalformedHarmsNobodyElse: a broken frame ends its connection with the
-// reason; the commands before it and other connections are served.
-func TestMalformedHarmsNobodyElse(t *testing.T) {
+// TestMalformedHarmsNoOther: a malformed frame ends its connection, and the reason is
+// sent; the commands before it and other connections are served.
+func TestMalformedHarmsNoOther(t *testing.T) {
 	p := newPipes()
 	closed := make(chan error, 10)
 	s := serve(t, p, testConfig(testRegion), echo, func(_ *Conn, err error) { closed <- err })
@@ -145,7 +145,7 @@ func TestMalformedHarmsNobodyElse(t *testing.T) {
 			t.Fatalf("%x: %d %v", bad, kind, err)
 		}
 		kind, reason, err := readHandshake(br)
-		if err != nil || kind != kindBye || !strings.Contains(string(reason), ErrMalformed.Error()) {
+		if err != nil || kind != kindClose || !strings.Contains(string(reason), ErrMalformed.Error()) {
 			t.Errorf("%x: kind %d, %q, %v", bad, kind, reason, err)
 		}
 		if _, err := br.ReadByte(); err != io.EOF {
@@ -166,9 +166,9 @@ func TestMalformedHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestClientHearsWhyItWasCut over TCP, where closing too early would destroy
-// the reason.
-func TestClientHearsWhyItWasCut(t *testing.T) {
+// TestClientIsToldWhyItWasClosed uses TCP, where closing too early would discard the
+// reason.
+func TestClientIsToldWhyItWasClosed(t *testing.T) {
 	ln := listen(t)
 	serve(t, ln, testConfig(testRegion), echo, nil)
 	cfg := testConfig(testGateway)
@@ -176,7 +176,7 @@ func TestClientHearsWhyItWasCut(t *testing.T) {
 	e, _ := connect(t, cfg, sharding.NodeID{Addr: ln.Addr().String(), UID: testRegion.UID})
 	s := &get(t, e.up).lanes[0].stream
 	s.mu.Lock()
-	s.pend = append(end(append(begin(s.pend, kindAnswer), "nonsense"...), 0), make([]byte, 1<<20)...)
+	s.pending = append(end(append(begin(s.pending, kindAnswer), "nonsense"...), 0), make([]byte, 1<<20)...)
 	s.added(1)
 	s.mu.Unlock()
 	if d := get(t, e.down); !strings.Contains(d.Reason.Error(), "a client does not send kind 17") {
@@ -189,7 +189,7 @@ func TestMalformedAnswerCutsTheLink(t *testing.T) {
 	p := newPipes()
 	serve(t, p, testConfig(testRegion), func(c *Conn, _ []Command) {
 		c.stream.mu.Lock()
-		c.stream.pend = append(c.stream.pend, 0, 0, 0, 2, kindAnswer, 0xff)
+		c.stream.pending = append(c.stream.pending, 0, 0, 0, 2, kindAnswer, 0xff)
 		c.stream.added(1)
 		c.stream.mu.Unlock()
 	}, nil)
@@ -206,7 +206,7 @@ func TestMalformedAnswerCutsTheLink(t *testing.T) {
 
 // TestReadsOneLinkOfALane: a new connection of the same client and lane is
 // read only after the older one's callback has returned, and what the older
-// one had not handed over by then is dropped.
+// one had not delivered by then is dropped.
 func TestReadsOneLinkOfALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -274,8 +274,8 @@ func TestReadsOneLinkOfALane(t *testing.T) {
 	})
 }
 
-// TestDecodedBatchOfAnOldLinkIsDropped: what was read but not handed over when
-// the link was replaced is not handed over any more.
+// TestDecodedBatchOfAnOldLinkIsDropped: commands that were read but not delivered when
+// the link was replaced are dropped.
 func TestDecodedBatchOfAnOldLinkIsDropped(t *testing.T) {
 	p := newPipes()
 	s := serve(t, p, testConfig(testRegion), func(*Conn, []Command) { t.Error("handed over") }, nil)

@@ -12,110 +12,114 @@ import (
 )
 
 var (
-	// errBye ends a connection in order: everything was answered.
-	errBye = errors.New("closed in order")
-	// errReadOn ends a reader whose place another goroutine has taken.
-	errReadOn = errors.New("another goroutine reads on")
+	// errClosed ends a connection that was closed in order: everything was answered.
+	errClosed = errors.New("closed in order")
+	// errDetached ends a reader that another goroutine has replaced.
+	errDetached = errors.New("another goroutine reads the connection")
 )
 
-// stream is one connection after the handshake, the same on both sides: a
-// buffer and who writes it, a reader of frames, and beats.
+// stream is one connection after the handshake, the same on both sides: an
+// output buffer and its writer, a frame reader, and heartbeats.
 type stream struct {
 	nc         net.Conn
-	direct     *direct // nil: only the writer writes
-	in         names   // the reader's
+	direct     *direct // nil: only the writer goroutine writes
+	in         names   // used by the reader only
 	frames     frameReader
-	ended      error // why the reader came to its end
-	maxPayload int   // the smaller one of both sides
-	maxBytes   int
-	maxMsgs    int // a client accepts no more, a server reads no more
-	beat       time.Duration
-	timeout    time.Duration
-	// server: cut the connection when the other side does not read. A client
-	// does not: a region that holds back is still there as long as it beats.
+	readErr    error // why the reader ended
+	maxPayload int   // the smaller of the two sides' limits
+	// At these limits a client accepts no more commands. A server stops reading
+	// at the number of messages only.
+	maxPendingBytes int
+	maxPendingMsgs  int
+	beat            time.Duration
+	timeout         time.Duration
+	// server: close the connection if the other side does not read. A client
+	// does not do that: a region that stops reading is alive as long as it sends
+	// heartbeats.
 	server bool
 
-	mu      sync.Mutex
-	work    sync.Cond // for the writer: there is something to do
-	settled sync.Cond // for finish: something is done
-	out     names
-	pend    []byte // whole frames that no write has taken yet
-	flying  int    // bytes of the buffer being written that are not written yet
-	spare   []byte // the buffer for the next ones
-	msgs    int    // messages in pend
-	owed    int    // answers that the user of a server still owes
-	rest    []byte // what is left of a buffer that somebody has begun to write
-	writing bool   // somebody is writing, or about to
-	left    bool   // it is the writer
-	closing bool   // nothing more is accepted, pend is still written
-	err     error  // the first reason for the end; pend is not written any more
+	mu          sync.Mutex
+	work        sync.Cond // signals the writer goroutine that there is something to write
+	progress    sync.Cond // signals that something was written or answered, or that the stream ended
+	out         names
+	pending     []byte // whole frames that no write has taken yet
+	pendingMsgs int    // messages in pending
+	inFlight    int    // bytes of the buffer being written that are not written yet
+	unwritten   []byte // remainder of a buffer that another goroutine began to write
+	spareBuf    []byte // memory for the next pending
+	unanswered  int    // server: commands handed over and not answered yet
+	writing     bool   // a goroutine is writing, or is about to
+	handedOver  bool   // that goroutine is the writer
+	closing     bool   // nothing more is accepted; pending is still written
+	err         error  // the first reason for the end; pending is not written any more
 
-	down chan struct{} // closed with err
+	down chan struct{} // closed when err is set
 
-	// Odd while a call of Read or Write is under way: whoever finds the same
-	// odd number for long knows that the other side is silent, or does not read.
+	// Incremented before and after each call of Read or Write, so odd during one.
+	// If the same odd number stays for long, the other side is silent or does not read.
 	reads, writes atomic.Uint64
 }
 
-// open makes a stream of a connection; first is what was read too far. It
-// does not read or write before its loops run.
+// open initializes the stream of a connection. Nothing is read or written
+// before start.
 func (s *stream) open(nc net.Conn, cfg *Config, maxPayload int, server bool) {
 	s.nc, s.server = nc, server
 	s.maxPayload = maxPayload
-	s.maxBytes, s.maxMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages
+	s.maxPendingBytes, s.maxPendingMsgs = cfg.MaxPendingBytes, cfg.MaxPendingMessages
 	s.beat, s.timeout = cfg.Beat, cfg.Timeout
-	s.work.L, s.settled.L = &s.mu, &s.mu
+	s.work.L, s.progress.L = &s.mu, &s.mu
 	s.down = make(chan struct{})
 }
 
-// start begins to write and to beat. The caller runs the reader.
+// start starts the writer and the heartbeats. The caller runs the reader. first
+// are the bytes that the handshake has read beyond its end.
 func (s *stream) start(cfg *Config, first []byte) {
 	s.frames = newFrameReader(cfg.ReadBuffer, s.maxPayload+headerRoom, first)
 	noDelay(s.nc)
 	s.direct = newDirect(s.nc)
 	go s.writeLoop()
-	go s.beatLoop()
+	go s.heartbeatLoop()
 }
 
-// full reports whether a command with a payload of n bytes finds no room.
+// full reports whether there is no room for a command with a payload of n bytes.
 func (s *stream) full(n int) bool {
-	return s.msgs >= s.maxMsgs || len(s.pend)+n+headerRoom > s.maxBytes
+	return s.pendingMsgs >= s.maxPendingMsgs || len(s.pending)+n+headerRoom > s.maxPendingBytes
 }
 
-// unsent is how many bytes wait to be written.
-func (s *stream) unsent() int { return len(s.pend) + s.flying }
+// unsent returns how many bytes wait to be written.
+func (s *stream) unsent() int { return len(s.pending) + s.inFlight }
 
-// lagging tells whether so much waits that it should be written before more gathers.
+// lagging reports whether so much is pending that it must be written now.
 func (s *stream) lagging() bool {
-	return s.msgs >= s.maxMsgs || s.unsent() > s.maxBytes/2
+	return s.pendingMsgs >= s.maxPendingMsgs || s.unsent() > s.maxPendingBytes/2
 }
 
-// added counts what was appended to pend and is for the writer.
+// added counts messages appended to pending and leaves them to the writer.
 func (s *stream) added(messages int) {
-	s.msgs += messages
-	s.leave()
+	s.pendingMsgs += messages
+	s.wakeWriter()
 }
 
-// leave leaves what is pending to the writer, unless somebody writes: then it
-// is not forgotten.
-func (s *stream) leave() {
+// wakeWriter leaves what is pending to the writer. If another goroutine is writing,
+// that one will write it.
+func (s *stream) wakeWriter() {
 	if !s.writing {
-		s.writing, s.left = true, true
+		s.writing, s.handedOver = true, true
 		s.work.Signal()
 	}
 }
 
-// gathered counts what was appended to pend by somebody who will call writeHere
-// soon. Too much of it is for the writer: memory is bounded, and the other side
-// may begin.
+// gathered counts messages appended to pending by a caller that will call writeHere
+// soon. If too much has gathered, the writer starts at once: that bounds memory, and
+// the other side can begin its work.
 func (s *stream) gathered(messages int) {
-	s.msgs += messages
-	if len(s.pend) >= maxGathered || s.lagging() {
-		s.leave()
+	s.pendingMsgs += messages
+	if len(s.pending) >= maxGathered || s.lagging() {
+		s.wakeWriter()
 	}
 }
 
-// writeGathered is writeHere for who does not hold mu.
+// writeGathered calls writeHere with mu held.
 func (s *stream) writeGathered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,24 +127,24 @@ func (s *stream) writeGathered() {
 }
 
 // writeHere writes what is pending, and what others append meanwhile, unless
-// somebody else is about to. It does not wait for the network: what the
-// connection does not take at once is left to the writer. mu is held, but not
-// throughout.
+// another goroutine is about to. It does not wait for the network: what the
+// connection does not take at once is left to the writer. It must be called
+// with mu held, and releases it while it writes.
 func (s *stream) writeHere(yield bool) {
-	if s.writing || len(s.pend) == 0 || s.err != nil {
+	if s.writing || len(s.pending) == 0 || s.err != nil {
 		return
 	}
 	if s.direct == nil {
-		s.leave()
+		s.wakeWriter()
 		return
 	}
 	s.writing = true
-	if yield { // whoever is about to send may join
+	if yield { // others that are about to send can join the batch
 		s.mu.Unlock()
 		runtime.Gosched()
 		s.mu.Lock()
 	}
-	for rounds := 0; len(s.pend) > 0 && s.err == nil; rounds++ {
+	for rounds := 0; len(s.pending) > 0 && s.err == nil; rounds++ {
 		if rounds == maxRounds {
 			s.handOver(nil)
 			return
@@ -153,7 +157,7 @@ func (s *stream) writeHere(yield bool) {
 			s.unwritable(fmt.Errorf("write: %w", err))
 		}
 		s.mu.Lock()
-		s.flying = max(0, s.flying-n) // the stream may have ended
+		s.inFlight = max(0, s.inFlight-n) // the stream may have ended
 		if err == nil && n < len(buf) {
 			s.handOver(buf[n:])
 			return
@@ -161,27 +165,28 @@ func (s *stream) writeHere(yield bool) {
 		s.recycle(buf)
 	}
 	s.writing = false
-	s.settled.Broadcast()
+	s.progress.Broadcast()
 }
 
-// handOver lets the writer go on where somebody else has written.
-func (s *stream) handOver(rest []byte) {
-	s.rest, s.left = rest, true
+// handOver lets the writer continue in place of the caller, beginning with the
+// unwritten part of the caller's buffer.
+func (s *stream) handOver(unwritten []byte) {
+	s.unwritten, s.handedOver = unwritten, true
 	s.work.Signal()
 }
 
-// swap takes what is pending to be written.
+// swap takes all pending bytes for one write.
 func (s *stream) swap() []byte {
-	buf := s.pend
-	s.pend, s.spare, s.msgs, s.flying = s.spare, nil, 0, len(buf)
-	s.settled.Broadcast()
+	buf := s.pending
+	s.pending, s.spareBuf, s.pendingMsgs, s.inFlight = s.spareBuf, nil, 0, len(buf)
+	s.progress.Broadcast()
 	return buf
 }
 
-// recycle keeps the memory of a buffer that is written.
+// recycle keeps the memory of a buffer that was written.
 func (s *stream) recycle(buf []byte) {
 	if cap(buf) <= maxSpare {
-		s.spare = buf[:0]
+		s.spareBuf = buf[:0]
 	}
 }
 
@@ -201,7 +206,7 @@ func (s *stream) writeLoop() {
 	}
 }
 
-// writeSome waits until the connection takes something of b.
+// writeSome waits until the connection takes at least one byte of b.
 func (s *stream) writeSome(b []byte) (int, error) {
 	if s.direct != nil {
 		return s.direct.writeSome(b)
@@ -209,31 +214,32 @@ func (s *stream) writeSome(b []byte) (int, error) {
 	return s.nc.Write(b[:min(len(b), maxWrite)])
 }
 
-// wrote counts what the writer has written.
+// wrote counts bytes that the writer has written.
 func (s *stream) wrote(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flying = max(0, s.flying-n) // the stream may have ended
-	s.settled.Broadcast()
+	s.inFlight = max(0, s.inFlight-n) // the stream may have ended
+	s.progress.Broadcast()
 }
 
-// take gives back what the writer has written, waits until something is left to
-// it and takes all there is; false at the end.
+// take takes back the buffer that the writer has written, waits until something is
+// left to the writer, and returns the next buffer. It returns false when the stream
+// has ended.
 func (s *stream) take(written []byte) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written != nil {
 		s.recycle(written)
 	}
-	if s.left && len(s.pend) == 0 && s.rest == nil {
-		s.writing, s.left = false, false
-		s.settled.Broadcast()
+	if s.handedOver && len(s.pending) == 0 && s.unwritten == nil {
+		s.writing, s.handedOver = false, false
+		s.progress.Broadcast()
 	}
-	if !s.left {
-		for !s.left && s.err == nil {
+	if !s.handedOver {
+		for !s.handedOver && s.err == nil {
 			s.work.Wait()
 		}
-		// Whoever is about to send may join the first batch.
+		// Others that are about to send can join the first batch.
 		s.mu.Unlock()
 		runtime.Gosched()
 		s.mu.Lock()
@@ -241,130 +247,130 @@ func (s *stream) take(written []byte) ([]byte, bool) {
 	if s.err != nil {
 		return nil, false
 	}
-	if buf := s.rest; buf != nil {
-		s.rest = nil
+	if buf := s.unwritten; buf != nil {
+		s.unwritten = nil
 		return buf, true
 	}
 	return s.swap(), true
 }
 
-// unwritable ends a stream whose write failed. The bytes that have come in
-// already may still hold answers: a client reads them to the end.
+// unwritable ends a stream whose write failed. The bytes that have already been
+// received may contain answers, so a client reads them to the end.
 func (s *stream) unwritable(err error) {
 	if s.server {
 		s.fail(err)
 		return
 	}
-	s.mark(err)
+	s.setErr(err)
 	_ = s.nc.SetReadDeadline(time.Now().Add(lingerTime))
 }
 
-// mark notes why the stream ends: nothing is accepted or written any more.
-func (s *stream) mark(err error) {
+// setErr records why the stream ends. Nothing is accepted or written after that.
+func (s *stream) setErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.markLocked(err)
+	s.setErrLocked(err)
 }
 
-func (s *stream) markLocked(err error) {
+func (s *stream) setErrLocked(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.down)
-		if s.server { // nobody will write it, and those who still owe answers keep the stream
-			s.pend, s.spare, s.rest, s.flying = nil, nil, nil, 0
+		if s.server { // callers that have not answered yet keep the stream, but need no buffers
+			s.pending, s.spareBuf, s.unwritten, s.inFlight = nil, nil, nil, 0
 		}
 	}
 	s.work.Broadcast()
-	s.settled.Broadcast()
+	s.progress.Broadcast()
 }
 
 // fail ends the stream at once.
 func (s *stream) fail(err error) {
-	s.mark(err)
-	cut(s.nc)
+	s.setErr(err)
+	abort(s.nc)
 }
 
-// reason is why the stream ended.
+// reason returns why the stream ended.
 func (s *stream) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// bye says the last word of this side behind all that is waiting. Only a
-// server that closes in order goes on: it still answers what it has read.
-func (s *stream) bye(reason string) {
+// sendClose appends the last frame of this side. Only a server that closes in
+// order goes on after it: it still answers what it has read.
+func (s *stream) sendClose(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing || s.err != nil {
 		return
 	}
 	s.closing = !s.server || reason != ""
-	s.pend = appendBye(s.pend, reason)
+	s.pending = appendClose(s.pending, reason)
 	s.added(0)
 }
 
-// leaving tells whether this side has said its last word, and all of it is
-// written.
-func (s *stream) leaving() bool {
+// closeSent reports whether this side's last frame is written.
+func (s *stream) closeSent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closing && len(s.pend) == 0
+	return s.closing && len(s.pending) == 0
 }
 
-// why is the reason for the end, with mu held.
-func (s *stream) why() error {
+// closeReason returns why the stream ends. mu must be held.
+func (s *stream) closeReason() error {
 	if s.err != nil {
 		return s.err
 	}
-	return errBye
+	return errClosed
 }
 
-// finish waits until no answer is owed and everything is written.
-func (s *stream) finish() {
+// drain waits until every command is answered and everything is written, or the
+// stream has ended.
+func (s *stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.err == nil && (s.owed > 0 || s.writing || len(s.pend) > 0) {
-		s.settled.Wait()
+	for s.err == nil && (s.unanswered > 0 || s.writing || len(s.pending) > 0) {
+		s.progress.Wait()
 	}
 }
 
-// linger ends a stream whose peer broke the protocol: it tells the reason and
-// listens on for a moment, because closing with unread bytes would destroy
-// what was just written.
-func (s *stream) linger(why error) {
+// linger ends a stream whose peer broke the protocol. It sends the reason and goes
+// on reading for a moment, because closing a TCP connection with unread bytes would
+// discard what was just written.
+func (s *stream) linger(reason error) {
 	_ = s.nc.SetDeadline(time.Now().Add(lingerTime))
-	s.bye(why.Error())
+	s.sendClose(reason.Error())
 	s.mu.Lock()
-	s.owed = 0
+	s.unanswered = 0
 	s.mu.Unlock()
-	s.finish()
+	s.drain()
 	if cw, ok := s.nc.(interface{ CloseWrite() error }); ok {
 		_ = cw.CloseWrite()
 		_, _ = io.CopyN(io.Discard, s.nc, 1<<20)
 	}
-	s.fail(why)
+	s.fail(reason)
 }
 
-// readLoop reads frames until the stream ends: handle gets each frame that
-// carries a message; flush is called when the buffer runs dry, after maxBatch
-// frames, and at the end. When flush returns false another goroutine reads on,
-// and this one touches nothing more. On a server it returns errBye after the
-// client's last word.
+// readLoop reads frames until the stream ends. handle is called for each frame that
+// carries a message; flush is called when no whole frame is buffered, after maxBatch
+// frames, and at the end. When flush returns false, another goroutine has become the
+// reader, and this one must touch nothing more. On a server readLoop returns
+// errClosed after the client's last frame.
 func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func() bool) error {
-	for n := 1; s.ended == nil; n++ {
-		kind, body, whole, err := s.frames.next()
-		if err == nil && whole {
+	for n := 1; s.readErr == nil; n++ {
+		kind, body, ok, err := s.frames.next()
+		if err == nil && ok {
 			err = s.dispatch(kind, body, handle)
 		}
-		s.ended = err
-		more := whole && err == nil
+		s.readErr = err
+		more := ok && err == nil
 		if more && n < maxBatch {
 			continue
 		}
 		n = 0
 		if !flush() {
-			return errReadOn
+			return errDetached
 		}
 		if more {
 			continue
@@ -373,13 +379,13 @@ func (s *stream) readLoop(handle func(kind byte, body []byte) error, flush func(
 			s.writeGathered()
 		}
 		if err == nil {
-			s.ended = s.fill()
+			s.readErr = s.fill()
 		}
 	}
-	return s.ended
+	return s.readErr
 }
 
-// fill reads once, for the beats to see.
+// fill reads once, and counts that for the timeout.
 func (s *stream) fill() error {
 	s.reads.Add(1)
 	err := s.frames.fill(s.nc)
@@ -392,56 +398,57 @@ func (s *stream) fill() error {
 
 func (s *stream) dispatch(kind byte, body []byte, handle func(byte, []byte) error) error {
 	switch {
-	case kind == kindBeat && len(body) == 0:
+	case kind == kindHeartbeat && len(body) == 0:
 		return nil
-	case kind == kindBye && len(body) == 0 && s.server:
-		return errBye
-	case kind == kindBye && len(body) == 0:
-		s.bye("")
+	case kind == kindClose && len(body) == 0 && s.server:
+		return errClosed
+	case kind == kindClose && len(body) == 0:
+		s.sendClose("")
 		return nil
-	case kind == kindBye:
+	case kind == kindClose:
 		return fmt.Errorf("%w: the other side says: %q", ErrDown, clipMessage(string(body)))
 	}
 	return handle(kind, body)
 }
 
-// beatLoop sends beats when nothing else was written, and cuts a connection
-// that is dead. It counts ticks instead of reading clocks: a pause of this
-// process is one tick, and not the other side's silence.
-func (s *stream) beatLoop() {
+// heartbeatLoop sends heartbeats when nothing else was written, and closes a
+// connection that is dead. It counts ticks instead of reading clocks, so that a
+// pause of this process counts as one tick and not as silence of the other side.
+func (s *stream) heartbeatLoop() {
 	ticker := time.NewTicker(s.beat)
 	defer ticker.Stop()
-	p := pulse{limit: int((s.timeout + s.beat - 1) / s.beat)}
+	st := progressState{limit: int((s.timeout + s.beat - 1) / s.beat)}
 	for {
 		select {
 		case <-s.down:
 			return
 		case <-ticker.C:
 		}
-		if err := s.tick(&p); err != nil {
+		if err := s.tick(&st); err != nil {
 			s.fail(err)
 			return
 		}
 	}
 }
 
-// pulse is what one tick of the beats remembers for the next one.
-type pulse struct {
+// progressState is what one tick remembers for the next one.
+type progressState struct {
 	limit         int // ticks without any progress
-	reads, writes watched
+	reads, writes stallCounter
 }
 
-// tick is one beat. An error says that the connection is dead.
-func (s *stream) tick(p *pulse) error {
-	if p.reads.stuck(s.reads.Load(), 0) >= p.limit {
+// tick is called once per heartbeat interval. It returns an error if the connection
+// is dead.
+func (s *stream) tick(st *progressState) error {
+	if st.reads.stuck(s.reads.Load(), 0) >= st.limit {
 		return s.stalled(ErrSilent)
 	}
-	last, writes := p.writes.last, s.writes.Load()
+	last, writes := st.writes.last, s.writes.Load()
 	queued := 0
 	if writes%2 == 1 { // rare enough for a system call
 		queued = outQueue(s.nc)
 	}
-	if p.writes.stuck(writes, queued) >= p.limit && s.server {
+	if st.writes.stuck(writes, queued) >= st.limit && s.server {
 		return s.stalled(ErrSlowReader)
 	}
 	if writes != last || last%2 == 1 {
@@ -450,12 +457,12 @@ func (s *stream) tick(p *pulse) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.writing && !s.closing && s.err == nil {
-		if len(s.pend) == 0 {
-			// A burst must not hold its memory for ever.
-			s.spare = nil
-			s.pend = appendBeat(nil)
+		if len(s.pending) == 0 {
+			// The memory of a burst must not be kept for ever.
+			s.spareBuf = nil
+			s.pending = appendHeartbeat(nil)
 		}
-		s.leave()
+		s.wakeWriter()
 	}
 	return nil
 }
@@ -466,15 +473,15 @@ func (s *stream) stalled(err error) error {
 	return &Stalled{Err: err, Pending: s.unsent(), For: s.timeout}
 }
 
-// watched counts the ticks for which a call has not come back, and nothing of
-// what it waits for has happened.
-type watched struct {
+// stallCounter counts the ticks during which one call has not returned and has made
+// no progress.
+type stallCounter struct {
 	last   uint64
-	queued int // bytes that the other side has not taken yet, as far as the system says
+	queued int // bytes that the other side has not acknowledged, as far as the system knows
 	ticks  int
 }
 
-func (w *watched) stuck(now uint64, queued int) int {
+func (w *stallCounter) stuck(now uint64, queued int) int {
 	switch {
 	case now != w.last || now%2 == 0:
 		w.last, w.queued, w.ticks = now, queued, 0
@@ -486,7 +493,7 @@ func (w *watched) stuck(now uint64, queued int) int {
 	return w.ticks
 }
 
-// noDelay switches off waiting for fuller packets; TCP only.
+// noDelay switches off Nagle's algorithm on a TCP connection.
 func noDelay(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
@@ -496,9 +503,9 @@ func noDelay(nc net.Conn) {
 	}
 }
 
-// cut closes a connection at once. A tls.Conn would first try to say so, which
-// can take seconds.
-func cut(nc net.Conn) {
+// abort closes a connection at once. Closing a tls.Conn would first try to send a
+// close notification, which can take seconds.
+func abort(nc net.Conn) {
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestQueueWaitsForFlush, or for a beat.
+// TestQueueWaitsForFlush: a queued command is written at Flush, or at a heartbeat.
 func TestQueueWaitsForFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -65,8 +65,8 @@ func tcp(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-// TestFullSocketIsLeftToTheWriter: what a connection does not take at once, the
-// part of a frame included, is written by the writer, in order.
+// TestFullSocketIsLeftToTheWriter: what a connection does not take at once, even a part
+// of a frame, is written by the writer, in order.
 func TestFullSocketIsLeftToTheWriter(t *testing.T) {
 	here, there := tcp(t)
 	cfg := testConfig(testRegion)
@@ -78,22 +78,22 @@ func TestFullSocketIsLeftToTheWriter(t *testing.T) {
 	gather := func() {
 		for range 10_000 {
 			numbers++
-			s.pend = binary.BigEndian.AppendUint64(s.pend, numbers)
+			s.pending = binary.BigEndian.AppendUint64(s.pending, numbers)
 			want = binary.BigEndian.AppendUint64(want, numbers)
 		}
 	}
 	s.mu.Lock()
-	for s.rest == nil {
+	for s.unwritten == nil {
 		gather()
 		s.writeHere(false)
 	}
-	if !s.writing || !s.left {
+	if !s.writing || !s.handedOver {
 		t.Error("the writer does not know")
 	}
 	gather()
 	s.writeHere(false) // it is the writer's turn
-	if len(s.pend) != 80_000 {
-		t.Errorf("%d bytes wait behind the rest", len(s.pend))
+	if len(s.pending) != 80_000 {
+		t.Errorf("%d bytes wait behind the unwritten ones", len(s.pending))
 	}
 	s.mu.Unlock()
 	go s.writeLoop()
@@ -101,16 +101,16 @@ func TestFullSocketIsLeftToTheWriter(t *testing.T) {
 	if _, err := io.ReadFull(there, got); err != nil || !bytes.Equal(got, want) {
 		t.Error("other bytes came", err)
 	}
-	s.finish()
-	if s.writing || s.left || s.rest != nil {
-		t.Errorf("writing %v, left %v, rest %d", s.writing, s.left, len(s.rest))
+	s.drain()
+	if s.writing || s.handedOver || s.unwritten != nil {
+		t.Errorf("writing %v, handed over %v, unwritten %d", s.writing, s.handedOver, len(s.unwritten))
 	}
 	s.fail(ErrDown)
 }
 
-// TestNobodyElseWritesInPlace: a wrapped connection sees all writes, and TLS
-// has its own.
-func TestNobodyElseWritesInPlace(t *testing.T) {
+// TestOnlyTheWriterWritesWrapped: writes to a wrapped connection and to TLS go
+// through its Write method.
+func TestOnlyTheWriterWritesWrapped(t *testing.T) {
 	here, _ := tcp(t)
 	for _, nc := range []net.Conn{tls.Client(here, &tls.Config{}), &brokenPipe{Conn: here}} {
 		if newDirect(nc) != nil {
@@ -119,8 +119,8 @@ func TestNobodyElseWritesInPlace(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOverTCP: a client that reads nothing is cut in time although no
-// write in place ever waits.
+// TestSlowReaderOverTCP: a client that reads nothing is disconnected in time although
+// direct writes never wait.
 func TestSlowReaderOverTCP(t *testing.T) {
 	here, _ := tcp(t)
 	cfg := testConfig(testRegion)
@@ -129,22 +129,22 @@ func TestSlowReaderOverTCP(t *testing.T) {
 	s.open(here, &cfg, cfg.MaxPayload, true)
 	s.direct = newDirect(here)
 	s.mu.Lock()
-	for s.rest == nil {
-		s.pend = append(s.pend, make([]byte, maxGathered)...)
+	for s.unwritten == nil {
+		s.pending = append(s.pending, make([]byte, maxGathered)...)
 		s.writeHere(false)
 	}
 	s.mu.Unlock()
 	go s.writeLoop()
-	go s.beatLoop()
+	go s.heartbeatLoop()
 	<-s.down
 	if err := s.reason(); !errors.Is(err, ErrSlowReader) {
 		t.Error(err)
 	}
 }
 
-// TestSlowProgressIsProgress: a client that takes its answers so slowly that a
-// write does not go on for ages is not cut as long as its system takes bytes, and
-// is once it does not.
+// TestSlowProgressIsProgress: a client that reads so slowly that a write stays blocked
+// for long is not disconnected as long as its system acknowledges bytes, and is when
+// it no longer does.
 func TestSlowProgressIsProgress(t *testing.T) {
 	here, there := tcp(t)
 	if outQueue(here) != 0 || runtime.GOOS != "linux" {
@@ -155,8 +155,8 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	s.open(here, &cfg, cfg.MaxPayload, true)
 	s.direct = newDirect(here)
 	s.mu.Lock()
-	for s.rest == nil {
-		s.pend = append(s.pend, make([]byte, maxGathered)...)
+	for s.unwritten == nil {
+		s.pending = append(s.pending, make([]byte, maxGathered)...)
 		s.writeHere(false)
 	}
 	s.mu.Unlock()
@@ -165,7 +165,7 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	for s.writes.Load()%2 == 0 {
 		runtime.Gosched()
 	}
-	p := pulse{limit: 2}
+	p := progressState{limit: 2}
 	var stuck, slow int // ticks; those of them with a write that waits still
 	buf := make([]byte, 4<<10)
 	for before := s.writes.Load(); stuck < 20; stuck++ {
@@ -183,8 +183,8 @@ func TestSlowProgressIsProgress(t *testing.T) {
 		}
 		s.mu.Lock()
 		if s.unsent() < 1<<20 { // always something to wait for
-			s.pend = append(s.pend, make([]byte, 1<<20)...)
-			s.leave()
+			s.pending = append(s.pending, make([]byte, 1<<20)...)
+			s.wakeWriter()
 		}
 		s.mu.Unlock()
 	}
@@ -202,8 +202,9 @@ func TestSlowProgressIsProgress(t *testing.T) {
 	}
 }
 
-// TestFailedWriteInPlace: it ends the connection as one of the writer's does.
-func TestFailedWriteInPlace(t *testing.T) {
+// TestFailedDirectWrite: it ends the connection just as a failed write of the writer
+// does.
+func TestFailedDirectWrite(t *testing.T) {
 	here, _ := tcp(t)
 	cfg := testConfig(testRegion)
 	for _, server := range []bool{true, false} {
@@ -211,7 +212,7 @@ func TestFailedWriteInPlace(t *testing.T) {
 		s.open(here, &cfg, cfg.MaxPayload, server)
 		s.direct = newDirect(here)
 		_ = here.Close()
-		s.pend = appendBeat(nil)
+		s.pending = appendHeartbeat(nil)
 		s.writeGathered()
 		if !errors.Is(s.reason(), net.ErrClosed) || s.writing {
 			t.Errorf("server %v: %v, writing %v", server, s.reason(), s.writing)

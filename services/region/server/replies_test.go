@@ -70,7 +70,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	cfg.Cluster, cfg.Self = "test", s.node
 	if s.links, err = link.NewServer(cfg, func(c *link.Conn, cmds []link.Command) {
 		call := c.Call()
-		s.Serve(c, cmds, func() { c.ReadOn(call) })
+		s.Serve(c, cmds, func() { c.Detach(call) })
 	}, func(c *link.Conn, reason error) {
 		s.Forget(c)
 		s.mu.Lock()

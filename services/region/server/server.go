@@ -127,7 +127,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 // it up, another goroutine reads on.
 func (s *Server) take(c *link.Conn, cmds []link.Command) {
 	call := c.Call()
-	s.runner.Serve(c, cmds, func() { c.ReadOn(call) })
+	s.runner.Serve(c, cmds, func() { c.Detach(call) })
 }
 
 // closed hears of the end of a link's connection.

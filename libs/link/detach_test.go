@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// slow is a server whose callback is held up by commands with the payload
-// "hold", until release is closed.
+// slow is a server whose callback blocks at commands with the payload "hold" until
+// release is closed.
 type slow struct {
 	mu      sync.Mutex
 	got     []string
@@ -41,7 +41,7 @@ func (s *slow) onCommands(c *Conn, cs []Command) {
 	echo(c, cs)
 }
 
-// want checks what has been handed over so far.
+// want checks which commands have been delivered so far.
 func (s *slow) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -52,7 +52,7 @@ func (s *slow) want(t *testing.T, want ...string) {
 	}
 }
 
-// frames are commands with these payloads, as n would write them.
+// frames returns the frames of commands with these payloads, as n writes them.
 func frames(n *names, payloads ...string) (b []byte) {
 	for i, payload := range payloads {
 		b = n.appendCommand(b, command(uint64(i), payload), 0)
@@ -60,9 +60,9 @@ func frames(n *names, payloads ...string) (b []byte) {
 	return b
 }
 
-// TestReadOn: the commands behind a slow callback are handed over by another
-// goroutine, in order, one callback at a time; what comes late does nothing.
-func TestReadOn(t *testing.T) {
+// TestDetach: another goroutine delivers the commands behind a slow callback, in
+// order, one callback at a time; a late Detach does nothing.
+func TestDetach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
 		s := &slow{release: make(chan struct{})}
@@ -80,21 +80,21 @@ func TestReadOn(t *testing.T) {
 		write("hold")
 		write("1", "2")
 		s.want(t, "hold")
-		s.conn.ReadOn(0)
-		s.conn.ReadOn(s.calls[0] + 1)
+		s.conn.Detach(0)
+		s.conn.Detach(s.calls[0] + 1)
 		s.want(t, "hold")
-		s.conn.ReadOn(s.calls[0])
+		s.conn.Detach(s.calls[0])
 		s.want(t, "hold", "1", "2")
 		write("hold")
 		write("3")
-		s.conn.ReadOn(s.calls[0]) // it is not the reader any more
+		s.conn.Detach(s.calls[0]) // it is not the reader any more
 		s.want(t, "hold", "1", "2", "hold")
-		s.conn.ReadOn(s.calls[1])
-		s.conn.ReadOn(s.calls[1])
+		s.conn.Detach(s.calls[1])
+		s.conn.Detach(s.calls[1])
 		s.want(t, "hold", "1", "2", "hold", "3")
 		close(s.release)
 		synctest.Wait()
-		s.conn.ReadOn(s.calls[1])
+		s.conn.Detach(s.calls[1])
 		write("4")
 		s.want(t, "hold", "1", "2", "hold", "3", "4")
 		for range 6 {
@@ -105,14 +105,14 @@ func TestReadOn(t *testing.T) {
 	})
 }
 
-// TestEndBehindASlowCallback: the connection's end is not lost to the goroutine
-// that reads on, and onClose comes after all callbacks.
+// TestEndBehindASlowCallback: after Detach the new reader notices the end of the
+// connection, and onClose is called after all callbacks.
 func TestEndBehindASlowCallback(t *testing.T) {
 	for name, tt := range map[string]struct {
 		last []byte
 		want error
 	}{
-		"bye":       {appendBye(nil, ""), errBye},
+		"closed":    {appendClose(nil, ""), errClosed},
 		"malformed": {[]byte{0, 0, 0, 2, kindCommand, 0xff}, ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestEndBehindASlowCallback(t *testing.T) {
 				var n names
 				_, _ = nc.Write(append(frames(&n, "1", "hold"), tt.last...))
 				synctest.Wait()
-				s.conn.ReadOn(s.calls[0])
+				s.conn.Detach(s.calls[0])
 				ended := make(chan error, 1)
 				go func() { ended <- server.Close(context.Background()) }()
 				synctest.Wait()
@@ -149,8 +149,8 @@ func TestEndBehindASlowCallback(t *testing.T) {
 	}
 }
 
-// TestAnswersGather: what a callback answers goes out when it returns, or when
-// another goroutine reads on, or when it is much.
+// TestAnswersGather: the answers of a callback are written when it returns, when it is
+// detached, or when there are many.
 func TestAnswersGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -182,7 +182,7 @@ func TestAnswersGather(t *testing.T) {
 			}
 		}
 		send("a", 0)
-		(<-conns).ReadOn(<-calls)
+		(<-conns).Detach(<-calls)
 		synctest.Wait()
 		if len(e.answers) != 1 {
 			t.Error("not sent when another goroutine read on")
@@ -193,8 +193,8 @@ func TestAnswersGather(t *testing.T) {
 	})
 }
 
-// TestSlowCallbackDoesNotHoldTheLane: once another goroutine reads, a newer
-// connection of the lane waits for that one only.
+// TestSlowCallbackDoesNotHoldTheLane: after Detach, a newer connection of the lane
+// waits for the new reader only, not for the slow callback.
 func TestSlowCallbackDoesNotHoldTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes()
@@ -207,7 +207,7 @@ func TestSlowCallbackDoesNotHoldTheLane(t *testing.T) {
 		var n, m names
 		_, _ = old.Write(frames(&n, "hold"))
 		synctest.Wait()
-		s.conn.ReadOn(s.calls[0])
+		s.conn.Detach(s.calls[0])
 		fresh, _, err := raw(t, p, goodHello())
 		if err != nil {
 			t.Fatal(err)
@@ -218,8 +218,8 @@ func TestSlowCallbackDoesNotHoldTheLane(t *testing.T) {
 	})
 }
 
-// TestCallbackPanics: it ends its connection, whichever goroutine it was, and
-// no other one.
+// TestCallbackPanics: a panic ends its own connection and no other one, whichever
+// goroutine it happens on.
 func TestCallbackPanics(t *testing.T) {
 	for name, reading := range map[string]bool{"first reader": false, "reads on": true} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestCallbackPanics(t *testing.T) {
 			ended := make(chan struct{})
 			s, err := NewServer(testConfig(testRegion), func(c *Conn, cs []Command) {
 				if reading && string(cs[0].Envelope.Payload) == "1" {
-					c.ReadOn(c.Call())
+					c.Detach(c.Call())
 					<-ended
 					return
 				}
@@ -262,11 +262,11 @@ func TestCallbackPanics(t *testing.T) {
 	}
 }
 
-// TestReadOnRaces calls it at any moment: every command is handed over once,
-// in order.
-func TestReadOnRaces(t *testing.T) { networks(t, testReadOnRaces) }
+// TestDetachRaces calls Detach at any moment: every command is delivered once, in
+// order.
+func TestDetachRaces(t *testing.T) { networks(t, testDetachRaces) }
 
-func testReadOnRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.NodeID) {
+func testDetachRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.NodeID) {
 	const all = 2000
 	var mu sync.Mutex
 	var got []uint64
@@ -280,7 +280,7 @@ func testReadOnRaces(t *testing.T, ln net.Listener, cfg Config, to sharding.Node
 		}
 		mu.Unlock()
 		for range 2 {
-			late.Go(func() { c.ReadOn(call) })
+			late.Go(func() { c.Detach(call) })
 		}
 		echo(c, cs)
 	}, nil)
