@@ -174,7 +174,7 @@ func (m *Machine) deliver(in *Deliver) {
 		if s != nil {
 			refused.Epoch = s.epoch
 		}
-		m.emit(refused)
+		m.emitShardEvent(refused)
 		return
 	}
 	desc, ok := s.typ.Desc.Command(in.Env.Command)
@@ -203,7 +203,7 @@ func (m *Machine) deliver(in *Deliver) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the commands ahead of it in the entity's mailbox would take too much of the command's time")
 		return
 	}
-	if m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes {
+	if m.stats.Commands >= m.limit.Commands || m.stats.Bytes+size > m.limit.Bytes {
 		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
 		return
 	}
@@ -374,7 +374,7 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 		m.emitTellDone(e, c, &reply)
 	}
 	for _, r := range c.requests {
-		m.emit(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})
+		m.emitShardEvent(NotMine{Request: r, Shard: e.shard.id, Epoch: e.shard.epoch})
 	}
 	m.markAnswered(e, c)
 }

@@ -33,5 +33,5 @@ func (l *loads) done(inc Incarnation) {
 
 // mayLoad reports whether one more load of the entity may begin.
 func (m *Machine) mayLoad(id sharding.Entity) bool {
-	return len(m.loads.inFlight) < m.cfg.TotalLoads && m.loads.perEntity[id] < m.cfg.EntityLoads
+	return len(m.loads.inFlight) < m.limit.Loads && m.loads.perEntity[id] < m.cfg.EntityLoads
 }

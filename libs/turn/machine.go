@@ -28,16 +28,23 @@ type Machine struct {
 	commandPool []*command // for reuse
 	answers     []Answer   // emitted since Recycle
 	stats       Stats
+	limit       Usage // see Limit
 	now         time.Time
 	out         []Output
+	events      []ShardEvent // of the step
+}
+
+// Usage is what the machine holds of what is bounded for all entities together.
+type Usage struct {
+	Commands int // delivered, not answered
+	Bytes    int // of those commands
+	Loads    int // not answered by the driver
 }
 
 // Stats describes what the core holds, and counts events since its start.
 type Stats struct {
+	Usage
 	Entities     int // alive or being loaded
-	Commands     int // delivered, not answered
-	Bytes        int // of those commands
-	Loads        int // not answered by the driver
 	Activations  uint64
 	Passivations uint64
 	Unknown      uint64 // appends whose outcome was unknown
@@ -83,6 +90,7 @@ func New(cfg Config) *Machine {
 		noWork:  &work{},
 		recent:  recentIDs{size: cfg.RecentIDs},
 		loads:   newLoads(),
+		limit:   Usage{Commands: cfg.TotalCommands, Bytes: cfg.TotalBytes, Loads: cfg.TotalLoads},
 	}
 	for _, t := range cfg.Types {
 		m.types = append(m.types, &typeState{
@@ -95,9 +103,25 @@ func New(cfg Config) *Machine {
 // Stats returns the current counts.
 func (m *Machine) Stats() Stats {
 	s := m.stats
-	s.Loads = len(m.loads.inFlight)
+	s.Usage = m.Usage()
 	return s
 }
+
+// Usage returns what counts towards the limits for all entities.
+func (m *Machine) Usage() Usage {
+	u := m.stats.Usage
+	u.Loads = len(m.loads.inFlight)
+	return u
+}
+
+// Limit replaces the limits for all entities, which are those of the configuration
+// until then: several machines may share them. What the machine holds already stays,
+// but nothing is added while a limit is reached.
+func (m *Machine) Limit(limit Usage) { m.limit = limit }
+
+// ShardEvents returns what the last step told of shards, in order. The slice is
+// reused by the next step.
+func (m *Machine) ShardEvents() []ShardEvent { return m.events }
 
 // Epoch returns the epoch at which the shard is open, 0 if it is not.
 func (m *Machine) Epoch(id sharding.ShardID) sharding.Epoch {
@@ -151,7 +175,7 @@ func (m *Machine) NextWake() time.Time {
 // Step applies an input at the time now, and appends to out what the driver must
 // do, in order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
-	m.now, m.out = now, out
+	m.now, m.out, m.events = now, out, m.events[:0]
 	switch in := in.(type) {
 	case Deliver:
 		m.deliver(&in)
@@ -184,7 +208,7 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 // Deliver is Step for the input of that name. It exists because passing an Input
 // allocates, and this one comes with every command.
 func (m *Machine) Deliver(now time.Time, in *Deliver, out []Output) []Output {
-	m.now, m.out = now, out
+	m.now, m.out, m.events = now, out, m.events[:0]
 	m.deliver(in)
 	out, m.out = m.out, nil
 	return out
@@ -192,7 +216,7 @@ func (m *Machine) Deliver(now time.Time, in *Deliver, out []Output) []Output {
 
 // TurnDone is Step for the input of that name, without the allocation.
 func (m *Machine) TurnDone(now time.Time, in *TurnDone, out []Output) []Output {
-	m.now, m.out = now, out
+	m.now, m.out, m.events = now, out, m.events[:0]
 	m.turnDone(in)
 	out, m.out = m.out, nil
 	return out
@@ -200,7 +224,7 @@ func (m *Machine) TurnDone(now time.Time, in *TurnDone, out []Output) []Output {
 
 // Loaded is Step for the input of that name, without the allocation.
 func (m *Machine) Loaded(now time.Time, in *Loaded, out []Output) []Output {
-	m.now, m.out = now, out
+	m.now, m.out, m.events = now, out, m.events[:0]
 	m.loaded(in)
 	out, m.out = m.out, nil
 	return out
@@ -214,6 +238,8 @@ func (m *Machine) Recycle() {
 }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
+
+func (m *Machine) emitShardEvent(e ShardEvent) { m.events = append(m.events, e) }
 
 // emitAnswer answers a request. When the block of answers is full, it allocates
 // a new one of twice the size; answers emitted before stay in the old one.

@@ -28,6 +28,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	fence VERDICT                     answer the oldest ReadFence
 //	stopped                           answer the newest Stop
 //	drain | abort | tick MS           tick lets MS pass first
+//	limit COMMANDS BYTES LOADS        for all entities from now on
 //	stats
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -249,6 +250,13 @@ func (s *scenario) command(f []string) []string {
 	case "tick":
 		s.now = s.now.Add(ms(f[1]))
 		return s.step(turn.Tick{})
+	case "limit":
+		var l turn.Usage
+		if _, err := fmt.Sscan(strings.Join(f[1:], " "), &l.Commands, &l.Bytes, &l.Loads); err != nil {
+			return []string{err.Error()}
+		}
+		s.m.Limit(l)
+		return nil
 	case "stats":
 		return []string{fmt.Sprintf("%+v", s.m.Stats())}
 	}
@@ -343,6 +351,9 @@ func (s *scenario) step(in turn.Input) []string {
 		default:
 			lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", o, o), "turn."))
 		}
+	}
+	for _, e := range s.m.ShardEvents() {
+		lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", e, e), "turn."))
 	}
 	return lines
 }

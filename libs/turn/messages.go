@@ -14,6 +14,11 @@ type Input interface{ input() }
 // the set: its outputs and these make one list.
 type Output interface{ Output() }
 
+// ShardEvent is something that happened to a shard as a whole, or to a command
+// because of that. It is for whoever opens shards, not for the driver; see
+// [Machine.ShardEvents]. The set is closed.
+type ShardEvent interface{ shardEvent() }
+
 // RequestID names a delivered command, chosen by the caller, unique among the
 // commands that are not answered yet.
 type RequestID uint64
@@ -43,8 +48,8 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
-	// Deliver is a command for an entity of an open shard. The answer is
-	// exactly one Answer or one NotMine.
+	// Deliver is a command for an entity of an open shard. It ends with exactly one
+	// Answer or one NotMine.
 	Deliver struct {
 		Request RequestID
 		Shard   sharding.ShardID
@@ -254,6 +259,10 @@ type (
 		Arrived time.Time
 		Reply   sharding.Reply
 	}
+)
+
+// Shard events.
+type (
 	// NotMine ends a delivered command that was definitely not applied,
 	// because this region no longer serves the shard.
 	NotMine struct {
@@ -306,6 +315,7 @@ func (Stop) Output()      {}
 func (Drop) Output()      {}
 func (*Answer) Output()   {}
 func (TellDone) Output()  {}
-func (NotMine) Output()   {}
-func (Fenced) Output()    {}
-func (Drained) Output()   {}
+
+func (NotMine) shardEvent() {}
+func (Fenced) shardEvent()  {}
+func (Drained) shardEvent() {}

@@ -134,7 +134,7 @@ func (m *Machine) drainTimedOut(s *shard) {
 // fenced aborts a shard whose fence holds another epoch.
 func (m *Machine) fenced(s *shard, stored sharding.Epoch) {
 	if s.phase != aborting {
-		m.emit(Fenced{Shard: s.id, Epoch: s.epoch, Stored: stored})
+		m.emitShardEvent(Fenced{Shard: s.id, Epoch: s.epoch, Stored: stored})
 	}
 	m.abortShard(s, stored)
 }
@@ -195,7 +195,7 @@ func (m *Machine) checkDrained(s *shard) {
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
-	m.emit(Drained{Shard: s.id, Epoch: s.epoch})
+	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch})
 }
 
 // registered reports whether the shard is still in the machine: it has not been

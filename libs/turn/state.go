@@ -101,7 +101,7 @@ func (e *entity) check(cfg *Config) error {
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
-	n.recent = m.recent.clone()
+	n.limit, n.recent = m.limit, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
 	for i := range n.slots {
@@ -189,7 +189,7 @@ func (e *entity) clone(s *shard, noWork, clonedNoWork *work, timers map[*timer]*
 // AppendState appends a canonical description of the state, with times
 // relative to now: equal states give equal bytes.
 func (m *Machine) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "last %d %d free", m.lastIncarnation, m.lastTimer)
+	b = fmt.Appendf(b, "last %d %d limit %d free", m.lastIncarnation, m.lastTimer, m.limit)
 	for n := m.slots[0].next; n != 0; n = m.slots[n].next {
 		b = fmt.Appendf(b, " %d", n)
 	}

@@ -131,15 +131,16 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 
 // fire puts the timer's command into the mailbox. A repeating timer whose last
 // command is not done skips a firing: a slow entity must not be flooded by its own
-// timers. If the mailbox is full, the timer fires later.
+// timers. If the mailbox is full, the timer fires later. A command that is larger than
+// the limits has its turn when there is no other.
 func (m *Machine) fire(e *entity, t *timer) {
 	env := sharding.Envelope{
 		Entity: e.id, Command: t.Command, ID: timerID(e.shard.epoch, m.lastTimer+1), Tell: true,
 		Encoding: t.Encoding, Payload: t.Payload, Deadline: m.now.Add(m.cfg.TimerTimeout),
 	}
 	size := env.Size()
-	if m.stats.Commands > 0 && (len(e.cmds) >= m.cfg.MailboxCommands || e.bytes+size > m.cfg.MailboxBytes ||
-		m.stats.Commands >= m.cfg.TotalCommands || m.stats.Bytes+size > m.cfg.TotalBytes) {
+	if len(e.cmds) >= m.cfg.MailboxCommands || m.stats.Commands >= m.limit.Commands ||
+		m.stats.Commands > 0 && (e.bytes+size > m.cfg.MailboxBytes || m.stats.Bytes+size > m.limit.Bytes) {
 		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, entity: e, incarnation: e.inc, timer: t})
 		return
 	}

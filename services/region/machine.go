@@ -213,7 +213,7 @@ func (m *Machine) Command(now time.Time, in *Command, out []Output) []Output {
 // TurnDone is Step for a Turn of that name, likewise.
 func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Output {
 	m.now, m.out = now, out
-	m.takeUp(len(out), m.turn.TurnDone(now, in, out))
+	m.takeUp(m.turn.TurnDone(now, in, out))
 	out, m.out = m.out, nil
 	return out
 }
@@ -222,7 +222,7 @@ func (m *Machine) TurnDone(now time.Time, in *turn.TurnDone, out []Output) []Out
 func (m *Machine) Loaded(now time.Time, in *turn.Loaded, out []Output) []Output {
 	m.now, m.out = now, out
 	m.hearLoaded(in)
-	m.takeUp(len(out), m.turn.Loaded(now, in, out))
+	m.takeUp(m.turn.Loaded(now, in, out))
 	out, m.out = m.out, nil
 	return out
 }
@@ -319,32 +319,25 @@ func (m *Machine) unbuffer(h *held) []Command {
 }
 
 // step runs the entity core and takes up what concerns the shards.
-func (m *Machine) step(in turn.Input) { m.takeUp(len(m.out), m.turn.Step(m.now, in, m.out)) }
+func (m *Machine) step(in turn.Input) { m.takeUp(m.turn.Step(m.now, in, m.out)) }
 
 func (m *Machine) deliver(id sharding.ShardID, c *Command) {
 	in := turn.Deliver{Request: c.Request, Shard: id, Env: c.Env}
-	m.takeUp(len(m.out), m.turn.Deliver(m.now, &in, m.out))
+	m.takeUp(m.turn.Deliver(m.now, &in, m.out))
 }
 
-// takeUp takes the outputs of which those from a number on are the entity core's.
-// Almost always all of them are the driver's.
-func (m *Machine) takeUp(from int, out []Output) {
+// takeUp takes the outputs of a step of the entity core, and deals with what it tells
+// of shards.
+func (m *Machine) takeUp(out []Output) {
 	m.out = out
-	for i := from; i < len(out); i++ {
-		switch out[i].(type) {
-		case turn.NotMine, turn.Fenced, turn.Drained:
-			m.out = out[:i]
-			m.intercept(slices.Clone(out[i:]))
-			return
-		}
+	if events := m.turn.ShardEvents(); len(events) > 0 {
+		m.shardEvents(slices.Clone(events)) // dealing with one may step the entity core
 	}
 }
 
-// intercept emits outputs of the entity core, except for what concerns the
-// shards: that is dealt with here.
-func (m *Machine) intercept(outs []Output) {
-	for _, o := range outs {
-		switch o := o.(type) {
+func (m *Machine) shardEvents(events []turn.ShardEvent) {
+	for _, e := range events {
+		switch o := e.(type) {
 		case turn.NotMine:
 			m.notMine(o.Request, o.Shard, o.Epoch)
 		case turn.Fenced:
@@ -354,8 +347,6 @@ func (m *Machine) intercept(outs []Output) {
 			}
 		case turn.Drained:
 			m.drained(o)
-		default:
-			m.emit(o)
 		}
 	}
 }
