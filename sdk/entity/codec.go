@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"reflect" // pure: of types, and of values that are no maps
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -63,6 +64,9 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, er
 }
 
 func decodeJSON(payload []byte, v any, lenient bool) error {
+	if !lenient && !utf8.Valid(payload) { // the decoder would put U+FFFD in its place
+		return errors.New("it is not valid JSON: it is not in UTF-8")
+	}
 	d := json.NewDecoder(bytes.NewReader(payload))
 	if !lenient {
 		d.DisallowUnknownFields()

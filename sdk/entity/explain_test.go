@@ -61,6 +61,7 @@ func TestExplain(t *testing.T) {
 		`{nome:1}`:                 `it is not valid JSON: invalid character 'n' looking for beginning of object key string, at byte 2`,
 		`{"Name":`:                 `it is not valid JSON: it ends too early`,
 		` `:                        `it is empty; send a JSON value`,
+		"{\"Name\":\"\xff\"}":      `it is not valid JSON: it is not in UTF-8`,
 		`{} {}`:                    `it is not valid JSON: there is more after the value`,
 	} {
 		_, err := decode[explained]([]byte(payload), sharding.JSON)

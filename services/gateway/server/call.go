@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -72,6 +73,9 @@ func checkNames(env *sharding.Envelope) error {
 	}
 	if err := sharding.CheckType("command", env.Command); err != nil {
 		return err
+	}
+	if env.Encoding > sharding.Protobuf {
+		return errors.New("encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")
 	}
 	if !env.Keyed {
 		return nil

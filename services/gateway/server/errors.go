@@ -126,9 +126,9 @@ func tooLong(limit int64) *failure {
 	}
 }
 
-func unsupported(mediaType string) *failure {
+func unsupported(header, value, instead string) *failure {
 	return &failure{
-		code: sharding.InvalidArgument, message: fmt.Sprintf("Content-Type %.100q is not taken; send application/json (curl: --json) or application/protobuf", mediaType),
+		code: sharding.InvalidArgument, message: fmt.Sprintf("%s %.100q is not taken; %s", header, value, instead),
 		executed: "false", number: "ROOST-1012", status: http.StatusUnsupportedMediaType,
 	}
 }

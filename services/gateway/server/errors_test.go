@@ -50,7 +50,7 @@ func TestFailures(t *testing.T) {
 		{noRoute("why"), "bad_route", "false", "ROOST-1010", 404, twirp.BadRoute, ""},
 		{notAllowed("why"), "bad_route", "false", "ROOST-1010", 405, twirp.BadRoute, ""},
 		{tooLong(1), "invalid_argument", "false", "ROOST-1011", 413, twirp.InvalidArgument, ""},
-		{unsupported("x"), "invalid_argument", "false", "ROOST-1012", 415, twirp.InvalidArgument, ""},
+		{unsupported("Content-Type", "x", "send y"), "invalid_argument", "false", "ROOST-1012", 415, twirp.InvalidArgument, ""},
 	} {
 		w := httptest.NewRecorder()
 		c.f.write(w)

@@ -87,7 +87,7 @@ func FuzzHeaders(f *testing.F) {
 				header.Set(name, value)
 			}
 		}
-		r := &http.Request{Method: http.MethodPost, Header: header, Body: http.NoBody}
+		r := &http.Request{Method: http.MethodPost, URL: new(url.URL), Header: header, Body: http.NoBody}
 		n := len(timeout) + len(key) + len(contentType) + len(tell)
 		read := func() (*call, *failure) {
 			c := &call{env: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "i"}, Command: "C"}, arrived: time.Unix(1e9, 0)}
@@ -139,12 +139,15 @@ func wrongHeaders(timeout, key, contentType, tell string) error {
 	}
 	known := []string{"application/json", "application/protobuf", "application/x-protobuf"}
 	// What is wrong behind the media type is nobody's loss.
-	media, _, err := mime.ParseMediaType(contentType)
+	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		media, _, _ = mime.ParseMediaType(strings.Split(contentType, ";")[0])
 	}
 	if contentType != "" && !slices.Contains(known, media) {
 		return errors.New("content type")
+	}
+	if c, given := params["charset"]; given && media == "application/json" && c != "" && !strings.EqualFold(c, "utf-8") {
+		return errors.New("charset")
 	}
 	return nil
 }

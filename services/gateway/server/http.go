@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -127,16 +128,25 @@ func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *fai
 			return 0, refusal(sharding.InvalidArgument, fmt.Sprintf("Roost-Timeout %.40q is no duration above 0; write it like 1500ms", t))
 		}
 	}
+	if r.URL.RawQuery != "" {
+		return 0, refusal(sharding.InvalidArgument, "a command has no query; send its input as the body of a POST")
+	}
 	switch r.Method {
 	case http.MethodPost:
 	case http.MethodGet:
+		if r.ContentLength != 0 {
+			return 0, refusal(sharding.InvalidArgument, "the body of a GET is not read; use POST")
+		}
 		return timeout, s.checkGet(env)
 	default:
 		return 0, notAllowed(r.Method + " is not served here; use POST")
 	}
 	var known bool
 	if env.Encoding, known = encodingOf(r.Header.Get("Content-Type")); !known {
-		return 0, unsupported(r.Header.Get("Content-Type"))
+		return 0, unsupported("Content-Type", r.Header.Get("Content-Type"), "send application/json in UTF-8 (curl: --json) or application/protobuf")
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return 0, unsupported("Content-Encoding", coding, "send the body as it is")
 	}
 	return timeout, nil
 }
@@ -185,9 +195,10 @@ func encodingOf(contentType string) (sharding.Encoding, bool) {
 		return sharding.Protobuf, true
 	}
 	media, _, _ := strings.Cut(contentType, ";")
-	switch strings.ToLower(strings.TrimSpace(media)) {
+	_, params, _ := mime.ParseMediaType(contentType)
+	switch charset := params["charset"]; strings.ToLower(strings.TrimSpace(media)) {
 	case "application/json":
-		return sharding.JSON, true
+		return sharding.JSON, charset == "" || strings.EqualFold(charset, "utf-8")
 	case "application/protobuf", "application/x-protobuf":
 		return sharding.Protobuf, true
 	}

@@ -129,6 +129,9 @@ func TestHeaders(t *testing.T) {
 		{[]string{"Content-Type", "application/protobuf"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.Protobuf }},
 		{[]string{"Content-Type", "application/x-protobuf;x=y"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.Protobuf }},
 		{[]string{"Content-Type", "text/xml"}, 415, nil},
+		{[]string{"Content-Type", "application/json; charset=iso-8859-1"}, 415, nil},
+		{[]string{"Content-Encoding", "gzip"}, 415, nil},
+		{[]string{"Content-Encoding", "identity"}, 200, func(e *sharding.Envelope) bool { return e.Encoding == sharding.JSON }},
 		{[]string{"Idempotency-Key", "k1"}, 200, func(e *sharding.Envelope) bool { return e.Keyed && e.ID == "k1" }},
 		{[]string{"Idempotency-Key", strings.Repeat("k", 129)}, 400, nil},
 		{[]string{"Idempotency-Key", ""}, 400, nil},
@@ -205,6 +208,11 @@ func TestGet(t *testing.T) {
 	for method, command := range map[string]string{"GET": "Do", "HEAD": "Get", "PUT": "Do", "DELETE": "Get"} {
 		if got := g.do(t, method, "/v1/Echo/a/"+command, ""); got.status != 405 || got.header.Get("Allow") != "POST" {
 			t.Errorf("%s %s: %+v", method, command, got)
+		}
+	}
+	for _, c := range [][3]string{{"GET", "/v1/Echo/a/Get", `{"x":1}`}, {"GET", "/v1/Echo/a/Get?x=1", ""}, {"POST", "/v1/Echo/a/Do?x=1", "{}"}} {
+		if got := g.do(t, c[0], c[1], c[2]); got.status != 400 || !strings.Contains(got.body, "POST") {
+			t.Errorf("%s: %+v", c, got)
 		}
 	}
 	if got := g.do(t, http.MethodGet, "/v1/Echo/a/Nothing", ""); got.status != 501 {

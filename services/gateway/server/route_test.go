@@ -41,6 +41,11 @@ func TestEntities(t *testing.T) {
 	if e := cmds[len(cmds)-1].Envelope; !e.Tell || !e.Keyed || e.ID != "k" || time.Until(e.Deadline) > 3*time.Second {
 		t.Errorf("Tell sent %+v", e)
 	}
+	odd := ask("a", "x")
+	odd.Encoding = 7
+	if _, err := api.Ask(ctx, odd); err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument || !strings.Contains(err.Error(), "encoding") {
+		t.Errorf("an unknown encoding: %v", err)
+	}
 
 	before := len(f.seen())
 	many := &gatewayv1.AskManyRequest{}

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"math"
+
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
@@ -8,12 +10,19 @@ import (
 // The messages of this service alone; those that services share are in
 // package wire.
 
+// fromEncoding reads an encoding. One that is not known stays unknown, and is refused
+// with the names.
 func fromEncoding(e gatewayv1.Encoding) sharding.Encoding {
-	if e == gatewayv1.Encoding_ENCODING_PROTOBUF {
+	switch e {
+	case gatewayv1.Encoding_ENCODING_JSON:
+		return sharding.JSON
+	case gatewayv1.Encoding_ENCODING_PROTOBUF:
 		return sharding.Protobuf
 	}
-	return sharding.JSON
+	return unknownEncoding
 }
+
+const unknownEncoding sharding.Encoding = math.MaxUint8
 
 func toEncoding(e sharding.Encoding) gatewayv1.Encoding {
 	if e == sharding.Protobuf {
