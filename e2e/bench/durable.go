@@ -160,7 +160,7 @@ func (r *run) durableHTTP(base measure.Subject) error {
 // bare read of the same rows.
 func (r *run) replay() error {
 	ctx, path := r.ctx, filepath.Join(r.Dir, "replay.db")
-	b, err := open.Backend("sqlite:"+path, journal.DefaultConfig())
+	b, err := open.Open(ctx, "sqlite:"+path, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (r *run) replay() error {
 }
 
 // storeEvents gives an entity as many events as are to be replayed.
-func storeEvents(r *run, b journal.Backend, account sharding.Entity) error {
+func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 	shard := sharding.ShardID{Type: account.Type, Index: sharding.ShardOf(account.ID, entities.Shards)}
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
 		return err

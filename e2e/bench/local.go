@@ -46,7 +46,7 @@ func startLocal(ctx context.Context, url string) (*local, error) {
 		d.Types = append(d.Types, t.Desc)
 		l.types = append(l.types, t.Desc.Type)
 	}
-	b, err := open.Backend(url, journal.DefaultConfig())
+	b, err := open.Open(ctx, url, journal.DefaultConfig())
 	if err != nil {
 		return nil, err
 	}

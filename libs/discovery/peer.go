@@ -2,14 +2,12 @@ package discovery
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -32,43 +30,6 @@ func (p Peer) String() string {
 // Compare orders by host, port as a number, role.
 func (p Peer) Compare(o Peer) int {
 	return cmp.Or(sharding.CompareAddr(p.Addr, o.Addr), cmp.Compare(p.Role, o.Role))
-}
-
-// Backend knows where peers may be.
-type Backend interface {
-	// Peers lists the peers in any order; duplicates are allowed. The caller owns
-	// the slice. An empty list is a valid answer; an error means that the peers
-	// are unknown. Peers may be called concurrently and returns soon after ctx
-	// ends.
-	Peers(ctx context.Context) ([]Peer, error)
-}
-
-// Follower is a Backend that notices changes.
-type Follower interface {
-	Backend
-	// Follow is Peers, and also returns a function that waits for a change.
-	Follow(ctx context.Context) ([]Peer, Changed, error)
-}
-
-// Changed waits until another lookup may give a different answer, at most until
-// the answer that it came with should be confirmed, and then returns nil. An error
-// means that it cannot notice changes. It is called once and returns soon after
-// ctx ends.
-type Changed func(ctx context.Context) error
-
-// Recheck is the time after which the answer of a Follower is confirmed by
-// another lookup, even without a change.
-const Recheck = 10 * time.Second
-
-// Registrar is a Backend in which processes register themselves.
-type Registrar interface {
-	// Enter adds the entry of self, or renews it, in whatever state it is.
-	Enter(ctx context.Context, self Peer) error
-	// Remove removes the entry that this Registrar has added. It is not an error
-	// if there is none.
-	Remove(ctx context.Context, self Peer) error
-	// TTL is how long an entry lasts without renewal.
-	TTL() time.Duration
 }
 
 // Sentinels, wrapped once with the details.

@@ -27,7 +27,7 @@ type RegistrationStats struct {
 
 // Registration keeps this process listed: it adds the entry, renews it three times
 // within its TTL, adds it again if it is lost, and removes it at the end. With a
-// backend that is not a Registrar it does nothing.
+// driver that is not a Registrar it does nothing.
 type Registration struct {
 	registrar Registrar // nil: nothing to do
 	self      Peer
@@ -43,7 +43,7 @@ type Registration struct {
 
 // NewRegistration prepares the entry of self; nothing is registered yet. A nil log
 // is silent. Errors wrap ErrConfig.
-func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registration, error) {
+func NewRegistration(d Driver, self Peer, c Config, log *slog.Logger) (*Registration, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -54,11 +54,11 @@ func NewRegistration(b Backend, self Peer, c Config, log *slog.Logger) (*Registr
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Registration{self: self, cfg: c, log: log, turn: make(chan struct{}, 1)}
-	r.registrar, _ = b.(Registrar)
+	r.registrar, _ = d.(Registrar)
 	return r, nil
 }
 
-// Registers reports whether the backend is a Registrar, so that there is an entry
+// Registers reports whether the driver is a Registrar, so that there is an entry
 // to maintain.
 func (r *Registration) Registers() bool { return r.registrar != nil }
 

@@ -49,7 +49,7 @@ func (f *fake) set(do func()) {
 	do()
 }
 
-func watch(t *testing.T, b Backend, log *slog.Logger) *Watch {
+func watch(t *testing.T, b Driver, log *slog.Logger) *Watch {
 	t.Helper()
 	w, err := NewWatch(b, DefaultConfig(), log)
 	if err != nil {

@@ -17,7 +17,7 @@ func SystemClock() Clock {
 	}
 }
 
-// Timekeeper returns the moments of one backend.
+// Timekeeper returns the moments of one driver.
 type Timekeeper struct {
 	writer uint64
 	clock  Clock

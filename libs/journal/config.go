@@ -71,17 +71,18 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error that names every field with an unusable value.
+// Validate returns an error that names every field with an unusable value. It wraps
+// ErrConfig.
 func (c *Config) Validate() error {
 	var errs []error
 	atLeast := func(field string, value, least int) {
 		if value < least {
-			errs = append(errs, fmt.Errorf("journal: %s is %d, must be at least %d", field, value, least))
+			errs = append(errs, fmt.Errorf("%w: %s is %d, must be at least %d", ErrConfig, field, value, least))
 		}
 	}
 	positive := func(field string, value time.Duration) {
 		if value <= 0 {
-			errs = append(errs, fmt.Errorf("journal: %s is %v, must be positive", field, value))
+			errs = append(errs, fmt.Errorf("%w: %s is %v, must be positive", ErrConfig, field, value))
 		}
 	}
 	positive("DedupeAge", c.DedupeAge)

@@ -19,7 +19,7 @@ type Head struct {
 	Duplicate bool
 }
 
-// Tx is a backend inside its transaction. Reads must see earlier writes of the same
+// Tx is a driver inside its transaction. Reads must see earlier writes of the same
 // transaction.
 type Tx interface {
 	// Fence reads the fence of a shard; the zero Fence if it was never claimed.
@@ -31,7 +31,7 @@ type Tx interface {
 	Write(op *Op) error
 }
 
-// Decide runs a batch inside a transaction, by the same rules for every backend.
+// Decide runs a batch inside a transaction, by the same rules for every driver.
 // Each operation is checked before any of its writes, so that a refusal does not
 // affect the others. An error comes from tx; the transaction must then be rolled
 // back.

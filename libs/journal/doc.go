@@ -3,7 +3,7 @@
 // it is advice.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a
-// fence: the epoch at which it was claimed, and by whom. A backend ([Backend])
+// fence: the epoch at which it was claimed, and by whom. A [Driver]
 // decides a batch of operations ([Op]) in one transaction, by [Decide]:
 //
 //   - [sharding.Claim] holds if the stored epoch is lower, or equal with the
@@ -35,7 +35,7 @@
 //
 // # Group commit
 //
-// [Journal] is the portable type around a backend. While one batch is being
+// [Journal] is the portable type around a driver. While one batch is being
 // committed, it gathers the operations of all entities into the next one, so that
 // a slow disk makes larger batches, not a longer queue of small ones.
 //

@@ -2,23 +2,37 @@ package journal
 
 import "context" // pure: every call of a store has an end
 
-// Backend is a store. Its methods may be called at the same time, Commit and
-// Declare by one caller at a time per Backend value. Several values, in several
-// processes, may share one store.
-type Backend interface {
-	// Commit decides all ops, in order, in one transaction, by [Decide], and
-	// makes them durable before it returns one result per op. An error says
-	// about all of them: ErrNotCommitted, ErrFull and ErrCorrupt that nothing was
-	// written, ErrBroken that the process must stop, any other that nothing is known.
-	// What is read begins after Commit was called.
+// Driver is what a backend implements: one handle on a store. [Journal] does the
+// rest for all of them. Several handles, in several processes, may share one store.
+//
+// The duties of a driver:
+//
+//  1. Commit decides all ops, in their order, in one transaction, exactly as
+//     [Decide] does.
+//  2. What Commit reports without an error is on disk: it survives a power cut.
+//  3. An error of Commit is about all ops. ErrNotCommitted, ErrFull and ErrCorrupt
+//     say that nothing was written and never will be; ErrBroken that the process
+//     must stop; any other error says that nothing is known: the transaction may
+//     have been committed, or may still be.
+//  4. Everything that Commit reads, it reads after it was called.
+//  5. Load returns one entity as it is at one moment not before the call. An error
+//     that wraps ErrCorrupt names entity and sequence number, and is never returned
+//     for an entity that is intact.
+//  6. Declare checks d against the stored facts with [Facts.Merge], stores what is
+//     new, and returns all facts, in one transaction.
+//  7. Every call returns soon after ctx ends. A commit that is under way then may
+//     still happen.
+//  8. Close releases resources. Afterwards only Close may be called, and does nothing.
+//
+// The races it has to stand: handles of other processes that commit, claim and
+// declare at the same time, and loads that run beside a commit. What it need not
+// stand: per handle, Commit and Declare are called by one caller at a time, and
+// Close when nothing else is under way.
+//
+// Package journaltest checks all of this but the power cut.
+type Driver interface {
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
-	// Load reads one entity at one moment not before the call. An error that
-	// wraps ErrCorrupt names entity and sequence number.
 	Load(ctx context.Context, req LoadRequest) (Loaded, error)
-	// Declare checks d against the stored facts with [Facts.Merge], stores
-	// what is new, and returns all facts, in one transaction.
 	Declare(ctx context.Context, d Declaration) (Facts, error)
-	// Close releases resources. Afterwards only Close may be called, which then does
-	// nothing.
 	Close() error
 }

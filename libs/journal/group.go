@@ -98,9 +98,9 @@ func (j *Journal) attempt(ops []Op) ([]Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), j.cfg.CommitTimeout)
 	defer cancel()
 	start := time.Now()
-	results, err := j.backend.Commit(ctx, ops)
+	results, err := j.driver.Commit(ctx, ops)
 	if err == nil && len(results) != len(ops) {
-		err = fmt.Errorf("the backend gave %d results for %d operations", len(results), len(ops))
+		err = fmt.Errorf("the driver gave %d results for %d operations", len(results), len(ops))
 	}
 	if j.obs.Batch != nil {
 		s := BatchStats{Ops: len(ops), Took: time.Since(start), Err: err}

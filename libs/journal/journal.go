@@ -10,13 +10,13 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is the portable type around a [Backend]: group commit, retries, limits
+// Journal is the portable type around a [Driver]: group commit, retries, limits
 // and the handling of errors are implemented here once. Its methods may be called
 // from any goroutine.
 type Journal struct {
-	backend Backend
-	cfg     Config
-	obs     Observer
+	driver Driver
+	cfg    Config
+	obs    Observer
 
 	mu        sync.Mutex
 	queue     []pending
@@ -41,11 +41,11 @@ type pending struct {
 	done      func(Result)
 }
 
-// Open checks that the backend holds the journal of this cluster, declares the
-// types, if any, and starts to commit. The journal owns the backend from then
+// Open checks that the driver holds the journal of this cluster, declares the
+// types, if any, and starts to commit. The journal owns the driver from then
 // on; on an error it is still the caller's. Errors wrap ErrIdentity and
 // ErrShardCount.
-func Open(ctx context.Context, b Backend, d Declaration, cfg Config, obs Observer) (*Journal, error) {
+func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Observer) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Open(ctx context.Context, b Backend, d Declaration, cfg Config, obs Observe
 		return nil, fmt.Errorf("%w: the name of the cluster is missing", ErrIdentity)
 	}
 	j := &Journal{
-		backend:    b,
+		driver:     driver,
 		cfg:        cfg,
 		obs:        obs,
 		wake:       make(chan struct{}, 1),
@@ -138,7 +138,7 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 		// bounded too.
 		defer func() { <-j.loadTokens }()
 		start := time.Now()
-		l, err := j.backend.Load(ctx, req)
+		l, err := j.driver.Load(ctx, req)
 		j.noteLoad(req.Entity, err)
 		if j.obs.Load != nil {
 			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
@@ -214,7 +214,7 @@ func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declarati
 func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.cfg.CommitTimeout)
 	defer cancel()
-	return j.backend.Declare(ctx, d)
+	return j.driver.Declare(ctx, d)
 }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
@@ -247,7 +247,7 @@ func (j *Journal) Err() error {
 	return j.brokenErr
 }
 
-// Close commits the submitted operations, closes the backend, and refuses later
+// Close commits the submitted operations, closes the driver, and refuses later
 // operations.
 func (j *Journal) Close() error {
 	j.mu.Lock()
@@ -259,8 +259,8 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load or declaration that runs holds a token until it is done with the backend;
-	// those that come later find none. One that hangs keeps the backend open: it ends
+	// A load or declaration that runs holds a token until it is done with the driver;
+	// those that come later find none. One that hangs keeps the driver open: it ends
 	// with the process.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
@@ -276,7 +276,7 @@ func (j *Journal) Close() error {
 	case <-timer.C:
 		return fmt.Errorf("%w: a declaration does not end", ErrUnreachable)
 	}
-	return j.backend.Close()
+	return j.driver.Close()
 }
 
 // markBroken records the first error that broke the journal.

@@ -18,10 +18,10 @@ import (
 
 var shard = sharding.ShardID{Type: "Account"}
 
-// scripted is a backend whose commits take a second and fail as the script
+// scripted is a driver whose commits take a second and fail as the script
 // says.
 type scripted struct {
-	journal.Backend
+	journal.Driver
 	mu      sync.Mutex // of the fields below, while something is under way
 	script  []error
 	guilty  map[sharding.EntityID]bool // what is stored of them is damaged
@@ -51,7 +51,7 @@ func (s *scripted) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resu
 			return nil, fmt.Errorf("page 7: %w", journal.ErrCorrupt)
 		}
 	}
-	return s.Backend.Commit(ctx, ops)
+	return s.Driver.Commit(ctx, ops)
 }
 
 // damage says of which entities the store is damaged.
@@ -91,7 +91,7 @@ func (s *scripted) Load(ctx context.Context, req journal.LoadRequest) (journal.L
 	s.mu.Lock()
 	s.loading--
 	s.mu.Unlock()
-	return s.Backend.Load(ctx, req)
+	return s.Driver.Load(ctx, req)
 }
 
 func (s *scripted) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
@@ -101,15 +101,15 @@ func (s *scripted) Declare(ctx context.Context, d journal.Declaration) (journal.
 	if hang != nil {
 		<-hang
 	}
-	return s.Backend.Declare(ctx, d)
+	return s.Driver.Declare(ctx, d)
 }
 
 func (s *scripted) Close() error {
 	s.closed = true
-	return s.Backend.Close()
+	return s.Driver.Close()
 }
 
-// bench is a journal on a scripted backend, inside a bubble.
+// bench is a journal on a scripted driver, inside a bubble.
 type bench struct {
 	*testing.T
 	j       *journal.Journal
@@ -124,7 +124,7 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 		if change != nil {
 			change(&cfg)
 		}
-		b := &bench{T: t, b: &scripted{Backend: memory.New(cfg)}}
+		b := &bench{T: t, b: &scripted{Driver: memory.New(cfg)}}
 		var err error
 		if b.j, err = journal.Open(t.Context(), b.b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{}); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func inBubble(t *testing.T, change func(*journal.Config), f func(*bench)) {
 		defer func() {
 			_ = b.j.Close()
 			if !b.b.closed {
-				t.Error("the backend was not closed")
+				t.Error("the driver was not closed")
 			}
 		}()
 		b.submit("claim", journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}})
@@ -312,7 +312,7 @@ func TestBlameEnds(t *testing.T) {
 func TestDamageIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		s := &scripted{Backend: memory.New(cfg)}
+		s := &scripted{Driver: memory.New(cfg)}
 		var mu sync.Mutex
 		var seen []journal.Damaged
 		j, err := journal.Open(t.Context(), s, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
@@ -528,7 +528,7 @@ func TestDeclareEnds(t *testing.T) {
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := journal.DefaultConfig()
-		b := &scripted{Backend: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
+		b := &scripted{Driver: memory.New(cfg), script: []error{journal.ErrNotCommitted}}
 		var seen []string
 		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{
 			Batch: func(s journal.BatchStats) { seen = append(seen, fmt.Sprint(s.Ops, " ops ", s.Took, " ", s.Err)) },

@@ -8,10 +8,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Errors that callers distinguish. A backend's Commit wraps ErrNotCommitted,
+// Errors that callers distinguish. A driver's Commit wraps ErrNotCommitted,
 // ErrFull, ErrBroken or ErrCorrupt to say what is known about the batch; any other
 // error means that its outcome is unknown.
 var (
+	// ErrConfig: a Config or a URL makes no sense.
+	ErrConfig = errors.New("bad journal config")
 	// ErrNotCommitted: nothing of the batch was written, and it may be tried
 	// again at once.
 	ErrNotCommitted = errors.New("not committed")

@@ -10,7 +10,7 @@ type Age int64
 // Moment is when a process commits.
 type Moment struct {
 	Wall time.Time // by a clock that may be set
-	// Writer identifies the process (or rather its backend), and is never 0. Elapsed
+	// Writer identifies the process (or rather its driver), and is never 0. Elapsed
 	// is how long it has been running, by a clock that cannot be set.
 	Writer  uint64
 	Elapsed time.Duration
@@ -29,8 +29,8 @@ type Stamp struct {
 // does not count, because they share no clock. So an age never grows faster than
 // time passes, and never decreases.
 //
-// A backend that stores the stamp with the entity, and not with the record, may
-// count snapshots like records. Ages then differ between backends if there are
+// A driver that stores the stamp with the entity, and not with the record, may
+// count snapshots like records. Ages then differ between drivers if there are
 // snapshots between records, but the rule holds.
 func (s Stamp) Next(m Moment) Stamp {
 	n := Stamp{Age: s.Age, Writer: m.Writer, Elapsed: m.Elapsed.Milliseconds()}

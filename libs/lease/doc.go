@@ -4,11 +4,11 @@
 //
 // # Parts
 //
-// A backend is a [Store]: Get and Swap on one [Record], nothing else. [Holder]
+// A [Driver] is Get and Swap on one [Record], nothing else. [Holder]
 // decides when to renew, when a lease is lost and when another candidate may take
-// over. It is a state machine without clock or network, the same for every backend
-// and in simulation. [Keeper] is the thin driver that gives a Holder a clock and a
-// store. Package open opens backends by URL, and package leasetest tests them.
+// over. It is a state machine without clock or network, the same for every store
+// and in simulation. [Keeper] is its loop, which gives it a clock and a
+// Driver. Package open opens drivers by URL, and package leasetest tests them.
 //
 // # How it stays exclusive
 //

@@ -2,16 +2,32 @@ package lease
 
 import "context" // pure: every call of a store has an end
 
-// Store keeps one record per name. It is all that a backend implements. Both
-// methods may be called concurrently; reads and writes of one name are
-// linearizable, and a write that was acknowledged survives a crash.
-type Store interface {
-	// Get reads the record; the zero Record if there is none.
+// Driver is what a backend implements: one [Record] per name, in a store that all
+// candidates share. Everything else is decided by [Holder].
+//
+// The duties of a driver:
+//
+//  1. Get returns the record; the zero Record if there is none. It sees every
+//     Swap that was acknowledged before Get was called, whoever called that Swap.
+//  2. Swap replaces the record by next, with Version old.Version+1, if and only if
+//     the stored record [Record.Yields]: it is the very one that old was read from,
+//     by version and nonce (the zero Record: there is none), and its term is not
+//     above next.Term. It returns false, and changes nothing, otherwise.
+//  3. A Swap that returned true survives a crash of the store.
+//  4. An error of Swap says that its outcome is unknown: the write may have
+//     happened, or may still happen. Errors wrap ErrStore and hold no password.
+//  5. It expires nothing: a record stays until it is replaced.
+//  6. Every call returns soon after ctx ends.
+//  7. Close releases resources; requests under way may fail.
+//
+// The races it has to stand: Get and Swap are called concurrently, on one handle
+// and on those of other processes, and of several Swaps from the same record one
+// succeeds; a Swap that was given up may arrive after others have succeeded, and must
+// then change nothing.
+//
+// Package leasetest checks all of this but the crash.
+type Driver interface {
 	Get(ctx context.Context, name string) (Record, error)
-	// Swap replaces the record by next, with Version old.Version+1, iff the
-	// stored record [Record.Yields]: it is the very one that old was read from,
-	// by version and nonce (the zero Record: there is none), and its term is not
-	// above next.Term. It returns false if it does not. After an error the
-	// outcome is unknown: the write may have happened, or may still happen.
 	Swap(ctx context.Context, name string, old, next Record) (bool, error)
+	Close() error
 }

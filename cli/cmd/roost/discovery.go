@@ -67,8 +67,8 @@ and removes it again; running processes may try to reach it for a moment.`,
 	return cmd
 }
 
-// open opens the backend; the URL is returned as it may be shown.
-func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
+// open opens the driver; the URL is returned as it may be shown.
+func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Driver, string, error) {
 	url := os.Getenv("ROOST_DISCOVERY_URL")
 	if len(args) > 0 {
 		url = args[0]
@@ -77,17 +77,17 @@ func (u discoveryURL) open(args []string) (discovery.Backend, string, error) {
 		return nil, "", usageError{errors.New("which discovery? write a URL, or set ROOST_DISCOVERY_URL")}
 	}
 	url = bootstrap.Expand(url, u.cluster)
-	b, err := open.Open(url, u.cluster)
+	d, err := open.Open(ctx, url, u.cluster)
 	if err != nil {
 		return nil, "", usageError{err}
 	}
-	return b, backendurl.Redact(url), nil
+	return d, backendurl.Redact(url), nil
 }
 
-func (u discoveryURL) watch(b discovery.Backend) (*discovery.Watch, error) {
+func (u discoveryURL) watch(d discovery.Driver) (*discovery.Watch, error) {
 	c := discovery.DefaultConfig()
 	c.Timeout = u.timeout
-	w, err := discovery.NewWatch(b, c, nil)
+	w, err := discovery.NewWatch(d, c, nil)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -101,11 +101,11 @@ type listedPeer struct {
 }
 
 func (a *app) listPeers(ctx context.Context, u discoveryURL, args []string) error {
-	b, url, err := u.open(args)
+	d, url, err := u.open(ctx, args)
 	if err != nil {
 		return err
 	}
-	w, err := u.watch(b)
+	w, err := u.watch(d)
 	if err != nil {
 		return err
 	}
@@ -148,11 +148,11 @@ func roleOf(p discovery.Peer) string {
 // watchPeers prints what is added and removed, and when lookups begin and cease
 // to fail.
 func (a *app) watchPeers(ctx context.Context, u discoveryURL, args []string) error {
-	b, _, err := u.open(args)
+	d, _, err := u.open(ctx, args)
 	if err != nil {
 		return err
 	}
-	w, err := u.watch(b)
+	w, err := u.watch(d)
 	if err != nil {
 		return err
 	}

@@ -37,12 +37,12 @@ func passed(name, format string, args ...any) check {
 
 // testDiscovery prints the checks as they are done, and what to do at the end.
 func (a *app) testDiscovery(ctx context.Context, u discoveryURL, args []string, write bool) error {
-	b, url, err := u.open(args)
+	d, url, err := u.open(ctx, args)
 	if err != nil {
 		return err
 	}
 	scheme, _, _ := strings.Cut(url, ":")
-	t := discoveryTest{backend: b, scheme: scheme, timeout: u.timeout}
+	t := discoveryTest{driver: d, scheme: scheme, timeout: u.timeout}
 	checks := t.run(ctx, write)
 	if err := ctx.Err(); err != nil {
 		return errInterrupted
@@ -79,7 +79,7 @@ func (a *app) printChecks(checks []check) error {
 }
 
 type discoveryTest struct {
-	backend discovery.Backend
+	driver  discovery.Driver
 	scheme  string
 	timeout time.Duration
 }
@@ -103,7 +103,7 @@ func (t discoveryTest) answers(ctx context.Context) (check, []discovery.Peer) {
 	const name = "answer"
 	c := discovery.DefaultConfig()
 	c.Timeout = t.timeout
-	w, err := discovery.NewWatch(t.backend, c, nil)
+	w, err := discovery.NewWatch(t.driver, c, nil)
 	if err != nil {
 		return check{name, "fail", err.Error(), "choose another --timeout"}, nil
 	}
@@ -172,7 +172,7 @@ func (t discoveryTest) roles(peers []discovery.Peer) check {
 // changes looks whether waiting for changes is refused.
 func (t discoveryTest) changes(ctx context.Context) check {
 	const name = "changes"
-	f, ok := t.backend.(discovery.Follower)
+	f, ok := t.driver.(discovery.Follower)
 	if !ok {
 		return passed(name, "looked for every %s", discovery.DefaultConfig().Interval)
 	}
@@ -193,7 +193,7 @@ func (t discoveryTest) changes(ctx context.Context) check {
 // write enters a peer and takes it out again.
 func (t discoveryTest) write(ctx context.Context) check {
 	const name = "write"
-	r, ok := t.backend.(discovery.Registrar)
+	r, ok := t.driver.(discovery.Registrar)
 	if !ok {
 		return passed(name, "nobody enters itself there")
 	}

@@ -106,7 +106,7 @@ func (a *app) showLease(ctx context.Context, url, name string, test bool) error 
 }
 
 // openLease opens a store without making a new one.
-func openLease(ctx context.Context, url string) (leaseopen.Store, error) {
+func openLease(ctx context.Context, url string) (lease.Driver, error) {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
 			return nil, fmt.Errorf("there is no lease file: %w", err)
@@ -123,7 +123,7 @@ func openLease(ctx context.Context, url string) (leaseopen.Store, error) {
 }
 
 // watchLease reads a record, and looks whether its holder renews it.
-func watchLease(ctx context.Context, s lease.Store, name string) (leaseState, error) {
+func watchLease(ctx context.Context, s lease.Driver, name string) (leaseState, error) {
 	first, err := readLease(ctx, s, name)
 	got := leaseState{
 		Name: name, State: "none", Holder: first.Holder.Addr, Term: uint32(first.Term), Version: first.Version,
@@ -156,7 +156,7 @@ func watchLease(ctx context.Context, s lease.Store, name string) (leaseState, er
 	return got, nil
 }
 
-func readLease(ctx context.Context, s lease.Store, name string) (lease.Record, error) {
+func readLease(ctx context.Context, s lease.Driver, name string) (lease.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	return s.Get(ctx, name)

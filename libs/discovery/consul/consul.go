@@ -47,8 +47,8 @@ const (
 	answerWithin = discovery.Recheck/16 + 3*time.Second
 )
 
-// Backend asks an agent for the instances of one service.
-type Backend struct {
+// Driver asks an agent for the instances of one service.
+type Driver struct {
 	client     *api.Client
 	at         string // for errors
 	service    string
@@ -58,14 +58,14 @@ type Backend struct {
 	token      string // the name of its file
 }
 
-// New makes a Backend for a cluster of that name, any if it is empty. It asks
+// Open makes a Driver for a cluster of that name, any if it is empty. It asks
 // nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backendurl.URL, cluster string) (*Backend, error) {
-	b := &Backend{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
-	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
-	b.cluster = u.Text("cluster", cluster)
-	b.datacenter = u.Text("datacenter", "")
-	b.token = u.Text("token_file", "")
+func Open(u *backendurl.URL, cluster string) (*Driver, error) {
+	d := &Driver{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
+	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
+	d.cluster = u.Text("cluster", cluster)
+	d.datacenter = u.Text("datacenter", "")
+	d.token = u.Text("token_file", "")
 	secure := u.TLS()
 	if err := u.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
@@ -84,59 +84,59 @@ func New(u *backendurl.URL, cluster string) (*Backend, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
 	var err error
-	b.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: transport}})
+	d.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: transport}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: consul: %w", discovery.ErrConfig, err)
 	}
-	return b, nil
+	return d, nil
 }
 
 // Peers asks for the instances.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
-	peers, _, err := b.Follow(ctx)
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow asks for the instances; a blocking query waits for others.
-func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
-	found, index, err := b.query(ctx, 0)
+func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	found, index, err := d.query(ctx, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	peers := make([]discovery.Peer, len(found))
 	for i, e := range found {
-		if peers[i], err = b.read(e); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", b.at, err)
+		if peers[i], err = d.read(e); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", d.at, err)
 		}
 	}
 	return peers, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, discovery.Recheck+answerWithin)
 		defer cancel()
-		_, _, err := b.query(ctx, index)
+		_, _, err := d.query(ctx, index)
 		return err
 	}, nil
 }
 
 // query waits, if after is not 0, for the index to pass it.
-func (b *Backend) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
-	token, err := backendurl.Secret(b.token)
+func (d *Driver) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
+	token, err := backendurl.Secret(d.token)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: token_file: %w", b.at, err)
+		return nil, 0, fmt.Errorf("%s: token_file: %w", d.at, err)
 	}
-	q := &api.QueryOptions{Token: token, Datacenter: b.datacenter, WaitIndex: after, WaitTime: discovery.Recheck}
-	found, meta, err := b.client.Health().Service(b.service, "", true, q.WithContext(ctx))
+	q := &api.QueryOptions{Token: token, Datacenter: d.datacenter, WaitIndex: after, WaitTime: discovery.Recheck}
+	found, meta, err := d.client.Health().Service(d.service, "", true, q.WithContext(ctx))
 	if err != nil {
-		return nil, 0, b.wrap(err)
+		return nil, 0, d.wrap(err)
 	}
 	if meta.ResultsFilteredByACLs {
 		return nil, 0, fmt.Errorf("%s: %w: instances are hidden from token_file %q; its policy needs service %q and node_prefix \"\" to be read",
-			b.at, discovery.ErrDenied, b.token, b.service)
+			d.at, discovery.ErrDenied, d.token, d.service)
 	}
 	// An index of 0 would not wait.
 	return found, max(meta.LastIndex, 1), nil
 }
 
-func (b *Backend) read(e *api.ServiceEntry) (discovery.Peer, error) {
+func (d *Driver) read(e *api.ServiceEntry) (discovery.Peer, error) {
 	if e.Service == nil || e.Node == nil {
 		return discovery.Peer{}, errors.New("an instance without service or node")
 	}
@@ -149,71 +149,71 @@ func (b *Backend) read(e *api.ServiceEntry) (discovery.Peer, error) {
 	if err != nil {
 		return discovery.Peer{}, fmt.Errorf("instance %s at node %s: %w", e.Service.ID, e.Node.Node, err)
 	}
-	if other := e.Service.Meta["cluster"]; b.cluster != "" && other != "" && other != b.cluster {
+	if other := e.Service.Meta["cluster"]; d.cluster != "" && other != "" && other != d.cluster {
 		return discovery.Peer{}, fmt.Errorf("instance %s at node %s belongs to cluster %.80q, this process to %q; give each cluster a service of its own",
-			e.Service.ID, e.Node.Node, other, b.cluster)
+			e.Service.ID, e.Node.Node, other, d.cluster)
 	}
 	return p, nil
 }
 
 // TTL is for how long an entry is listed that nobody confirms.
-func (b *Backend) TTL() time.Duration { return b.ttl }
+func (d *Driver) TTL() time.Duration { return d.ttl }
 
 // instance is the id of a peer's entry: what is in it may stand in a path.
-func (b *Backend) instance(p discovery.Peer) string {
+func (d *Driver) instance(p discovery.Peer) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(":[]%@", r) {
 			return '-'
 		}
 		return r
-	}, b.service+"-"+p.String())
+	}, d.service+"-"+p.String())
 }
 
 // Enter confirms the entry of self, or makes one if the agent knows of none.
-func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
-	id := b.instance(self)
-	token, err := backendurl.Secret(b.token)
+func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
+	id := d.instance(self)
+	token, err := backendurl.Secret(d.token)
 	if err != nil {
-		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
+		return fmt.Errorf("%s instance %s: token_file: %w", d.at, id, err)
 	}
 	q := (&api.QueryOptions{Token: token}).WithContext(ctx)
-	err = b.client.Agent().UpdateTTLOpts("service:"+id, "", api.HealthPassing, q)
+	err = d.client.Agent().UpdateTTLOpts("service:"+id, "", api.HealthPassing, q)
 	if !absent(err) {
-		return b.wrapAt(id, err)
+		return d.wrapAt(id, err)
 	}
 	host, port, err := net.SplitHostPort(self.Addr)
 	if err != nil {
-		return b.wrapAt(id, err)
+		return d.wrapAt(id, err)
 	}
 	number, err := strconv.Atoi(port)
 	if err != nil {
-		return b.wrapAt(id, err)
+		return d.wrapAt(id, err)
 	}
 	r := &api.AgentServiceRegistration{
-		ID: id, Name: b.service, Address: host, Port: number, Meta: map[string]string{"role": self.Role, "cluster": b.cluster},
+		ID: id, Name: d.service, Address: host, Port: number, Meta: map[string]string{"role": self.Role, "cluster": d.cluster},
 		Check: &api.AgentServiceCheck{
-			TTL: b.ttl.String(), Status: api.HealthPassing, DeregisterCriticalServiceAfter: removeAfter.String(),
+			TTL: d.ttl.String(), Status: api.HealthPassing, DeregisterCriticalServiceAfter: removeAfter.String(),
 		},
 	}
 	if self.Role != "" {
 		r.Tags = []string{self.Role}
 	}
 	opts := api.ServiceRegisterOpts{Token: token, ReplaceExistingChecks: true}.WithContext(ctx)
-	return b.wrapAt(id, b.client.Agent().ServiceRegisterOpts(r, opts))
+	return d.wrapAt(id, d.client.Agent().ServiceRegisterOpts(r, opts))
 }
 
 // Remove takes the entry of self out.
-func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
-	id := b.instance(self)
-	token, err := backendurl.Secret(b.token)
+func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
+	id := d.instance(self)
+	token, err := backendurl.Secret(d.token)
 	if err != nil {
-		return fmt.Errorf("%s instance %s: token_file: %w", b.at, id, err)
+		return fmt.Errorf("%s instance %s: token_file: %w", d.at, id, err)
 	}
-	err = b.client.Agent().ServiceDeregisterOpts(id, (&api.QueryOptions{Token: token}).WithContext(ctx))
+	err = d.client.Agent().ServiceDeregisterOpts(id, (&api.QueryOptions{Token: token}).WithContext(ctx))
 	if absent(err) {
 		return nil
 	}
-	return b.wrapAt(id, err)
+	return d.wrapAt(id, err)
 }
 
 // absent reports whether the agent does not know what it was asked about.
@@ -222,17 +222,17 @@ func absent(err error) bool {
 	return errors.As(err, &status) && status.Code == http.StatusNotFound
 }
 
-func (b *Backend) wrap(err error) error {
+func (d *Driver) wrap(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized) {
-		err = fmt.Errorf("%w: token_file %q: %w", discovery.ErrDenied, b.token, err)
+		err = fmt.Errorf("%w: token_file %q: %w", discovery.ErrDenied, d.token, err)
 	}
-	return fmt.Errorf("%s: %w", b.at, err)
+	return fmt.Errorf("%s: %w", d.at, err)
 }
 
-func (b *Backend) wrapAt(id string, err error) error {
+func (d *Driver) wrapAt(id string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("instance %s: %w", id, b.wrap(err))
+	return fmt.Errorf("instance %s: %w", id, d.wrap(err))
 }

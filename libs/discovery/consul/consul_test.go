@@ -20,13 +20,13 @@ import (
 	"github.com/roost-cluster/roost/libs/servertest"
 )
 
-func open(t *testing.T, url string) *consul.Backend {
+func open(t *testing.T, url string) *consul.Driver {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := consul.New(u, "test")
+	b, err := consul.Open(u, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,9 +115,9 @@ func TestConformance(t *testing.T) {
 			a.forget(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
-				Backend:   open(t, url),
+				Driver:    open(t, url),
 				Lag:       true,
-				Again:     func(t *testing.T) discovery.Backend { return open(t, url) },
+				Second:    func(t *testing.T) discovery.Driver { return open(t, url) },
 				Change:    a.set,
 				Break:     func(t *testing.T) { a.put(t, "x", "two words", 1, nil) },
 				Garbage:   func(t *testing.T) string { return a.put(t, "x", "a/b", 1, nil) },
@@ -188,9 +188,9 @@ func TestConformanceOfTokens(t *testing.T) {
 			a.forget(t)
 			a.set(t, peers)
 			return discoverytest.Harness{
-				Backend: open(t, url),
-				Lag:     true,
-				Again:   func(t *testing.T) discovery.Backend { return open(t, url) },
+				Driver: open(t, url),
+				Lag:    true,
+				Second: func(t *testing.T) discovery.Driver { return open(t, url) },
 				Deny: func(t *testing.T) string {
 					write(t, "00000000-1111-2222-3333-444444444444")
 					return "service roost"
@@ -226,7 +226,7 @@ func TestNewRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := consul.New(u, ""); !errors.Is(err, discovery.ErrConfig) {
+		if _, err := consul.Open(u, ""); !errors.Is(err, discovery.ErrConfig) {
 			t.Errorf("%s gives %v", url, err)
 		}
 	}

@@ -13,18 +13,18 @@ import (
 
 func nobody(t *testing.T, s Suite) {
 	h := s.with(t, nil, nil)
-	h.want(t, h.Backend, nil)
+	h.want(t, h.Driver, nil)
 }
 
 func listed(t *testing.T, s Suite) {
 	h := s.with(t, some, nil)
-	h.want(t, h.Backend, s.express(some...))
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func duplicates(t *testing.T, s Suite) {
 	h := s.with(t, append(slices.Clone(some), some...), nil)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func many(t *testing.T, s Suite) {
@@ -33,38 +33,38 @@ func many(t *testing.T, s Suite) {
 		peers = append(peers, discovery.Peer{Addr: fmt.Sprintf("10.1.%d.%d:%d", i/250, i%250, 7000+i)})
 	}
 	h := s.with(t, peers, nil)
-	h.want(t, h.Backend, s.express(peers...))
+	h.want(t, h.Driver, s.express(peers...))
 }
 
 func owned(t *testing.T, s Suite) {
 	h := s.with(t, some, nil)
-	h.want(t, h.Backend, s.express(some...))
-	got, err := h.Backend.Peers(t.Context())
+	h.want(t, h.Driver, s.express(some...))
+	got, err := h.Driver.Peers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	clear(got)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func cancelled(t *testing.T, s Suite) {
 	h := s.with(t, some, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := h.Backend.Peers(ctx); err == nil {
+	if got, err := h.Driver.Peers(ctx); err == nil {
 		t.Errorf("a cancelled lookup gives %v", got)
 	}
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func concurrent(t *testing.T, s Suite) {
 	h := s.with(t, some, nil)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 10 {
-				if got, err := h.Backend.Peers(t.Context()); err != nil || len(got) != len(some) {
+				if got, err := h.Driver.Peers(t.Context()); err != nil || len(got) != len(some) {
 					t.Errorf("got %v, %v", got, err)
 				}
 			}
@@ -77,39 +77,39 @@ func changes(h Harness) bool { return h.Change != nil }
 
 func change(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	for _, peers := range [][]discovery.Peer{some[:1], some[1:], nil, some} {
 		h.Change(t, s.express(peers...))
-		h.want(t, h.Backend, s.express(peers...))
+		h.want(t, h.Driver, s.express(peers...))
 	}
 	// As long, but different.
 	for _, addr := range []string{"a:1", "b:1"} {
 		peers := s.express(discovery.Peer{Addr: addr})
 		h.Change(t, peers)
-		h.want(t, h.Backend, peers)
+		h.want(t, h.Driver, peers)
 	}
 }
 
 // flapping comes and goes many times; the last state is what counts.
 func flapping(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	for range 20 {
 		h.Change(t, s.express(some[:2]...))
 		h.Change(t, s.express(some...))
 	}
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 // noticed waits for changes as a Watch does; a change between the answer and
 // the waiting counts too.
 func noticed(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
-	f, ok := h.Backend.(discovery.Follower)
+	f, ok := h.Driver.(discovery.Follower)
 	if !ok {
 		t.Skip("it is asked at intervals")
 	}
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	for _, peers := range [][]discovery.Peer{some[:1], some, nil} {
 		_, changed, err := f.Follow(t.Context())
 		if err != nil {
@@ -119,7 +119,7 @@ func noticed(t *testing.T, s Suite) {
 		if err := changed(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(t, h.Backend, s.express(peers...))
+		h.want(t, h.Driver, s.express(peers...))
 	}
 	_, changed, err := f.Follow(t.Context())
 	if err != nil {
@@ -134,22 +134,22 @@ func failure(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Break != nil })
 	h.Break(t)
 	h.eventually(t, func() error {
-		if got, err := h.Backend.Peers(short(t)); err == nil {
+		if got, err := h.Driver.Peers(short(t)); err == nil {
 			return fmt.Errorf("broken, it lists %v", got)
 		}
 		return nil
 	})
 	if h.Change != nil {
 		h.Change(t, s.express(some...))
-		h.want(t, h.Backend, s.express(some...))
+		h.want(t, h.Driver, s.express(some...))
 	}
 }
 
 // stale keeps the last good answer, with the error and its age.
 func stale(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Break != nil })
-	h.want(t, h.Backend, s.express(some...))
-	w, err := discovery.NewWatch(h.Backend, discovery.DefaultConfig(), nil)
+	h.want(t, h.Driver, s.express(some...))
+	w, err := discovery.NewWatch(h.Driver, discovery.DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,21 +171,21 @@ func garbage(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Garbage != nil })
 	s.refused(h, t, h.Garbage(t))
 	h.Change(t, s.express(some...))
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func wrongPort(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.WrongPort != nil })
 	s.refused(h, t, h.WrongPort(t))
 	h.Change(t, s.express(some...))
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 func foreign(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Foreign != nil })
 	s.refused(h, t, h.Foreign(t))
 	h.Change(t, s.express(some...))
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 // denied tries again and again without harm.
@@ -194,14 +194,14 @@ func denied(t *testing.T, s Suite) {
 	place := h.Deny(t)
 	s.refused(h, t, place)
 	for range 5 {
-		if got, err := h.Backend.Peers(short(t)); !errors.Is(err, discovery.ErrDenied) {
+		if got, err := h.Driver.Peers(short(t)); !errors.Is(err, discovery.ErrDenied) {
 			t.Fatalf("refused, it says %v, %v", got, err)
 		}
 	}
 	h.Allow(t)
 	retry(t, func() error {
-		_, err := h.Backend.Peers(short(t))
+		_, err := h.Driver.Peers(short(t))
 		return err
 	})
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }

@@ -1,6 +1,6 @@
-// Package discoverytest is the conformance suite of discovery backends. A
-// backend's own test calls [Run], or a [Suite] that says what the backend can
-// express.
+// Package discoverytest is the conformance suite of discovery drivers: what
+// [discovery.Driver], [discovery.Follower] and [discovery.Registrar] demand. A
+// driver's own test calls [Run], or a [Suite] that says what the driver can express.
 //
 // # What this does not do
 //
@@ -26,10 +26,10 @@ const (
 	often  = 20 * time.Millisecond
 )
 
-// Harness is one backend that lists certain peers, and the ways to trouble it.
+// Harness is one driver that lists certain peers, and the ways to trouble it.
 // A func that is nil is something that cannot happen there; its test is skipped.
 type Harness struct {
-	Backend discovery.Backend
+	Driver discovery.Driver
 	// Lag says that what happens is seen a moment later.
 	Lag bool
 	// Change makes it list others, and undoes Break, Garbage and Foreign.
@@ -43,7 +43,7 @@ type Harness struct {
 	WrongPort func(t *testing.T) string
 	// Foreign puts a peer of another cluster, and returns a word as above.
 	Foreign func(t *testing.T) string
-	// Deny refuses the backend's credentials, and returns a word as above;
+	// Deny refuses the driver's credentials, and returns a word as above;
 	// Allow takes them again.
 	Deny  func(t *testing.T) string
 	Allow func(t *testing.T)
@@ -52,22 +52,22 @@ type Harness struct {
 	Down, Up, Pause func(t *testing.T)
 	// Forget makes the server lose what was entered.
 	Forget func(t *testing.T)
-	// Again opens the same backend as another process would.
-	Again func(t *testing.T) discovery.Backend
+	// Second opens another handle on the same place, as another process would.
+	Second func(t *testing.T) discovery.Driver
 }
 
-// Suite runs the suite for a backend.
+// Suite runs the suite for a driver.
 type Suite struct {
-	// Name is in every error of the backend.
+	// Name is in every error of the driver.
 	Name string
-	// With makes a backend that lists the peers.
+	// With makes a driver that lists the peers.
 	With func(t *testing.T, peers []discovery.Peer) Harness
-	// Express turns any peer into one that the backend can list, different ones
+	// Express turns any peer into one that the driver can list, different ones
 	// into different ones. Nil: all can be.
 	Express func(discovery.Peer) discovery.Peer
 }
 
-// Run runs the suite for a backend that can list all peers.
+// Run runs the suite for a driver that can list all peers.
 func Run(t *testing.T, with func(t *testing.T, peers []discovery.Peer) Harness) {
 	Suite{With: with}.Run(t)
 }
@@ -107,12 +107,12 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// with makes a harness, or skips the test that needs what the backend has not.
+// with makes a harness, or skips the test that needs what the driver has not.
 func (s Suite) with(t *testing.T, peers []discovery.Peer, possible func(Harness) bool) Harness {
 	t.Helper()
 	h := s.With(t, s.express(peers...))
 	if possible != nil && !possible(h) {
-		t.Skip("cannot happen with this backend")
+		t.Skip("cannot happen with this driver")
 	}
 	return h
 }
@@ -134,8 +134,8 @@ var some = []discovery.Peer{
 	{Addr: "roost-0.roost.svc.cluster.local:65535", Role: "region"},
 }
 
-// want waits, if the backend lags, until it lists exactly the peers.
-func (h Harness) want(t *testing.T, b discovery.Backend, peers []discovery.Peer) {
+// want waits, if the driver lags, until it lists exactly the peers.
+func (h Harness) want(t *testing.T, b discovery.Driver, peers []discovery.Peer) {
 	t.Helper()
 	peers = discovery.Normalize(slices.Clone(peers))
 	h.eventually(t, func() error {
@@ -147,7 +147,7 @@ func (h Harness) want(t *testing.T, b discovery.Backend, peers []discovery.Peer)
 	})
 }
 
-// eventually tries at once, and again if the backend lags.
+// eventually tries at once, and again if the driver lags.
 func (h Harness) eventually(t *testing.T, try func() error) {
 	t.Helper()
 	if !h.Lag {
@@ -187,7 +187,7 @@ func short(t *testing.T) context.Context {
 func (s Suite) refused(h Harness, t *testing.T, place string) {
 	t.Helper()
 	h.eventually(t, func() error {
-		got, err := h.Backend.Peers(short(t))
+		got, err := h.Driver.Peers(short(t))
 		if err == nil {
 			return fmt.Errorf("it lists %v", got)
 		}

@@ -16,7 +16,7 @@ func stops(h Harness) bool { return h.Down != nil }
 func down(t *testing.T, s Suite) {
 	h := s.with(t, some, stops)
 	h.Down(t)
-	b := h.Again(t)
+	b := h.Second(t)
 	if got, err := b.Peers(short(t)); err == nil {
 		t.Fatalf("without a server it lists %v", got)
 	}
@@ -27,29 +27,29 @@ func down(t *testing.T, s Suite) {
 
 func restarted(t *testing.T, s Suite) {
 	h := s.with(t, some, stops)
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	for range 2 {
 		h.Down(t)
-		if got, err := h.Backend.Peers(short(t)); err == nil {
+		if got, err := h.Driver.Peers(short(t)); err == nil {
 			t.Fatalf("without a server it lists %v", got)
 		}
 		h.Up(t)
 		h.Lag = true
-		h.want(t, h.Backend, s.express(some...))
+		h.want(t, h.Driver, s.express(some...))
 	}
 }
 
 // hangs has a server that accepts and never answers.
 func hangs(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Pause != nil })
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 	h.Pause(t)
-	if got, err := h.Backend.Peers(short(t)); err == nil {
+	if got, err := h.Driver.Peers(short(t)); err == nil {
 		t.Errorf("a server that hangs lists %v", got)
 	}
 	h.Up(t)
 	h.Lag = true
-	h.want(t, h.Backend, s.express(some...))
+	h.want(t, h.Driver, s.express(some...))
 }
 
 // me and other enter themselves.
@@ -61,7 +61,7 @@ var (
 func (s Suite) registrar(t *testing.T, possible func(Harness) bool) (Harness, discovery.Registrar) {
 	t.Helper()
 	h := s.with(t, nil, possible)
-	r, ok := h.Backend.(discovery.Registrar)
+	r, ok := h.Driver.(discovery.Registrar)
 	if !ok {
 		t.Skip("nobody enters itself there")
 	}
@@ -82,11 +82,11 @@ func registration(t *testing.T, s Suite) {
 		t.Errorf("taking out what is not there: %v", err)
 	}
 	enter(t, r, me)
-	h.want(t, h.Backend, []discovery.Peer{me}) // itself only
+	h.want(t, h.Driver, []discovery.Peer{me}) // itself only
 	enter(t, r, me)
-	second := h.Again(t)
+	second := h.Second(t)
 	enter(t, second.(discovery.Registrar), other)
-	for _, b := range []discovery.Backend{h.Backend, second} {
+	for _, b := range []discovery.Driver{h.Driver, second} {
 		h.want(t, b, []discovery.Peer{me, other})
 	}
 	if err := r.Remove(t.Context(), me); err != nil {
@@ -96,7 +96,7 @@ func registration(t *testing.T, s Suite) {
 	enter(t, r, me)
 	h.want(t, second, []discovery.Peer{me, other})
 	// The next process at the same address.
-	third := h.Again(t)
+	third := h.Second(t)
 	enter(t, third.(discovery.Registrar), me)
 	h.want(t, second, []discovery.Peer{me, other})
 	if err := third.(discovery.Registrar).Remove(t.Context(), me); err != nil {
@@ -109,7 +109,7 @@ func registration(t *testing.T, s Suite) {
 func expires(t *testing.T, s Suite) {
 	h, r := s.registrar(t, nil)
 	enter(t, r, me)
-	second := h.Again(t)
+	second := h.Second(t)
 	kept, err := discovery.NewRegistration(second, other, discovery.DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -135,12 +135,12 @@ func forgotten(t *testing.T, s Suite) {
 	h, r := s.registrar(t, func(h Harness) bool { return h.Forget != nil })
 	for range 2 {
 		enter(t, r, me)
-		h.want(t, h.Backend, []discovery.Peer{me})
+		h.want(t, h.Driver, []discovery.Peer{me})
 		h.Forget(t)
-		h.want(t, h.Backend, nil)
+		h.want(t, h.Driver, nil)
 	}
 	retry(t, func() error { return r.Enter(t.Context(), me) })
-	h.want(t, h.Backend, []discovery.Peer{me})
+	h.want(t, h.Driver, []discovery.Peer{me})
 }
 
 func registerWhileDown(t *testing.T, s Suite) {
@@ -151,13 +151,13 @@ func registerWhileDown(t *testing.T, s Suite) {
 	}
 	h.Up(t)
 	retry(t, func() error { return r.Enter(short(t), me) })
-	h.want(t, h.Backend, []discovery.Peer{me})
+	h.want(t, h.Driver, []discovery.Peer{me})
 	h.Down(t)
 	h.Up(t)
 	retry(t, func() error { return r.Enter(short(t), me) })
-	h.want(t, h.Backend, []discovery.Peer{me})
+	h.want(t, h.Driver, []discovery.Peer{me})
 	retry(t, func() error { return r.Remove(short(t), me) })
-	h.want(t, h.Backend, nil)
+	h.want(t, h.Driver, nil)
 }
 
 func registerDenied(t *testing.T, s Suite) {
@@ -165,7 +165,7 @@ func registerDenied(t *testing.T, s Suite) {
 	place := h.Deny(t)
 	c := discovery.DefaultConfig()
 	c.MaxBackoff, c.Timeout = time.Second, 10*time.Second
-	reg, err := discovery.NewRegistration(h.Backend, me, c, nil)
+	reg, err := discovery.NewRegistration(h.Driver, me, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func registerDenied(t *testing.T, s Suite) {
 	h.Allow(t)
 	retry(t, func() error { return reg.Enter(t.Context()) })
 	retry(t, func() error {
-		got, err := h.Backend.Peers(short(t))
+		got, err := h.Driver.Peers(short(t))
 		if err == nil && !slices.Equal(got, []discovery.Peer{me}) {
 			err = fmt.Errorf("got %v", got)
 		}

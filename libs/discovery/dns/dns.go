@@ -44,8 +44,8 @@ const (
 	maxAliases = 8
 )
 
-// Backend asks for the records of one name.
-type Backend struct {
+// Driver asks for the records of one name.
+type Driver struct {
 	resolvers      []string // none: those of conf
 	conf           string
 	name           string
@@ -55,36 +55,36 @@ type Backend struct {
 	minTTL, maxTTL time.Duration
 }
 
-// New makes a Backend; it asks nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backendurl.URL) (*Backend, error) {
-	b := &Backend{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
+// Open makes a Driver; it asks nobody yet. Errors wrap discovery.ErrConfig.
+func Open(u *backendurl.URL) (*Driver, error) {
+	d := &Driver{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
 	kind := "ip"
 	if strings.HasPrefix(u.Path, "_") {
 		kind = "srv"
 	}
 	kinds := map[string][]uint16{"ip": {dns.TypeA, dns.TypeAAAA}, "a": {dns.TypeA}, "aaaa": {dns.TypeAAAA}, "srv": {dns.TypeSRV}}
 	kind = u.OneOf("type", kind, "ip", "a", "aaaa", "srv")
-	b.types = kinds[kind]
-	b.minTTL = u.Duration("min_ttl", time.Second, 100*time.Millisecond, time.Minute)
-	b.maxTTL = u.Duration("max_ttl", time.Minute, time.Second, 5*time.Minute)
+	d.types = kinds[kind]
+	d.minTTL = u.Duration("min_ttl", time.Second, 100*time.Millisecond, time.Minute)
+	d.maxTTL = u.Duration("max_ttl", time.Minute, time.Second, 5*time.Minute)
 	if err := u.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
-	bad := func(format string, args ...any) (*Backend, error) {
+	bad := func(format string, args ...any) (*Driver, error) {
 		return nil, fmt.Errorf("%w: dns: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
-	if _, ok := dns.IsDomainName(b.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
+	if _, ok := dns.IsDomainName(d.name); !ok || u.Path == "" || strings.ContainsAny(u.Path, "/ ") {
 		return bad("%.80q is no name; write for example dns:///roost.example.net?port=25521", u.Path)
 	}
 	switch {
-	case kind == "srv" && b.port != 0:
+	case kind == "srv" && d.port != 0:
 		return bad("SRV records have ports; leave the parameter port out")
-	case kind != "srv" && b.port == 0:
+	case kind != "srv" && d.port == 0:
 		return bad("addresses have no port; add for example ?port=25521")
-	case b.minTTL > b.maxTTL:
-		return bad("min_ttl %v is above max_ttl %v", b.minTTL, b.maxTTL)
+	case d.minTTL > d.maxTTL:
+		return bad("min_ttl %v is above max_ttl %v", d.minTTL, d.maxTTL)
 	}
-	if _, err := discovery.ParsePeer(discovery.Peer{Addr: "a:1", Role: b.role}.String()); err != nil {
+	if _, err := discovery.ParsePeer(discovery.Peer{Addr: "a:1", Role: d.role}.String()); err != nil {
 		return bad("parameter role: %v", err)
 	}
 	for _, s := range strings.Split(u.Hosts, ",") {
@@ -95,9 +95,9 @@ func New(u *backendurl.URL) (*Backend, error) {
 		if err != nil {
 			return bad("%v", err)
 		}
-		b.resolvers = append(b.resolvers, addr)
+		d.resolvers = append(d.resolvers, addr)
 	}
-	return b, nil
+	return d, nil
 }
 
 // resolver completes the address of a resolver.
@@ -113,15 +113,15 @@ func resolver(s string) (string, error) {
 }
 
 // Peers asks now.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
-	peers, _, err := b.lookup(ctx)
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := d.lookup(ctx)
 	return peers, err
 }
 
 // Follow asks now; another answer may come when the records have expired.
-func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	began := time.Now()
-	peers, ttl, err := b.lookup(ctx)
+	peers, ttl, err := d.lookup(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,35 +144,35 @@ func expiry(began time.Time, ttl time.Duration) discovery.Changed {
 }
 
 // lookup asks for all types and tells for how long the answer holds.
-func (b *Backend) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
-	resolvers, err := b.servers()
+func (d *Driver) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
+	resolvers, err := d.servers()
 	if err != nil {
 		return nil, 0, err
 	}
 	var peers []discovery.Peer
-	ttl := b.maxTTL
-	for _, typ := range b.types {
-		res, err := b.ask(ctx, resolvers, typ)
+	ttl := d.maxTTL
+	for _, typ := range d.types {
+		res, err := d.ask(ctx, resolvers, typ)
 		if err != nil {
-			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], b.name, err)
+			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], d.name, err)
 		}
-		found, holds, err := b.read(res, typ)
+		found, holds, err := d.read(res, typ)
 		if err != nil {
-			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], b.name, err)
+			return nil, 0, fmt.Errorf("dns %s %s: %w", dns.TypeToString[typ], d.name, err)
 		}
 		peers = append(peers, found...)
 		ttl = min(ttl, holds)
 	}
-	return peers, b.within(ttl), nil
+	return peers, d.within(ttl), nil
 }
 
-func (b *Backend) within(ttl time.Duration) time.Duration { return min(max(ttl, b.minTTL), b.maxTTL) }
+func (d *Driver) within(ttl time.Duration) time.Duration { return min(max(ttl, d.minTTL), d.maxTTL) }
 
-func (b *Backend) servers() ([]string, error) {
-	if len(b.resolvers) > 0 {
-		return b.resolvers, nil
+func (d *Driver) servers() ([]string, error) {
+	if len(d.resolvers) > 0 {
+		return d.resolvers, nil
 	}
-	conf, err := dns.ClientConfigFromFile(b.conf)
+	conf, err := dns.ClientConfigFromFile(d.conf)
 	if err != nil {
 		return nil, fmt.Errorf("dns: which resolver to ask: %w", err)
 	}
@@ -181,14 +181,14 @@ func (b *Backend) servers() ([]string, error) {
 		servers = append(servers, net.JoinHostPort(s, conf.Port))
 	}
 	if len(servers) == 0 {
-		return nil, fmt.Errorf("dns: %s names no resolver; write one into the URL: dns://host/name", b.conf)
+		return nil, fmt.Errorf("dns: %s names no resolver; write one into the URL: dns://host/name", d.conf)
 	}
 	return servers, nil
 }
 
 // ask goes through the resolvers until one answers; each gets its share of the
 // time.
-func (b *Backend) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
+func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
 	var errs []error
 	for i, server := range resolvers {
 		share, cancel := ctx, context.CancelFunc(func() {})
@@ -196,7 +196,7 @@ func (b *Backend) ask(ctx context.Context, resolvers []string, typ uint16) (*dns
 			left := time.Until(deadline)
 			share, cancel = context.WithTimeout(ctx, left/time.Duration(len(resolvers)-i))
 		}
-		res, err := b.exchange(share, server, typ)
+		res, err := d.exchange(share, server, typ)
 		cancel()
 		if err == nil {
 			return res, nil
@@ -209,12 +209,12 @@ func (b *Backend) ask(ctx context.Context, resolvers []string, typ uint16) (*dns
 	return nil, errors.Join(errs...)
 }
 
-func (b *Backend) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
+func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.Msg, error) {
 	req := new(dns.Msg)
-	req.SetQuestion(b.name, typ)
+	req.SetQuestion(d.name, typ)
 	req.SetEdns0(udpSize, false)
 	for _, network := range []string{"udp", "tcp"} {
-		res, err := b.once(ctx, network, server, req)
+		res, err := d.once(ctx, network, server, req)
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func (b *Backend) exchange(ctx context.Context, server string, typ uint16) (*dns
 			continue
 		}
 		switch {
-		case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, b.name) || res.Question[0].Qtype != typ:
+		case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, d.name) || res.Question[0].Qtype != typ:
 			return nil, errors.New("it answers another question")
 		case res.Truncated:
 			return nil, errors.New("its answer is cut off")
@@ -236,7 +236,7 @@ func (b *Backend) exchange(ctx context.Context, server string, typ uint16) (*dns
 	return nil, errors.New("no answer")
 }
 
-func (b *Backend) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
+func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg) (*dns.Msg, error) {
 	client := dns.Client{Net: network, UDPSize: udpSize, Timeout: time.Hour} // ctx bounds it
 	conn, err := client.DialContext(ctx, server)
 	if err != nil {
@@ -254,10 +254,10 @@ func (b *Backend) once(ctx context.Context, network, server string, req *dns.Msg
 }
 
 // read takes the peers out of an answer, and for how long it holds.
-func (b *Backend) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
-	holds := b.maxTTL
+func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
+	holds := d.maxTTL
 	lives := func(seconds uint32) { holds = min(holds, time.Duration(seconds)*time.Second) }
-	names := aliases(res.Answer, b.name, lives)
+	names := aliases(res.Answer, d.name, lives)
 	var peers []discovery.Peer
 	for _, rr := range res.Answer {
 		h := rr.Header()
@@ -265,7 +265,7 @@ func (b *Backend) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duratio
 			continue
 		}
 		lives(h.Ttl)
-		host, port := "", b.port
+		host, port := "", d.port
 		switch r := rr.(type) {
 		case *dns.A:
 			host = r.A.String()
@@ -277,7 +277,7 @@ func (b *Backend) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duratio
 			}
 			host, port = strings.TrimSuffix(r.Target, "."), int(r.Port)
 		}
-		p, err := discovery.ParsePeer(discovery.Peer{Addr: net.JoinHostPort(host, strconv.Itoa(port)), Role: b.role}.String())
+		p, err := discovery.ParsePeer(discovery.Peer{Addr: net.JoinHostPort(host, strconv.Itoa(port)), Role: d.role}.String())
 		if err != nil {
 			return nil, 0, fmt.Errorf("record %.200q: %w", rr.String(), err)
 		}

@@ -137,13 +137,13 @@ func record(t *testing.T, format string, args ...any) dns.RR {
 	return rr
 }
 
-func open(t *testing.T, url string) *discoverydns.Backend {
+func open(t *testing.T, url string) *discoverydns.Driver {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := discoverydns.New(u)
+	b, err := discoverydns.Open(u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func (r *resolver) harness(t *testing.T, query string, records func(*testing.T, 
 	change(t, peers)
 	url := "dns://" + r.addr + "/" + query
 	return discoverytest.Harness{
-		Backend: open(t, url),
-		Change:  change,
-		Break:   func(t *testing.T) { r.set(t, func() { r.rcode = dns.RcodeServerFailure }) },
+		Driver: open(t, url),
+		Change: change,
+		Break:  func(t *testing.T) { r.set(t, func() { r.rcode = dns.RcodeServerFailure }) },
 		Garbage: func(t *testing.T) string {
 			r.set(t, func() { r.mangle = func(m *dns.Msg) { m.Question[0].Name = "other.example." } })
 			return name
@@ -177,8 +177,8 @@ func (r *resolver) harness(t *testing.T, query string, records func(*testing.T, 
 				r.start(t)
 			}
 		},
-		Pause: func(t *testing.T) { r.set(t, func() { r.silent = true }) },
-		Again: func(t *testing.T) discovery.Backend { return open(t, url) },
+		Pause:  func(t *testing.T) { r.set(t, func() { r.silent = true }) },
+		Second: func(t *testing.T) discovery.Driver { return open(t, url) },
 	}
 }
 
@@ -288,7 +288,7 @@ func TestNewRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := discoverydns.New(u); !errors.Is(err, discovery.ErrConfig) {
+		if _, err := discoverydns.Open(u); !errors.Is(err, discovery.ErrConfig) {
 			t.Errorf("%s gives %v", url, err)
 		}
 	}

@@ -17,7 +17,7 @@ func TestTimeToLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(u)
+	b, err := Open(u)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Backend reads and writes the entries below one path.
-type Backend struct {
+// Driver reads and writes the entries below one path.
+type Driver struct {
 	prefix   string // with a slash at its end
 	cluster  string
 	ttl      time.Duration
@@ -60,13 +60,13 @@ type entry struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// New makes a Backend for a cluster of that name, any if it is empty. It
+// Open makes a Driver for a cluster of that name, any if it is empty. It
 // connects when it is first asked. Errors wrap discovery.ErrConfig.
-func New(u *backendurl.URL, cluster string) (*Backend, error) {
-	b := &Backend{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
-	b.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
-	b.cluster = u.Text("cluster", cluster)
-	b.config = clientv3.Config{
+func Open(u *backendurl.URL, cluster string) (*Driver, error) {
+	d := &Driver{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
+	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
+	d.cluster = u.Text("cluster", cluster)
+	d.config = clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(),
 		// Notices a member that is gone without a word while a watch is open.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
@@ -77,60 +77,60 @@ func New(u *backendurl.URL, cluster string) (*Backend, error) {
 			MinConnectTimeout: 3 * time.Second,
 		})},
 	}
-	b.password = u.Text("password_file", "")
+	d.password = u.Text("password_file", "")
 	if err := u.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)
 	}
-	bad := func(format string, args ...any) (*Backend, error) {
+	bad := func(format string, args ...any) (*Driver, error) {
 		return nil, fmt.Errorf("%w: etcd: %s", discovery.ErrConfig, fmt.Sprintf(format, args...))
 	}
 	if u.Hosts == "" || u.Path == "" {
 		return bad("the members or the path are missing; write for example etcd://10.0.0.2:2379/roost/prod")
 	}
-	if (b.config.Username == "") != (b.password == "") {
+	if (d.config.Username == "") != (d.password == "") {
 		return bad("the parameters user and password_file belong together; give both or none")
 	}
 	scheme := "http://"
-	if b.config.TLS != nil {
+	if d.config.TLS != nil {
 		scheme = "https://"
 	}
 	for _, h := range strings.Split(u.Hosts, ",") {
 		if _, err := discovery.ParsePeer(h); err != nil {
 			return bad("member %v", err)
 		}
-		b.config.Endpoints = append(b.config.Endpoints, scheme+h)
+		d.config.Endpoints = append(d.config.Endpoints, scheme+h)
 	}
-	return b, nil
+	return d, nil
 }
 
 // Peers reads the entries.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
-	peers, _, err := b.Follow(ctx)
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow reads the entries; what comes after them is watched.
-func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
-	c, err := b.connect(ctx)
+func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+	c, err := d.connect(ctx)
 	if err != nil {
-		return nil, nil, b.wrap(b.prefix, err)
+		return nil, nil, d.wrap(d.prefix, err)
 	}
-	res, err := c.Get(ctx, b.prefix, clientv3.WithPrefix())
+	res, err := c.Get(ctx, d.prefix, clientv3.WithPrefix())
 	if err != nil {
-		return nil, nil, b.wrap(b.prefix, err)
+		return nil, nil, d.wrap(d.prefix, err)
 	}
 	var peers []discovery.Peer
 	for _, kv := range res.Kvs {
-		p, err := b.read(strings.TrimPrefix(string(kv.Key), b.prefix), kv.Value)
+		p, err := d.read(strings.TrimPrefix(string(kv.Key), d.prefix), kv.Value)
 		if err != nil {
-			return nil, nil, b.wrap(string(kv.Key), err)
+			return nil, nil, d.wrap(string(kv.Key), err)
 		}
 		peers = append(peers, p)
 	}
-	return peers, func(ctx context.Context) error { return b.watch(ctx, c, res.Header.Revision+1) }, nil
+	return peers, func(ctx context.Context) error { return d.watch(ctx, c, res.Header.Revision+1) }, nil
 }
 
-func (b *Backend) read(name string, value []byte) (discovery.Peer, error) {
+func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil {
 		return discovery.Peer{}, fmt.Errorf("the value is no entry: %w", err)
@@ -139,8 +139,8 @@ func (b *Backend) read(name string, value []byte) (discovery.Peer, error) {
 	switch {
 	case err != nil:
 		return discovery.Peer{}, err
-	case b.cluster != "" && e.Cluster != b.cluster:
-		return discovery.Peer{}, fmt.Errorf("the entry belongs to cluster %.80q, this process to %q; give each cluster a path of its own", e.Cluster, b.cluster)
+	case d.cluster != "" && e.Cluster != d.cluster:
+		return discovery.Peer{}, fmt.Errorf("the entry belongs to cluster %.80q, this process to %q; give each cluster a path of its own", e.Cluster, d.cluster)
 	case name != p.String():
 		return discovery.Peer{}, fmt.Errorf("the entry is of %s", p)
 	}
@@ -148,11 +148,11 @@ func (b *Backend) read(name string, value []byte) (discovery.Peer, error) {
 }
 
 // watch waits for a change at a revision or later.
-func (b *Backend) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
+func (d *Driver) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
 	defer cancel()
 	// Without a leader a member would not tell of changes.
-	events := c.Watch(clientv3.WithRequireLeader(ctx), b.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision))
+	events := c.Watch(clientv3.WithRequireLeader(ctx), d.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	for {
 		select {
 		case e, ok := <-events:
@@ -162,7 +162,7 @@ func (b *Backend) watch(ctx context.Context, c *clientv3.Client, revision int64)
 			case errors.Is(e.Err(), rpctypes.ErrCompacted):
 				return nil // so much has changed
 			case e.Err() != nil:
-				return b.wrap(b.prefix, e.Err())
+				return d.wrap(d.prefix, e.Err())
 			case len(e.Events) > 0:
 				return nil
 			}
@@ -173,39 +173,39 @@ func (b *Backend) watch(ctx context.Context, c *clientv3.Client, revision int64)
 }
 
 // TTL is for how long an entry stays that nobody confirms.
-func (b *Backend) TTL() time.Duration { return b.ttl }
+func (d *Driver) TTL() time.Duration { return d.ttl }
 
 // Enter confirms the lease of self, and puts the entry if it is not there as it
 // should be: it may have been deleted, expired, or left by an earlier process.
-func (b *Backend) Enter(ctx context.Context, self discovery.Peer) error {
-	key := b.prefix + self.String()
-	c, err := b.connect(ctx)
+func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
+	key := d.prefix + self.String()
+	c, err := d.connect(ctx)
 	if err != nil {
-		return b.wrap(key, err)
+		return d.wrap(key, err)
 	}
-	lease, err := b.lease(ctx, c, key)
+	lease, err := d.lease(ctx, c, key)
 	if err != nil {
-		return b.wrap(key, err)
+		return d.wrap(key, err)
 	}
-	value, err := json.Marshal(entry{Addr: self.Addr, Role: self.Role, Cluster: b.cluster})
+	value, err := json.Marshal(entry{Addr: self.Addr, Role: self.Role, Cluster: d.cluster})
 	if err != nil {
-		return b.wrap(key, err)
+		return d.wrap(key, err)
 	}
 	_, err = c.Txn(ctx).
 		If(clientv3.Compare(clientv3.LeaseValue(key), "=", lease), clientv3.Compare(clientv3.Value(key), "=", string(value))).
 		Else(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).
 		Commit()
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		b.forget(key)
+		d.forget(key)
 	}
-	return b.wrap(key, err)
+	return d.wrap(key, err)
 }
 
 // lease confirms the lease of a key, or takes a new one.
-func (b *Backend) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
-	b.mu.Lock()
-	id, ok := b.leases[key]
-	b.mu.Unlock()
+func (d *Driver) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
+	d.mu.Lock()
+	id, ok := d.leases[key]
+	d.mu.Unlock()
 	if ok {
 		_, err := c.KeepAliveOnce(ctx, id)
 		if err == nil {
@@ -215,73 +215,73 @@ func (b *Backend) lease(ctx context.Context, c *clientv3.Client, key string) (cl
 			return 0, err
 		}
 	}
-	res, err := c.Grant(ctx, int64(b.ttl/time.Second))
+	res, err := c.Grant(ctx, int64(d.ttl/time.Second))
 	if err != nil {
 		return 0, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leases[key] = res.ID
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.leases[key] = res.ID
 	return res.ID, nil
 }
 
-func (b *Backend) forget(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.leases, key)
+func (d *Driver) forget(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.leases, key)
 }
 
 // Remove gives the lease of self back, and its entry goes with it. An entry
 // that a later process has put is under another lease, and stays.
-func (b *Backend) Remove(ctx context.Context, self discovery.Peer) error {
-	key := b.prefix + self.String()
-	b.mu.Lock()
-	id, ok := b.leases[key]
-	b.mu.Unlock()
+func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
+	key := d.prefix + self.String()
+	d.mu.Lock()
+	id, ok := d.leases[key]
+	d.mu.Unlock()
 	if !ok {
 		return nil
 	}
-	c, err := b.connect(ctx)
+	c, err := d.connect(ctx)
 	if err == nil {
 		_, err = c.Revoke(ctx, id)
 	}
 	if err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return b.wrap(key, err)
+		return d.wrap(key, err)
 	}
-	b.forget(key)
+	d.forget(key)
 	return nil
 }
 
-// Close ends the connections. The backend may be used again.
-func (b *Backend) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.client == nil {
+// Close ends the connections. The Driver may be used again.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client == nil {
 		return nil
 	}
-	c := b.client
-	b.client = nil
+	c := d.client
+	d.client = nil
 	return c.Close()
 }
 
 // connect returns the client, made when it is first needed: with a user that
 // needs a member that answers.
-func (b *Backend) connect(ctx context.Context) (*clientv3.Client, error) {
+func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	select {
-	case b.dialing <- struct{}{}:
-		defer func() { <-b.dialing }()
+	case d.dialing <- struct{}{}:
+		defer func() { <-d.dialing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c := b.current(); c != nil {
+	if c := d.current(); c != nil {
 		return c, nil
 	}
-	config := b.config
+	config := d.config
 	var err error
-	if config.Password, err = backendurl.Secret(b.password); err != nil {
+	if config.Password, err = backendurl.Secret(d.password); err != nil {
 		return nil, fmt.Errorf("password_file: %w", err)
 	}
 	if deadline, ok := ctx.Deadline(); ok { // the client itself outlives ctx
@@ -291,30 +291,30 @@ func (b *Backend) connect(ctx context.Context) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.client = c
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.client = c
 	return c, nil
 }
 
-func (b *Backend) current() *clientv3.Client {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.client
+func (d *Driver) current() *clientv3.Client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.client
 }
 
 // wrap says where it happened. A user that is refused gets a new client, which
 // reads the password anew.
-func (b *Backend) wrap(key string, err error) error {
+func (d *Driver) wrap(key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	at := fmt.Sprintf("etcd %s key %s", strings.Join(b.config.Endpoints, ","), key)
+	at := fmt.Sprintf("etcd %s key %s", strings.Join(d.config.Endpoints, ","), key)
 	if denied(err) {
-		_ = b.Close()
-		return fmt.Errorf("%s: %w: user %q: %w", at, discovery.ErrDenied, b.config.Username, err)
+		_ = d.Close()
+		return fmt.Errorf("%s: %w: user %q: %w", at, discovery.ErrDenied, d.config.Username, err)
 	}
-	if c := b.current(); c != nil && errors.Is(err, context.DeadlineExceeded) {
+	if c := d.current(); c != nil && errors.Is(err, context.DeadlineExceeded) {
 		if state := c.ActiveConnection().GetState(); state != connectivity.Ready {
 			return fmt.Errorf("%s: no member can be connected to (%s): %w", at, strings.ToLower(state.String()), err)
 		}

@@ -23,24 +23,24 @@ import (
 // maxBytes is the largest file that is read: some ten thousand peers.
 const maxBytes = 1 << 20
 
-// Backend is a file with peers.
-type Backend struct{ path string }
+// Driver is a file with peers.
+type Driver struct{ path string }
 
-// New makes a Backend of the file at path, which need not exist yet. Errors
+// Open makes a Driver of the file at path, which need not exist yet. Errors
 // wrap discovery.ErrConfig.
-func New(path string) (*Backend, error) {
+func Open(path string) (*Driver, error) {
 	if path == "" {
 		return nil, fmt.Errorf("%w: the path of the file is empty", discovery.ErrConfig)
 	}
-	return &Backend{path: path}, nil
+	return &Driver{path: path}, nil
 }
 
 // Peers reads the file.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	text, err := read(b.path)
+	text, err := read(d.path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
 		}
 		p, err := discovery.ParsePeer(s)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", b.path, line, err)
+			return nil, fmt.Errorf("%s:%d: %w", d.path, line, err)
 		}
 		peers = append(peers, p)
 	}

@@ -36,13 +36,13 @@ func TestConformance(t *testing.T) {
 	discoverytest.Run(t, func(t *testing.T, peers []discovery.Peer) discoverytest.Harness {
 		path := filepath.Join(t.TempDir(), "peers")
 		write(t, path, lines(peers))
-		b, err := file.New(path)
+		b, err := file.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return discoverytest.Harness{
-			Backend: b,
-			Change:  func(t *testing.T, peers []discovery.Peer) { write(t, path, lines(peers)) },
+			Driver: b,
+			Change: func(t *testing.T, peers []discovery.Peer) { write(t, path, lines(peers)) },
 			Break: func(t *testing.T) {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 
 func TestFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
-	b, err := file.New(path)
+	b, err := file.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,14 @@ func TestFormat(t *testing.T) {
 }
 
 func TestNotAFile(t *testing.T) {
-	b, err := file.New(t.TempDir())
+	b, err := file.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Peers(context.Background()); err == nil {
 		t.Error("a folder was read")
 	}
-	if _, err := file.New(""); !errors.Is(err, discovery.ErrConfig) {
+	if _, err := file.Open(""); !errors.Is(err, discovery.ErrConfig) {
 		t.Errorf("an empty path gives %v", err)
 	}
 }

@@ -54,14 +54,14 @@ func New(cfg Config) (*Joiner, error) {
 	if len(cfg.Seeds) > 0 {
 		return j, nil
 	}
-	backend, err := open.Open(bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
+	driver, err := open.Open(context.Background(), bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()
 	c.Interval, c.Timeout = cfg.Interval, cfg.Timeout
 	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
-	if j.watch, err = discovery.NewWatch(backend, c, cfg.Log.With("discovery.url", j.url)); err != nil {
+	if j.watch, err = discovery.NewWatch(driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
 		return nil, err
 	}
 	return j, nil

@@ -49,8 +49,8 @@ const (
 	maxBody = 32 << 20
 )
 
-// Backend reads the endpoints of services.
-type Backend struct {
+// Driver reads the endpoints of services.
+type Driver struct {
 	api      *kubeapi.Client
 	selector string
 	at       string // for errors
@@ -61,14 +61,14 @@ type Backend struct {
 	family   string
 }
 
-// New makes a Backend for a cluster of that name, any if it is empty. It asks
+// Open makes a Driver for a cluster of that name, any if it is empty. It asks
 // nobody yet. Errors wrap discovery.ErrConfig.
-func New(u *backendurl.URL, cluster string) (*Backend, error) {
-	b := &Backend{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
-	b.unready = u.OneOf("ready", "only", "any") == "any"
-	b.family = u.OneOf("family", "any", "ipv4", "ipv6")
+func Open(u *backendurl.URL, cluster string) (*Driver, error) {
+	d := &Driver{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
+	d.unready = u.OneOf("ready", "only", "any") == "any"
+	d.family = u.OneOf("family", "any", "ipv4", "ipv6")
 	var err error
-	if b.api, err = kubeapi.New(u); err != nil {
+	if d.api, err = kubeapi.New(u); err != nil {
 		return nil, fmt.Errorf("%w: kubernetes: %w", discovery.ErrConfig, err)
 	}
 	services := strings.Split(u.Path, ",")
@@ -77,23 +77,23 @@ func New(u *backendurl.URL, cluster string) (*Backend, error) {
 			return nil, fmt.Errorf("%w: kubernetes: %.80q is no name of a service; write for example kubernetes://prod/coordinator", discovery.ErrConfig, s)
 		}
 	}
-	b.selector = "kubernetes.io/service-name in (" + strings.Join(services, ",") + ")"
-	b.at = fmt.Sprintf("%s service %s/%s", b.api.Where(), b.api.Namespace(), u.Path)
-	return b, nil
+	d.selector = "kubernetes.io/service-name in (" + strings.Join(services, ",") + ")"
+	d.at = fmt.Sprintf("%s service %s/%s", d.api.Where(), d.api.Namespace(), u.Path)
+	return d, nil
 }
 
 // Peers lists the endpoints.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
-	peers, _, err := b.Follow(ctx)
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
+	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
 // Follow lists the endpoints; what comes after them is watched.
-func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
+func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	var peers []discovery.Peer
 	next, version := "", ""
 	for restarts := 0; ; {
-		page, err := b.page(ctx, next)
+		page, err := d.page(ctx, next)
 		if expired(err) && next != "" && restarts < 3 {
 			// The list that the pages are of is gone; begin anew.
 			peers, next = nil, ""
@@ -101,12 +101,12 @@ func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Chang
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", b.at, err)
+			return nil, nil, fmt.Errorf("%s: %w", d.at, err)
 		}
 		for _, s := range page.Items {
-			found, err := b.read(s)
+			found, err := d.read(s)
 			if err != nil {
-				return nil, nil, fmt.Errorf("%s: slice %s: %w", b.at, s.Metadata.Name, err)
+				return nil, nil, fmt.Errorf("%s: slice %s: %w", d.at, s.Metadata.Name, err)
 			}
 			peers = append(peers, found...)
 		}
@@ -114,15 +114,15 @@ func (b *Backend) Follow(ctx context.Context) ([]discovery.Peer, discovery.Chang
 			break
 		}
 	}
-	return peers, func(ctx context.Context) error { return b.watch(ctx, version) }, nil
+	return peers, func(ctx context.Context) error { return d.watch(ctx, version) }, nil
 }
 
-func (b *Backend) page(ctx context.Context, next string) (*sliceList, error) {
-	q := url.Values{"labelSelector": {b.selector}, "limit": {strconv.Itoa(pageSize)}}
+func (d *Driver) page(ctx context.Context, next string) (*sliceList, error) {
+	q := url.Values{"labelSelector": {d.selector}, "limit": {strconv.Itoa(pageSize)}}
 	if next != "" {
 		q.Set("continue", next)
 	}
-	body, err := b.get(ctx, q)
+	body, err := d.get(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -145,18 +145,18 @@ func (b *Backend) page(ctx context.Context, next string) (*sliceList, error) {
 }
 
 // watch waits for an event after the version of a list.
-func (b *Backend) watch(ctx context.Context, version string) error {
+func (d *Driver) watch(ctx context.Context, version string) error {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
 	defer cancel()
-	body, err := b.get(ctx, url.Values{
-		"labelSelector": {b.selector}, "watch": {"1"}, "resourceVersion": {version},
+	body, err := d.get(ctx, url.Values{
+		"labelSelector": {d.selector}, "watch": {"1"}, "resourceVersion": {version},
 		"timeoutSeconds": {strconv.Itoa(int(discovery.Recheck / time.Second))},
 	})
 	if err != nil {
 		if expired(err) || errors.Is(err, context.DeadlineExceeded) {
 			return nil // list again
 		}
-		return fmt.Errorf("%s: watch: %w", b.at, err)
+		return fmt.Errorf("%s: watch: %w", d.at, err)
 	}
 	defer func() { _ = body.Close() }()
 	events := json.NewDecoder(bufio.NewReader(io.LimitReader(body, maxBody)))
@@ -172,8 +172,8 @@ func (b *Backend) watch(ctx context.Context, version string) error {
 }
 
 // get asks the API server; the body of a good answer is to be closed.
-func (b *Backend) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
-	body, err := b.api.Stream(ctx, http.MethodGet, group, "endpointslices?"+q.Encode(), nil)
+func (d *Driver) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
+	body, err := d.api.Stream(ctx, http.MethodGet, group, "endpointslices?"+q.Encode(), nil)
 	if kubeapi.Is(err, http.StatusUnauthorized) || kubeapi.Is(err, http.StatusForbidden) {
 		err = fmt.Errorf("%w: it takes a Role with list and watch of endpointslices: %w", discovery.ErrDenied, err)
 	}

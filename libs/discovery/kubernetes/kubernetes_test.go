@@ -15,13 +15,13 @@ import (
 
 func sorted(m map[string]object) []string { return stdslices.Sorted(maps.Keys(m)) }
 
-func open(t *testing.T, url string) *kubernetes.Backend {
+func open(t *testing.T, url string) *kubernetes.Driver {
 	t.Helper()
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := kubernetes.New(u, "test")
+	b, err := kubernetes.Open(u, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,8 +40,8 @@ func TestConformance(t *testing.T) {
 			}
 			isDown := false
 			return discoverytest.Harness{
-				Backend:   open(t, a.url("")),
-				Again:     func(t *testing.T) discovery.Backend { return open(t, a.url("")) },
+				Driver:    open(t, a.url("")),
+				Second:    func(t *testing.T) discovery.Driver { return open(t, a.url("")) },
 				Change:    set,
 				Break:     func(*testing.T) { a.do(func() { a.denied["list"] = true }) },
 				Garbage:   bad(endpointSlice("strange", "IPv4", map[string]any{}, 7000, "no address")),
@@ -162,7 +162,7 @@ func TestNewRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kubernetes.New(u, ""); !errors.Is(err, discovery.ErrConfig) {
+		if _, err := kubernetes.Open(u, ""); !errors.Is(err, discovery.ErrConfig) {
 			t.Errorf("%s gives %v", url, err)
 		}
 	}

@@ -42,21 +42,21 @@ type slice struct {
 }
 
 // read takes the peers out of a slice.
-func (b *Backend) read(s slice) ([]discovery.Peer, error) {
-	if b.family != "any" && !strings.EqualFold(s.AddressType, b.family) || len(s.Endpoints) == 0 {
+func (d *Driver) read(s slice) ([]discovery.Peer, error) {
+	if d.family != "any" && !strings.EqualFold(s.AddressType, d.family) || len(s.Endpoints) == 0 {
 		return nil, nil
 	}
-	if other := s.Metadata.Labels[clusterLabel]; b.cluster != "" && other != "" && other != b.cluster {
-		return nil, fmt.Errorf("its label %s says cluster %.80q, this process belongs to %q", clusterLabel, other, b.cluster)
+	if other := s.Metadata.Labels[clusterLabel]; d.cluster != "" && other != "" && other != d.cluster {
+		return nil, fmt.Errorf("its label %s says cluster %.80q, this process belongs to %q", clusterLabel, other, d.cluster)
 	}
-	port, err := b.choose(s)
+	port, err := d.choose(s)
 	if err != nil {
 		return nil, err
 	}
 	var peers []discovery.Peer
 	for i, e := range s.Endpoints {
 		// Not said counts as ready, says the API.
-		if ready := e.Conditions.Ready; ready != nil && !*ready && !b.unready {
+		if ready := e.Conditions.Ready; ready != nil && !*ready && !d.unready {
 			continue
 		}
 		if len(e.Addresses) == 0 {
@@ -64,7 +64,7 @@ func (b *Backend) read(s slice) ([]discovery.Peer, error) {
 		}
 		// All are of the same endpoint, so the first will do, says the API.
 		addr := net.JoinHostPort(e.Addresses[0], strconv.Itoa(port))
-		p, err := discovery.ParsePeer(discovery.Peer{Addr: addr, Role: cmp.Or(s.Metadata.Labels[roleLabel], b.role)}.String())
+		p, err := discovery.ParsePeer(discovery.Peer{Addr: addr, Role: cmp.Or(s.Metadata.Labels[roleLabel], d.role)}.String())
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %d: %w", i, err)
 		}
@@ -74,8 +74,8 @@ func (b *Backend) read(s slice) ([]discovery.Peer, error) {
 }
 
 // choose finds the port that is meant.
-func (b *Backend) choose(s slice) (int, error) {
-	if n, err := strconv.ParseUint(b.port, 10, 16); err == nil {
+func (d *Driver) choose(s slice) (int, error) {
+	if n, err := strconv.ParseUint(d.port, 10, 16); err == nil {
 		return int(n), nil
 	}
 	var names []string
@@ -86,15 +86,15 @@ func (b *Backend) choose(s slice) (int, error) {
 			name = *p.Name
 		}
 		names = append(names, strconv.Quote(name))
-		if b.port == name || b.port == "" && len(s.Ports) == 1 {
+		if d.port == name || d.port == "" && len(s.Ports) == 1 {
 			found = i
 		}
 	}
 	switch {
-	case found < 0 && b.port == "" && len(names) > 1:
+	case found < 0 && d.port == "" && len(names) > 1:
 		return 0, fmt.Errorf("it has the ports %s; say which with the parameter port", strings.Join(names, ", "))
 	case found < 0:
-		return 0, fmt.Errorf("it has no port %q, only %s", b.port, cmp.Or(strings.Join(names, ", "), "none"))
+		return 0, fmt.Errorf("it has no port %q, only %s", d.port, cmp.Or(strings.Join(names, ", "), "none"))
 	case s.Ports[found].Port == nil:
 		return 0, errors.New("its port has no number")
 	}

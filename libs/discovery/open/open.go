@@ -1,4 +1,4 @@
-// Package open opens discovery backends by URL.
+// Package open opens discovery drivers by URL.
 //
 //	static:host:port,host:port    a fixed list; static://… is the same
 //	file:/etc/roost/peers         a text file, read at every lookup
@@ -12,11 +12,11 @@
 //
 // # What this does not do
 //
-// It does not ask the backend anything: whether it answers is seen at the
-// first lookup.
+// It asks nobody: whether a backend answers is seen at the first lookup.
 package open
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -34,53 +34,54 @@ import (
 // schemes are for errors.
 const schemes = "static, file, dns, etcd, consul or kubernetes"
 
-// Open opens a backend for the peers of one cluster: where entries name theirs,
-// one of another cluster is an error of the lookup. Without a cluster, entries of
-// any are taken. Errors wrap discovery.ErrConfig.
-func Open(url, cluster string) (discovery.Backend, error) {
-	b, err := choose(url, cluster)
+// Open opens the driver that a URL names, for the peers of one cluster: where
+// entries name theirs, one of another cluster is an error of the lookup. Without a
+// cluster, entries of any are taken. A URL that is not understood wraps
+// discovery.ErrConfig. No driver asks anybody yet, so that ctx matters to none.
+func Open(_ context.Context, url, cluster string) (discovery.Driver, error) {
+	d, err := choose(url, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("open %q: %w", backendurl.Redact(url), err)
 	}
-	return b, nil
+	return d, nil
 }
 
-// Registration prepares the entry of self in the backend of a URL; where nobody
-// enters itself it does nothing. A nil log is silent. Errors wrap
+// Registration opens the driver that a URL names and prepares the entry of self in
+// it; where nobody enters itself it does nothing. A nil log is silent. Errors wrap
 // discovery.ErrConfig.
-func Registration(url, cluster string, self discovery.Peer, log *slog.Logger) (*discovery.Registration, error) {
-	b, err := Open(url, cluster)
+func Registration(ctx context.Context, url, cluster string, self discovery.Peer, log *slog.Logger) (*discovery.Registration, error) {
+	d, err := Open(ctx, url, cluster)
 	if err != nil {
 		return nil, err
 	}
-	return discovery.NewRegistration(b, self, discovery.DefaultConfig(), log)
+	return discovery.NewRegistration(d, self, discovery.DefaultConfig(), log)
 }
 
-// choose is the one place where backends are listed.
-func choose(url, cluster string) (discovery.Backend, error) {
+// choose is the one place where drivers are listed.
+func choose(url, cluster string) (discovery.Driver, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return nil, fmt.Errorf("%w: this is no URL; use %s, such as static:host:port or file:path", discovery.ErrConfig, schemes)
 	}
 	switch scheme {
 	case "static":
-		return plain(scheme, rest, static.New)
+		return plain(scheme, rest, static.Open)
 	case "file":
-		return plain(scheme, rest, file.New)
+		return plain(scheme, rest, file.Open)
 	case "dns":
-		return parsed(url, dns.New)
+		return parsed(url, dns.Open)
 	case "etcd":
-		return parsed(url, func(u *backendurl.URL) (*etcd.Backend, error) { return etcd.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*etcd.Driver, error) { return etcd.Open(u, cluster) })
 	case "consul":
-		return parsed(url, func(u *backendurl.URL) (*consul.Backend, error) { return consul.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*consul.Driver, error) { return consul.Open(u, cluster) })
 	case "kubernetes":
-		return parsed(url, func(u *backendurl.URL) (*kubernetes.Backend, error) { return kubernetes.New(u, cluster) })
+		return parsed(url, func(u *backendurl.URL) (*kubernetes.Driver, error) { return kubernetes.Open(u, cluster) })
 	}
 	return nil, fmt.Errorf("%w: there is no backend %q; use %s", discovery.ErrConfig, scheme, schemes)
 }
 
-// plain opens a backend that takes one text and no parameters.
-func plain[B discovery.Backend](scheme, rest string, open func(string) (B, error)) (discovery.Backend, error) {
+// plain opens a driver that takes one text and no parameters.
+func plain[D discovery.Driver](scheme, rest string, open func(string) (D, error)) (discovery.Driver, error) {
 	rest, _, hasParams := strings.Cut(rest, "?")
 	if hasParams {
 		return nil, fmt.Errorf("%w: unknown parameters; %s takes none", discovery.ErrConfig, scheme)
@@ -88,8 +89,8 @@ func plain[B discovery.Backend](scheme, rest string, open func(string) (B, error
 	return open(strings.TrimPrefix(rest, "//"))
 }
 
-// parsed opens a backend that reads a URL itself.
-func parsed[B discovery.Backend](url string, open func(*backendurl.URL) (B, error)) (discovery.Backend, error) {
+// parsed opens a driver that reads a URL itself.
+func parsed[D discovery.Driver](url string, open func(*backendurl.URL) (D, error)) (discovery.Driver, error) {
 	u, err := backendurl.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", discovery.ErrConfig, err)

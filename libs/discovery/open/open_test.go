@@ -23,7 +23,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, url := range []string{"static:a:1,b:2", "static://a:1,b:2", "file:" + path, "file://" + path} {
-		b, err := open.Open(url, "")
+		b, err := open.Open(t.Context(), url, "")
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -32,7 +32,7 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v, %v", url, peers, err)
 		}
 	}
-	b, err := open.Open("static:", "")
+	b, err := open.Open(t.Context(), "static:", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,12 +43,12 @@ func TestOpen(t *testing.T) {
 
 func TestOpenOthers(t *testing.T) {
 	for url, wants := range map[string]any{
-		"dns:///_roost._tcp.example.net":                    new(dns.Backend),
-		"etcd://a:2379,b:2379/roost/prod?ttl=5s":            new(etcd.Backend),
-		"consul://127.0.0.1:8500/roost?datacenter=dc1":      new(consul.Backend),
-		"kubernetes://prod/coordinator?api=http://a.b:6443": new(kubernetes.Backend),
+		"dns:///_roost._tcp.example.net":                    new(dns.Driver),
+		"etcd://a:2379,b:2379/roost/prod?ttl=5s":            new(etcd.Driver),
+		"consul://127.0.0.1:8500/roost?datacenter=dc1":      new(consul.Driver),
+		"kubernetes://prod/coordinator?api=http://a.b:6443": new(kubernetes.Driver),
 	} {
-		b, err := open.Open(url, "prod")
+		b, err := open.Open(t.Context(), url, "prod")
 		if err != nil || reflect.TypeOf(b) != reflect.TypeOf(wants) {
 			t.Errorf("%s gives %T, %v", url, b, err)
 		}
@@ -65,7 +65,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		"dns:a?port=1":                   {"://"},
 		"etcd://root:hush@a:1/x":         {"password", "etcd://xxxxx@a:1/x"},
 	} {
-		_, err := open.Open(url, "")
+		_, err := open.Open(t.Context(), url, "")
 		for _, w := range words {
 			if err == nil || !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s gives %v, which does not say %q", url, err, w)
@@ -76,7 +76,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, url := range []string{"", "static", "static:a", "static:a:1?ttl=3", "static:a:1?", "file:", "file:/x?poll=1s", "dsn:x", "a:1,b:2"} {
-		if b, err := open.Open(url, ""); !errors.Is(err, discovery.ErrConfig) || b != nil {
+		if b, err := open.Open(t.Context(), url, ""); !errors.Is(err, discovery.ErrConfig) || b != nil {
 			t.Errorf("%q gives %v, %v", url, b, err)
 		}
 	}

@@ -15,31 +15,31 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Backend is a fixed list of peers.
-type Backend struct{ peers []discovery.Peer }
+// Driver is a fixed list of peers.
+type Driver struct{ peers []discovery.Peer }
 
-// New makes a Backend of a comma-separated list of "host:port" or
+// Open makes a Driver of a comma-separated list of "host:port" or
 // "role@host:port". An empty list is allowed: nobody but me. Errors wrap
 // discovery.ErrConfig.
-func New(list string) (*Backend, error) {
-	b := &Backend{}
+func Open(list string) (*Driver, error) {
+	d := &Driver{}
 	if strings.TrimSpace(list) == "" {
-		return b, nil
+		return d, nil
 	}
 	for i, s := range strings.Split(list, ",") {
 		p, err := discovery.ParsePeer(strings.TrimSpace(s))
 		if err != nil {
 			return nil, fmt.Errorf("%w: static peer %d: %w", discovery.ErrConfig, i+1, err)
 		}
-		b.peers = append(b.peers, p)
+		d.peers = append(d.peers, p)
 	}
-	return b, nil
+	return d, nil
 }
 
 // Peers is the list.
-func (b *Backend) Peers(ctx context.Context) ([]discovery.Peer, error) {
+func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return slices.Clone(b.peers), nil
+	return slices.Clone(d.peers), nil
 }

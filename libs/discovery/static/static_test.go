@@ -18,16 +18,16 @@ func TestConformance(t *testing.T) {
 		for i, p := range peers {
 			texts[i] = p.String()
 		}
-		b, err := static.New(strings.Join(texts, ","))
+		b, err := static.Open(strings.Join(texts, ","))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return discoverytest.Harness{Backend: b}
+		return discoverytest.Harness{Driver: b}
 	})
 }
 
 func TestNew(t *testing.T) {
-	b, err := static.New(" a:1 ,coordinator@b.example:2,[::1]:3")
+	b, err := static.Open(" a:1 ,coordinator@b.example:2,[::1]:3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestNew(t *testing.T) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
 	for _, list := range []string{"a", "a:1,", ",a:1", "a:1 b:2", "a:1;b:2"} {
-		if _, err := static.New(list); !errors.Is(err, discovery.ErrConfig) {
+		if _, err := static.Open(list); !errors.Is(err, discovery.ErrConfig) {
 			t.Errorf("%q gives %v", list, err)
 		}
 	}

@@ -11,23 +11,20 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Store is one empty store under test.
-type Store struct {
-	// Open gives one more handle on the store, a process of its own. The suite
+// Harness is one fresh, empty store.
+type Harness struct {
+	// Open opens one more handle on the store, as another process would. The suite
 	// closes it.
-	Open func() (journal.Backend, error)
-	// Damage changes a stored record behind the backend's back. It may be nil.
+	Open func() (journal.Driver, error)
+	// Damage changes a stored record behind the driver's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
 	// Fill takes all room away from the store, or gives it back. It may be nil.
 	Fill func(full bool) error
 }
 
-// Harness makes an empty store for one test. The store's handles must honour
+// Run runs the suite; fresh makes a store per test. The store's handles must honour
 // the dedupe limits of cfg and take the time from the clock.
-type Harness func(t *testing.T, cfg journal.Config, clock journal.Clock) Store
-
-// Run tests a backend.
-func Run(t *testing.T, h Harness) {
+func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journal.Clock) Harness) {
 	for _, test := range []struct {
 		name string
 		run  func(*env)
@@ -67,7 +64,7 @@ func Run(t *testing.T, h Harness) {
 		{"ThroughTheJournal", testThroughJournal},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.run(newEnv(t, h))
+			test.run(newEnv(t, fresh))
 		})
 	}
 }
@@ -78,15 +75,15 @@ type env struct {
 	now     time.Time     // what the clock on the wall says
 	elapsed time.Duration // what has passed
 	cfg     journal.Config
-	make    Harness
-	store   Store
-	b       journal.Backend // one open handle
+	fresh   func(*testing.T, journal.Config, journal.Clock) Harness
+	store   Harness
+	b       journal.Driver // one open handle
 }
 
-func newEnv(t *testing.T, h Harness) *env {
-	e := &env{T: t, make: h, now: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), cfg: journal.DefaultConfig()}
+func newEnv(t *testing.T, fresh func(*testing.T, journal.Config, journal.Clock) Harness) *env {
+	e := &env{T: t, fresh: fresh, now: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), cfg: journal.DefaultConfig()}
 	e.cfg.DedupeAge, e.cfg.DedupeCount = time.Hour, 5
-	e.store = h(t, e.cfg, e.clock)
+	e.store = fresh(t, e.cfg, e.clock)
 	e.b = e.open()
 	return e
 }
@@ -97,7 +94,7 @@ func (e *env) clock() (time.Time, time.Duration) { return e.now, e.elapsed }
 func (e *env) pass(d time.Duration) { e.now, e.elapsed = e.now.Add(d), e.elapsed+d }
 
 // open gives a handle that is closed at the end of the test.
-func (e *env) open() journal.Backend {
+func (e *env) open() journal.Driver {
 	e.Helper()
 	b, err := e.store.Open()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package open opens a journal, or its backend alone, by a URL.
+// Package open opens journals by URL: [Open] the driver alone, [Journal] the
+// journal on it.
 //
 //	memory:                in memory, for tests and for trying things out
 //	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
@@ -26,17 +27,13 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/sqlite"
 )
 
-// ErrConfig is wrapped by every error about a URL, which names the mistake and the
-// fix.
-var ErrConfig = errors.New("bad journal URL")
-
 // maxDelay is the longest delay between two attempts to open a journal.
 const maxDelay = 2 * time.Second
 
-// Open opens the journal that a URL names, as [journal.Open] does. A store
-// that does not answer is retried for cfg.OpenFor; onRetry is called with the error
-// of every attempt that is followed by another.
-func Open(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, onRetry func(error)) (*journal.Journal, error) {
+// Journal opens the driver that a URL names, and the journal on it, as
+// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor;
+// onRetry is called with the error of every attempt that is followed by another.
+func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, onRetry func(error)) (*journal.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
 		j, err := openOnce(ctx, rawURL, d, cfg, obs)
@@ -54,27 +51,29 @@ func Open(ctx context.Context, rawURL string, d journal.Declaration, cfg journal
 }
 
 func openOnce(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer) (*journal.Journal, error) {
-	b, err := Backend(rawURL, cfg)
+	driver, err := Open(ctx, rawURL, cfg)
 	if err != nil {
 		return nil, err
 	}
-	j, err := journal.Open(ctx, b, d, cfg, obs)
+	j, err := journal.Open(ctx, driver, d, cfg, obs)
 	if err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, errors.Join(err, driver.Close())
 	}
 	return j, nil
 }
 
-// Backend opens the backend that a URL names, without checking which cluster's
-// journal it is.
-func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
+// Open opens the driver that a URL names, without checking which cluster's journal
+// it is. It is the one place where drivers are listed. A URL that is not understood
+// wraps journal.ErrConfig, and the error names the mistake and the fix; a store that
+// does not answer wraps journal.ErrUnreachable.
+func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The URL itself is left out: it may hold a password.
-		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", ErrConfig)
+		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", journal.ErrConfig)
 	}
 	if err := checkParameters(u); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 	switch u.Scheme {
 	case "memory":
 		if u.Host != "" || u.Path != "" || u.Opaque != "" {
-			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", ErrConfig)
+			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", journal.ErrConfig)
 		}
 		return memory.New(cfg), nil
 	case "sqlite":
@@ -90,22 +89,22 @@ func Backend(rawURL string, cfg journal.Config) (journal.Backend, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := sqlite.Open(path, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
+		return orError(sqlite.Open(ctx, path, cfg))
 	case "postgres", "postgresql":
 		if u.Opaque != "" || strings.Trim(u.Path, "/") == "" {
-			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", ErrConfig)
+			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", journal.ErrConfig)
 		}
-		b, err := postgres.Open(rawURL, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return b, nil
+		return orError(postgres.Open(ctx, rawURL, cfg))
 	}
-	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", ErrConfig, u.Scheme)
+	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", journal.ErrConfig, u.Scheme)
+}
+
+// orError keeps a nil pointer from becoming a Driver.
+func orError[D journal.Driver](d D, err error) (journal.Driver, error) {
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // postgresParameters are those that a postgres URL may have. Others would become
@@ -115,14 +114,14 @@ var postgresParameters = []string{
 	"sslcert", "sslkey", "sslmode", "sslrootcert", "sslsni", "target_session_attrs",
 }
 
-// checkParameters refuses parameters that the backend does not know.
+// checkParameters refuses parameters that the driver does not know.
 func checkParameters(u *url.URL) error {
 	if u.Fragment != "" {
-		return fmt.Errorf("%w: unknown fragment, behind #; write %%23 for a # that belongs to a password or a path", ErrConfig)
+		return fmt.Errorf("%w: unknown fragment, behind #; write %%23 for a # that belongs to a password or a path", journal.ErrConfig)
 	}
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return fmt.Errorf("%w: its parameters cannot be parsed", ErrConfig)
+		return fmt.Errorf("%w: its parameters cannot be parsed", journal.ErrConfig)
 	}
 	takes, known := "none", []string(nil)
 	if u.Scheme == "postgres" || u.Scheme == "postgresql" {
@@ -139,7 +138,7 @@ func checkParameters(u *url.URL) error {
 		return nil
 	}
 	slices.Sort(names)
-	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", ErrConfig, strings.Join(names, ", "), u.Scheme, takes)
+	return fmt.Errorf("%w: unknown parameter %s; %s takes %s", journal.ErrConfig, strings.Join(names, ", "), u.Scheme, takes)
 }
 
 func sqlitePath(u *url.URL) (string, error) {
@@ -147,14 +146,14 @@ func sqlitePath(u *url.URL) (string, error) {
 	if u.Opaque != "" {
 		var err error
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return "", fmt.Errorf("%w: its path is badly escaped", ErrConfig)
+			return "", fmt.Errorf("%w: its path is badly escaped", journal.ErrConfig)
 		}
 	}
 	switch {
 	case u.Host != "" || u.User != nil:
-		return "", fmt.Errorf("%w: a SQLite file is on this machine, but the URL names host %q; write three slashes: sqlite:///path", ErrConfig, u.Host)
+		return "", fmt.Errorf("%w: a SQLite file is on this machine, but the URL names host %q; write three slashes: sqlite:///path", journal.ErrConfig, u.Host)
 	case path == "" || strings.HasSuffix(path, "/"):
-		return "", fmt.Errorf("%w: the path of the SQLite file is missing; write for example sqlite:///var/lib/roost/journal.db", ErrConfig)
+		return "", fmt.Errorf("%w: the path of the SQLite file is missing; write for example sqlite:///var/lib/roost/journal.db", journal.ErrConfig)
 	}
 	return path, nil
 }

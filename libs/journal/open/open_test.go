@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-func TestBackend(t *testing.T) {
+func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, test := range []struct{ url, file string }{
@@ -21,7 +21,7 @@ func TestBackend(t *testing.T) {
 		{"sqlite:deep/with%20space%3F.db", "deep/with space?.db"},
 		{"sqlite:" + dir + "/c.db", "c.db"},
 	} {
-		b, err := Backend(test.url, journal.DefaultConfig())
+		b, err := Open(t.Context(), test.url, journal.DefaultConfig())
 		if err != nil {
 			t.Fatalf("%s: %v", test.url, err)
 		}
@@ -63,15 +63,15 @@ func TestBadURLs(t *testing.T) {
 		"sqlite:\x7f":                                                               "parsed",
 		"sqlite://u:p%zz@h/j.x":                                                     "parsed",
 	} {
-		b, err := Backend(url, journal.DefaultConfig())
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), part) {
+		b, err := Open(t.Context(), url, journal.DefaultConfig())
+		if !errors.Is(err, journal.ErrConfig) || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q: %v, want an error with %q", url, err, part)
 		}
 		if b != nil {
-			t.Errorf("%q: a backend beside an error", url)
+			t.Errorf("%q: a driver beside an error", url)
 		}
 	}
-	if _, err := Backend("memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {
+	if _, err := Open(t.Context(), "memory:", journal.Config{}); err == nil || !strings.Contains(err.Error(), "BatchOps") {
 		t.Errorf("an empty configuration: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestPostgres(t *testing.T) {
 	}
 	u := server.URL(postgrestest.Superuser, name)
 	for _, u := range []string{u, strings.Replace(u, "postgres:", "postgresql:", 1) + "&sslmode=disable&application_name=region-1&connect_timeout=5"} {
-		b, err := Backend(u, journal.DefaultConfig())
+		b, err := Open(t.Context(), u, journal.DefaultConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,12 +48,12 @@ func TestUnreachable(t *testing.T) {
 		"postgres://region:geheim@%zz/roost",
 		"postgres://region:geheim@localhost/roost?sslrootcert=/does/not/exist",
 	} {
-		b, err := Backend(u, cfg)
+		b, err := Open(t.Context(), u, cfg)
 		if err == nil || strings.Contains(err.Error(), "geheim") {
 			t.Errorf("%s: %v", u, err)
 		}
 		if b != nil {
-			t.Errorf("%s: a backend beside an error", u)
+			t.Errorf("%s: a driver beside an error", u)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestWaitsForServer(t *testing.T) {
 
 	blue := journal.Declaration{Cluster: "blue"}
 	var waits []error
-	j, err := Open(t.Context(), u.String(), blue, journal.DefaultConfig(), journal.Observer{}, func(err error) {
+	j, err := Journal(t.Context(), u.String(), blue, journal.DefaultConfig(), journal.Observer{}, func(err error) {
 		if len(waits) == 0 {
 			if err := os.Symlink(socket, later); err != nil {
 				t.Error(err)
@@ -106,12 +106,12 @@ func TestWaitsForServer(t *testing.T) {
 		if want != nil {
 			cfg = short
 		}
-		_, err := Open(t.Context(), rawURL, blue, cfg, journal.Observer{}, never)
+		_, err := Journal(t.Context(), rawURL, blue, cfg, journal.Observer{}, never)
 		if err == nil || errors.Is(err, journal.ErrUnreachable) != (want != nil) {
 			t.Errorf("%s: %v", rawURL, err)
 		}
 	}
-	if _, err := Open(t.Context(), server.URL(postgrestest.Superuser, name), journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
+	if _, err := Journal(t.Context(), server.URL(postgrestest.Superuser, name), journal.Declaration{Cluster: "green"}, journal.DefaultConfig(), journal.Observer{}, never); !errors.Is(err, journal.ErrIdentity) {
 		t.Errorf("another cluster's journal: %v", err)
 	}
 }

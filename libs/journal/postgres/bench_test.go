@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -22,7 +23,7 @@ func BenchmarkCommit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			backend, err := Open(server.URL(postgrestest.Superuser, name), journal.DefaultConfig())
+			backend, err := Open(context.Background(), server.URL(postgrestest.Superuser, name), journal.DefaultConfig())
 			if err != nil {
 				b.Fatal(err)
 			}

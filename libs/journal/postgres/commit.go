@@ -13,16 +13,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Commit implements [journal.Backend], in one round trip.
-func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+// Commit implements [journal.Driver], in one round trip.
+func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	now := b.clock.Now()
-	args := newBatch(ops, now.Wall, &b.cfg).args(now, &b.cfg)
+	now := d.clock.Now()
+	args := newBatch(ops, now.Wall, &d.cfg).args(now, &d.cfg)
 	var verdict []int32
 	var epoch, owner []int64
-	err := b.write(ctx, func(conn *pgx.Conn) error {
+	err := d.write(ctx, func(conn *pgx.Conn) error {
 		// Scan returns after the server is ready for the next query, that is
 		// after the commit: the row itself comes before it.
 		return conn.QueryRow(ctx, commitName, args...).Scan(&verdict, &epoch, &owner)
@@ -44,11 +44,11 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 }
 
 // write runs f, which is one statement, on a connection that writes.
-func (b *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
+func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
-	conn, err := b.writes.Acquire(ctx)
+	conn, err := d.writes.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
 	}
@@ -58,7 +58,7 @@ func (b *Backend) write(ctx context.Context, f func(*pgx.Conn) error) error {
 			closeNow(conn)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			b.writes.Reset() // other connections are probably dead too
+			d.writes.Reset() // other connections are probably dead too
 		}
 		return classify(err)
 	}

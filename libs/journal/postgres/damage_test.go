@@ -96,8 +96,8 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-// keep is a backend that outlives its journal.
-type keep struct{ journal.Backend }
+// keep is a driver that outlives its journal.
+type keep struct{ journal.Driver }
 
 func (keep) Close() error { return nil }
 

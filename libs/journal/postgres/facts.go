@@ -22,21 +22,21 @@ const (
 	UNION ALL SELECT 2, '', epoch FROM roost.fence`
 )
 
-// Declare implements [journal.Backend].
-func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
+// Declare implements [journal.Driver].
+func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	var facts journal.Facts
 	query := factsName
-	if d.Cluster == "" {
+	if decl.Cluster == "" {
 		query = epochsName
 	}
-	err := b.write(ctx, func(conn *pgx.Conn) (err error) {
+	err := d.write(ctx, func(conn *pgx.Conn) (err error) {
 		facts, err = readFacts(ctx, conn, query)
 		return err
 	})
 	if err != nil {
 		return journal.Facts{}, err
 	}
-	merged, err := facts.Merge(d)
+	merged, err := facts.Merge(decl)
 	if err != nil {
 		return journal.Facts{}, err
 	}
@@ -48,7 +48,7 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 		names[i], numbers[i] = string(t.Type), int64(t.Shards)
 	}
 	var stored bool
-	err = b.write(ctx, func(conn *pgx.Conn) error {
+	err = d.write(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, declareName, merged.Cluster, merged.Format, names, numbers).Scan(&stored)
 	})
 	if err != nil {

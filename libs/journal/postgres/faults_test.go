@@ -37,14 +37,14 @@ func fence(e sharding.Epoch) journal.Op {
 }
 
 // commit wants one operation to be durable.
-func commit(t *testing.T, b *Backend, op journal.Op) {
+func commit(t *testing.T, b *Driver, op journal.Op) {
 	t.Helper()
 	if r, err := b.Commit(t.Context(), []journal.Op{op}); err != nil || r[0].Verdict != sharding.Durable {
 		t.Fatalf("%s: %v, %v", op.Kind(), r, err)
 	}
 }
 
-// connect is a connection besides the backend's.
+// connect is a connection besides the driver's.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -268,7 +268,7 @@ func TestOpenTogether(t *testing.T) {
 	got := make(chan error)
 	for i := range 8 {
 		go func() {
-			b, err := Open(url, journal.DefaultConfig())
+			b, err := Open(context.Background(), url, journal.DefaultConfig())
 			if err == nil {
 				types := []sharding.TypeDesc{{Type: "Account", Shards: 8}, {Type: sharding.EntityType(fmt.Sprint("Cart", i%2)), Shards: uint32(i%2) + 1}}
 				_, err = b.Declare(context.Background(), journal.Declaration{Cluster: "blue", Types: types})
@@ -322,7 +322,7 @@ func TestUnsafeServer(t *testing.T) {
 	if err := server.Exec(name, "ALTER DATABASE "+name+" SET synchronous_commit = off"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(url, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "synchronous_commit") {
+	if _, err := Open(context.Background(), url, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "synchronous_commit") {
 		t.Fatalf("open: %v", err)
 	}
 }
@@ -339,7 +339,7 @@ func TestOtherFormat(t *testing.T) {
 	if err := server.Exec(name, "UPDATE roost.meta SET format = format + 1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) {
+	if _, err := Open(context.Background(), url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) {
 		t.Fatalf("open: %v", err)
 	}
 }

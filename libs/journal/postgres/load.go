@@ -48,14 +48,14 @@ type stored struct {
 	records, commands []body
 }
 
-// Load implements [journal.Backend], in one round trip.
-func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
-	s, err := b.read(ctx, req)
+// Load implements [journal.Driver], in one round trip.
+func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s, err := d.read(ctx, req)
 	switch {
 	case damaged(err): // a page that this entity needs
 		err = corrupt(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		b.reads.Reset() // other connections are probably dead too
+		d.reads.Reset() // other connections are probably dead too
 	}
 	var out journal.Loaded
 	if err == nil {
@@ -67,12 +67,12 @@ func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	return out, nil
 }
 
-func (b *Backend) read(ctx context.Context, req journal.LoadRequest) (*stored, error) {
+func (d *Driver) read(ctx context.Context, req journal.LoadRequest) (*stored, error) {
 	lookup := make([][]byte, len(req.Lookup))
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := b.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly)
+	rows, err := d.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly)
 	if err != nil {
 		return nil, err
 	}

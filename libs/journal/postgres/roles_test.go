@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"strings"
@@ -29,7 +30,7 @@ func TestRoles(t *testing.T) {
 		if set != "no schema" {
 			mustExec(t, connect(t, server.URL("owner", name)), set)
 		}
-		if _, err := Open(region, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "roles.sql") {
+		if _, err := Open(context.Background(), region, journal.DefaultConfig()); err == nil || !strings.Contains(err.Error(), "roles.sql") {
 			t.Fatalf("open without rights: %v", err)
 		}
 	}

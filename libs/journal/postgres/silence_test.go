@@ -31,7 +31,7 @@ func newSilent(t *testing.T) *silent {
 	s := &silent{T: t, proxy: server.NewProxy(t), cfg: journal.DefaultConfig(), direct: direct}
 	openAt(t, direct, s.cfg) // makes the schema
 	s.cfg.LoadTimeout, s.cfg.CommitTimeout, s.cfg.RetryFor = 3*time.Second, 3*time.Second, time.Second
-	b, err := Open(s.proxy.URL(postgrestest.Superuser, name), s.cfg)
+	b, err := Open(context.Background(), s.proxy.URL(postgrestest.Superuser, name), s.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,21 +66,21 @@ func BenchmarkCommit(b *testing.B) {
 		for _, size := range []int{10, 50, 150} {
 			b.Run(fmt.Sprintf("writers=%d/batch=%d", writers, size), func(b *testing.B) {
 				path := filepath.Join(b.TempDir(), "j.db")
-				backends := make([]*Backend, writers)
-				for i := range backends {
+				drivers := make([]*Driver, writers)
+				for i := range drivers {
 					var err error
-					if backends[i], err = Open(path, journal.DefaultConfig()); err != nil {
+					if drivers[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {
 						b.Fatal(err)
 					}
-					defer backends[i].Close()
+					defer drivers[i].Close()
 				}
 				claim := []journal.Op{{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}}}
-				if _, err := backends[0].Commit(context.Background(), claim); err != nil {
+				if _, err := drivers[0].Commit(context.Background(), claim); err != nil {
 					b.Fatal(err)
 				}
 				b.ResetTimer()
 				var all sync.WaitGroup
-				for i, w := range backends {
+				for i, w := range drivers {
 					l := newLoad(fmt.Sprint("w", i))
 					all.Go(func() {
 						for n := 0; n < b.N/writers; n += size {
@@ -104,7 +104,7 @@ func BenchmarkCommit(b *testing.B) {
 func BenchmarkBare(b *testing.B) {
 	for _, size := range []int{10, 50, 150} {
 		b.Run(fmt.Sprintf("batch=%d", size), func(b *testing.B) {
-			j, err := Open(filepath.Join(b.TempDir(), "j.db"), journal.DefaultConfig())
+			j, err := Open(context.Background(), filepath.Join(b.TempDir(), "j.db"), journal.DefaultConfig())
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -55,15 +55,15 @@ type checkpointer struct {
 	begin, rollback         *sql.Stmt
 }
 
-// start initialises the checkpointer of b and runs it until stop.
-func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
-	c.markBroken, c.threshold = b.markBroken, checkpointPages
+// start initialises the checkpointer of d and runs it until stop.
+func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
+	c.markBroken, c.threshold = d.markBroken, checkpointPages
 	// A queue handle of its own: two holders in one process must exclude each other
 	// too.
-	if c.queue, err = openWriteQueue(b.path + queueSuffix); err != nil {
+	if c.queue, err = openWriteQueue(d.path + queueSuffix); err != nil {
 		return err
 	}
-	if c.db, err = sql.Open("sqlite", b.dsn(copyVFS, "busy_timeout(5000)", "synchronous(full)")); err != nil {
+	if c.db, err = sql.Open("sqlite", d.dsn(copyVFS, "busy_timeout(5000)", "synchronous(full)")); err != nil {
 		return err
 	}
 	if c.conn, err = c.db.Conn(ctx); err != nil {
@@ -91,16 +91,16 @@ func (c *checkpointer) start(ctx context.Context, b *Backend) (err error) {
 
 // countPages counts the pages written by a commit, and requests a check of the log
 // after every checkpointEvery pages.
-func (b *Backend) countPages(ops []journal.Op) {
+func (d *Driver) countPages(ops []journal.Op) {
 	for i := range ops {
-		b.pagesSinceCheck += opPages + ops[i].Size()/pageSize
+		d.pagesSinceCheck += opPages + ops[i].Size()/pageSize
 	}
-	if b.pagesSinceCheck < checkpointEvery {
+	if d.pagesSinceCheck < checkpointEvery {
 		return
 	}
-	b.pagesSinceCheck = 0
+	d.pagesSinceCheck = 0
 	select {
-	case b.checkpoints.checks <- struct{}{}:
+	case d.checkpoints.checks <- struct{}{}:
 	default:
 	}
 }
@@ -213,8 +213,8 @@ func (c *checkpointer) stop() []error {
 }
 
 // markBroken makes all further commits fail with the first reason.
-func (b *Backend) markBroken(err error) error {
+func (d *Driver) markBroken(err error) error {
 	err = fmt.Errorf("%w: %w", journal.ErrBroken, err)
-	b.broken.CompareAndSwap(nil, &err)
-	return *b.broken.Load()
+	d.broken.CompareAndSwap(nil, &err)
+	return *d.broken.Load()
 }

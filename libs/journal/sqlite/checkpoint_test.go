@@ -14,7 +14,7 @@ import (
 // TestCheckpoint lets the log grow with and without a reader that holds on to
 // it.
 func TestCheckpoint(t *testing.T) {
-	b, err := Open(filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
+	b, err := Open(context.Background(), filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 )
 
-// Commit implements [journal.Backend].
-func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
-	t := newTx(b)
+// Commit implements [journal.Driver].
+func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	t := newTx(d)
 	var results []journal.Result
-	err := b.transact(ctx, func() (err error) {
+	err := d.transact(ctx, func() (err error) {
 		results, err = journal.Decide(ops, t)
 		return err
 	})
@@ -25,23 +25,23 @@ func (b *Backend) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 		return nil, err
 	}
 	t.cacheIDs()
-	b.countPages(ops)
+	d.countPages(ops)
 	return results, nil
 }
 
-// Declare implements [journal.Backend].
-func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.Facts, error) {
+// Declare implements [journal.Driver].
+func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
 	var facts journal.Facts
 	var refused error
-	err := b.transact(ctx, func() error {
-		stored, err := readFacts(ctx, b.conn, d.Cluster == "")
+	err := d.transact(ctx, func() error {
+		stored, err := readFacts(ctx, d.conn, decl.Cluster == "")
 		if err != nil {
 			return err
 		}
-		if facts, refused = stored.Merge(d); refused != nil {
+		if facts, refused = stored.Merge(decl); refused != nil {
 			return nil
 		}
-		return writeFacts(ctx, b.conn, stored, facts)
+		return writeFacts(ctx, d.conn, stored, facts)
 	})
 	if err = errors.Join(err, refused); err != nil {
 		return journal.Facts{}, err
@@ -51,30 +51,30 @@ func (b *Backend) Declare(ctx context.Context, d journal.Declaration) (journal.F
 
 // transact runs f in a transaction and commits it. The context ends the wait for the
 // lock, never the transaction itself: interrupting that would gain nothing.
-func (b *Backend) transact(ctx context.Context, f func() error) error {
-	if lost := b.broken.Load(); lost != nil {
+func (d *Driver) transact(ctx context.Context, f func() error) error {
+	if lost := d.broken.Load(); lost != nil {
 		return *lost
 	}
-	if err := b.beginWrite(ctx); err != nil {
-		return b.classify(err)
+	if err := d.beginWrite(ctx); err != nil {
+		return d.classify(err)
 	}
 	err := f()
 	if damaged(err) {
-		err = b.corrupt(err)
+		err = d.corrupt(err)
 	} else {
 		if err == nil {
-			_, err = b.write.commit.Exec()
+			_, err = d.write.commit.Exec()
 		}
 		if err == nil {
 			return nil
 		}
-		err = b.classify(err)
+		err = d.classify(err)
 	}
 	// After some errors SQLite has rolled back already; it then refuses this
 	// rollback, which is fine.
-	_, rollback := b.write.rollback.Exec()
+	_, rollback := d.write.rollback.Exec()
 	if code(rollback) != lib.SQLITE_OK && code(rollback) != lib.SQLITE_ERROR {
-		return b.markBroken(fmt.Errorf("rollback: %w", rollback))
+		return d.markBroken(fmt.Errorf("rollback: %w", rollback))
 	}
 	return err
 }
@@ -82,15 +82,15 @@ func (b *Backend) transact(ctx context.Context, f func() error) error {
 // beginWrite begins a write transaction. It waits in two steps, so that a busy
 // writer does not overtake a waiting one: first for the queue, then for SQLite's
 // lock, which only the holder of the queue tries to take.
-func (b *Backend) beginWrite(ctx context.Context) error {
+func (d *Driver) beginWrite(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := b.queue.lock(ctx); err != nil {
+	if err := d.queue.lock(ctx); err != nil {
 		return err
 	}
-	defer b.queue.unlock()
-	return begin(ctx, b.write.begin)
+	defer d.queue.unlock()
+	return begin(ctx, d.write.begin)
 }
 
 // begin waits for SQLite's lock. The caller holds the queue.
@@ -127,7 +127,7 @@ func pause(ctx context.Context) error {
 // ends the process, and so does damage that keeps a transaction from beginning or
 // from being committed, which is that of the first page. Damage that its
 // operations meet concerns them alone: see corrupt.
-func (b *Backend) classify(err error) error {
+func (d *Driver) classify(err error) error {
 	switch code(err) {
 	case lib.SQLITE_OK: // not an error of SQLite: the context ended
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
@@ -136,7 +136,7 @@ func (b *Backend) classify(err error) error {
 	case lib.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", journal.ErrFull, err)
 	}
-	return b.markBroken(err)
+	return d.markBroken(err)
 }
 
 // damaged reports whether an error says that a page is not what was written, or
@@ -147,12 +147,12 @@ func damaged(err error) bool {
 }
 
 // corrupt returns an error about damage that names the pages and the remedy.
-func (b *Backend) corrupt(err error) error {
-	pages := damagedPages(b.file)
+func (d *Driver) corrupt(err error) error {
+	pages := damagedPages(d.file)
 	if pages == "" {
 		pages = "no page fails its checksum: what is in them contradicts itself"
 	}
-	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, b.path)
+	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, d.path)
 }
 
 // code returns the primary SQLite result code of an error, SQLITE_OK if it has none.

@@ -2,7 +2,7 @@
 // one machine.
 //
 // The file is in WAL mode with synchronous=FULL: every commit is on the disk
-// before it is reported. Each [Backend] has one connection that writes and a
+// before it is reported. Each [Driver] has one connection that writes and a
 // few that read beside it.
 //
 // Writers of several processes queue: each takes an advisory lock on a second file

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"path/filepath"
 	"testing"
@@ -12,7 +13,7 @@ import (
 // log, whether it syncs before a commit is reported. Without it everything works,
 // until the power fails.
 func TestSynchronous(t *testing.T) {
-	b, err := Open(filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
+	b, err := Open(context.Background(), filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

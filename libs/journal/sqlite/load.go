@@ -25,17 +25,17 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// Load implements [journal.Backend].
-func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+// Load implements [journal.Driver].
+func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	// One transaction, so that all statements see one moment.
-	t, err := b.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	t, err := d.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {
-		out, err = b.load(ctx, t, req)
+		out, err = d.load(ctx, t, req)
 		_ = t.Rollback() // nothing to lose
 	}
 	if damaged(err) { // on the way to this entity
-		err = b.corrupt(err)
+		err = d.corrupt(err)
 	}
 	if err != nil {
 		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)
@@ -43,51 +43,51 @@ func (b *Backend) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 	return out, nil
 }
 
-func (b *Backend) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
+func (d *Driver) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	var id, snapshot, dropped, last int64
-	err := t.StmtContext(ctx, b.read.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
+	err := t.StmtContext(ctx, d.read.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, nil
 	}
 	if err != nil {
 		return out, err
 	}
-	err = t.StmtContext(ctx, b.read.last).QueryRowContext(ctx, id).Scan(&last)
+	err = t.StmtContext(ctx, d.read.last).QueryRowContext(ctx, id).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return out, err
 	}
 	out.LastSeq = uint64(last)
 	if req.LookupOnly {
-		out.Stored, err = b.lookup(ctx, t, req, id, dropped)
+		out.Stored, err = d.lookup(ctx, t, req, id, dropped)
 		return out, err
 	}
 	if snapshot > 0 {
 		var body []byte
-		if err := t.StmtContext(ctx, b.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
+		if err := t.StmtContext(ctx, d.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
 			return out, err
 		}
 		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, uint64(snapshot), body); err != nil {
 			return out, err
 		}
 	}
-	if out.Records, err = b.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
+	if out.Records, err = d.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
 		return out, err
 	}
-	out.Stored, err = b.lookup(ctx, t, req, id, dropped)
+	out.Stored, err = d.lookup(ctx, t, req, id, dropped)
 	return out, err
 }
 
 // loadRecords reads the records after the snapshot. A missing one is damage
 // like a changed one.
-func (b *Backend) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
+func (d *Driver) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
 	if after >= last {
 		if after > last {
 			return nil, fmt.Errorf("%w: %s, record %d is missing, the snapshot is at %d", journal.ErrCorrupt, entity, last+1, after)
 		}
 		return nil, nil
 	}
-	rows, err := t.StmtContext(ctx, b.read.records).QueryContext(ctx, id, after)
+	rows, err := t.StmtContext(ctx, d.read.records).QueryContext(ctx, id, after)
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +111,12 @@ func (b *Backend) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.En
 	return records, rows.Err()
 }
 
-func (b *Backend) lookup(ctx context.Context, t *sql.Tx, req journal.LoadRequest, id, dropped int64) (map[sharding.CommandID]sharding.Stored, error) {
+func (d *Driver) lookup(ctx context.Context, t *sql.Tx, req journal.LoadRequest, id, dropped int64) (map[sharding.CommandID]sharding.Stored, error) {
 	if len(req.Lookup) == 0 {
 		return nil, nil
 	}
 	found := make(map[sharding.CommandID]sharding.Stored, len(req.Lookup))
-	find := t.StmtContext(ctx, b.read.stored)
+	find := t.StmtContext(ctx, d.read.stored)
 	for _, c := range req.Lookup {
 		s, ok, err := lookupOne(ctx, find, req.Entity, id, c)
 		if err != nil {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -35,10 +36,10 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 	if err := os.WriteFile(path, w.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	handles := make([]*Backend, 2)
+	handles := make([]*Driver, 2)
 	for i := range handles {
 		var err error
-		if handles[i], err = Open(path, journal.DefaultConfig()); err != nil {
+		if handles[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {
 			t.Fatal(err)
 		}
 		handles[i].pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
@@ -86,7 +87,7 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 			t.Fatal(err)
 		}
 	}
-	again, err := Open(path, journal.DefaultConfig())
+	again, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -30,7 +31,7 @@ type flipPage struct{ number, cells int }
 func newFlipWorld(t *testing.T) *flipWorld {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "j.db")
-	b, err := Open(path, journal.DefaultConfig())
+	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func newFlipWorld(t *testing.T) *flipWorld {
 
 // classify asks SQLite what the pages are for. Those that no table or index has
 // are free.
-func (w *flipWorld) classify(t *testing.T, b *Backend) {
+func (w *flipWorld) classify(t *testing.T, b *Driver) {
 	t.Helper()
 	rows, err := b.conn.QueryContext(t.Context(), "SELECT name, pagetype, pageno, ncell FROM dbstat")
 	if err != nil {
@@ -135,10 +136,10 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 	if err := os.WriteFile(path, w.file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	handles := make([]*Backend, 2)
+	handles := make([]*Driver, 2)
 	for i := range handles {
 		var err error
-		if handles[i], err = Open(path, journal.DefaultConfig()); err != nil {
+		if handles[i], err = Open(context.Background(), path, journal.DefaultConfig()); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = handles[i].Close() })

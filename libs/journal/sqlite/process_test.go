@@ -68,7 +68,7 @@ const entities = 8
 // other, and prints what is durable: entity and sequence number. It goes on
 // from what it finds, and ends when its epoch is not the stored one any more.
 func writeForever(path, index, at string) error {
-	b, err := Open(path, journal.DefaultConfig())
+	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func TestKilledWriters(t *testing.T) {
 		all.read(t, outs[i], 1<<30)
 		_ = cmd.Wait()
 	}
-	b, err := Open(path, journal.DefaultConfig())
+	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestFailedWriteAtCommit(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v: %q", err, said)
 	}
-	b, err := Open(path, journal.DefaultConfig())
+	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ var limited = sharding.Entity{Type: "T", ID: "limited"}
 
 func writeBeyondLimit(path string) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	b, err := Open(path, journal.DefaultConfig())
+	b, err := Open(context.Background(), path, journal.DefaultConfig())
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func prepareAll(ctx context.Context, p preparer, all []statement) error {
 
 // tx implements [journal.Tx] for one transaction.
 type tx struct {
-	b      *Backend
+	driver *Driver
 	s      *writeStmts
 	now    journal.Moment
 	stamp  journal.Stamp // of the entity whose head was read last
@@ -92,17 +92,17 @@ type tx struct {
 	body, reply []byte
 }
 
-func newTx(b *Backend) *tx {
-	return &tx{b: b, s: &b.write, now: b.clock.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
+func newTx(d *Driver) *tx {
+	return &tx{driver: d, s: &d.write, now: d.clock.Now(), fences: map[sharding.ShardID]sharding.Fence{}}
 }
 
 // cacheIDs caches the numbers of new entities. It is called after the commit.
 func (t *tx) cacheIDs() {
-	if len(t.b.ids)+len(t.added) > idCache {
-		clear(t.b.ids)
+	if len(t.driver.ids)+len(t.added) > idCache {
+		clear(t.driver.ids)
 	}
 	for e, id := range t.added {
-		t.b.ids[e] = id
+		t.driver.ids[e] = id
 	}
 }
 
@@ -193,7 +193,7 @@ func (t *tx) candidates(id int64, c sharding.CommandID) ([]int64, error) {
 
 // id is the number of an entity, 0 if it has none yet.
 func (t *tx) id(e sharding.Entity) (int64, error) {
-	if id, ok := t.b.ids[e]; ok {
+	if id, ok := t.driver.ids[e]; ok {
 		return id, nil
 	}
 	if id, ok := t.added[e]; ok {

@@ -87,7 +87,7 @@ func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
 		return err
 	}
 	// There are no more entries than records, so mostly nothing is left to do here.
-	if int64(last)-kept <= int64(t.b.cfg.DedupeCount) {
+	if int64(last)-kept <= int64(t.driver.cfg.DedupeCount) {
 		return nil
 	}
 	old, err := t.oldest(id, entity, kept)
@@ -100,7 +100,7 @@ func (t *tx) trim(id int64, entity sharding.Entity, last uint64) error {
 	}
 	before := kept
 	for _, e := range old {
-		if entries <= t.b.cfg.DedupeCount {
+		if entries <= t.driver.cfg.DedupeCount {
 			break
 		}
 		kept = int64(e.seq)
@@ -152,7 +152,7 @@ func (t *tx) oldest(id int64, entity sharding.Entity, kept int64) ([]oldEntry, e
 		o := oldEntry{seq: uint64(seq), command: e.Record.Command}
 		if o.command != "" {
 			var what journal.Dropping
-			if o.remember, what = t.b.cfg.Drop(t.stamp.Age, age, t.now.Wall, e.At, o.command); what == journal.Keep {
+			if o.remember, what = t.driver.cfg.Drop(t.stamp.Age, age, t.now.Wall, e.At, o.command); what == journal.Keep {
 				return old, nil
 			}
 			o.forever = what == journal.Forever

@@ -36,7 +36,7 @@ const requestTimeout = 10 * time.Second
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: consul: %w", lease.ErrConfig, err)

@@ -53,7 +53,7 @@ var connecting = grpc.ConnectParams{
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	r, err := newRegister(u)
 	if err != nil {
 		return nil, fmt.Errorf("%w: etcd: %w", lease.ErrConfig, err)

@@ -39,7 +39,7 @@ const (
 
 // Open makes a store; it connects when it is first asked. Errors wrap
 // lease.ErrConfig.
-func Open(u *backendurl.URL) (*casstore.Store, error) {
+func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	c, err := kubeapi.New(u)
 	if err == nil && u.Path != "" {
 		err = fmt.Errorf("there is a path, %.40q; write for example kubernetes://prod", u.Path)

@@ -1,5 +1,5 @@
-// Package leasetest is the conformance suite of lease backends. A backend's
-// own test calls [Run].
+// Package leasetest is the conformance suite of lease drivers: what [lease.Driver]
+// demands. A driver's own test calls [Run].
 //
 // One half asks the store itself: versions, terms, races, reopening. The
 // other half lets real Holders compete over the store in virtual time, with
@@ -8,11 +8,12 @@
 // # What this does not do
 //
 // It does not pull plugs: that an acknowledged write survives a power cut is
-// for the backend to see to.
+// for the driver to see to.
 package leasetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -23,15 +24,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Harness is one fresh, empty store. Clean up with t.Cleanup.
+// Harness is one driver with a fresh, empty store. Clean up with t.Cleanup.
 type Harness struct {
-	Store lease.Store
+	Driver lease.Driver
 	// Second opens another handle on the same records, as another process
 	// would. Nil if there is no such thing.
-	Second func(t *testing.T) lease.Store
-	// Reopen closes Store and opens its records again. Nil if they are gone
+	Second func(t *testing.T) lease.Driver
+	// Reopen closes Driver and opens its records again. Nil if they are gone
 	// with it.
-	Reopen func(t *testing.T) lease.Store
+	Reopen func(t *testing.T) lease.Driver
 }
 
 // Run runs the suite; fresh makes a store per test.
@@ -80,7 +81,7 @@ func record(version uint64, term sharding.Term, nonce uint64) lease.Record {
 	return lease.Record{Version: version, Term: term, Nonce: nonce}
 }
 
-func get(t *testing.T, s lease.Store, name string) lease.Record {
+func get(t *testing.T, s lease.Driver, name string) lease.Record {
 	t.Helper()
 	r, err := s.Get(context.Background(), name)
 	if err != nil {
@@ -89,7 +90,7 @@ func get(t *testing.T, s lease.Store, name string) lease.Record {
 	return r
 }
 
-func put(t *testing.T, s lease.Store, name string, old, next lease.Record, want bool) {
+func put(t *testing.T, s lease.Driver, name string, old, next lease.Record, want bool) {
 	t.Helper()
 	ok, err := s.Swap(context.Background(), name, old, next)
 	if err != nil {
@@ -101,12 +102,12 @@ func put(t *testing.T, s lease.Store, name string, old, next lease.Record, want 
 }
 
 func absent(t *testing.T, h Harness) {
-	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
+	if r := get(t, h.Driver, "nobody"); r != (lease.Record{}) {
 		t.Errorf("an absent record is %+v, want the zero Record", r)
 	}
-	put(t, h.Store, "nobody", full, full, false)
-	put(t, h.Store, "nobody", record(math.MaxUint64, 0, 0), full, false)
-	if r := get(t, h.Store, "nobody"); r != (lease.Record{}) {
+	put(t, h.Driver, "nobody", full, full, false)
+	put(t, h.Driver, "nobody", record(math.MaxUint64, 0, 0), full, false)
+	if r := get(t, h.Driver, "nobody"); r != (lease.Record{}) {
 		t.Errorf("a refused swap left %+v", r)
 	}
 }
@@ -114,35 +115,35 @@ func absent(t *testing.T, h Harness) {
 func swap(t *testing.T, h Harness) {
 	first := full
 	first.Version, first.Term = 77, 1 // the store counts versions itself
-	put(t, h.Store, "x", none, first, true)
+	put(t, h.Driver, "x", none, first, true)
 	first.Version = 1
-	if r := get(t, h.Store, "x"); r != first {
+	if r := get(t, h.Driver, "x"); r != first {
 		t.Errorf("stored %+v, want %+v", r, first)
 	}
 	second := full
 	second.Version = 2
-	put(t, h.Store, "x", first, second, true)
-	if r := get(t, h.Store, "x"); r != second {
+	put(t, h.Driver, "x", first, second, true)
+	if r := get(t, h.Driver, "x"); r != second {
 		t.Errorf("stored %+v, want %+v", r, second)
 	}
 	released := lease.Record{Version: 3, Term: math.MaxUint32}
-	put(t, h.Store, "x", second, released, true)
-	if r := get(t, h.Store, "x"); r != released {
+	put(t, h.Driver, "x", second, released, true)
+	if r := get(t, h.Driver, "x"); r != released {
 		t.Errorf("stored %+v, want %+v", r, released)
 	}
 }
 
 func conflict(t *testing.T, h Harness) {
-	put(t, h.Store, "x", none, full, true)
+	put(t, h.Driver, "x", none, full, true)
 	want := full
 	want.Version = 2
-	put(t, h.Store, "x", full, want, true)
+	put(t, h.Driver, "x", full, want, true)
 	other := full
 	other.Nonce++
 	for _, version := range []uint64{0, 1, 3, math.MaxUint64} {
-		put(t, h.Store, "x", record(version, full.Term, full.Nonce), other, false)
+		put(t, h.Driver, "x", record(version, full.Term, full.Nonce), other, false)
 	}
-	if r := get(t, h.Store, "x"); r != want {
+	if r := get(t, h.Driver, "x"); r != want {
 		t.Errorf("refused swaps left %+v, want %+v", r, want)
 	}
 }
@@ -150,31 +151,31 @@ func conflict(t *testing.T, h Harness) {
 // anotherRecord: a record with the version that is known, but written by
 // somebody else after the store had lost its records, is not replaced.
 func anotherRecord(t *testing.T, h Harness) {
-	put(t, h.Store, "x", none, record(1, 1, 1<<63+1), true)
+	put(t, h.Driver, "x", none, record(1, 1, 1<<63+1), true)
 	for _, nonce := range []uint64{0, 1, 1<<63 + 2} {
-		put(t, h.Store, "x", record(1, 1, nonce), record(2, 2, 7), false)
+		put(t, h.Driver, "x", record(1, 1, nonce), record(2, 2, 7), false)
 	}
-	if r := get(t, h.Store, "x"); r != record(1, 1, 1<<63+1) {
+	if r := get(t, h.Driver, "x"); r != record(1, 1, 1<<63+1) {
 		t.Errorf("refused swaps left %+v", r)
 	}
-	put(t, h.Store, "x", record(1, 1, 1<<63+1), record(2, 2, 7), true)
+	put(t, h.Driver, "x", record(1, 1, 1<<63+1), record(2, 2, 7), true)
 }
 
 func termNeverFalls(t *testing.T, h Harness) {
-	put(t, h.Store, "x", none, record(1, 5, 1), true)
-	put(t, h.Store, "x", record(1, 5, 1), record(2, 4, 2), false)
-	put(t, h.Store, "x", record(1, 5, 1), record(2, 5, 3), true)
-	put(t, h.Store, "x", record(2, 5, 3), record(3, 6, 4), true)
-	if r := get(t, h.Store, "x"); r.Term != 6 || r.Version != 3 {
+	put(t, h.Driver, "x", none, record(1, 5, 1), true)
+	put(t, h.Driver, "x", record(1, 5, 1), record(2, 4, 2), false)
+	put(t, h.Driver, "x", record(1, 5, 1), record(2, 5, 3), true)
+	put(t, h.Driver, "x", record(2, 5, 3), record(3, 6, 4), true)
+	if r := get(t, h.Driver, "x"); r.Term != 6 || r.Version != 3 {
 		t.Errorf("stored %+v, want term 6 at version 3", r)
 	}
 }
 
 func names(t *testing.T, h Harness) {
-	put(t, h.Store, "a", none, record(1, 5, 1), true)
-	put(t, h.Store, "A", none, record(1, 1, 1), true)
-	put(t, h.Store, "a", record(1, 5, 1), record(2, 6, 2), true)
-	if a, b := get(t, h.Store, "a"), get(t, h.Store, "A"); a.Version != 2 || b.Version != 1 || b.Term != 1 {
+	put(t, h.Driver, "a", none, record(1, 5, 1), true)
+	put(t, h.Driver, "A", none, record(1, 1, 1), true)
+	put(t, h.Driver, "a", record(1, 5, 1), record(2, 6, 2), true)
+	if a, b := get(t, h.Driver, "a"), get(t, h.Driver, "A"); a.Version != 2 || b.Version != 1 || b.Term != 1 {
 		t.Errorf("two names got mixed: %+v and %+v", a, b)
 	}
 }
@@ -182,20 +183,20 @@ func names(t *testing.T, h Harness) {
 func cancelled(t *testing.T, h Harness) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := h.Store.Get(ctx, "x"); err == nil {
-		t.Error("a cancelled get has no error")
+	if _, err := h.Driver.Get(ctx, "x"); !errors.Is(err, lease.ErrStore) {
+		t.Errorf("a cancelled get says %v", err)
 	}
-	if ok, err := h.Store.Swap(ctx, "x", none, full); err == nil {
-		t.Errorf("a cancelled swap says %v", ok)
+	if ok, err := h.Driver.Swap(ctx, "x", none, full); ok || !errors.Is(err, lease.ErrStore) {
+		t.Errorf("a cancelled swap says %v, %v", ok, err)
 	}
 	// The store is as good as before.
-	put(t, h.Store, "y", none, full, true)
+	put(t, h.Driver, "y", none, full, true)
 }
 
 // race: of concurrent swaps of one version exactly one wins, and it is what
 // the record says.
 func race(t *testing.T, h Harness) {
-	stores := []lease.Store{h.Store}
+	stores := []lease.Driver{h.Driver}
 	if h.Second != nil {
 		stores = append(stores, h.Second(t))
 	}
@@ -222,7 +223,7 @@ func race(t *testing.T, h Harness) {
 				winner = i
 			}
 		}
-		last = get(t, h.Store, "x")
+		last = get(t, h.Driver, "x")
 		if winner < 0 || last.Nonce != round<<8|uint64(winner) || last.Version != round+1 {
 			t.Fatalf("round %d: winner is %d, the record %+v", round, winner, last)
 		}
@@ -234,10 +235,10 @@ func secondHandle(t *testing.T, h Harness) {
 		t.Skip("records cannot be reached twice")
 	}
 	other := h.Second(t)
-	put(t, h.Store, "x", none, record(1, 1, 1), true)
+	put(t, h.Driver, "x", none, record(1, 1, 1), true)
 	put(t, other, "x", none, record(1, 1, 2), false)
 	put(t, other, "x", record(1, 1, 1), record(2, 2, 2), true)
-	if a, b := get(t, h.Store, "x"), get(t, other, "x"); a != b || a.Nonce != 2 {
+	if a, b := get(t, h.Driver, "x"), get(t, other, "x"); a != b || a.Nonce != 2 {
 		t.Errorf("the handles see %+v and %+v", a, b)
 	}
 }
@@ -246,8 +247,8 @@ func reopen(t *testing.T, h Harness) {
 	if h.Reopen == nil {
 		t.Skip("records do not outlive their store")
 	}
-	put(t, h.Store, "x", none, record(1, 1, 1), true)
-	put(t, h.Store, "x", record(1, 1, 1), full, true)
+	put(t, h.Driver, "x", none, record(1, 1, 1), true)
+	put(t, h.Driver, "x", record(1, 1, 1), full, true)
 	want := full
 	want.Version = 2
 	s := h.Reopen(t)

@@ -1,4 +1,4 @@
-// Package open opens lease stores by URL.
+// Package open opens lease drivers by URL.
 //
 //	memory:                          private to the caller, gone with the process
 //	sqlite:lease.db                  a SQLite file of its own; relative or absolute path
@@ -7,12 +7,12 @@
 //	consul://host:8500/path          keys of Consul, below a path
 //	kubernetes://namespace           Lease objects; in a pod just kubernetes:
 //
-// For the parameters see the backends' packages. Those that are servers are
+// For the parameters see the drivers' packages. Those that are servers are
 // connected to when they are first asked.
 //
 // # What this does not do
 //
-// It does not try another backend when one fails to open.
+// It does not try another driver when one fails to open.
 package open
 
 import (
@@ -31,16 +31,10 @@ import (
 
 const known = "use memory:, sqlite:path, postgres://, etcd://, consul:// or kubernetes://"
 
-// Store is a lease store with an end.
-type Store interface {
-	lease.Store
-	// Close gives the store's resources back; requests under way may fail.
-	Close() error
-}
-
-// Open is the one place where backends are listed. A URL that is not
-// understood wraps lease.ErrConfig, a store that does not open lease.ErrStore.
-func Open(ctx context.Context, url string) (Store, error) {
+// Open opens the driver that a URL names. It is the one place where drivers are
+// listed. A URL that is not understood wraps lease.ErrConfig, a store that does not
+// open lease.ErrStore.
+func Open(ctx context.Context, url string) (lease.Driver, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
 		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, backendurl.Redact(url), known)
@@ -72,8 +66,8 @@ func Open(ctx context.Context, url string) (Store, error) {
 	return nil, fmt.Errorf("%w: there is no backend %q; %s", lease.ErrConfig, scheme, known)
 }
 
-// server opens a backend that is a server.
-func server[S Store](url string, open func(*backendurl.URL) (S, error)) (Store, error) {
+// server opens the driver of a server.
+func server[D lease.Driver](url string, open func(*backendurl.URL) (D, error)) (lease.Driver, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	u, err := backendurl.ParseURL(scheme + "://" + strings.TrimPrefix(rest, "//"))
 	if err != nil {
@@ -82,10 +76,10 @@ func server[S Store](url string, open func(*backendurl.URL) (S, error)) (Store, 
 	return orError(open(u))
 }
 
-// orError keeps a nil pointer from becoming a Store.
-func orError[S Store](s S, err error) (Store, error) {
+// orError keeps a nil pointer from becoming a Driver.
+func orError[D lease.Driver](d D, err error) (lease.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return d, nil
 }

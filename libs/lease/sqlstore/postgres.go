@@ -39,7 +39,7 @@ var postgresStatements = statementsOf("roost_lease.lease")
 // environment variables say, such as PGPASSFILE, counts too. It connects when
 // it is first asked, and makes the table then if there is none. Errors wrap
 // lease.ErrConfig and hold no password.
-func OpenPostgres(url string) (*Store, error) {
+func OpenPostgres(url string) (*Driver, error) {
 	c, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", lease.ErrConfig, err)
@@ -64,7 +64,7 @@ func OpenPostgres(url string) (*Store, error) {
 	// next one waiting.
 	db.SetMaxOpenConns(3)
 	db.SetMaxIdleConns(2)
-	return &Store{db: db, stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}, nil
+	return &Driver{db: db, stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}, nil
 }
 
 // preparePostgres looks at the server of a new connection, and makes the table.

@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
 )
 
-func openPostgres(t *testing.T, url string) *Store {
+func openPostgres(t *testing.T, url string) *Driver {
 	t.Helper()
 	s, err := OpenPostgres(url)
 	if err != nil {
@@ -37,9 +37,9 @@ func TestPostgres(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 			d.empty(t)
 			return leasetest.Harness{
-				Store:  openPostgres(t, d.url),
-				Second: func(t *testing.T) lease.Store { return openPostgres(t, d.url) },
-				Reopen: func(t *testing.T) lease.Store {
+				Driver: openPostgres(t, d.url),
+				Second: func(t *testing.T) lease.Driver { return openPostgres(t, d.url) },
+				Reopen: func(t *testing.T) lease.Driver {
 					server.Kill()
 					server.Run()
 					return openPostgres(t, d.url)
@@ -50,7 +50,7 @@ func TestPostgres(t *testing.T) {
 			d.empty(t)
 			return leasetest.ServerHarness{
 				Server: server,
-				Open:   func(t *testing.T) lease.Store { return openPostgres(t, d.url) },
+				Open:   func(t *testing.T) lease.Driver { return openPostgres(t, d.url) },
 				Delete: func(t *testing.T, lease string) { d.exec(t, "DELETE FROM roost_lease.lease WHERE name = '"+lease+"'") },
 			}
 		})

@@ -38,7 +38,7 @@ var sqliteStatements = statementsOf("lease")
 // OpenSQLite opens or makes the lease file at path, its folder included. A
 // file that holds anything else is refused and left alone. Every write is on
 // disk before it is acknowledged (WAL, synchronous=FULL).
-func OpenSQLite(ctx context.Context, path string) (*Store, error) {
+func OpenSQLite(ctx context.Context, path string) (*Driver, error) {
 	s, err := openSQLite(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open sqlite %s: %w", lease.ErrStore, path, err)
@@ -46,7 +46,7 @@ func OpenSQLite(ctx context.Context, path string) (*Store, error) {
 	return s, nil
 }
 
-func openSQLite(ctx context.Context, path string) (*Store, error) {
+func openSQLite(ctx context.Context, path string) (*Driver, error) {
 	if path == "" {
 		return nil, errors.New("the path is empty")
 	}
@@ -82,7 +82,7 @@ func openSQLite(ctx context.Context, path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
+	return &Driver{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
 }
 
 // create makes an empty file that only its owner may read. One that is there

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/leasetest"
 )
 
-func openAt(t *testing.T, path string) *Store {
+func openAt(t *testing.T, path string) *Driver {
 	t.Helper()
 	s, err := OpenSQLite(context.Background(), path)
 	if err != nil {
@@ -29,9 +29,9 @@ func TestConformance(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "deep", "lease?#%.db")
 		s := openAt(t, path)
 		return leasetest.Harness{
-			Store:  s,
-			Second: func(t *testing.T) lease.Store { return openAt(t, path) },
-			Reopen: func(t *testing.T) lease.Store {
+			Driver: s,
+			Second: func(t *testing.T) lease.Driver { return openAt(t, path) },
+			Reopen: func(t *testing.T) lease.Driver {
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -197,7 +197,7 @@ func TestLargeTable(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		const records = 600
-		r := drive(t, limits, func(b *memory.Backend) {
+		r := drive(t, limits, func(b *memory.Driver) {
 			epoch := sharding.MakeEpoch(1, 0)
 			ops := []journal.Op{{Claim: &sharding.Claim{Shard: streamShard, Epoch: epoch, Owner: 1}}}
 			for i := range records {

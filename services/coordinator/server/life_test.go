@@ -147,7 +147,7 @@ func checkAdmin(t *testing.T, c *running, addr string) {
 // openJournal opens the cluster's journal beside the coordinators.
 func openJournal(t *testing.T, dir string) *journal.Journal {
 	t.Helper()
-	b, err := journalopen.Backend("sqlite:"+dir+"/journal.db", journal.DefaultConfig())
+	b, err := journalopen.Open(t.Context(), "sqlite:"+dir+"/journal.db", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // is the last stage: the entry is taken out before the lease is given up.
 func (s *Server) enterDiscovery(n *node.Node) error {
 	url, me := bootstrap.Expand(s.cfg.Discovery, s.cfg.ClusterName), discovery.Peer{Addr: s.self.Addr, Role: "coordinator"}
-	r, err := discoveryopen.Registration(url, s.cfg.ClusterName, me, s.log)
+	r, err := discoveryopen.Registration(context.Background(), url, s.cfg.ClusterName, me, s.log)
 	if err != nil {
 		return fmt.Errorf("discovery.url: %w", err)
 	}

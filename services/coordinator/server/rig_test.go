@@ -30,7 +30,7 @@ import (
 
 // sick is a journal that can be out of order: locked, full, or silent.
 type sick struct {
-	*memory.Backend
+	*memory.Driver
 	mu      sync.Mutex
 	illness error
 	silent  chan struct{} // closed when it answers again; nil: it does
@@ -57,7 +57,7 @@ func (b *sick) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, 
 	case illness != nil:
 		return nil, illness
 	}
-	return b.Backend.Commit(context.WithoutCancel(ctx), ops)
+	return b.Driver.Commit(context.WithoutCancel(ctx), ops)
 }
 
 func (b *sick) fall(illness error) {
@@ -81,7 +81,7 @@ func (b *sick) recover() {
 
 // quiet is a lease store that can stop to answer.
 type quiet struct {
-	*leasememory.Store
+	*leasememory.Driver
 	mu  sync.Mutex
 	off bool
 }
@@ -107,14 +107,14 @@ func (q *quiet) Get(ctx context.Context, name string) (lease.Record, error) {
 	if err := q.ask(ctx); err != nil {
 		return lease.Record{}, err
 	}
-	return q.Store.Get(ctx, name)
+	return q.Driver.Get(ctx, name)
 }
 
 func (q *quiet) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if err := q.ask(ctx); err != nil {
 		return false, err
 	}
-	return q.Store.Swap(ctx, name, old, next)
+	return q.Driver.Swap(ctx, name, old, next)
 }
 
 // rig is the driver of a coordinator with a journal and a lease of the test's,
@@ -154,21 +154,21 @@ func (l *lines) has(text string) bool {
 var driven = sharding.NodeID{Addr: "127.0.0.1:1", UID: 7}
 
 // drive starts the driver. prepare may write to the journal before.
-func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Backend)) *rig {
+func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Driver)) *rig {
 	t.Helper()
 	b := memory.New(journal.DefaultConfig())
 	if prepare != nil {
 		prepare(b)
 	}
-	r := launchOn(t, limits, b, &quiet{Store: leasememory.New()})
+	r := launchOn(t, limits, b, &quiet{Driver: leasememory.New()})
 	r.elected()
 	return r
 }
 
 // launchOn starts the driver on a journal and a lease.
-func launchOn(t *testing.T, limits coordinator.Config, b *memory.Backend, store *quiet) *rig {
+func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *quiet) *rig {
 	t.Helper()
-	r := &rig{t: t, backend: &sick{Backend: b}, store: store, text: &lines{},
+	r := &rig{t: t, backend: &sick{Driver: b}, store: store, text: &lines{},
 		orders: map[sharding.NodeID][]order{}}
 	cfg := DefaultConfig()
 	cfg.ClusterName = "dev"

@@ -53,16 +53,13 @@ type Server struct {
 	end context.CancelFunc
 
 	journal *journal.Journal
-	store   interface {
-		lease.Store
-		Close() error
-	}
-	keeper *lease.Keeper
-	agent  *agent.Agent
-	joiner *joiner.Joiner
-	inbox  *inbox
-	news   *inbox // of the lease; it goes first
-	orders *node.Outbox[sharding.NodeID, order]
+	store   lease.Driver
+	keeper  *lease.Keeper
+	agent   *agent.Agent
+	joiner  *joiner.Joiner
+	inbox   *inbox
+	news    *inbox // of the lease; it goes first
+	orders  *node.Outbox[sharding.NodeID, order]
 
 	inboxFull, ordersFull overflow
 
@@ -214,7 +211,7 @@ func (s *Server) journalWaits(err error) {
 func (s *Server) openStores(ctx context.Context) error {
 	var err error
 	d := journal.Declaration{Cluster: s.cfg.ClusterName}
-	if s.journal, err = journalopen.Open(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits); err != nil {
+	if s.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.journalObserver(), s.journalWaits); err != nil {
 		return err
 	}
 	if s.store, err = leaseopen.Open(ctx, bootstrap.Expand(s.cfg.Lease, s.cfg.ClusterName)); err != nil {

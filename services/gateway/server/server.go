@@ -124,11 +124,11 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
-	backend, err := discoveryopen.Open(url, cfg.ClusterName)
+	driver, err := discoveryopen.Open(context.Background(), url, cfg.ClusterName)
 	if err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
-	if s.watcher, err = discovery.NewWatch(backend, discovery.DefaultConfig(), s.log); err != nil {
+	if s.watcher, err = discovery.NewWatch(driver, discovery.DefaultConfig(), s.log); err != nil {
 		return nil, err
 	}
 	if err := discoverytelemetry.Observe(n.MeterProvider().Meter(scope), url, s.watcher, nil); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // hanging is a journal that does not answer on one of its ways.
 type hanging struct {
-	journal.Backend
+	journal.Driver
 	commits, loads atomic.Bool
 }
 
@@ -27,7 +27,7 @@ func (h *hanging) Commit(ctx context.Context, ops []journal.Op) ([]journal.Resul
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return h.Backend.Commit(ctx, ops)
+	return h.Driver.Commit(ctx, ops)
 }
 
 func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
@@ -35,7 +35,7 @@ func (h *hanging) Load(ctx context.Context, req journal.LoadRequest) (journal.Lo
 		<-ctx.Done()
 		return journal.Loaded{}, ctx.Err()
 	}
-	return h.Backend.Load(ctx, req)
+	return h.Driver.Load(ctx, req)
 }
 
 // TestSilentJournal: a region that nobody uses notices that its journal does not
@@ -89,11 +89,11 @@ func runHanging(t *testing.T) (*Runner, *hanging) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := open.Backend("memory:", journal.DefaultConfig())
+	b, err := open.Open(t.Context(), "memory:", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hanging{Backend: b}
+	h := &hanging{Driver: b}
 	j, err := journal.Open(t.Context(), h, journal.Declaration{Cluster: "test"}, journal.DefaultConfig(), s.Observer())
 	if err != nil {
 		t.Fatal(err)

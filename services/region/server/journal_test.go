@@ -25,7 +25,7 @@ import (
 
 // script is a journal in memory whose answers may be changed.
 type script struct {
-	journal.Backend
+	journal.Driver
 	mu     sync.Mutex
 	lose   int // commits whose outcome gets lost, and that do not happen
 	loads  int
@@ -42,7 +42,7 @@ func (s *script) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	if lose {
 		return nil, errors.New("the connection is gone")
 	}
-	return s.Backend.Commit(ctx, ops)
+	return s.Driver.Commit(ctx, ops)
 }
 
 func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
@@ -53,14 +53,14 @@ func (s *script) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	if err != nil {
 		return journal.Loaded{}, err
 	}
-	return s.Backend.Load(ctx, req)
+	return s.Driver.Load(ctx, req)
 }
 
 // driven is a runner on a scripted journal.
 type driven struct {
 	*Runner
 	t       *testing.T
-	store   *memory.Backend
+	store   *memory.Driver
 	script  *script
 	journal *journal.Journal
 	answers *answers
@@ -76,7 +76,7 @@ var (
 func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *driven)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &driven{t: t, store: memory.New(journal.DefaultConfig()), answers: &answers{got: map[uint64]link.Answer{}}}
-		d.script = &script{Backend: d.store}
+		d.script = &script{Driver: d.store}
 		var err error
 		d.Runner, err = NewRunner(RunnerConfig{
 			Self: sharding.NodeID{Addr: "here:1", UID: 7}, Name: "r", Types: []entity.Definition{typ}, Inbox: 100,

@@ -108,7 +108,7 @@ func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner 
 	for _, typ := range s.Types() {
 		d.Types = append(d.Types, typ.Desc)
 	}
-	b, err := open.Backend("memory:", journal.DefaultConfig())
+	b, err := open.Open(t.Context(), "memory:", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

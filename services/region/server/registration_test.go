@@ -14,7 +14,7 @@ func TestWhoseJournal(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	url := "sqlite:" + t.TempDir() + "/journal.db"
-	j, err := open.Open(t.Context(), url, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, func(error) {})
+	j, err := open.Journal(t.Context(), url, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := open.Backend("memory:", journal.DefaultConfig())
+	b, err := open.Open(t.Context(), "memory:", journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

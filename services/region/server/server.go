@@ -296,7 +296,7 @@ func (s *Server) openJournal(ctx context.Context) error {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	if s.runner.journal, err = journalopen.Open(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.journalWaits); err != nil {
+	if s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.journalWaits); err != nil {
 		return err
 	}
 	close(s.opened)

@@ -35,8 +35,8 @@ const (
 	idCache = 1 << 17
 )
 
-// Backend is one process's handle on a journal file.
-type Backend struct {
+// Driver is one process's handle on a journal file.
+type Driver struct {
 	path    string
 	file    string // path without symbolic links
 	cfg     journal.Config
@@ -58,15 +58,15 @@ type Backend struct {
 
 // Open opens or makes the journal file at path, its folder included. The files
 // are readable by their owner only. Of cfg, the dedupe limits and Loads matter.
-func Open(path string, cfg journal.Config) (*Backend, error) {
-	b, err := open(path, cfg)
+func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
+	d, err := open(ctx, path, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", path, err)
 	}
-	return b, nil
+	return d, nil
 }
 
-func open(path string, cfg journal.Config) (*Backend, error) {
+func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -74,61 +74,61 @@ func open(path string, cfg journal.Config) (*Backend, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
-	if b.queue, err = openWriteQueue(path + queueSuffix); err != nil {
+	d := &Driver{path: path, cfg: cfg, ids: map[sharding.Entity]int64{}, clock: journal.NewTimekeeper(journal.SystemClock())}
+	if d.queue, err = openWriteQueue(path + queueSuffix); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	if err := b.queue.lock(ctx); err != nil {
-		return nil, errors.Join(err, b.queue.close())
+	if err := d.queue.lock(ctx); err != nil {
+		return nil, errors.Join(err, d.queue.close())
 	}
-	defer b.queue.unlock()
-	if err := b.connect(ctx); err != nil {
-		return nil, errors.Join(err, b.closeAll())
+	defer d.queue.unlock()
+	if err := d.connect(ctx); err != nil {
+		return nil, errors.Join(err, d.closeAll())
 	}
-	return b, nil
+	return d, nil
 }
 
 // connect opens the connections. The caller holds the queue, so that no other
 // process creates the file at the same time.
-func (b *Backend) connect(ctx context.Context) error {
+func (d *Driver) connect(ctx context.Context) error {
 	if err := RegisterVFS(); err != nil {
 		return err
 	}
-	if err := create(b.path); err != nil {
+	if err := create(d.path); err != nil {
 		return err
 	}
 	var err error
-	if b.file, err = filepath.EvalSymlinks(b.path); err != nil { // as SQLite names it
+	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
-	if b.writeDB, err = sql.Open("sqlite", b.dsn(VFS, "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
+	if d.writeDB, err = sql.Open("sqlite", d.dsn(VFS, "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
 		return err
 	}
-	b.writeDB.SetMaxOpenConns(1)
-	if b.conn, err = b.writeDB.Conn(ctx); err != nil {
+	d.writeDB.SetMaxOpenConns(1)
+	if d.conn, err = d.writeDB.Conn(ctx); err != nil {
 		return err
 	}
-	if err := b.makeSchema(ctx); err != nil {
+	if err := d.makeSchema(ctx); err != nil {
 		return err
 	}
 	// From here on beginWrite waits for the lock, not SQLite.
-	if _, err := b.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
+	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	if err := b.write.prepare(ctx, b.conn); err != nil {
+	if err := d.write.prepare(ctx, d.conn); err != nil {
 		return err
 	}
-	if b.readDB, err = sql.Open("sqlite", b.dsn(VFS, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
+	if d.readDB, err = sql.Open("sqlite", d.dsn(VFS, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
 		return err
 	}
-	b.readDB.SetMaxOpenConns(b.cfg.Loads)
-	b.readDB.SetMaxIdleConns(b.cfg.Loads)
-	if err := b.read.prepare(ctx, b.readDB); err != nil {
+	d.readDB.SetMaxOpenConns(d.cfg.Loads)
+	d.readDB.SetMaxIdleConns(d.cfg.Loads)
+	if err := d.read.prepare(ctx, d.readDB); err != nil {
 		return err
 	}
-	return b.checkpoints.start(ctx, b)
+	return d.checkpoints.start(ctx, d)
 }
 
 // create creates a database without tables that only its owner may read. It must
@@ -146,21 +146,21 @@ func create(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func (b *Backend) dsn(vfs string, pragmas ...string) string {
+func (d *Driver) dsn(vfs string, pragmas ...string) string {
 	q := url.Values{"vfs": {vfs}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
-	return (&url.URL{Scheme: "file", Path: b.path, RawQuery: q.Encode()}).String()
+	return (&url.URL{Scheme: "file", Path: d.path, RawQuery: q.Encode()}).String()
 }
 
-func (b *Backend) makeSchema(ctx context.Context) error {
+func (d *Driver) makeSchema(ctx context.Context) error {
 	var mode string
-	if err := b.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := d.conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
 		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
 	}
 	var bytes string
-	if err := b.conn.QueryRowContext(ctx, "SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1").Scan(&bytes); err != nil {
+	if err := d.conn.QueryRowContext(ctx, "SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1").Scan(&bytes); err != nil {
 		return err
 	}
 	if bytes != fmt.Sprintf("%02X", reserved) {
@@ -168,51 +168,51 @@ func (b *Backend) makeSchema(ctx context.Context) error {
 	}
 	// A file of another format must not get tables of this one.
 	var tables int
-	if err := b.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'").Scan(&tables); err != nil {
+	if err := d.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'").Scan(&tables); err != nil {
 		return err
 	}
 	if tables > 0 {
 		var ours int
-		err := b.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')").Scan(&ours)
+		err := d.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')").Scan(&ours)
 		if err != nil {
 			return err
 		}
 		if ours != 3 {
 			return fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
 		}
-		facts, err := readFacts(ctx, b.conn, false)
+		facts, err := readFacts(ctx, d.conn, false)
 		if err != nil {
 			return err
 		}
 		_, err = facts.Merge(journal.Declaration{})
 		return err
 	}
-	_, err := b.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
+	_, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
 	return err
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(c journal.Clock) { b.clock.SetClock(c) }
+func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
 
-// Close implements [journal.Backend]. Closing again does nothing.
-func (b *Backend) Close() error {
+// Close implements [journal.Driver]. Closing again does nothing.
+func (d *Driver) Close() error {
 	var err error
-	b.closing.Do(func() { err = b.closeAll() })
+	d.closing.Do(func() { err = d.closeAll() })
 	return err
 }
 
-func (b *Backend) closeAll() error {
+func (d *Driver) closeAll() error {
 	var errs []error
-	if b.readDB != nil {
-		errs = append(errs, b.readDB.Close())
+	if d.readDB != nil {
+		errs = append(errs, d.readDB.Close())
 	}
-	if b.conn != nil {
-		errs = append(errs, b.conn.Close())
+	if d.conn != nil {
+		errs = append(errs, d.conn.Close())
 	}
-	if b.writeDB != nil {
-		errs = append(errs, b.writeDB.Close())
+	if d.writeDB != nil {
+		errs = append(errs, d.writeDB.Close())
 	}
 	// The last connection to close copies the log.
-	errs = append(errs, b.checkpoints.stop()...)
-	return errors.Join(append(errs, b.queue.close())...)
+	errs = append(errs, d.checkpoints.stop()...)
+	return errors.Join(append(errs, d.queue.close())...)
 }

@@ -1,6 +1,6 @@
 // Package casstore keeps lease records in servers that store bytes under a key
 // and replace them only if nobody else did in between: etcd, Consul,
-// Kubernetes. Such a server is a [Register]; its package opens the [Store].
+// Kubernetes. Such a server is a [Register]; its package opens the [Driver].
 //
 // A record is a line of JSON that people can read. Reading and then writing
 // takes two round trips; the write compares the revision that was read, so
@@ -40,35 +40,35 @@ type Register interface {
 	Key(name string) string
 }
 
-// Store is a [lease.Store] on a register.
-type Store struct {
+// Driver is a [lease.Driver] on a register.
+type Driver struct {
 	register Register
 	close    func() error
 }
 
-// New makes a Store that closes with the given function, if any.
-func New(r Register, close func() error) *Store { return &Store{r, close} }
+// New makes a Driver that closes with the given function, if any.
+func New(r Register, close func() error) *Driver { return &Driver{r, close} }
 
 // Get reads the record.
-func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
-	r, _, err := s.read(ctx, name)
+func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
+	r, _, err := d.read(ctx, name)
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, s.register.Key(name), err)
+		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, d.register.Key(name), err)
 	}
 	return r, nil
 }
 
 // Swap replaces the record if it yields.
-func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
-	ok, err := s.swap(ctx, name, old, next)
+func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	ok, err := d.swap(ctx, name, old, next)
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, s.register.Key(name), err)
+		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, d.register.Key(name), err)
 	}
 	return ok, nil
 }
 
-func (s *Store) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
-	stored, revision, err := s.read(ctx, name)
+func (d *Driver) swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	stored, revision, err := d.read(ctx, name)
 	if err != nil || !stored.Yields(old, next) {
 		return false, err
 	}
@@ -77,11 +77,11 @@ func (s *Store) swap(ctx context.Context, name string, old, next lease.Record) (
 	if err != nil {
 		return false, err
 	}
-	return s.register.Write(ctx, name, value, revision)
+	return d.register.Write(ctx, name, value, revision)
 }
 
-func (s *Store) read(ctx context.Context, name string) (lease.Record, string, error) {
-	value, revision, err := s.register.Read(ctx, name)
+func (d *Driver) read(ctx context.Context, name string) (lease.Record, string, error) {
+	value, revision, err := d.register.Read(ctx, name)
 	if err != nil || revision == "" {
 		return lease.Record{}, "", err
 	}
@@ -93,11 +93,11 @@ func (s *Store) read(ctx context.Context, name string) (lease.Record, string, er
 }
 
 // Close gives the connections back; requests under way may fail.
-func (s *Store) Close() error {
-	if s.close == nil {
+func (d *Driver) Close() error {
+	if d.close == nil {
 		return nil
 	}
-	return s.close()
+	return d.close()
 }
 
 // record is a lease.Record as stored. Numbers of 64 bits are text, because

@@ -10,7 +10,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 		b := memory.New(cfg)
 		b.SetClock(clock)
 		t.Cleanup(func() {
@@ -20,8 +20,8 @@ func TestConformance(t *testing.T) {
 				}
 			})
 		})
-		return journaltest.Store{
-			Open: func() (journal.Backend, error) { return b.NewHandle(), nil },
+		return journaltest.Harness{
+			Open: func() (journal.Driver, error) { return b.NewHandle(), nil },
 			Damage: func(entity sharding.Entity, seq uint64) error {
 				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
 				return nil

@@ -28,9 +28,9 @@ func newDatabase(t *testing.T, s *postgrestest.Server) (name, url string) {
 	return name, s.URL(postgrestest.Superuser, name)
 }
 
-func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
+func openAt(t *testing.T, url string, cfg journal.Config) *Driver {
 	t.Helper()
-	b, err := Open(url, cfg)
+	b, err := Open(context.Background(), url, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func openAt(t *testing.T, url string, cfg journal.Config) *Backend {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 		name, url := newDatabase(t, server)
-		return journaltest.Store{
-			Open: func() (journal.Backend, error) {
-				b, err := Open(url, cfg)
+		return journaltest.Harness{
+			Open: func() (journal.Driver, error) {
+				b, err := Open(context.Background(), url, cfg)
 				if err != nil {
 					return nil, err
 				}
@@ -155,7 +155,7 @@ func TestDecidesLikeTheLaw(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	cfg := journal.DefaultConfig()
-	cfg.DedupeCount = 1 << 30 // when entries are dropped is each backend's affair
+	cfg.DedupeCount = 1 << 30 // when entries are dropped is each driver's affair
 	seen := map[string]int{}
 	for seed := range uint64(4) {
 		_, url := newDatabase(t, server)

@@ -12,12 +12,12 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Store {
+	journaltest.Run(t, func(t *testing.T, cfg journal.Config, clock journal.Clock) journaltest.Harness {
 		path := filepath.Join(t.TempDir(), "some", "folder", "j.db")
-		var handles []*Backend
-		return journaltest.Store{
-			Open: func() (journal.Backend, error) {
-				b, err := Open(path, cfg)
+		var handles []*Driver
+		return journaltest.Harness{
+			Open: func() (journal.Driver, error) {
+				b, err := Open(context.Background(), path, cfg)
 				if err != nil {
 					return nil, err
 				}
@@ -51,7 +51,7 @@ func damage(path string, entity sharding.Entity, seq uint64) error {
 }
 
 // fill sets the size of the file as its limit, or takes the limit away.
-func fill(handles []*Backend, full bool) error {
+func fill(handles []*Driver, full bool) error {
 	pragma := "PRAGMA max_page_count = 1" // not below what there is
 	if !full {
 		pragma = "PRAGMA max_page_count = 1073741823"

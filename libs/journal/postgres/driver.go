@@ -49,8 +49,8 @@ const (
 	loadName    = "roost_load"
 )
 
-// Backend is one process's handle on a journal in PostgreSQL.
-type Backend struct {
+// Driver is one process's handle on a journal in PostgreSQL.
+type Driver struct {
 	cfg     journal.Config
 	writes  *pgxpool.Pool // Commit and Declare, one at a time
 	reads   *pgxpool.Pool // Load
@@ -63,40 +63,40 @@ type Backend struct {
 // counts as well. An empty database gets the schema if the role may make it. Of
 // cfg, the dedupe limits, Loads, LoadTimeout and CommitTimeout matter. Errors wrap
 // [journal.ErrIdentity] for another format.
-func Open(connection string, cfg journal.Config) (*Backend, error) {
+func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, error) {
 	// An error of parsing holds no password.
 	parsed, err := pgxpool.ParseConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	b, err := open(parsed, cfg)
+	d, err := open(ctx, parsed, cfg)
 	if err != nil {
 		c := parsed.ConnConfig
 		return nil, fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(err))
 	}
-	return b, nil
+	return d, nil
 }
 
-func open(parsed *pgxpool.Config, cfg journal.Config) (*Backend, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.CommitTimeout)
+func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
 	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, clock: journal.NewTimekeeper(journal.SystemClock())}
+	d := &Driver{cfg: cfg, clock: journal.NewTimekeeper(journal.SystemClock())}
 	var err error
 	// Two: the next batch must not wait for a connection that is being closed.
-	b.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
+	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
 	if err != nil {
 		return nil, err
 	}
-	b.reads, err = pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, map[string]string{loadName: loadSQL})
+	d.reads, err = pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, map[string]string{loadName: loadSQL})
 	if err != nil {
-		b.writes.Close()
+		d.writes.Close()
 		return nil, err
 	}
-	return b, nil
+	return d, nil
 }
 
 // pool makes a pool of connections with prepared statements, and tries one.
@@ -243,13 +243,13 @@ func state(err error) string {
 }
 
 // SetClock replaces the clock that dates records, for tests.
-func (b *Backend) SetClock(c journal.Clock) { b.clock.SetClock(c) }
+func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
 
-// Close implements [journal.Backend]. Closing again does nothing.
-func (b *Backend) Close() error {
-	b.closing.Do(func() {
-		b.writes.Close()
-		b.reads.Close()
+// Close implements [journal.Driver]. Closing again does nothing.
+func (d *Driver) Close() error {
+	d.closing.Do(func() {
+		d.writes.Close()
+		d.reads.Close()
 	})
 	return nil
 }

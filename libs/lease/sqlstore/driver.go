@@ -42,29 +42,29 @@ func statementsOf(table string) statements {
 // that has fallen silent is closed then.
 const opTimeout = 5 * time.Second
 
-// Store is a [lease.Store] in a SQL database.
-type Store struct {
+// Driver is a [lease.Driver] in a SQL database.
+type Driver struct {
 	db    *sql.DB
 	stmts statements
 	where string // for error messages
 }
 
 // Get reads the record.
-func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
+func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	var version, term, uid, ttl, nonce, cluster int64
 	var addr string
-	err := s.db.QueryRowContext(ctx, s.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce, &cluster)
+	err := d.db.QueryRowContext(ctx, d.stmts.read, name).Scan(&version, &term, &addr, &uid, &ttl, &nonce, &cluster)
 	if errors.Is(err, sql.ErrNoRows) {
 		return lease.Record{}, nil
 	}
 	if err != nil {
-		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, s.where, name, err)
+		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: %w", lease.ErrStore, d.where, name, err)
 	}
 	if version < 1 || term < 0 || term > math.MaxUint32 {
 		return lease.Record{}, fmt.Errorf("%w: get %s lease %q: version %d or term %d is out of range; the row was not written by us",
-			lease.ErrStore, s.where, name, version, term)
+			lease.ErrStore, d.where, name, version, term)
 	}
 	return lease.Record{
 		Version: uint64(version),
@@ -78,27 +78,27 @@ func (s *Store) Get(ctx context.Context, name string) (lease.Record, error) {
 
 // Swap replaces the record if it yields. Numbers of 64 bits without sign are
 // kept as the signed ones with the same bits.
-func (s *Store) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if old.Version > math.MaxInt64-1 {
 		return false, nil // no such version is ever stored
 	}
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	args := []any{name, int64(next.Term), next.Holder.Addr, int64(next.Holder.UID), int64(next.TTL), int64(next.Nonce), int64(next.Cluster)}
-	query := s.stmts.insert
+	query := d.stmts.insert
 	if old.Version > 0 {
-		query, args = s.stmts.update, append(args, int64(old.Version), int64(old.Nonce))
+		query, args = d.stmts.update, append(args, int64(old.Version), int64(old.Nonce))
 	}
-	res, err := s.db.ExecContext(ctx, query, args...)
+	res, err := d.db.ExecContext(ctx, query, args...)
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, s.where, name, err)
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, err)
 	}
 	n, err := res.RowsAffected()
 	if err != nil {
-		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, s.where, name, err)
+		return false, fmt.Errorf("%w: swap %s lease %q: %w", lease.ErrStore, d.where, name, err)
 	}
 	return n == 1, nil
 }
 
 // Close closes the database.
-func (s *Store) Close() error { return s.db.Close() }
+func (d *Driver) Close() error { return d.db.Close() }

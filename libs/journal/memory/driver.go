@@ -1,0 +1,72 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/roost-cluster/roost/libs/journal"
+)
+
+// Driver is a handle on a [Ledger] behind a mutex. Several journals may share
+// one, and several handles a ledger.
+type Driver struct {
+	mu     *sync.Mutex
+	ledger *Ledger
+	clock  journal.Timekeeper
+}
+
+// New returns an empty journal.
+func New(cfg journal.Config) *Driver {
+	return &Driver{mu: &sync.Mutex{}, ledger: NewLedger(cfg), clock: journal.NewTimekeeper(journal.SystemClock())}
+}
+
+// NewHandle returns another handle on the same journal, like that of another
+// process.
+func (d *Driver) NewHandle() *Driver {
+	return &Driver{mu: d.mu, ledger: d.ledger, clock: journal.NewTimekeeper(d.clock.Clock())}
+}
+
+// Commit implements [journal.Driver].
+func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Apply(d.clock.Now(), ops), nil
+}
+
+// Load implements [journal.Driver].
+func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.Loaded{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Load(req)
+}
+
+// Declare implements [journal.Driver].
+func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.Facts{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Declare(decl)
+}
+
+// Close implements [journal.Driver]. The ledger stays: another journal may
+// still use it.
+func (d *Driver) Close() error { return nil }
+
+// Inspect calls f with the ledger, under the mutex.
+func (d *Driver) Inspect(f func(*Ledger)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f(d.ledger)
+}
+
+// SetClock replaces the clock that dates records, for tests.
+func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }

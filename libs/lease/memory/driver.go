@@ -1,0 +1,56 @@
+// Package memory keeps lease records in this process: for tests, simulation
+// and clusters of one process.
+//
+// # What this does not do
+//
+// It excludes nobody outside of the process, and forgets everything when the
+// process ends.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/roost-cluster/roost/libs/lease"
+)
+
+// Driver is a [lease.Driver] in memory. The zero Driver is empty and ready.
+type Driver struct {
+	mu      sync.Mutex
+	records map[string]lease.Record
+}
+
+// New returns an empty Driver.
+func New() *Driver { return &Driver{} }
+
+// Get reads the record.
+func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return lease.Record{}, fmt.Errorf("%w: get %s: %w", lease.ErrStore, name, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.records[name], nil
+}
+
+// Swap replaces the record if it yields.
+func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("%w: swap %s: %w", lease.ErrStore, name, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.records[name].Yields(old, next) {
+		return false, nil
+	}
+	if d.records == nil {
+		d.records = make(map[string]lease.Record)
+	}
+	next.Version = old.Version + 1
+	d.records[name] = next
+	return true, nil
+}
+
+// Close does nothing; the records stay.
+func (d *Driver) Close() error { return nil }
