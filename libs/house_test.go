@@ -32,6 +32,7 @@ func TestHouse(t *testing.T) {
 			"link/...":       with("proto/..."),
 			"wire":           with("proto/..."),
 			"servertest":     {},
+			"testbin":        {},
 			"bounded":        {},
 		},
 		Outside: []string{

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/baseline"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
 // asBaselines makes the test binary the process of the baselines.
@@ -30,16 +30,7 @@ func TestMain(m *testing.M) {
 // TestHarness runs every suite with tiny sizes. It looks at what is reported,
 // not at the figures.
 func TestHarness(t *testing.T) {
-	bin := t.TempDir()
-	for _, pkg := range []string{
-		"./services/coordinator/cmd/coordinator", "./services/gateway/cmd/gateway", "./e2e/bench/cmd/bench-region",
-	} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, filepath.Base(pkg)), pkg)
-		cmd.Dir = "../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", pkg, err, out)
-		}
-	}
+	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway", "e2e/bench/cmd/bench-region")
 	o := DefaultOptions()
 	o.Bin, o.Dir, o.Rounds, o.Length = bin, t.TempDir(), 1, 20*time.Millisecond
 	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1, Times: 1, Newcomers: 2, Watchers: 3, Changes: 2, Clerks: 1, Overload: time.Second}

@@ -39,7 +39,7 @@ func bootstrapByFile(t *testing.T, margins ...string) {
 	member := append([]string{find, "--discovery.required_contacts=3"}, margins...)
 	began := time.Now()
 	c, err := launcher.Start(t.Context(), launcher.Options{
-		Coordinators: 3, Regions: 3, Gateways: 2, Dir: dir, BinDir: bin,
+		Coordinators: 3, Regions: 3, Gateways: 2, Dir: dir, BinDir: binaries(t),
 		Args: map[string][]string{launcher.Coordinator: member, launcher.Region: member, launcher.Gateway: {find}},
 	})
 	if err != nil {

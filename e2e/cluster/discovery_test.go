@@ -22,12 +22,7 @@ import (
 // TestDiscoveryServers starts a cluster whose processes know nothing of each
 // other but a URL, and enter themselves there.
 func TestDiscoveryServers(t *testing.T) {
-	roost := filepath.Join(bin, "roost")
-	build := exec.Command("go", "build", "-o", roost, "./cli/cmd/roost")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	roost := filepath.Join(binaries(t), "roost")
 	t.Run("etcd", func(t *testing.T) {
 		s := servertest.Etcd(t)
 		discovered(t, roost, s, "etcd://"+s.Addr()+"/roost/{cluster}?ttl=1m")

@@ -5,36 +5,28 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sync/atomic"
 	"testing"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// bin is where the binaries are, built once for all tests of the package.
-var bin string
+// binaries is the directory of the processes of a cluster.
+func binaries(t *testing.T) string {
+	t.Helper()
+	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway",
+		"cli/cmd/roost", "e2e/cluster/cmd/list-region")
+}
 
 func TestMain(m *testing.M) {
 	if err := checkSet(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := 1
-	dir, err := os.MkdirTemp("", "roost-e2e-")
-	if err == nil {
-		bin = filepath.Join(dir, "bin")
-		if err = build(); err == nil {
-			code = chosen(m.Run())
-		}
-		_ = os.RemoveAll(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the binaries:", err)
-	}
-	os.Exit(code)
+	os.Exit(chosen(m.Run()))
 }
 
 // played is set when a scenario runs, or is skipped for what this machine lacks.
@@ -61,29 +53,11 @@ func checkSet() error {
 	}
 }
 
-func build() error {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		return err
-	}
-	for _, pkg := range []string{
-		"./services/coordinator/cmd/coordinator", "./services/region/cmd/region", "./services/gateway/cmd/gateway",
-		"./e2e/cluster/cmd/list-region",
-	} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, filepath.Base(pkg)), pkg)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", pkg, err, out)
-		}
-	}
-	return nil
-}
-
 // start runs a cluster for the length of a test. Its logs are shown if the
 // test fails.
 func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 	t.Helper()
-	o.BinDir = bin
+	o.BinDir = binaries(t)
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}

@@ -94,7 +94,7 @@ func (r *run) play(t *testing.T) {
 	r.T, r.dir = t, t.TempDir()
 	o := launcher.Options{
 		Coordinators: 2, Regions: 3, Gateways: 2, Dir: r.dir, Args: map[string][]string{},
-		RegionBinary: filepath.Join(bin, "list-region"), Changed: r.changed, StartTimeout: soon,
+		RegionBinary: filepath.Join(binaries(t), "list-region"), Changed: r.changed, StartTimeout: soon,
 		// The last thing that a process does is to print its counters.
 		Env: []string{"OTEL_METRICS_EXPORTER=console", "OTEL_METRIC_EXPORT_INTERVAL=86400000"},
 	}

@@ -15,44 +15,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
 const root = "../.."
 
 var services = []string{"coordinator", "region", "gateway"}
 
-// bin is where the binaries are, built once for all tests.
-var bin string
-
-func TestMain(m *testing.M) {
-	code := 1
-	dir, err := os.MkdirTemp("", "roost-deploy-")
-	if err == nil {
-		bin = dir
-		if err = build(); err == nil {
-			code = m.Run()
-		}
-		_ = os.RemoveAll(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building the binaries:", err)
-	}
-	os.Exit(code)
-}
-
-func build() error {
+// binary is the file of a service.
+func binary(t *testing.T, service string) string {
+	t.Helper()
+	var packages []string
 	for _, s := range services {
-		path, err := filepath.Abs(filepath.Join(bin, s))
-		if err != nil {
-			return err
-		}
-		cmd := exec.Command("go", "build", "-o", path, "./services/"+s+"/cmd/"+s)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", s, err, out)
-		}
+		packages = append(packages, "services/"+s+"/cmd/"+s)
 	}
-	return nil
+	return filepath.Join(testbin.Build(t, packages...), service)
 }
 
 // process is one process of ours as a file of deploy/ starts it.
@@ -120,7 +98,7 @@ var helps = map[string]string{}
 func help(t *testing.T, service string) (flags, variables []string) {
 	t.Helper()
 	if helps[service] == "" {
-		out, err := exec.Command(filepath.Join(bin, service), "--help").Output()
+		out, err := exec.Command(binary(t, service), "--help").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +147,7 @@ func (p *process) command(t *testing.T, more ...string) *exec.Cmd {
 		}
 		args = append(args, a)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, p.service), append(args, more...)...)
+	cmd := exec.CommandContext(t.Context(), binary(t, p.service), append(args, more...)...)
 	cmd.Env, cmd.Dir = []string{"PATH=/nowhere"}, dir
 	for name, value := range p.env { // order-free: an environment
 		cmd.Env = append(cmd.Env, name+"="+value)

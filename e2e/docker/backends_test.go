@@ -117,12 +117,8 @@ const zoneName = "coordinator.roost.test"
 func (c *cluster) dns() {
 	c.Helper()
 	image := c.imageOf("zone", func() (string, error) {
-		binary, err := c.build("./e2e/docker/cmd/zone")
-		if err != nil {
-			return "", err
-		}
 		f := newFiles()
-		f.file("zone", binary)
+		f.file("zone", c.binary("e2e/docker/cmd/zone"))
 		f.empty("data")
 		return c.rootfs("zone", "VOLUME /data\nENTRYPOINT [\"/zone\"]\n", f)
 	})

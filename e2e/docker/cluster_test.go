@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ import (
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/load"
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
 const (
@@ -160,12 +163,18 @@ func (c *cluster) serves(server *container) {
 	})
 }
 
-// binaries are what the services are built from. Regions host lists, whose
+// packages are what the services are built from. Regions host lists, whose
 // answers tell the whole state they are in.
-var binaries = map[string]string{
-	coordinator: "./services/coordinator/cmd/coordinator",
-	region:      "./e2e/cluster/cmd/list-region",
-	gateway:     "./services/gateway/cmd/gateway",
+var packages = map[string]string{
+	coordinator: "services/coordinator/cmd/coordinator",
+	region:      "e2e/cluster/cmd/list-region",
+	gateway:     "services/gateway/cmd/gateway",
+}
+
+// binary is the file built from a package.
+func (c *cluster) binary(pkg string) string {
+	c.Helper()
+	return filepath.Join(testbin.Build(c, pkg), path.Base(pkg))
 }
 
 // add makes the container of a process.
@@ -180,7 +189,7 @@ func (c *cluster) add(name, role string) *node {
 // newContainer knows nothing but its own name and where the servers are.
 func (c *cluster) newContainer(name, role, ip string) *container {
 	c.Helper()
-	image := c.imageOf(role, func() (string, error) { return c.service(role, binaries[role]) })
+	image := c.imageOf(role, func() (string, error) { return c.service(role, c.binary(packages[role])) })
 	s := spec{name: name, image: image, ip: ip, env: []string{
 		"ROOST_CLUSTER_NAME=" + clusterName, "ROOST_NODE_NAME=" + name, "ROOST_DISCOVERY_URL=" + c.discovery, "ROOST_MANAGEMENT_LISTEN=:8558",
 	}}

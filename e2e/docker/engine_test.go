@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +34,6 @@ const (
 // engine is the Docker engine of this machine.
 type engine struct {
 	*docker.Client
-	dir string // for binaries
 
 	mu     sync.Mutex
 	images map[string]string // built already
@@ -75,11 +73,7 @@ func newEngine() (e *engine, skip string, err error) {
 	if err != nil {
 		return nil, fmt.Sprintf("no Docker engine answers: %v", err), nil
 	}
-	dir, err := os.MkdirTemp("", prefix)
-	if err != nil {
-		return nil, "", err
-	}
-	e = &engine{Client: pool.Client, dir: dir, images: map[string]string{}}
+	e = &engine{Client: pool.Client, images: map[string]string{}}
 	if err := e.sweep(); err != nil {
 		return nil, "", fmt.Errorf("what an earlier run has left cannot be removed: %w", err)
 	}
@@ -116,7 +110,6 @@ var finish = sync.OnceValue(func() error {
 	if e == nil {
 		return nil
 	}
-	_ = os.RemoveAll(e.dir)
 	// Somebody may be about to make something when this is an interrupt.
 	var err error
 	for range 3 {
@@ -164,18 +157,6 @@ func (e *engine) sweep() error {
 		try(e.RemoveImageExtended(i.ID, docker.RemoveImageOptions{Force: true}))
 	}
 	return errors.Join(errs...)
-}
-
-// build builds a binary of the repository.
-func (e *engine) build(pkg string) (file string, err error) {
-	file = filepath.Join(e.dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", file, pkg)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
-	}
-	return file, nil
 }
 
 // root is the repository.

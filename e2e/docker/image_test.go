@@ -137,11 +137,7 @@ func (e *engine) rootfs(name, instructions string, f *files) (image string, err 
 }
 
 // service is the image of a service, as a user builds it.
-func (e *engine) service(name, pkg string) (image string, err error) {
-	binary, err := e.build(pkg)
-	if err != nil {
-		return "", err
-	}
+func (e *engine) service(name, binary string) (image string, err error) {
 	context := newFiles()
 	context.file("Dockerfile", filepath.Join(root, "deploy/Dockerfile"))
 	context.file("bin/"+name, binary)

@@ -17,46 +17,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
 // The root of the repository.
 const root = "../../.."
 
-var built struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built.dir != "" {
-		_ = os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
-}
-
-// binaries builds the services and the roost command, once for all tests.
+// binaries is the directory of the services and the roost command.
 func binaries(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("runs real processes")
 	}
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "roost-bin-"); built.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-o", built.dir+"/", "./services/coordinator/cmd/coordinator",
-			"./services/region/cmd/region", "./services/gateway/cmd/gateway", "./cli/cmd/roost")
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			built.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.dir
+	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway", "cli/cmd/roost")
 }
 
 // A devRun is a running roost dev.

@@ -17,53 +17,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// built is the directory of the binaries, if a test needed them.
-var built string
-
-// build makes all binaries, once for all tests.
-var build = sync.OnceValues(func() (string, error) {
-	bin, err := os.MkdirTemp("", "flights-bin-")
-	if err != nil {
-		return "", err
-	}
-	built = bin
-	for module, pkg := range map[string]string{
-		"services/coordinator": "./cmd/coordinator", "services/gateway": "./cmd/gateway", "examples": "./flights/cmd/...",
-	} {
-		cmd := exec.Command("go", "build", "-o", bin+string(filepath.Separator), pkg)
-		cmd.Dir = filepath.Join("..", "..", "..", "..", filepath.FromSlash(module))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return bin, fmt.Errorf("go build %s in %s: %w\n%s", pkg, module, err, out)
-		}
-	}
-	return bin, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
+// build is the directory of all binaries.
+func build(t *testing.T) string {
+	t.Helper()
+	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway",
+		"examples/flights/cmd/flights", "examples/flights/cmd/flights-region")
 }
 
 // command runs the demonstration as a process.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, output *bytes.Buffer) {
 	t.Helper()
-	bin, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	output = &bytes.Buffer{}
-	cmd = exec.CommandContext(ctx, filepath.Join(bin, "flights"), args...)
+	cmd = exec.CommandContext(ctx, filepath.Join(build(t), "flights"), args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	return cmd, output
 }

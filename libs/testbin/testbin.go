@@ -1,0 +1,106 @@
+//go:build unix
+
+// Package testbin builds the repository's binaries for the tests that run them
+// as processes. All tests share one build, in bin/test of the repository: the
+// go command leaves a binary that is up to date as it is, so each is linked
+// once, however many packages need it.
+//
+// # What this does not do
+//
+// It starts nothing, and needs the workspace: a module alone does not have the
+// others' sources.
+package testbin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+var (
+	mu    sync.Mutex
+	built = map[string]result{} // by package, of this process
+)
+
+type result struct {
+	output string
+	err    error
+}
+
+// Build builds the main packages, given by their directories in the repository
+// such as "cli/cmd/roost", and returns the directory of the binaries, each of
+// which has the last part of its package's name. The directory has others, too.
+func Build(tb testing.TB, packages ...string) (dir string) {
+	tb.Helper()
+	root, err := root()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir = filepath.Join(root, "bin", "test")
+	mu.Lock()
+	defer mu.Unlock()
+	var missing []string
+	for _, p := range packages {
+		if _, ok := built[p]; !ok {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		output, err := build(root, dir, missing)
+		for _, p := range missing {
+			built[p] = result{output, err}
+		}
+	}
+	for _, p := range packages {
+		if r := built[p]; r.err != nil {
+			tb.Fatalf("go build: %v\n%s", r.err, r.output)
+		}
+	}
+	return dir
+}
+
+// build runs the go command, one at a time: two of them would write the same
+// file.
+func build(root, dir string, packages []string) (output string, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	lock, err := os.Create(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // and unlocks
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, p := range packages {
+		args = append(args, "./"+p)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	// Always the same build, that of the Makefile, whatever flags the tests run with.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// root finds the repository, which the test runs somewhere in.
+func root() (string, error) {
+	for dir, err := os.Getwd(); ; dir = filepath.Dir(dir) {
+		if err != nil {
+			return "", err
+		}
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("there is no go.work above the test")
+		}
+	}
+}
