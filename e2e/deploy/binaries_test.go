@@ -1,11 +1,13 @@
 package deploy
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -68,12 +70,12 @@ func (p *process) check(t *testing.T) (effective map[string]string, problems []s
 			bad("roost-%s --help has no %s", p.service, name)
 		}
 	}
-	out, err := p.command(t, "--print-config").CombinedOutput()
-	if err != nil {
+	out, ok := p.config(t)
+	if !ok {
 		bad("it does not start: %s", out)
 		return nil, problems
 	}
-	effective = values(string(out))
+	effective = values(out)
 	for _, port := range p.ports {
 		if listen := effective["service.listen"]; !strings.HasSuffix(listen, fmt.Sprintf(":%d", port)) {
 			bad("port %d is not its service.listen %s", port, listen)
@@ -89,6 +91,26 @@ func (p *process) check(t *testing.T) (effective map[string]string, problems []s
 		bad("it is killed %v after SIGTERM, and may need %v to stop", p.grace, need)
 	}
 	return effective, problems
+}
+
+// configs are what --print-config printed, by what the process is told: most
+// slips in a file leave most processes as they are.
+var configs = map[string]string{}
+
+// config is the configuration that the process prints, or the error if it does
+// not.
+func (p *process) config(t *testing.T) (text string, ok bool) {
+	t.Helper()
+	told := fmt.Sprint(p.service, p.args, p.env, p.files)
+	if text, ok := configs[told]; ok {
+		return text, true
+	}
+	out, err := p.command(t, "--print-config").CombinedOutput()
+	if err != nil {
+		return string(out), false
+	}
+	configs[told] = string(out)
+	return string(out), true
 }
 
 // helps are the texts of --help that were asked for.
@@ -253,10 +275,25 @@ func (p *process) opensJournal(t *testing.T, effective map[string]string) (probl
 	if !server.MatchString(url) {
 		return nil
 	}
-	out, _ := p.command(t, "--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--discovery.url=static:127.0.0.1:1",
-		"--journal.url="+server.ReplaceAllString(url, "${1}127.0.0.1:1")).CombinedOutput()
-	if !bytes.Contains(out, []byte("connection refused")) {
-		problems = append(problems, fmt.Sprintf("%s: %s is not taken:\n%s", p.where, url, out))
+	cmd := p.command(t, "--service.listen=127.0.0.1:0", "--management.listen=127.0.0.1:0", "--discovery.url=static:127.0.0.1:1",
+		"--journal.url="+server.ReplaceAllString(url, "${1}127.0.0.1:1"))
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return problems
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It goes on trying for a minute; the first attempt says enough.
+	var log bytes.Buffer
+	for lines := bufio.NewScanner(io.TeeReader(output, &log)); lines.Scan(); {
+		if strings.Contains(lines.Text(), "connection refused") {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			return nil
+		}
+	}
+	_ = cmd.Wait()
+	return []string{fmt.Sprintf("%s: %s is not taken:\n%s", p.where, url, &log)}
 }
