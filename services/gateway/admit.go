@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +130,7 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	env := &r.env
 	desc, ok := m.table.Type(env.Entity.Type)
 	if !ok {
-		refusal := sharding.Reject(sharding.NotFound, fmt.Sprintf("no region hosts the type %s", env.Entity.Type))
+		refusal := sharding.Reject(sharding.NotFound, m.unknownType(env.Entity.Type))
 		return nil, &refusal
 	}
 	command, ok := desc.Command(env.Command)
@@ -163,16 +164,28 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 }
 
 // unknownCommand names the commands that there are; at most ten.
+func (m *Machine) unknownType(name sharding.EntityType) string {
+	var names []string
+	for _, t := range m.table.Types() {
+		names = append(names, string(t.Type))
+	}
+	return fmt.Sprintf("no region hosts the type %s; there is %s", name, list(names))
+}
+
 func unknownCommand(desc *sharding.TypeDesc, name string) string {
 	var names []string
-	for i, c := range desc.Commands {
-		if i == 10 {
-			names = append(names, "…")
-			break
-		}
+	for _, c := range desc.Commands {
 		names = append(names, c.Name)
 	}
-	return fmt.Sprintf("%s has no command %s; it has %s", desc.Type, name, strings.Join(names, ", "))
+	return fmt.Sprintf("%s has no command %s; it has %s", desc.Type, name, list(names))
+}
+
+// list joins the first ten names.
+func list(names []string) string {
+	if len(names) > 10 {
+		names = append(slices.Clip(names[:10]), "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // placeAll places what waited for the first table, in order of admission.
