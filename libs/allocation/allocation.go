@@ -13,7 +13,7 @@ import (
 // concerned.
 type Status uint8
 
-// Up is the zero value, so that a view of a calm cluster need not name it.
+// The statuses. Up is the zero value, as most regions have it.
 const (
 	Up Status = iota
 	Joining
@@ -23,7 +23,7 @@ const (
 	Down
 )
 
-// String is the status in words.
+// String returns the status in words.
 func (s Status) String() string {
 	switch s {
 	case Up:
@@ -42,14 +42,14 @@ func (s Status) String() string {
 	return "invalid"
 }
 
-// Going reports whether a node of this status is on its way out.
+// Going reports whether a node with this status is about to leave or is gone.
 func (s Status) Going() bool { return s == Leaving || s == Exiting || s == Down }
 
 // Region is one region that hosts the view's entity type.
 type Region struct {
 	Node   sharding.NodeID
 	Status Status
-	// Unreachable says that the region is suspected to be gone.
+	// Unreachable means that a failure detector suspects the region.
 	Unreachable bool
 	// Version is the version of the user's application in the region.
 	Version Version
@@ -61,20 +61,19 @@ type Region struct {
 // candidate reports whether a shard may be given to the region.
 func (r *Region) candidate() bool { return !r.Status.Going() && !r.Unreachable }
 
-// View is what a strategy may know about one entity type.
+// View is the information that a strategy has about one entity type.
 type View struct {
-	// Regions that host the type. Their order decides ties.
+	// Regions are those that host the type. Their order breaks ties.
 	Regions []Region
 	// Unsettled forbids any rebalance for a reason that the regions do not
 	// show, such as another member that is joining or unreachable.
 	Unsettled bool
 }
 
-// Settled reports whether a rebalance makes sense at all: there is a region, all
-// regions run the same app version (in a rolling update everything moves
-// anyway), none is unreachable (its shards are about to be placed anew) or
-// still joining (it is about to change the average), and the caller has no
-// reason of its own. Every strategy asks this first.
+// Settled reports whether a rebalance makes sense: there is a region; all regions run the
+// same app version (during a rolling update everything moves anyway); none is unreachable
+// (its shards are about to be allocated again) or still joining (the average is about to
+// change); and Unsettled is not set. Every strategy must check this first.
 func (v View) Settled() bool {
 	if v.Unsettled || len(v.Regions) == 0 {
 		return false
@@ -91,17 +90,17 @@ func (v View) Settled() bool {
 	return true
 }
 
-// Strategy decides where shards go. Both functions are pure: same arguments,
-// same answer; they neither change nor keep their arguments.
+// Strategy decides where shards go. Its methods must be pure functions: they return the
+// same result for the same arguments, and neither change nor keep them.
 type Strategy interface {
-	// Allocate picks the region for a shard that has none. The zero NodeID
-	// says that no region of the view can take it; ask again when the view has
-	// changed. Regions that are leaving, down or unreachable are never picked.
-	// A caller that wants the shard elsewhere leaves a region out of the view.
+	// Allocate returns the region for a shard that has none. The zero NodeID
+	// means that no region of the view can take it; the caller must try again when
+	// the view has changed. Regions that are leaving, down or unreachable are never
+	// returned. To avoid a region, the caller leaves it out of the view.
 	Allocate(view View, shard sharding.ShardID) sharding.NodeID
-	// Rebalance picks shards to hand off, to be allocated anew as soon as they
-	// have stopped. inFlight are the shards of the type that are already on
-	// the move (handing off or starting); none of them is returned.
+	// Rebalance returns shards to hand off, which are then allocated again.
+	// inFlight are the shards of the type that are already moving (handing off
+	// or starting); none of them is returned.
 	Rebalance(view View, inFlight []sharding.ShardID) []sharding.ShardID
 }
 
@@ -111,11 +110,11 @@ const (
 	NameThreshold   = "threshold"
 )
 
-// ErrConfig is wrapped by every refusal of a Config or a version.
+// ErrConfig is wrapped by every error about a Config or a version.
 var ErrConfig = errors.New("bad allocation config")
 
-// Config names a strategy and holds the limits of all of them; each reads its own.
-// Errors name the keys that the coordinator has for the fields.
+// Config names a strategy and has the limits of all of them; each uses its own.
+// Errors name the coordinator's configuration keys.
 type Config struct {
 	// Strategy is one of the names above. Default least-shards.
 	Strategy string `key:"allocation.strategy" help:"what decides which shards move: least-shards, or threshold, which moves a few at a time"`
@@ -140,7 +139,7 @@ func DefaultConfig() Config {
 	return Config{Strategy: NameLeastShards, RelativeLimit: 0.25, AbsoluteLimit: 256, Threshold: 1, MaxSimultaneous: 3}
 }
 
-// Validate names every key whose value makes no sense, and what would.
+// Validate returns an error that names every invalid key and how to correct it.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Strategy != NameLeastShards && c.Strategy != NameThreshold {
@@ -163,8 +162,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// New makes the strategy that a config names. It is the one place where they are
-// listed.
+// New returns the strategy that a config names. All strategies are listed here.
 func New(c Config) (Strategy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

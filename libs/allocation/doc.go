@@ -4,31 +4,30 @@
 //
 // # One view per entity type
 //
-// A view holds the regions that host one entity type, and per region the
-// shards of that type alone, in the order in which they were allocated. The
-// coordinator asks once per type, so each type is spread evenly by itself:
-// ten shards of a busy type never hide behind ten of an idle one.
+// A view has the regions that host one entity type, and for each region its shards of
+// that type, in the order in which they were allocated. The coordinator calls the
+// strategy once per type, so the shards of each type are spread evenly: a region does not
+// get all shards of a busy type because another one has all those of an idle type.
 //
 // # Order of suitability
 //
-// Regions are compared, best first: not leaving before leaving, newer app
-// version before older, fewer shards before more; what is still equal keeps
-// the order of the view. Callers that want the same answer from the same
-// facts therefore list regions in a fixed order, for example by
-// [sharding.NodeID.Compare].
+// Regions are sorted, best first: those that stay before those that leave, newer app
+// versions before older, fewer shards before more. Equal regions keep the order of the
+// view. For deterministic results, callers must list regions in a fixed order, for
+// example by [sharding.NodeID.Compare].
 //
 // # Strategies
 //
 // [LeastShards] moves up to a limit of shards per round towards the average,
 // and then evens out the rest; it is the algorithm of Akka 2.6.10 and later.
-// [Threshold] is the one before it: a few shards from the fullest region to
-// the emptiest, while they differ by more than a threshold. [New] picks one by
-// name: allocation.strategy of the coordinator.
+// [Threshold] is Akka's earlier one: it moves a few shards from the region with most to
+// the one with fewest, while they differ by more than a threshold. [New] returns one by
+// name, the coordinator's allocation.strategy.
 //
 // # What this does not do
 //
-// It moves nothing, and it does not know how busy a shard is. It does not
-// drain a leaving region; the coordinator hands its shards off one by one and
-// asks Allocate for each. It does not wait: when Rebalance says nothing because
-// the cluster is unsettled, the caller asks again later.
+// It moves nothing, and it does not know how busy a shard is. It does not drain a leaving
+// region: the coordinator hands off its shards one by one and calls Allocate for each. It
+// does not wait: if Rebalance returns nothing because the cluster is unsettled, the caller
+// must call it again later.
 package allocation

@@ -2,10 +2,10 @@ package allocation
 
 import "github.com/roost-cluster/roost/libs/sharding"
 
-// LeastShards gives a shard to the region with the fewest and moves up to a
-// limit of shards per round until no two regions differ by more than one.
-// Source: the least-shard strategy of Akka 2.6.10. Without limits a handful of
-// rounds is enough. The next round starts only when nothing is in flight.
+// LeastShards allocates a shard to the region with the fewest, and moves up to a limit of
+// shards per round until no two regions differ by more than one. It is the least-shard
+// strategy of Akka 2.6.10. Without limits a few rounds are enough. The next round starts
+// only when nothing is in flight.
 type LeastShards struct {
 	RelativeLimit float64 // part of the type's shards per round, see Config
 	AbsoluteLimit int     // shards per round, see Config
@@ -14,9 +14,9 @@ type LeastShards struct {
 // Allocate picks the most suitable region.
 func (s LeastShards) Allocate(v View, _ sharding.ShardID) sharding.NodeID { return mostSuitable(v) }
 
-// Rebalance first takes what regions have above the rounded-up average, oldest
-// allocation first; if nobody has, it takes one shard each from full regions,
-// as many as the others lack.
+// Rebalance returns the shards that regions have above the rounded-up average, oldest
+// allocation first. If there are none, it returns one shard each of regions with that
+// average, as many as are missing elsewhere.
 func (s LeastShards) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
 	if len(inFlight) > 0 || !v.Settled() {
 		return nil

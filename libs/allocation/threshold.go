@@ -7,9 +7,9 @@ import (
 )
 
 // Threshold moves a few shards at a time from the region with the most to the
-// one with the fewest, while they differ by more than the threshold. Source:
-// the least-shard strategy of Akka before 2.6.10. It keeps going while earlier
-// moves are in flight, and it does not always reach the best spread.
+// one with the fewest, while they differ by more than the threshold. It is
+// the least-shard strategy of Akka before 2.6.10. It continues while earlier moves are in
+// flight, and it does not always reach the most even distribution.
 type Threshold struct {
 	Threshold       int // tolerated difference in shards, see Config
 	MaxSimultaneous int // shards of a type on the move, see Config
@@ -18,8 +18,8 @@ type Threshold struct {
 // Allocate picks the most suitable region.
 func (s Threshold) Allocate(v View, _ sharding.ShardID) sharding.NodeID { return mostSuitable(v) }
 
-// Rebalance takes shards with the lowest indexes from the region that has the
-// most shards which are not on the move.
+// Rebalance returns the shards with the lowest indexes of the region that has the most
+// shards which are not moving.
 func (s Threshold) Rebalance(v View, inFlight []sharding.ShardID) []sharding.ShardID {
 	if len(inFlight) >= s.MaxSimultaneous || !v.Settled() {
 		return nil

@@ -10,14 +10,14 @@ import (
 // Version orders the versions of a user's application, so that new shards go
 // to the newer one during a rolling update. The zero value is "0.0.0".
 type Version struct {
-	numbers [4]uint32 // major, minor, patch, commits since
-	rest    string
+	numbers   [4]uint32 // major, minor, patch, commits since
+	qualifier string
 }
 
-// ParseVersion understands up to three numbers (missing ones are 0), a number
-// of commits since ("1.0.10+3-1234abcd"), and a qualifier ("1.2.0-M1"). A text
-// without dots that is not a number is a qualifier alone ("HEAD"). The empty
-// text is the zero Version. Errors wrap ErrConfig.
+// ParseVersion parses up to three numbers (missing ones are 0), a number of commits since
+// ("1.0.10+3-1234abcd"), and a qualifier ("1.2.0-M1"). Text without dots that is not a
+// number is a qualifier only ("HEAD"). The empty text is the zero Version. Errors wrap
+// ErrConfig.
 func ParseVersion(s string) (Version, error) {
 	var v Version
 	parts := strings.Split(s, ".")
@@ -28,13 +28,13 @@ func ParseVersion(s string) (Version, error) {
 		n, ok := number(s)
 		v.numbers[0] = n
 		if !ok {
-			v.rest = s
+			v.qualifier = s
 		}
 		return v, nil
 	}
 	last := parts[len(parts)-1]
 	if i := strings.IndexAny(last, "+-"); i >= 0 {
-		v.numbers[3], v.rest = commits(last[i+1:])
+		v.numbers[3], v.qualifier = commits(last[i+1:])
 		parts[len(parts)-1] = last[:i]
 	}
 	for i, p := range parts {
@@ -72,5 +72,5 @@ func (v Version) Compare(o Version) int {
 			return c
 		}
 	}
-	return cmp.Or(compareBool(v.rest == "", o.rest == ""), cmp.Compare(v.rest, o.rest))
+	return cmp.Or(compareBool(v.qualifier == "", o.qualifier == ""), cmp.Compare(v.qualifier, o.qualifier))
 }

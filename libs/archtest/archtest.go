@@ -1,17 +1,18 @@
-// Package archtest checks the architecture of Roost in the tests of its modules: who may import whom (floors), what the pure cores may not touch
-// (purity), and that every package says what it is (docs). Every module has a
-// house_test.go of a few lines with its own rules, and calls [Check]. For the
-// fuzz targets of decoders there is a limit on what they allocate, [Memory].
+// Package archtest checks the architecture of Roost in the tests of its modules:
+// which packages may import which (layers), what pure cores must not use (purity),
+// and that every package has a comment (docs). The house_test.go of every module has
+// that module's rules and calls [Check]. [Memory] limits what decoders may allocate
+// in their fuzz tests.
 //
 // # What this does not do
 //
-// It judges source text and types, not behaviour: it does not see what a
+// It checks source text and types, not behaviour: it does not see what a
 // function called through an interface does. It reads only the files of the
-// module whose test runs, since the go command caches test results by the files
-// of that module (that what is forbidden exists is the one exception, so that a cached
-// pass may be stale in this). A pure core may call what is not pure in a package of
-// ours that it may import. Limits on the size of files and functions are habits, and not
-// checked.
+// module whose test runs, because the go command caches test results by the files
+// of that module. The one exception is the check that forbidden packages exist, whose
+// cached result may be stale. A pure core may call impure functions of a package of
+// ours that it may import. Limits on the size of files and functions are habits, and
+// are not checked.
 package archtest
 
 import (
@@ -31,25 +32,25 @@ import (
 	"testing"
 )
 
-// Prefix is what the import paths of all our modules start with.
+// Prefix begins the import paths of all our modules.
 const Prefix = "github.com/roost-cluster/roost/"
 
-// Rules are the house rules of one module. Directories are relative to the
+// Rules are the rules of one module. Directories are relative to the
 // module's root, with slashes; "." is the root itself. A line that nothing in the
-// module needs, or that names what does not exist, is an error: it would allow, or
-// leave unchecked, what comes later.
+// module needs, or that names something that does not exist, is an error: it could
+// permit a later violation.
 type Rules struct {
-	// May says for each directory which of our packages its package may
+	// May maps each directory to those of our packages that its package may
 	// import, without [Prefix]. "x/..." on either side stands for x and all
 	// below it; the longest match decides. A directory without a match is an
-	// error: a new package must find its floor. Test files are exempt.
+	// error: a new package needs a layer. Test files are exempt.
 	May map[string][]string
 
 	// Never lists packages of ours, in the form of May, that no file of the
 	// module may import, test files included.
 	Never []string
 
-	// Outside lists the import path prefixes of other people's modules that
+	// Outside lists the import path prefixes of third-party modules that
 	// files other than tests may import. Nil means any.
 	Outside []string
 
@@ -62,16 +63,16 @@ type Rules struct {
 	Impure []string
 }
 
-// Check runs the rules against the module in the current directory, as
-// subtests floors, purity and docs.
+// Check checks the module in the current directory against the rules, in the
+// subtests layers, purity and docs.
 func Check(t *testing.T, rules Rules) {
 	t.Helper()
 	dirs, err := packageDirs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("floors", func(t *testing.T) {
-		report(t, floors(dirs, rules))
+	t.Run("layers", func(t *testing.T) {
+		report(t, layers(dirs, rules))
 		report(t, absent(rules.Never))
 	})
 	t.Run("purity", func(t *testing.T) { report(t, purity(rules)) })
@@ -97,13 +98,13 @@ func purity(rules Rules) []string {
 		} else if !slices.Contains(rules.Pure, path.Dir(impure)) {
 			findings = append(findings, fmt.Sprintf("the impure file %s is in no package of Pure", impure))
 		} else if len(impurities("./"+impure)) == 0 {
-			findings = append(findings, fmt.Sprintf("%s is pure: take it off Impure in house_test.go", impure))
+			findings = append(findings, fmt.Sprintf("%s is pure: remove it from Impure in house_test.go", impure))
 		}
 	}
 	return findings
 }
 
-// absent reports the patterns that no directory of the repository fits.
+// absent reports the patterns that match no directory of the repository.
 func absent(patterns []string) []string {
 	root := "."
 	for {
@@ -119,7 +120,7 @@ func absent(patterns []string) []string {
 	for _, pattern := range patterns {
 		dir := strings.TrimSuffix(pattern, "/...")
 		if info, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); err != nil || !info.IsDir() {
-			findings = append(findings, fmt.Sprintf("there is no %s to forbid: mend house_test.go", pattern))
+			findings = append(findings, fmt.Sprintf("Never has %s, but there is no such directory: remove it from house_test.go", pattern))
 		}
 	}
 	return findings
@@ -157,11 +158,11 @@ func packageDirs(root string) ([]string, error) {
 	return dirs, err
 }
 
-// floors reports the imports that the rules do not allow, and the rules that no
+// layers reports the imports that the rules do not allow, and the rules that no
 // import needs.
-func floors(dirs []string, rules Rules) []string {
+func layers(dirs []string, rules Rules) []string {
 	var findings []string
-	spare := needs(rules)
+	unused := newUnused(rules)
 	for _, dir := range dirs {
 		key, ruled := lookup(rules.May, dir)
 		may := rules.May[key]
@@ -179,30 +180,30 @@ func floors(dirs []string, rules Rules) []string {
 					findings = append(findings, fmt.Sprintf("%s imports %s: %s", file, path, why))
 				}
 				if !test {
-					spare.imported(key, path)
+					unused.imported(key, path)
 				}
 			}
 		}
 		if code {
-			delete(spare.keys, key)
+			delete(unused.keys, key)
 			if !ruled {
-				findings = append(findings, fmt.Sprintf("package in %s has no floor: add it to house_test.go", dir))
+				findings = append(findings, fmt.Sprintf("package in %s has no layer: add it to house_test.go", dir))
 			}
 		}
 	}
-	return append(findings, spare.findings()...)
+	return append(findings, unused.findings()...)
 }
 
-// spare are the lines of the rules that nothing has needed yet.
-type spare struct {
+// unused holds the lines of the rules that nothing has needed yet.
+type unused struct {
 	rules   Rules
 	keys    map[string]bool // of May
-	allowed map[string]bool // the packages that May allows to anybody
+	allowed map[string]bool // the packages that any line of May allows
 	outside map[string]bool
 }
 
-func needs(rules Rules) spare {
-	s := spare{rules, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+func newUnused(rules Rules) unused {
+	s := unused{rules, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	for key, may := range rules.May {
 		s.keys[key] = true
 		for _, pattern := range may {
@@ -215,8 +216,9 @@ func needs(rules Rules) spare {
 	return s
 }
 
-// imported takes notice of an import by a package that the line key of May is about.
-func (s spare) imported(key, path string) {
+// imported removes what an import needs. key is the line of May for the importing
+// package.
+func (s unused) imported(key, path string) {
 	ours, isOurs := strings.CutPrefix(path, Prefix)
 	for _, pattern := range s.rules.May[key] {
 		if isOurs && matchAny([]string{pattern}, ours) {
@@ -230,24 +232,24 @@ func (s spare) imported(key, path string) {
 	}
 }
 
-func (s spare) findings() []string {
+func (s unused) findings() []string {
 	var findings []string
 	for _, list := range []struct {
 		lines map[string]bool
 		what  string
 	}{
 		{s.keys, "May has a line for %s, but there is no such package, or a longer line decides"},
-		{s.allowed, "May allows %s, but nobody that may import it does"},
-		{s.outside, "Outside allows %s, but nobody imports it"},
+		{s.allowed, "May allows %s, but no package that may import it does"},
+		{s.outside, "Outside allows %s, but no package imports it"},
 	} {
 		for _, line := range slices.Sorted(maps.Keys(list.lines)) {
-			findings = append(findings, fmt.Sprintf(list.what+": take it off house_test.go", line))
+			findings = append(findings, fmt.Sprintf(list.what+": remove it from house_test.go", line))
 		}
 	}
 	return findings
 }
 
-// forbidden says why a file may not import path, or nothing if it may.
+// forbidden returns why a file may not import path, or "" if it may.
 func forbidden(path string, may []string, test bool, rules Rules) string {
 	first, _, _ := strings.Cut(path, "/")
 	ours, isOurs := strings.CutPrefix(path, Prefix)
@@ -257,14 +259,14 @@ func forbidden(path string, may []string, test bool, rules Rules) string {
 	case test:
 		return ""
 	case isOurs && !matchAny(may, ours):
-		return "its floor may not"
+		return "its layer may not"
 	case !isOurs && strings.Contains(first, ".") && rules.Outside != nil && !hasPrefix(rules.Outside, path):
-		return "this module is kept free of other people's modules, but for those in house_test.go"
+		return "this module imports no third-party modules except those in house_test.go"
 	}
 	return ""
 }
 
-// lookup finds the line of May that is about a directory.
+// lookup returns the key of the line of May that applies to a directory.
 func lookup(may map[string][]string, dir string) (key string, ok bool) {
 	if _, ok := may[dir]; ok {
 		return dir, true
@@ -319,13 +321,13 @@ func importsOf(file string) ([]string, error) {
 }
 
 // undocumented reports the packages without a package comment. Generated
-// packages speak through their sources.
+// packages need none.
 func undocumented(dirs []string) []string {
 	var findings []string
 	for _, dir := range dirs {
 		pkg, err := build.ImportDir(dir, 0)
 		if err != nil || len(pkg.GoFiles) == 0 {
-			continue // Tests only; the compiler reports everything else.
+			continue // only tests; other errors are the compiler's to report
 		}
 		documented, generated := false, true
 		for _, name := range pkg.GoFiles {

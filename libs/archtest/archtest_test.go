@@ -66,8 +66,8 @@ func TestImpureFiles(t *testing.T) {
 	}
 }
 
-// TestSpareRules: a line that nothing needs is found.
-func TestSpareRules(t *testing.T) {
+// TestUnusedRules: a line that nothing needs is found.
+func TestUnusedRules(t *testing.T) {
 	t.Chdir("testdata/importer")
 	used := func() Rules {
 		return Rules{
@@ -90,16 +90,16 @@ func TestSpareRules(t *testing.T) {
 	} {
 		rules := used()
 		c.change(&rules)
-		got := strings.Join(append(floors([]string{"."}, rules), absent(rules.Never)...), "\n")
+		got := strings.Join(append(layers([]string{"."}, rules), absent(rules.Never)...), "\n")
 		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-func TestFloors(t *testing.T) {
-	// The package itself is the specimen: it imports only the standard
-	// library, testdata included.
+func TestLayers(t *testing.T) {
+	// The package itself is the test case: it imports only the standard
+	// library, and so does its testdata.
 	for _, test := range []struct {
 		name, path string
 		test       bool
@@ -107,7 +107,7 @@ func TestFloors(t *testing.T) {
 		want       bool
 	}{
 		{"standard library", "net/http", false, Rules{Outside: []string{}}, true},
-		{"a floor below", Prefix + "libs/sharding", false, Rules{}, true},
+		{"a layer below", Prefix + "libs/sharding", false, Rules{}, true},
 		{"a tree below", Prefix + "libs/gossip/agent", false, Rules{}, true},
 		{"a name that only starts alike", Prefix + "libs/gossiptest", false, Rules{}, false},
 		{"beside", Prefix + "libs/turn", false, Rules{}, false},
@@ -123,8 +123,8 @@ func TestFloors(t *testing.T) {
 			t.Errorf("%s: forbidden(%s) = %q", test.name, test.path, why)
 		}
 	}
-	if findings := floors([]string{"."}, Rules{}); len(findings) != 1 || !strings.Contains(findings[0], "no floor") {
-		t.Errorf("a package without a floor: %q", findings)
+	if findings := layers([]string{"."}, Rules{}); len(findings) != 1 || !strings.Contains(findings[0], "no layer") {
+		t.Errorf("a package without a layer: %q", findings)
 	}
 }
 

@@ -5,20 +5,19 @@ import (
 	"testing"
 )
 
-// What a decoder may allocate for an input: MemoryFactor times its length and
-// MemoryBase bytes.
+// A decoder may allocate MemoryFactor times the length of its input and MemoryBase
+// bytes.
 const (
 	MemoryFactor = 8
 	MemoryBase   = 64 << 10
 )
 
 // Memory runs decode, which reads an input of n bytes, and fails the test if
-// that allocated more than factor times n and [MemoryBase] bytes in all,
-// garbage included. A factor other than [MemoryFactor] needs a reason, next to
-// the call.
+// it allocates more than factor times n plus [MemoryBase] bytes in all, garbage
+// included. A factor other than [MemoryFactor] needs a reason, next to the call.
 //
-// Other goroutines allocate too, so what is over the limit is run again, twice:
-// decode must not depend on how often it runs.
+// Other goroutines allocate too, so decode is run up to three times before the test
+// fails: it must not depend on how often it runs.
 func Memory(t testing.TB, factor, n int, decode func()) {
 	t.Helper()
 	limit := uint64(factor*n + MemoryBase)
@@ -35,8 +34,8 @@ func Memory(t testing.TB, factor, n int, decode func()) {
 	t.Errorf("an input of %d bytes allocates %d bytes, at most %d are allowed", n, least, limit)
 }
 
-// allocated is what the process allocates while f runs. It only ever grows, so
-// that a collection in between does not matter.
+// allocated returns how many bytes the process allocates while f runs. The counter
+// never falls, so a garbage collection in between does not matter.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -19,37 +19,37 @@ import (
 	"strings"
 )
 
-// What a pure core may import of the standard library. The list is one of what is
-// allowed, so that nobody forgets a door to the world.
+// pureImports are the packages of the standard library that a pure core may import.
+// It is an allow list, so that an impure package cannot be forgotten.
 var pureImports = []string{
 	"bytes", "cmp", "container/heap", "container/list", "container/ring", "crypto/sha256", "encoding", "encoding/binary", "encoding/hex",
 	"encoding/json", "errors", "fmt", "hash", "hash/crc32", "hash/fnv", "io", "iter", "maps", "math", "math/bits", "math/rand",
 	"math/rand/v2", "net/netip", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode", "unicode/utf8",
 }
 
-// What a pure core may not mention of packages that it may import. Of math/rand
-// see seededRand.
+// impureNames are what a pure core must not mention of packages that it may import.
+// For math/rand see seededRand.
 var impureNames = map[string][]string{
 	"fmt":  {"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"},
 	"time": {"After", "AfterFunc", "LoadLocation", "Local", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"},
 }
 
-// The package-level functions of math/rand that do not draw from the global
-// source.
+// seededRand are the package-level functions of math/rand that do not draw from the
+// global source.
 var seededRand = []string{"New", "NewChaCha8", "NewPCG", "NewSource", "NewZipf"}
 
-// What of maps has an order, and what takes that order away again.
+// mapOrder are the functions of package maps whose result or effect depends on the
+// order of iteration; sorters of package slices make the order fixed again.
 var (
 	mapOrder = []string{"All", "DeleteFunc", "EqualFunc", "Keys", "Values"}
 	sorters  = []string{"Sorted", "SortedFunc", "SortedStableFunc"}
 )
 
-// impurities reports what the package in a directory, or the files that match
-// a pattern ending in ".go", do that a pure core may not; the named files of the
-// package are left out. A line is accepted as it is if it ends in the comment
-// "pure: reason" or follows a line that is that comment; iteration over a map also
-// with "sorted below" or "order-free: reason". A comment that accepts nothing is
-// reported too: it would accept what comes later.
+// impurities reports what a pure core must not do, in the package of a directory or
+// in the files that match a pattern ending in ".go", except the named files. A line
+// is exempt if it ends in the comment "pure: reason" or follows such a comment;
+// iteration over a map also with "sorted below" or "order-free: reason". A comment
+// that exempts nothing is reported too, because it could hide a later violation.
 func impurities(pattern string, except ...string) []string {
 	dir, only := pattern, ""
 	if strings.HasSuffix(pattern, ".go") {
@@ -92,7 +92,7 @@ func impurities(pattern string, except ...string) []string {
 			continue
 		}
 		checked++
-		inspector := inspector{fset: fset, info: info, excused: excuses(fset, file, sources[file])}
+		inspector := inspector{fset: fset, info: info, exempt: exemptions(fset, file, sources[file])}
 		findings = append(findings, inspector.inspect(file)...)
 	}
 	if checked == 0 {
@@ -125,20 +125,20 @@ func exportData(fset *token.FileSet, dir string) (types.Importer, error) {
 	}), nil
 }
 
-// An excuse is the comment that explains a line.
-type excuse struct {
+// exemption is a comment that exempts a line.
+type exemption struct {
 	pure, order bool
 	position    token.Position
 	used        bool
 }
 
-// excuses finds the lines that explain themselves, by line number.
-func excuses(fset *token.FileSet, file *ast.File, source []byte) map[int]*excuse {
-	excused := map[int]*excuse{}
+// exemptions returns the exempt lines, by line number.
+func exemptions(fset *token.FileSet, file *ast.File, source []byte) map[int]*exemption {
+	exempt := map[int]*exemption{}
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
 			text := strings.TrimSpace(strings.TrimPrefix(comment.Text, "//"))
-			e := &excuse{position: fset.Position(comment.Pos())}
+			e := &exemption{position: fset.Position(comment.Pos())}
 			switch {
 			case reasoned(text, "pure:"):
 				e.pure, e.order = true, true
@@ -148,17 +148,17 @@ func excuses(fset *token.FileSet, file *ast.File, source []byte) map[int]*excuse
 				continue
 			}
 			line := e.position.Line
-			if alone(source[:e.position.Offset]) {
+			if blankLine(source[:e.position.Offset]) {
 				line++
 			}
-			excused[line] = e
+			exempt[line] = e
 		}
 	}
-	return excused
+	return exempt
 }
 
-// alone reports whether nothing but space stands on the line that before ends in.
-func alone(before []byte) bool {
+// blankLine reports whether the last line of before holds only white space.
+func blankLine(before []byte) bool {
 	line := before[bytes.LastIndexByte(before, '\n')+1:]
 	return len(bytes.TrimSpace(line)) == 0
 }
@@ -169,12 +169,12 @@ func reasoned(text, word string) bool {
 }
 
 type inspector struct {
-	fset    *token.FileSet
-	info    *types.Info
-	excused map[int]*excuse
+	fset   *token.FileSet
+	info   *types.Info
+	exempt map[int]*exemption
 
 	findings []string
-	sorted   map[ast.Expr]bool // Map iterators handed straight to a sorter.
+	sorted   map[ast.Expr]bool // map iterators that are the argument of a sorter
 }
 
 func (i *inspector) inspect(file *ast.File) []string {
@@ -190,9 +190,9 @@ func (i *inspector) inspect(file *ast.File) []string {
 		i.node(node)
 		return true
 	})
-	for _, line := range slices.Sorted(maps.Keys(i.excused)) {
-		if e := i.excused[line]; !e.used {
-			i.findings = append(i.findings, fmt.Sprintf("%s: a pure core excuses nothing", e.position))
+	for _, line := range slices.Sorted(maps.Keys(i.exempt)) {
+		if e := i.exempt[line]; !e.used {
+			i.findings = append(i.findings, fmt.Sprintf("%s: a pure core has a comment that exempts nothing", e.position))
 		}
 	}
 	return i.findings
@@ -236,7 +236,8 @@ func (i *inspector) ranged(n *ast.RangeStmt) {
 	}
 }
 
-// underlying is what a type is made of, or for a type parameter may be made of.
+// underlying returns the underlying type of typ, or for a type parameter or an
+// interface those of all types in its type set.
 func underlying(typ types.Type) []types.Type {
 	switch t := typ.(type) {
 	case *types.TypeParam:
@@ -260,7 +261,7 @@ func underlying(typ types.Type) []types.Type {
 	return []types.Type{typ.Underlying()}
 }
 
-// call excuses the map iterators that a sorter takes in.
+// call reports map iterators, except those whose values are sorted at once.
 func (i *inspector) call(n *ast.CallExpr) {
 	if i.isFunc(n.Fun, "slices", sorters) && len(n.Args) > 0 {
 		if inner, ok := n.Args[0].(*ast.CallExpr); ok {
@@ -272,7 +273,7 @@ func (i *inspector) call(n *ast.CallExpr) {
 	}
 }
 
-// use reports a mention, called or not, of what is impure.
+// use reports a mention of an impure function or variable, called or not.
 func (i *inspector) use(n *ast.Ident) {
 	object := i.info.Uses[n]
 	if object == nil {
@@ -282,7 +283,7 @@ func (i *inspector) use(n *ast.Ident) {
 		i.found(n, "uses "+builtin.Name())
 	}
 	if object.Pkg() == nil || object.Parent() != object.Pkg().Scope() {
-		return // no package has it: a method, a field, something local
+		return // not declared at package level: a method, a field, a local variable
 	}
 	path, name := object.Pkg().Path(), object.Name()
 	_, function := object.(*types.Func)
@@ -303,7 +304,7 @@ func (i *inspector) isFunc(expr ast.Expr, pkg string, names []string) bool {
 
 func (i *inspector) found(node ast.Node, what string) {
 	position := i.fset.Position(node.Pos())
-	if e := i.excused[position.Line]; e != nil && e.pure {
+	if e := i.exempt[position.Line]; e != nil && e.pure {
 		e.used = true
 		return
 	}
@@ -312,7 +313,7 @@ func (i *inspector) found(node ast.Node, what string) {
 
 func (i *inspector) foundOrder(node ast.Node, what string) {
 	position := i.fset.Position(node.Pos())
-	if e := i.excused[position.Line]; e != nil && e.order {
+	if e := i.exempt[position.Line]; e != nil && e.order {
 		e.used = true
 		return
 	}

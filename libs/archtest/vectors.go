@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// Vector is one case of the public test vectors.
+// Vector is one case of the published test vectors.
 type Vector struct {
-	// Name is the ID, after ROOST_VECTORS/ if it is from the folder so named.
+	// Name is the ID; for a case from the folder that ROOST_VECTORS names,
+	// "ROOST_VECTORS/" and the ID.
 	Name     string
 	ID, Kind string
 	Raw      json.RawMessage
 }
 
-// Decode reads the case into something, unknown fields left out.
+// Decode decodes the case into a value; unknown fields are ignored.
 func (v *Vector) Decode(t *testing.T, into any) {
 	t.Helper()
 	if err := json.Unmarshal(v.Raw, into); err != nil {
@@ -28,9 +29,9 @@ func (v *Vector) Decode(t *testing.T, into any) {
 // vectorsEnv names a folder with more vectors.
 const vectorsEnv = "ROOST_VECTORS"
 
-// Vectors lists the cases of testdata/file, and those of the file of the same
-// name in the folder that ROOST_VECTORS names. That folder has to be there, but
-// need not hold every file; which files were read is in the log of the test.
+// Vectors returns the cases of testdata/file, and those of the file of the same
+// name in the folder that ROOST_VECTORS names. That folder must exist, but need not
+// hold every file; the test logs which files were read.
 func Vectors(t *testing.T, file string) []Vector {
 	t.Helper()
 	all := readVectors(t, filepath.Join("testdata", file), "")

@@ -54,7 +54,7 @@ func (l Limits) Check(b []byte, kind protoreflect.MessageDescriptor) error {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(b), l.Body)
 	}
 	s := shapeOf(kind)
-	c := check{left: l.budget(len(b)) - s.size - s.noun, lists: l.Lists}
+	c := check{remaining: l.budget(len(b)) - s.size - s.noun, lists: l.Lists}
 	if err := c.message(b, s); err != nil {
 		return fmt.Errorf("%s of %d bytes: %w", kind.FullName(), len(b), err)
 	}
@@ -73,16 +73,16 @@ func (l Limits) budget(n int) int {
 // maxDepth bounds the nesting of messages, and with it the stack.
 const maxDepth = 100
 
-// check is one walk over a message.
+// check is the state of one walk over a message.
 type check struct {
-	left  int // bytes of memory
-	depth int
-	lists map[protoreflect.FullName]int
+	remaining int // bytes of memory
+	depth     int
+	lists     map[protoreflect.FullName]int
 }
 
 var (
 	errDense     = fmt.Errorf("%w: its elements are so short that it takes more than %d times its length in memory: send it in parts", ErrTooLarge, Factor)
-	errMalformed = errors.New("no protobuf of this kind")
+	errMalformed = errors.New("not a valid protobuf message of this type")
 )
 
 func (c *check) message(b []byte, s *shape) error {
@@ -103,7 +103,7 @@ func (c *check) message(b []byte, s *shape) error {
 		if f != nil && wire == protowire.BytesType {
 			value, _ = protowire.ConsumeBytes(value)
 		}
-		if c.left -= f.cost(wire, n, value); c.left < 0 {
+		if c.remaining -= f.cost(wire, n, value); c.remaining < 0 {
 			return errDense
 		}
 		if f != nil && f.below != nil && wire == protowire.BytesType {

@@ -11,8 +11,8 @@ import (
 var ErrFull = errors.New("too many bytes of requests are held")
 
 // Budget bounds the bytes of all bodies that are held at a time. A body counts with
-// the bytes that have arrived, not with its Content-Length: announcing costs the
-// sender nothing. Create one with [NewBudget].
+// the bytes that have arrived, not with its Content-Length: an announced length
+// alone uses nothing. Create one with [NewBudget].
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -27,7 +27,7 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // Body returns a body that counts what is read from r.
 func (b *Budget) Body(r io.ReadCloser) Body { return Body{ReadCloser: r, budget: b} }
 
-// Body is a request's body that counts in a [Budget] until Release.
+// Body is a request body whose bytes count in a [Budget] until Release.
 type Body struct {
 	io.ReadCloser
 	budget *Budget

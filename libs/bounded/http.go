@@ -109,7 +109,7 @@ func (l Limits) checkJSON(b []byte, kind protoreflect.MessageDescriptor) error {
 // first, without keeping the data: a body that expands too far takes no memory.
 func (l Limits) read(r *http.Request) ([]byte, error) {
 	if read, ok := r.Body.(*body); ok && int64(len(read.whole)) <= l.Body {
-		return read.whole, nil // by another Handler
+		return read.whole, nil // another Handler has read it already
 	}
 	b, err := readAll(r.Body, l.Body)
 	encoding := r.Header.Get("Content-Encoding")
@@ -117,7 +117,7 @@ func (l Limits) read(r *http.Request) ([]byte, error) {
 		return b, err
 	}
 	if encoding != "gzip" {
-		return nil, fmt.Errorf("Content-Encoding %.20q is not understood: send gzip or none", encoding)
+		return nil, fmt.Errorf("Content-Encoding %.20q is not supported: send gzip or none", encoding)
 	}
 	unzip, err := gzip.NewReader(bytes.NewReader(b))
 	var n int64
@@ -160,8 +160,8 @@ func readAll(r io.Reader, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Refuse answers a request that nothing was done with: an error as Twirp writes it,
-// with the number that the gateway's errors have.
+// Refuse answers a request that had no effect with an error in Twirp's format. number is
+// the stable error number, as in the gateway's errors.
 func Refuse(w http.ResponseWriter, status int, code, number, message string) {
 	text, _ := json.Marshal(struct { // strings always marshal
 		Code string            `json:"code"`
@@ -216,12 +216,12 @@ func (t *transport) CloseIdleConnections() {
 // limited is a body that fails beyond its limit.
 type limited struct {
 	io.ReadCloser
-	left int64
+	remaining int64
 }
 
 func (b *limited) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		return 0, fmt.Errorf("%w: the answer is too long", ErrTooLarge)
 	}
 	return n, err

@@ -63,7 +63,7 @@ func TestHandler(t *testing.T) {
 		{"cut off", watch, "application/protobuf", "gzip", zipped(raw)[:20], 400, "unexpected EOF"},
 		{"no gzip", watch, "application/protobuf", "gzip", raw, 400, "gzip"},
 		{"other encoding", watch, "application/protobuf", "br", raw, 400, "send gzip"},
-		{"malformed", watch, "application/protobuf", "", []byte{0xff}, 400, "no protobuf"},
+		{"malformed", watch, "application/protobuf", "", []byte{0xff}, 400, "not a valid protobuf"},
 		{"empty elements", reports, "application/protobuf", "", empties, 413, "send it in parts"},
 		{"empty elements of JSON", reports, "application/json", "", []byte(`{"started":[` + strings.Repeat("{},", 20_000) + `{}]}`), 413, "send it in parts"},
 		{"braces in a string", watch, "application/json", "", []byte(`{"cluster":"c` + strings.Repeat(`{\"`, 20_000) + `"}`), 200, ""},

@@ -9,33 +9,33 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// How much memory decoding takes, in bytes. A test compares the sum with what is
-// allocated.
+// Memory that decoding takes, in bytes. A test compares the sums with actual
+// allocations.
 const (
-	// header is what a message holds for the protobuf package alone.
+	// header is the part of a message that only the protobuf package uses.
 	header = 40
-	// pointer is an element of a list of pointers: lists grow by a quarter once
-	// they are long, so that all the copies together take six times the last.
+	// pointer is for an element of a list of pointers. Long lists grow by a quarter,
+	// so that all copies together take six times the last one.
 	pointer = 6 * 8
 	// text and slice are the same for a list of strings and one of bytes.
 	text  = 6 * 16
 	slice = 6 * 24
-	// unknown is what a byte of a field that is not known takes: it is appended
-	// to a list of bytes.
+	// unknown is for each byte of an unknown field: it is appended to a list of
+	// bytes.
 	unknown = 7
-	// choice is the wrapper of a field in a oneof.
+	// choice is for the wrapper of a field in a oneof.
 	choice = 16
-	// entry is an element of a map, beside what it holds.
+	// entry is for an element of a map, without its value.
 	entry = 256
 )
 
 // shape describes the memory use of one kind of message.
 type shape struct {
-	size   int // of a message
-	noun   int // of what it is converted to, if not part of another noun
+	size   int // of the generated struct
+	noun   int // of the noun that it is converted to, if not part of another one
 	fields map[protowire.Number]*field
 	lists  []*field
-	widest int // the largest size here and below, with its place in a list
+	widest int // the largest size of this message and those below, including their place in a list
 }
 
 type field struct {
@@ -44,8 +44,8 @@ type field struct {
 	wire   protowire.Type // of an element
 	list   bool
 	bytes  bool   // or string
-	below  *shape // of messages
-	fixed  int    // what it takes whatever it holds
+	below  *shape // of the message type
+	fixed  int    // memory independent of the length of the value
 }
 
 var shapes struct {
@@ -62,14 +62,14 @@ func shapeOf(kind protoreflect.MessageDescriptor) *shape {
 	return newShape(kind)
 }
 
-// newShape is called with shapes locked; a kind may contain itself.
+// newShape must be called with shapes locked. A message type may contain itself.
 func newShape(kind protoreflect.MessageDescriptor) *shape {
 	if s := shapes.known[kind.FullName()]; s != nil {
 		return s
 	}
 	size := structSize(kind)
 	s := &shape{
-		size:   size + size/8, // rounded up to what the allocator has
+		size:   size + size/8, // rounded up as the allocator does
 		noun:   size - header + 16,
 		fields: map[protowire.Number]*field{},
 	}
@@ -109,8 +109,8 @@ func newShape(kind protoreflect.MessageDescriptor) *shape {
 	return s
 }
 
-// structSize is the size of the generated struct; a kind without one is decoded
-// into maps.
+// structSize returns the size of the generated struct; a type without one is decoded into
+// maps.
 func structSize(kind protoreflect.MessageDescriptor) int {
 	if t, err := protoregistry.GlobalTypes.FindMessageByName(kind.FullName()); err == nil {
 		if p := reflect.TypeOf(t.Zero().Interface()); p.Kind() == reflect.Pointer {

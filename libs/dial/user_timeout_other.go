@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// userTimeout is for Linux alone; keepalive has to do elsewhere.
+// userTimeout does nothing: the option exists on Linux only, and keepalive remains.
 func userTimeout(syscall.RawConn, time.Duration) error { return nil }

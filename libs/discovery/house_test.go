@@ -7,11 +7,11 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	floor := []string{"libs/sharding", "libs/discovery/...", "libs/backendurl", "libs/kubeapi"}
+	layer := []string{"libs/sharding", "libs/discovery/...", "libs/backendurl", "libs/kubeapi"}
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			"...":    floor,
-			"joiner": append([]string{"libs/bootstrap", "libs/gossip"}, floor...), // a driver
+			"...":    layer,
+			"joiner": append([]string{"libs/bootstrap", "libs/gossip"}, layer...), // a driver
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 	})

@@ -7,9 +7,9 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	floor := []string{"libs/sharding", "libs/mutant", "libs/dial", "libs/servertest", "libs/backendurl", "libs/journal/..."}
+	layer := []string{"libs/sharding", "libs/mutant", "libs/dial", "libs/servertest", "libs/backendurl", "libs/journal/..."}
 	archtest.Check(t, archtest.Rules{
-		May:   map[string][]string{"...": floor},
+		May:   map[string][]string{"...": layer},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		// The law of the journal, and the memory that the simulation runs on.
 		Pure:   []string{".", "memory"},

@@ -1,11 +1,10 @@
-// Package kubeapi speaks to the API server of Kubernetes: plain REST with the
+// Package kubeapi is a client of the Kubernetes API server: plain REST with the
 // pod's service account (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
-// What the objects mean is for its users to know.
+// It does not interpret the objects.
 //
 // # What this does not do
 //
-// It knows no kubeconfig files, no caches and no versions of objects other than
-// those that its users name. It retries nothing.
+// It reads no kubeconfig files, caches nothing and retries nothing.
 package kubeapi
 
 import (
@@ -29,32 +28,30 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// Account is where a pod finds its service account.
+// Account is the directory of a pod's service account.
 const Account = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 const (
-	// maxAnswer bounds an answer: the objects of a namespace that are asked for
-	// have a few kilobytes each.
+	// maxAnswer bounds an answer: each requested object has a few kilobytes.
 	maxAnswer = 16 << 20
-	// maxReason is how much of a refusal is repeated in the error.
+	// maxReason bounds the part of a refusal that an error repeats.
 	maxReason = 500
-	// timeout bounds a request whose context does not, a watch excepted.
+	// timeout bounds every request except watches.
 	timeout = 10 * time.Second
 )
 
-// Client speaks to one API server about one namespace.
+// Client is a client for one namespace of one API server.
 type Client struct {
 	base, namespace string
-	token           string // the name of its file
+	token           string // path of the token file
 	http            *http.Client
 	transport       *http.Transport
 }
 
-// New makes a client for the namespace that the URL has as its host, such as
-// kubernetes://prod; without one it is that of the pod. Parameters: api (URL of
-// the API server), token_file and ca; without them a process in a pod uses what
-// its service account gives it. The token is read at every request, since it
-// expires.
+// New returns a client for the namespace that is the URL's host, such as
+// kubernetes://prod; if there is none, for the pod's own. Parameters are api (URL of the
+// API server), token_file and ca; their defaults in a pod are from its service account.
+// The token is read for every request, because it expires.
 func New(u *backendurl.URL) (*Client, error) {
 	c := &Client{namespace: u.Hosts, token: u.Text("token_file", "")}
 	api, ca := u.Text("api", ""), u.Text("ca", "")
@@ -64,23 +61,23 @@ func New(u *backendurl.URL) (*Client, error) {
 	if c.namespace == "" {
 		var err error
 		if c.namespace, err = backendurl.Secret(filepath.Join(Account, "namespace")); err != nil {
-			return nil, fmt.Errorf("no namespace is given, and this is no pod that has one: %w; write for example kubernetes://prod", err)
+			return nil, fmt.Errorf("no namespace is given, and this process is not in a pod: %w; write for example kubernetes://prod", err)
 		}
 	}
 	if strings.Trim(c.namespace, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return nil, fmt.Errorf("%.80q is no name of a namespace", c.namespace)
+		return nil, fmt.Errorf("%.80q is not a valid namespace", c.namespace)
 	}
 	if api == "" {
 		host := os.Getenv("KUBERNETES_SERVICE_HOST")
 		if host == "" {
-			return nil, errors.New("this is no pod: the environment names no API server; give one as the parameter api")
+			return nil, errors.New("this process is not in a pod: set the parameter api to the URL of the API server")
 		}
 		api = "https://" + net.JoinHostPort(host, cmp.Or(os.Getenv("KUBERNETES_SERVICE_PORT"), "443"))
 		c.token, ca = cmp.Or(c.token, filepath.Join(Account, "token")), cmp.Or(ca, filepath.Join(Account, "ca.crt"))
 	}
 	base, err := url.Parse(api)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" || base.User != nil {
-		return nil, errors.New("parameter api is no URL such as https://10.0.0.1:6443")
+		return nil, errors.New("parameter api must be a URL such as https://10.0.0.1:6443")
 	}
 	c.base = strings.TrimSuffix(base.String(), "/")
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -98,13 +95,13 @@ func New(u *backendurl.URL) (*Client, error) {
 	return c, nil
 }
 
-// Namespace is the namespace that it speaks about.
+// Namespace returns the client's namespace.
 func (c *Client) Namespace() string { return c.namespace }
 
-// Where is the namespace at the server, for error messages.
+// Where returns the server and the namespace, for error messages.
 func (c *Client) Where() string { return "kubernetes " + c.base + " namespace " + c.namespace }
 
-// Close gives the connections back.
+// Close closes the idle connections.
 func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
@@ -116,7 +113,7 @@ type Error struct {
 	Reason string // in the server's words
 }
 
-// Error is the code and the reason, and what to do about the usual ones.
+// Error returns the code, the reason, and what to do about the usual ones.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("the API server answers %d: %s", e.Code, e.Reason)
 	switch e.Code {
@@ -134,9 +131,8 @@ func Is(err error, code int) bool {
 	return errors.As(err, &e) && e.Code == code
 }
 
-// Do sends in, if not nil, as JSON to the path below the namespace of an API
-// group, such as ("coordination.k8s.io/v1", "leases/x"), and reads the answer
-// into out, if not nil.
+// Do sends in, if not nil, as JSON to a path below the namespace in an API group, such as
+// ("coordination.k8s.io/v1", "leases/x"), and decodes the answer into out, if not nil.
 func (c *Client) Do(ctx context.Context, method, group, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -155,13 +151,13 @@ func (c *Client) Do(ctx context.Context, method, group, path string, in, out any
 		return nil
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("the answer makes no sense: %w", err)
+		return fmt.Errorf("the answer cannot be decoded: %w", err)
 	}
 	return nil
 }
 
-// Stream is Do for answers that are read as they come, such as watches. The
-// caller closes the body; ctx bounds it.
+// Stream is like Do, but returns the answer's body as it arrives, for watches. The caller
+// must close it; ctx bounds the request.
 func (c *Client) Stream(ctx context.Context, method, group, path string, in any) (io.ReadCloser, error) {
 	var body io.Reader
 	if in != nil {
@@ -203,7 +199,7 @@ func (c *Client) Stream(ctx context.Context, method, group, path string, in any)
 
 // refusal reads the server's Status object.
 func refusal(res *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // what cannot be read is no reason
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // without it the status code has to do
 	var status struct{ Message string }
 	if json.Unmarshal(text, &status) != nil || status.Message == "" {
 		status.Message = http.StatusText(res.StatusCode)

@@ -7,9 +7,9 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	floor := []string{"libs/sharding", "libs/mutant", "libs/backendurl", "libs/dial", "libs/kubeapi", "libs/lease/..."}
+	layer := []string{"libs/sharding", "libs/mutant", "libs/backendurl", "libs/dial", "libs/kubeapi", "libs/lease/..."}
 	archtest.Check(t, archtest.Rules{
-		May:    map[string][]string{"...": floor},
+		May:    map[string][]string{"...": layer},
 		Never:  []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure:   []string{"."},
 		Impure: []string{"check.go", "keeper.go"},

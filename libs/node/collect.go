@@ -8,42 +8,42 @@ import (
 	"sync"
 )
 
-// smallestHeap is what the runtime lets a heap grow to in any case, at 100 %; it
-// grows with the percentage.
+// smallestHeap is the heap size below which the runtime does not collect at 100 %; it is
+// proportional to the percentage.
 const smallestHeap = 4 << 20
 
-// CollectFrom lets the heap grow to floor bytes before garbage is collected. A
-// process with a few megabytes of live data and much traffic would otherwise
-// collect dozens of times a second, and pay the fixed price of each. It is no
-// ballast: what is not needed is not taken. With more live data than half the
-// floor it collects as often as ever, and a memory limit goes first.
+// CollectFrom lets the heap grow to minHeap bytes before garbage is collected. A process
+// with a few megabytes of live data and much traffic would otherwise collect dozens of
+// times a second, each time at a fixed cost. No memory is allocated in advance. With more
+// live data than half of minHeap it has no effect, and a memory limit takes precedence.
 //
-// Nothing is changed if floor is 0 or GOGC is set in the environment. The
-// function that is returned undoes it.
-func CollectFrom(floor Bytes) (undo func()) {
-	if floor <= 0 || os.Getenv("GOGC") != "" {
+// Nothing is changed if minHeap is 0 or GOGC is set in the environment. The returned
+// function restores the previous setting.
+func CollectFrom(minHeap Bytes) (undo func()) {
+	if minHeap <= 0 || os.Getenv("GOGC") != "" {
 		return func() {}
 	}
 	base := debug.SetGCPercent(100)
-	c := &collector{floor: uint64(floor), base: base, percent: 100}
+	c := &collector{minHeap: uint64(minHeap), base: base, percent: 100}
 	c.adjust()
 	c.afterNext()
 	return c.undo
 }
 
-// collector sets the runtime's percentage anew after each collection.
+// collector adjusts the runtime's percentage after each collection.
 type collector struct {
-	floor uint64
-	base  int // the percentage before
+	minHeap uint64
+	base    int // the percentage before
 
 	mu      sync.Mutex
-	percent int // as it was set last
-	over    bool
+	percent int  // last value that was set
+	over    bool // undo was called
 }
 
-// afterNext adjusts after the next collection, which finds the mark dead.
+// afterNext adjusts the percentage after the next collection, which runs the cleanup of
+// an unreachable object.
 func (c *collector) afterNext() {
-	mark := new([32]byte) // small ones share memory and may live on
+	mark := new([32]byte) // tiny objects share an allocation and could stay reachable
 	runtime.AddCleanup(mark, func(c *collector) {
 		if c.adjust() {
 			c.afterNext()
@@ -59,8 +59,8 @@ func (c *collector) adjust() bool {
 	if c.over {
 		return false
 	}
-	// Each change stops the world for a moment.
-	if p := collectPercent(c.floor, live[0].Value.Uint64(), c.base); p < c.percent || p > c.percent+c.percent/8 {
+	// Each change briefly stops the world.
+	if p := collectPercent(c.minHeap, live[0].Value.Uint64(), c.base); p < c.percent || p > c.percent+c.percent/8 {
 		c.percent = p
 		debug.SetGCPercent(p)
 	}
@@ -74,14 +74,14 @@ func (c *collector) undo() {
 	debug.SetGCPercent(c.base)
 }
 
-// collectPercent is by how much the heap may grow beyond what is live, so that
-// it comes to floor, but not below base.
-func collectPercent(floor, live uint64, base int) int {
+// collectPercent returns the percentage with which the heap grows to minHeap before the
+// next collection, but not less than base.
+func collectPercent(minHeap, live uint64, base int) int {
 	live = max(live, smallestHeap)
-	least := int(floor * 100 / smallestHeap)
+	least := int(minHeap * 100 / smallestHeap)
 	grow := 0
-	if floor > live {
-		grow = int((floor - live) * 100 / live)
+	if minHeap > live {
+		grow = int((minHeap - live) * 100 / live)
 	}
 	return max(base, min(least, grow))
 }

@@ -9,8 +9,8 @@ import (
 
 func TestCollectPercent(t *testing.T) {
 	for _, c := range []struct {
-		floor, live uint64
-		base, want  int
+		minHeap, live uint64
+		base, want    int
 	}{
 		{64 << 20, 0, 100, 1500},
 		{64 << 20, 8 << 20, 100, 700},
@@ -19,8 +19,8 @@ func TestCollectPercent(t *testing.T) {
 		{1 << 20, 1 << 20, 100, 100},
 		{64 << 20, 16 << 20, 400, 400},
 	} {
-		if got := collectPercent(c.floor, c.live, c.base); got != c.want {
-			t.Errorf("floor %d, live %d, base %d: %d %%, want %d %%", c.floor, c.live, c.base, got, c.want)
+		if got := collectPercent(c.minHeap, c.live, c.base); got != c.want {
+			t.Errorf("minHeap %d, live %d, base %d: %d %%, want %d %%", c.minHeap, c.live, c.base, got, c.want)
 		}
 	}
 }

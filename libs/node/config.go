@@ -23,7 +23,7 @@ import (
 //
 // A struct field with a key prefixes the keys of its own fields; one without is
 // flattened. Leaves are strings, booleans, numbers, [time.Duration], [Bytes],
-// []string, map[string]string, and whatever reads itself from text.
+// []string, map[string]string, and types that implement [encoding.TextUnmarshaler].
 type Config struct {
 	ClusterName    string `key:"cluster.name" help:"nodes of clusters with another name are refused; at most 63 letters, digits, '_', '-' and '.', the first a letter"`
 	Name           string `key:"node.name" help:"stable name shown everywhere; empty: the host's name"`
@@ -77,32 +77,32 @@ func DefaultConfig(listen string) Config {
 	return Config{
 		ClusterName: "dev",
 		Listen:      listen,
-		// Twirp reads a body whole, so this bounds the memory of one request.
+		// Twirp reads whole bodies, so this bounds the memory of one request.
 		MaxBody:   4 << 20,
 		MaxHeader: 64 << 10,
-		// Long enough for any honest client, short enough that silent
-		// connections do not pile up.
+		// Long enough for any client that sends, short enough that idle
+		// connections do not accumulate.
 		HeaderTimeout: 5 * time.Second,
 		ReadTimeout:   time.Minute,
 		IdleTimeout:   2 * time.Minute,
-		// Longer than any pause of a network that is still of use.
+		// Longer than any pause of a usable network.
 		BodyTimeout: 10 * time.Second,
-		// A kernel takes no more of an answer until the client has read a good part
-		// of what it holds already.
+		// A kernel accepts no more of an answer until the client has read a good part
+		// of what is buffered.
 		WriteTimeout: 30 * time.Second,
-		// Some 40 KiB each, before any body.
+		// About 40 KiB each, without bodies.
 		Connections: 10_000,
-		// Twice what a gateway has under way at most.
+		// Twice the most that a gateway has in flight.
 		BodyBytes: 128 << 20,
 		Managing:  256,
-		// A peer in the same network that needs longer is as good as gone.
+		// A peer in the same network that takes longer is not usable.
 		DialTimeout: 2 * time.Second,
-		// The route table with all the shards it may have is a quarter of it.
+		// Four times the route table with the largest possible number of shards.
 		MaxAnswer: 64 << 20,
-		// Nobody is authenticated there, hence loopback.
+		// Loopback, because clients are not authenticated there.
 		Management: "127.0.0.1:8558",
-		// A busy process with little live data collects a few times a second
-		// instead of dozens.
+		// A busy process with little live data then collects garbage a few times a
+		// second instead of dozens of times.
 		CollectFrom:     64 << 20,
 		TLS:             TLS{ClientAuth: "require"},
 		LogFormat:       "text",
@@ -110,11 +110,11 @@ func DefaultConfig(listen string) Config {
 	}
 }
 
-// Common returns the configuration that every service has; embedding a Config
-// is how a service's own struct becomes a [Configured].
+// Common returns the configuration that every service has. A struct that embeds Config
+// and has a Validate method is a [Configured].
 func (c *Config) Common() *Config { return c }
 
-// check reports everything wrong with the common part.
+// check returns every error in the common part.
 func (c *Config) check() error {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -123,7 +123,7 @@ func (c *Config) check() error {
 	}
 	for _, listener := range []struct{ key, addr string }{{"service.listen", c.Listen}, {"management.listen", c.Management}} {
 		if _, _, err := net.SplitHostPort(listener.addr); err != nil {
-			bad("%s %q is no address: write host:port or :port", listener.key, listener.addr)
+			bad("%s %q is not an address: write host:port or :port", listener.key, listener.addr)
 		}
 	}
 	for _, limit := range []struct {
@@ -142,7 +142,7 @@ func (c *Config) check() error {
 		}
 	}
 	if c.BodyBytes < c.MaxBody {
-		bad("service.body_bytes %s must not be below service.max_body %s, or the longest request never finds room", c.BodyBytes, c.MaxBody)
+		bad("service.body_bytes %s must not be below service.max_body %s, or there would never be room for the longest request", c.BodyBytes, c.MaxBody)
 	}
 	if _, err := newOrigins(c.AllowedOrigins); err != nil {
 		bad("http.allowed_origins: %w", err)
@@ -180,7 +180,7 @@ var byteUnits = []struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}, {"", 1},
 }
 
-// UnmarshalText reads a size.
+// UnmarshalText parses a size.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	for _, unit := range byteUnits {
 		digits, ok := strings.CutSuffix(string(text), unit.suffix)
@@ -194,13 +194,13 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		*b = Bytes(n * unit.size)
 		return nil
 	}
-	return errors.New("no size: write it like 512, 64KiB or 16MiB")
+	return errors.New("not a size: write it like 512, 64KiB or 16MiB")
 }
 
-// MarshalText writes the size in the largest unit of 1024 that fits evenly.
+// MarshalText returns the size as String does.
 func (b Bytes) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
-// String writes the size in the largest unit of 1024 that fits evenly.
+// String returns the size in the largest unit of 1024 that divides it.
 func (b Bytes) String() string {
 	for _, unit := range byteUnits[:3] {
 		if b != 0 && int64(b)%unit.size == 0 {

@@ -15,25 +15,24 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// connections bounds the connections of a listener. Requests on some more than
-// the limit are answered that there are too many; beyond those, connections are
-// closed without a word.
+// connections bounds the connections of a listener. Up to a few connections above the
+// limit get an answer that there are too many; further ones are closed without an answer.
 type connections struct {
 	limit   int64
 	open    atomic.Int64
 	refused atomic.Int64
-	full    atomic.Bool // it was said that there are too many
+	full    atomic.Bool // a warning was logged
 	log     *slog.Logger
 	key     string
 }
 
-// spare is the share of the limit that may wait to be told that it is reached.
+// spare is the fraction of the limit by which the number of connections may exceed it.
 const spare = 8
 
-// surplus marks the context of a connection that is one too many.
+// surplus is a key in the context of connections above the limit.
 type surplus struct{}
 
-// enter counts a new connection; it is http.Server.ConnContext.
+// enter counts a new connection; it is the server's http.Server.ConnContext.
 func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context {
 	n := c.open.Add(1)
 	if n <= c.limit {
@@ -49,8 +48,8 @@ func (c *connections) enter(ctx context.Context, conn net.Conn) context.Context 
 	return context.WithValue(ctx, surplus{}, true)
 }
 
-// changed sees the end of connections; it is http.Server.ConnState. Those that a
-// handler took over are counted by nobody: they are links of peers.
+// changed counts closed connections; it is the server's http.Server.ConnState. Hijacked
+// connections are not counted any more: they are links of peers.
 func (c *connections) changed(_ net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
@@ -60,8 +59,7 @@ func (c *connections) changed(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// refuses answers a request on a connection that is one too many. It reports
-// whether it did.
+// refuses answers a request on a connection above the limit. It reports whether it did.
 func (c *connections) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if c.open.Load() <= c.limit || r.Context().Value(surplus{}) == nil {
 		return false

@@ -1,26 +1,25 @@
-// Package node is what every service of Roost shares: configuration, logs, two
-// listeners, TLS, health, telemetry and an ordered life from start to exit. A
-// service's main names its configuration and its parts; the rest is here:
+// Package node is what the services of Roost have in common: configuration, logs, two
+// listeners, TLS, health, telemetry, and an ordered start and stop. A service's main has
+// only its configuration and its stages:
 //
 //	func main() { os.Exit(node.Main("region", &cfg, setup)) }
 //
 // # Configuration
 //
-// One struct per service is the source of all names. [Load] fills it: defaults
-// (what the struct holds already), then a YAML file, then the environment, then
-// flags; region.passivate_after is ROOST_REGION_PASSIVATE_AFTER and
-// --region.passivate-after. An unknown key stops the start.
+// One struct per service defines all keys. [Load] fills it: defaults (the values that
+// the struct has), then a YAML file, then the environment, then flags.
+// region.passivate_after is ROOST_REGION_PASSIVATE_AFTER in the environment and
+// --region.passivate-after as a flag. With an unknown key the service does not start.
 //
-// # Life
+// # Life cycle
 //
-// [Run] binds both listeners, serves the management one, calls the service's
-// setup, serves the service listener, and starts the stages in order. When its
-// context ends or a stage fails, /readyz turns 503, the stages stop in reverse
-// order, each within its time, then the listeners close and telemetry is
-// flushed.
+// [Run] binds both listeners, serves the management listener, calls the service's setup,
+// serves the service listener, and starts the stages in order. When its context is done
+// or a stage fails, /readyz answers 503 and the stages stop in reverse order, each within
+// its timeout; then the listeners are closed and telemetry is flushed.
 //
 // # What this does not do
 //
-// It knows nothing of clusters, shards or entities, authenticates nobody beyond
+// It knows nothing of clusters, shards or entities, authenticates clients only by
 // TLS certificates, and reloads no configuration but the TLS files.
 package node

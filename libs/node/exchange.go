@@ -9,23 +9,22 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// An exchange is one request and its answer. It is the body that handlers read:
-// counted, and bounded in the time between two bytes. And it is the writer that
-// they answer by: a client that takes nothing of an answer for too long is cut
-// off, while one that is slow is not.
+// exchange is one request and its answer. It is the body that handlers read: the bytes
+// are counted, and the time between two of them is bounded. It is also the writer of the
+// answer: a client that takes no bytes for too long is disconnected, while a slow one is
+// not.
 type exchange struct {
 	http.ResponseWriter
 	body         bounded.Body
-	whole        time.Time // when the request must have arrived
+	whole        time.Time // deadline for the whole request
 	bodyTimeout  time.Duration
 	writeTimeout time.Duration
-	unread       bool // there is a body, and its end was not seen
+	unread       bool // there is a body, and its end was not reached
 	written      int
 }
 
-// piece is how much of an answer is written at a time: a client that takes as
-// much in each service.write_timeout is alive. Answers that are shorter have the
-// time of their request.
+// piece is how much of an answer is written at a time: a client must take that much
+// within service.write_timeout. Shorter answers have the time of their request.
 const piece = 16 << 10
 
 func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget *bounded.Budget) *exchange {
@@ -35,7 +34,7 @@ func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget 
 	}
 	e.whole, e.unread = time.Now().Add(config.ReadTimeout), true
 	body := r.Body
-	// The server itself keeps a body to its announced length.
+	// The server itself limits a body to its announced length.
 	if most := int64(config.MaxBody); r.ContentLength < 0 || r.ContentLength > most {
 		body = http.MaxBytesReader(w, body, most)
 	}
@@ -44,7 +43,7 @@ func newExchange(w http.ResponseWriter, r *http.Request, config *Config, budget 
 	return e
 }
 
-// Read is that of the request's body.
+// Read reads the request's body.
 func (e *exchange) Read(p []byte) (int, error) {
 	if !e.unread {
 		return e.body.Read(p)
@@ -58,18 +57,18 @@ func (e *exchange) Read(p []byte) (int, error) {
 	n, err := e.body.Read(p)
 	if errors.Is(err, io.EOF) {
 		e.unread = false
-		_ = control.SetReadDeadline(e.whole) // the server listens for the client's end meanwhile
+		_ = control.SetReadDeadline(e.whole) // the server reads on to notice a disconnect
 	}
 	return n, err
 }
 
-// Take counts what a compressed body expands to.
+// Take counts the bytes that a compressed body expands to.
 func (e *exchange) Take(n int64) bool { return e.body.Take(n) }
 
-// Close is that of the request's body.
+// Close closes the request's body.
 func (e *exchange) Close() error { return e.body.Close() }
 
-// Write is that of the answer.
+// Write writes the answer.
 func (e *exchange) Write(p []byte) (n int, err error) {
 	for {
 		part := p[n:min(len(p), n+piece)]
@@ -83,17 +82,16 @@ func (e *exchange) Write(p []byte) (n int, err error) {
 	}
 }
 
-// Unwrap is what [http.ResponseController] asks for.
+// Unwrap implements the method that [http.ResponseController] looks for.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// restTimeout is how long the answer to a request waits for the rest of a body that
-// was not read: long enough for a client that is sending, which might lose the
-// answer if the connection was closed under it, and no longer for one that has
-// stopped.
+// restTimeout is how long the answer to a request waits for the unread rest of its body.
+// A client that is still sending could lose the answer if the connection was closed; for
+// one that has stopped there is no reason to wait longer.
 const restTimeout = time.Second
 
-// end gives the body's bytes back. What was not read of it the server reads, before
-// it answers, to use the connection again.
+// end returns the body's bytes to the budget. Before it answers, the server reads the
+// unread rest of the body, so that it can reuse the connection.
 func (e *exchange) end() {
 	if e.body.ReadCloser == nil {
 		return

@@ -14,27 +14,28 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// A field is one key of the configuration.
+// field is one key of the configuration.
 type field struct {
 	key    string
 	help   string
 	unit   string
-	secret bool          // The whole value is one: it is never shown.
-	file   bool          // The value can be the content of a file.
-	value  reflect.Value // The field of the service's struct itself.
-	preset string        // The default, in text.
-	source string        // Where the value is from, such as "default" or "roost.yaml:12".
+	secret bool          // the whole value is secret and never shown
+	file   bool          // the value can be the content of a file
+	value  reflect.Value // the field in the service's struct
+	preset string        // the default, as text
+	source string        // where the value is from, such as "default" or "roost.yaml:12"
 }
 
-// env is the name in the environment: ROOST_REGION_PASSIVATE_AFTER.
+// env returns the name in the environment: ROOST_REGION_PASSIVATE_AFTER.
 func (f *field) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
 }
 
-// flag is the name on the command line: --region.passivate-after.
+// flag returns the name on the command line: --region.passivate-after.
 func (f *field) flag() string { return "--" + strings.ReplaceAll(f.key, "_", "-") }
 
-// fieldsOf lists the keys of the struct that config points to, in its order.
+// fieldsOf returns the keys of the struct that config points to, in the order of its
+// fields.
 func fieldsOf(config any) ([]*field, error) {
 	pointer := reflect.ValueOf(config)
 	if pointer.Kind() != reflect.Pointer || pointer.Elem().Kind() != reflect.Struct {
@@ -89,12 +90,12 @@ func appendFields(fields []*field, prefix string, structure reflect.Value) ([]*f
 	return fields, nil
 }
 
-// readsText tells whether a value reads itself from text.
+// readsText reports whether a value implements [encoding.TextUnmarshaler].
 func readsText(value reflect.Value) bool {
 	return value.CanInterface() && value.Addr().Type().Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// set reads the value from text.
+// set parses the value from text.
 func (f *field) set(text, source string) error {
 	if err := f.parse(text); err != nil {
 		shown := strconv.Quote(backendurl.Redact(text))
@@ -111,14 +112,14 @@ func (f *field) parse(text string) error {
 	if reader, ok := f.value.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		err := reader.UnmarshalText([]byte(text))
 		if _, isLevel := reader.(*slog.Level); isLevel && err != nil {
-			return errors.New("no level: write debug, info, warn or error")
+			return errors.New("not a level: write debug, info, warn or error")
 		}
 		return err
 	}
 	if f.value.Type() == reflect.TypeFor[time.Duration]() {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return errors.New("no duration: write it like 250ms, 90s or 2m")
+			return errors.New("not a duration: write it like 250ms, 90s or 2m")
 		}
 		f.value.SetInt(int64(d))
 		return nil
@@ -129,37 +130,37 @@ func (f *field) parse(text string) error {
 	case reflect.Bool:
 		b, err := strconv.ParseBool(text)
 		if err != nil {
-			return errors.New("no truth value: write true or false")
+			return errors.New("not a truth value: write true or false")
 		}
 		f.value.SetBool(b)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, f.value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("no whole number of %d bits: write it like 512", f.value.Type().Bits())
+			return fmt.Errorf("not a whole number of %d bits: write it like 512", f.value.Type().Bits())
 		}
 		f.value.SetInt(n)
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		n, err := strconv.ParseUint(text, 10, f.value.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("no whole number from 0 of %d bits: write it like 512", f.value.Type().Bits())
+			return fmt.Errorf("not a whole number from 0 of %d bits: write it like 512", f.value.Type().Bits())
 		}
 		f.value.SetUint(n)
 	case reflect.Float32, reflect.Float64:
 		x, err := strconv.ParseFloat(text, f.value.Type().Bits())
 		if err != nil {
-			return errors.New("no number: write it like 0.1")
+			return errors.New("not a number: write it like 0.1")
 		}
 		f.value.SetFloat(x)
 	case reflect.Slice, reflect.Map:
 		return f.parseList(splitList(text))
 	default:
-		return fmt.Errorf("of a type, %s, that no text is read into", f.value.Type())
+		return fmt.Errorf("of type %s, which cannot be read from text", f.value.Type())
 	}
 	return nil
 }
 
-// parseList reads a []string from its items, or a map[string]string from items
-// of the form key=value.
+// parseList sets a []string to the items, or a map[string]string from items of the form
+// key=value.
 func (f *field) parseList(items []string) error {
 	switch f.value.Interface().(type) {
 	case []string:
@@ -175,7 +176,7 @@ func (f *field) parseList(items []string) error {
 		}
 		f.value.Set(reflect.ValueOf(pairs))
 	default:
-		return errors.New("a list where one value belongs")
+		return errors.New("a list, where a single value is required")
 	}
 	return nil
 }
@@ -190,7 +191,7 @@ func splitList(text string) []string {
 	return items
 }
 
-// text writes the value as it would be read.
+// text returns the value in the form in which it can be read.
 func (f *field) text() string {
 	switch v := f.value.Interface().(type) {
 	case []string:
@@ -215,7 +216,7 @@ func (f *field) text() string {
 	}
 }
 
-// unitText names the unit for a reader.
+// unitText returns the unit for the help.
 func (f *field) unitText() string {
 	if f.unit != "" {
 		return f.unit

@@ -11,18 +11,18 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// A guard refuses requests that no handler should see: those that a web page
-// sends in the name of whoever looks at it, and those whose path the multiplexer
-// would change into another one.
+// guard refuses requests that no handler should see: those that a web page sends with the
+// rights of the user who views it, and those whose path the multiplexer would change to
+// another one.
 type guard struct {
-	// hosts are the names by which a listener on loopback may be asked; nil: any.
-	// A page can give its own name to 127.0.0.1, and is of the same origin then.
+	// hosts are the Host names that a listener on loopback accepts; nil: any. A web
+	// site can make its own name resolve to 127.0.0.1, and then has the same origin.
 	hosts   []string
 	origins *origins
 }
 
-// refuses answers a request that is not served, or the question of a browser
-// whether another one would be. It reports whether it did.
+// refuses answers a request that is not served, and the preflight request of a browser.
+// It reports whether it did.
 func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if unclean(r.URL.EscapedPath()) && r.Method != http.MethodConnect {
 		bounded.Refuse(w, http.StatusNotFound, "bad_route", "ROOST-1010",
@@ -37,8 +37,8 @@ func (g *guard) refuses(w http.ResponseWriter, r *http.Request) bool {
 	return g.origins.refuses(w, r)
 }
 
-// knows reports whether a Host header names this listener. Clients without one
-// are no browsers.
+// knows reports whether a Host header names this listener. Clients without one are not
+// browsers.
 func (g *guard) knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -69,7 +69,7 @@ func unclean(path string) bool {
 	}
 }
 
-// hostNames are the names by which a listener on loopback may be asked.
+// hostNames returns the Host names that a listener on loopback accepts.
 func hostNames(config *Config) []string {
 	names := []string{"localhost"}
 	for _, name := range append([]string{config.Advertise}, config.AllowedHosts...) {
@@ -83,7 +83,7 @@ func hostNames(config *Config) []string {
 	return names
 }
 
-// origins decide which web pages may send requests that could change something.
+// origins decides which web pages may send requests that could change something.
 type origins struct {
 	allowed []string
 	cross   *http.CrossOriginProtection
@@ -94,7 +94,7 @@ func newOrigins(allowed []string) (*origins, error) {
 	var errs []error
 	for _, origin := range allowed {
 		if err := o.cross.AddTrustedOrigin(origin); err != nil {
-			errs = append(errs, fmt.Errorf("%q is no origin, such as https://shop.example: %w", origin, err))
+			errs = append(errs, fmt.Errorf("%q is not an origin such as https://shop.example: %w", origin, err))
 		}
 	}
 	return o, errors.Join(errs...)
@@ -125,11 +125,11 @@ func (o *origins) refuses(w http.ResponseWriter, r *http.Request) bool {
 	if o.cross.Check(r) == nil {
 		return false
 	}
-	pages := "web pages of other origins" // a browser need not name it
+	pages := "web pages of other origins" // browsers may omit the origin
 	if name := r.Header.Get("Origin"); name != "" {
 		pages = fmt.Sprintf("web pages of %.100q", name)
 	}
 	bounded.Refuse(w, http.StatusForbidden, "permission_denied", "ROOST-1013",
-		"requests of "+pages+" are not served here; http.allowed_origins has those that are")
+		"requests of "+pages+" are not served; http.allowed_origins lists the origins that are allowed")
 	return true
 }

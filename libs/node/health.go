@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// checkTimeout bounds one health check: a prober waits about that long.
+// checkTimeout bounds one health check, because probers do not wait longer.
 const checkTimeout = time.Second
 
-// A health is a set of named checks behind one URL.
+// health is a set of named checks behind one URL.
 type health struct {
 	mu     sync.Mutex
 	names  []string
@@ -37,9 +37,8 @@ type result struct {
 	err  error
 }
 
-// run asks all checks at once, but for the excluded ones, and returns their
-// results in the order of registration. A check that does not answer in time
-// has failed.
+// run runs all checks concurrently, except the excluded ones, and returns their results
+// in the order of registration. A check that does not return in time has failed.
 func (h *health) run(ctx context.Context, exclude []string) []result {
 	h.mu.Lock()
 	var results []result
@@ -78,8 +77,8 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// ServeHTTP answers 200 if all checks pass, else 503. With ?verbose it lists
-// them; ?exclude=name leaves one out.
+// ServeHTTP answers 200 if all checks pass, otherwise 503. With ?verbose it lists them;
+// ?exclude=name omits one.
 func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	results := h.run(r.Context(), query["exclude"])
@@ -101,7 +100,7 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, word)
 }
 
-// A phase is where the node is in its life; it is the readiness check "node".
+// phase is the node's position in its life cycle; it is the readiness check "node".
 type phase struct {
 	mu   sync.Mutex
 	name string

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// A Stage is a part of a service with a beginning and an end. Stages start in
-// the order in which they are added and stop in reverse. Every function may be
-// nil; a panic in one is a failure of the stage.
+// Stage is a part of a service that starts and stops. Stages start in the order in which
+// they are added and stop in reverse. Every function may be nil; a panic in one is a
+// failure of the stage.
 type Stage struct {
 	Name string
 
-	// Start makes the stage ready for the next one. Its context ends when Start
-	// returns, and early when the node is to stop: it is for starting only. An
-	// error stops the node.
+	// Start makes the stage ready for the next one. Its context is done when Start
+	// returns, or earlier if the node must stop, so it must not be kept. An error
+	// stops the node.
 	Start func(ctx context.Context) error
 
-	// Run runs beside the others once Start has returned, until its context
-	// ends, which is after Stop. Returning earlier, with an error or without,
-	// stops the node.
+	// Run is called on a goroutine of its own after Start has returned. Its context
+	// is done after Stop. If Run returns earlier, with an error or without, the node
+	// stops.
 	Run func(ctx context.Context) error
 
-	// Stop ends the stage, finishing what it has begun. It is called iff Start
-	// has succeeded; for a stage without Start and Run always.
+	// Stop finishes the stage's work and ends it. It is called if Start has
+	// succeeded; for a stage without Start and Run always.
 	Stop func(ctx context.Context) error
 
-	// StopTimeout bounds Stop and the end of Run together; 0 means what is left
-	// of the node's shutdown.timeout, which also bounds all stages together.
+	// StopTimeout bounds Stop and the end of Run together; 0 means the rest
+	// of the node's shutdown.timeout, which bounds all stages together.
 	StopTimeout time.Duration
 }
 
@@ -70,10 +70,10 @@ func (l *lifecycle) failure() error {
 	return l.cause
 }
 
-// run starts the stages, waits until ctx ends or a stage fails, and stops what
-// it has started. started and stopping are called on the way; the context of
-// stopping bounds the whole stop. It returns the first failure together with
-// what went wrong on the way down.
+// run starts the stages, waits until ctx is done or a stage fails, and stops those that
+// were started. It calls started when all are started, and stopping before the first is
+// stopped; the context of stopping bounds the whole stop. It returns the first failure
+// and the errors of stopping.
 func (l *lifecycle) run(ctx context.Context, started func(), stopping func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,7 +89,7 @@ func (l *lifecycle) run(ctx context.Context, started func(), stopping func(conte
 			break
 		}
 		if err := l.start(ctx, stage); err != nil {
-			// A start interrupted because the node is to stop is no failure.
+			// If the node must stop, an interrupted start is not a failure.
 			if ctx.Err() == nil {
 				l.fail(fmt.Errorf("stage %s: %w", stage.Name, err))
 			}
@@ -101,10 +101,10 @@ func (l *lifecycle) run(ctx context.Context, started func(), stopping func(conte
 	}
 	<-ctx.Done()
 
-	down, cancelDown := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-	defer cancelDown()
-	stopping(down)
-	return errors.Join(l.failure(), l.stop(down))
+	stopCtx, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+	defer cancelStop()
+	stopping(stopCtx)
+	return errors.Join(l.failure(), l.stop(stopCtx))
 }
 
 func (l *lifecycle) start(ctx context.Context, stage *Stage) error {
@@ -139,8 +139,7 @@ func (l *lifecycle) start(ctx context.Context, stage *Stage) error {
 	return nil
 }
 
-// stop stops the stages in reverse order, those never started but with nothing
-// but a Stop included.
+// stop stops the started stages in reverse order, and those that have only a Stop.
 func (l *lifecycle) stop(ctx context.Context) error {
 	byStage := map[*Stage]*running{}
 	for _, r := range l.running {

@@ -15,11 +15,11 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// closeTimeout bounds what is left when all stages have stopped: answers on
-// their way, and the last telemetry.
+// closeTimeout bounds what remains after all stages have stopped: answers that are being
+// sent, and the last telemetry.
 const closeTimeout = 3 * time.Second
 
-// A listener is a bound address and the server behind it.
+// listener is a bound address and its server.
 type listener struct {
 	net.Listener
 	name    string // service or management
@@ -33,7 +33,7 @@ type listener struct {
 	leaving atomic.Bool // every answer closes its connection
 }
 
-// bind opens a listener whose address the configuration has under key.
+// bind opens a listener at addr, the value of the configuration key.
 func bind(ctx context.Context, key, addr string, most int, config *Config, log *slog.Logger) (*listener, error) {
 	var settings net.ListenConfig
 	bound, err := settings.Listen(ctx, "tcp", addr)
@@ -56,18 +56,18 @@ func bind(ctx context.Context, key, addr string, most int, config *Config, log *
 		MaxHeaderBytes:    int(config.MaxHeader),
 		ReadHeaderTimeout: config.HeaderTimeout,
 		ReadTimeout:       config.ReadTimeout,
-		// For answers in one piece; longer ones get more as they go.
+		// For short answers; exchange extends it while a longer one is written.
 		WriteTimeout: config.ReadTimeout + config.WriteTimeout,
 		IdleTimeout:  config.IdleTimeout,
 		ConnContext:  l.clients.enter,
 		ConnState:    l.clients.changed,
-		// A broken client is a daily matter.
+		// Errors of clients are frequent.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return l, nil
 }
 
-// ServeHTTP serves a request that the guard lets through.
+// ServeHTTP serves a request that the guard accepts.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.clients.refuses(w, r) {
 		return
@@ -83,32 +83,34 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.served.ServeHTTP(e, r)
 }
 
-// secure puts TLS on the listener.
+// secure adds TLS to the listener.
 func (l *listener) secure(files *tlsFiles) { l.Listener = tls.NewListener(l.Listener, files.server()) }
 
-// serve serves until the listener is closed; another end is reported.
+// serve serves until the listener is closed; failed is called if it ends for another
+// reason.
 func (l *listener) serve(failed func(error)) {
 	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
 		failed(fmt.Errorf("listener %s: %w", l.Addr(), err))
 	}
 }
 
-// leave sends clients away, each with its next answer: an idle connection that
-// is closed under a client's request leaves it in doubt whether that was read.
+// leave closes each connection with its next answer. If an idle connection was closed at
+// the moment of a client's request, the client would not know whether the request was
+// read.
 func (l *listener) leave() { l.leaving.Store(true) }
 
-// close lets the requests at work finish for a while, then cuts them.
+// close waits for requests in progress for a while, then closes all connections.
 func (l *listener) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if l.server.Shutdown(ctx) != nil {
 		l.server.Close()
 	}
-	l.Listener.Close() // For a server that never began.
+	l.Listener.Close() // for a server that was never started
 }
 
-// advertised derives the address that peers use from what is configured and
-// where the listener is bound.
+// advertised returns the address for peers, from the configured one and the one that the
+// listener is bound to.
 func advertised(configured string, bound net.Addr) (string, error) {
 	host, port, err := net.SplitHostPort(bound.String())
 	if err != nil {
@@ -128,11 +130,11 @@ func advertised(configured string, bound net.Addr) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// ownAddress is this host's address on the way to other networks. Where there
-// is no such way, as in a network of containers that is closed, it is an address
-// that the host has there, and loopback only when it has no other.
+// ownAddress returns this host's address on the route to other networks. If there is no
+// such route, as in an isolated container network, it returns an address of an interface,
+// and loopback only if there is no other.
 func ownAddress() string {
-	// Connecting UDP chooses a route and sends nothing. The address is reserved
+	// Connecting a UDP socket selects a route and sends nothing. The address is reserved
 	// for documentation (RFC 5737).
 	if conn, err := net.Dial("udp", "192.0.2.1:9"); err == nil {
 		defer conn.Close()
@@ -140,12 +142,12 @@ func ownAddress() string {
 			return host
 		}
 	}
-	all, _ := net.InterfaceAddrs() // none is no different from loopback
+	all, _ := net.InterfaceAddrs() // without addresses the result is loopback
 	return firstGlobal(all)
 }
 
-// firstGlobal is the first address that other hosts may reach, one of IPv4 if
-// there is any, or loopback.
+// firstGlobal returns the first address that other hosts may reach, IPv4 if there is one,
+// otherwise loopback.
 func firstGlobal(all []net.Addr) string {
 	found := "127.0.0.1"
 	for _, a := range all {
@@ -163,7 +165,7 @@ func firstGlobal(all []net.Addr) string {
 	return found
 }
 
-// loopback tells whether only this machine reaches the address.
+// loopback reports whether the address can be reached from this machine only.
 func loopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

@@ -18,46 +18,46 @@ import (
 const (
 	envPrefix = "ROOST_"
 
-	// maxFile bounds a secret or certificates, which a configuration names.
+	// maxFile bounds files with secrets or certificates.
 	maxFile = 1 << 20
 	// maxConfig bounds the configuration file itself: it is written by hand, so
 	// a longer one is a mistake, and a byte of YAML can take 500 in memory.
 	maxConfig = 64 << 10
-	// maxProblems is how many problems of a file are told at once.
+	// maxProblems is how many problems of a file are reported at once.
 	maxProblems = 20
 )
 
-// Sections of the file and the environment that belong to some kinds of service.
-// A service without a single key in such a section ignores it, so that all
-// services of a cluster can share one file.
+// sections are those of the file and the environment that belong to some services only. A
+// service without keys in such a section ignores it, so that all services of a cluster
+// can share one file.
 var sections = []string{"allocation", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
 
-// partKeys belong to some kinds of service alone, in sections that others have keys
-// in too: to members of a cluster, and, of the journal, to regions.
+// partKeys belong to some services only, but are in sections in which others have keys
+// too. Those of the journal are for regions, the others for members of a cluster.
 var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
 	"journal.patience", "journal.recovery",
 }
 
-// commandNames are the variables of the roost command. Whoever has set them may
-// start a service too.
+// commandNames are the variables of the roost command. They may be set where a service is
+// started.
 var commandNames = []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY"}
 
-// linkNames are the variables that Kubernetes and Docker set in every container
-// for a service called roost or roost-something. They are not meant for us.
+// linkNames matches the variables that Kubernetes and Docker set in every container for a
+// service called roost or roost-something. They are not configuration.
 var linkNames = regexp.MustCompile(`^ROOST_([A-Z0-9_]*_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// A Configured is a service's configuration: a struct that embeds [Config] and
-// says what else must hold.
+// Configured is a service's configuration: a struct that embeds [Config] and validates
+// its own keys.
 type Configured interface {
 	Common() *Config
-	// Validate reports everything wrong with the service's own part, all
-	// problems joined, each naming the key and the fix.
+	// Validate returns all errors in the service's own part, joined, each with the
+	// key and how to correct it.
 	Validate() error
 }
 
-// Settings tells where every value of a configuration came from.
+// Settings records where every value of a configuration comes from.
 type Settings struct {
 	// File is the configuration file that was read, if any.
 	File string
@@ -77,7 +77,7 @@ type Settings struct {
 // A secret can also be the content of a file, named by ROOST_…_FILE. Unknown
 // keys in the file, unknown flags and unknown ROOST_… names in the environment are
 // errors, except those of other services, of the roost command, and of the links
-// that Kubernetes and Docker make. An error names key, source and fix.
+// that Kubernetes and Docker set. An error names the key, its source and the fix.
 func Load(config Configured, args, environ []string) (*Settings, error) {
 	fields, err := fieldsOf(config)
 	if err != nil {
@@ -111,7 +111,7 @@ func Load(config Configured, args, environ []string) (*Settings, error) {
 	return s, s.explain(errors.Join(config.Common().check(), config.Validate()))
 }
 
-// explain adds to a validation error the sources of the values it names.
+// explain adds the sources of the values that a validation error names.
 func (s *Settings) explain(err error) error {
 	if err == nil {
 		return nil
@@ -129,8 +129,8 @@ type given struct {
 	value string
 }
 
-// parseArgs splits the command line into flags. Values are read later, since
-// they come last.
+// parseArgs splits the command line into flags. Their values are parsed later, because
+// flags override everything else.
 func (s *Settings) parseArgs(args []string) ([]given, error) {
 	var flags []given
 	for len(args) > 0 {
@@ -139,7 +139,7 @@ func (s *Settings) parseArgs(args []string) ([]given, error) {
 		flagName, _, _ := strings.Cut(arg, "=")
 		name, isFlag := strings.CutPrefix(arg, "-")
 		if !isFlag {
-			return nil, fmt.Errorf("argument %q: only flags are understood; see --help", backendurl.Redact(arg))
+			return nil, fmt.Errorf("argument %q is not a flag; see --help", backendurl.Redact(arg))
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
 		key := strings.ReplaceAll(name, "-", "_")
@@ -178,7 +178,7 @@ func (s *Settings) field(key string) *field {
 	return nil
 }
 
-// foreign tells whether a key belongs to a section of other services.
+// foreign reports whether a key belongs to another service.
 func (s *Settings) foreign(key string) bool {
 	if slices.Contains(partKeys, key) && s.field(key) == nil {
 		return true
@@ -239,12 +239,12 @@ func (s *Settings) readFile() error {
 	decoder := yaml.NewDecoder(strings.NewReader(string(content)))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil // An empty file is a file without keys.
+		return nil // an empty file has no keys
 	} else if err != nil {
 		return fmt.Errorf("configuration file %s: %w", s.File, err)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("configuration file %s: only one document is understood", s.File)
+		return fmt.Errorf("configuration file %s: it must have one document only", s.File)
 	}
 	var problems []error
 	s.readNode("", document.Content[0], map[string]int{}, &problems)
@@ -254,7 +254,7 @@ func (s *Settings) readFile() error {
 	return errors.Join(problems...)
 }
 
-// readNode sets the values below a node of the file; lines holds where each key
+// readNode sets the values below a node of the file; lines has the line in which each key
 // was set before.
 func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, problems *[]error) {
 	where := fmt.Sprintf("%s:%d", s.File, node.Line)
@@ -286,7 +286,7 @@ func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, p
 	case key == "":
 		bad("want keys and values, such as log: {level: debug}")
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!null" && s.hasSection(key):
-		// A section with all its lines commented out.
+		// a section with all its lines commented out
 	default:
 		bad("%s is unknown%s", key, s.suggest(key, func(f *field) string { return f.key }))
 	}
@@ -296,7 +296,7 @@ func (s *Settings) hasSection(key string) bool {
 	return slices.ContainsFunc(s.fields, func(f *field) bool { return strings.HasPrefix(f.key, key+".") })
 }
 
-// setNode reads the value from a node of the file.
+// setNode parses the value from a node of the file.
 func (f *field) setNode(node *yaml.Node, where string) error {
 	var items []string
 	switch node.Kind {
@@ -314,7 +314,7 @@ func (f *field) setNode(node *yaml.Node, where string) error {
 			items = append(items, node.Content[i].Value+"="+node.Content[i+1].Value)
 		}
 	default:
-		return fmt.Errorf("%s: %s: anchors and aliases are not understood", where, f.key)
+		return fmt.Errorf("%s: %s: anchors and aliases are not supported", where, f.key)
 	}
 	if err := f.parseList(items); err != nil {
 		return fmt.Errorf("%s: %s is %w", where, f.key, err)
@@ -336,8 +336,7 @@ func readBounded(path string, most int64) ([]byte, error) {
 	return content, err
 }
 
-// suggest proposes the known key nearest to an unknown one, in the given
-// spelling.
+// suggest returns the known key that is nearest to an unknown one, in the given spelling.
 func (s *Settings) suggest(key string, spell func(*field) string) string {
 	var best *field
 	nearest := max(2, len(key)/4) + 1
@@ -345,7 +344,7 @@ func (s *Settings) suggest(key string, spell func(*field) string) string {
 	for _, f := range s.fields {
 		d := min(distance(f.key, key), distance(strings.ReplaceAll(f.key, ".", "_"), key))
 		if strings.HasSuffix(f.key, suffix) {
-			d = 1 // The section was forgotten.
+			d = 1 // the section is missing
 		}
 		if d < nearest {
 			best, nearest = f, d
@@ -357,14 +356,14 @@ func (s *Settings) suggest(key string, spell func(*field) string) string {
 	return fmt.Sprintf(": did you mean %s?", spell(best))
 }
 
-// distance is the number of letters to insert, drop or change to turn a into b
-// (Levenshtein).
+// distance returns the Levenshtein distance: the number of letters to insert, delete or
+// change to turn a into b.
 func distance(a, b string) int {
 	if len(a) < len(b) {
 		a, b = b, a
 	}
 	var space [64]int
-	row := append(space[:0], make([]int, len(b)+1)...) // of the shorter, in practice a name of ours
+	row := append(space[:0], make([]int, len(b)+1)...) // b is the shorter one, in practice a known key
 	for j := range row {
 		row[j] = j
 	}

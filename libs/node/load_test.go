@@ -115,7 +115,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "flag without value", args: []string{"--region.mailbox"}, want: []string{"needs a value"}},
 		{name: "bad duration", env: []string{"ROOST_REGION_PASSIVATE_AFTER=5"}, want: []string{"region.passivate_after", `"5" from ROOST_REGION_PASSIVATE_AFTER`, "2m"}},
 		{name: "bad size", args: []string{"--region.buffer", "5 bananas"}, want: []string{"region.buffer", "64KiB"}},
-		{name: "bad level", args: []string{"--log.level", "loud"}, want: []string{`log.level: "loud" from --log.level is no level: write debug`}},
+		{name: "bad level", args: []string{"--log.level", "loud"}, want: []string{`log.level: "loud" from --log.level is not a level: write debug`}},
 		{name: "bad map", args: []string{"--region.labels", "zone"}, want: []string{"region.labels", "key=value"}},
 		{name: "overflow", args: []string{"--region.small", "256"}, want: []string{"region.small", "8 bits"}},
 		{name: "secret stays secret", env: []string{"ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url", "ROOST_JOURNAL_URL_FILE"}},

@@ -10,8 +10,9 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// newLogger logs to w in the configured form, without the passwords and tokens of
-// URLs. A record logged within a span carries its trace_id and span_id.
+// newLogger returns a logger that writes to w in the configured format, without the
+// passwords and tokens of URLs. A record that is logged within a span has its trace_id
+// and span_id.
 func newLogger(w io.Writer, config *Config) *slog.Logger {
 	options := &slog.HandlerOptions{Level: config.LogLevel, ReplaceAttr: withoutSecrets}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
@@ -21,8 +22,8 @@ func newLogger(w io.Writer, config *Config) *slog.Logger {
 	return slog.New(traced{handler})
 }
 
-// withoutSecrets redacts a message or an attribute: an error of a library may
-// repeat the URL that it was given.
+// withoutSecrets redacts a message or an attribute: a library's error may contain the URL
+// that it was given.
 func withoutSecrets(_ []string, attr slog.Attr) slog.Attr {
 	text := ""
 	switch attr.Value.Kind() {

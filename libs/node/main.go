@@ -13,15 +13,15 @@ import (
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
 
-// Main is all of a service's main: it loads the configuration from the
-// arguments, the environment and the file they name, runs the service, and
-// returns the exit code. SIGTERM and SIGINT stop it in order, with code 0 if all
-// went well; a second one ends the process at once with code 1.
+// Main is a complete main function for a service: it loads the configuration from the
+// arguments, the environment and the file that they name, runs the service, and returns
+// the exit code. SIGTERM and SIGINT stop it in order, with code 0 if that succeeds; a
+// second signal ends the process at once with code 1.
 func Main(service string, config Configured, setup func(*Node) error) int {
 	program := "roost-" + service
 	settings, err := Load(config, os.Args[1:], os.Environ())
 	if err != nil {
-		if settings != nil && settings.asked == "print_config" { // what is wrong is in it
+		if settings != nil && settings.asked == "print_config" { // show where the wrong values come from
 			settings.WriteEffective(os.Stdout)
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s\n", program, backendurl.RedactText(err.Error()))

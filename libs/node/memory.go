@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// memoryShare is how much of a container's memory the Go runtime may fill
-// before it collects harder; the rest is for what it does not count.
+// memoryShare is the share of a container's memory that the Go runtime may use; the rest
+// is for memory that it does not count.
 const memoryShare = 0.9
 
-// limitMemory sets the runtime's soft memory limit from the control group, as
-// GOMEMLIMIT would, and returns it; 0 means that nothing was to be set.
+// limitMemory sets the runtime's soft memory limit from the control group, as GOMEMLIMIT
+// would, and returns it; 0 if it sets none.
 func limitMemory(root string) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0
@@ -28,9 +28,9 @@ func limitMemory(root string) int64 {
 	return limit
 }
 
-// groupLimit reads the memory limit of this process's control group below root,
-// normally "/": version 2 with the parents' limits, else version 1. It is 0
-// without one.
+// groupLimit returns the memory limit of this process's control group below root,
+// normally "/": for version 2 with the parents' limits, otherwise for version 1. It is 0
+// if there is none.
 func groupLimit(root string) int64 {
 	var lowest int64
 	take := func(file string) {

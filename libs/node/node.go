@@ -19,9 +19,9 @@ import (
 	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
-// A Node is one running service process. Its methods may be called from the
-// setup that [Run] calls, and later from any goroutine; handlers, checks and
-// stages are registered in setup only.
+// Node is one running service process. Its methods may be called from the setup function
+// that [Run] calls, and later from any goroutine; handlers, checks and stages must be
+// registered in setup.
 type Node struct {
 	config     *Config
 	version    Version
@@ -37,44 +37,44 @@ type Node struct {
 	life       lifecycle
 }
 
-// Log is the node's logger.
+// Log returns the node's logger.
 func (n *Node) Log() *slog.Logger { return n.log }
 
-// Name is node.name, or the host's name without one.
+// Name returns node.name, or the host's name if that is empty.
 func (n *Node) Name() string { return n.name }
 
-// Advertise is the host:port at which peers reach the service listener.
+// Advertise returns the host:port at which peers reach the service listener.
 func (n *Node) Advertise() string { return n.advertise }
 
-// ServiceAddr is where the service listener is bound.
+// ServiceAddr returns the address of the service listener.
 func (n *Node) ServiceAddr() string { return n.service.Addr().String() }
 
-// ManagementAddr is where the management listener is bound.
+// ManagementAddr returns the address of the management listener.
 func (n *Node) ManagementAddr() string { return n.management.Addr().String() }
 
-// Version is what is known about the binary.
+// Version returns what is known about the binary.
 func (n *Node) Version() Version { return n.version }
 
-// Peers connects to other nodes.
+// Peers returns the node's connections to other nodes.
 func (n *Node) Peers() *Peers { return n.peers }
 
-// TracerProvider makes the node's tracers. They record nothing unless the
-// environment asks for an exporter, but still pass a caller's trace on.
+// TracerProvider returns the provider of the node's tracers. They record nothing unless
+// the environment configures an exporter, but propagate a caller's trace.
 func (n *Node) TracerProvider() trace.TracerProvider { return n.telemetry.tracers }
 
-// MeterProvider makes the node's meters, which /metrics shows.
+// MeterProvider returns the provider of the node's meters, which /metrics shows.
 func (n *Node) MeterProvider() metric.MeterProvider { return n.telemetry.meters }
 
-// Histograms are for what is measured too often for a meter; /metrics shows them
-// too.
+// Histograms returns the registry for what is measured too often for a meter; /metrics
+// shows it too.
 func (n *Node) Histograms() *histogram.Registry { return &n.telemetry.histograms }
 
 // Handle serves a pattern, as of [http.ServeMux], on the service listener.
-// Bodies are bounded by service.max_body, all of them together by
-// service.body_bytes, and what requests of Twirp services take in memory as
-// package bounded tells. Reading a body can fail with bounded.ErrFull and with
-// [os.ErrDeadlineExceeded]. A connection can be hijacked. Paths are never cleaned:
-// what the multiplexer would redirect is refused.
+// Bodies are bounded by service.max_body, all of them together by service.body_bytes,
+// and the memory of requests to Twirp services by package bounded. Reading a body can
+// fail with bounded.ErrFull and with [os.ErrDeadlineExceeded]. Connections can be
+// hijacked. Paths are never cleaned: requests that the multiplexer would redirect are
+// refused.
 func (n *Node) Handle(pattern string, handler http.Handler) { n.service.mux.Handle(pattern, handler) }
 
 // HandleManagement serves a pattern on the management listener.
@@ -82,11 +82,11 @@ func (n *Node) HandleManagement(pattern string, handler http.Handler) {
 	n.management.mux.Handle(pattern, handler)
 }
 
-// Ready adds a check to /readyz, the question whether to send traffic here. It
-// runs at every probe and has a second.
+// Ready adds a check to /readyz, which says whether traffic should be sent to this node.
+// It is called at every probe and must return within a second.
 func (n *Node) Ready(name string, check func(context.Context) error) { n.ready.add(name, check) }
 
-// Stage adds a part with a beginning and an end, after those added before.
+// Stage adds a stage, to be started after those that were added before.
 func (n *Node) Stage(stage Stage) { n.life.stages = append(n.life.stages, &stage) }
 
 // Stop stops the node in order, as SIGTERM does. It does not wait.
@@ -95,9 +95,9 @@ func (n *Node) Stop() { n.life.fail(nil) }
 // Fail stops the node in order, and makes [Run] return err. It does not wait.
 func (n *Node) Fail(err error) { n.life.fail(err) }
 
-// Run runs a service until ctx ends or something fails. The config is one that
-// [Load] has filled, or any that is valid. A stop that was asked for and went
-// well returns nil; an error is logged too.
+// Run runs a service until ctx is done or something fails. The configuration must be
+// valid, for example filled by [Load]. It returns nil after an orderly stop; an error is
+// also logged.
 func Run(ctx context.Context, service string, config Configured, setup func(*Node) error) error {
 	log := newLogger(os.Stderr, config.Common())
 	n, err := open(ctx, service, config.Common(), log)
@@ -141,8 +141,8 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		n.management.close()
 		return nil, err
 	}
-	// Pages of other origins may have something to do with entities, but never
-	// with the management.
+	// Allowed origins apply to the service listener only, never to the management
+	// listener.
 	if n.service.guard.origins, err = newOrigins(config.AllowedOrigins); err != nil {
 		return closeBoth(fmt.Errorf("http.allowed_origins: %w", err))
 	}
@@ -153,7 +153,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 		n.service.secure(n.peers.files)
 	}
 	if !loopback(n.management.Addr()) {
-		n.log.Warn("whoever reaches the management listener is obeyed; keep it on loopback or a private network", "addr", n.ManagementAddr())
+		n.log.Warn("the management listener does not authenticate its clients; keep it on loopback or a private network", "addr", n.ManagementAddr())
 	}
 	if n.telemetry, err = newTelemetry(ctx, n.version, n.advertise); err != nil {
 		return closeBoth(err)
@@ -164,7 +164,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	return n, nil
 }
 
-// run is the life of a node from its bound listeners to its end.
+// run runs a node whose listeners are bound until its end.
 func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	n.serveManagement()
 	started := func() {
@@ -200,7 +200,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	n.peers.Close()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	// Telemetry that cannot be delivered is no reason to have failed.
+	// Undelivered telemetry is not a failure of the service.
 	if problem := n.telemetry.shutdown(flush); problem != nil {
 		n.log.Warn("last telemetry lost", "error", problem)
 	}
@@ -209,7 +209,7 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 }
 
 func (n *Node) serveManagement() {
-	// A process that answers is not to be restarted: what it waits for is another's.
+	// A process that answers must not be restarted: it may wait for other processes.
 	n.HandleManagement("GET /livez", &health{})
 	n.HandleManagement("GET /readyz", &n.ready)
 	n.HandleManagement("GET /metrics", n.telemetry.metrics)
@@ -227,7 +227,7 @@ func (n *Node) serveManagement() {
 	go n.management.serve(n.Fail)
 }
 
-// serveCommandLine is pprof.Cmdline without the secrets that flags may hold.
+// serveCommandLine is like pprof.Cmdline, without the secrets that flags may contain.
 func serveCommandLine(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	shown := make([]string, len(os.Args))
@@ -242,7 +242,7 @@ func serveCommandLine(w http.ResponseWriter, _ *http.Request) {
 
 // Addresses is the content of node.address_file.
 type Addresses struct {
-	Service    string `json:"service"` // Such as "roost-region".
+	Service    string `json:"service"` // such as "roost-region"
 	Name       string `json:"name"`
 	PID        int    `json:"pid"`
 	Listen     string `json:"listen"`
@@ -250,8 +250,8 @@ type Addresses struct {
 	Management string `json:"management"`
 }
 
-// writeAddresses tells whoever started the node where it is. The file appears
-// at once and whole.
+// writeAddresses writes node.address_file, for the program that started the node. The
+// file appears atomically.
 func (n *Node) writeAddresses() error {
 	file := n.config.AddressFile
 	if file == "" {

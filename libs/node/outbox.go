@@ -4,40 +4,39 @@ import "sync"
 
 // OutboxLimits bound an [Outbox].
 type OutboxLimits struct {
-	// Call is how many messages one call carries at most; the next call takes the
-	// rest.
+	// Call is the largest number of messages in one call.
 	Call int
-	// Messages and Bytes bound what waits for one address.
+	// Messages and Bytes bound the messages that wait for one address.
 	Messages, Bytes int
 }
 
-// Outbox carries messages to many addresses with one call under way per
-// address: what is added meanwhile is gathered into the next calls. A message that
-// waits already is not added again. It promises no delivery; that is for who adds
-// to repeat.
+// Outbox sends messages to many addresses, with one call in progress per address:
+// messages that are added meanwhile are gathered for the next call. A message that
+// already waits is not added again. Delivery is not guaranteed; the caller must repeat
+// what matters.
 type Outbox[K, M comparable] struct {
 	limits  OutboxLimits
 	size    func(M) int
 	send    func(to K, gathered []M)
 	mu      sync.Mutex
-	waiting map[K]*outgoing[M] // a key is present while a call to it is under way
+	waiting map[K]*outgoing[M] // a key is present while a call to it is in progress
 }
 
-// outgoing is what waits for one address.
+// outgoing holds the messages that wait for one address.
 type outgoing[M comparable] struct {
 	queue []M
-	in    map[M]struct{}
+	in    map[M]struct{} // the messages in queue
 	bytes int
 }
 
-// NewOutbox makes an outbox. size is the memory of a message, in bytes. send makes
-// one call and returns when it is over; it is called on a goroutine of its own, one
-// at a time per address.
+// NewOutbox returns an outbox. size returns the memory of a message, in bytes. send makes
+// one call and returns when it is done; it is called on a goroutine of its own, one at a
+// time per address.
 func NewOutbox[K, M comparable](limits OutboxLimits, size func(M) int, send func(to K, gathered []M)) *Outbox[K, M] {
 	return &Outbox[K, M]{limits: limits, size: size, send: send, waiting: map[K]*outgoing[M]{}}
 }
 
-// Add hands a message over. It never waits, and reports whether there was room.
+// Add queues a message. It never waits, and reports whether there was room.
 func (o *Outbox[K, M]) Add(to K, m M) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +69,7 @@ func (o *Outbox[K, M]) work(to K, w *outgoing[M]) {
 	}
 }
 
-// take removes what one call carries. Nothing: the address is forgotten.
+// take removes the messages for one call. If there are none, it removes the address.
 func (o *Outbox[K, M]) take(to K, w *outgoing[M]) []M {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// parentPoll is how often a process looks whether its parent is still there,
-// where the kernel does not tell.
+// parentPoll is the interval at which a process checks whether its parent exists, on
+// systems whose kernel does not report that.
 const parentPoll = 200 * time.Millisecond
 
-// The parent at the very start: what follows it on its death is not the parent.
+// firstParent is the parent at the start. After its death the process gets another one.
 var firstParent = os.Getppid()
 
-// exitWithParent ends this process when its parent has died, however it died.
-// There is nobody left to drain for, so the end is immediate. On Linux the
-// kernel kills it, even a stopped one; elsewhere, and should the parent have died
-// before the kernel was asked, a poll notices.
+// exitWithParent ends this process when its parent has died for any reason. There is
+// nobody to drain for, so it exits at once. On Linux the kernel kills it, even if it is
+// stopped. Elsewhere, and if the parent died before the request to the kernel, polling
+// notices.
 //
-// The kernel watches the parent's thread: a parent that starts children from a
-// goroutine locked to a thread must keep that goroutine.
+// The kernel watches the parent's thread: a parent that starts children from a goroutine
+// locked to a thread must keep that goroutine.
 func exitWithParent() {
 	dieWithParent()
 	go func() {

@@ -11,17 +11,17 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// Peers connects to other nodes' service listeners, with this node's TLS files
-// if it has any.
+// Peers connects to the service listeners of other nodes, with this node's TLS files if
+// it has any.
 type Peers struct {
 	files   *tlsFiles
 	timeout time.Duration
 	client  *http.Client
 }
 
-// NewPeers returns the connections of a process with the given TLS files, time
-// to connect and longest answer; a node has one already, see [Node.Peers]. onBad
-// is told when changed files are unusable.
+// NewPeers returns Peers for a process with the given TLS files, connection timeout and
+// longest answer; a node has its own, see [Node.Peers]. onBad is called when changed
+// files are unusable.
 func NewPeers(config TLS, timeout time.Duration, longest Bytes, onBad func(error)) (*Peers, error) {
 	files, err := loadTLS(config, onBad)
 	if err != nil {
@@ -33,19 +33,19 @@ func NewPeers(config TLS, timeout time.Duration, longest Bytes, onBad func(error
 		Transport: bounded.Limits{Body: int64(longest)}.Transport(&http.Transport{
 			DialContext:    dial,
 			DialTLSContext: dial,
-			// Peers are few and talk often, so connections are kept.
+			// Peers are few and requests frequent, so connections are kept.
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
 			DisableCompression:  true,
 		}),
-		// A redirected command could run twice; no peer ever redirects.
+		// A redirected command could run twice; peers never redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return p, nil
 }
 
-// Client returns the HTTP client for requests to peers. It has no time limit of
-// its own: give each request a context with one.
+// Client returns the HTTP client for requests to peers. It has no timeout of its own:
+// each request needs a context with one.
 func (p *Peers) Client() *http.Client { return p.client }
 
 // URL returns the base URL of the peer at addr.
@@ -56,7 +56,7 @@ func (p *Peers) URL(addr string) string {
 	return "https://" + addr
 }
 
-// Dial connects to the peer at addr, TLS included, within the time to connect.
+// Dial connects to the peer at addr, including TLS, within the connection timeout.
 func (p *Peers) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

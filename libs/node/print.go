@@ -12,7 +12,7 @@ import (
 func (s *Settings) WriteHelp(w io.Writer, program string) {
 	fmt.Fprintf(w, "Usage: %s [--config FILE] [--KEY VALUE]…\n\n", program)
 	fmt.Fprintf(w, "  --config FILE    read a YAML file first (or %sCONFIG)\n", envPrefix)
-	fmt.Fprintf(w, "  --print-config   print every value and where it comes from, also of a wrong configuration, and exit\n")
+	fmt.Fprintf(w, "  --print-config   print every value and where it comes from, even if the configuration is invalid, and exit\n")
 	fmt.Fprintf(w, "  --version        print the version and exit\n\n")
 	fmt.Fprintf(w, "Flags override the environment, which overrides the file, which overrides the defaults.\n\n")
 	for _, f := range s.fields {
@@ -31,8 +31,8 @@ func (s *Settings) WriteHelp(w io.Writer, program string) {
 	}
 }
 
-// WriteEffective writes every key with its value and where that is from.
-// Secrets are not shown, nor the passwords and tokens in URLs.
+// WriteEffective writes every key with its value and source. Secrets are not shown, nor
+// are passwords and tokens in URLs.
 func (s *Settings) WriteEffective(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range s.fields {

@@ -25,9 +25,8 @@ import (
 	"github.com/roost-cluster/roost/libs/node/histogram"
 )
 
-// telemetry holds the providers of a node. Metrics are always served to
-// Prometheus; traces and metrics are pushed where the standard OTEL_* variables
-// say, and nowhere without them.
+// telemetry holds the providers of a node. Metrics are always served to Prometheus;
+// traces and metrics are pushed only if the standard OTEL_* variables say where.
 type telemetry struct {
 	tracers    trace.TracerProvider
 	meters     *sdkmetric.MeterProvider
@@ -36,20 +35,20 @@ type telemetry struct {
 	shutdowns  []func(context.Context) error
 }
 
-// Propagator carries the trace context in the W3C headers traceparent,
-// tracestate and baggage.
+// Propagator returns a propagator for the W3C headers traceparent, tracestate and
+// baggage.
 func Propagator() propagation.TextMapPropagator {
 	return propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 }
 
-// exports tells whether the environment asks for a signal (TRACES or METRICS)
-// to be exported.
+// exports reports whether the environment configures the export of a signal (TRACES or
+// METRICS).
 func exports(signal string) bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false
 	}
 	switch exporter := os.Getenv("OTEL_" + signal + "_EXPORTER"); {
-	case exporter == "none", exporter == "prometheus": // The latter is always there.
+	case exporter == "none", exporter == "prometheus": // the latter is always served
 		return false
 	case exporter != "":
 		return true
@@ -58,7 +57,7 @@ func exports(signal string) bool {
 }
 
 func newTelemetry(ctx context.Context, version Version, instance string) (*telemetry, error) {
-	// What the environment says wins over what the node knows of itself.
+	// Attributes from the environment override the node's own.
 	identity, err := resource.New(ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithAttributes(
@@ -108,9 +107,9 @@ func newTelemetry(ctx context.Context, version Version, instance string) (*telem
 	return t, t.registerBuild(version)
 }
 
-// newPushed is the reader that the environment asks for.
+// newPushed returns the reader that the environment configures.
 func (t *telemetry) newPushed(ctx context.Context) (sdkmetric.Reader, error) {
-	const instead = "OTEL_METRICS_PRODUCERS" // experimental; it names producers instead of this one
+	const instead = "OTEL_METRICS_PRODUCERS" // experimental; it would replace our producer
 	if v := os.Getenv(instead); v != "" {
 		return nil, fmt.Errorf("%s=%s would leave out the histograms of this process; it must not be set", instead, v)
 	}

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// tlsFiles holds the certificates of a node and reads them again when one of
-// the files changes.
+// tlsFiles holds the certificates of a node and reads the files again when one of them
+// changes.
 type tlsFiles struct {
 	config TLS
-	onBad  func(error) // Told when changed files are unusable; the old ones go on.
+	onBad  func(error) // called when changed files are unusable; the old ones stay in use
 
 	mu     sync.Mutex
 	stamps [3]stamp
 	loaded *certificates
 }
 
-// A stamp changes when its file does.
+// stamp changes when its file does.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -30,11 +30,11 @@ type stamp struct {
 
 type certificates struct {
 	own *tls.Certificate
-	ca  *x509.CertPool // Nil: the system's.
+	ca  *x509.CertPool // nil: the system's
 }
 
-// loadTLS reads the files once, so that wrong ones stop the start. Without
-// files it returns nil: plain TCP.
+// loadTLS reads the files, so that a node with invalid ones does not start. Without files
+// it returns nil: plain TCP.
 func loadTLS(config TLS, onBad func(error)) (*tlsFiles, error) {
 	if config.Cert == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func loadTLS(config TLS, onBad func(error)) (*tlsFiles, error) {
 	return files, err
 }
 
-// current returns the certificates as the files are now.
+// current returns the certificates according to the files as they are now.
 func (f *tlsFiles) current() (*certificates, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +62,7 @@ func (f *tlsFiles) current() (*certificates, error) {
 	case f.loaded == nil:
 		return nil, err
 	case stamps != f.stamps:
-		// Probably half written: go on with the old ones, and complain once.
+		// Probably half written: keep the old ones, and report it once.
 		f.stamps = stamps
 		f.onBad(err)
 	}
@@ -104,8 +104,8 @@ func (f *tlsFiles) read() (*certificates, error) {
 	return read, nil
 }
 
-// server is the configuration of the service listener. Only HTTP/1.1 is
-// offered: the links between nodes leave it by Upgrade.
+// server returns the configuration of the service listener. Only HTTP/1.1 is offered,
+// because links use Upgrade.
 func (f *tlsFiles) server() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -127,7 +127,7 @@ func (f *tlsFiles) server() *tls.Config {
 	}
 }
 
-// client is the configuration of one connection to the peer at addr.
+// client returns the configuration of one connection to the peer at addr.
 func (f *tlsFiles) client(addr string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

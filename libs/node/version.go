@@ -9,14 +9,14 @@ import (
 // Version is what is known about the running binary.
 type Version struct {
 	Service  string `json:"service"`
-	Version  string `json:"version"`            // Of the main module, or "devel".
-	Revision string `json:"revision,omitempty"` // The commit.
-	Modified bool   `json:"modified,omitempty"` // Built from a changed checkout.
-	Time     string `json:"time,omitempty"`     // Of the commit.
+	Version  string `json:"version"`            // of the main module, or "devel"
+	Revision string `json:"revision,omitempty"` // commit
+	Modified bool   `json:"modified,omitempty"` // built from a modified checkout
+	Time     string `json:"time,omitempty"`     // of the commit
 	Go       string `json:"go"`
 }
 
-// BuildVersion reads the version of the running binary of a service.
+// BuildVersion returns the version of the running binary of a service.
 func BuildVersion(service string) Version {
 	v := Version{Service: service, Version: "devel", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -39,7 +39,7 @@ func BuildVersion(service string) Version {
 	return v
 }
 
-// String is the line that --version prints.
+// String returns the line that --version prints.
 func (v Version) String() string {
 	line := fmt.Sprintf("%s %s %s", v.Service, v.Version, v.Go)
 	if v.Revision != "" {

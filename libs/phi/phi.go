@@ -1,9 +1,9 @@
-// Package phi is the phi accrual failure detector: instead of a verdict it
-// gives a level of suspicion that grows the longer a heartbeat is overdue,
-// measured against how regularly heartbeats came before.
+// Package phi is the phi accrual failure detector. It returns a level of suspicion
+// instead of a verdict. Suspicion grows the longer a heartbeat is overdue, relative
+// to how regularly heartbeats came before.
 //
-// The idea is Hayashibara's et al. (SRDS 2004). The normal distribution is
-// approximated by a logistic function, and the history starts with two made-up
+// The idea is by Hayashibara et al. (SRDS 2004). The normal distribution is
+// approximated by a logistic function, and the history starts with two artificial
 // intervals around the expected one, both as in Akka.
 //
 // [NewDeadline] makes a simpler detector, which suspects a peer as soon as a
@@ -29,15 +29,16 @@ import (
 	"time"
 )
 
-// Max is the highest suspicion: a chance of 10⁻³⁰⁰ that the peer lives. Beyond
-// it floating point has no numbers left.
+// Max is the highest suspicion: a probability of 10⁻³⁰⁰ that the peer is alive,
+// close to the smallest number that floating point can represent.
 const Max = 300
 
 // Limits of a configuration. With them the sums of a history fit into 64 bits.
 const (
 	maxSamples  = 10_000
 	maxDuration = time.Hour
-	// maxInterval is the longest interval remembered; longer ones count as this.
+	// maxInterval is the longest interval that is remembered; longer ones are
+	// remembered as this.
 	maxInterval = 4 * maxDuration
 )
 
@@ -50,18 +51,18 @@ type Config struct {
 	// 10000. Default 1000: it bounds memory to 8 kB per peer.
 	MaxSamples int
 	// MinStdDev is the least standard deviation assumed, so that a very
-	// regular peer is not suspected for the smallest hiccup. Default 100 ms.
+	// regular peer is not suspected after a minor delay. Default 100 ms.
 	MinStdDev time.Duration
 	// Pause is how long a heartbeat may be overdue before suspicion begins to
 	// grow: garbage collection, a busy machine, a lost packet. At most 1 h.
 	// Default 3 s.
 	Pause time.Duration
-	// FirstInterval is the interval to expect before any was measured, at most
+	// FirstInterval is the expected interval before any was measured, at most
 	// 1 h. Default 1 s, the heartbeat interval.
 	FirstInterval time.Duration
 }
 
-// DefaultConfig suits heartbeats every second.
+// DefaultConfig returns a configuration for heartbeats every second.
 func DefaultConfig() Config {
 	return Config{
 		Threshold:     8,
@@ -72,24 +73,24 @@ func DefaultConfig() Config {
 	}
 }
 
-// CloudConfig is [DefaultConfig] with a threshold of 12, as the documentation of
+// CloudConfig returns [DefaultConfig] with a threshold of 12, as the documentation of
 // Akka advises for virtual machines that share their hosts and networks: there
 // intervals have a longer tail than a normal distribution. With very regular
-// heartbeats it takes a few tens of milliseconds longer than 8.
+// heartbeats, detection takes a few tens of milliseconds longer than with 8.
 func CloudConfig() Config {
 	c := DefaultConfig()
 	c.Threshold = 12
 	return c
 }
 
-// Validate names every field that makes no sense, with the fix.
+// Validate returns an error that names every invalid field and what to set.
 func (c Config) Validate() error {
 	var errs []error
 	if !(c.Threshold > 0 && c.Threshold < Max) {
 		errs = append(errs, fmt.Errorf("Threshold is %v: choose one between 0 and %d", c.Threshold, Max))
 	}
 	if c.MaxSamples < 2 || c.MaxSamples > maxSamples {
-		errs = append(errs, fmt.Errorf("MaxSamples is %d: choose 2, which the first heartbeat alone makes, to %d", c.MaxSamples, maxSamples))
+		errs = append(errs, fmt.Errorf("MaxSamples is %d: choose 2 (the first heartbeat adds two) to %d", c.MaxSamples, maxSamples))
 	}
 	if c.MinStdDev < time.Millisecond {
 		errs = append(errs, fmt.Errorf("MinStdDev is %v: choose at least 1ms", c.MinStdDev))
@@ -112,7 +113,7 @@ type DeadlineConfig struct {
 	Pause time.Duration
 }
 
-// Validate names every field that makes no sense, with the fix.
+// Validate returns an error that names every invalid field and what to set.
 func (c DeadlineConfig) Validate() error {
 	var errs []error
 	if c.Interval < time.Millisecond || c.Interval > maxDuration {
@@ -124,29 +125,29 @@ func (c DeadlineConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Detector watches one peer. Make one with [New] or [NewDeadline].
+// Detector watches one peer. Create one with [New] or [NewDeadline].
 type Detector struct {
 	cfg      Config
-	deadline time.Duration // after the last heartbeat; 0: judged by phi
+	deadline time.Duration // since the last heartbeat; 0: use phi
 	started  bool
 	last     time.Time
 	history  history
 }
 
-// New is a detector that has heard nothing yet.
+// New returns a detector without heartbeats.
 func New(cfg Config) Detector { return Detector{cfg: cfg} }
 
-// NewDeadline is a detector that has heard nothing yet. It suspects its peer
+// NewDeadline returns a detector without heartbeats. It suspects its peer
 // when a heartbeat is overdue by the pause or more: its suspicion is 0 before
-// and [Max] from then on. It learns nothing, so it is predictable and needs no
-// memory; but it is either slow, or wrong about irregular peers.
+// and [Max] from then on. It does not adapt, so it is predictable and needs no
+// memory, but it is either slow, or wrong about irregular peers.
 func NewDeadline(cfg DeadlineConfig) Detector {
 	return Detector{cfg: Config{Threshold: Max}, deadline: cfg.Interval + cfg.Pause}
 }
 
-// Heartbeat notes a sign of life at now. The interval since the last one is
+// Heartbeat records a heartbeat at now. The interval since the last one is
 // remembered only if the peer was still available: a gap that spans an outage
-// says nothing about how regularly the peer beats.
+// says nothing about how regular the heartbeats are.
 func (d *Detector) Heartbeat(now time.Time) {
 	switch {
 	case d.deadline > 0:
@@ -160,14 +161,14 @@ func (d *Detector) Heartbeat(now time.Time) {
 	d.started, d.last = true, now
 }
 
-// Restart begins a new interval at now without remembering the one it ends:
-// the watcher itself was not there to see heartbeats.
+// Restart begins a new interval at now without remembering the one it ends. It is
+// for a watcher that was paused and could not receive heartbeats.
 func (d *Detector) Restart(now time.Time) { d.last = now }
 
-// Monitoring reports whether any heartbeat was noted.
+// Monitoring reports whether any heartbeat was recorded.
 func (d *Detector) Monitoring() bool { return d.started }
 
-// Phi is the suspicion at now: 0 before the first heartbeat, growing while
+// Phi returns the suspicion at now: 0 before the first heartbeat, growing while
 // none comes, at most [Max].
 func (d *Detector) Phi(now time.Time) float64 {
 	switch {
@@ -184,7 +185,7 @@ func (d *Detector) Phi(now time.Time) float64 {
 // Available reports whether the suspicion at now is below the threshold.
 func (d *Detector) Available(now time.Time) bool { return d.Phi(now) < d.cfg.Threshold }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (d *Detector) Clone() Detector {
 	c := *d
 	c.history.ring = slices.Clone(d.history.ring)
@@ -206,9 +207,9 @@ func (d *Detector) AppendState(b []byte, now time.Time) []byte {
 	return b
 }
 
-// Of is the formula: -log10 of the chance that a heartbeat comes later than
-// diff, all in the same unit. Two branches, because each loses its precision
-// on the other side of the mean.
+// Of is the formula: -log10 of the probability that a heartbeat comes later than
+// diff, all in the same unit. It has two branches because each is imprecise on the
+// other side of the mean.
 func Of(diff, mean, std float64) float64 {
 	y := (diff - mean) / std
 	e := math.Exp(-y * (1.5976 + 0.070566*y*y))
@@ -225,10 +226,10 @@ func Of(diff, mean, std float64) float64 {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // history is a ring of the newest intervals in whole milliseconds. Sums of
-// integers never drift, however long it runs.
+// integers accumulate no rounding errors.
 type history struct {
 	ring       []int64
-	next       int // where the oldest one is, once the ring is full
+	next       int // index of the oldest one, once the ring is full
 	sum, sumSq int64
 }
 
@@ -246,7 +247,7 @@ func (h *history) add(v int64, most int) {
 	h.sumSq += v * v
 }
 
-// moments are the mean and the population variance.
+// moments returns the mean and the population variance.
 func (h *history) moments() (mean, variance float64) {
 	n := float64(len(h.ring))
 	mean = float64(h.sum) / n

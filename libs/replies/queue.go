@@ -98,7 +98,7 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 		if t, ok = b.Admit(&q.Account, w.Kind); ok {
 			l.waiting[0] = waiting[T]{}
 			l.waiting = l.waiting[1:]
-			q.left(b, l, &w)
+			q.removed(b, l, &w)
 			return w.command, t, true
 		}
 	}
@@ -161,7 +161,7 @@ func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapse
 			if !w.until.IsZero() && !now.Before(w.until) && !mutant.On("reply-patience") {
 				if t, ok := b.Admit(&q.Account, refusal); ok {
 					lapsed = append(lapsed, Lapsed[T]{w.command, t})
-					q.left(b, l, w)
+					q.removed(b, l, w)
 					continue
 				}
 			}
@@ -173,8 +173,8 @@ func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapse
 	return lapsed
 }
 
-// left forgets a command that does not wait any more.
-func (q *Queue[T]) left(b *Budget, l *list[T], w *waiting[T]) {
+// removed updates the counters for a command that no longer waits.
+func (q *Queue[T]) removed(b *Budget, l *list[T], w *waiting[T]) {
 	b.waiting--
 	b.bytes -= w.Size
 	l.remove(w.Entity)

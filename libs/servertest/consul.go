@@ -11,17 +11,16 @@ import (
 	"testing"
 )
 
-// ConsulRoot is the token that may do anything, at an agent that asks for
-// tokens.
+// ConsulRoot is the token with all permissions at an agent with ACLs.
 const ConsulRoot = "7d2c1f0e-5a7b-4c1d-9a53-0f6be1c6a001"
 
-// ConsulConfig is how a Consul agent differs from an open one.
+// ConsulConfig configures a Consul agent.
 type ConsulConfig struct {
-	// ACL makes the agent deny everything to whoever brings no token.
+	// ACL makes the agent refuse requests without a token.
 	ACL bool
 }
 
-// Consul starts a Consul agent that is a server too, or skips the test.
+// Consul starts a Consul agent in server mode, or skips the test.
 func Consul(tb testing.TB, c ConsulConfig) *Server {
 	tb.Helper()
 	path := Program("consul")
@@ -60,7 +59,7 @@ func Consul(tb testing.TB, c ConsulConfig) *Server {
 	}
 	s.args = []string{"agent", "-config-file=" + file}
 	s.ready = func(ctx context.Context) error {
-		// There may be a leader that does not write yet, or does not know its token.
+		// A new leader may not accept writes or its token yet.
 		return ask(ctx, http.MethodPut, s.URL()+"/v1/kv/servertest/ready", token, "true")
 	}
 	return serve(tb, s)

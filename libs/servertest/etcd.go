@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Etcd starts an etcd of one member. See Missing for a machine without the
-// program.
+// Etcd starts an etcd of one member. On a machine without etcd it calls [Missing].
 func Etcd(tb testing.TB) *Server {
 	tb.Helper()
 	path := Program("etcd")

@@ -2,17 +2,16 @@ package servertest
 
 import "os"
 
-// Ender is a test, as far as ending it goes.
+// Ender is the part of [testing.TB] that ends a test.
 type Ender interface {
 	Helper()
 	Fatal(args ...any)
 	Skip(args ...any)
 }
 
-// Missing ends a test that needs a program which is not on this machine: it is
-// skipped, or fails where CI is "true", as continuous integration sets it. What is
-// never run there would be proven nowhere. The advice says where to get the
-// program.
+// Missing ends a test that needs a program which this machine does not have. The test is
+// skipped, but fails if CI is "true", as continuous integration sets it: otherwise
+// nothing would ever run it. The advice says how to install the program.
 func Missing(t Ender, what, advice string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

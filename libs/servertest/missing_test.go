@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// ended notes how a test was ended.
+// ended records how a test was ended.
 type ended struct{ how string }
 
 func (e *ended) Helper()        {}

@@ -1,14 +1,13 @@
 //go:build linux
 
-// Package servertest runs real servers as processes that belong to one test: an
-// etcd from Debian's package etcd-server, a Consul agent that "make servers"
-// has built. They listen on loopback only and are gone with their data when the
-// test ends.
+// Package servertest runs real servers as processes of one test: an etcd from Debian's
+// package etcd-server, or a Consul agent that "make servers" has built. They listen on
+// loopback only, and are removed with their data when the test ends.
 //
 // # What this does not do
 //
-// It installs nothing: without the program the test is skipped, with what to
-// do. It knows no client: a test brings the one that it tests.
+// It installs nothing: without the program the test is skipped with advice. It has no
+// client: a test uses the one that it tests.
 package servertest
 
 import (
@@ -30,19 +29,18 @@ import (
 )
 
 const (
-	// startWithin bounds a start; on a busy machine an election takes long.
+	// startWithin bounds a start; on a busy machine an election is slow.
 	startWithin = 90 * time.Second
-	// lastLines is how much of a server's log a failed start shows.
+	// lastLines is how many lines of the server's log a failed start shows.
 	lastLines = 40
-	// Ports come from below the range that systems take ports of outgoing
-	// connections from, so that nothing occupies the port of a server that is
-	// down for a moment.
+	// Ports are below the usual ephemeral range, so that no outgoing connection
+	// takes the port of a server that is down for a moment.
 	lowPort, highPort = 20000, 32000
 	portTries         = 200
 )
 
-// Server is one server of a test. Its methods are for the test's goroutine, but
-// Addr and URL are for all.
+// Server is one server of a test. Its methods must be called from the test's goroutine,
+// except Addr and URL.
 type Server struct {
 	tb      testing.TB
 	program string
@@ -51,20 +49,20 @@ type Server struct {
 	ready   func(context.Context) error
 
 	cmd   *exec.Cmd
-	ended chan struct{} // the process is gone
+	ended chan struct{} // closed when the process has ended
 
 	mu  sync.Mutex
 	log []string
 }
 
-// Addr is host:port at which clients reach it, the same in all its lives.
+// Addr returns host:port for clients. It stays the same when the server is restarted.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is Addr as http URL.
+// URL returns Addr as an http URL.
 func (s *Server) URL() string { return "http://" + s.addr }
 
-// Run starts it again, after Stop or Kill, with the data it had, and waits
-// until it serves.
+// Run starts the server again after Stop or Kill, with its data, and waits until it
+// serves.
 func (s *Server) Run() {
 	s.tb.Helper()
 	s.cmd = exec.Command(s.program, s.args...)
@@ -88,7 +86,7 @@ func (s *Server) Run() {
 			s.keep(lines.Text())
 		}
 		_ = r.Close()
-		_ = cmd.Wait() // how it ended is the test's affair
+		_ = cmd.Wait() // the exit status does not matter
 	}()
 	s.wait()
 }
@@ -123,14 +121,14 @@ func (s *Server) keep(line string) {
 	}
 }
 
-// Log is the end of what the server has printed.
+// Log returns the last lines that the server has printed.
 func (s *Server) Log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.log, "\n")
 }
 
-// Running tells whether its process is there, paused or not.
+// Running reports whether the server's process exists, paused or not.
 func (s *Server) Running() bool {
 	select {
 	case <-s.ended:
@@ -140,21 +138,21 @@ func (s *Server) Running() bool {
 	}
 }
 
-// Stop ends it as an operator would, and waits for its end.
+// Stop ends the server with SIGTERM and waits until it has ended.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
-// Kill ends it as a power cut would end its process.
+// Kill ends the server with SIGKILL and waits until it has ended.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Restart kills it and runs it again.
+// Restart kills the server and runs it again.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.Kill()
 	s.Run()
 }
 
-// Pause stops its clock: it keeps its connections and answers nobody until
-// Resume.
+// Pause stops the server's process with SIGSTOP until Resume: its connections stay open,
+// but nothing is answered.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	_ = s.cmd.Process.Signal(syscall.SIGSTOP) // it may be gone already
@@ -165,8 +163,8 @@ func (s *Server) Pause() {
 	}
 }
 
-// stopped tells whether every thread of a process has taken notice of SIGSTOP:
-// state T, https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
+// stopped reports whether every thread of a process is stopped: state T,
+// https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "stat"))
 	for _, file := range threads {
@@ -182,7 +180,7 @@ func stopped(pid int) bool {
 	return len(threads) > 0
 }
 
-// Resume lets it go on.
+// Resume continues a paused server.
 func (s *Server) Resume() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (s *Server) end(signal syscall.Signal) {
@@ -190,7 +188,7 @@ func (s *Server) end(signal syscall.Signal) {
 	<-s.ended
 }
 
-// serve runs a server for the first time, until the test ends.
+// serve starts a server for the first time and kills it when the test ends.
 func serve(tb testing.TB, s *Server) *Server {
 	tb.Helper()
 	s.tb = tb
@@ -199,8 +197,8 @@ func serve(tb testing.TB, s *Server) *Server {
 	return s
 }
 
-// Program finds a server's binary, for who runs it elsewhere: in bin/ of the
-// repository, else in $PATH. Empty means that there is none.
+// Program returns the path of a server's binary, from bin/ of the repository or else from
+// $PATH; empty if there is none.
 func Program(name string) string {
 	for dir, err := os.Getwd(); err == nil; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
@@ -247,7 +245,7 @@ func ports(tb testing.TB, n int) []int {
 
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// ask asks a server by HTTP whether it serves; the answer must contain want.
+// ask requests a URL of the server; the answer must contain want.
 func ask(ctx context.Context, method, url, token, want string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -256,7 +254,7 @@ func ask(ctx context.Context, method, url, token, want string) error {
 		return err
 	}
 	req.Header.Set("X-Consul-Token", token)
-	// A connection of its own: one from before a restart says nothing.
+	// A new connection each time: an old one may be to the process before a restart.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(req)
 	if err != nil {

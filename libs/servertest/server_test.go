@@ -47,7 +47,7 @@ func TestConsulWithTokens(t *testing.T) {
 	}
 }
 
-// lives leads a server through its lives; what was put stays.
+// lives restarts, stops and pauses a server; what was stored must stay.
 func lives(t *testing.T, s *servertest.Server, do func(verb string) string, want string) {
 	t.Helper()
 	do("put")

@@ -1,94 +1,93 @@
-// Package splitbrain decides who stays when members of a cluster cannot reach
-// each other: a [Resolver] is a [gossip.Downing] that lets at most one side of
-// a partition go on. The other sides down themselves, and with them whoever is
-// connected only indirectly.
+// Package splitbrain decides which members stay when members of a cluster cannot reach
+// each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a
+// partition continue. The members of the other sides down themselves, as do members
+// that are only indirectly connected.
 //
 // # Strategies
 //
-//	static-quorum   the side with at least a number of members; all go if there are
-//	                so many members that two sides could have it
-//	keep-majority   the larger side, of equal ones that with the lowest address
-//	keep-oldest     the side with the oldest member, unless it is alone there
-//	lease-majority  the side that holds a lease
-//	down-all        none
+//	static-quorum   keeps the side with at least a given number of members; downs all if
+//	                there are so many members that two sides could have that number
+//	keep-majority   keeps the larger side, of equal ones that with the lowest address
+//	keep-oldest     keeps the side of the oldest member, unless it is alone there
+//	lease-majority  keeps the side that holds a lease
+//	down-all        keeps none
 //
-// Static-quorum, keep-majority and keep-oldest can count members of one role
-// alone. They need nothing but the membership, and pay for it: after the crash
-// of more than half of the members, or of all but the oldest's own side, the
-// rest goes too, since it cannot tell a crash from a partition. The lease can,
-// which makes lease-majority the strategy to prefer where there is a store to
-// keep one.
+// Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
+// They use only the membership, and that has a price: after the crash of more than half
+// of the members, or of the oldest one's side, the remaining members are downed too,
+// because they cannot distinguish a crash from a partition. A lease can, so
+// lease-majority is preferable where there is a store for the lease.
 //
 // # When
 //
-// Nothing is decided before membership and reachability, by every single observer,
-// have not changed for StableAfter: by then all nodes of a side see the same. Joining, leaving and
-// being removed do not count as changes. Time for which this process was
-// paused does not count as time. When reachability never becomes stable, all
-// go after a while (DownAllWhenUnstable), every node by itself.
+// A decision is made when membership and reachability, as every single observer reports
+// it, have not changed for StableAfter: by then all nodes of a side see the same.
+// Joining, leaving and being removed do not count as changes. Time during which this
+// process was paused does not count. If reachability does not become stable, every
+// member downs itself after a while (DownAllWhenUnstable).
 //
-// The leader of a side decides for it; with lease-majority somebody else, see
-// below. All members are asked all the time, since they have to know for how
-// long nothing has changed when it is their turn. Both sides must come to the same result
-// although they may have heard different news: members that are joining,
-// weakly up, exiting or down are not counted; and before a side stays, it counts
-// itself as small and the other as large as they may be by now (keep-majority,
-// keep-oldest).
+// The leader of a side decides for it (with lease-majority a coordinator, see below).
+// All members run the resolver all the time, because each must know for how long nothing
+// has changed when it becomes the decider. Both sides must come to consistent results
+// although they may have different information. So members that are joining, weakly up,
+// exiting or down are not counted; and with keep-majority and keep-oldest, a side stays
+// only if it would also stay with itself as small and the other side as large as they
+// may have become.
 //
-// Nodes that are both observer and subject of unreachability, and the ends of an
-// observation whose subject has seen it, are connected indirectly: some links
-// are cut, others carry the gossip about it. All of them go, then the strategy
-// decides about the rest.
+// Nodes that are both observer and subject of unreachability are indirectly connected:
+// some of their links are cut, and others still carry the gossip about that. The same is
+// true of both ends of an observation that its subject has seen. All of them are downed;
+// the strategy decides about the others.
 //
 // # The lease
 //
-// With lease-majority the lease is one that some members (LeaseRole) compete
-// for anyway, all the time; in the services it is that of the active
-// coordinator. The side of its holder stays. Who decides:
+// Lease-majority uses a lease for which some members (LeaseRole) compete all the time
+// for another purpose; in the services it is the lease of the active coordinator. The
+// side of its holder stays. It is decided as follows:
 //
 //   - A coordinator knows the record of the lease: its holder, and whether it
-//     is still renewed. The first reachable coordinator by address decides for
-//     its side, whoever leads: the holder is with us, so the unreachable go; or
-//     it is not, so we go. Others do nothing while a coordinator is reachable.
-//   - A lease that is over says nothing. Its holder may have died, and a
-//     standby is about to acquire it; the next tick will tell. So the crash of
-//     the active coordinator, of all other coordinators, or of all regions but
-//     one leaves the rest running.
-//   - A side without a coordinator cannot hold the lease. But it also sees what
-//     it would see if all coordinators had died or are started anew, and then
-//     it should go on: effects of journaled entities are fenced, so it does no
-//     harm, and what it serves stays available. So it waits for LeasePatience,
-//     by default 5 min, and goes if it has not met a coordinator by then.
-//   - A side whose coordinators cannot read the record, or see nobody hold it,
-//     waits for as long, and goes.
+//     is still renewed. The reachable coordinator with the lowest address decides for
+//     its side, even if it is not the leader: if the holder is on its side, the
+//     unreachable members are downed, otherwise its own side is. Other members do
+//     nothing while a coordinator is reachable.
+//   - An expired lease decides nothing: its holder may have died, and a standby
+//     may be about to acquire it. The decider waits for the next tick. So after the
+//     crash of the active coordinator, of all other coordinators, or of all regions but
+//     one, the remaining members continue.
+//   - A side without a coordinator cannot hold the lease. But it cannot distinguish
+//     this from a crash or restart of all coordinators, after which it should continue:
+//     effects of journaled entities are fenced, so it does no harm, and its entities
+//     stay available. So it waits for LeasePatience, by default 5 min, and downs itself
+//     if it has not reached a coordinator by then.
+//   - A side whose coordinators cannot read the record, or find that nobody holds the
+//     lease, waits for the same time and then downs itself.
 //
-// Two sides cannot hold the lease at the same time, but one after the other
-// they can: if the holder dies between the decisions of two sides, both may
-// have won. The first one has no coordinator then, and goes after LeasePatience.
+// Two sides cannot hold the lease at the same time, but they can hold it one after the
+// other: if the holder dies between the decisions of two sides, both may stay. The first
+// one has no coordinator then, and downs itself after LeasePatience.
 //
-// A free lease is not for whoever is fastest: who is [InMinority] leaves it to
-// others for [MinorityDelay].
+// A free lease should not go to the fastest candidate: one that is [InMinority] waits
+// for [MinorityDelay] before it acquires the lease.
 //
-// Nor does it stay where it happens to be. A member that held it when it fell into
-// a minority is to give it up after YieldLeaseAfter ([gossip.YieldLease]), if there
-// are candidates on the other side, and so the larger side stays. Whoever acquires
-// it in a minority keeps it: the others had their chance. Once a side may have
-// decided by the lease it must not move any more, or both would stay; so nothing
-// is given up from halfway between YieldLeaseAfter and StableAfter on, nor when all
-// has been unstable for so long that the lease will decide at once.
+// Nor should it stay with a minority. A member that holds the lease when it becomes part
+// of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there are
+// candidates on the other side, so that the larger side stays. A member that acquires
+// the lease in a minority keeps it: the others had time to acquire it. Once a side may
+// have decided by the lease, the lease must not move any more, or both sides would stay.
+// So it is not given up later than halfway between YieldLeaseAfter and StableAfter, nor
+// when reachability has been unstable for so long that the lease decides at once.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
-// (reference documentation, "Split Brain Resolver"); by whom and when the lease
-// is read is ours. Differences are listed in testdata/deviations.md.
+// (reference documentation, "Split Brain Resolver"); which member reads the
+// lease, and when, is our own. Differences are listed in testdata/deviations.md.
 //
 // # What this does not do
 //
-// It does not make membership consistent: until the decision, and on a losing
-// side until it is carried out, both sides work. Nothing that must happen at
-// most once may rest on it; for entities with a journal the fence does that.
-// Volatile entities have no fence: one on a side of regions alone may live
-// beside its successor for up to StableAfter and LeasePatience. It does not
-// protect from partitions that change faster than gossip, from members with
-// different settings, nor from operators who down the wrong side. It does not
-// start anything again; a supervisor must.
+// It does not make membership consistent: until the decision, and on a losing side until
+// it is carried out, both sides work. Nothing that must happen at most once may depend on
+// it; for journaled entities the fence guarantees that. Volatile entities have no fence:
+// one on a side without coordinators may exist at the same time as its successor for up
+// to StableAfter plus LeasePatience. The package does not protect against partitions that
+// change faster than gossip, against members with different settings, or against
+// operators who down the wrong side. It restarts nothing; that is a supervisor's task.
 package splitbrain

@@ -1,4 +1,4 @@
-// Package vclock is a vector clock: one counter per node, counted up by that
+// Package vclock is a vector clock: one counter per node, incremented by that
 // node for every change it makes. Comparing two clocks shows whether one state
 // includes everything in the other, or whether they changed independently.
 //
@@ -7,7 +7,7 @@
 //
 // The algorithm is Fidge's and Mattern's (1988). [Clock.Compare] is a partial
 // order and [Clock.Merge] its least upper bound: idempotent, commutative and
-// associative, so that clocks may meet in any order and any number of times.
+// associative, so that clocks may be merged in any order and any number of times.
 //
 // # Departed nodes
 //
@@ -19,9 +19,9 @@
 //
 // # What this does not do
 //
-// A clock does not know which nodes exist. Whoever keeps one prunes the
-// entries of nodes that left, and after pruning two clocks may look more alike
-// than their states are.
+// A clock does not know which nodes exist: its owner must prune the entries of
+// nodes that left. After pruning, two clocks may compare as equal although their
+// states differ.
 package vclock
 
 import (
@@ -72,7 +72,7 @@ func (c Clock[K]) find(node K) (int, bool) {
 	return slices.BinarySearchFunc(c, node, func(e Entry[K], k K) int { return cmp.Compare(e.Node, k) })
 }
 
-// Count is the counter of a node, 0 if it has none.
+// Count returns the counter of a node, 0 if it has none.
 func (c Clock[K]) Count(node K) uint64 {
 	if i, ok := c.find(node); ok {
 		return c[i].Count
@@ -80,7 +80,7 @@ func (c Clock[K]) Count(node K) uint64 {
 	return 0
 }
 
-// Tick counts the entry of node up by one, from 0 if it has none.
+// Tick returns the clock with the counter of node incremented.
 func (c Clock[K]) Tick(node K) Clock[K] {
 	i, ok := c.find(node)
 	if !ok {
@@ -91,7 +91,7 @@ func (c Clock[K]) Tick(node K) Clock[K] {
 	return out
 }
 
-// Prune drops the entry of a node.
+// Prune returns the clock without the entry of a node.
 func (c Clock[K]) Prune(node K) Clock[K] {
 	i, ok := c.find(node)
 	if !ok {
@@ -100,13 +100,13 @@ func (c Clock[K]) Prune(node K) Clock[K] {
 	return slices.Delete(slices.Clone(c), i, i+1)
 }
 
-// Keep drops every entry whose node keep refuses.
+// Keep returns the clock without the entries for whose node keep returns false.
 func (c Clock[K]) Keep(keep func(K) bool) Clock[K] {
 	return slices.DeleteFunc(slices.Clone(c), func(e Entry[K]) bool { return !keep(e.Node) })
 }
 
-// Merge takes the higher counter of every node: the clock of a state that
-// includes both.
+// Merge returns a clock with the higher counter of every node: the clock of a state
+// that includes both.
 func (c Clock[K]) Merge(o Clock[K]) Clock[K] {
 	out := make(Clock[K], 0, max(len(c), len(o)))
 	walk(c, o, func(node K, a, b uint64, _, _ bool) {

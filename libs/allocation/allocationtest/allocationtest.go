@@ -1,10 +1,10 @@
-// Package allocationtest holds what every allocation strategy has to keep,
-// whatever it optimises. A strategy's own test calls [Run].
+// Package allocationtest is the conformance suite of allocation strategies. The test of
+// each strategy calls [Run].
 //
 // # What this does not do
 //
-// It does not judge how good a placement is; only that it is lawful, that it
-// is a pure function, and that rebalancing comes to an end.
+// It does not judge how good an allocation is; only that it is valid, that the strategy
+// is a pure function, and that rebalancing ends.
 package allocationtest
 
 import (
@@ -22,19 +22,19 @@ const rounds = 1000
 
 // Run runs the conformance suite on a strategy.
 func Run(t *testing.T, s allocation.Strategy) {
-	t.Run("nobody", func(t *testing.T) { nobody(t, s) })
+	t.Run("no regions", func(t *testing.T) { noRegions(t, s) })
 	t.Run("candidates", func(t *testing.T) { candidates(t, s) })
 	t.Run("unsettled", func(t *testing.T) { unsettled(t, s) })
-	t.Run("lawful", func(t *testing.T) { lawful(t, s) })
-	t.Run("ends", func(t *testing.T) { ends(t, s) })
+	t.Run("valid moves", func(t *testing.T) { validMoves(t, s) })
+	t.Run("rebalancing ends", func(t *testing.T) { rebalancingEnds(t, s) })
 }
 
-// Node is a node whose address tells its number.
+// Node returns the i-th node.
 func Node(i int) sharding.NodeID {
 	return sharding.NodeID{Addr: "region:" + string(rune('a'+i%26)), UID: sharding.NodeUID(i + 1)}
 }
 
-// Counts makes a settled view whose regions have the given numbers of shards.
+// Counts returns a settled view whose regions have the given numbers of shards.
 func Counts(counts ...int) allocation.View {
 	var v allocation.View
 	var index uint32
@@ -49,7 +49,7 @@ func Counts(counts ...int) allocation.View {
 	return v
 }
 
-// Move takes shards from their regions and allocates them anew, in order.
+// Move removes shards from their regions and allocates them again, in order.
 func Move(t *testing.T, s allocation.Strategy, v allocation.View, moves []sharding.ShardID) allocation.View {
 	t.Helper()
 	v = Clone(v)
@@ -70,7 +70,7 @@ func Move(t *testing.T, s allocation.Strategy, v allocation.View, moves []shardi
 	return v
 }
 
-// Clone copies a view deeply.
+// Clone returns a deep copy of a view.
 func Clone(v allocation.View) allocation.View {
 	v.Regions = slices.Clone(v.Regions)
 	for i := range v.Regions {
@@ -79,8 +79,8 @@ func Clone(v allocation.View) allocation.View {
 	return v
 }
 
-// random draws a view with 1 to 12 regions of 0 to 29 shards, and prints the
-// seed if the test fails.
+// random returns a function that generates views with 1 to 12 regions of 0 to 29 shards,
+// and logs the seed if the test fails.
 func random(t *testing.T) func() allocation.View {
 	t.Helper()
 	seed := rand.Uint64()
@@ -101,7 +101,7 @@ func random(t *testing.T) func() allocation.View {
 	}
 }
 
-func nobody(t *testing.T, s allocation.Strategy) {
+func noRegions(t *testing.T, s allocation.Strategy) {
 	shard := sharding.ShardID{Type: "T"}
 	if got := s.Allocate(allocation.View{}, shard); !got.IsZero() {
 		t.Errorf("an empty view allocates to %v, want nobody", got)
@@ -164,7 +164,7 @@ func unsettled(t *testing.T, s allocation.Strategy) {
 	}
 }
 
-func lawful(t *testing.T, s allocation.Strategy) {
+func validMoves(t *testing.T, s allocation.Strategy) {
 	draw := random(t)
 	for range 200 {
 		v := draw()
@@ -202,7 +202,7 @@ func lawful(t *testing.T, s allocation.Strategy) {
 	}
 }
 
-func ends(t *testing.T, s allocation.Strategy) {
+func rebalancingEnds(t *testing.T, s allocation.Strategy) {
 	draw := random(t)
 	for range 50 {
 		v := draw()

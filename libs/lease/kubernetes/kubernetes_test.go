@@ -115,10 +115,10 @@ func TestObjectName(t *testing.T) {
 func TestRefusedURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"kubernetes://":                                    "no namespace",
-		"kubernetes://prod":                                "no pod",
-		"kubernetes://a:1?api=http://b":                    "no name of a namespace",
+		"kubernetes://prod":                                "not in a pod",
+		"kubernetes://a:1?api=http://b":                    "not a valid namespace",
 		"kubernetes://prod/x?api=http://b":                 "there is a path",
-		"kubernetes://prod?api=ftp://b":                    "no URL",
+		"kubernetes://prod?api=ftp://b":                    "must be a URL",
 		"kubernetes://prod?kubeconfig=k":                   "unknown parameter",
 		"kubernetes://prod?api=http://b&ca=/nonexistent/f": "parameter ca",
 	} {

@@ -1,17 +1,15 @@
-// Package histogram counts what is measured too often for the instruments of
-// OpenTelemetry. Those look up the attributes of every measurement anew and
-// offer it as an exemplar, which costs a hundred nanoseconds or more; here
-// whoever measures keeps the [Series] of its attributes at hand, and
-// [Series.Record] is two atomic additions. What readers of metrics get to see is
-// the same.
+// Package histogram has histograms for measurements that are too frequent for the
+// instruments of OpenTelemetry. Those look up the attributes of every measurement and
+// offer it as an exemplar, which costs a hundred nanoseconds or more. Here the caller
+// keeps the [Series] of its attributes, and [Series.Record] is two atomic additions.
+// Readers of metrics see no difference.
 //
-// A nil [Registry] makes nil histograms with nil series, which record nothing:
-// for whoever wants to know nothing.
+// A nil [Registry] returns nil histograms with nil series, which record nothing.
 //
 // # What this does not do
 //
-// There are no exemplars, views do not apply, and the temporality is cumulative
-// whatever a reader would like.
+// There are no exemplars, views do not apply, and the temporality is always
+// cumulative.
 package histogram
 
 import (
@@ -27,19 +25,19 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// Bounds of histograms, inclusive, ascending. Nobody changes them.
+// Bounds of histograms, inclusive, ascending. They must not be changed.
 var (
-	// Seconds are for what takes time: from a command answered from memory to
-	// one that waited for a shard to move.
+	// Seconds are for durations: from a command that is answered from memory to one
+	// that waits until a shard has moved.
 	Seconds = []float64{
 		0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 	}
-	// Numbers are for what is counted: OpenTelemetry's own bounds.
+	// Numbers are for counts: OpenTelemetry's default bounds.
 	Numbers = []float64{0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10000}
 )
 
-// MaxSeries bounds the series of one histogram, as OpenTelemetry does; further
-// attributes share one series with the attribute otel.metric.overflow.
+// MaxSeries bounds the series of one histogram, as in OpenTelemetry; further attributes
+// share one series with the attribute otel.metric.overflow.
 const MaxSeries = 2000
 
 // Registry holds the histograms of a process, for readers of metrics: it is a
@@ -50,7 +48,7 @@ type Registry struct {
 	list []*Histogram
 }
 
-// Desc says what a histogram is.
+// Desc describes a histogram.
 type Desc struct {
 	Scope       string // import path of the package that measures
 	Name        string // such as "roost.entity.command.duration"
@@ -66,7 +64,7 @@ type Histogram struct {
 
 	mu       sync.Mutex
 	series   map[attribute.Distinct]*Series
-	inOrder  []*Series // of their making
+	inOrder  []*Series // in order of creation
 	overflow *Series   // the last one; nil: there is still room
 }
 
@@ -80,7 +78,7 @@ type Series struct {
 	most       float
 }
 
-// New adds a histogram. Names must differ.
+// New adds a histogram. Names must be unique.
 func (r *Registry) New(d Desc) *Histogram {
 	if r == nil {
 		return nil
@@ -92,7 +90,7 @@ func (r *Registry) New(d Desc) *Histogram {
 	return h
 }
 
-// With is the series with so many attributes, always the same one.
+// With returns the series with the given attributes.
 func (h *Histogram) With(attributes ...attribute.KeyValue) *Series {
 	if h == nil {
 		return nil
@@ -121,7 +119,7 @@ func (h *Histogram) With(attributes ...attribute.KeyValue) *Series {
 	return s
 }
 
-// Record takes a measurement in. It is safe for concurrent use.
+// Record adds a measurement. It is safe for concurrent use.
 func (s *Series) Record(v float64) {
 	if s == nil {
 		return
@@ -137,10 +135,10 @@ func (s *Series) Record(v float64) {
 	for i < len(s.bounds) && v > s.bounds[i] {
 		i++
 	}
-	s.counts[i].Add(1) // last: what a reader sees counted is in the rest too
+	s.counts[i].Add(1) // last: a measurement that a reader sees here is in the sum too
 }
 
-// Produce is what readers of metrics call.
+// Produce implements the producer interface that readers of metrics call.
 func (r *Registry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	r.mu.Lock()
 	list := slices.Clone(r.list)
@@ -165,8 +163,8 @@ func (r *Registry) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	return scopes, nil
 }
 
-// points are the series that something was recorded in. They share nothing with
-// the histogram: readers use their memory again.
+// points returns the series with at least one measurement. They share no memory with the
+// histogram, because readers reuse it.
 func (h *Histogram) points(now time.Time) []metricdata.HistogramDataPoint[float64] {
 	h.mu.Lock()
 	all := slices.Clone(h.inOrder)
@@ -191,7 +189,7 @@ func (h *Histogram) points(now time.Time) []metricdata.HistogramDataPoint[float6
 	return points
 }
 
-// float is a number that several goroutines change.
+// float is a number that several goroutines update.
 type float struct{ bits atomic.Uint64 }
 
 func (f *float) load() float64   { return math.Float64frombits(f.bits.Load()) }

@@ -45,7 +45,7 @@ func bad(m table) (keys []string) {
 	// order-free:
 	for range m { // want ranges over a map
 	}
-	// order-free: of no use // want excuses nothing
+	// order-free: of no use // want has a comment that exempts nothing
 	keys = nil
 	maps.DeleteFunc(m, func(string, int) bool { return true }) // want iterates over a map
 	return keys
