@@ -89,13 +89,13 @@ func (r *run) halfOfPeak(l *local, peak float64) error {
 	deposit := l.deposits(r.Sizes.Accounts)
 	var n uint64
 	rate := max(peak/2, 100)
-	s, err := measure.Open(rate, 50_000, time.Duration(r.Rounds)*r.Length, func(_ int, done func(error)) {
+	s, err := measure.Open(rate, 50_000, 0, time.Duration(r.Rounds)*r.Length, func(_ int, done func(error)) {
 		n++
 		p.mu.Lock()
 		p.done[n] = done
 		p.mu.Unlock()
 		l.runner.Submit(p, []link.Command{deposit(n, 1<<40+n)})
-	})
+	})()
 	if err != nil {
 		return err
 	}

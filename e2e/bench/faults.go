@@ -128,7 +128,7 @@ func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err erro
 		time.Sleep(length / 3)
 		began, err = hurt()
 	}()
-	_, _ = measure.Open(h.Sizes.FaultRate, 1<<20, length, func(n int, done func(error)) { // failures are counted below
+	_, _ = measure.Open(h.Sizes.FaultRate, 1<<20, 0, length, func(n int, done func(error)) { // failures are counted below
 		id := "account-" + strconv.Itoa(n%h.Sizes.Entities)
 		a := asked{shard: sharding.ShardOf(sharding.EntityID(id), entities.Shards), due: time.Now()}
 		go func() {
@@ -141,7 +141,7 @@ func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err erro
 			h.mu.Unlock()
 			done(nil)
 		}()
-	})
+	})()
 	<-over
 	return began, err
 }

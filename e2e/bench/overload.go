@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
@@ -23,8 +22,7 @@ const (
 	calmShare = 0.25
 	// calmTime is how long that lasts.
 	calmTime = 12 * time.Second
-	// stride is the least pause between requests; what is due by its end is sent
-	// then. A client that woke for each would cost as much as what it measures.
+	// stride is the least pause between requests.
 	stride = time.Millisecond
 	// late is an answer that is not normal.
 	late = 250 * time.Millisecond
@@ -70,7 +68,7 @@ func (h *hurt) overload() error {
 
 	good, silent := 0.0, 0.0
 	var seen, told measure.Histogram // of refusals, by the client and by the gateways
-	for _, a := range <-during {
+	for _, a := range during() {
 		switch {
 		case a.outcome == answered && a.end.Before(end):
 			good++
@@ -82,7 +80,7 @@ func (h *hurt) overload() error {
 		}
 	}
 	var normal time.Duration
-	for _, a := range <-after {
+	for _, a := range after() {
 		if a.outcome != answered || a.end.Sub(a.due) > late {
 			normal = max(normal, a.due.Sub(end))
 		}
@@ -136,31 +134,20 @@ func (h *hurt) peak(c *crowd) (rate float64, err error) {
 	return rate, nil
 }
 
-// offer sends requests at a steady rate for a time. The end of all of them is
-// what the channel tells.
-func (h *hurt) offer(c *crowd, rate float64, length time.Duration) <-chan []attempt {
-	over := make(chan []attempt, 1)
-	var mu sync.Mutex
-	var all []attempt
-	var group sync.WaitGroup
-	began := time.Now()
-	for n := range int(rate * length.Seconds()) {
-		due := began.Add(time.Duration(float64(n) / rate * 1e9))
-		if wait := time.Until(due); wait > 0 {
-			time.Sleep(max(wait, stride))
-		}
-		group.Go(func() {
-			a := h.serve(c, n)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, a)
-		})
+// offer sends requests at a steady rate for a time. What it returns waits for
+// the end of all of them.
+func (h *hurt) offer(c *crowd, rate float64, length time.Duration) func() []attempt {
+	all := make([]attempt, int(rate*length.Seconds()))
+	ended := measure.Open(rate, len(all), stride, length, func(n int, done func(error)) {
+		go func() {
+			all[n] = h.serve(c, n)
+			done(nil)
+		}()
+	})
+	return func() []attempt {
+		_, _ = ended() // no request is an error
+		return all
 	}
-	go func() {
-		group.Wait()
-		over <- all
-	}()
-	return over
 }
 
 // remember looks at the memory of all regions and gateways for a time. What it

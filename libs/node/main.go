@@ -4,14 +4,21 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.opentelemetry.io/otel"
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 )
+
+// memoryShare is the share of its control group's memory that the Go runtime may fill
+// before it collects harder, unless GOMEMLIMIT is set; the rest is for what the runtime
+// does not count.
+const memoryShare = 0.9
 
 // Main is a complete main function for a service: it loads the configuration from the
 // arguments, the environment and the file that they name, runs the service, and returns
@@ -44,8 +51,10 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	}
 	log := newLogger(os.Stderr, common)
 	slog.SetDefault(log)
-	if limit := limitMemory("/"); limit > 0 {
-		log.Debug("memory limit from the control group", "limit", Bytes(limit))
+	if limit, err := memlimit.Set(memlimit.WithRatio(memoryShare)); err != nil {
+		log.Debug("no memory limit from the control group", "error", err)
+	} else if limit < math.MaxInt64 {
+		log.Debug("memory limit", "limit", Bytes(limit))
 	}
 	defer CollectFrom(common.CollectFrom)()
 	otel.SetTextMapPropagator(Propagator())

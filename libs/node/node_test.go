@@ -350,31 +350,3 @@ func TestAdvertised(t *testing.T) {
 		t.Errorf("bound everywhere, advertised %q", everywhere)
 	}
 }
-
-func TestGroupLimit(t *testing.T) {
-	write := func(root, file, content string) {
-		path := filepath.Join(root, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	root := t.TempDir()
-	if got := groupLimit(root); got != 0 {
-		t.Errorf("no groups: %d", got)
-	}
-	write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
-	if got := groupLimit(root); got != 0 {
-		t.Errorf("version 1 without a limit: %d", got)
-	}
-	write(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "1000\n")
-	if got := groupLimit(root); got != 1000 {
-		t.Errorf("version 1: %d", got)
-	}
-	write(root, "proc/self/cgroup", "0::/pods/me\n")
-	write(root, "sys/fs/cgroup/pods/me/memory.max", "max\n")
-	write(root, "sys/fs/cgroup/pods/memory.max", "3000\n")
-	write(root, "sys/fs/cgroup/memory.max", "4000\n")
-	if got := groupLimit(root); got != 3000 {
-		t.Errorf("version 2, limit of the parent: %d", got)
-	}
-}

@@ -1,72 +1,54 @@
 package measure
 
 import (
-	"math/bits"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 const (
-	// subBits is how finely a power of two is divided: into 32, so that a
-	// latency is read to 3 %.
-	subBits = 5
-	buckets = 64 << subBits
+	// longest is the largest latency that is told apart.
+	longest = time.Hour
+	// digits of a latency that are kept.
+	digits = 2
 )
 
-// Histogram counts latencies in buckets that grow with them. The zero value is
-// empty. It is not safe for concurrent use.
-type Histogram struct {
-	counts [buckets]uint32
-	n      uint64
-}
+// Histogram counts latencies, each to 1 %. The zero value is empty. It is not
+// safe for concurrent use.
+type Histogram struct{ hdr *hdrhistogram.Histogram }
 
 // Add counts one latency.
 func (h *Histogram) Add(d time.Duration) {
-	h.counts[bucket(uint64(max(d, 0)))]++
-	h.n++
+	if h.hdr == nil {
+		h.hdr = hdrhistogram.New(1, int64(longest), digits)
+	}
+	_ = h.hdr.RecordValue(int64(min(max(d, 0), longest))) // always in its range
 }
 
 // Merge adds what another one has counted.
 func (h *Histogram) Merge(o *Histogram) {
-	for i, c := range o.counts {
-		h.counts[i] += c
+	switch {
+	case o.hdr == nil:
+	case h.hdr == nil:
+		h.hdr = o.hdr.Clone()
+	default:
+		h.hdr.Merge(o.hdr)
 	}
-	h.n += o.n
 }
 
 // N is how many latencies were counted.
-func (h *Histogram) N() uint64 { return h.n }
+func (h *Histogram) N() int64 {
+	if h.hdr == nil {
+		return 0
+	}
+	return h.hdr.TotalCount()
+}
 
 // Quantile is the latency that the share q of all does not exceed; 0 if
 // nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
-	left := uint64(q * float64(h.n))
-	for i, c := range h.counts {
-		if uint64(c) > left {
-			return time.Duration(upper(i))
-		}
-		left -= uint64(c)
+	if h.hdr == nil {
+		return 0
 	}
-	for i := buckets - 1; i >= 0; i-- {
-		if h.counts[i] > 0 {
-			return time.Duration(upper(i))
-		}
-	}
-	return 0
-}
-
-func bucket(v uint64) int {
-	if v < 1<<subBits {
-		return int(v)
-	}
-	shift := bits.Len64(v) - subBits - 1
-	return (shift+1)<<subBits + int(v>>shift) - 1<<subBits
-}
-
-// upper is the largest value of a bucket.
-func upper(i int) uint64 {
-	if i < 1<<subBits {
-		return uint64(i)
-	}
-	shift := i>>subBits - 1
-	return (uint64(i&(1<<subBits-1)|1<<subBits)+1)<<shift - 1
+	return time.Duration(h.hdr.ValueAtPercentile(100 * q))
 }

@@ -51,7 +51,7 @@ func Callers(n int, length time.Duration, do func(caller int) error) (Sample, er
 		}
 		s.Latency.Merge(&hs[c])
 	}
-	s.Ops = int64(s.Latency.N())
+	s.Ops = s.Latency.N()
 	return s, nil
 }
 
@@ -59,8 +59,10 @@ func Callers(n int, length time.Duration, do func(caller int) error) (Sample, er
 // ones before have ended, and are timed from when they were due. start must not
 // wait; it calls done when the operation has ended. At most limit operations
 // are under way: one more is not begun before another one has ended, which its
-// latency shows.
-func Open(rate float64, limit int, length time.Duration, start func(n int, done func(error))) (Sample, error) {
+// latency shows. The loop pauses for no less than stride, and then begins all
+// that is due: one that woke for each operation may cost as much as what it
+// measures. Open returns when all have begun; ended waits for the last one.
+func Open(rate float64, limit int, stride, length time.Duration, start func(n int, done func(error))) (ended func() (Sample, error)) {
 	var mu sync.Mutex
 	var first error
 	h := &Histogram{}
@@ -70,7 +72,9 @@ func Open(rate float64, limit int, length time.Duration, start func(n int, done 
 	total := int(rate * length.Seconds())
 	for n := range total {
 		at := began.Add(time.Duration(float64(n) / rate * 1e9))
-		time.Sleep(time.Until(at)) // not at all when behind
+		if wait := time.Until(at); wait > 0 {
+			time.Sleep(max(wait, stride))
+		}
 		room <- struct{}{}
 		wg.Add(1)
 		start(n, func(err error) {
@@ -84,6 +88,8 @@ func Open(rate float64, limit int, length time.Duration, start func(n int, done 
 			wg.Done()
 		})
 	}
-	wg.Wait()
-	return Sample{Ops: int64(total), Elapsed: time.Since(began), Latency: h}, first
+	return func() (Sample, error) {
+		wg.Wait()
+		return Sample{Ops: int64(total), Elapsed: time.Since(began), Latency: h}, first
+	}
 }
