@@ -26,7 +26,7 @@ lacks = PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; for progr
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[^[:space:]#:$$]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: $(addprefix $(BIN)/,$(binaries)) ## Build every binary into bin/
@@ -64,8 +64,9 @@ test: ## Run all tests of all modules
 	@$(call lacks,etcd,etcd,discovery and leases in it)
 	@$(call lacks,ip,ip (iproute2),networks that are cut)
 	@# Not cached: some tests build and run other modules' binaries, which the
-	@# cache does not see.
-	go test -count=1 -timeout $(TEST_TIMEOUT) work
+	@# cache does not see. Many wait for processes or disks, so twice as many
+	@# packages as processors are tested at once.
+	go test -count=1 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) -timeout $(TEST_TIMEOUT) work
 
 .PHONY: race
 race: ## Run all tests under the race detector (needs a C compiler)
@@ -145,16 +146,24 @@ bench-go: ## Run the Go benchmarks of single packages
 # ---- checks ----------------------------------------------------------------
 
 .PHONY: check
-check: check-format check-vet check-modules check-generated ## Check format, vet, staticcheck, modules, generated code
+check: check-format check-help check-vet check-modules check-generated ## Check format, this list, vet, staticcheck, modules, generated code
 
 .PHONY: check-format
-check-format:
+check-format: ## Check that gofmt leaves all files as they are
 	@echo "== gofmt"
 	@bad=$$(go list -m -f '{{.Dir}}' | xargs gofmt -l | sort -u); \
 		if [ -n "$$bad" ]; then echo "not formatted, run gofmt -w on:"; echo "$$bad"; exit 1; fi
 
+# The binaries are targets, too, but not ones to remember.
+.PHONY: check-help
+check-help: ## Check that make help lists every target
+	@echo "== make help"
+	@diff <(sed -n 's/^\.PHONY: *//p' $(firstword $(MAKEFILE_LIST)) | grep -v '[$$]' | tr ' ' '\n' | sort) \
+		<($(MAKE) --no-print-directory help | awk '{ print $$1 }' | sort) \
+		|| { echo "< a target without a line in make help; > a line there without .PHONY"; exit 1; }
+
 .PHONY: check-vet
-check-vet: $(BIN)/staticcheck
+check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
 	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./services/gateway
@@ -164,13 +173,13 @@ check-vet: $(BIN)/staticcheck
 # What ships is what a module's own go.mod says, so the workspace is off.
 .PHONY: check-modules
 check-modules: export GOWORK = off
-check-modules:
+check-modules: ## Check that every go.mod is tidy, and build each service alone
 	@for dir in $$(GOWORK= go list -m -f '{{.Dir}}'); do \
 		echo "== go.mod of $${dir#$(CURDIR)/}"; (cd "$$dir" && go mod tidy -diff); done
 	@for dir in services/*/; do echo "== build of $$dir alone"; (cd "$$dir" && go build ./...); done
 
 .PHONY: check-generated
-check-generated:
+check-generated: ## Check that the generated code is that of the .proto files (needs protoc)
 	@echo "== generated code"
 	@if [ "$$(protoc --version 2>/dev/null)" != "libprotoc $(PROTOC_VERSION)" ]; then \
 		echo "$(if $(filter true,$(CI)),missing,SKIPPED): no protoc $(PROTOC_VERSION) here (Debian 12: apt-get install protobuf-compiler)"; \
