@@ -42,6 +42,7 @@ func TestHouse(t *testing.T) {
 			"deploy": {},
 		},
 		// The same seed gives the same run, the same bounds the same search.
-		Pure: []string{"sim", "explore"},
+		Pure:     []string{"sim", "explore"},
+		Undriven: []string{"sim", "explore"},
 	})
 }

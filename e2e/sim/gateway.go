@@ -116,7 +116,7 @@ func (g *gatewayNode) performAll() {
 func (g *gatewayNode) punctual() {
 	now := g.p.now()
 	var late []gateway.RequestID
-	for id, c := range g.waiting {
+	for id, c := range g.waiting { // sorted below
 		if now.Sub(c.due) > overdue {
 			late = append(late, id)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 )
@@ -265,14 +266,7 @@ func (m *member) gone(mem gossip.Member) {
 func (m *member) rank() int {
 	if m.stale {
 		m.stale = false
-		v := m.core.View()
-		m.ranked = -1
-		if v.InCluster {
-			m.ranked = v.Rank(roleCoordinator, m.p.id())
-			if splitbrain.InMinority(v, "") {
-				m.ranked += 7 // the delay of a minority
-			}
-		}
+		m.ranked = splitbrain.LeaseRank(m.core.View(), roleCoordinator, m.p.id(), lease.DefaultConfig().RankDelay)
 	}
 	return m.ranked
 }

@@ -132,7 +132,7 @@ func (n *regionNode) flush() {
 func (n *regionNode) punctual() {
 	now := n.p.now()
 	hung := false
-	for _, l := range n.loading {
+	for _, l := range n.loading { // order-free: any of them
 		hung = hung || now.Sub(l.began) > overdue
 	}
 	if !hung {

@@ -1,7 +1,8 @@
 // Package archtest checks the architecture of Roost in the tests of its modules:
 // which packages may import which (layers), what pure cores must not use (purity),
-// and that every package has a comment (docs). The house_test.go of every module has
-// that module's rules and calls [Check]. [Memory] limits what decoders may allocate
+// that every core says what its driver must do (duties), and that every package has a
+// comment (docs). The house_test.go of every module has that module's rules and calls
+// [Check]. [Memory] limits what decoders may allocate
 // in their fuzz tests.
 //
 // # What this does not do
@@ -58,13 +59,18 @@ type Rules struct {
 	// directory are pure, patterns that end in ".go".
 	Pure []string
 
+	// Undriven lists the entries of Pure that need no driver: values, functions, and
+	// what drives the cores in tests. The package comments of the others end with the
+	// duties of their driver.
+	Undriven []string
+
 	// Impure lists the files in directories of Pure that are not pure: the
 	// drivers that share a package with their core.
 	Impure []string
 }
 
 // Check checks the module in the current directory against the rules, in the
-// subtests layers, purity and docs.
+// subtests layers, purity, duties and docs.
 func Check(t *testing.T, rules Rules) {
 	t.Helper()
 	dirs, err := packageDirs(".")
@@ -76,6 +82,7 @@ func Check(t *testing.T, rules Rules) {
 		report(t, absent(rules.Never))
 	})
 	t.Run("purity", func(t *testing.T) { report(t, purity(rules)) })
+	t.Run("duties", func(t *testing.T) { report(t, duties(rules)) })
 	t.Run("docs", func(t *testing.T) { report(t, undocumented(dirs)) })
 }
 

@@ -27,4 +27,40 @@
 // single cluster only if the required number of contact points is the real number
 // of nodes that form it. With a lower one there can be two, if discovery shows
 // different lists to different nodes for longer than the stable margin.
+//
+// # Duties of the driver
+//
+//  1. One goroutine steps the machine, with the time of a monotonic clock; [Start] comes
+//     first and once. A [Tick] comes at least twice per ProbeInterval.
+//  2. What discovery says now is stepped before each Tick: [Discovered] if the latest
+//     lookup succeeded, [LookupFailed] if it did not, neither before the first has ended.
+//     An old list must not be passed off as the result of a lookup that failed. Answers
+//     that have arrived are stepped before both.
+//  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
+//     once, by [Answered] or [ProbeFailed], and named by the address in the Probe.
+//  4. The node answers the probes of others, its own included, with [AnswerOf] its
+//     membership, from before Start until it ends.
+//  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
+//     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.
+//  6. [Joined] is stepped when the membership says so, and only then. After [Finished]
+//     the membership is told what discovery lists, so that a node which does not know of
+//     the cluster is found; after [GaveUp] the process stops.
+//
+// Package joiner, beside discovery, is that driver. The loop to write:
+//
+//	out = m.Step(time.Now(), bootstrap.Start{}, nil)
+//	for !done(out) {
+//		perform(out)
+//		select {
+//		case in := <-answers:
+//			out = m.Step(time.Now(), in, out[:0])
+//		case <-ticker.C:
+//			out = m.Step(time.Now(), discovered(), out[:0]) // after all answers
+//			if membership.InCluster() {
+//				out = m.Step(time.Now(), bootstrap.Joined{}, out)
+//			} else {
+//				out = m.Step(time.Now(), bootstrap.Tick{}, out)
+//			}
+//		}
+//	}
 package bootstrap

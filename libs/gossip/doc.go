@@ -62,4 +62,45 @@
 // that must happen at most once may rest on membership alone. It sends
 // nothing, reads no clock and keeps nothing on disk. It does not know who may
 // join: the driver lets in only peers that it trusts.
+//
+// # Duties of the driver
+//
+//  1. One goroutine steps the machine, with the time of a monotonic clock. Every start
+//     of the process has a new UID in Config.Self, and is a new incarnation.
+//  2. [Start], or [JoinVia], comes first and once. A [Tick] comes every 50 to 100 ms,
+//     after all messages that arrived before it: otherwise peers whose heartbeats wait
+//     in the process look silent.
+//  3. A message that arrives becomes [Receive], with From and To as they were sent, and
+//     Waited, the time that it waited in the process. What comes from a process that
+//     names another cluster, or is not trusted, is refused before that.
+//  4. A [Send] is sent once, without waiting for the network. It may be lost; it must
+//     not go to another address, and UID 0 means any incarnation there.
+//  5. [Evidence] is stepped only if a connection to the node had been open, was ended by
+//     the other side, and the next dial was refused.
+//  6. Events are passed on in their order. Whoever gets one finds it in the [View]
+//     already.
+//  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it
+//     finishes what it must and then steps [Leave]; after [Left] it stops.
+//  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder,
+//     or the time until which it may act, is news. On [YieldLease] the process gives the
+//     lease up, and stands behind the other candidates.
+//
+// Package agent is that driver. The loop to write:
+//
+//	out = m.Step(time.Now(), gossip.Start{}, nil)
+//	for {
+//		perform(out)
+//		tick := false
+//		select {
+//		case <-inbox.signal:
+//		case <-ticker.C:
+//			tick = true
+//		}
+//		for _, in := range inbox.take() {
+//			perform(m.Step(time.Now(), in, out[:0]))
+//		}
+//		if out = out[:0]; tick {
+//			out = m.Step(time.Now(), gossip.Tick{}, out)
+//		}
+//	}
 package gossip

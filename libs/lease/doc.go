@@ -54,4 +54,40 @@
 // after it resumes. A record that is deleted while its holder lives does not
 // exclude processes that start afterwards; the term still does. It does not elect
 // by health or load, and it is not fair: the first candidate in line gets it.
+//
+// # Duties of the driver
+//
+// Of the [Holder], that is; those of a [Driver], which is its store, are in driver.go.
+//
+//  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
+//     differs between all Holders that ever use the same Self.
+//  2. [Got] and [Swapped] that have arrived are stepped before a [Tick] that is due. A
+//     Tick comes every RenewEvery/10 or more often.
+//  3. [Get] and [Swap] run beside the loop and are answered with their Request, at most
+//     once. A Swap that returned an error, or was not sent, is [Unknown]; it is never
+//     [Conflict]. A late answer is stepped like any other: the Holder ignores it.
+//  4. The number of requests that have not returned is bounded, whether or not the Holder
+//     has given them up.
+//  5. [Acquired], [Renewed] and [Lost] are passed on in their order, without waiting.
+//     Whoever acts by the lease compares its Until with the clock at every act: the loop
+//     may be paused when the lease expires.
+//  6. Whoever acts has stopped before [Release] is stepped, because the next holder may
+//     follow at once. The loop ends with [Released].
+//
+// [Keeper] is that driver. The loop to write:
+//
+//	out = h.Step(time.Now(), lease.Tick{}, nil)
+//	for {
+//		for _, o := range out {
+//			perform(o) // never waits: requests run beside the loop
+//		}
+//		select {
+//		case in := <-answers: // taken first if several wait
+//			out = h.Step(time.Now(), in, out[:0])
+//		case in := <-wishes: // SetRank, RaiseTerm, Yield, Release
+//			out = h.Step(time.Now(), in, out[:0])
+//		case <-ticker.C:
+//			out = h.Step(time.Now(), lease.Tick{}, out[:0])
+//		}
+//	}
 package lease

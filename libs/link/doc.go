@@ -57,4 +57,35 @@
 // command that it lost was handled: it only reports which ones were definitely
 // not sent. It knows nothing of shard ownership. It does not authenticate peers;
 // that is left to the TLS configuration of listener and dialer.
+//
+// # Duties of the driver
+//
+// The pure part is [Readers], and its driver is [Server]. The order of commands rests on
+// these duties, so a driver of another kind has them, too:
+//
+//  1. Readers is used under one lock, by the whole server.
+//  2. A client is welcomed, and read, only after [Readers.Enter] or [Readers.Leave] said
+//     so. A client sends no command before the welcome.
+//  3. Connections in Entered.Cut are ended at once; what they have not delivered is
+//     dropped. They stay entered until they leave.
+//  4. [Readers.Leave] is called for every connection that was not refused, and only when
+//     its reader has left: nothing of it will be read, and no callback with its commands
+//     will begin or go on.
+//
+// What to write:
+//
+//	lock()
+//	e := readers.Enter(lane, number, c)
+//	unlock()
+//	end(e.Cut...)
+//	if e.Refused || !e.Read && !wait(c.mayRead) {
+//		return // after Leave, unless it was refused
+//	}
+//	welcome(c)
+//	read(c) // until it ends, and the last callback has returned
+//	lock()
+//	if next, ok := readers.Leave(lane, c); ok {
+//		close(next.mayRead)
+//	}
+//	unlock()
 package link

@@ -18,6 +18,31 @@
 // It cannot distinguish a slow peer, a cut cable and a dead peer, nor a pause of
 // the peer from a pause of its own process: the caller must call
 // [Detector.Restart] after a pause of the process.
+//
+// # Duties of the driver
+//
+// In the services the driver is package gossip, which is a core itself.
+//
+//  1. There is one detector per peer, used by one goroutine at a time, with the times of
+//     one monotonic clock. It begins with the peer's incarnation and ends with it.
+//  2. [Detector.Heartbeat] is called for every sign of life of this very incarnation, in
+//     the order of arrival.
+//  3. After a pause of the process [Detector.Restart] is called for all detectors before
+//     any of them is asked.
+//  4. Heartbeats that have arrived are taken in before [Detector.Available] is asked.
+//
+// What to write:
+//
+//	case reply := <-replies:
+//		detectors[reply.From].Heartbeat(time.Now())
+//	case now := <-ticker.C:
+//		if now.Sub(last) > twice {
+//			restart(detectors, now)
+//		}
+//		last = now
+//		for peer, d := range detectors {
+//			report(peer, d.Available(now))
+//		}
 package phi
 
 import (

@@ -13,4 +13,46 @@
 //
 // The package counts, and keeps waiting commands in order; it sends no refusals itself.
 // It has no locks and no clock.
+//
+// # Duties of the driver
+//
+//  1. A Budget, its Queues and their Kinds are used by one goroutine at a time; the times
+//     are those of a monotonic clock.
+//  2. Every command goes through [Queue.Ask] in the order in which its connection brought
+//     it, before it can have any effect. Waits and Dropped end its way: it is kept by the
+//     queue, or by nobody.
+//  3. Full is a refusal, and the refusal is a reply, too: it needs a ticket of its own
+//     ([Budget.Admit]). If there is none, the connection is not read until there is.
+//  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
+//     the connection and [Budget.Unsent] says how much that has not sent; a reply that is
+//     larger than expected asks [Budget.Grow] first, and is replaced by [NoRoom] if there
+//     is no capacity.
+//  5. Unsent is set again for every connection at every tick, as connections send without
+//     saying so. After that, and after every Answered, [Queue.Next] is called for all
+//     queues until none admits anything.
+//  6. [Queue.Late] is called for every queue at every tick, and what it returns is refused.
+//  7. When a connection has ended, its queue is dropped ([Queue.Drop]) before anything
+//     that the connection brought is looked at again.
+//
+// The loop to write, under one lock:
+//
+//	arrive: for each command, in order:
+//		switch ticket, verdict := queue.Ask(budget, now, &request, command); verdict {
+//		case replies.Admitted:
+//			run(command, ticket)
+//		case replies.Full:
+//			refuse(command) // with a ticket for the refusal, or wait
+//		}
+//	answered: connection.Send(reply)
+//		budget.Unsent(&queue.Account, connection.Unsent())
+//		budget.Answered(ticket, size)
+//		admit()
+//	tick: for each connection:
+//			budget.Unsent(&queue.Account, connection.Unsent())
+//			refuse(queue.Late(budget, now, &short)...)
+//		admit()
+//	admit: for each queue:
+//		for command, ticket, ok := queue.Next(budget); ok; command, ticket, ok = queue.Next(budget) {
+//			run(command, ticket)
+//		}
 package replies

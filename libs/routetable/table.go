@@ -10,6 +10,39 @@
 //
 // Nothing here decides who owns a shard, talks to a network or reads a clock.
 // A copy may be stale at any time: routing is advice, the fence is law.
+//
+// # Duties of the driver
+//
+// The drivers are the cores of regions and gateways, which embed both types, and theirs
+// the services that make the polls.
+//
+//  1. Table and Watcher are used by one goroutine at a time, with the times of one
+//     monotonic clock.
+//  2. [Watcher.Poll] is called after every input and at every tick, every 20 ms or so, and
+//     what it returns is asked at once, beside the loop: the coordinator at the address or,
+//     if it is that of a fallback, the region. A region holds a poll no longer than a
+//     coordinator does.
+//  3. Every poll ends in one call of Changed, NotActive or Failed, with the address that
+//     Poll returned. What comes after Timeout is passed on all the same.
+//  4. A delta is applied to the Table ([Table.Apply]) if [Watcher.Changed] returns true,
+//     and not otherwise. Rows that came by another way are merged ([Table.Merge]).
+//  5. [Watcher.SetCandidates] is called whenever discovery lists others.
+//
+// What to write:
+//
+//	switch answer := answer.(type) {
+//	case delta:
+//		if w.Changed(now, answer.From, answer.Delta) {
+//			t.Apply(answer.Delta)
+//		}
+//	case notActive:
+//		w.NotActive(now, answer.From, answer.Active, answer.Term)
+//	case failed:
+//		w.Failed(now, answer.From)
+//	}
+//	if to, since, ask := w.Poll(now); ask {
+//		go poll(to, since)
+//	}
 package routetable
 
 import (

@@ -67,7 +67,7 @@
 // one has no coordinator then, and downs itself after LeasePatience.
 //
 // A free lease should not go to the fastest candidate: one that is [InMinority] waits
-// for [MinorityDelay] before it acquires the lease.
+// for [MinorityDelay] before it acquires the lease ([LeaseRank]).
 //
 // Nor should it stay with a minority. A member that holds the lease when it becomes part
 // of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there are
@@ -90,4 +90,28 @@
 // to StableAfter plus LeasePatience. The package does not protect against partitions that
 // change faster than gossip, against members with different settings, or against
 // operators who down the wrong side. It restarts nothing; that is a supervisor's task.
+//
+// # Duties of the driver
+//
+// A [Resolver] is driven by the [gossip.Machine] whose Config.Downing it is: the machine
+// calls Decide, downs whom it names, and emits [gossip.YieldLease]. What is left to the
+// process:
+//
+//  1. Every member has the same strategy and the same settings; the membership compares
+//     them when a node joins.
+//  2. The driver of the machine performs its duties: Ticks come all the time, and
+//     [gossip.SelfDowned] ends the process. A supervisor starts it again.
+//  3. With lease-majority, every member with LeaseRole competes for the lease with the
+//     place in line that [LeaseRank] gives, at every change of the membership, and steps
+//     [gossip.Lease] whenever what it knows of the record has changed.
+//  4. On [gossip.YieldLease] it sets the place in line again, then gives the lease up.
+//
+// What to write:
+//
+//	downing, err := splitbrain.New(config)
+//	g.Downing = downing // of the gossip.Config
+//	...
+//	case gossip.YieldLease:
+//		keeper.SetRank(splitbrain.LeaseRank(agent.Members(), role, self, rankDelay))
+//		keeper.Yield()
 package splitbrain

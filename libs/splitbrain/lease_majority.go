@@ -27,14 +27,28 @@ func reversed(a action) action {
 	return downReachable
 }
 
-// InMinority reports whether less than half of the members with a role are
-// reachable, or half of them without the one of the lowest address. A node in a
-// minority should leave a free lease to others for [MinorityDelay], so that the
-// larger side gets it.
-func InMinority(v gossip.View, role string) bool { return inMinority(newSides(&v), role) }
-
 // MinorityDelay is the head start of the majority for a free lease.
 const MinorityDelay = 2 * time.Second
+
+// LeaseRank is the place of a member in line for the lease, for which those with a
+// role compete: the oldest is first, and negative, for a node that is in no cluster, is
+// no candidate. Each place waits rankDelay longer for a free lease than the one before
+// it. A member in a minority stands behind by [MinorityDelay], so that the larger side
+// gets the lease.
+func LeaseRank(v gossip.View, role string, self sharding.NodeID, rankDelay time.Duration) int {
+	if !v.InCluster {
+		return -1
+	}
+	rank := v.Rank(role, self)
+	if InMinority(v, "") {
+		rank += int(MinorityDelay/rankDelay) + 1
+	}
+	return rank
+}
+
+// InMinority reports whether less than half of the members with a role are
+// reachable, or half of them without the one of the lowest address.
+func InMinority(v gossip.View, role string) bool { return inMinority(newSides(&v), role) }
 
 func inMinority(s *sides, role string) bool {
 	counted := filter{role: role, leaving: true}

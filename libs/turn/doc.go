@@ -33,4 +33,54 @@
 // It holds no entity state, runs no user code, and reads no clock: instances
 // live in the driver, time arrives as an argument. It does not decide which
 // shards it serves. Volatile types pass no gate: their replies are best effort.
+//
+// # Duties of the driver
+//
+// The driver is whatever holds the instances. In the services package region stands
+// between the two: it opens, drains and aborts shards and takes [Machine.ShardEvents];
+// the rest is passed on to the driver of the region.
+//
+//  1. Step is never called by two goroutines at a time. The time is that of a monotonic
+//     clock, and a [Tick] comes every 20 ms or so. The outputs of a step are performed
+//     in their order, before those of the next; none of them may wait.
+//  2. An instance is used by one job at a time, in the order of the outputs: [Load],
+//     then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
+//     not wait for each other.
+//  3. Every Load is answered by one [Loaded], every Run by one [TurnDone], every Append
+//     by one [Appended], every ReadFence by one [FenceRead], every Lookup by one
+//     [LookedUp], every Stop by one [Stopped], however late. A stop hook that does not
+//     end is abandoned, and answered all the same. A handler cannot be: its entity
+//     waits for it, and [Cancel] asks it to end.
+//  4. Events are applied to the instance by the turn that staged them, and in a Load by
+//     replay, in the order of their records, by the same code.
+//  5. Append and ReadFence go to the journal as they are, in their order. What the
+//     journal reports is passed on unchanged: an outcome that is not known is
+//     UnknownOutcome, never a refusal. The core repeats what must be repeated.
+//  6. A Snapshot is cut before any later Run of the instance begins, and is stored with
+//     its Seq and Epoch. Whether it is stored is nobody's business: there is no answer.
+//  7. [Cancel] ends the context of the turn; its TurnDone still comes. [Drop] forgets an
+//     instance at once, whatever runs on it.
+//  8. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not
+//     used any more once its TurnDone is stepped.
+//
+// The loop to write:
+//
+//	for {
+//		var out []turn.Output
+//		select {
+//		case in := <-answers: // of jobs and of the journal, ahead of new commands
+//			out = m.Step(time.Now(), in, out[:0])
+//		case in := <-commands:
+//			out = m.Step(time.Now(), in, out[:0])
+//		case <-ticker.C:
+//			out = m.Step(time.Now(), turn.Tick{}, out[:0])
+//		}
+//		for _, e := range m.ShardEvents() {
+//			handle(e)
+//		}
+//		for _, o := range out {
+//			perform(o) // never waits: jobs run beside the loop
+//		}
+//		m.Recycle()
+//	}
 package turn

@@ -42,4 +42,43 @@
 // The core stores nothing, knows no client and decodes no payload. It cannot
 // tell whether a command whose answer was lost took effect, and does not
 // guess. Nothing orders commands that come through different gateways.
+//
+// # Duties of the driver
+//
+//  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs
+//     the outputs of each Step in their order, before those of the next. A Tick comes
+//     every 20 ms or so.
+//  2. Commands are submitted with names and sizes that were checked, each with a Request
+//     of its own. Those of one client that must keep their order are submitted in it. A
+//     command ends with one [Finish], or with [Cancel] when its client has gone.
+//  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
+//     gone. Several may be added up.
+//  4. A [Send] is written only to the link that [Sender.Link] returns, on the lane of its
+//     shard; what becomes of it goes to the [Sender]: Failed if the link did not take it,
+//     Refused if no link ever would. After the outputs of a step, [Sender.Next] is stepped
+//     until it returns nothing.
+//  5. A link is reported by [Sender.Up], with a number that no link had before, before
+//     anything that arrived on it, and by [Sender.Down] after everything that arrived on
+//     it, with what was never written to it.
+//  6. Answers of a link are stepped in the order in which they arrived.
+//  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
+//  8. A [Watch] is answered once, by [TableChanged], [NotActive] or [WatchFailed]; see
+//     package routetable. A [GetShardHome] has no answer and may be lost.
+//  9. A [Shedder] is asked before a body is read, and is told of every Finish.
+//
+// The loop to write:
+//
+//	for {
+//		select {
+//		case in := <-inbox: // commands, answers, links, polls
+//			out = m.Step(time.Now(), in, out[:0])
+//		case <-ticker.C:
+//			out = m.Step(time.Now(), gateway.Tick{}, out[:0])
+//		}
+//		perform(out) // never waits
+//		for in, ok := sender.Next(); ok; in, ok = sender.Next() {
+//			perform(m.Step(time.Now(), in, out[:0]))
+//		}
+//		flush() // every link that was written to, once
+//	}
 package gateway

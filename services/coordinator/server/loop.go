@@ -12,9 +12,6 @@ import (
 
 const tickEvery = 50 * time.Millisecond
 
-// minorityRank is splitbrain.MinorityDelay in places in line for the lease.
-var minorityRank = int(splitbrain.MinorityDelay/lease.DefaultConfig().RankDelay) + 1
-
 // loop owns the core. Nothing waits inside it.
 func (s *Server) loop() {
 	ticker := time.NewTicker(tickEvery)
@@ -195,9 +192,5 @@ func (s *Server) reviewMembers() {
 			s.step(now)
 		}
 	}
-	rank := v.Rank("coordinator", s.self)
-	if splitbrain.InMinority(v, "") {
-		rank += minorityRank // the larger side goes first
-	}
-	s.keeper.SetRank(rank)
+	s.keeper.SetRank(splitbrain.LeaseRank(v, "coordinator", s.self, lease.DefaultConfig().RankDelay))
 }
