@@ -1,26 +1,25 @@
-// Package consul is discovery by Consul, in which processes enter themselves as
+// Package consul is discovery by Consul, in which processes register themselves as
 // instances of one service:
 //
 //	consul://127.0.0.1:8500/roost?ttl=10s
 //
-// The host is an agent, as a rule the one of this machine; the path is the name
-// of the service. Instances are listed whose checks all pass. An entry has a
-// check that this process confirms: unconfirmed for the ttl it is not listed,
-// and after a minute more it is removed. The role and the cluster of a peer are
-// in its metadata, under "role" and "cluster"; an instance that something else
-// has registered needs neither.
+// The host is an agent, usually the one on this machine; the path is the name of the
+// service. Instances are listed if all their checks pass. Each entry has a check that
+// its process renews: without renewal it is no longer listed after the ttl, and is
+// removed after another minute. The role and the cluster of a peer are in its metadata,
+// under "role" and "cluster"; instances that other programs have registered need neither.
 //
-// Parameters: ttl (default 10s), cluster (whose instances are taken; default that
-// of the process), token_file, datacenter (to look in; default the agent's), tls,
-// ca, cert, key. Files are read again when they are needed. Without token_file
-// the environment's CONSUL_HTTP_TOKEN counts.
+// Parameters: ttl (default 10s), cluster (of the instances that are accepted; default
+// that of the process), token_file (default: the environment variable
+// CONSUL_HTTP_TOKEN), datacenter (default the agent's), tls, ca, cert, key. Files are
+// read again whenever they are needed.
 //
 // # What this does not do
 //
-// It does not guess: an instance that makes no sense, or belongs to another
-// cluster, fails the lookup, because a service is one cluster's. Instead of
-// an error Consul shows nobody to those who may not see the service. With a token
-// that is told apart while there are instances to hide; without one it is not.
+// It does not guess: an instance that is invalid or belongs to another cluster fails the
+// lookup, because a service belongs to one cluster. To a client that may not see the
+// service, Consul returns an empty list instead of an error. With a token this can be
+// detected while instances are being hidden; without one it cannot.
 package consul
 
 import (
@@ -40,26 +39,26 @@ import (
 )
 
 const (
-	// removeAfter is Consul's own least time.
+	// removeAfter is the shortest time that Consul allows.
 	removeAfter = time.Minute
-	// answerWithin is what a blocking query may take longer than it was told:
+	// answerWithin is how much longer than its wait time a blocking query may take:
 	// Consul itself adds up to a sixteenth.
 	answerWithin = discovery.Recheck/16 + 3*time.Second
 )
 
-// Driver asks an agent for the instances of one service.
+// Driver queries an agent for the instances of one service.
 type Driver struct {
 	client     *api.Client
-	at         string // for errors
+	at         string // for error messages
 	service    string
 	cluster    string
 	datacenter string
 	ttl        time.Duration
-	token      string // the name of its file
+	token      string // path of the token file
 }
 
-// Open makes a Driver for a cluster of that name, any if it is empty. It asks
-// nobody yet. Errors wrap discovery.ErrConfig.
+// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// sends no request yet. Errors wrap discovery.ErrConfig.
 func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	d := &Driver{service: u.Path, at: "consul " + u.Hosts + " service " + u.Path}
 	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
@@ -74,13 +73,13 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 		return nil, fmt.Errorf("%w: consul: agent %w; write for example consul://127.0.0.1:8500/roost", discovery.ErrConfig, err)
 	}
 	if u.Path == "" || strings.ContainsAny(u.Path, "/?# ") {
-		return nil, fmt.Errorf("%w: consul: %.80q is no name of a service; write for example consul://127.0.0.1:8500/roost", discovery.ErrConfig, u.Path)
+		return nil, fmt.Errorf("%w: consul: %.80q is not the name of a service; write for example consul://127.0.0.1:8500/roost", discovery.ErrConfig, u.Path)
 	}
 	scheme := "http"
 	if secure != nil {
 		scheme = "https"
 	}
-	// Not the library's transport: it would read Consul's environment for TLS.
+	// Not the library's transport, which would read TLS settings from the environment.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
 	var err error
@@ -91,13 +90,14 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	return d, nil
 }
 
-// Peers asks for the instances.
+// Peers returns the instances.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
-// Follow asks for the instances; a blocking query waits for others.
+// Follow returns the instances, and a function that waits for a change with a blocking
+// query.
 func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	found, index, err := d.query(ctx, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 	}, nil
 }
 
-// query waits, if after is not 0, for the index to pass it.
+// query returns the instances; if after is not 0, it waits until the index is higher.
 func (d *Driver) query(ctx context.Context, after uint64) ([]*api.ServiceEntry, uint64, error) {
 	token, err := backendurl.Secret(d.token)
 	if err != nil {
@@ -156,10 +156,10 @@ func (d *Driver) read(e *api.ServiceEntry) (discovery.Peer, error) {
 	return p, nil
 }
 
-// TTL is for how long an entry is listed that nobody confirms.
+// TTL returns how long an entry is listed without renewal.
 func (d *Driver) TTL() time.Duration { return d.ttl }
 
-// instance is the id of a peer's entry: what is in it may stand in a path.
+// instance returns the id of a peer's entry; it can be part of a URL path.
 func (d *Driver) instance(p discovery.Peer) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(":[]%@", r) {
@@ -169,7 +169,7 @@ func (d *Driver) instance(p discovery.Peer) string {
 	}, d.service+"-"+p.String())
 }
 
-// Enter confirms the entry of self, or makes one if the agent knows of none.
+// Enter renews the entry of self, or registers it if the agent does not know it.
 func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 	id := d.instance(self)
 	token, err := backendurl.Secret(d.token)
@@ -202,7 +202,7 @@ func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 	return d.wrapAt(id, d.client.Agent().ServiceRegisterOpts(r, opts))
 }
 
-// Remove takes the entry of self out.
+// Remove removes the entry of self.
 func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	id := d.instance(self)
 	token, err := backendurl.Secret(d.token)
@@ -216,7 +216,7 @@ func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	return d.wrapAt(id, err)
 }
 
-// absent reports whether the agent does not know what it was asked about.
+// absent reports whether the agent does not know the instance.
 func absent(err error) bool {
 	var status api.StatusError
 	return errors.As(err, &status) && status.Code == http.StatusNotFound

@@ -82,7 +82,7 @@ func change(t *testing.T, s Suite) {
 		h.Change(t, s.express(peers...))
 		h.want(t, h.Driver, s.express(peers...))
 	}
-	// As long, but different.
+	// A different list of the same length.
 	for _, addr := range []string{"a:1", "b:1"} {
 		peers := s.express(discovery.Peer{Addr: addr})
 		h.Change(t, peers)
@@ -90,7 +90,7 @@ func change(t *testing.T, s Suite) {
 	}
 }
 
-// flapping comes and goes many times; the last state is what counts.
+// flapping: a peer comes and goes many times; the last state must be seen.
 func flapping(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
 	h.want(t, h.Driver, s.express(some...))
@@ -101,8 +101,8 @@ func flapping(t *testing.T, s Suite) {
 	h.want(t, h.Driver, s.express(some...))
 }
 
-// noticed waits for changes as a Watch does; a change between the answer and
-// the waiting counts too.
+// noticed waits for changes as a Watch does; a change between the answer and the wait
+// must be noticed too.
 func noticed(t *testing.T, s Suite) {
 	h := s.with(t, some, changes)
 	f, ok := h.Driver.(discovery.Follower)
@@ -145,7 +145,7 @@ func failure(t *testing.T, s Suite) {
 	}
 }
 
-// stale keeps the last good answer, with the error and its age.
+// stale: after an error the last good answer is kept, with the error and its age.
 func stale(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Break != nil })
 	h.want(t, h.Driver, s.express(some...))
@@ -188,7 +188,7 @@ func foreign(t *testing.T, s Suite) {
 	h.want(t, h.Driver, s.express(some...))
 }
 
-// denied tries again and again without harm.
+// denied: repeated attempts with refused credentials do no harm.
 func denied(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Deny != nil })
 	place := h.Deny(t)

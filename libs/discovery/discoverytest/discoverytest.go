@@ -1,11 +1,11 @@
 // Package discoverytest is the conformance suite of discovery drivers: what
-// [discovery.Driver], [discovery.Follower] and [discovery.Registrar] demand. A
-// driver's own test calls [Run], or a [Suite] that says what the driver can express.
+// [discovery.Driver], [discovery.Follower] and [discovery.Registrar] demand. The
+// test of each driver calls [Run], or a [Suite] if it cannot list every peer.
 //
 // # What this does not do
 //
-// It does not test back-off and jitter: those are the business of
-// [discovery.Watch], tested there in virtual time.
+// It does not test back-off and jitter: they are part of [discovery.Watch], and tested
+// there in virtual time.
 package discoverytest
 
 import (
@@ -20,37 +20,36 @@ import (
 )
 
 const (
-	// within is the deadline of what a real server needs some time for; on a
-	// busy machine that is long.
+	// within is the deadline for real servers, long enough for a busy machine.
 	within = 60 * time.Second
 	often  = 20 * time.Millisecond
 )
 
-// Harness is one driver that lists certain peers, and the ways to trouble it.
-// A func that is nil is something that cannot happen there; its test is skipped.
+// Harness is one driver that lists certain peers, and the ways to disturb it. A nil func
+// means that this cannot happen; its test is skipped.
 type Harness struct {
 	Driver discovery.Driver
-	// Lag says that what happens is seen a moment later.
+	// Lag means that changes are seen only after a moment.
 	Lag bool
-	// Change makes it list others, and undoes Break, Garbage and Foreign.
+	// Change makes it list other peers, and undoes Break, Garbage and Foreign.
 	Change func(t *testing.T, peers []discovery.Peer)
 	// Break makes it fail, until the next Change.
 	Break func(t *testing.T)
-	// Garbage puts something among the peers that is none, and returns a word
-	// of the error that names the place.
+	// Garbage adds an invalid peer, and returns a word of the error that names the
+	// place.
 	Garbage func(t *testing.T) string
-	// WrongPort puts a peer whose port cannot be, and returns a word as above.
+	// WrongPort adds a peer with an invalid port, and returns a word as above.
 	WrongPort func(t *testing.T) string
-	// Foreign puts a peer of another cluster, and returns a word as above.
+	// Foreign adds a peer of another cluster, and returns a word as above.
 	Foreign func(t *testing.T) string
 	// Deny refuses the driver's credentials, and returns a word as above;
-	// Allow takes them again.
+	// Allow accepts them again.
 	Deny  func(t *testing.T) string
 	Allow func(t *testing.T)
-	// Down ends the server, Up starts it again with what it had, Pause makes it
-	// hang until Up.
+	// Down ends the server, Up starts it again with its data, Pause makes it hang
+	// until Up.
 	Down, Up, Pause func(t *testing.T)
-	// Forget makes the server lose what was entered.
+	// Forget makes the server lose its entries.
 	Forget func(t *testing.T)
 	// Second opens another handle on the same place, as another process would.
 	Second func(t *testing.T) discovery.Driver
@@ -62,8 +61,8 @@ type Suite struct {
 	Name string
 	// With makes a driver that lists the peers.
 	With func(t *testing.T, peers []discovery.Peer) Harness
-	// Express turns any peer into one that the driver can list, different ones
-	// into different ones. Nil: all can be.
+	// Express turns any peer into one that the driver can list, and different peers
+	// into different ones. Nil: the driver can list all.
 	Express func(discovery.Peer) discovery.Peer
 }
 
@@ -107,7 +106,7 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// with makes a harness, or skips the test that needs what the driver has not.
+// with returns a harness, or skips the test if the driver lacks what it needs.
 func (s Suite) with(t *testing.T, peers []discovery.Peer, possible func(Harness) bool) Harness {
 	t.Helper()
 	h := s.With(t, s.express(peers...))
@@ -134,7 +133,7 @@ var some = []discovery.Peer{
 	{Addr: "roost-0.roost.svc.cluster.local:65535", Role: "region"},
 }
 
-// want waits, if the driver lags, until it lists exactly the peers.
+// want checks that the driver lists exactly the peers, and waits for that if it lags.
 func (h Harness) want(t *testing.T, b discovery.Driver, peers []discovery.Peer) {
 	t.Helper()
 	peers = discovery.Normalize(slices.Clone(peers))
@@ -147,7 +146,7 @@ func (h Harness) want(t *testing.T, b discovery.Driver, peers []discovery.Peer) 
 	})
 }
 
-// eventually tries at once, and again if the driver lags.
+// eventually tries at once, and repeatedly if the driver lags.
 func (h Harness) eventually(t *testing.T, try func() error) {
 	t.Helper()
 	if !h.Lag {
@@ -176,14 +175,14 @@ func retry(t *testing.T, try func() error) {
 	}
 }
 
-// short is the context of a call that is to fail.
+// short returns the context of a call that must fail.
 func short(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// refused wants an error that names backend and place.
+// refused checks that the error names the backend and the place.
 func (s Suite) refused(h Harness, t *testing.T, place string) {
 	t.Helper()
 	h.eventually(t, func() error {

@@ -12,7 +12,7 @@ import (
 
 func stops(h Harness) bool { return h.Down != nil }
 
-// down opens a backend whose server is not there yet.
+// down opens a driver whose server is not running yet.
 func down(t *testing.T, s Suite) {
 	h := s.with(t, some, stops)
 	h.Down(t)
@@ -39,7 +39,7 @@ func restarted(t *testing.T, s Suite) {
 	}
 }
 
-// hangs has a server that accepts and never answers.
+// hangs: a server accepts connections and never answers.
 func hangs(t *testing.T, s Suite) {
 	h := s.with(t, some, func(h Harness) bool { return h.Pause != nil })
 	h.want(t, h.Driver, s.express(some...))
@@ -52,7 +52,7 @@ func hangs(t *testing.T, s Suite) {
 	h.want(t, h.Driver, s.express(some...))
 }
 
-// me and other enter themselves.
+// me and other register themselves.
 var (
 	me    = discovery.Peer{Addr: "10.9.0.1:7000", Role: "coordinator"}
 	other = discovery.Peer{Addr: "roost-7.example.net:7000", Role: "region"}
@@ -65,7 +65,7 @@ func (s Suite) registrar(t *testing.T, possible func(Harness) bool) (Harness, di
 	if !ok {
 		t.Skip("nobody enters itself there")
 	}
-	h.Lag = true // the backend's own view of what it was told
+	h.Lag = true // the backend may show an entry after a delay
 	return h, r
 }
 
@@ -79,7 +79,7 @@ func enter(t *testing.T, r discovery.Registrar, p discovery.Peer) {
 func registration(t *testing.T, s Suite) {
 	h, r := s.registrar(t, nil)
 	if err := r.Remove(t.Context(), me); err != nil {
-		t.Errorf("taking out what is not there: %v", err)
+		t.Errorf("removing an entry that does not exist: %v", err)
 	}
 	enter(t, r, me)
 	h.want(t, h.Driver, []discovery.Peer{me}) // itself only
@@ -95,7 +95,7 @@ func registration(t *testing.T, s Suite) {
 	h.want(t, second, []discovery.Peer{other})
 	enter(t, r, me)
 	h.want(t, second, []discovery.Peer{me, other})
-	// The next process at the same address.
+	// the next process at the same address
 	third := h.Second(t)
 	enter(t, third.(discovery.Registrar), me)
 	h.want(t, second, []discovery.Peer{me, other})
@@ -105,7 +105,7 @@ func registration(t *testing.T, s Suite) {
 	h.want(t, second, []discovery.Peer{other})
 }
 
-// expires is about a process that died without a word.
+// expires: the entry of a process that died expires.
 func expires(t *testing.T, s Suite) {
 	h, r := s.registrar(t, nil)
 	enter(t, r, me)

@@ -5,18 +5,18 @@
 //	dns://10.0.0.2,10.0.0.3:5353/roost.example.net?port=25521
 //	                                             these resolvers, in order
 //
-// Parameters: type (ip, a, aaaa or srv; default srv for a name that begins with
-// "_", else ip, which is a and aaaa), port (of addresses, which have none), role
-// (of every peer), min_ttl and max_ttl (default 1s and 1m, within which the time
-// to live of an answer counts). Without a resolver those of /etc/resolv.conf are
-// asked, which is read at every lookup. Names are complete: nothing is searched.
+// Parameters: type (ip, a, aaaa or srv; default srv for a name that begins with "_",
+// otherwise ip, which is a and aaaa), port (for addresses, which have none), role (of all
+// peers), min_ttl and max_ttl (default 1s and 1m; bounds of an answer's time to live).
+// Without a resolver in the URL, those in /etc/resolv.conf are used, which is read at
+// every lookup. Names are absolute; search domains are not used.
 //
 // # What this does not do
 //
-// A name that does not exist lists nobody: a service without instances looks
-// like that. Nobody is registered, and the target of an SRV record is not
-// resolved: it is the peer's address. Answers are not authenticated (DNSSEC);
-// whoever is listed still has to prove who it is.
+// A name that does not exist yields an empty list, because that is how a service without
+// instances looks. Processes do not register themselves. The target of an SRV record is
+// not resolved: it is the peer's address. Answers are not authenticated (DNSSEC); peers
+// must be authenticated when they are contacted.
 package dns
 
 import (
@@ -37,16 +37,16 @@ import (
 
 const (
 	resolvConf = "/etc/resolv.conf"
-	// udpSize is the largest answer asked for by UDP, which no path splits;
-	// longer ones are asked for again by TCP. Source: DNS flag day 2020.
+	// udpSize is the largest answer by UDP, small enough not to be fragmented (DNS flag
+	// day 2020); longer ones are requested again by TCP.
 	udpSize = 1232
 	// maxAliases bounds a chain of CNAME records.
 	maxAliases = 8
 )
 
-// Driver asks for the records of one name.
+// Driver queries the records of one name.
 type Driver struct {
-	resolvers      []string // none: those of conf
+	resolvers      []string // empty: those of conf
 	conf           string
 	name           string
 	types          []uint16
@@ -55,7 +55,7 @@ type Driver struct {
 	minTTL, maxTTL time.Duration
 }
 
-// Open makes a Driver; it asks nobody yet. Errors wrap discovery.ErrConfig.
+// Open returns a Driver; it sends no request yet. Errors wrap discovery.ErrConfig.
 func Open(u *backendurl.URL) (*Driver, error) {
 	d := &Driver{conf: resolvConf, name: dns.Fqdn(u.Path), port: u.Port("port"), role: u.Text("role", "")}
 	kind := "ip"
@@ -100,25 +100,25 @@ func Open(u *backendurl.URL) (*Driver, error) {
 	return d, nil
 }
 
-// resolver completes the address of a resolver.
+// resolver adds the default port to the address of a resolver.
 func resolver(s string) (string, error) {
 	addr := s
 	if _, _, err := net.SplitHostPort(s); err != nil {
 		addr = net.JoinHostPort(strings.Trim(s, "[]"), "53")
 	}
 	if _, err := discovery.ParsePeer(addr); err != nil {
-		return "", fmt.Errorf("resolver %.80q is no host or host:port", s)
+		return "", fmt.Errorf("resolver %.80q is not a host or host:port", s)
 	}
 	return addr, nil
 }
 
-// Peers asks now.
+// Peers queries the records now.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.lookup(ctx)
 	return peers, err
 }
 
-// Follow asks now; another answer may come when the records have expired.
+// Follow queries the records now. The returned function waits until they expire.
 func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	began := time.Now()
 	peers, ttl, err := d.lookup(ctx)
@@ -128,8 +128,8 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 	return peers, expiry(began, ttl), nil
 }
 
-// expiry waits for the end of an answer's time to live, counted from the
-// question.
+// expiry returns a function that waits for the end of an answer's time to live, counted
+// from the request.
 func expiry(began time.Time, ttl time.Duration) discovery.Changed {
 	return func(ctx context.Context) error {
 		timer := time.NewTimer(time.Until(began.Add(ttl)))
@@ -143,7 +143,7 @@ func expiry(began time.Time, ttl time.Duration) discovery.Changed {
 	}
 }
 
-// lookup asks for all types and tells for how long the answer holds.
+// lookup queries all record types, and returns the peers and the time to live.
 func (d *Driver) lookup(ctx context.Context) ([]discovery.Peer, time.Duration, error) {
 	resolvers, err := d.servers()
 	if err != nil {
@@ -174,7 +174,7 @@ func (d *Driver) servers() ([]string, error) {
 	}
 	conf, err := dns.ClientConfigFromFile(d.conf)
 	if err != nil {
-		return nil, fmt.Errorf("dns: which resolver to ask: %w", err)
+		return nil, fmt.Errorf("dns: resolver configuration: %w", err)
 	}
 	var servers []string
 	for _, s := range conf.Servers {
@@ -186,8 +186,7 @@ func (d *Driver) servers() ([]string, error) {
 	return servers, nil
 }
 
-// ask goes through the resolvers until one answers; each gets its share of the
-// time.
+// ask tries the resolvers in order until one answers; each gets its share of the time.
 func (d *Driver) ask(ctx context.Context, resolvers []string, typ uint16) (*dns.Msg, error) {
 	var errs []error
 	for i, server := range resolvers {
@@ -223,11 +222,11 @@ func (d *Driver) exchange(ctx context.Context, server string, typ uint16) (*dns.
 		}
 		switch {
 		case len(res.Question) != 1 || !strings.EqualFold(res.Question[0].Name, d.name) || res.Question[0].Qtype != typ:
-			return nil, errors.New("it answers another question")
+			return nil, errors.New("its answer is to another question")
 		case res.Truncated:
-			return nil, errors.New("its answer is cut off")
+			return nil, errors.New("its answer is truncated")
 		case res.Rcode == dns.RcodeRefused:
-			return nil, fmt.Errorf("%w: it refuses to answer us", discovery.ErrDenied)
+			return nil, fmt.Errorf("%w: it refused the query", discovery.ErrDenied)
 		case res.Rcode != dns.RcodeSuccess && res.Rcode != dns.RcodeNameError:
 			return nil, fmt.Errorf("it answers %s", dns.RcodeToString[res.Rcode])
 		}
@@ -243,7 +242,7 @@ func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg)
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	// The client looks at the deadline of ctx only.
+	// The client respects only the deadline of ctx, not its cancellation.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	res, _, err := client.ExchangeWithConnContext(ctx, req, conn)
@@ -253,7 +252,7 @@ func (d *Driver) once(ctx context.Context, network, server string, req *dns.Msg)
 	return res, err
 }
 
-// read takes the peers out of an answer, and for how long it holds.
+// read returns the peers in an answer, and its time to live.
 func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration, error) {
 	holds := d.maxTTL
 	lives := func(seconds uint32) { holds = min(holds, time.Duration(seconds)*time.Second) }
@@ -272,7 +271,7 @@ func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration
 		case *dns.AAAA:
 			host = r.AAAA.String()
 		case *dns.SRV:
-			if r.Target == "." { // decidedly no such service, says RFC 2782
+			if r.Target == "." { // RFC 2782: the service is decidedly not available
 				continue
 			}
 			host, port = strings.TrimSuffix(r.Target, "."), int(r.Port)
@@ -284,7 +283,7 @@ func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration
 		peers = append(peers, p)
 	}
 	if len(peers) == 0 {
-		// How long "nobody" holds says the zone (RFC 2308, 5).
+		// The time to live of a negative answer (RFC 2308, section 5).
 		for _, rr := range res.Ns {
 			if soa, ok := rr.(*dns.SOA); ok {
 				lives(min(soa.Hdr.Ttl, soa.Minttl))
@@ -294,8 +293,8 @@ func (d *Driver) read(res *dns.Msg, typ uint16) ([]discovery.Peer, time.Duration
 	return peers, holds, nil
 }
 
-// aliases are the names that an answer may be about: the one asked for, and
-// those that CNAME records lead to.
+// aliases returns the names that records may have: the one that was queried, and those to
+// which CNAME records lead.
 func aliases(answer []dns.RR, name string, lives func(uint32)) []string {
 	names := []string{strings.ToLower(name)}
 	for range maxAliases {

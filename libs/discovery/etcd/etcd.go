@@ -1,20 +1,20 @@
 // Package etcd is discovery by an etcd cluster, version 3.4 or newer, in which
-// processes enter themselves:
+// processes register themselves:
 //
 //	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod?ttl=10s
 //
 // Entries are keys below the path, "/roost/prod/<role>@<host:port>", with a
-// JSON value, under a lease of the process: an entry that nobody confirms for
-// the ttl is gone. Parameters: ttl (default 10s), cluster (whose entries are
-// taken; default that of the process), user and password_file, tls, ca, cert,
-// key. Files are read again when they are needed.
+// JSON value, under a lease of the process: an entry that is not renewed for the ttl is
+// removed. Parameters: ttl (default 10s), cluster (of the entries that are accepted;
+// default that of the process), user and password_file, tls, ca, cert, key. Files are
+// read again whenever they are needed.
 //
 // # What this does not do
 //
-// It does not guess: an entry that makes no sense, or belongs to another
-// cluster, fails the lookup, with its key, because a path is one cluster's. It
-// gives nobody permissions; with authentication the user needs to read and
-// write below the path.
+// It does not guess: an entry that is invalid or belongs to another cluster fails the
+// lookup, because a path belongs to one cluster; the error names the key. It grants no
+// permissions: with authentication, the user must be allowed to read and write below the
+// path.
 package etcd
 
 import (
@@ -41,16 +41,16 @@ import (
 
 // Driver reads and writes the entries below one path.
 type Driver struct {
-	prefix   string // with a slash at its end
+	prefix   string // ends with a slash
 	cluster  string
 	ttl      time.Duration
 	config   clientv3.Config
-	password string        // the name of its file
-	dialing  chan struct{} // holds a token while a client is made
+	password string        // path of the password file
+	dialing  chan struct{} // holds a token while a client is created
 
 	mu     sync.Mutex
 	client *clientv3.Client            // nil until it is needed
-	leases map[string]clientv3.LeaseID // of the keys that were entered here
+	leases map[string]clientv3.LeaseID // of the keys that this process has written
 }
 
 // entry is the value of a key.
@@ -60,18 +60,18 @@ type entry struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Open makes a Driver for a cluster of that name, any if it is empty. It
-// connects when it is first asked. Errors wrap discovery.ErrConfig.
+// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// connects at the first request. Errors wrap discovery.ErrConfig.
 func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	d := &Driver{leases: map[string]clientv3.LeaseID{}, prefix: "/" + u.Path + "/", dialing: make(chan struct{}, 1)}
 	d.ttl = u.Duration("ttl", 10*time.Second, 2*time.Second, time.Hour)
 	d.cluster = u.Text("cluster", cluster)
 	d.config = clientv3.Config{
 		Username: u.Text("user", ""), TLS: u.TLS(), Logger: zap.NewNop(),
-		// Notices a member that is gone without a word while a watch is open.
+		// Detects the silent failure of a member while a watch is open.
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialTimeout: 3 * time.Second,
-		// The client itself would grow slower up to two minutes.
+		// The client's own back-off grows to two minutes.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 3 * time.Second,
@@ -103,13 +103,13 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	return d, nil
 }
 
-// Peers reads the entries.
+// Peers returns the entries.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
-// Follow reads the entries; what comes after them is watched.
+// Follow returns the entries, and a function that watches for changes after them.
 func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	c, err := d.connect(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Change
 func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil {
-		return discovery.Peer{}, fmt.Errorf("the value is no entry: %w", err)
+		return discovery.Peer{}, fmt.Errorf("the value is not an entry: %w", err)
 	}
 	p, err := discovery.ParsePeer(discovery.Peer{Addr: e.Addr, Role: e.Role}.String())
 	switch {
@@ -142,7 +142,7 @@ func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
 	case d.cluster != "" && e.Cluster != d.cluster:
 		return discovery.Peer{}, fmt.Errorf("the entry belongs to cluster %.80q, this process to %q; give each cluster a path of its own", e.Cluster, d.cluster)
 	case name != p.String():
-		return discovery.Peer{}, fmt.Errorf("the entry is of %s", p)
+		return discovery.Peer{}, fmt.Errorf("the entry is for %s", p)
 	}
 	return p, nil
 }
@@ -151,16 +151,16 @@ func (d *Driver) read(name string, value []byte) (discovery.Peer, error) {
 func (d *Driver) watch(ctx context.Context, c *clientv3.Client, revision int64) error {
 	ctx, cancel := context.WithTimeout(ctx, discovery.Recheck)
 	defer cancel()
-	// Without a leader a member would not tell of changes.
+	// A member without a leader would not report changes.
 	events := c.Watch(clientv3.WithRequireLeader(ctx), d.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	for {
 		select {
 		case e, ok := <-events:
 			switch {
 			case !ok:
-				return nil // ask again
+				return nil // list again
 			case errors.Is(e.Err(), rpctypes.ErrCompacted):
-				return nil // so much has changed
+				return nil // the revision is gone, so there were changes
 			case e.Err() != nil:
 				return d.wrap(d.prefix, e.Err())
 			case len(e.Events) > 0:
@@ -172,11 +172,11 @@ func (d *Driver) watch(ctx context.Context, c *clientv3.Client, revision int64) 
 	}
 }
 
-// TTL is for how long an entry stays that nobody confirms.
+// TTL returns how long an entry stays without renewal.
 func (d *Driver) TTL() time.Duration { return d.ttl }
 
-// Enter confirms the lease of self, and puts the entry if it is not there as it
-// should be: it may have been deleted, expired, or left by an earlier process.
+// Enter renews the lease of self. It also writes the entry if it is missing or different:
+// it may have been deleted, have expired, or be an earlier process's.
 func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 	key := d.prefix + self.String()
 	c, err := d.connect(ctx)
@@ -201,7 +201,7 @@ func (d *Driver) Enter(ctx context.Context, self discovery.Peer) error {
 	return d.wrap(key, err)
 }
 
-// lease confirms the lease of a key, or takes a new one.
+// lease renews the lease of a key, or requests a new one.
 func (d *Driver) lease(ctx context.Context, c *clientv3.Client, key string) (clientv3.LeaseID, error) {
 	d.mu.Lock()
 	id, ok := d.leases[key]
@@ -231,8 +231,8 @@ func (d *Driver) forget(key string) {
 	delete(d.leases, key)
 }
 
-// Remove gives the lease of self back, and its entry goes with it. An entry
-// that a later process has put is under another lease, and stays.
+// Remove revokes the lease of self, which removes its entry. An entry that a later
+// process has written has another lease, and stays.
 func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	key := d.prefix + self.String()
 	d.mu.Lock()
@@ -252,7 +252,7 @@ func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	return nil
 }
 
-// Close ends the connections. The Driver may be used again.
+// Close closes the connections. The Driver may be used again.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -264,7 +264,7 @@ func (d *Driver) Close() error {
 	return c.Close()
 }
 
-// connect returns the client, made when it is first needed: with a user that
+// connect returns the client. It creates it at the first call, for which a user name
 // needs a member that answers.
 func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
 	if err := ctx.Err(); err != nil {
@@ -284,7 +284,7 @@ func (d *Driver) connect(ctx context.Context) (*clientv3.Client, error) {
 	if config.Password, err = backendurl.Secret(d.password); err != nil {
 		return nil, fmt.Errorf("password_file: %w", err)
 	}
-	if deadline, ok := ctx.Deadline(); ok { // the client itself outlives ctx
+	if deadline, ok := ctx.Deadline(); ok { // the client outlives ctx
 		config.DialTimeout = min(config.DialTimeout, time.Until(deadline))
 	}
 	c, err := clientv3.New(config)
@@ -303,8 +303,8 @@ func (d *Driver) current() *clientv3.Client {
 	return d.client
 }
 
-// wrap says where it happened. A user that is refused gets a new client, which
-// reads the password anew.
+// wrap adds the place to an error. If the user was refused, the client is dropped, so
+// that the next one reads the password again.
 func (d *Driver) wrap(key string, err error) error {
 	if err == nil {
 		return nil

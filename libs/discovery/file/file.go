@@ -1,12 +1,12 @@
 // Package file is discovery by a text file: one "host:port" or
 // "role@host:port" per line; blank lines and what follows a # are ignored. The
-// file is read anew at every lookup, so a change counts at the next one. Replace
-// it by renaming another file over it: then nobody reads half of it.
+// file is read at every lookup, so a change takes effect at the next one. Replace
+// it by renaming another file over it, so that it is never read half written.
 //
 // # What this does not do
 //
-// It does not guess: a line that makes no sense fails the whole lookup, and so
-// does a file that is missing. An empty file says that there are no peers.
+// It does not guess: an invalid line fails the whole lookup, and so does a missing file.
+// An empty file means that there are no peers.
 package file
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// maxBytes is the largest file that is read: some ten thousand peers.
+// maxBytes is the largest file that is read: about ten thousand peers.
 const maxBytes = 1 << 20
 
 // Driver is a file with peers.
 type Driver struct{ path string }
 
-// Open makes a Driver of the file at path, which need not exist yet. Errors
-// wrap discovery.ErrConfig.
+// Open returns a Driver for the file at path, which need not exist yet. Errors wrap
+// discovery.ErrConfig.
 func Open(path string) (*Driver, error) {
 	if path == "" {
 		return nil, fmt.Errorf("%w: the path of the file is empty", discovery.ErrConfig)

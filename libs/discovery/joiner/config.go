@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Settings are the keys that every member of a cluster has in its
-// configuration, beside its discovery.url. A service embeds them in its own.
+// Settings are the configuration keys of every member of a cluster, besides its
+// discovery.url. A service embeds them in its own configuration.
 type Settings struct {
 	Seeds      []string      `key:"cluster.seeds" help:"coordinators to join through, as host:port, instead of those that discovery.url lists; the first forms the cluster if there is none"`
 	Required   int           `key:"discovery.required_contacts" unit:"coordinators" help:"coordinators that must have answered before a cluster is formed; set it to the number of coordinators that start together"`
@@ -26,16 +26,15 @@ type Settings struct {
 	Interval   time.Duration `key:"discovery.interval" help:"time between two lookups, and between two requests to one contact point"`
 	Timeout    time.Duration `key:"discovery.timeout" help:"time for a lookup or for an answer, and how old an answer may be"`
 	Port       int           `key:"discovery.port" help:"if a host is listed with several ports, use only this one; 0: all"`
-	// Decider, if set, decides whom to join and who forms a cluster, in the place
-	// of the rule that the keys above make. It has no key: the main of a binary of
-	// one's own sets it.
+	// Decider, if set, decides which members to join and which node forms a cluster,
+	// instead of the rule that the keys above configure. It has no key: the main of
+	// your own binary sets it.
 	Decider bootstrap.JoinDecider
-	// A management listener has no TLS, hence a key of its own and not a default.
+	// A management listener has no TLS, so this must be set explicitly.
 	ContactPort int `key:"discovery.contact_port" help:"ask contact points at this port, by plain HTTP, such as their management port; 0: at the listed address"`
 }
 
-// DefaultSettings returns the defaults. For their reasons see
-// [bootstrap.Config].
+// DefaultSettings returns the defaults. [bootstrap.Config] gives the reasons for them.
 func DefaultSettings() Settings {
 	b := bootstrap.DefaultConfig()
 	return Settings{
@@ -44,7 +43,7 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Validate names every key that makes no sense, with the fix.
+// Validate returns an error that names every invalid key and how to correct it.
 func (s *Settings) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -70,48 +69,49 @@ func (s *Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// minInterval keeps a slip in the unit from becoming a load.
+// minInterval keeps a mistake in the unit from causing load.
 const minInterval = 10 * time.Millisecond
 
-// Config is what a Joiner needs.
+// Config configures a Joiner.
 type Config struct {
 	Settings
-	// URL is the discovery.url.
+	// URL is the value of discovery.url.
 	URL string
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Self is this incarnation of this node, Roles what it is for.
+	// Self is this incarnation of the node; Roles are its roles.
 	Self  sharding.NodeID
 	Roles []string
-	// Client asks contact points, at the base URL that PeerURL gives for their
-	// address. It must not follow redirects.
+	// Client sends requests to contact points, at the base URL that PeerURL returns
+	// for their address. It must not follow redirects.
 	Client  *http.Client
 	PeerURL func(addr string) string
-	// Log gets what is waited for, whenever that changes.
+	// Log gets the reason for waiting whenever that changes.
 	Log *slog.Logger
-	// Changed, if set, is called when discovery lists others. It must not wait.
+	// Changed, if set, is called when discovery returns another list. It must not
+	// block.
 	Changed func()
 }
 
-// Membership is what a Joiner brings into the cluster.
+// Membership is the part of the membership that a Joiner uses.
 type Membership interface {
-	// Members is the membership as seen now.
+	// Members returns the current view.
 	Members() gossip.View
-	// SetSeeds names the addresses to join through or to announce the cluster to.
+	// SetSeeds sets the addresses to join through or to announce the cluster to.
 	SetSeeds([]string)
-	// Form makes a cluster of this node alone, unless it is in one.
+	// Form forms a cluster of this node alone, unless it is in one.
 	Form()
 }
 
-// announceEvery is how often a member tells seeds that are no members where the
-// cluster is: several times within the stable margin, so that who looks for a
-// cluster hears of it before forming one, and never less often than gossip
-// would without a margin.
+// announceEvery returns how often a member announces its cluster to seeds that are not
+// members: several times within the stable margin, so that a node that looks for a
+// cluster learns of it before it forms one, and at least as often as gossip would without
+// a margin.
 func announceEvery(stableFor time.Duration) time.Duration {
 	return min(max(stableFor/4, 50*time.Millisecond), gossip.DefaultConfig().JoinInterval)
 }
 
-// Configure makes a membership wait for the Joiner, or join through the
+// Configure configures a membership to wait for the Joiner, or to join through the
 // configured seeds.
 func (j *Joiner) Configure(g *gossip.Config) {
 	g.Seeds, g.Wait = j.cfg.Seeds, len(j.cfg.Seeds) == 0
@@ -120,7 +120,7 @@ func (j *Joiner) Configure(g *gossip.Config) {
 	}
 }
 
-// core is the configuration of the machine.
+// core returns the configuration of the core.
 func (c *Config) core() bootstrap.Config {
 	b := bootstrap.DefaultConfig()
 	b.Self, b.Roles, b.Cluster = c.Self, c.Roles, c.Cluster
@@ -130,13 +130,13 @@ func (c *Config) core() bootstrap.Config {
 	return b
 }
 
-// contactURL is where a listed address is asked.
+// contactURL returns the URL of the contact point at a listed address.
 func (c *Config) contactURL(addr string) string {
 	if c.ContactPort == 0 {
 		return c.PeerURL(addr) + Path
 	}
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil { // the core lets no such address through
+	if err != nil { // the core accepts no such address
 		host = addr
 	}
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.ContactPort)) + Path

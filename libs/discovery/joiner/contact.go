@@ -14,28 +14,27 @@ import (
 	"github.com/roost-cluster/roost/libs/bootstrap"
 )
 
-// Where a node answers. Path is on both listeners, the others on the
-// management one.
+// URL paths of a node. Path is served by both listeners, the others by the
+// management listener.
 const (
 	Path       = "/bootstrap/seed-nodes"
 	StatusPath = "/bootstrap/status"
 	JoinPath   = "/bootstrap/join"
 )
 
-// maxAnswer bounds what is read of an answer or a request, in bytes: many times
-// that of five members with long names.
+// maxAnswer bounds the answers and requests that are read, in bytes. It is many times the
+// size of an answer with five members with long names.
 const maxAnswer = 64 << 10
 
-// Node is where a Joiner is served.
+// Node is the part of a node that serves a Joiner's handlers.
 type Node interface {
 	Handle(pattern string, handler http.Handler)
 	HandleManagement(pattern string, handler http.Handler)
 	Ready(name string, check func(context.Context) error)
 }
 
-// Register serves the contact point on both listeners of a node, status and
-// explicit join on its management listener, and adds a readiness check. It
-// comes before Run.
+// Register registers the contact point on both listeners of a node, status and explicit
+// join on its management listener, and a readiness check. It must be called before Run.
 func (j *Joiner) Register(n Node, m Membership) {
 	j.members.Store(&m)
 	n.Handle("GET "+Path, http.HandlerFunc(j.serveSeedNodes))
@@ -50,7 +49,7 @@ func (j *Joiner) serveSeedNodes(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, bootstrap.AnswerOf(&v, j.cfg.Cluster, j.cfg.Roles))
 }
 
-// serveStatus tells how the search goes.
+// serveStatus serves the state of the search.
 func (j *Joiner) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	type status struct {
 		Discovery string   `json:"discoveryUrl,omitempty"`
@@ -65,12 +64,12 @@ func (j *Joiner) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, s)
 }
 
-// serveJoin takes the wish of a person to join through certain members.
+// serveJoin serves an operator's request to join through certain members.
 func (j *Joiner) serveJoin(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code int, format string, args ...any) {
 		writeJSON(w, code, map[string]string{"error": fmt.Sprintf(format, args...)})
 	}
-	// Which also keeps forms of foreign web pages out.
+	// This also refuses forms of other web sites.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		refuse(http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 		return
@@ -107,7 +106,7 @@ func writeJSON(w http.ResponseWriter, code int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// probe asks one contact point and brings the answer into the loop.
+// probe sends a request to one contact point and puts the answer into the inbox.
 func (j *Joiner) probe(ctx context.Context, addr string) {
 	asking, cancel := context.WithTimeout(ctx, j.cfg.Timeout)
 	defer cancel()
@@ -148,8 +147,8 @@ func (j *Joiner) ask(ctx context.Context, addr string) (a bootstrap.Answer, err 
 	return a, nil
 }
 
-// reason says why there is no answer, without what differs every time, such as
-// the port of the connection: it is logged when it changes.
+// reason returns why there is no answer, without parts that differ each time, such as the
+// port of the connection, because changes are logged.
 func reason(err error) string {
 	var dns *net.DNSError
 	var timeout interface{ Timeout() bool }

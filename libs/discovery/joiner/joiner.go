@@ -15,28 +15,28 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery/open"
 )
 
-// Joiner brings one process into its cluster. Make one with [New], let it
-// Configure the membership, Register its handlers, and Run it beside the
-// membership. Its methods may be called from anywhere.
+// Joiner brings one process into its cluster. Create it with [New], call Configure for
+// the membership, Register for its handlers, and Run next to the membership. Its methods
+// are safe for concurrent use.
 type Joiner struct {
 	cfg     Config
-	url     string // as people may see it
+	url     string // without secrets
 	watch   *discovery.Watch
 	inbox   chan bootstrap.Input
 	members atomic.Pointer[Membership]
 	status  atomic.Pointer[bootstrap.Status]
 
-	// Of the loop only.
-	core   *bootstrap.Machine
-	outs   []bootstrap.Output
-	probes sync.WaitGroup
-	told   []discovery.Peer // the last that Changed and the membership know of
-	err    error
-	done   bool
+	// Used by the loop only.
+	core         *bootstrap.Machine
+	outs         []bootstrap.Output
+	probes       sync.WaitGroup
+	lastNotified []discovery.Peer // as Changed and the membership were last told
+	err          error
+	done         bool
 }
 
-// New prepares a Joiner. Nothing is asked yet: a discovery that is down is no
-// reason not to start.
+// New returns a Joiner. It sends no request yet, so that a process can start while
+// discovery is down.
 func New(cfg Config) (*Joiner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func New(cfg Config) (*Joiner, error) {
 	}
 	j := &Joiner{
 		cfg: cfg, url: backendurl.Redact(bootstrap.Expand(cfg.URL, cfg.Cluster)), core: bootstrap.New(core),
-		// Every contact point has at most one question under way.
+		// Each contact point has at most one request in flight.
 		inbox: make(chan bootstrap.Input, 2*core.MaxContacts),
 	}
 	j.keepStatus()
@@ -67,11 +67,10 @@ func New(cfg Config) (*Joiner, error) {
 	return j, nil
 }
 
-// Watch is what asks discovery, for metrics; nil with configured seeds.
+// Watch returns the discovery watch, for metrics; nil with configured seeds.
 func (j *Joiner) Watch() *discovery.Watch { return j.watch }
 
-// Coordinators are the addresses that discovery lists now, or the configured
-// seeds.
+// Coordinators returns the addresses that discovery lists now, or the configured seeds.
 func (j *Joiner) Coordinators() []string {
 	if j.watch == nil {
 		return slices.Clone(j.cfg.Seeds)
@@ -79,8 +78,7 @@ func (j *Joiner) Coordinators() []string {
 	return coordinators(j.watch.Peers().Peers)
 }
 
-// coordinators are the addresses of peers that are not said to be something
-// else.
+// coordinators returns the addresses of peers without another role.
 func coordinators(peers []discovery.Peer) []string {
 	var addrs []string
 	for _, p := range peers {
@@ -91,9 +89,9 @@ func coordinators(peers []discovery.Peer) []string {
 	return addrs
 }
 
-// Run looks for the cluster until this node is a member, then keeps the
-// membership informed of what discovery lists, until ctx ends. It returns an
-// error only when it gives up.
+// Run looks for the cluster until this node is a member, and then passes changes of
+// discovery on to the membership until ctx is done. It returns an error only when it
+// gives up.
 func (j *Joiner) Run(ctx context.Context) error {
 	m := *j.members.Load()
 	if j.watch == nil {
@@ -115,7 +113,7 @@ func (j *Joiner) Run(ctx context.Context) error {
 		case in := <-j.inbox:
 			j.step(ctx, m, in)
 		case <-ticker.C:
-			for more := true; more; { // what has arrived is older than the tick
+			for more := true; more; { // inputs that arrived before the tick
 				select {
 				case in := <-j.inbox:
 					j.step(ctx, m, in)
@@ -138,7 +136,7 @@ func (j *Joiner) Run(ctx context.Context) error {
 	return j.err
 }
 
-// tick gives the core what can be seen without waiting.
+// tick gives the core everything that can be observed without waiting.
 func (j *Joiner) tick(ctx context.Context, m Membership) {
 	switch a := j.watch.Peers(); {
 	case a.Err != nil:
@@ -149,8 +147,8 @@ func (j *Joiner) tick(ctx context.Context, m Membership) {
 			d.Peers = append(d.Peers, bootstrap.Peer{Addr: p.Addr, Role: p.Role})
 		}
 		j.step(ctx, m, d)
-		if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.told) {
-			j.told = a.Peers
+		if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.lastNotified) {
+			j.lastNotified = a.Peers
 			j.cfg.Changed()
 		}
 	}
@@ -161,17 +159,17 @@ func (j *Joiner) tick(ctx context.Context, m Membership) {
 	j.step(ctx, m, bootstrap.Tick{})
 }
 
-// announce tells the membership where nodes may be that do not know of it.
+// announce gives the membership the addresses of nodes that may not know of it.
 func (j *Joiner) announce(m Membership) {
 	a := j.watch.Peers()
-	m.SetSeeds(coordinators(a.Peers)) // the same again is no news
-	if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.told) {
-		j.told = a.Peers
+	m.SetSeeds(coordinators(a.Peers)) // repeating the same list has no effect
+	if j.cfg.Changed != nil && !slices.Equal(a.Peers, j.lastNotified) {
+		j.lastNotified = a.Peers
 		j.cfg.Changed()
 	}
 }
 
-// step gives the core one input and performs what comes out.
+// step gives the core one input and performs its outputs.
 func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
 	j.outs = j.core.Step(time.Now(), in, j.outs[:0])
 	log := j.cfg.Log
@@ -188,7 +186,7 @@ func (j *Joiner) step(ctx context.Context, m Membership, in bootstrap.Input) {
 		case bootstrap.Warning:
 			log.Warn("bootstrap: a contact point is not what it should be", "problem", o.Problem, "discovery.url", j.url)
 		case bootstrap.GaveUp:
-			j.err = fmt.Errorf("in no cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.GiveUp, j.url, o.Why)
+			j.err = fmt.Errorf("not in a cluster after %v (discovery.give_up), with discovery.url %s: %s", j.cfg.GiveUp, j.url, o.Why)
 		case bootstrap.Finished:
 			log.Info("bootstrap: this node is a member of the cluster")
 			j.done = true
@@ -202,7 +200,7 @@ func (j *Joiner) keepStatus() {
 	j.status.Store(&s)
 }
 
-// ready says what is being waited for.
+// ready is the readiness check: its error says what the node waits for.
 func (j *Joiner) ready(context.Context) error {
 	s := j.status.Load()
 	if j.watch == nil || s.Phase == "finished" {

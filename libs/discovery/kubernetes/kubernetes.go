@@ -4,22 +4,20 @@
 //	kubernetes:///coordinator                    a service in my own namespace
 //	kubernetes://prod/coordinator,region?port=service
 //
-// Parameters: port (name or number; default the only one a slice has), ready
-// (only: endpoints that are ready, the default; any: the others too), family
-// (any, ipv4 or ipv6), role (of peers whose slice has no label "roost-role"),
-// cluster (that the label "roost-cluster", if there is one, must name; default
-// that of the process), api (URL of the API server), token_file and ca. Without
-// the last three a process in a pod uses what its service account gives it. Files
-// are read again when they are needed.
+// Parameters: port (name or number; default the only one of a slice), ready (only, the
+// default: endpoints that are ready; any: all endpoints), family (any, ipv4 or ipv6), role
+// (of peers whose slice has no label "roost-role"), cluster (the required value of the
+// label "roost-cluster", if a slice has it; default that of the process), api (URL of the
+// API server), token_file and ca. The defaults of the last three are from the pod's
+// service account. Files are read again whenever they are needed.
 //
 // The service account needs a Role that allows list and watch of endpointslices
-// in discovery.k8s.io. Labels of a Service are passed on to its slices. A service
-// whose pods are to find each other before they are ready needs
-// publishNotReadyAddresses: true.
+// in discovery.k8s.io. Slices have the labels of their Service. If its pods must find
+// each other before they are ready, the Service needs publishNotReadyAddresses: true.
 //
 // # What this does not do
 //
-// Nobody enters itself: Kubernetes knows who is there.
+// Processes do not register themselves: Kubernetes knows the endpoints.
 package kubernetes
 
 import (
@@ -42,8 +40,8 @@ import (
 
 const (
 	group = "discovery.k8s.io/v1"
-	// pageSize is how many slices are asked for at once. Each has up to a
-	// hundred endpoints by default.
+	// pageSize is the number of slices per request. Each has up to a hundred
+	// endpoints by default.
 	pageSize = 500
 	// maxBody is the largest page that is read, in bytes.
 	maxBody = 32 << 20
@@ -53,7 +51,7 @@ const (
 type Driver struct {
 	api      *kubeapi.Client
 	selector string
-	at       string // for errors
+	at       string // for error messages
 	cluster  string
 	role     string
 	port     string
@@ -61,8 +59,8 @@ type Driver struct {
 	family   string
 }
 
-// Open makes a Driver for a cluster of that name, any if it is empty. It asks
-// nobody yet. Errors wrap discovery.ErrConfig.
+// Open returns a Driver for the cluster with that name, or for any if it is empty. It
+// sends no request yet. Errors wrap discovery.ErrConfig.
 func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	d := &Driver{role: u.Text("role", ""), port: u.Text("port", ""), cluster: u.Text("cluster", cluster)}
 	d.unready = u.OneOf("ready", "only", "any") == "any"
@@ -74,7 +72,7 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	services := strings.Split(u.Path, ",")
 	for _, s := range services {
 		if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-			return nil, fmt.Errorf("%w: kubernetes: %.80q is no name of a service; write for example kubernetes://prod/coordinator", discovery.ErrConfig, s)
+			return nil, fmt.Errorf("%w: kubernetes: %.80q is not the name of a service; write for example kubernetes://prod/coordinator", discovery.ErrConfig, s)
 		}
 	}
 	d.selector = "kubernetes.io/service-name in (" + strings.Join(services, ",") + ")"
@@ -82,20 +80,20 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	return d, nil
 }
 
-// Peers lists the endpoints.
+// Peers returns the endpoints.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)
 	return peers, err
 }
 
-// Follow lists the endpoints; what comes after them is watched.
+// Follow returns the endpoints, and a function that watches for changes after them.
 func (d *Driver) Follow(ctx context.Context) ([]discovery.Peer, discovery.Changed, error) {
 	var peers []discovery.Peer
 	next, version := "", ""
 	for restarts := 0; ; {
 		page, err := d.page(ctx, next)
 		if expired(err) && next != "" && restarts < 3 {
-			// The list that the pages are of is gone; begin anew.
+			// The version of the pages has expired; start again.
 			peers, next = nil, ""
 			restarts++
 			continue
@@ -136,7 +134,7 @@ func (d *Driver) page(ctx context.Context, next string) (*sliceList, error) {
 	}
 	var page sliceList
 	if err := json.Unmarshal(text, &page); err != nil {
-		return nil, fmt.Errorf("the answer is no list of slices: %w", err)
+		return nil, fmt.Errorf("the answer is not a list of slices: %w", err)
 	}
 	if page.Kind != "EndpointSliceList" {
 		return nil, fmt.Errorf("the answer is of kind %.40q, not EndpointSliceList", page.Kind)
@@ -163,7 +161,7 @@ func (d *Driver) watch(ctx context.Context, version string) error {
 	for {
 		var e struct{ Type string }
 		if err := events.Decode(&e); err != nil {
-			return nil // it ended, as it does now and then: list again
+			return nil // watches end regularly: list again
 		}
 		if e.Type != "BOOKMARK" {
 			return nil // a change, or an ERROR such as an expired version
@@ -171,14 +169,14 @@ func (d *Driver) watch(ctx context.Context, version string) error {
 	}
 }
 
-// get asks the API server; the body of a good answer is to be closed.
+// get sends a request to the API server; the caller must close the body.
 func (d *Driver) get(ctx context.Context, q url.Values) (io.ReadCloser, error) {
 	body, err := d.api.Stream(ctx, http.MethodGet, group, "endpointslices?"+q.Encode(), nil)
 	if kubeapi.Is(err, http.StatusUnauthorized) || kubeapi.Is(err, http.StatusForbidden) {
-		err = fmt.Errorf("%w: it takes a Role with list and watch of endpointslices: %w", discovery.ErrDenied, err)
+		err = fmt.Errorf("%w: a Role with list and watch of endpointslices is needed: %w", discovery.ErrDenied, err)
 	}
 	return body, err
 }
 
-// expired reports whether a version or page is too old for the server.
+// expired reports whether the server no longer has a version or page.
 func expired(err error) bool { return kubeapi.Is(err, http.StatusGone) }

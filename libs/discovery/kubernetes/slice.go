@@ -11,13 +11,13 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Labels of a slice, as of its Service.
+// Labels of a slice, which it has from its Service.
 const (
 	roleLabel    = "roost-role"
 	clusterLabel = "roost-cluster"
 )
 
-// sliceList is what we read of an EndpointSliceList of discovery.k8s.io/v1.
+// sliceList is the part of an EndpointSliceList of discovery.k8s.io/v1 that is read.
 type sliceList struct {
 	Kind     string
 	Metadata struct{ ResourceVersion, Continue string }
@@ -41,7 +41,7 @@ type slice struct {
 	}
 }
 
-// read takes the peers out of a slice.
+// read returns the peers in a slice.
 func (d *Driver) read(s slice) ([]discovery.Peer, error) {
 	if d.family != "any" && !strings.EqualFold(s.AddressType, d.family) || len(s.Endpoints) == 0 {
 		return nil, nil
@@ -55,14 +55,14 @@ func (d *Driver) read(s slice) ([]discovery.Peer, error) {
 	}
 	var peers []discovery.Peer
 	for i, e := range s.Endpoints {
-		// Not said counts as ready, says the API.
+		// According to the API, no value means ready.
 		if ready := e.Conditions.Ready; ready != nil && !*ready && !d.unready {
 			continue
 		}
 		if len(e.Addresses) == 0 {
 			return nil, fmt.Errorf("endpoint %d has no address", i)
 		}
-		// All are of the same endpoint, so the first will do, says the API.
+		// According to the API, all addresses are equivalent.
 		addr := net.JoinHostPort(e.Addresses[0], strconv.Itoa(port))
 		p, err := discovery.ParsePeer(discovery.Peer{Addr: addr, Role: cmp.Or(s.Metadata.Labels[roleLabel], d.role)}.String())
 		if err != nil {
@@ -73,7 +73,7 @@ func (d *Driver) read(s slice) ([]discovery.Peer, error) {
 	return peers, nil
 }
 
-// choose finds the port that is meant.
+// choose returns the port that is configured, or the only one.
 func (d *Driver) choose(s slice) (int, error) {
 	if n, err := strconv.ParseUint(d.port, 10, 16); err == nil {
 		return int(n), nil
@@ -92,7 +92,7 @@ func (d *Driver) choose(s slice) (int, error) {
 	}
 	switch {
 	case found < 0 && d.port == "" && len(names) > 1:
-		return 0, fmt.Errorf("it has the ports %s; say which with the parameter port", strings.Join(names, ", "))
+		return 0, fmt.Errorf("it has the ports %s; choose one with the parameter port", strings.Join(names, ", "))
 	case found < 0:
 		return 0, fmt.Errorf("it has no port %q, only %s", d.port, cmp.Or(strings.Join(names, ", "), "none"))
 	case s.Ports[found].Port == nil:

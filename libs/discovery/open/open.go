@@ -31,7 +31,7 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery/static"
 )
 
-// schemes are for errors.
+// schemes lists the URL schemes, for errors.
 const schemes = "static, file, dns, etcd, consul or kubernetes"
 
 // Open opens the driver that a URL names, for the peers of one cluster: where
@@ -61,7 +61,7 @@ func Registration(ctx context.Context, url, cluster string, self discovery.Peer,
 func choose(url, cluster string) (discovery.Driver, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: this is no URL; use %s, such as static:host:port or file:path", discovery.ErrConfig, schemes)
+		return nil, fmt.Errorf("%w: this is not a URL; use %s, such as static:host:port or file:path", discovery.ErrConfig, schemes)
 	}
 	switch scheme {
 	case "static":

@@ -3,7 +3,7 @@
 //
 // # What this does not do
 //
-// It does not read anything again: a new list needs a new start.
+// It reads nothing again: a new list requires a restart.
 package static
 
 import (
@@ -18,9 +18,8 @@ import (
 // Driver is a fixed list of peers.
 type Driver struct{ peers []discovery.Peer }
 
-// Open makes a Driver of a comma-separated list of "host:port" or
-// "role@host:port". An empty list is allowed: nobody but me. Errors wrap
-// discovery.ErrConfig.
+// Open returns a Driver for a comma-separated list of "host:port" or "role@host:port".
+// The list may be empty. Errors wrap discovery.ErrConfig.
 func Open(list string) (*Driver, error) {
 	d := &Driver{}
 	if strings.TrimSpace(list) == "" {
@@ -36,7 +35,7 @@ func Open(list string) (*Driver, error) {
 	return d, nil
 }
 
-// Peers is the list.
+// Peers returns the list.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

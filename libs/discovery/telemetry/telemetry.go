@@ -1,8 +1,8 @@
-// Package telemetry shows how discovery is doing as OpenTelemetry metrics.
+// Package telemetry reports the state of discovery as OpenTelemetry metrics.
 //
 // # What this does not do
 //
-// It exports nothing: that is the meter provider's business.
+// It does not export the metrics; the meter provider does.
 package telemetry
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/roost-cluster/roost/libs/discovery"
 )
 
-// Observe shows a Watch and a Registration, each of which may be nil. The
-// attribute "backend" is the scheme of the URL.
+// Observe reports a Watch and a Registration, each of which may be nil. The attribute
+// "backend" is the scheme of the URL.
 func Observe(meter metric.Meter, url string, w *discovery.Watch, r *discovery.Registration) error {
 	scheme, _, _ := strings.Cut(url, ":")
 	with := metric.WithAttributes(attribute.String("backend", scheme))

@@ -3,13 +3,13 @@
 // Kubernetes. Such a server is a [Register]; its package opens the [Driver].
 //
 // A record is a line of JSON that people can read. Reading and then writing
-// takes two round trips; the write compares the revision that was read, so
-// what happens between the two refuses it.
+// takes two round trips; the write compares the revision that was read, so it is refused
+// if the record changed in between.
 //
 // # What this does not do
 //
-// It uses none of the servers' own leases, sessions or times to live: when a
-// holder is gone is decided by [lease.Holder] alone, in the same way everywhere.
+// It does not use the servers' own leases, sessions or times to live: [lease.Holder] alone
+// decides when a lease has expired, in the same way for all servers.
 package casstore
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxValue is the most that a record takes, in bytes; ours have about 200. More
-// was not written by us.
+// maxValue is the largest size of a record, in bytes; they have about 200. A larger
+// value was written by something else.
 const maxValue = 4 << 10
 
-// Register is the values of a server, one per name of a lease.
+// Register gives access to the values of a server, one per lease name.
 type Register interface {
 	// Read returns the value and its revision; nil and "" if there is none. It
 	// sees every write that was acknowledged before it began.
 	Read(ctx context.Context, name string) (value []byte, revision string, err error)
-	// Write replaces the value iff its revision is still this one ("": there is
-	// none), and is on disk when it returns. After an error it may have
-	// happened, or may still happen.
+	// Write replaces the value if its revision is still the given one ("": there is
+	// no value). The value must be on disk when it returns. After an error the write
+	// may have happened, or may still happen.
 	Write(ctx context.Context, name string, value []byte, revision string) (bool, error)
-	// Key is what the server calls the value of that name, for error messages.
+	// Key returns the server's name for the value, for error messages.
 	Key(name string) string
 }
 
@@ -49,7 +49,7 @@ type Driver struct {
 // New makes a Driver that closes with the given function, if any.
 func New(r Register, close func() error) *Driver { return &Driver{r, close} }
 
-// Get reads the record.
+// Get implements [lease.Store].
 func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	r, _, err := d.read(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	return r, nil
 }
 
-// Swap replaces the record if it yields.
+// Swap implements [lease.Store].
 func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	ok, err := d.swap(ctx, name, old, next)
 	if err != nil {
@@ -87,12 +87,12 @@ func (d *Driver) read(ctx context.Context, name string) (lease.Record, string, e
 	}
 	r, err := decode(value)
 	if err != nil {
-		return lease.Record{}, "", fmt.Errorf("what is stored there is no lease record: %w; delete it if nobody needs it, or choose another path", err)
+		return lease.Record{}, "", fmt.Errorf("the stored value is not a lease record: %w; delete it if it is not needed, or choose another path", err)
 	}
 	return r, revision, nil
 }
 
-// Close gives the connections back; requests under way may fail.
+// Close closes the connections; requests in progress may fail.
 func (d *Driver) Close() error {
 	if d.close == nil {
 		return nil
@@ -100,8 +100,8 @@ func (d *Driver) Close() error {
 	return d.close()
 }
 
-// record is a lease.Record as stored. Numbers of 64 bits are text, because
-// other programs read JSON's numbers as floating point.
+// record is the stored form of a lease.Record. 64-bit numbers are strings, because other
+// programs read JSON numbers as floating point.
 type record struct {
 	Version uint64           `json:"version,string"`
 	Term    sharding.Term    `json:"term"`

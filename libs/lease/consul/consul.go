@@ -2,16 +2,15 @@
 //
 //	consul://127.0.0.1:8500/roost/prod
 //
-// The record of a lease is the key "roost/prod/<name>". Reads ask for
-// consistency and a write compares the index, so it is the majority of Consul's
-// servers that decides. Parameters: token_file (read at every request; default
+// The record of a lease is the key "roost/prod/<name>". Reads are consistent and writes
+// compare the index, so a majority of Consul's servers decides. Parameters: token_file (read at every request; default
 // the environment variable CONSUL_HTTP_TOKEN), datacenter (default the agent's),
 // tls, ca, cert, key.
 //
 // # What this does not do
 //
-// It uses none of Consul's sessions and their lock delay (see [casstore]), and
-// gives nobody permissions: with access control the token needs
+// It does not use Consul's sessions and their lock delay (see [casstore]). It grants no
+// permissions: with access control the token needs
 // key_prefix "roost/prod/" { policy = "write" }.
 package consul
 
@@ -30,11 +29,11 @@ import (
 	"github.com/roost-cluster/roost/libs/lease/casstore"
 )
 
-// requestTimeout bounds a request whose context does not: an agent that is
-// paused must not collect requests for ever.
+// requestTimeout bounds every request, so that requests to a paused agent do not
+// accumulate.
 const requestTimeout = 10 * time.Second
 
-// Open makes a store; it connects when it is first asked. Errors wrap
+// Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
 func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	r, err := newRegister(u)
@@ -48,9 +47,9 @@ type register struct {
 	kv        *api.KV
 	transport *http.Transport
 	host      string
-	prefix    string // with a slash at its end
+	prefix    string // ends with a slash
 	dc        string
-	token     string // the name of its file
+	token     string // path of the token file
 }
 
 func newRegister(u *backendurl.URL) (*register, error) {
@@ -106,8 +105,7 @@ func (r *register) Read(ctx context.Context, name string) ([]byte, string, error
 	return pair.Value, strconv.FormatUint(pair.ModifyIndex, 10), nil
 }
 
-// Write implements [casstore.Register]. A key that is not there has the
-// index 0.
+// Write implements [casstore.Register]. A missing key has the index 0.
 func (r *register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
 	token, err := backendurl.Secret(r.token)
 	if err != nil {

@@ -3,15 +3,14 @@
 //	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod
 //
 // The record of a lease is the key "/roost/prod/<name>". Reads are
-// linearizable and a write is a transaction that compares the revision, so it
-// is the majority of etcd's members that decides. Parameters: user and
+// linearizable and writes are transactions that compare the revision, so a majority of
+// etcd's members decides. Parameters: user and
 // password_file, tls, ca, cert, key.
 //
 // # What this does not do
 //
-// It uses none of etcd's own leases (see [casstore]), and gives nobody
-// permissions: with authentication the user needs to read and write below the
-// path.
+// It does not use etcd's own leases (see [casstore]). It grants no permissions: with
+// authentication, the user must be allowed to read and write below the path.
 package etcd
 
 import (
@@ -35,23 +34,24 @@ import (
 )
 
 const (
-	// dialTimeout bounds one attempt to reach a member: less than a lease lasts.
+	// dialTimeout bounds one attempt to connect to a member. It is less than the TTL of
+	// a lease.
 	dialTimeout = time.Second
-	// A member that says nothing for these two together is left for another one:
-	// about as long as a lease lasts.
+	// The client changes to another member after the sum of these without an answer:
+	// about the TTL of a lease.
 	keepAliveEvery, keepAliveTimeout = time.Second, time.Second
-	// A member that was down is tried again after this at the latest. The client
-	// would grow slower up to two minutes, and nobody is active meanwhile.
+	// reconnectWithin bounds the pause between attempts to connect. The client's own
+	// back-off grows to two minutes, and no coordinator is active meanwhile.
 	reconnectWithin = time.Second
 )
 
-// connecting is how members are tried again that cannot be reached.
+// connecting is the back-off for members that cannot be reached.
 var connecting = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: reconnectWithin / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectWithin},
 	MinConnectTimeout: dialTimeout,
 }
 
-// Open makes a store; it connects when it is first asked. Errors wrap
+// Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
 func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	r, err := newRegister(u)
@@ -62,9 +62,9 @@ func Open(u *backendurl.URL) (*casstore.Driver, error) {
 }
 
 type register struct {
-	prefix   string // with a slash at its end
+	prefix   string // ends with a slash
 	config   clientv3.Config
-	password string // the name of its file
+	password string // path of the password file
 
 	mu     sync.Mutex
 	client *clientv3.Client // nil until it is needed
@@ -91,8 +91,8 @@ func newRegister(u *backendurl.URL) (*register, error) {
 	return r, err
 }
 
-// connect makes the client. With a password that takes a round trip, which
-// fails while etcd is down, so it is tried anew at every request.
+// connect returns the client, and creates it if there is none. With a password that
+// takes a round trip, which fails while etcd is down; the next request tries again.
 func (r *register) connect() (*clientv3.Client, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,8 +137,7 @@ func (r *register) Read(ctx context.Context, name string) ([]byte, string, error
 	return res.Kvs[0].Value, strconv.FormatInt(res.Kvs[0].ModRevision, 10), nil
 }
 
-// Write implements [casstore.Register]. A key that is not there has the
-// revision 0.
+// Write implements [casstore.Register]. A missing key has the revision 0.
 func (r *register) Write(ctx context.Context, name string, value []byte, revision string) (bool, error) {
 	client, err := r.connect()
 	if err != nil {
@@ -161,8 +160,8 @@ func (r *register) Write(ctx context.Context, name string, value []byte, revisio
 	return res.Succeeded, nil
 }
 
-// explained says so when it was not etcd that took so long: a client that finds no
-// member goes on looking for one until time is over.
+// explained adds to an error that no member could be reached: a client without a member
+// tries to connect until the deadline, which alone would look like a slow etcd.
 func explained(c *clientv3.Client, err error) error {
 	if state := c.ActiveConnection().GetState(); errors.Is(err, context.DeadlineExceeded) && state != connectivity.Ready {
 		return fmt.Errorf("no member can be connected to (%s): %w", strings.ToLower(state.String()), err)

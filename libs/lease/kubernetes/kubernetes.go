@@ -4,16 +4,16 @@
 //	kubernetes:        in a pod: in its own namespace
 //	kubernetes://prod  in another one
 //
-// The record is an annotation of the object; the fields of its spec say the
-// same in Kubernetes' words, for people and dashboards, and are never read. A
-// write compares the resource version. For parameters see [kubeapi.New]. The
-// service account needs get, create and update on leases.
+// The record is an annotation of the object. The fields of its spec have the same
+// information in Kubernetes' form, for people and dashboards, and are never read. Writes
+// compare the resource version. For parameters see [kubeapi.New]. The service account
+// needs get, create and update on leases.
 //
 // # What this does not do
 //
-// It does not follow client-go's way of counting time in the object (see
-// [casstore]): a program that takes part in the same Lease that way is refused
-// with a clear error, since its object has no record.
+// It is not compatible with client-go's leader election, which uses the times in the
+// object (see [casstore]). A Lease of such a program has no record, and is refused with a
+// clear error.
 package kubernetes
 
 import (
@@ -37,7 +37,7 @@ const (
 	annotation = "roost-cluster.github.io/lease"
 )
 
-// Open makes a store; it connects when it is first asked. Errors wrap
+// Open returns a store; it connects at the first request. Errors wrap
 // lease.ErrConfig.
 func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	c, err := kubeapi.New(u)
@@ -50,7 +50,7 @@ func Open(u *backendurl.URL) (*casstore.Driver, error) {
 	return casstore.New(register{c}, c.Close), nil
 }
 
-// object is a Lease, as far as we know it.
+// object is the part of a Lease that is used.
 type object struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -74,11 +74,11 @@ type spec struct {
 
 type register struct{ api *kubeapi.Client }
 
-// plain are the names that an object may have as they are.
+// plain matches the lease names that are valid object names.
 var plain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-// objectName is one name of an object for every name of a lease: those that may
-// not be one in hexadecimal, behind a prefix that the others do not have.
+// objectName returns a distinct object name for every lease name. Names that are not
+// valid object names are written in hexadecimal, with a prefix that no other has.
 func objectName(name string) string {
 	const escaped = "hex-"
 	if plain.MatchString(name) && len(name) <= 253 && (len(name) < len(escaped) || name[:len(escaped)] != escaped) {
@@ -101,7 +101,7 @@ func (r register) Read(ctx context.Context, name string) ([]byte, string, error)
 		return nil, "", err
 	}
 	if o.Metadata.ResourceVersion == "" {
-		return nil, "", fmt.Errorf("the answer is no Lease: it has no resourceVersion")
+		return nil, "", fmt.Errorf("the answer is not a Lease: it has no resourceVersion")
 	}
 	return []byte(o.Metadata.Annotations[annotation]), o.Metadata.ResourceVersion, nil
 }
@@ -128,17 +128,17 @@ func (r register) Write(ctx context.Context, name string, value []byte, revision
 	return err == nil, err
 }
 
-// describe says the record in the words of Kubernetes.
+// describe returns the spec for a record.
 func describe(value []byte, now time.Time) spec {
 	var r struct {
 		Addr, TTL string
 		Term      int64
 	}
-	_ = json.Unmarshal(value, &r)       // it is our own text, and only for people here
+	_ = json.Unmarshal(value, &r)       // our own text, and here only for people
 	ttl, _ := time.ParseDuration(r.TTL) // the same
 	return spec{
 		HolderIdentity: r.Addr, LeaseDurationSeconds: max(1, int64(ttl.Round(time.Second)/time.Second)),
-		LeaseTransitions: r.Term & 0x7fffffff, // Kubernetes has 31 bits for it
+		LeaseTransitions: r.Term & 0x7fffffff, // Kubernetes has 31 bits
 		RenewTime:        now.UTC().Format("2006-01-02T15:04:05.000000Z"),
 	}
 }

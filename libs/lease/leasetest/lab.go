@@ -11,8 +11,8 @@ import (
 
 const tick = 50 * time.Millisecond
 
-// lab lets Holders compete over a store in virtual time. The store answers
-// within the tick.
+// lab runs Holders that compete for a lease in a store, in virtual time. The store
+// answers within the tick.
 type lab struct {
 	t     *testing.T
 	store lease.Driver
@@ -26,15 +26,15 @@ type candidate struct {
 	h        *lease.Holder
 	self     sharding.NodeID
 	term     sharding.Term
-	until    time.Time // zero: does not hold
+	until    time.Time // zero: does not hold the lease
 	acquired int
 	observed lease.Observed
 	lost     int
 	released bool
 
-	paused bool // nothing reaches it, time goes on
+	paused bool // it receives nothing while time passes
 	cut    bool // its requests do not reach the store
-	mute   bool // the answers to its swaps do not reach it
+	mute   bool // it does not receive the answers to its swaps
 }
 
 func newLab(t *testing.T, s lease.Driver, n int) *lab {
@@ -149,7 +149,7 @@ func (l *lab) exclusive() {
 	}
 }
 
-// owner is the candidate that holds, which must be exactly one.
+// owner returns the candidate that holds the lease, which must be exactly one.
 func (l *lab) owner() int {
 	l.t.Helper()
 	owner := -1
@@ -251,7 +251,7 @@ func pause(t *testing.T, h Harness) {
 func lostReplies(t *testing.T, h Harness) {
 	l := newLab(t, h.Driver, 2)
 	l.all[0].mute = true
-	l.run(200 * time.Millisecond) // it acquires, and does not know
+	l.run(200 * time.Millisecond) // it acquires the lease and does not learn that
 	l.all[0].mute = false
 	l.run(2 * time.Second)
 	if o := l.owner(); o != 0 || l.top != 1 {

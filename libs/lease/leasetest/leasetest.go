@@ -1,9 +1,9 @@
 // Package leasetest is the conformance suite of lease drivers: what [lease.Driver]
 // demands. A driver's own test calls [Run].
 //
-// One half asks the store itself: versions, terms, races, reopening. The
-// other half lets real Holders compete over the store in virtual time, with
-// pauses, crashes and lost replies, and checks what the lease promises.
+// One half tests the store itself: versions, terms, races, reopening. In the other half,
+// real Holders compete for a lease in the store, in virtual time, with pauses, crashes and
+// lost replies, and the guarantees of the lease are checked.
 //
 // # What this does not do
 //
@@ -27,8 +27,8 @@ import (
 // Harness is one driver with a fresh, empty store. Clean up with t.Cleanup.
 type Harness struct {
 	Driver lease.Driver
-	// Second opens another handle on the same records, as another process
-	// would. Nil if there is no such thing.
+	// Second opens another handle on the same records, as another process would. Nil
+	// if that is not possible.
 	Second func(t *testing.T) lease.Driver
 	// Reopen closes Driver and opens its records again. Nil if they are gone
 	// with it.
@@ -64,7 +64,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Harness) {
 	}
 }
 
-// full uses every bit that a record has.
+// full is a record with every bit set.
 var full = lease.Record{
 	Version: 1,
 	Term:    math.MaxUint32,
@@ -74,7 +74,7 @@ var full = lease.Record{
 	Cluster: 1<<63 + 7,
 }
 
-// none is what an absent record is known as.
+// none is the value for a missing record.
 var none lease.Record
 
 func record(version uint64, term sharding.Term, nonce uint64) lease.Record {
@@ -114,7 +114,7 @@ func absent(t *testing.T, h Harness) {
 
 func swap(t *testing.T, h Harness) {
 	first := full
-	first.Version, first.Term = 77, 1 // the store counts versions itself
+	first.Version, first.Term = 77, 1 // the store must ignore these
 	put(t, h.Driver, "x", none, first, true)
 	first.Version = 1
 	if r := get(t, h.Driver, "x"); r != first {
@@ -148,8 +148,8 @@ func conflict(t *testing.T, h Harness) {
 	}
 }
 
-// anotherRecord: a record with the version that is known, but written by
-// somebody else after the store had lost its records, is not replaced.
+// anotherRecord: a record with the known version, but written by another process after
+// the store had lost its records, is not replaced.
 func anotherRecord(t *testing.T, h Harness) {
 	put(t, h.Driver, "x", none, record(1, 1, 1<<63+1), true)
 	for _, nonce := range []uint64{0, 1, 1<<63 + 2} {
@@ -189,12 +189,12 @@ func cancelled(t *testing.T, h Harness) {
 	if ok, err := h.Driver.Swap(ctx, "x", none, full); ok || !errors.Is(err, lease.ErrStore) {
 		t.Errorf("a cancelled swap says %v, %v", ok, err)
 	}
-	// The store is as good as before.
+	// The store still works.
 	put(t, h.Driver, "y", none, full, true)
 }
 
-// race: of concurrent swaps of one version exactly one wins, and it is what
-// the record says.
+// race: of concurrent swaps of one version exactly one succeeds, and its record is
+// stored.
 func race(t *testing.T, h Harness) {
 	stores := []lease.Driver{h.Driver}
 	if h.Second != nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// patience bounds what a test waits for on a busy machine.
+// patience bounds a test's waits, even on a busy machine.
 const patience = 60 * time.Second
 
-// Server is a server that keeps records, as far as a test can hurt it. Data
-// outlives Kill.
+// Server is a server with records that a test can disturb. Its data survives Kill.
 type Server interface {
 	Run()
 	Kill()
@@ -22,12 +21,12 @@ type Server interface {
 	Resume()
 }
 
-// ServerHarness is a server with no records below what Open reaches.
+// ServerHarness is a server without records where Open looks for them.
 type ServerHarness struct {
 	Server Server
-	// Open opens the records, as each process does. Clean up with t.Cleanup.
+	// Open opens the records, as each process would. Clean up with t.Cleanup.
 	Open func(t *testing.T) lease.Driver
-	// Delete removes a record behind everybody's back.
+	// Delete removes a record directly in the server.
 	Delete func(t *testing.T, name string)
 }
 
@@ -48,14 +47,14 @@ func RunServer(t *testing.T, fresh func(t *testing.T) ServerHarness) {
 	}
 }
 
-// within is a context for one request that may fail.
+// within returns a context for one request that may fail.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// again repeats a request until it has no error.
+// again repeats a request until it succeeds.
 func again(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
 	end := time.Now().Add(patience)
@@ -69,7 +68,7 @@ func again(t *testing.T, what string, ask func(context.Context) error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: %v", what, err)
 		}
-		<-ctx.Done() // no faster than the deadline
+		<-ctx.Done() // not before the deadline
 	}
 }
 
@@ -82,7 +81,7 @@ func getAgain(t *testing.T, s lease.Driver, name string) (r lease.Record) {
 	return r
 }
 
-// downAtStart: a store opens without its server, and works once there is one.
+// downAtStart: a store opens while its server is down, and works when it is up.
 func downAtStart(t *testing.T, h ServerHarness) {
 	h.Server.Kill()
 	s := h.Open(t)
@@ -99,7 +98,7 @@ func downAtStart(t *testing.T, h ServerHarness) {
 	put(t, s, "x", none, full, true)
 }
 
-// downAndBack: what was acknowledged is there after a crash of the server.
+// downAndBack: acknowledged writes survive a crash of the server.
 func downAndBack(t *testing.T, h ServerHarness) {
 	s := h.Open(t)
 	put(t, s, "x", none, full, true)
@@ -115,8 +114,8 @@ func downAndBack(t *testing.T, h ServerHarness) {
 	put(t, s, "x", full, full, true)
 }
 
-// paused: a request to a server that hangs ends in time and is unknown; once the
-// server goes on, the record is the old or the new one, and stays that.
+// paused: a request to a server that hangs ends in time with an unknown outcome. When the
+// server continues, the record is the old or the new one, and does not change any more.
 func paused(t *testing.T, h ServerHarness) {
 	s := h.Open(t)
 	put(t, s, "x", none, full, true)
@@ -128,7 +127,7 @@ func paused(t *testing.T, h ServerHarness) {
 	if err == nil {
 		t.Errorf("a swap at a paused server says %v", ok)
 	}
-	// Whatever became of it, the next writer settles it.
+	// Whatever its outcome is, the next write settles it.
 	last := next
 	last.Version, last.Nonce = 0, 100
 	again(t, "settle", func(ctx context.Context) error {
@@ -153,7 +152,7 @@ func paused(t *testing.T, h ServerHarness) {
 	}
 }
 
-// deleted: candidates that live on never give a spent term again.
+// deleted: candidates that keep running never use a term twice.
 func deleted(t *testing.T, h ServerHarness) {
 	l := newLab(t, h.Open(t), 2)
 	l.run(time.Second)
@@ -170,8 +169,8 @@ func deleted(t *testing.T, h ServerHarness) {
 	}
 }
 
-// keepers: real candidates through crashes of the server: never two at a time,
-// and terms rise.
+// keepers: with real candidates and crashes of the server, there are never two holders
+// at a time, and terms rise.
 func keepers(t *testing.T, h ServerHarness) {
 	w := &watch{t: t, top: map[sharding.Term]int{}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -198,7 +197,7 @@ func keepers(t *testing.T, h ServerHarness) {
 	w.until(second + 1)
 }
 
-// watch looks at real keepers.
+// watch checks real keepers.
 type watch struct {
 	t   *testing.T
 	all []*lease.Keeper
@@ -218,13 +217,13 @@ func (w *watch) note(i int, o lease.Output) {
 	}
 }
 
-// look returns the term that is held, 0 if none, and fails if two are.
+// look returns the term that is held, 0 if none, and fails the test if there are two.
 func (w *watch) look() sharding.Term {
 	w.t.Helper()
 	var held sharding.Term
 	for _, k := range w.all {
 		if term, ok := k.Valid(); ok {
-			// A tenure may end between two looks, but not begin and be lower.
+			// A tenure may end between two checks, but a new one cannot have a lower term.
 			if held != 0 && term < held {
 				w.t.Errorf("terms %d and %d are held at the same time", held, term)
 			}

@@ -3,8 +3,7 @@
 //
 // # What this does not do
 //
-// It excludes nobody outside of the process, and forgets everything when the
-// process ends.
+// It does not exclude other processes, and everything is lost when the process ends.
 package memory
 
 import (

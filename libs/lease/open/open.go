@@ -37,7 +37,7 @@ const known = "use memory:, sqlite:path, postgres://, etcd://, consul:// or kube
 func Open(ctx context.Context, url string) (lease.Driver, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
-		return nil, fmt.Errorf("%w: %q is no URL; %s", lease.ErrConfig, backendurl.Redact(url), known)
+		return nil, fmt.Errorf("%w: %q is not a URL; %s", lease.ErrConfig, backendurl.Redact(url), known)
 	}
 	switch scheme {
 	case "memory":

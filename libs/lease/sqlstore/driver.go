@@ -12,7 +12,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// statements are those of a table; SQLite and PostgreSQL have the same.
+// statements are the SQL statements for a table, the same for SQLite and PostgreSQL.
 type statements struct{ create, alter, read, insert, update string }
 
 func statementsOf(table string) statements {
@@ -27,19 +27,19 @@ func statementsOf(table string) statements {
 	nonce   BIGINT NOT NULL,
 	cluster BIGINT NOT NULL DEFAULT 0
 )`,
-		// Earlier versions made the table without it.
+		// Earlier versions created the table without it.
 		alter: `ALTER TABLE ` + table + ` ADD COLUMN cluster BIGINT NOT NULL DEFAULT 0`,
 		read:  `SELECT version, term, addr, uid, ttl_ns, nonce, cluster FROM ` + table + ` WHERE name = $1`,
 		insert: `INSERT INTO ` + table + ` (name, version, term, addr, uid, ttl_ns, nonce, cluster)
 	VALUES ($1, 1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING`,
-		// It asks what [lease.Record.Yields] asks.
+		// The condition is that of [lease.Record.Yields].
 		update: `UPDATE ` + table + ` SET version = version + 1, term = $2, addr = $3, uid = $4, ttl_ns = $5, nonce = $6, cluster = $7
 	WHERE name = $1 AND version = $8 AND nonce = $9 AND term <= $2`,
 	}
 }
 
-// opTimeout bounds a request, its wait for a connection included: a connection
-// that has fallen silent is closed then.
+// opTimeout bounds a request, including the wait for a connection. A connection that does
+// not respond in that time is closed.
 const opTimeout = 5 * time.Second
 
 // Driver is a [lease.Driver] in a SQL database.
@@ -76,8 +76,8 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	}, nil
 }
 
-// Swap replaces the record if it yields. Numbers of 64 bits without sign are
-// kept as the signed ones with the same bits.
+// Swap replaces the record if it yields. Unsigned 64-bit numbers are stored as the signed
+// ones with the same bits.
 func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	if old.Version > math.MaxInt64-1 {
 		return false, nil // no such version is ever stored

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// statementTimeout ends a statement whose sender gave up long ago.
+	// statementTimeout ends a statement that its sender has long given up.
 	statementTimeout = 2 * time.Second
 	// dialTimeout bounds one attempt to connect.
 	dialTimeout = 3 * time.Second
-	// silence is how long the server's machine may say nothing at all, on a
-	// connection that is used or idle, until the connection is dead.
+	// silence is how long the server's machine may not respond on a connection before
+	// the connection fails.
 	silence = 4 * time.Second
-	// schemaLock orders those who make the table; the number means nothing.
+	// schemaLock serializes the creation of the table; the number is arbitrary.
 	schemaLock = 7267371939
 	// stateForbidden is SQLSTATE insufficient_privilege,
 	// https://www.postgresql.org/docs/current/errcodes-appendix.html.
@@ -60,14 +60,13 @@ func OpenPostgres(url string) (*Driver, error) {
 	c.RuntimeParams["statement_timeout"] = strconv.FormatInt(statementTimeout.Milliseconds(), 10)
 	c.RuntimeParams["default_transaction_isolation"] = "read committed"
 	db := stdlib.OpenDB(*c, stdlib.OptionAfterConnect(preparePostgres))
-	// Three: two that fall silent, and are not given up yet, must not keep the
-	// next one waiting.
+	// Three: two requests that hang must not delay the next one.
 	db.SetMaxOpenConns(3)
 	db.SetMaxIdleConns(2)
 	return &Driver{db: db, stmts: postgresStatements, where: "postgres " + c.Host + " database " + c.Database}, nil
 }
 
-// preparePostgres looks at the server of a new connection, and makes the table.
+// preparePostgres checks the server of a new connection, and creates the table.
 func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
 	for _, name := range []string{"fsync", "synchronous_commit"} {
 		var value string
@@ -78,7 +77,7 @@ func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("the server runs with %s off: a power cut could bring a spent term back; switch it on", name)
 		}
 	}
-	var exists, older bool // older: the table of an earlier version, and nobody else's
+	var exists, older bool // older: our table in an earlier version
 	if err := conn.QueryRow(ctx, `SELECT to_regclass('roost_lease.lease') IS NOT NULL, array_agg(attname) @> '{nonce}' AND NOT array_agg(attname) @> '{cluster}'
 		FROM pg_attribute WHERE attrelid = to_regclass('roost_lease.lease') AND NOT attisdropped HAVING count(*) > 0`).Scan(&exists, &older); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -93,7 +92,7 @@ func preparePostgres(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, fmt.Sprintf("BEGIN; SELECT pg_advisory_xact_lock(%d); %s; COMMIT", schemaLock, stmts), pgx.QueryExecModeSimpleProtocol)
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == stateForbidden {
-		return fmt.Errorf("the role may not make the %s roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", missing, stmts, err)
+		return fmt.Errorf("the role may not create the %s roost_lease: GRANT CREATE ON DATABASE to it, or let the owner run: %s: %w", missing, stmts, err)
 	}
 	return err
 }

@@ -18,14 +18,13 @@ import (
 const (
 	// applicationID marks our files: "rlse".
 	applicationID = 0x726c7365
-	// format is the version of the table; the one before is brought up to it,
-	// others are refused.
+	// format is the version of the table; the version before it is migrated, others
+	// are refused.
 	format = 2
 	// busyTimeout is how long a statement waits for another process's write,
 	// which is one fsync long.
 	busyTimeout = 2 * time.Second
-	// openTimeout bounds the attempts to open a file that others open at the
-	// same moment.
+	// openTimeout bounds the attempts to open a file that other processes are opening.
 	openTimeout = 5 * time.Second
 	// openRetry is the pause between those attempts.
 	openRetry = 20 * time.Millisecond
@@ -35,9 +34,9 @@ const (
 
 var sqliteStatements = statementsOf("lease")
 
-// OpenSQLite opens or makes the lease file at path, its folder included. A
-// file that holds anything else is refused and left alone. Every write is on
-// disk before it is acknowledged (WAL, synchronous=FULL).
+// OpenSQLite opens the lease file at path, or creates it and its directory. A file with
+// other content is refused and not changed. Every write is on disk before it is
+// acknowledged (WAL, synchronous=FULL).
 func OpenSQLite(ctx context.Context, path string) (*Driver, error) {
 	s, err := openSQLite(ctx, path)
 	if err != nil {
@@ -64,7 +63,7 @@ func openSQLite(ctx context.Context, path string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One connection: statements of one process take turns without locks.
+	// One connection: the statements of one process run one after another without locks.
 	db.SetMaxOpenConns(1)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -85,8 +84,8 @@ func openSQLite(ctx context.Context, path string) (*Driver, error) {
 	return &Driver{db: db, stmts: sqliteStatements, where: "sqlite " + path}, nil
 }
 
-// create makes an empty file that only its owner may read. One that is there
-// is not touched: closing it would drop SQLite's locks of this process.
+// create creates an empty file that only its owner may read. It does not open an
+// existing file: closing that would release this process's SQLite locks on it.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -106,7 +105,7 @@ func dsn(path string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
-// prepare checks whose file it is before anything is written to it.
+// prepare checks that the file is ours before anything is written to it.
 func prepare(ctx context.Context, db *sql.DB) error {
 	if err := claimFile(ctx, db); err != nil {
 		return err
