@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -117,9 +119,8 @@ func prepare(tb testing.TB, place *Place) *Server {
 		}
 		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	cmd := s.command("initdb", "-D", filepath.Join(dir, "data"), "-U", Superuser, "--auth=trust", "--data-checksums", "--encoding=UTF8", "--locale=C", "--no-sync")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("initdb: %v\n%s", err, out)
+	if err := s.initialize(); err != nil {
+		tb.Fatal(err)
 	}
 	if place != nil {
 		if err := trust(filepath.Join(dir, "data", "pg_hba.conf")); err != nil {
@@ -127,6 +128,73 @@ func prepare(tb testing.TB, place *Place) *Server {
 		}
 	}
 	return s
+}
+
+// file is a file or a folder of the data of a server that has never run.
+type file struct {
+	path    string
+	mode    fs.FileMode
+	content []byte
+}
+
+// template is what initdb has made, for all servers of this process: it takes a
+// second, copying a moment. It is in memory, so that nothing is left behind.
+var template struct {
+	sync.Mutex
+	files []file
+}
+
+// initialize makes the data.
+func (s *Server) initialize() error {
+	template.Lock()
+	defer template.Unlock()
+	data := filepath.Join(s.dir, "data")
+	if template.files != nil {
+		return s.copyTo(data)
+	}
+	cmd := s.command("initdb", "-D", data, "-U", Superuser, "--auth=trust", "--data-checksums", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	var files []file
+	err := filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		f := file{mode: info.Mode()}
+		if f.path, err = filepath.Rel(data, path); err == nil && !entry.IsDir() {
+			f.content, err = os.ReadFile(path)
+		}
+		files = append(files, f)
+		return err
+	})
+	if err == nil {
+		template.files = files
+	}
+	return err
+}
+
+// copyTo writes the template, as the user that the server runs as.
+func (s *Server) copyTo(data string) error {
+	for _, f := range template.files { // folders come before what is in them
+		path, err := filepath.Join(data, f.path), error(nil)
+		if f.mode.IsDir() {
+			err = os.Mkdir(path, f.mode.Perm())
+		} else {
+			err = os.WriteFile(path, f.content, f.mode.Perm())
+		}
+		if err == nil && s.attr.Credential != nil {
+			err = os.Chown(path, int(s.attr.Credential.Uid), int(s.attr.Credential.Gid))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // programs is the folder of the newest server installed, empty if there is none.
