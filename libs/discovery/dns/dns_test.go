@@ -183,6 +183,7 @@ func (r *resolver) harness(t *testing.T, query string, records func(*testing.T, 
 }
 
 func TestConformanceOfAddresses(t *testing.T) {
+	t.Parallel()
 	discoverytest.Suite{
 		Name: "dns",
 		Express: func(p discovery.Peer) discovery.Peer {
@@ -213,6 +214,7 @@ func TestConformanceOfAddresses(t *testing.T) {
 }
 
 func TestConformanceOfServices(t *testing.T) {
+	t.Parallel()
 	discoverytest.Suite{
 		Name: "dns",
 		Express: func(p discovery.Peer) discovery.Peer {

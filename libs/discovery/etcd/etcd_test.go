@@ -92,6 +92,7 @@ func (a admin) put(t *testing.T, key, value string) string {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	var shared *admin // by tests that leave the server up
 	discoverytest.Suite{
 		Name: "etcd",
@@ -130,6 +131,7 @@ func TestConformance(t *testing.T) {
 
 // With users, whose permissions come and go.
 func TestConformanceOfCredentials(t *testing.T) {
+	t.Parallel()
 	a := start(t, "", "")
 	ctx := t.Context()
 	must := func(_ any, err error) {

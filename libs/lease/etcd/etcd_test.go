@@ -38,6 +38,7 @@ func urlOf(t *testing.T, s *servertest.Server) string {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	server := servertest.Etcd(t)
 	leasetest.Run(t, func(t *testing.T) leasetest.Harness {
 		url := urlOf(t, server)
@@ -76,6 +77,7 @@ func keyOf(url, name string) string { return url[strings.LastIndex(url, "/"):] +
 
 // A value that somebody else wrote is neither understood nor replaced.
 func TestForeignValue(t *testing.T) {
+	t.Parallel()
 	server := servertest.Etcd(t)
 	url := urlOf(t, server)
 	c, s, key := client(t, server), openURL(t, url), keyOf(url, "x")
@@ -94,6 +96,7 @@ func TestForeignValue(t *testing.T) {
 }
 
 func TestPassword(t *testing.T) {
+	t.Parallel()
 	server := servertest.Etcd(t)
 	c, ctx := client(t, server), t.Context()
 	_, _ = c.RoleAdd(ctx, "root") // some versions have it from the start
@@ -139,6 +142,7 @@ func TestPassword(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := openURL(t, "etcd://127.0.0.1:1/roost").Get(ctx, "x")
