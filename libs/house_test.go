@@ -30,7 +30,8 @@ func TestHouse(t *testing.T) {
 			"dial":           {},
 			"kubeapi":        {"libs/backendurl"},
 			"link/...":       with("proto/..."),
-			"wire":           with("proto/..."),
+			"control":        {"libs/sharding"},
+			"control/wire":   {"libs/control", "libs/sharding", "proto/..."},
 			"servertest":     {},
 			"testbin":        {},
 			"bounded":        {},
@@ -42,7 +43,7 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "routetable", "turn", "replies",
+			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "routetable", "turn", "replies",
 			"link/readers.go",
 		},
 		Undriven: []string{"sharding", "vclock", "wire", "gossip/gossiptest", "allocation"},

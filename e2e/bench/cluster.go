@@ -10,10 +10,10 @@ import (
 
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
 const (
@@ -70,7 +70,7 @@ func startCluster(ctx context.Context, o cluster.Options) (*roost, error) {
 			s.gateway = p
 		}
 	}
-	return s, s.place(ctx, "http://"+coordinator.Service)
+	return s, s.place(ctx, coordinator.Service)
 }
 
 func (s *roost) close() error {
@@ -79,31 +79,37 @@ func (s *roost) close() error {
 	return s.cluster.Close(ctx)
 }
 
+// controlClient speaks with coordinators as a process of its own.
+func controlClient(http *http.Client, timeout time.Duration) *controlrpc.Client {
+	return &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, HTTP: http, Timeout: timeout}
+}
+
 // place waits until every shard of every type is served.
 func (s *roost) place(ctx context.Context, coordinator string) error {
-	api := coordinatorv1.NewCoordinatorProtobufClient(coordinator, &http.Client{Timeout: 5 * time.Second})
-	homes := &coordinatorv1.GetShardHomesRequest{Cluster: clusterName}
+	api := controlClient(&http.Client{}, 5*time.Second)
+	var homes []control.Message
 	for _, t := range []string{entities.EchoType, entities.AccountType} {
 		for i := range uint32(entities.Shards) {
-			homes.Shards = append(homes.Shards, &coordinatorv1.ShardEpoch{Type: t, Index: i})
+			homes = append(homes, control.GetShardHome{Shard: sharding.ShardID{Type: sharding.EntityType(t), Index: i}})
 		}
 	}
 	for asked := false; ; {
-		w, err := api.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: clusterName, BootUid: clients.Add(1)})
+		answer, err := api.Call(ctx, coordinator, control.WatchTable{})
 		if err != nil {
 			return err
 		}
-		delta := wire.FromDelta(w)
+		table, _ := answer.(control.TableChanged)
+		delta := table.Delta
 		for _, row := range delta.Rows {
 			if row.Phase == sharding.Serving {
 				s.rows[row.Shard] = row
 			}
 		}
-		if len(s.rows) == len(homes.Shards) {
+		if len(s.rows) == len(homes) {
 			return nil
 		}
 		if !asked && len(delta.Types) > 0 {
-			if _, err := api.GetShardHomes(ctx, homes); err != nil {
+			if err := api.Send(ctx, sharding.NodeID{Addr: coordinator}, homes); err != nil {
 				return err
 			}
 			asked = true
@@ -111,7 +117,7 @@ func (s *roost) place(ctx context.Context, coordinator string) error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d shards are served: %w", len(s.rows), len(homes.Shards), ctx.Err())
+			return fmt.Errorf("%d of %d shards are served: %w", len(s.rows), len(homes), ctx.Err())
 		}
 	}
 }

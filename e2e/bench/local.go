@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/e2e/bench/entities"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
@@ -80,7 +81,7 @@ func (l *local) claim(ctx context.Context, typ sharding.EntityType, count int) e
 	for i := range uint32(count) {
 		id := sharding.ShardID{Type: typ, Index: i}
 		l.missing[id] = true
-		hosts = append(hosts, region.HostShard{Term: l.term, Shard: id, Epoch: sharding.MakeEpoch(l.term, 1)})
+		hosts = append(hosts, region.Received{From: "coordinator:1", Msg: control.HostShard{Term: l.term, Shard: id, Epoch: sharding.MakeEpoch(l.term, 1)}})
 	}
 	l.mu.Unlock()
 	l.runner.Put(hosts...)
@@ -95,7 +96,8 @@ func (l *local) claim(ctx context.Context, typ sharding.EntityType, count int) e
 }
 
 func (l *local) outside(o region.Output) {
-	s, ok := o.(region.ShardStarted)
+	send, _ := o.(region.Send)
+	s, ok := send.Msg.(control.ShardStarted)
 	if !ok {
 		return
 	}

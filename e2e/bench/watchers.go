@@ -11,10 +11,10 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/entities"
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 	"github.com/roost-cluster/roost/e2e/bench/report"
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 type watcher struct {
 	at   *routetable.Watcher
 	http *http.Client // of its own, as each gateway is a process
-	uid  uint64
+	api  *controlrpc.Client
 	seen map[sharding.ShardID]time.Time // when a shard was first in a table
 	news chan sharding.ShardID          // if set, is told of them
 }
@@ -50,7 +50,7 @@ func (h *hurt) watchers() error {
 	for _, p := range h.living(cluster.Coordinator) {
 		coordinators = append(coordinators, p.Service)
 		if p.Name == name {
-			active = "http://" + p.Service
+			active = p.Service
 		}
 	}
 	shards := make([]sharding.ShardID, len(ids))
@@ -64,7 +64,8 @@ func (h *hurt) watchers() error {
 	all := make([]*watcher, h.Sizes.Watchers)
 	news := make(chan sharding.ShardID, len(shards))
 	for i := range all {
-		w := &watcher{at: routetable.NewWatcher(routetable.DefaultWatchConfig()), http: direct(), uid: clients.Add(1), seen: map[sharding.ShardID]time.Time{}}
+		w := &watcher{at: routetable.NewWatcher(routetable.DefaultWatchConfig()), http: direct(), seen: map[sharding.ShardID]time.Time{}}
+		w.api = controlClient(w.http, routetable.DefaultWatchConfig().Timeout)
 		defer w.http.CloseIdleConnections()
 		w.at.SetCandidates(coordinators, nil) // none of them fails here
 		all[i] = w
@@ -110,14 +111,12 @@ func (h *hurt) watchers() error {
 func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding.ShardID, news <-chan sharding.ShardID) (began []time.Time, err error) {
 	http := direct()
 	defer http.CloseIdleConnections()
-	api := coordinatorv1.NewCoordinatorProtobufClient(coordinator, http)
+	api := controlClient(http, 5*time.Second)
 	for _, shard := range shards {
 		time.Sleep(changePause)
 		began = append(began, time.Now())
 		for known := false; !known; {
-			if _, err := api.GetShardHomes(ctx, &coordinatorv1.GetShardHomesRequest{
-				Cluster: clusterName, Shards: []*coordinatorv1.ShardEpoch{wire.ToShardEpoch(shard, 0)},
-			}); err != nil {
+			if err := api.Send(ctx, sharding.NodeID{Addr: coordinator}, []control.Message{control.GetShardHome{Shard: shard}}); err != nil {
 				return nil, err
 			}
 			select {
@@ -162,19 +161,15 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 
 // poll asks once, and tells whether the answer is a table to be taken.
 func (w *watcher) poll(ctx context.Context, to string, since sharding.Version) (delta sharding.TableDelta, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, routetable.DefaultWatchConfig().Timeout)
-	defer cancel()
-	res, err := coordinatorv1.NewCoordinatorProtobufClient("http://"+to, w.http).WatchTable(ctx, &coordinatorv1.WatchTableRequest{
-		Cluster: clusterName, BootUid: w.uid, Version: wire.ToVersion(since),
-	})
-	switch {
-	case err != nil:
+	answer, err := w.api.Call(ctx, to, control.WatchTable{Version: since})
+	if err != nil {
 		w.at.Failed(time.Now(), to)
 		return delta, false
-	case res.NotActive != nil:
-		w.at.NotActive(time.Now(), to, wire.FromNode(res.NotActive.Active), sharding.Term(res.NotActive.Term))
+	}
+	if standby, ok := answer.(control.NotActive); ok {
+		w.at.NotActive(time.Now(), to, standby.Active, standby.Term)
 		return delta, false
 	}
-	delta = wire.FromDelta(res)
-	return delta, w.at.Changed(time.Now(), to, delta)
+	table, _ := answer.(control.TableChanged)
+	return table.Delta, w.at.Changed(time.Now(), to, table.Delta)
 }

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 // coord is a coordinator and its driver.
@@ -161,10 +161,10 @@ func (w *cluster) perform(i int, o coordinator.Output) {
 		w.append(i, o)
 	case coordinator.HostShard:
 		w.revealed(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
-		w.toRegion(o.To, o.Epoch, region.HostShard{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+		w.toRegion(from, o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	case coordinator.HandOff:
 		w.revealed(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
-		w.toRegion(o.To, o.Epoch, region.HandOff{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+		w.toRegion(from, o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -73,12 +74,13 @@ func (w *cluster) crashRegion(i int) {
 	}
 }
 
-// toRegion sends an order about an epoch. Once the shard has gone on, an order
-// that changes nothing now never will: the region's floor and term stay above it.
-func (w *cluster) toRegion(to sharding.NodeID, about sharding.Epoch, in region.Input) {
-	m := w.send(fmt.Sprintf("%v %T %+v", to, in, in), ofHost(indexOf(to)), func() { w.back(to, in) })
+// toRegion sends an order. Once the shard has gone on beyond its epoch, an order that
+// changes nothing now never will: the region's floor and term stay above it.
+func (w *cluster) toRegion(from string, to sharding.NodeID, order control.Message) {
+	about := order.About()
+	m := w.send(fmt.Sprintf("%v %T %+v from %s", to, order, order, from), ofHost(indexOf(to)), func() { w.back(to, region.Received{From: from, Msg: order}) })
 	m.void = func(e *engine, s *state) bool {
-		return hostIn(e, s, to).id != to || !e.bound.Whole && pastForAll(e, s, after(about)) && e.inert(s, m)
+		return hostIn(e, s, to).id != to || !e.bound.Whole && about.Epoch != 0 && pastForAll(e, s, after(about.Epoch)) && e.inert(s, m)
 	}
 }
 
@@ -111,13 +113,8 @@ func (w *cluster) regionDoes(i int, o region.Output) {
 		w.commit(fmt.Sprintf("journal claim %+v", claim), ofHost(i), op, func(r journal.Result) {
 			w.back(id, region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		}).void = unheard(id, op)
-	case region.ShardStarted:
-		w.answerCoord(o.To, coordinator.ShardStarted{Region: id, Shard: o.Shard, Epoch: o.Epoch}, sharding.Row{Epoch: o.Epoch, Phase: sharding.Starting})
-	case region.HostRefused:
-		w.answerCoord(o.To, coordinator.HostRefused{Region: id, Shard: o.Shard, Epoch: o.Epoch, Above: o.Above}, sharding.Row{Epoch: o.Epoch, Phase: sharding.Serving})
-	case region.ShardStopped:
-		h.stopped = max(h.stopped, o.Epoch)
-		w.answerCoord(o.To, coordinator.ShardStopped{Region: id, Shard: o.Shard, Epoch: o.Epoch}, after(o.Epoch))
+	case region.Send:
+		w.answerCoord(id, o)
 	case region.NotMine:
 		w.refused(id, o.Request)
 	case region.Refuse:
@@ -127,14 +124,27 @@ func (w *cluster) regionDoes(i int, o region.Output) {
 	}
 }
 
-// answerCoord answers the coordinator that asked; about is the last row that the
-// answer can say something about.
-func (w *cluster) answerCoord(to string, in coordinator.Input, about sharding.Row) {
-	if to != "c0" && to != "c1" {
-		panic(fmt.Sprintf("%T goes to %q; every region was told who asks", in, to))
+// answerCoord answers the coordinator that asked. An answer is void once the row has
+// gone on beyond what the answer is about.
+func (w *cluster) answerCoord(from sharding.NodeID, o region.Send) {
+	if o.To != "c0" && o.To != "c1" {
+		panic(fmt.Sprintf("%T goes to %q; every region was told who asks", o.Msg, o.To))
 	}
-	i := int(to[1] - '0')
-	w.toCoord(i, in, func(e *engine, s *state) bool { return past(e, s, i, about) })
+	i, about := int(o.To[1]-'0'), o.Msg.About()
+	var in coordinator.Input
+	switch m := o.Msg.(type) {
+	case control.ShardStarted:
+		in = coordinator.ShardStarted{Region: from, Shard: m.Shard, Epoch: m.Epoch}
+	case control.HostRefused:
+		in = coordinator.HostRefused{Region: from, Shard: m.Shard, Epoch: m.Epoch, Above: m.Above}
+	case control.ShardStopped:
+		h := w.hosts[indexOf(from)]
+		h.stopped = max(h.stopped, m.Epoch)
+		in = coordinator.ShardStopped{Region: from, Shard: m.Shard, Epoch: m.Epoch}
+	}
+	w.toCoord(i, in, func(e *engine, s *state) bool {
+		return about.Phase != 0 && past(e, s, i, sharding.Row{Epoch: about.Epoch, Phase: about.Phase})
+	})
 }
 
 // alive: once a region has said ShardStopped, nothing of the shard at that

@@ -1,6 +1,9 @@
 package sim
 
 import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -24,15 +27,16 @@ type coordNode struct {
 	lout   []lease.Output
 	out    []coordinator.Output
 
-	watches   map[coordinator.WatchID]func(watchAnswer)
-	nextWatch coordinator.WatchID
-	rank      int
-	shared    gossip.Lease             // as the membership was told
-	joining   map[sharding.NodeID]bool // as the membership said last
+	calls   calls
+	acks    map[sharding.NodeID][]control.Call // of calls that wait for an acknowledgement
+	asked   map[control.Call]control.Message   // what these are
+	rank    int
+	shared  gossip.Lease             // as the membership was told
+	joining map[sharding.NodeID]bool // as the membership said last
 }
 
 func (w *World) coordinatorProgram(p *process) program {
-	c := &coordNode{p: p, w: w, watches: map[coordinator.WatchID]func(watchAnswer){}, joining: map[sharding.NodeID]bool{}}
+	c := &coordNode{p: p, w: w, calls: newCalls(w, p), acks: map[sharding.NodeID][]control.Call{}, asked: map[control.Call]control.Message{}, joining: map[sharding.NodeID]bool{}}
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed, cfg.Rank = p.id(), w.dice("lease").Uint64()|1, -1
@@ -328,25 +332,25 @@ func (c *coordNode) perform(o coordinator.Output) {
 		})
 	case coordinator.HostShard:
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
-		w.tellRegion(c.p, o.To, func(n *regionNode) { n.hostShard(c.p.addr, o) })
+		w.tell(c.p, o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	case coordinator.HandOff:
 		w.mark("handoff")
 		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
-		w.tellRegion(c.p, o.To, func(n *regionNode) { n.handOff(c.p.addr, o) })
+		w.tell(c.p, o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	case coordinator.ProbeJournal:
 		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: questioned(ok)}) })
 	case coordinator.RegisterAck:
-		w.tellRegion(c.p, o.To, func(n *regionNode) { n.registerAck(o) })
+		c.acknowledge(o.To, control.RegisterAck{Term: o.Term, Refusal: o.Refusal})
 	case coordinator.ShutdownAck:
-		w.tellRegion(c.p, o.To, func(n *regionNode) { n.shutdownAck(o) })
+		c.acknowledge(o.To, control.ShutdownAck{Term: o.Term, Remaining: o.Remaining})
 	case coordinator.TableChanged:
 		delta := o.Delta
 		for _, row := range delta.Rows {
 			c.checkDurable(row)
 		}
-		c.answerWatch(o.Watch, watchAnswer{delta: &delta})
+		c.calls.reply(control.Call(o.Watch), control.TableChanged{Delta: delta})
 	case coordinator.NotActive:
-		c.answerWatch(o.Watch, watchAnswer{active: o.Active, term: o.Term})
+		c.calls.reply(control.Call(o.Watch), control.NotActive{Active: o.Active, Term: o.Term})
 	default:
 		w.violate("driver", "coordinator output %T is not known here", o)
 	}
@@ -359,24 +363,61 @@ func (c *coordNode) checkDurable(row sharding.Row) {
 	}
 }
 
-func (c *coordNode) answerWatch(id coordinator.WatchID, a watchAnswer) {
-	answer := c.watches[id]
-	if answer == nil {
-		c.w.violate("driver", "%s answers watch %d twice, or it never came", c.p.name, id)
-		return
+// acknowledge answers the calls of a region that wait for an acknowledgement of the
+// kind.
+func (c *coordNode) acknowledge(to sharding.NodeID, m control.Message) {
+	calls := c.acks[to]
+	c.acks[to] = nil
+	for _, call := range calls {
+		_, register := c.asked[call].(control.Register)
+		_, registered := m.(control.RegisterAck)
+		if register == registered {
+			delete(c.asked, call)
+			c.calls.reply(call, m)
+		} else {
+			c.acks[to] = append(c.acks[to], call)
+		}
 	}
-	delete(c.watches, id)
-	answer(a)
 }
 
-func (c *coordNode) serveWatch(v sharding.Version, answer func(watchAnswer)) {
-	c.nextWatch++
-	c.watches[c.nextWatch] = answer
-	c.step(coordinator.WatchTable{Watch: c.nextWatch, Version: v})
+func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
+	switch m := m.(type) {
+	case control.GetShardHome:
+		c.step(coordinator.GetShardHome(m))
+	case control.ShardStarted:
+		c.step(coordinator.ShardStarted{Region: from, Shard: m.Shard, Epoch: m.Epoch})
+	case control.HostRefused:
+		c.step(coordinator.HostRefused{Region: from, Shard: m.Shard, Epoch: m.Epoch, Above: m.Above})
+	case control.ShardStopped:
+		c.w.journal.stopped[m.Shard] = max(c.w.journal.stopped[m.Shard], m.Epoch)
+		c.step(coordinator.ShardStopped{Region: from, Shard: m.Shard, Epoch: m.Epoch})
+	case control.JournalReport:
+		c.step(coordinator.JournalReport{Region: from, Number: m.Number, State: m.State})
+	}
 }
 
-func (c *coordNode) getShardHome(s sharding.ShardID, refused sharding.Epoch) {
-	c.step(coordinator.GetShardHome{Shard: s, Refused: refused})
+func (c *coordNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
+	call := c.calls.begin(reply)
+	switch m := m.(type) {
+	case control.WatchTable:
+		c.step(coordinator.WatchTable{Watch: coordinator.WatchID(call), Version: m.Version})
+	case control.Register:
+		in := coordinator.Register{Region: from, Name: m.Name, Types: m.Types, Version: m.Version, Last: m.Last}
+		if m.Journal.Known {
+			in.Journal = &m.Journal.Cluster
+		}
+		c.acks[from], c.asked[call] = append(c.acks[from], call), m
+		c.step(in)
+	case control.GracefulShutdown:
+		c.acks[from], c.asked[call] = append(c.acks[from], call), m
+		c.step(coordinator.GracefulShutdown{Region: from})
+	}
+	return func() {
+		if _, watch := m.(control.WatchTable); !watch && c.calls.end(call) {
+			c.acks[from] = slices.DeleteFunc(c.acks[from], func(other control.Call) bool { return other == call })
+			delete(c.asked, call)
+		}
+	}
 }
 
 func (c *coordNode) stop() { c.member.stop() }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	connection "github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -146,18 +147,18 @@ func (g *gatewayNode) perform(o gateway.Output) {
 			l.closeGateway()
 		}
 	case gateway.Watch:
-		w.watch(g.p, o.To, o.Version, func(a watchAnswer) {
-			switch {
-			case a.failed:
-				g.step(gateway.WatchFailed{From: o.To})
-			case a.delta != nil:
-				g.step(gateway.TableChanged{From: o.To, Delta: *a.delta})
+		w.call(g.p, o.To, control.WatchTable{Version: o.Version}, func(a control.Message) {
+			switch a := a.(type) {
+			case control.TableChanged:
+				g.step(gateway.TableChanged{From: o.To, Delta: a.Delta})
+			case control.NotActive:
+				g.step(gateway.NotActive{From: o.To, Active: a.Active, Term: a.Term})
 			default:
-				g.step(gateway.NotActive{From: o.To, Active: a.active, Term: a.term})
+				g.step(gateway.WatchFailed{From: o.To})
 			}
 		})
 	case gateway.GetShardHome:
-		w.tell(g.p, o.To, func(c *coordNode) { c.getShardHome(o.Shard, o.Refused) })
+		w.tell(g.p, sharding.NodeID{Addr: o.To}, control.GetShardHome{Shard: o.Shard, Refused: o.Refused})
 	default:
 		w.violate("driver", "gateway output %T is not known here", o)
 	}

@@ -3,12 +3,12 @@ package sim
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	connection "github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/gateway"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -29,8 +29,9 @@ type regionNode struct {
 	bodies  map[turn.Incarnation]*body
 	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
 	term    sharding.Term                       // highest that told this region to host or hand off
-	loading map[sharding.Entity]pendingLoad     // without an answer
-	loads   map[sharding.Entity]int             // without an answer, given up or not
+	calls   calls
+	loading map[sharding.Entity]pendingLoad // without an answer
+	loads   map[sharding.Entity]int         // without an answer, given up or not
 	ticked  bool
 	leaving bool
 	left    bool
@@ -77,6 +78,7 @@ func (w *World) regionProgram(p *process) program {
 		tickets: map[turn.RequestID]ticket{},
 		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
+		calls:   newCalls(w, p),
 		loading: map[sharding.Entity]pendingLoad{},
 		loads:   map[sharding.Entity]int{},
 	}
@@ -154,30 +156,16 @@ func (n *regionNode) punctual() {
 }
 
 func (n *regionNode) perform(o region.Output) {
-	w, me := n.w, n.p.id()
+	w := n.w
 	switch o := o.(type) {
-	case region.Register:
-		w.tell(n.p, o.To, func(c *coordNode) {
-			c.step(coordinator.Register{Region: me, Name: n.p.name, Types: types, Last: o.Last})
-		})
-	case region.ShardStarted:
-		w.tell(n.p, o.To, func(c *coordNode) {
-			c.step(coordinator.ShardStarted{Region: me, Shard: o.Shard, Epoch: o.Epoch})
-		})
-	case region.HostRefused:
-		w.mark("region: host refused")
-		w.tell(n.p, o.To, func(c *coordNode) {
-			c.step(coordinator.HostRefused{Region: me, Shard: o.Shard, Epoch: o.Epoch, Above: o.Above})
-		})
-	case region.ShardStopped:
-		w.mark("region: shard stopped")
-		n.stopped[o.Shard] = max(n.stopped[o.Shard], o.Epoch)
-		w.tell(n.p, o.To, func(c *coordNode) {
-			w.journal.stopped[o.Shard] = max(w.journal.stopped[o.Shard], o.Epoch)
-			c.step(coordinator.ShardStopped{Region: me, Shard: o.Shard, Epoch: o.Epoch})
-		})
-	case region.GracefulShutdown:
-		w.tell(n.p, o.To, func(c *coordNode) { c.step(coordinator.GracefulShutdown{Region: me}) })
+	case region.Send:
+		n.sendControl(o)
+	case region.Reply:
+		w.mark("table served by a region")
+		n.calls.reply(o.Call, o.Msg)
+	case region.ReadSign:
+		n.readSign(o)
+	case region.Registered:
 	case region.Claim:
 		n.checkStopped(o.Shard, o.Epoch)
 		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
@@ -188,21 +176,6 @@ func (n *regionNode) perform(o region.Output) {
 		n.probe(o)
 	case region.JournalChanged:
 		w.mark("region: journal " + o.State.String())
-	case region.ReportJournal:
-		w.tell(n.p, o.To, func(c *coordNode) {
-			c.step(coordinator.JournalReport{Region: me, Number: o.Number, State: o.State})
-		})
-	case region.Watch:
-		w.watch(n.p, o.To, o.Version, func(a watchAnswer) {
-			switch {
-			case a.failed:
-				n.step(region.WatchFailed{From: o.To})
-			case a.delta != nil:
-				n.step(region.TableChanged{From: o.To, Delta: *a.delta})
-			default:
-				n.step(region.NotActive{From: o.To, Active: a.active, Term: a.term})
-			}
-		})
 	case region.NotMine:
 		w.mark("region: not mine")
 		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
@@ -224,6 +197,59 @@ func (n *regionNode) perform(o region.Output) {
 	default:
 		n.performEntity(o)
 	}
+}
+
+// sendControl sends a control message. What a region says of a shard is remembered.
+func (n *regionNode) sendControl(o region.Send) {
+	w := n.w
+	switch m := o.Msg.(type) {
+	case control.HostRefused:
+		w.mark("region: host refused")
+	case control.ShardStopped:
+		w.mark("region: shard stopped")
+		n.stopped[m.Shard] = max(n.stopped[m.Shard], m.Epoch)
+	}
+	if !control.IsCall(o.Msg) {
+		w.tell(n.p, sharding.NodeID{Addr: o.To}, o.Msg)
+		return
+	}
+	w.call(n.p, o.To, o.Msg, func(a control.Message) {
+		n.step(region.Replied{From: o.To, Asked: o.Msg, Msg: a})
+	})
+}
+
+// receive takes a message of a coordinator. After one of a higher term it must not be
+// heard.
+func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
+	at, term := len(n.out), m.About().Term
+	n.step(region.Received{From: from.Addr, Msg: m})
+	if term < n.term && len(n.out) > at {
+		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, m, n.out[at:])
+	}
+	n.term = max(n.term, term)
+}
+
+func (n *regionNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
+	call := n.calls.begin(reply)
+	n.step(region.Received{From: from.Addr, Call: call, Msg: m})
+	return func() { n.calls.end(call) }
+}
+
+// readSign asks whose the journal is.
+func (n *regionNode) readSign(o region.ReadSign) {
+	in, gen := region.SignRead{Number: o.Number}, n.p.gen
+	n.w.journal.read(n.p.host, func() {
+		got, err := n.w.journal.load(journal.LoadRequest{Entity: journal.SignEntity})
+		if err == nil && got.Snapshot.Seq > 0 {
+			in.Sign, err = journal.DecodeSign(got.Snapshot.Payload)
+		}
+		in.OK = err == nil
+	}, func(ok bool) {
+		if n.p.gen == gen {
+			in.OK = in.OK && ok
+			n.p.post(func() { n.step(in) })
+		}
+	})
 }
 
 // checkStopped holds the region to its word: once it has said ShardStopped,

@@ -1,120 +1,116 @@
 package sim
 
 import (
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/services/coordinator"
-	"github.com/roost-cluster/roost/services/region"
 )
 
-// watchTimeout is when the caller of a watch gives up.
-const watchTimeout = 2500 * ms
+// callTimeout is when the caller of a call gives up.
+const callTimeout = 2500 * ms
 
-// watchAnswer is the answer to a watch: a delta, or who is active, or nothing.
-type watchAnswer struct {
-	failed bool
-	delta  *sharding.TableDelta
-	active sharding.NodeID
-	term   sharding.Term
+// receiver is a program that takes control messages.
+type receiver interface {
+	// receive takes a one-way message.
+	receive(from sharding.NodeID, m control.Message)
+	// called takes a call. It replies once, or never; ended says that nobody waits any
+	// more.
+	called(from sharding.NodeID, m control.Message, reply func(control.Message)) (ended func())
 }
 
-// watch polls the table at an address on behalf of a process. done runs once,
-// in the process's loop. A refused connection is noticed at once.
-func (w *World) watch(p *process, to string, v sharding.Version, done func(watchAnswer)) {
+// call asks the process at an address on behalf of another. done runs once, in the
+// process's loop, with the answer or nil. A refused connection is noticed at once.
+func (w *World) call(p *process, to string, m control.Message, done func(control.Message)) {
 	target := w.process(to)
 	gen, over := p.gen, false
-	answer := func(a watchAnswer) {
+	answer := func(a control.Message) {
 		if p.gen == gen && !over {
 			over = true
 			p.post(func() { done(a) })
 		}
 	}
-	w.after(watchTimeout, func() { answer(watchAnswer{failed: true}) })
+	w.after(callTimeout, func() { answer(nil) })
 	if target == nil {
-		w.violate("driver", "%s watches unknown address %q", p.name, to)
+		w.violate("driver", "%s calls unknown address %q", p.name, to)
 		return
 	}
+	from := p.id()
 	w.net.send(p.host, target.host, func() {
-		if !target.up {
-			w.net.send(target.host, p.host, func() { answer(watchAnswer{failed: true}) })
+		r, ok := target.body.(receiver)
+		if !target.up || !ok {
+			w.net.send(target.host, p.host, func() { answer(nil) })
 			return
 		}
 		target.post(func() {
-			reply := func(a watchAnswer) {
+			served := target.gen
+			ended := r.called(from, m, func(a control.Message) {
+				if err := control.CheckAnswer(m, a); err != nil {
+					w.violate("driver", "%s: %v", target.name, err)
+				}
 				w.net.send(target.host, p.host, func() { answer(a) })
-			}
-			switch b := target.body.(type) {
-			case *coordNode:
-				b.serveWatch(v, reply)
-			case *regionNode: // read-only, at once
-				w.mark("table served by a region")
-				delta := b.core.Table().Delta(v)
-				reply(watchAnswer{delta: &delta})
-			default:
-				reply(watchAnswer{failed: true})
-			}
+			})
+			w.after(callTimeout, func() {
+				if target.gen == served {
+					target.post(ended)
+				}
+			})
 		})
 	})
 }
 
-// tell sends a datagram to the coordinator process at an address.
-func (w *World) tell(p *process, to string, read func(*coordNode)) {
-	target := w.process(to)
-	if target == nil {
-		w.violate("driver", "%s sends to unknown address %q", p.name, to)
-		return
-	}
-	w.net.send(p.host, target.host, func() {
-		target.post(func() {
-			if c, ok := target.body.(*coordNode); ok {
-				read(c)
-			}
-		})
-	})
-}
-
-// tellRegion sends a datagram to a region incarnation; another one at its
-// address does not take it.
-func (w *World) tellRegion(p *process, to sharding.NodeID, read func(*regionNode)) {
+// tell sends a one-way message to a process. A UID of 0 means whichever incarnation is
+// there; another one than is meant does not take it.
+func (w *World) tell(p *process, to sharding.NodeID, m control.Message) {
 	target := w.process(to.Addr)
 	if target == nil {
 		w.violate("driver", "%s sends to unknown address %q", p.name, to.Addr)
 		return
 	}
+	from := p.id()
 	w.net.send(p.host, target.host, func() {
 		target.post(func() {
-			if target.uid != to.UID {
+			if to.UID != 0 && target.uid != to.UID {
 				w.mark("message to a former incarnation")
 				return
 			}
-			if n, ok := target.body.(*regionNode); ok {
-				read(n)
+			if r, ok := target.body.(receiver); ok {
+				r.receive(from, m)
 			}
 		})
 	})
 }
 
-func (n *regionNode) hostShard(from string, o coordinator.HostShard) {
-	n.obey(o.Term, region.HostShard{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+// calls are those that wait for a core to answer them.
+type calls struct {
+	w       *World
+	p       *process
+	last    control.Call
+	waiting map[control.Call]func(control.Message)
 }
 
-func (n *regionNode) handOff(from string, o coordinator.HandOff) {
-	n.obey(o.Term, region.HandOff{From: from, Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+func newCalls(w *World, p *process) calls {
+	return calls{w: w, p: p, waiting: map[control.Call]func(control.Message){}}
 }
 
-// obey takes an order. After one of a higher term it must not be heard.
-func (n *regionNode) obey(term sharding.Term, order region.Input) {
-	at := len(n.out)
-	n.step(order)
-	if term < n.term && len(n.out) > at {
-		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, order, n.out[at:])
+func (c *calls) begin(reply func(control.Message)) control.Call {
+	c.last++
+	c.waiting[c.last] = reply
+	return c.last
+}
+
+// reply answers a call; there must be one.
+func (c *calls) reply(call control.Call, m control.Message) {
+	reply := c.waiting[call]
+	if reply == nil {
+		c.w.violate("driver", "%s answers call %d twice, or it never came: %s", c.p.name, call, control.Name(m))
+		return
 	}
-	n.term = max(n.term, term)
+	delete(c.waiting, call)
+	reply(m)
 }
 
-func (n *regionNode) registerAck(o coordinator.RegisterAck) {
-	n.step(region.RegisterAck{Term: o.Term, Refusal: o.Refusal})
-}
-
-func (n *regionNode) shutdownAck(o coordinator.ShutdownAck) {
-	n.step(region.ShutdownAck{Term: o.Term, Remaining: o.Remaining})
+// end forgets a call whose caller waits no more. It reports whether it was not answered.
+func (c *calls) end(call control.Call) bool {
+	_, waits := c.waiting[call]
+	delete(c.waiting, call)
+	return waits
 }

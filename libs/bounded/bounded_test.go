@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	clusterv1 "github.com/roost-cluster/roost/proto/roost/cluster/v1"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
@@ -24,8 +24,8 @@ var strict = bounded.Limits{Body: 64 << 20, Slack: archtest.MemoryBase - 16<<10}
 
 // kinds are messages with lists, and lists in lists.
 var kinds = []proto.Message{
-	&clusterv1.PostRequest{}, &coordinatorv1.WatchTableResponse{}, &coordinatorv1.ReportShardsRequest{},
-	&coordinatorv1.RegisterRequest{}, &gatewayv1.AskManyRequest{}, &adminv1.MembersResponse{},
+	&clusterv1.PostRequest{}, &controlv1.CallResponse{}, &controlv1.TableChanged{}, &controlv1.SendRequest{},
+	&controlv1.Register{}, &gatewayv1.AskManyRequest{}, &adminv1.MembersResponse{},
 }
 
 // dense are messages that take much more than they have bytes: each list as
@@ -107,12 +107,14 @@ func FuzzCheck(f *testing.F) {
 // TestHonest: the largest messages that services send each other pass with the
 // default slack, short names and all.
 func TestHonest(t *testing.T) {
-	node := &coordinatorv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
-	row := &coordinatorv1.Row{Type: "T", Index: 7, Epoch: 1<<32 | 1, Phase: 2, Owner: node}
-	shard := &coordinatorv1.ShardEpoch{Type: "Cart", Index: 700, Epoch: 1<<32 | 1}
-	commands := make([]*coordinatorv1.Command, 1024)
+	node := &controlv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
+	row := &controlv1.Row{Type: "T", Index: 7, Epoch: 1<<32 | 1, Phase: 2, Owner: node}
+	shard := &controlv1.Shard{Type: "Cart", Index: 700}
+	started := &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: shard, Epoch: 1<<32 | 1}}}
+	host := &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{Term: 1, Shard: shard, Epoch: 1<<32 | 1}}}
+	commands := make([]*controlv1.Command, 1024)
 	for i := range commands {
-		commands[i] = &coordinatorv1.Command{Name: "Add", ReadOnly: true}
+		commands[i] = &controlv1.Command{Name: "Add", ReadOnly: true}
 	}
 	member := &clusterv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
 	seen := bytes.Repeat([]byte{0xff}, 125)
@@ -127,9 +129,10 @@ func TestHonest(t *testing.T) {
 		state.Tombstones = append(state.Tombstones, &clusterv1.Tombstone{Node: member, Era: 1 << 40})
 	}
 	for name, m := range map[string]proto.Message{
-		"a full table":         &coordinatorv1.WatchTableResponse{Rows: slices.Repeat([]*coordinatorv1.Row{row}, 262_144)},
-		"reports":              &coordinatorv1.ReportShardsRequest{Started: slices.Repeat([]*coordinatorv1.ShardEpoch{shard}, 65_536)},
-		"a type's commands":    &coordinatorv1.RegisterRequest{Types: []*coordinatorv1.Type{{Name: "T", Shards: 1024, Commands: commands}}},
+		"a full table":         &controlv1.TableChanged{Rows: slices.Repeat([]*controlv1.Row{row}, 262_144)},
+		"reports":              &controlv1.SendRequest{Messages: slices.Repeat([]*controlv1.Message{started}, 8192)},
+		"orders":               &controlv1.SendRequest{Messages: slices.Repeat([]*controlv1.Message{host}, 8192)},
+		"a type's commands":    &controlv1.Register{Types: []*controlv1.Type{{Name: "T", Shards: 1024, Commands: commands}}},
 		"a status":             &clusterv1.GossipStatus{Seen: seen, Parts: slices.Repeat([]uint32{1 << 31}, 256)},
 		"a state":              state,
 		"many short questions": &gatewayv1.AskManyRequest{Items: slices.Repeat([]*gatewayv1.AskRequest{{Type: "T", Id: "a", Command: "Get"}}, 3000)},

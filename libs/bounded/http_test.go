@@ -12,23 +12,29 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/archtest"
 	"github.com/roost-cluster/roost/libs/bounded"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
 
 // table is a coordinator that answers with rows.
 type table struct {
-	coordinatorv1.Coordinator
-	rows  []*coordinatorv1.Row
+	controlv1.Control
+	rows  []*controlv1.Row
 	asked []string // clusters
 }
 
-func (s *table) WatchTable(_ context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+func (s *table) Call(_ context.Context, req *controlv1.CallRequest) (*controlv1.CallResponse, error) {
 	s.asked = append(s.asked, req.Cluster)
-	return &coordinatorv1.WatchTableResponse{Rows: s.rows}, nil
+	return answered(s.rows), nil
+}
+
+func answered(rows []*controlv1.Row) *controlv1.CallResponse {
+	table := &controlv1.Message_TableChanged{TableChanged: &controlv1.TableChanged{Rows: rows}}
+	return &controlv1.CallResponse{Message: &controlv1.Message{Kind: table}}
 }
 
 func zipped(b []byte) []byte {
@@ -40,13 +46,13 @@ func zipped(b []byte) []byte {
 }
 
 func TestHandler(t *testing.T) {
-	raw, err := proto.Marshal(&coordinatorv1.WatchTableRequest{Cluster: "c"})
+	raw, err := proto.Marshal(&controlv1.CallRequest{Cluster: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const watch = "/twirp/roost.coordinator.v1.Coordinator/WatchTable"
-	const reports = "/twirp/roost.coordinator.v1.Coordinator/ReportShards"
-	empties := bytes.Repeat([]byte{0x12, 0}, 40_000)
+	const watch = "/twirp/roost.control.v1.Control/Call"
+	const reports = "/twirp/roost.control.v1.Control/Send"
+	empties := bytes.Repeat([]byte{0x22, 0}, 40_000)
 	for _, c := range []struct {
 		name, path, media, encoding string
 		body                        []byte
@@ -65,12 +71,12 @@ func TestHandler(t *testing.T) {
 		{"other encoding", watch, "application/protobuf", "br", raw, 400, "send gzip"},
 		{"malformed", watch, "application/protobuf", "", []byte{0xff}, 400, "not a valid protobuf"},
 		{"empty elements", reports, "application/protobuf", "", empties, 413, "send it in parts"},
-		{"empty elements of JSON", reports, "application/json", "", []byte(`{"started":[` + strings.Repeat("{},", 20_000) + `{}]}`), 413, "send it in parts"},
+		{"empty elements of JSON", reports, "application/json", "", []byte(`{"messages":[` + strings.Repeat("{},", 20_000) + `{}]}`), 413, "send it in parts"},
 		{"braces in a string", watch, "application/json", "", []byte(`{"cluster":"c` + strings.Repeat(`{\"`, 20_000) + `"}`), 200, ""},
-		{"other path", "/twirp/roost.coordinator.v1.Coordinator/Nothing", "application/protobuf", "", empties, 404, "bad_route"},
+		{"other path", "/twirp/roost.control.v1.Control/Nothing", "application/protobuf", "", empties, 404, "bad_route"},
 	} {
 		server := &table{}
-		h := bounded.Limits{Body: 100_000}.Handler(coordinatorv1.NewCoordinatorServer(server))
+		h := bounded.Limits{Body: 100_000}.Handler(controlv1.NewControlServer(server))
 		r := httptest.NewRequest(http.MethodPost, c.path, bytes.NewReader(c.body))
 		r.Header.Set("Content-Type", c.media)
 		if c.encoding != "" {
@@ -99,8 +105,8 @@ func TestTwoHandlers(t *testing.T) {
 		outer, inner bounded.Limits
 		status       int
 	}{{wide, wide, 200}, {wide, narrow, 413}, {narrow, wide, 413}} {
-		h := c.outer.Handler(c.inner.Handler(coordinatorv1.NewCoordinatorServer(server)))
-		r := httptest.NewRequest(http.MethodPost, "/twirp/roost.coordinator.v1.Coordinator/WatchTable", bytes.NewReader([]byte("\x0a\x0aabcdefghij")))
+		h := c.outer.Handler(c.inner.Handler(controlv1.NewControlServer(server)))
+		r := httptest.NewRequest(http.MethodPost, "/twirp/roost.control.v1.Control/Call", bytes.NewReader([]byte("\x0a\x0aabcdefghij")))
 		r.Header.Set("Content-Type", "application/protobuf")
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != c.status {
@@ -112,8 +118,8 @@ func TestTwoHandlers(t *testing.T) {
 // TestBomb: what expands too far costs what it has bytes, not what it expands to.
 func TestBomb(t *testing.T) {
 	bomb := zipped(make([]byte, 256<<20))
-	h := bounded.Limits{Body: 4 << 20}.Handler(coordinatorv1.NewCoordinatorServer(&table{}))
-	r := httptest.NewRequest(http.MethodPost, "/twirp/roost.coordinator.v1.Coordinator/WatchTable", nil)
+	h := bounded.Limits{Body: 4 << 20}.Handler(controlv1.NewControlServer(&table{}))
+	r := httptest.NewRequest(http.MethodPost, "/twirp/roost.control.v1.Control/Call", nil)
 	r.Header.Set("Content-Type", "application/protobuf")
 	r.Header.Set("Content-Encoding", "gzip")
 	archtest.Memory(t, archtest.MemoryFactor, len(bomb), func() {
@@ -123,6 +129,13 @@ func TestBomb(t *testing.T) {
 			t.Errorf("answered %d", w.Code)
 		}
 	})
+}
+
+// deep is an answer with as many empty rows as n bytes can name.
+func deep(n int) []byte {
+	rows := bytes.Repeat([]byte{0x1a, 0}, (n-20)/2)
+	changed := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), rows)
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), changed)
 }
 
 // roundTrip is a transport that answers by itself.
@@ -136,7 +149,7 @@ func TestTransport(t *testing.T) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(bytes.NewReader(body))}
 		}
 	}
-	rows, err := proto.Marshal(&coordinatorv1.WatchTableResponse{Rows: slices.Repeat([]*coordinatorv1.Row{{Type: "T", Epoch: 1}}, 100)})
+	rows, err := proto.Marshal(answered(slices.Repeat([]*controlv1.Row{{Type: "T", Epoch: 1}}, 100)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,13 +161,13 @@ func TestTransport(t *testing.T) {
 	}{
 		"good":           {answer(200, "application/protobuf", rows), 100, false},
 		"too long":       {answer(200, "application/protobuf", make([]byte, limit+1)), 0, true},
-		"empty elements": {answer(200, "application/protobuf", bytes.Repeat([]byte{0x22, 0}, limit/2)), 0, true},
+		"empty elements": {answer(200, "application/protobuf", deep(limit)), 0, true},
 		"long error":     {answer(500, "application/json", bytes.Repeat([]byte(" "), limit+1)), 0, true},
 	} {
 		client := &http.Client{Transport: bounded.Limits{Body: limit}.Transport(c.answer)}
-		res, err := coordinatorv1.NewCoordinatorProtobufClient("http://x", client).WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{})
-		if len(res.GetRows()) != c.rows || (err != nil) != c.refuse || c.refuse && !errors.Is(err, bounded.ErrTooLarge) && !strings.Contains(err.Error(), "too long") {
-			t.Errorf("%s: %d rows, error %v", name, len(res.GetRows()), err)
+		res, err := controlv1.NewControlProtobufClient("http://x", client).Call(t.Context(), &controlv1.CallRequest{})
+		if len(res.GetMessage().GetTableChanged().GetRows()) != c.rows || (err != nil) != c.refuse || c.refuse && !errors.Is(err, bounded.ErrTooLarge) && !strings.Contains(err.Error(), "too long") {
+			t.Errorf("%s: %d rows, error %v", name, len(res.GetMessage().GetTableChanged().GetRows()), err)
 		}
 	}
 	client := &http.Client{Transport: bounded.Limits{Body: limit}.Transport(answer(200, "text/plain", make([]byte, limit)))}

@@ -6,6 +6,8 @@ import "sync"
 type OutboxLimits struct {
 	// Call is the largest number of messages in one call.
 	Call int
+	// CallBytes bounds the size of the messages in one call, unless there is only one.
+	CallBytes int
 	// Messages and Bytes bound the messages that wait for one address.
 	Messages, Bytes int
 }
@@ -77,7 +79,12 @@ func (o *Outbox[K, M]) take(to K, w *outgoing[M]) []M {
 		delete(o.waiting, to)
 		return nil
 	}
-	n := min(len(w.queue), o.limits.Call)
+	n := 0
+	for bytes := 0; n < min(len(w.queue), o.limits.Call); n++ {
+		if bytes += o.size(w.queue[n]); n > 0 && bytes > o.limits.CallBytes {
+			break
+		}
+	}
 	gathered := w.queue[:n:n]
 	if w.queue = w.queue[n:]; len(w.queue) == 0 {
 		w.queue = nil

@@ -14,7 +14,7 @@ func TestOutboxGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := map[string][][]int{}
 		release := make(chan struct{})
-		limits := node.OutboxLimits{Call: 10, Messages: 10, Bytes: 100}
+		limits := node.OutboxLimits{Call: 10, CallBytes: 100, Messages: 10, Bytes: 100}
 		o := node.NewOutbox(limits, func(int) int { return 1 }, func(to string, ms []int) {
 			calls[to] = append(calls[to], slices.Clone(ms))
 			if to == "slow" {
@@ -54,7 +54,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]string
 		release := make(chan struct{})
-		limits := node.OutboxLimits{Call: 2, Messages: 3, Bytes: 10}
+		limits := node.OutboxLimits{Call: 2, CallBytes: 10, Messages: 3, Bytes: 10}
 		o := node.NewOutbox(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
 			calls = append(calls, slices.Clone(ms))
 			<-release
@@ -83,5 +83,29 @@ func TestOutboxIsBounded(t *testing.T) {
 		}
 		add("0123456789", true) // there is room again
 		release <- struct{}{}
+	})
+}
+
+// TestOutboxCallBytes: a call carries no more than it may, but at least one message.
+func TestOutboxCallBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls [][]string
+		release := make(chan struct{})
+		limits := node.OutboxLimits{Call: 10, CallBytes: 5, Messages: 10, Bytes: 100}
+		o := node.NewOutbox(limits, func(m string) int { return len(m) }, func(_ int, ms []string) {
+			calls = append(calls, slices.Clone(ms))
+			<-release
+		})
+		o.Add(1, "first")
+		synctest.Wait()
+		for _, m := range []string{"aa", "bbb", "c", "longer than a call", "d"} {
+			o.Add(1, m)
+		}
+		close(release)
+		synctest.Wait()
+		want := [][]string{{"first"}, {"aa", "bbb"}, {"c"}, {"longer than a call"}, {"d"}}
+		if !slices.EqualFunc(calls, want, slices.Equal) {
+			t.Errorf("calls %q, want %q", calls, want)
+		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -34,7 +35,7 @@ func newBench(b *testing.B, volatile bool) *bench {
 	epoch := sharding.MakeEpoch(1, 1)
 	for i := range uint32(sharding.DefaultShards) {
 		id := sharding.ShardID{Type: "T", Index: i}
-		d.m.Step(d.now, region.HostShard{Term: 1, Shard: id, Epoch: epoch}, nil)
+		d.m.Step(d.now, region.Received{Msg: control.HostShard{Term: 1, Shard: id, Epoch: epoch}}, nil)
 		d.m.Step(d.now, region.Claimed{Shard: id, Epoch: epoch, Verdict: sharding.Durable}, nil)
 	}
 	d.done.Reply = sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 16)}

@@ -15,6 +15,8 @@ import (
 type Config struct {
 	Self sharding.NodeID
 	Name string // of the node, for people
+	// Version is the application version of the binary, or empty.
+	Version string
 	// Turn holds the hosted types and the limits of entity execution.
 	Turn turn.Config
 	// Watch times the watch of the route table.

@@ -3,6 +3,7 @@ package region
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -195,5 +196,5 @@ func (m *Machine) reportJournal() {
 	}
 	h.report++
 	h.told = m.now
-	m.emit(ReportJournal{To: addr, Number: h.report, State: h.state})
+	m.emit(Send{To: addr, Msg: control.JournalReport{Number: h.report, State: h.state}})
 }

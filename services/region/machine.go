@@ -24,7 +24,7 @@ type Machine struct {
 
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
-	askedAt    time.Time     // last Register
+	announcing announcing
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
 	// unanswered says that some claim is to be repeated.
@@ -168,29 +168,15 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.claimed(in)
 	case Probed:
 		m.probed(in)
-	case HostShard:
-		if m.current(in.Term) && plausible(in.Epoch, in.Term) {
-			m.hostShard(in)
-		}
-	case HandOff:
-		if m.current(in.Term) && plausible(in.Epoch, in.Term) {
-			m.handOff(in)
-		}
-	case TableChanged:
-		m.tableChanged(in)
-	case NotActive:
-		m.watcher.NotActive(now, in.From, in.Active, in.Term)
-		m.poll()
-	case WatchFailed:
-		m.watcher.Failed(now, in.From)
-		m.poll()
+	case Received:
+		m.receive(in)
+	case Replied:
+		m.replied(in)
+	case SignRead:
+		m.signRead(in)
 	case Coordinators:
 		m.watcher.SetCandidates(in.Addrs, nil)
 		m.poll()
-	case RegisterAck:
-		m.registerAck(in)
-	case ShutdownAck:
-		m.shutdownAck(in)
 	case Leave:
 		m.leave()
 	case Tick:
@@ -244,16 +230,6 @@ func (m *Machine) current(t sharding.Term) bool {
 // plausible reports whether a coordinator of the term can have meant the epoch:
 // one it has not reached would keep the shard from everybody for good.
 func plausible(e sharding.Epoch, t sharding.Term) bool { return e > 0 && e.Term() <= t }
-
-// coordinator is where an answer to a coordinator goes: to the one that asked,
-// else to the one that is watched.
-func (m *Machine) coordinator(from string) string {
-	if from != "" {
-		return from
-	}
-	addr, _ := m.watcher.Active()
-	return addr
-}
 
 // command is the door: a command passes if its shard is served here at exactly
 // the epoch it was routed at.
@@ -349,56 +325,6 @@ func (m *Machine) shardEvents(events []turn.ShardEvent) {
 			m.drained(o)
 		}
 	}
-}
-
-func (m *Machine) tableChanged(in TableChanged) {
-	if !m.watcher.Changed(m.now, in.From, in.Delta) {
-		m.poll()
-		return
-	}
-	m.current(in.Delta.Version.Term)
-	for _, row := range m.table.Apply(in.Delta) {
-		if h := m.shard(row.Shard); h != nil && row.Epoch > h.epoch {
-			m.supersede(h)
-		}
-	}
-	m.poll()
-	m.register()
-}
-
-func (m *Machine) poll() {
-	if to, v, ask := m.watcher.Poll(m.now); ask {
-		m.emit(Watch{To: to, Version: v})
-	}
-}
-
-// register announces this region to the coordinator of a new term.
-func (m *Machine) register() {
-	addr, term := m.watcher.Active()
-	if addr == "" || term <= m.registered || m.failed || m.left {
-		return
-	}
-	if m.now.Sub(m.askedAt) < m.cfg.Resend && !m.askedAt.IsZero() {
-		return
-	}
-	m.askedAt = m.now
-	m.emit(Register{To: addr, Last: m.registered})
-}
-
-func (m *Machine) registerAck(in RegisterAck) {
-	if !m.current(in.Term) {
-		return
-	}
-	if in.Refusal != "" {
-		if !m.failed {
-			m.failed = true
-			m.emit(Fail{Reason: "the coordinator refused this region: " + in.Refusal})
-		}
-		return
-	}
-	m.registered = max(m.registered, in.Term)
-	m.askedAt = time.Time{}
-	m.health.told = time.Time{} // it may know nothing yet
 }
 
 func (m *Machine) tick() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -24,7 +25,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	coordinators ADDR…                    where coordinators may be
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
 //	standby ADDR TERM | watch-failed      likewise
-//	registered TERM [refusal]             answers Register
+//	registered TERM [refusal]             answers the last Register
+//	journal CLUSTER|unknown [term=N]      answers every ReadSign from now on; TERM is that of the sign
 //	host SHARD EPOCH [term=N]             HostShard from c1; the term is the epoch's
 //	handoff SHARD EPOCH [term=N]
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
@@ -61,7 +63,9 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	m       *region.Machine
 	now     time.Time
-	watches []region.Watch
+	watches []region.Send
+	sign    region.SignRead // answers every ReadSign
+	asked   control.Message // the last Register
 	claims  []region.Claim
 	loads   []turn.Load
 	runs    map[turn.RequestID]*turn.Run
@@ -139,13 +143,16 @@ func (s *scenario) command(f []string) []string {
 	case "coordinators":
 		return s.step(region.Coordinators{Addrs: f[1:]})
 	case "table":
-		return s.step(region.TableChanged{From: pop(&s.watches).To, Delta: delta(f[1:])})
+		return s.watched(control.TableChanged{Delta: delta(f[1:])})
 	case "standby":
-		return s.step(region.NotActive{From: pop(&s.watches).To, Active: sharding.NodeID{Addr: f[1], UID: 9}, Term: sharding.Term(number(f[2]))})
+		return s.watched(control.NotActive{Active: sharding.NodeID{Addr: f[1], UID: 9}, Term: sharding.Term(number(f[2]))})
 	case "watch-failed":
-		return s.step(region.WatchFailed{From: pop(&s.watches).To})
+		return s.watched(nil)
 	case "registered":
-		return s.step(region.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")})
+		return s.step(region.Replied{From: "c", Asked: s.asked, Msg: control.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")}})
+	case "journal":
+		s.sign = region.SignRead{OK: f[1] != "unknown", Sign: sharding.Sign{Term: sharding.Term(number(opt["term"])), Cluster: sharding.ClusterID(number(f[1]))}}
+		return nil
 	case "host", "handoff":
 		e := epoch(f[2])
 		term := e.Term()
@@ -153,9 +160,9 @@ func (s *scenario) command(f []string) []string {
 			term = sharding.Term(number(t))
 		}
 		if f[0] == "host" {
-			return s.step(region.HostShard{From: "c1", Term: term, Shard: shard(f[1]), Epoch: e})
+			return s.step(region.Received{From: "c1", Msg: control.HostShard{Term: term, Shard: shard(f[1]), Epoch: e}})
 		}
-		return s.step(region.HandOff{From: "c1", Term: term, Shard: shard(f[1]), Epoch: e})
+		return s.step(region.Received{From: "c1", Msg: control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}})
 	case "claimed":
 		c := pop(&s.claims)
 		return s.step(region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
@@ -179,7 +186,7 @@ func (s *scenario) command(f []string) []string {
 		if t := opt["term"]; t != "" {
 			term = sharding.Term(number(t))
 		}
-		return s.step(region.ShutdownAck{Term: term, Remaining: number(f[1])})
+		return s.step(region.Replied{From: "c", Asked: control.GracefulShutdown{}, Msg: control.ShutdownAck{Term: term, Remaining: number(f[1])}})
 	case "tick":
 		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
 		return s.step(region.Tick{})
@@ -215,20 +222,46 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 	return []string{"unknown command " + f[0]}
 }
 
+func (s *scenario) watched(answer control.Message) []string {
+	w := pop(&s.watches)
+	return s.step(region.Replied{From: w.To, Asked: w.Msg, Msg: answer})
+}
+
 func (s *scenario) step(in region.Input) []string {
 	var lines []string
 	for _, o := range s.m.Step(s.now, in, nil) {
+		if r, ok := o.(region.ReadSign); ok {
+			s.sign.Number = r.Number
+			lines = append(lines, s.step(s.sign)...)
+			continue
+		}
 		lines = append(lines, s.perform(o))
 	}
 	return lines
+}
+
+// send shows a control message.
+func (s *scenario) send(o region.Send) string {
+	fields := fmt.Sprintf("%+v", o.Msg)
+	switch m := o.Msg.(type) {
+	case control.WatchTable:
+		s.watches = append(s.watches, o)
+	case control.Register:
+		s.asked = m
+		fields = fmt.Sprintf("{%s Last:%d}", m.Name, m.Last)
+		if m.Journal.Known {
+			fields = fmt.Sprintf("{%s Last:%d Journal:%d}", m.Name, m.Last, m.Journal.Cluster)
+		}
+	}
+	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }
 
 // perform shows an output, those of the entity core indented, and remembers what
 // is to be answered.
 func (s *scenario) perform(o region.Output) string {
 	switch o := o.(type) {
-	case region.Watch:
-		s.watches = append(s.watches, o)
+	case region.Send:
+		return s.send(o)
 	case region.Claim:
 		s.claims = append(s.claims, o)
 	case region.ProbeJournal:

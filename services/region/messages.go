@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -25,20 +26,18 @@ type (
 		// Env is copied where it is kept.
 		Env *sharding.Envelope
 	}
-	// HostShard: the coordinator of Term gives the shard to this region. From
-	// is its address; empty: answer to the one that is watched.
-	HostShard struct {
-		From  string
-		Term  sharding.Term
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
+	// Received is a control message. From is the address of who sent it, if known. One
+	// with a Call is answered by a Reply.
+	Received struct {
+		From string
+		Call control.Call
+		Msg  control.Message
 	}
-	// HandOff: the coordinator of Term wants the shard back.
-	HandOff struct {
-		From  string
-		Term  sharding.Term
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
+	// Replied is the answer of the process at From to Asked, a Send that is a call. A
+	// nil Msg: there is none.
+	Replied struct {
+		From       string
+		Asked, Msg control.Message
 	}
 	// Claimed answers Claim.
 	Claimed struct {
@@ -47,29 +46,6 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Fence
 	}
-	// RegisterAck answers Register. A Refusal is final.
-	RegisterAck struct {
-		Term    sharding.Term
-		Refusal string
-	}
-	// ShutdownAck answers GracefulShutdown.
-	ShutdownAck struct {
-		Term      sharding.Term
-		Remaining int
-	}
-	// TableChanged is the answer to a Watch.
-	TableChanged struct {
-		From  string
-		Delta sharding.TableDelta
-	}
-	// NotActive is the answer of a standby to a Watch.
-	NotActive struct {
-		From   string
-		Active sharding.NodeID
-		Term   sharding.Term
-	}
-	// WatchFailed: no answer to a Watch.
-	WatchFailed struct{ From string }
 	// Coordinators is what membership and discovery say: where coordinators
 	// may be.
 	Coordinators struct{ Addrs []string }
@@ -80,6 +56,13 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 	}
+	// SignRead answers ReadSign: the sign of life of the last active coordinator in the
+	// journal, zero if there is none. Not OK: it cannot be read.
+	SignRead struct {
+		Number uint64
+		Sign   sharding.Sign
+		OK     bool
+	}
 	// Leave: drain all shards, then be done (SIGTERM). The answer is Left.
 	Leave struct{}
 	// Turn carries an answer of the driver to the entity core.
@@ -88,37 +71,26 @@ type (
 	Tick struct{}
 )
 
-// Outputs. The messages to the coordinator go to the address the core watches
-// (field To).
+// Outputs.
 type (
-	// Register announces this region; repeated until acknowledged. Last is the
-	// term that acknowledged it before, or 0.
-	Register struct {
-		To   string
-		Last sharding.Term
+	// Send sends a control message to the process at an address. If it is a call, its
+	// end is told by Replied; any other may get lost, and the core repeats it.
+	Send struct {
+		To  string
+		Msg control.Message
 	}
-	// ShardStarted: the claim of the shard at the epoch holds, or its fence is damaged
-	// and commands are refused for that.
-	ShardStarted struct {
-		To    string
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
+	// Reply answers a Received with a Call.
+	Reply struct {
+		Call control.Call
+		Msg  control.Message
 	}
-	// HostRefused: the shard cannot be taken at the epoch; Above is in the way.
-	HostRefused struct {
-		To    string
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
-		Above sharding.Epoch
+	// ReadSign asks whose the journal is. Answered by SignRead.
+	ReadSign struct{ Number uint64 }
+	// Registered says that the coordinator of a term has taken this region in.
+	Registered struct {
+		With string
+		Term sharding.Term
 	}
-	// ShardStopped: nothing of the shard at this or a lower epoch is alive.
-	ShardStopped struct {
-		To    string
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
-	}
-	// GracefulShutdown asks for all shards to be handed off.
-	GracefulShutdown struct{ To string }
 	// Claim takes the shard in the journal. Answered by Claimed.
 	Claim struct {
 		Shard sharding.ShardID
@@ -135,19 +107,6 @@ type (
 	JournalChanged struct {
 		State sharding.JournalState
 		Heard time.Time
-	}
-	// ReportJournal tells the coordinator what this region makes of its journal,
-	// at every change and again and again while it does not answer. A report with
-	// a lower number than another is older.
-	ReportJournal struct {
-		To     string
-		Number uint64
-		State  sharding.JournalState
-	}
-	// Watch polls the table at an address.
-	Watch struct {
-		To      string
-		Version sharding.Version
 	}
 	// NotMine refuses a command; it was definitely not applied here.
 	NotMine struct {
@@ -177,31 +136,24 @@ func (c Command) String() string {
 }
 
 func (Command) input()      {}
-func (HostShard) input()    {}
-func (HandOff) input()      {}
+func (Received) input()     {}
+func (Replied) input()      {}
 func (Claimed) input()      {}
-func (RegisterAck) input()  {}
-func (ShutdownAck) input()  {}
-func (TableChanged) input() {}
-func (NotActive) input()    {}
-func (WatchFailed) input()  {}
 func (Coordinators) input() {}
+func (SignRead) input()     {}
 func (Probed) input()       {}
 func (Leave) input()        {}
 func (Turn) input()         {}
 func (Tick) input()         {}
 
-func (Register) Output()         {}
-func (ShardStarted) Output()     {}
-func (HostRefused) Output()      {}
-func (ShardStopped) Output()     {}
-func (GracefulShutdown) Output() {}
-func (Claim) Output()            {}
-func (ProbeJournal) Output()     {}
-func (JournalChanged) Output()   {}
-func (ReportJournal) Output()    {}
-func (Watch) Output()            {}
-func (NotMine) Output()          {}
-func (Refuse) Output()           {}
-func (Left) Output()             {}
-func (Fail) Output()             {}
+func (Send) Output()           {}
+func (Reply) Output()          {}
+func (ReadSign) Output()       {}
+func (Registered) Output()     {}
+func (Claim) Output()          {}
+func (ProbeJournal) Output()   {}
+func (JournalChanged) Output() {}
+func (NotMine) Output()        {}
+func (Refuse) Output()         {}
+func (Left) Output()           {}
+func (Fail) Output()           {}

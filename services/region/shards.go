@@ -1,37 +1,37 @@
 package region
 
 import (
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-func (m *Machine) hostShard(in HostShard) {
-	to := m.coordinator(in.From)
+func (m *Machine) hostShard(from string, in control.HostShard) {
 	if !m.hosts(in.Shard) || m.leaving {
-		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
+		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
 	if floor := m.floor(in.Shard); in.Epoch < floor && !mutant.On("floor-check") {
-		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: floor})
+		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: floor})
 		return
 	}
 	h := m.shard(in.Shard)
 	switch {
 	case h == nil:
-		m.claim(in.Shard, in.Epoch, in.From)
+		m.claim(in.Shard, in.Epoch, from)
 	case in.Epoch < h.epoch:
-		m.emit(HostRefused{To: to, Shard: in.Shard, Epoch: in.Epoch, Above: h.epoch})
+		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: h.epoch})
 	case in.Epoch > h.epoch:
-		h.from = in.From
+		h.from = from
 		h.next = max(h.next, in.Epoch)
 		m.supersede(h)
 	case h.phase == serving:
-		m.emit(ShardStarted{To: to, Shard: h.id, Epoch: h.epoch})
+		m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	default: // claiming: ShardStarted follows; stopping: ShardStopped does
-		h.from = in.From
+		h.from = from
 		if h.damaged {
-			m.emit(ShardStarted{To: to, Shard: h.id, Epoch: h.epoch})
+			m.report(from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 		}
 	}
 }
@@ -60,7 +60,7 @@ func (m *Machine) claimed(in Claimed) {
 	case sharding.RefusedEpoch:
 		m.raiseFloor(h.id, in.Fence.Epoch)
 		m.letGo(h)
-		m.emit(HostRefused{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
+		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
 	default: // an unanswered claim is repeated: a held one holds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.unanswered = true
@@ -76,7 +76,7 @@ func (m *Machine) claimed(in Claimed) {
 // comes is told so at once, and not left to wait for a claim that does not come. When
 // the fence can be read again, the repeated claim decides.
 func (m *Machine) refuseAll(h *held) {
-	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
+	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
 		m.refuseDamaged(&c)
 	}
@@ -89,7 +89,7 @@ func (m *Machine) refuseDamaged(c *Command) {
 func (m *Machine) started(h *held) {
 	h.phase, h.damaged = serving, false
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
-	m.emit(ShardStarted{To: m.coordinator(h.from), Shard: h.id, Epoch: h.epoch})
+	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
 		m.deliver(h.id, &c)
 	}
@@ -124,22 +124,22 @@ func (m *Machine) supersede(h *held) {
 	}
 }
 
-func (m *Machine) handOff(in HandOff) {
+func (m *Machine) handOff(from string, in control.HandOff) {
 	h := m.shard(in.Shard)
 	if h == nil || in.Epoch < h.epoch {
 		if m.hosts(in.Shard) { // others are refused anyway
 			m.raiseFloor(in.Shard, in.Epoch+1)
 		}
-		m.emit(ShardStopped{To: m.coordinator(in.From), Shard: in.Shard, Epoch: in.Epoch})
+		m.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
 		return
 	}
-	h.from = in.From
+	h.from = from
 	h.handOff = max(h.handOff, in.Epoch)
 	switch h.phase {
 	case claiming:
 		m.letGo(h)
 		m.raiseFloor(h.id, in.Epoch+1)
-		m.emit(ShardStopped{To: m.coordinator(in.From), Shard: h.id, Epoch: in.Epoch})
+		m.report(from, control.ShardStopped{Shard: h.id, Epoch: in.Epoch})
 	case serving:
 		h.phase = stopping
 		m.step(turn.Drain{Shard: h.id})
@@ -159,7 +159,7 @@ func (m *Machine) drained(in turn.Drained) {
 		m.raiseFloor(h.id, max(h.epoch, h.handOff)+1)
 	}
 	if h.handOff > 0 {
-		m.emit(ShardStopped{To: m.coordinator(h.from), Shard: h.id, Epoch: h.handOff})
+		m.report(h.from, control.ShardStopped{Shard: h.id, Epoch: h.handOff})
 	}
 	if h.next >= m.floor(h.id) && h.next > h.epoch && !m.leaving {
 		m.claim(h.id, h.next, h.from)
@@ -184,7 +184,7 @@ func (m *Machine) leave() {
 	m.tickLeave()
 }
 
-func (m *Machine) shutdownAck(in ShutdownAck) {
+func (m *Machine) shutdownAck(in control.ShutdownAck) {
 	if !m.current(in.Term) || !m.leaving {
 		return
 	}
@@ -209,7 +209,7 @@ func (m *Machine) tickLeave() {
 	}
 	if addr, _ := m.watcher.Active(); addr != "" && (m.leaveAt.IsZero() || m.now.Sub(m.leaveAt) >= m.cfg.Resend) {
 		m.leaveAt = m.now
-		m.emit(GracefulShutdown{To: addr})
+		m.emit(Send{To: addr, Msg: control.GracefulShutdown{}})
 	}
 }
 

@@ -65,8 +65,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		return t.Sub(now)
 	}
-	b = fmt.Appendf(b, "term %d registered %d asked %d leaving %t %d %d left %t released %t failed %t\n",
-		m.term, m.registered, rel(m.askedAt), m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
+	a := &m.announcing
+	b = fmt.Appendf(b, "term %d registered %d announced %d number %d open %t refused %q %v leaving %t %d %d left %t released %t failed %t\n",
+		m.term, m.registered, rel(a.at), a.number, a.open, a.refusal, a.refused, m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
 	if m.cfg.JournalPatience > 0 {
 		h := &m.health
 		b = fmt.Appendf(b, "journal %s %d report %d told %d ticked %d\n", h.state, rel(h.since), h.report, rel(h.told), rel(h.ticked))

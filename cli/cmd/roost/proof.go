@@ -7,15 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
+	controlplane "github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 const (
@@ -37,7 +37,7 @@ type proof struct {
 
 // prove sends a command through every gateway until an entity has answered.
 func prove(ctx context.Context, c *cluster.Cluster) (proof, error) {
-	var table []*coordinatorv1.Type
+	var table []sharding.TypeDesc
 	err := repeat(ctx, func() (err error) {
 		table, err = hosted(ctx, c)
 		return err
@@ -77,37 +77,38 @@ func repeat(ctx context.Context, try func() error) error {
 }
 
 // hosted asks a region for the types of the cluster and their commands.
-func hosted(ctx context.Context, c *cluster.Cluster) ([]*coordinatorv1.Type, error) {
+func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error) {
 	last := errors.New("no region is running")
 	for _, process := range c.Processes() {
 		if process.Role != cluster.Region || process.PID == 0 {
 			continue
 		}
-		region := regionv1.NewRegionProtobufClient("http://"+process.Service, cluster.NewClient(proveTimeout))
-		table, err := region.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: "dev", BootUid: rand.Uint64()})
+		client := controlrpc.Client{Cluster: "dev", HTTP: cluster.NewClient(proveTimeout), Timeout: proveTimeout}
+		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{})
+		table, _ := answer.(controlplane.TableChanged)
 		switch {
 		case err != nil:
 			last = err
-		case len(table.Types) == 0:
+		case len(table.Delta.Types) == 0:
 			last = errors.New("no region has declared an entity type yet")
 		default:
-			return table.Types, nil
+			return table.Delta.Types, nil
 		}
 	}
 	return nil, last
 }
 
 // newProof chooses what to send: a read-only command if there is one.
-func newProof(types []*coordinatorv1.Type) proof {
+func newProof(types []sharding.TypeDesc) proof {
 	var p proof
 	readOnly := false
 	for _, t := range types {
-		p.types = append(p.types, t.Name)
+		p.types = append(p.types, string(t.Type))
 		for _, c := range t.Commands {
 			if p.command == "" || c.ReadOnly && !readOnly {
-				p.typ, p.command, readOnly = t.Name, c.Name, c.ReadOnly
+				p.typ, p.command, readOnly = string(t.Type), c.Name, c.ReadOnly
 			}
-			p.counts = p.counts || t.Name == "Counter" && c.Name == "Add"
+			p.counts = p.counts || t.Type == "Counter" && c.Name == "Add"
 		}
 	}
 	slices.Sort(p.types)

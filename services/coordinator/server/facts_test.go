@@ -8,11 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -145,12 +144,10 @@ func (r *rig) crowd(i int) {
 		}()
 	}
 	call(func(ctx context.Context) {
-		_, _ = service{r.Server}.WatchTable(ctx, &coordinatorv1.WatchTableRequest{Cluster: "dev"})
+		_, _ = service{r.Server}.Answer(ctx, sharding.NodeID{}, control.WatchTable{}, 100)
 	})
 	call(func(ctx context.Context) {
-		_, _ = service{r.Server}.Register(ctx, &coordinatorv1.RegisterRequest{
-			Cluster: "dev", Region: wire.ToNode(region1(2)), Types: []*coordinatorv1.Type{{Name: "T0", Shards: 16384}},
-		})
+		_, _ = service{r.Server}.Answer(ctx, region1(2), control.Register{Types: []sharding.TypeDesc{{Type: "T0", Shards: 16384}}}, 100)
 	})
 	synctest.Wait()
 }

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -52,38 +51,26 @@ func TestCrowd(t *testing.T) {
 		release := make(chan struct{})
 		r.inbox.put(func() { <-release })
 		synctest.Wait()
-		region, v := wire.ToNode(region1(1)), service{r.Server}
+		v := service{r.Server}
+		call := func(from sharding.NodeID, m control.Message) error {
+			_, err := v.Answer(t.Context(), from, m, 30)
+			return err
+		}
+		send := func(m control.Message) error { return v.Receive(t.Context(), region1(1), []control.Message{m}, 30) }
 		var mu sync.Mutex
 		answers := map[string]int{}
 		var calls sync.WaitGroup
 		for i := range 50 {
 			for name, do := range map[string]func() error{
-				"watch": func() error {
-					_, err := v.WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "dev"})
-					return err
-				},
-				"register": func() error {
-					_, err := v.Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "dev", Region: region})
-					return err
-				},
-				"leave": func() error {
-					_, err := v.GracefulShutdown(t.Context(), &coordinatorv1.GracefulShutdownRequest{Cluster: "dev", Region: wire.ToNode(region1(2))})
-					return err
-				},
+				"watch":    func() error { return call(sharding.NodeID{}, control.WatchTable{}) },
+				"register": func() error { return call(region1(1), control.Register{}) },
+				"leave":    func() error { return call(region1(2), control.GracefulShutdown{}) },
 				"homes": func() error {
-					e := wire.ToShardEpoch(sharding.ShardID{Type: "T0", Index: uint32(i) % 4}, 0)
-					_, err := v.GetShardHomes(t.Context(), &coordinatorv1.GetShardHomesRequest{Cluster: "dev", Shards: []*coordinatorv1.ShardEpoch{e}})
-					return err
+					return send(control.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: uint32(i) % 4}})
 				},
-				"report": func() error {
-					_, err := v.ReportShards(t.Context(), &coordinatorv1.ReportShardsRequest{Cluster: "dev", Region: region})
-					return err
-				},
-				"journal": func() error {
-					_, err := v.ReportJournal(t.Context(), &coordinatorv1.ReportJournalRequest{Cluster: "dev", Region: region})
-					return err
-				},
-				"look": func() error { return r.look(context.Background(), func() error { return nil }) },
+				"report":  func() error { return send(control.ShardStarted{}) },
+				"journal": func() error { return send(control.JournalReport{}) },
+				"look":    func() error { return r.look(context.Background(), func() error { return nil }) },
 			} {
 				calls.Go(func() {
 					err := do()
@@ -124,10 +111,10 @@ func TestOrdersAreBounded(t *testing.T) {
 		r.held = held
 		r.mu.Unlock()
 		for i := range uint32(2 * 65_536) {
-			r.hostShard(coordinator.HostShard{To: region1(1), Term: 1, Shard: sharding.ShardID{Type: "T0", Index: i}})
+			r.outbox.Send(region1(1), control.HostShard{Term: 1, Shard: sharding.ShardID{Type: "T0", Index: i}})
 		}
 		synctest.Wait()
-		if !r.text.has("too many messages wait for a region") {
+		if !r.text.has("too many messages wait for a process") {
 			t.Error("nothing was said")
 		}
 		close(held)

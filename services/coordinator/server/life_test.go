@@ -13,32 +13,33 @@ import (
 	"github.com/twitchtv/twirp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // homes asks for the first n shards of T.
-func homes(n uint32) *coordinatorv1.GetShardHomesRequest {
-	req := &coordinatorv1.GetShardHomesRequest{Cluster: "dev"}
+func homes(n uint32) (asks []control.Message) {
 	for i := range n {
-		req.Shards = append(req.Shards, &coordinatorv1.ShardEpoch{Type: "T", Index: i})
+		asks = append(asks, control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}})
 	}
-	return req
+	return asks
 }
 
 func TestLifeOfACoordinator(t *testing.T) {
 	noneLeft(t)
-	ctx := context.Background()
 	dir := t.TempDir()
 	first, second := freeAddr(t), freeAddr(t)
 	c1 := start(t, dir, first, "static://"+first)
 	c2 := start(t, dir, second, "static://"+first+","+second)
-	region := newRegion(t, []string{first, second}, &coordinatorv1.Type{Name: "T", Shards: 4096, Commands: []*coordinatorv1.Command{{Name: "Add"}}})
+	region := newRegion(t, []string{first, second}, sharding.TypeDesc{Type: "T", Shards: 4096, Commands: []sharding.CommandDesc{{Name: "Add"}}})
 	ack := region.register(t, first)
 	if ack.Refusal != "" || ack.Term == 0 {
 		t.Fatalf("the acknowledgement is %v", ack)
@@ -46,24 +47,22 @@ func TestLifeOfACoordinator(t *testing.T) {
 	checkStandby(t, c2, first, region)
 
 	// A watch is answered by the change that a first command causes.
-	full := c1.watch(nil)
+	full, _ := c1.watch(sharding.Version{})
 	if !full.Full || len(full.Types) != 1 || len(full.Rows) != 0 {
 		t.Fatalf("the first answer is %v", full)
 	}
 	version := full.Version
-	if _, err := c1.api().GetShardHomes(ctx, homes(1)); err != nil {
-		t.Fatal(err)
-	}
-	var epochs []uint64
+	c1.send(homes(1)...)
+	var epochs []sharding.Epoch
 	await(t, "the shard is served", func() bool {
-		w := c1.watch(version)
+		w, _ := c1.watch(version)
 		version = w.Version
 		for _, r := range w.Rows {
-			if w.Full || r.Owner.GetUid() != 55 || r.Epoch>>32 != uint64(ack.Term) {
+			if w.Full || r.Owner.UID != 55 || r.Epoch.Term() != ack.Term {
 				t.Errorf("the delta is %v", w)
 			}
 			epochs = append(epochs, r.Epoch)
-			if r.Phase == coordinatorv1.Phase_PHASE_SERVING {
+			if r.Phase == sharding.Serving {
 				return true
 			}
 		}
@@ -77,16 +76,14 @@ func TestLifeOfACoordinator(t *testing.T) {
 	// So many facts that the stream is compacted; the second incarnation folds
 	// snapshot and records.
 	const shards = 2500
-	if _, err := c1.api().GetShardHomes(ctx, homes(shards)); err != nil {
-		t.Fatal(err)
-	}
+	c1.send(homes(shards)...)
 	term := c1.serving(shards)
-	if left, err := c1.api().GracefulShutdown(ctx, &coordinatorv1.GracefulShutdownRequest{Cluster: "dev", Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: 1}}); err != nil || left.Remaining != 0 {
+	if left, err := c1.call(control.GracefulShutdown{}); err != nil || left != (control.ShutdownAck{Term: term}) {
 		t.Errorf("a stranger that leaves: %v, %v", left, err)
 	}
 	await(t, "the stream is compacted", func() bool { return loadStream(t, dir).Snapshot.Seq > 0 })
 	c1.end()
-	await(t, "the standby takes over", func() bool { return c2.watch(nil).NotActive == nil })
+	await(t, "the standby takes over", func() bool { return c2.acts() })
 	if next := c2.serving(shards); next <= term {
 		t.Errorf("term %d after %d", next, term)
 	}
@@ -99,20 +96,45 @@ func TestLifeOfACoordinator(t *testing.T) {
 
 func checkStandby(t *testing.T, c *running, active string, region *fakeRegion) {
 	t.Helper()
-	await(t, "the standby knows who is active", func() bool { return c.watch(nil).NotActive.GetActive().GetAddr() == active })
-	_, err := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "dev", Region: region.node()})
-	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.FailedPrecondition || te.Meta("active") != active {
-		t.Errorf("a standby answers a registration with %v", err)
+	await(t, "the standby knows who is active", func() bool {
+		_, standby := c.watch(sharding.Version{})
+		return standby != nil && standby.Active.Addr == active
+	})
+	for _, m := range []control.Message{control.Register{}, control.GracefulShutdown{}} {
+		checkSentOn(t, region.api, c.addr, m, active)
 	}
-	_, watch := c.api().WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
-	_, register := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "other"})
-	_, homes := c.api().GetShardHomes(t.Context(), &coordinatorv1.GetShardHomesRequest{Cluster: "other"})
-	_, report := c.api().ReportShards(t.Context(), &coordinatorv1.ReportShardsRequest{Cluster: "other"})
-	_, leave := c.api().GracefulShutdown(t.Context(), &coordinatorv1.GracefulShutdownRequest{Cluster: "other"})
-	for what, err := range map[string]error{"watch": watch, "register": register, "homes": homes, "report": report, "leave": leave} {
-		if err == nil || !strings.Contains(err.Error(), `not "other"`) {
-			t.Errorf("%s from another cluster: %v", what, err)
+	other := api("other", region.self, c.client)
+	send := func(a *controlrpc.Client, msgs ...control.Message) error {
+		return a.Send(t.Context(), sharding.NodeID{Addr: c.addr}, msgs)
+	}
+	call := func(a *controlrpc.Client, m control.Message) error {
+		_, err := a.Call(t.Context(), c.addr, m)
+		return err
+	}
+	for _, refused := range []struct {
+		err  error
+		want string
+	}{
+		{call(other, control.WatchTable{}), `not "other"`}, {call(other, control.Register{}), `not "other"`},
+		{call(other, control.GracefulShutdown{}), `not "other"`}, {send(other, homes(1)...), `not "other"`},
+		{send(other, control.ShardStarted{}), `not "other"`}, {send(region.api, control.HostShard{}), "HostShard is no one-way message for a coordinator"},
+		{send(region.api, control.ShardStarted{}, control.Register{}), "Register is no one-way message"}, {send(region.api, nil), "unknown kind"},
+		{call(region.api, control.ShardStarted{}), "ShardStarted is no call"}, {call(region.api, control.TableChanged{}), "TableChanged is no call"},
+		{call(region.api, nil), "unknown kind"},
+		{region.api.Send(t.Context(), sharding.NodeID{Addr: c.addr, UID: 1}, homes(1)), "another incarnation"},
+	} {
+		if refused.err == nil || !strings.Contains(refused.err.Error(), refused.want) {
+			t.Errorf("got %v, want %s", refused.err, refused.want)
 		}
+	}
+}
+
+// checkSentOn: a standby does not take a call, and names the active coordinator.
+func checkSentOn(t *testing.T, a *controlrpc.Client, to string, m control.Message, active string) {
+	t.Helper()
+	_, err := a.Call(t.Context(), to, m)
+	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.FailedPrecondition || te.Meta("active") != active {
+		t.Errorf("a standby answers %s with %v", control.Name(m), err)
 	}
 }
 
@@ -174,7 +196,7 @@ func loadStream(t *testing.T, dir string) journal.Loaded {
 func checkFenced(t *testing.T, c *running, dir string, region *fakeRegion, shards uint32) {
 	t.Helper()
 	region.register(t, c.addr)
-	above := sharding.Term(c.serving(int(shards))) + 5
+	above := c.serving(int(shards)) + 5
 	j := openJournal(t, dir)
 	claimed := make(chan journal.Result, 1)
 	j.Submit(journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(above, 0), Owner: 1}}, func(r journal.Result) { claimed <- r })
@@ -184,12 +206,10 @@ func checkFenced(t *testing.T, c *running, dir string, region *fakeRegion, shard
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.api().GetShardHomes(t.Context(), homes(shards+1)); err != nil {
-		t.Fatal(err)
-	}
+	c.send(homes(shards + 1)...)
 	await(t, "the coordinator comes back above the claim", func() bool {
-		w := c.watch(nil)
-		return w.NotActive == nil && w.Version.Term > uint32(above)
+		w, standby := c.watch(sharding.Version{})
+		return standby == nil && w.Version.Term > above
 	})
 	c.serving(int(shards)) // the refused fact is not there
 	if !regexp.MustCompile(`roost_journal_fenced_total{.*operation="append".*} 1`).MatchString(c.get("/metrics")) {
@@ -203,16 +223,16 @@ func TestCallersThatLeave(t *testing.T) {
 	dir := t.TempDir()
 	addr := freeAddr(t)
 	c := start(t, dir, addr, "static://"+addr)
-	await(t, "the coordinator is active", func() bool { return c.watch(nil).NotActive == nil })
-	for i := range uint64(5) {
+	await(t, "the coordinator is active", func() bool { return c.acts() })
+	for i := range sharding.NodeUID(5) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := c.api().Register(ctx, &coordinatorv1.RegisterRequest{Cluster: "dev", Region: &coordinatorv1.Node{Addr: "nobody:1", Uid: i + 1}})
+		_, err := api("dev", sharding.NodeID{Addr: "nobody:1", UID: i + 1}, c.client).Call(ctx, addr, control.Register{})
 		cancel()
 		if err == nil {
 			t.Error("a stranger is registered")
 		}
 	}
-	_, err := c.api().Register(t.Context(), &coordinatorv1.RegisterRequest{Cluster: "dev", AppVersion: strings.Repeat("x", 1000)})
+	_, err := c.call(control.Register{Version: strings.Repeat("x", 1000)})
 	if te, ok := err.(twirp.Error); !ok || te.Code() != twirp.InvalidArgument {
 		t.Errorf("a long version: %v", err)
 	}
@@ -237,7 +257,7 @@ func TestSteppedDown(t *testing.T) {
 		})
 		r.backend.fall(errSilent)
 		ack := r.register(1, 4)
-		watch := make(chan *coordinatorv1.WatchTableResponse, 1)
+		watch := make(chan control.Message, 1)
 		r.in(func() {
 			r.watches[7] = watch
 			r.step(coordinator.WatchTable{Watch: 7, Version: sharding.Version{Term: r.core.Active()}})
@@ -248,7 +268,7 @@ func TestSteppedDown(t *testing.T) {
 		r.in(func() { r.step(coordinator.Resign{}) })
 		select {
 		case w := <-watch:
-			if w.NotActive.GetActive().GetAddr() != "c2:1" {
+			if n, ok := w.(control.NotActive); !ok || n.Active.Addr != "c2:1" {
 				t.Errorf("the watch is answered with %v", w)
 			}
 		default:
@@ -276,7 +296,7 @@ func TestFacts(t *testing.T) {
 	facts := []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.RowFact{Row: row}, coordinator.DrainFact{Region: row.Owner}}
 	resume := coordinator.DrainFact{Region: row.Owner, Resume: true}
 	snapshot, err := proto.Marshal(&coordinatorv1.Facts{ // as earlier versions wrote it
-		Types: []*coordinatorv1.Type{wire.ToType(&desc)}, Rows: []*coordinatorv1.Row{wire.ToRow(row)}, Draining: []*coordinatorv1.Node{wire.ToNode(row.Owner)},
+		Types: []*controlv1.Type{wire.ToType(&desc)}, Rows: []*controlv1.Row{wire.ToRow(row)}, Draining: []*controlv1.Node{wire.ToNode(row.Owner)},
 	})
 	if err != nil {
 		t.Fatal(err)

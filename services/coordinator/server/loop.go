@@ -3,10 +3,10 @@ package server
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/splitbrain"
-	"github.com/roost-cluster/roost/libs/wire"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -64,18 +64,18 @@ func (s *Server) step(in coordinator.Input) {
 func (s *Server) perform(o coordinator.Output) {
 	switch o := o.(type) {
 	case coordinator.HostShard:
-		s.hostShard(o)
+		s.outbox.Send(o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	case coordinator.HandOff:
-		s.handOff(o)
+		s.outbox.Send(o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
 	case coordinator.TableChanged:
 		if ch := s.watches[o.Watch]; ch != nil {
 			delete(s.watches, o.Watch)
-			ch <- wire.ToDelta(o.Delta)
+			ch <- control.TableChanged{Delta: o.Delta}
 		}
 	case coordinator.NotActive:
 		if ch := s.watches[o.Watch]; ch != nil {
 			delete(s.watches, o.Watch)
-			ch <- toNotActive(o)
+			ch <- control.NotActive{Active: o.Active, Term: o.Term}
 		}
 	case coordinator.RegisterAck:
 		s.registers.answer(o.To, result[coordinator.RegisterAck]{ack: o})

@@ -15,16 +15,15 @@ import (
 
 	"go.opentelemetry.io/otel/metric/noop"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
-	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -128,7 +127,7 @@ type rig struct {
 	failure error // guarded by mu
 
 	mu     sync.Mutex
-	orders map[sharding.NodeID][]order
+	orders map[sharding.NodeID][]control.Message
 	held   chan struct{} // closed when regions take orders again; nil: they do
 	most   int           // orders in one call
 }
@@ -169,13 +168,13 @@ func drive(t *testing.T, limits coordinator.Config, prepare func(*memory.Driver)
 func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *quiet) *rig {
 	t.Helper()
 	r := &rig{t: t, backend: &sick{Driver: b}, store: store, text: &lines{},
-		orders: map[sharding.NodeID][]order{}}
+		orders: map[sharding.NodeID][]control.Message{}}
 	cfg := DefaultConfig()
 	cfg.ClusterName = "dev"
 	r.Server = &Server{
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
 		inbox: newInbox(defaultInbox), news: newInbox(defaultInbox), core: coordinator.NewTenure(limits, driven),
-		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
+		watches:   map[coordinator.WatchID]chan<- control.Message{},
 		registers: callers[coordinator.RegisterAck]{}, shutdowns: callers[coordinator.ShutdownAck]{},
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 	}
@@ -185,18 +184,6 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 		defer r.mu.Unlock()
 		r.failure = err
 	}
-	r.Server.orders = node.NewOutbox(orderLimits, order.size, func(to sharding.NodeID, gathered []order) {
-		r.mu.Lock()
-		held := r.held
-		r.mu.Unlock()
-		if held != nil {
-			<-held
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.orders[to] = append(r.orders[to], gathered...)
-		r.most = max(r.most, len(gathered))
-	})
 	var err error
 	if r.journal, err = journal.Open(r.ctx, r.backend, journal.Declaration{Cluster: "dev"}, journal.DefaultConfig(), journal.Observer{}); err != nil {
 		t.Fatal(err)
@@ -204,6 +191,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	if err := r.instrument(noop.NewMeterProvider()); err != nil {
 		t.Fatal(err)
 	}
+	r.outbox = controlrpc.NewOutbox(r.ctx, r.carry, r.log, r.telemetry.dropped)
 	g := gossip.DefaultConfig()
 	g.Self, g.Name, g.Roles = r.self, r.name, []string{"coordinator"}
 	if r.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: http.DefaultClient}); err != nil {
@@ -279,6 +267,21 @@ func (r *rig) told() int {
 	return n
 }
 
+// carry is what a call to a region does.
+func (r *rig) carry(_ context.Context, to sharding.NodeID, msgs []control.Message) error {
+	r.mu.Lock()
+	held := r.held
+	r.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.orders[to] = append(r.orders[to], msgs...)
+	r.most = max(r.most, len(msgs))
+	return nil
+}
+
 func region1(n int) sharding.NodeID {
 	return sharding.NodeID{Addr: fmt.Sprintf("127.0.0.2:%d", n), UID: sharding.NodeUID(n)}
 }
@@ -290,15 +293,15 @@ func (r *rig) member(n int, reachable bool) {
 // register lets a region register, and returns what it is told, once.
 func (r *rig) register(n int, shards ...uint32) <-chan error {
 	r.member(n, true)
-	req := &coordinatorv1.RegisterRequest{Cluster: "dev", Region: wire.ToNode(region1(n)), Name: fmt.Sprint("r", n)}
+	reg := control.Register{Name: fmt.Sprint("r", n)}
 	for i, s := range shards {
-		req.Types = append(req.Types, &coordinatorv1.Type{Name: fmt.Sprint("T", i), Shards: s})
+		reg.Types = append(reg.Types, sharding.TypeDesc{Type: sharding.EntityType(fmt.Sprint("T", i)), Shards: s})
 	}
 	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 		defer cancel()
-		_, err := service{r.Server}.Register(ctx, req)
+		_, err := service{r.Server}.Answer(ctx, region1(n), reg, 100)
 		done <- err
 	}()
 	synctest.Wait()
@@ -313,17 +316,20 @@ func (r *rig) home(index uint32) {
 func (r *rig) serve() {
 	r.mu.Lock()
 	orders := r.orders
-	r.orders = map[sharding.NodeID][]order{}
+	r.orders = map[sharding.NodeID][]control.Message{}
 	r.mu.Unlock()
 	r.in(func() {
 		for to, list := range orders { // order-free: shards do not depend on each other
-			for _, w := range list {
-				if w.handOff {
-					r.step(coordinator.ShardStopped{Region: to, Shard: w.shard, Epoch: w.epoch})
-				} else {
-					r.step(coordinator.ShardStarted{Region: to, Shard: w.shard, Epoch: w.epoch})
+			var done []control.Message
+			for _, m := range list {
+				switch m := m.(type) {
+				case control.HandOff:
+					done = append(done, control.ShardStopped{Shard: m.Shard, Epoch: m.Epoch})
+				case control.HostShard:
+					done = append(done, control.ShardStarted{Shard: m.Shard, Epoch: m.Epoch})
 				}
 			}
+			service{r.Server}.receive(to, done)
 		}
 	})
 }

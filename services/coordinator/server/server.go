@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
@@ -25,9 +26,9 @@ import (
 	"github.com/roost-cluster/roost/libs/lease"
 	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -59,9 +60,9 @@ type Server struct {
 	joiner  *joiner.Joiner
 	inbox   *inbox
 	news    *inbox // of the lease; it goes first
-	orders  *node.Outbox[sharding.NodeID, order]
+	outbox  *controlrpc.Outbox
 
-	inboxFull, ordersFull overflow
+	inboxFull overflow
 
 	// Of the loop only.
 	limits     coordinator.Config
@@ -71,7 +72,7 @@ type Server struct {
 	trouble    trouble // with the journal
 	known      coordinator.Active
 	lastWatch  coordinator.WatchID
-	watches    map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse
+	watches    map[coordinator.WatchID]chan<- control.Message
 	registers  callers[coordinator.RegisterAck]
 	shutdowns  callers[coordinator.ShutdownAck]
 	members    map[sharding.NodeID]coordinator.Member
@@ -81,6 +82,9 @@ type Server struct {
 	telemetry telemetry
 }
 
+// callTimeout bounds one call to a region: the core repeats what is lost.
+const callTimeout = time.Second
+
 // New sets a coordinator up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
@@ -88,14 +92,13 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
 		inbox:     newInbox(defaultInbox),
 		news:      newInbox(defaultInbox),
-		watches:   map[coordinator.WatchID]chan<- *coordinatorv1.WatchTableResponse{},
+		watches:   map[coordinator.WatchID]chan<- control.Message{},
 		registers: callers[coordinator.RegisterAck]{},
 		shutdowns: callers[coordinator.ShutdownAck]{},
 		members:   map[sharding.NodeID]coordinator.Member{},
 		moves:     map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.orders = node.NewOutbox(orderLimits, order.size, s.sendOrders)
 	core, err := cfg.core()
 	if err != nil {
 		return nil, err
@@ -107,7 +110,9 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n.MeterProvider()); err != nil {
 		return nil, err
 	}
-	n.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(service{s}))
+	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
+	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}))
 	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
 	n.Ready("coordinator", s.ready)
 	s.stages(n)

@@ -13,14 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/splitbrain"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 )
 
 // await polls until done says true; the test fails after a while.
@@ -148,35 +147,59 @@ func (r *running) end() {
 	r.client.CloseIdleConnections()
 }
 
-func (r *running) api() coordinatorv1.Coordinator {
-	return coordinatorv1.NewCoordinatorProtobufClient("http://"+r.addr, r.client)
+// api is a client of a coordinator for a region.
+func api(cluster string, self sharding.NodeID, client *http.Client) *controlrpc.Client {
+	return &controlrpc.Client{Cluster: cluster, Self: self, HTTP: client, Timeout: 10 * time.Second}
 }
 
-// watch asks for the table.
-func (r *running) watch(v *coordinatorv1.Version) *coordinatorv1.WatchTableResponse {
+// call asks as a gateway.
+func (r *running) call(m control.Message) (control.Message, error) {
+	return api("dev", sharding.NodeID{}, r.client).Call(context.Background(), r.addr, m)
+}
+
+// send sends messages as a gateway.
+func (r *running) send(msgs ...control.Message) {
 	r.t.Helper()
-	w, err := r.api().WatchTable(context.Background(), &coordinatorv1.WatchTableRequest{Cluster: "dev", BootUid: 5, Version: v})
-	if err != nil {
+	if err := api("dev", sharding.NodeID{}, r.client).Send(context.Background(), sharding.NodeID{Addr: r.addr}, msgs); err != nil {
 		r.t.Fatal(err)
 	}
-	return w
+}
+
+// watch asks for the table. A standby answers with who is active.
+func (r *running) watch(v sharding.Version) (table sharding.TableDelta, standby *control.NotActive) {
+	r.t.Helper()
+	m, err := r.call(control.WatchTable{Version: v})
+	switch m := m.(type) {
+	case control.TableChanged:
+		return m.Delta, nil
+	case control.NotActive:
+		return table, &m
+	}
+	r.t.Fatal(err)
+	return table, nil
+}
+
+// acts reports whether the coordinator is active.
+func (r *running) acts() bool {
+	_, standby := r.watch(sharding.Version{})
+	return standby == nil
 }
 
 // serving polls the full table until n rows serve.
-func (r *running) serving(n int) (term uint32) {
+func (r *running) serving(n int) (term sharding.Term) {
 	r.t.Helper()
 	await(r.t, "the shards are served", func() bool {
-		w, err := r.api().WatchTable(context.Background(), &coordinatorv1.WatchTableRequest{Cluster: "dev"})
-		if err != nil || w.NotActive != nil {
+		table, standby := r.watch(sharding.Version{})
+		if standby != nil {
 			return false
 		}
 		got := 0
-		for _, row := range w.Rows {
-			if row.Phase == coordinatorv1.Phase_PHASE_SERVING {
+		for _, row := range table.Rows {
+			if row.Phase == sharding.Serving {
 				got++
 			}
 		}
-		term = w.Version.GetTerm()
+		term = table.Version.Term
 		return got == n
 	})
 	return term
@@ -186,22 +209,17 @@ func (r *running) serving(n int) (term uint32) {
 // it is asked for.
 type fakeRegion struct {
 	self  sharding.NodeID
-	types []*coordinatorv1.Type
-	reach map[string]coordinatorv1.Coordinator
+	types []sharding.TypeDesc
+	api   *controlrpc.Client
 }
 
-func newRegion(t *testing.T, seeds []string, types ...*coordinatorv1.Type) *fakeRegion {
+func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRegion {
 	t.Helper()
 	mux := http.NewServeMux()
 	srv := httptest.NewServer(mux)
-	f := &fakeRegion{
-		self:  sharding.NodeID{Addr: srv.Listener.Addr().String(), UID: 55},
-		types: types, reach: map[string]coordinatorv1.Coordinator{},
-	}
+	f := &fakeRegion{self: sharding.NodeID{Addr: srv.Listener.Addr().String(), UID: 55}, types: types}
 	client := &http.Client{Transport: &http.Transport{}}
-	for _, s := range seeds {
-		f.reach[s] = coordinatorv1.NewCoordinatorProtobufClient("http://"+s, client)
-	}
+	f.api = api("dev", f.self, client)
 	g := gossip.DefaultConfig()
 	downing, err := splitbrain.LeaseConfig("coordinator").Open()
 	if err != nil {
@@ -215,7 +233,7 @@ func newRegion(t *testing.T, seeds []string, types ...*coordinatorv1.Type) *fake
 		t.Fatal(err)
 	}
 	mux.Handle(a.PathPrefix(), a.Handler())
-	mux.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(f))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, f))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) })
@@ -228,30 +246,33 @@ func newRegion(t *testing.T, seeds []string, types ...*coordinatorv1.Type) *fake
 	return f
 }
 
-func (f *fakeRegion) node() *coordinatorv1.Node { return wire.ToNode(f.self) }
-
-func (f *fakeRegion) Shards(_ context.Context, req *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
-	_, err := f.reach[req.From].ReportShards(context.Background(), &coordinatorv1.ReportShardsRequest{
-		Cluster: req.Cluster, Region: f.node(), Started: req.Host, Stopped: req.HandOff,
-	})
-	return &regionv1.ShardsResponse{}, err
+func (f *fakeRegion) Receive(ctx context.Context, from sharding.NodeID, msgs []control.Message, _ int) error {
+	var done []control.Message
+	for _, m := range msgs {
+		switch m := m.(type) {
+		case control.HostShard:
+			done = append(done, control.ShardStarted{Shard: m.Shard, Epoch: m.Epoch})
+		case control.HandOff:
+			done = append(done, control.ShardStopped{Shard: m.Shard, Epoch: m.Epoch})
+		}
+	}
+	return f.api.Send(ctx, sharding.NodeID{Addr: from.Addr}, done)
 }
 
-func (f *fakeRegion) WatchTable(context.Context, *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
-	return &coordinatorv1.WatchTableResponse{}, nil
+func (f *fakeRegion) Answer(context.Context, sharding.NodeID, control.Message, int) (control.Message, error) {
+	return control.TableChanged{}, nil
 }
 
 // register announces the region until it is acknowledged.
-func (f *fakeRegion) register(t *testing.T, at string) (ack *coordinatorv1.RegisterResponse) {
+func (f *fakeRegion) register(t *testing.T, at string) (ack control.RegisterAck) {
 	t.Helper()
 	await(t, "the region is registered", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
-		var err error
-		ack, err = f.reach[at].Register(ctx, &coordinatorv1.RegisterRequest{
-			Cluster: "dev", Region: f.node(), Name: "region-1", Types: f.types, AppVersion: "1.2.3",
-		})
-		return err == nil
+		m, _ := f.api.Call(ctx, at, control.Register{Name: "region-1", Types: f.types, Version: "1.2.3"})
+		var ok bool
+		ack, ok = m.(control.RegisterAck)
+		return ok
 	})
 	return ack
 }

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/twitchtv/twirp"
-	"google.golang.org/protobuf/proto"
-
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
+	"github.com/twitchtv/twirp"
 )
 
-// service is the coordinator's Twirp side for regions and gateways.
+// service takes the messages of regions and gateways.
 type service struct{ s *Server }
 
 // errStandby answers everything but watches at a standby.
@@ -24,13 +21,6 @@ func (s *Server) errStandby() error {
 		err = err.WithMeta("active", s.known.Node.Addr)
 	}
 	return err
-}
-
-func (s *Server) checkCluster(name string) error {
-	if name != s.cfg.ClusterName {
-		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cfg.ClusterName, name)
-	}
-	return nil
 }
 
 var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
@@ -53,15 +43,60 @@ func late(ctx context.Context) error {
 	return twirp.NewError(twirp.DeadlineExceeded, "no answer in time: "+ctx.Err().Error())
 }
 
-// WatchTable waits for a change of the table.
-func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+// Receive takes one-way messages in.
+func (v service) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, size int) error {
+	return v.s.take(size, func() { v.receive(from, msgs) })
+}
+
+func (v service) receive(from sharding.NodeID, msgs []control.Message) {
 	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
+	for _, m := range msgs {
+		switch m := m.(type) {
+		case control.GetShardHome:
+			s.step(coordinator.GetShardHome(m))
+		case control.ShardStarted:
+			s.step(coordinator.ShardStarted{Region: from, Shard: m.Shard, Epoch: m.Epoch})
+		case control.HostRefused:
+			s.step(coordinator.HostRefused{Region: from, Shard: m.Shard, Epoch: m.Epoch, Above: m.Above})
+		case control.ShardStopped:
+			s.step(coordinator.ShardStopped{Region: from, Shard: m.Shard, Epoch: m.Epoch})
+		case control.JournalReport:
+			s.step(coordinator.JournalReport{Region: from, Number: m.Number, State: m.State})
+		}
 	}
-	got := make(chan *coordinatorv1.WatchTableResponse, 1)
+}
+
+// Answer waits for the answer to a call.
+func (v service) Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error) {
+	s := v.s
+	switch m := m.(type) {
+	case control.Register:
+		in := coordinator.Register{Region: from, Name: m.Name, Types: m.Types, Version: m.Version, Last: m.Last}
+		if m.Journal.Known {
+			in.Journal = &m.Journal.Cluster
+		}
+		if in.Version != "" {
+			if err := sharding.CheckID("app_version", in.Version, sharding.MaxTypeLen); err != nil {
+				return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+			}
+		}
+		a, err := call(ctx, s, s.registers, from, size, in)
+		return control.RegisterAck{Term: a.Term, Refusal: a.Refusal}, err
+	case control.GracefulShutdown:
+		a, err := call(ctx, s, s.shutdowns, from, size, coordinator.GracefulShutdown{Region: from})
+		return control.ShutdownAck{Term: a.Term, Remaining: a.Remaining}, err
+	case control.WatchTable:
+		return v.watch(ctx, m, size)
+	}
+	return nil, twirp.NewError(twirp.InvalidArgument, "no call")
+}
+
+// watch waits for a change of the table.
+func (v service) watch(ctx context.Context, m control.WatchTable, size int) (control.Message, error) {
+	s := v.s
+	got := make(chan control.Message, 1)
 	var id coordinator.WatchID
-	if err := s.take(proto.Size(req), func() {
+	if err := s.take(size, func() {
 		if len(s.watches) >= 2*s.limits.MaxWatches {
 			got <- nil
 			return
@@ -69,7 +104,7 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 		s.lastWatch++
 		id = s.lastWatch
 		s.watches[id] = got
-		s.step(coordinator.WatchTable{Watch: id, Version: wire.FromVersion(req.Version)})
+		s.step(coordinator.WatchTable{Watch: id, Version: m.Version})
 	}); err != nil {
 		return nil, err
 	}
@@ -88,31 +123,6 @@ func (v service) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRe
 	case <-s.ctx.Done():
 		return nil, errStopping
 	}
-}
-
-// Register takes a region in.
-func (v service) Register(ctx context.Context, req *coordinatorv1.RegisterRequest) (*coordinatorv1.RegisterResponse, error) {
-	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
-	}
-	in := coordinator.Register{Region: wire.FromNode(req.Region), Name: req.Name, Version: req.AppVersion, Last: sharding.Term(req.LastTerm)}
-	for _, t := range req.Types {
-		in.Types = append(in.Types, wire.FromType(t))
-	}
-	if c := req.JournalCluster; c != nil {
-		in.Journal = (*sharding.ClusterID)(c)
-	}
-	if in.Version != "" {
-		if err := sharding.CheckID("app_version", in.Version, sharding.MaxTypeLen); err != nil {
-			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
-		}
-	}
-	a, err := call(ctx, s, s.registers, in.Region, proto.Size(req), in)
-	if err != nil {
-		return nil, err
-	}
-	return &coordinatorv1.RegisterResponse{Term: uint32(a.Term), Refusal: a.Refusal}, nil
 }
 
 // result is an acknowledgement, or why there is none.
@@ -180,76 +190,6 @@ func call[A any](ctx context.Context, s *Server, c callers[A], region sharding.N
 	case <-s.ctx.Done():
 		return a, errStopping
 	}
-}
-
-// GetShardHomes asks for allocations.
-func (v service) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
-	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
-	}
-	if err := s.take(proto.Size(req), func() {
-		for _, e := range req.Shards {
-			shard, epoch := wire.FromShardEpoch(e)
-			s.step(coordinator.GetShardHome{Shard: shard, Refused: epoch})
-		}
-	}); err != nil {
-		return nil, err
-	}
-	return &coordinatorv1.GetShardHomesResponse{}, nil
-}
-
-// ReportShards takes what a region did.
-func (v service) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
-	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
-	}
-	region := wire.FromNode(req.Region)
-	if err := s.take(proto.Size(req), func() {
-		for _, e := range req.Stopped {
-			shard, epoch := wire.FromShardEpoch(e)
-			s.step(coordinator.ShardStopped{Region: region, Shard: shard, Epoch: epoch})
-		}
-		for _, e := range req.Started {
-			shard, epoch := wire.FromShardEpoch(e)
-			s.step(coordinator.ShardStarted{Region: region, Shard: shard, Epoch: epoch})
-		}
-		for _, r := range req.Refused {
-			shard, epoch := wire.FromShardEpoch(r.Shard)
-			s.step(coordinator.HostRefused{Region: region, Shard: shard, Epoch: epoch, Above: sharding.Epoch(r.Above)})
-		}
-	}); err != nil {
-		return nil, err
-	}
-	return &coordinatorv1.ReportShardsResponse{}, nil
-}
-
-// ReportJournal takes what a region makes of its journal.
-func (v service) ReportJournal(_ context.Context, req *coordinatorv1.ReportJournalRequest) (*coordinatorv1.ReportJournalResponse, error) {
-	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
-	}
-	in := coordinator.JournalReport{Region: wire.FromNode(req.Region), Number: req.Number, State: wire.FromJournalState(req.State)}
-	if err := s.take(proto.Size(req), func() { s.step(in) }); err != nil {
-		return nil, err
-	}
-	return &coordinatorv1.ReportJournalResponse{}, nil
-}
-
-// GracefulShutdown hands the shards of a leaving region off.
-func (v service) GracefulShutdown(ctx context.Context, req *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
-	s := v.s
-	if err := s.checkCluster(req.Cluster); err != nil {
-		return nil, err
-	}
-	region := wire.FromNode(req.Region)
-	a, err := call(ctx, s, s.shutdowns, region, proto.Size(req), coordinator.GracefulShutdown{Region: region})
-	if err != nil {
-		return nil, err
-	}
-	return &coordinatorv1.GracefulShutdownResponse{Term: uint32(a.Term), Remaining: uint32(a.Remaining)}, nil
 }
 
 // look runs f inside the loop and waits for it.

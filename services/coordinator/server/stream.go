@@ -7,9 +7,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/roost-cluster/roost/libs/control/wire"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/wire"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -232,19 +233,19 @@ func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err err
 func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 	switch e.Name {
 	case "row":
-		var r coordinatorv1.Row
+		var r controlv1.Row
 		if err := proto.Unmarshal(e.Payload, &r); err != nil {
 			return nil, err
 		}
 		return coordinator.RowFact{Row: wire.FromRow(&r)}, nil
 	case "type":
-		var t coordinatorv1.Type
+		var t controlv1.Type
 		if err := proto.Unmarshal(e.Payload, &t); err != nil {
 			return nil, err
 		}
 		return coordinator.TypeFact{Desc: wire.FromType(&t)}, nil
 	case "drain", "resume":
-		var n coordinatorv1.Node
+		var n controlv1.Node
 		if err := proto.Unmarshal(e.Payload, &n); err != nil {
 			return nil, err
 		}

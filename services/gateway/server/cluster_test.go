@@ -7,32 +7,32 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 )
 
 // fake is a cluster in one process: a coordinator and a region, on one address
 // each, that do what a test wants.
 type fake struct {
-	coordinatorv1.Coordinator // for the methods that gateways do not call
-	t                         *testing.T
-	coordinator, region       *httptest.Server
-	links                     *link.Server
-	owner                     sharding.NodeID
+	t                   *testing.T
+	coordinator, region *httptest.Server
+	links               *link.Server
+	owner               sharding.NodeID
 
 	mu       sync.Mutex
 	version  uint64
-	epoch    uint64
-	asked    []*coordinatorv1.ShardEpoch // by GetShardHomes
-	rows     []*coordinatorv1.Row
+	epoch    sharding.Epoch
+	asked    []control.GetShardHome
+	rows     []sharding.Row
 	changed  chan struct{} // closed at the next change
 	served   map[string]int
 	conns    []*link.Conn
@@ -55,9 +55,9 @@ func newFake(t *testing.T, maxPayload int) *fake {
 		t.Fatal(err)
 	}
 	mux.Handle(link.Path, f.links)
-	mux.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(fakeRegion{f}))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", f.owner, control.Region, fakeRegion{f}))
 	mux = http.NewServeMux()
-	mux.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(f))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("test", sharding.NodeID{}, control.Coordinator, f))
 	f.coordinator = httptest.NewServer(mux)
 	t.Cleanup(f.coordinator.Close)
 	t.Cleanup(func() {
@@ -107,26 +107,25 @@ func (f *fake) seen() []link.Command {
 func (f *fake) host(index uint32) {
 	f.epoch++
 	f.version++
-	f.rows = append(f.rows, &coordinatorv1.Row{
-		Type: "Echo", Index: index, Epoch: f.epoch, Phase: coordinatorv1.Phase_PHASE_SERVING,
-		Owner: &coordinatorv1.Node{Addr: f.owner.Addr, Uid: uint64(f.owner.UID)},
+	f.rows = append(f.rows, sharding.Row{
+		Shard: sharding.ShardID{Type: "Echo", Index: index}, Epoch: f.epoch, Phase: sharding.Serving, Owner: f.owner,
 	})
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-func (f *fake) table(by string) *coordinatorv1.WatchTableResponse {
+func (f *fake) table(by string) control.Message {
 	f.served[by]++
-	return &coordinatorv1.WatchTableResponse{
-		Version: &coordinatorv1.Version{Term: 1, N: f.version}, Full: true, Rows: append([]*coordinatorv1.Row(nil), f.rows...),
-		Types: []*coordinatorv1.Type{{Name: "Echo", Shards: 4, Commands: []*coordinatorv1.Command{{Name: "Do"}, {Name: "Get", ReadOnly: true}}}},
-	}
+	return control.TableChanged{Delta: sharding.TableDelta{
+		Version: sharding.Version{Term: 1, N: f.version}, Full: true, Rows: slices.Clone(f.rows),
+		Types: []sharding.TypeDesc{{Type: "Echo", Shards: 4, Commands: []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}}}},
+	}}
 }
 
-// WatchTable is the coordinator's: it waits for a change.
-func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+// Answer is the coordinator's: a watch waits for a change.
+func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message, _ int) (control.Message, error) {
 	f.mu.Lock()
-	if req.GetVersion().GetN() == f.version {
+	if m.(control.WatchTable).Version.N == f.version {
 		changed := f.changed
 		f.mu.Unlock()
 		select {
@@ -140,24 +139,26 @@ func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequ
 	return f.table("coordinator"), nil
 }
 
-func (f *fake) GetShardHomes(_ context.Context, req *coordinatorv1.GetShardHomesRequest) (*coordinatorv1.GetShardHomesResponse, error) {
+// Receive hosts the shards that are asked for.
+func (f *fake) Receive(_ context.Context, _ sharding.NodeID, msgs []control.Message, _ int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range req.Shards {
-		f.asked = append(f.asked, s)
-		f.host(s.Index)
+	for _, m := range msgs {
+		home := m.(control.GetShardHome)
+		f.asked = append(f.asked, home)
+		f.host(home.Shard.Index)
 	}
-	return &coordinatorv1.GetShardHomesResponse{}, nil
+	return nil
 }
 
-// fakeRegion is the region's Twirp side.
+// fakeRegion serves the table at once.
 type fakeRegion struct{ f *fake }
 
-func (r fakeRegion) Shards(context.Context, *regionv1.ShardsRequest) (*regionv1.ShardsResponse, error) {
-	return &regionv1.ShardsResponse{}, nil
+func (r fakeRegion) Receive(context.Context, sharding.NodeID, []control.Message, int) error {
+	return nil
 }
 
-func (r fakeRegion) WatchTable(context.Context, *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+func (r fakeRegion) Answer(context.Context, sharding.NodeID, control.Message, int) (control.Message, error) {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
 	return r.f.table("region"), nil

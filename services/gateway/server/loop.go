@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -147,7 +148,6 @@ func (s *Server) loop(ctx context.Context) {
 			s.step(gateway.Tick{})
 		}
 		s.flush()
-		s.homes.flush()
 		if s.drained != nil && len(s.calls) == 0 {
 			close(s.drained)
 			s.drained = nil
@@ -209,9 +209,9 @@ func (s *Server) perform(o gateway.Output) {
 	case gateway.Disconnect:
 		s.disconnect(o.Region)
 	case gateway.Watch:
-		go s.watch(o, s.isRegion(o.To))
+		go s.watch(o)
 	case gateway.GetShardHome:
-		s.homes.add(o)
+		s.outbox.Send(sharding.NodeID{Addr: o.To}, control.GetShardHome{Shard: o.Shard, Refused: o.Refused})
 	}
 }
 

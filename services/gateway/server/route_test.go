@@ -13,7 +13,6 @@ import (
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -107,7 +106,7 @@ func TestNotMine(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := len(f.asked)
-	if n < 2 || f.asked[0].Epoch != 0 || sharding.Epoch(f.asked[n-1].Epoch) != refused {
+	if n < 2 || f.asked[0].Refused != 0 || f.asked[n-1].Refused != refused {
 		t.Errorf("the coordinator was asked %v; refused was %v", f.asked, refused)
 	}
 }
@@ -210,16 +209,6 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-func TestWhoIsAsked(t *testing.T) {
-	s := &Server{links: map[sharding.NodeID]*link.Peer{{Addr: "r2:1", UID: 5}: {}}}
-	s.candidates = gateway.Coordinators{Addrs: []string{"c1:1", "both:1"}, Regions: []string{"r1:1", "both:1"}}
-	for addr, want := range map[string]bool{"c1:1": false, "both:1": false, "r1:1": true, "r2:1": true, "named:1": false} {
-		if s.isRegion(addr) != want {
-			t.Errorf("%s: region %v", addr, !want)
-		}
-	}
-}
-
 func TestReadiness(t *testing.T) {
 	f := newFake(t, 1<<20)
 	f.coordinator.Close()
@@ -302,53 +291,6 @@ func TestDrainOutOfTime(t *testing.T) {
 	g.stop()
 	if a := <-got; a.status != 503 || !strings.Contains(a.body, `"executed":"unknown"`) {
 		t.Errorf("%+v", a)
-	}
-}
-
-// Homes are asked for together, one call per address at a time.
-func TestHomes(t *testing.T) {
-	type made struct {
-		to   string
-		req  *coordinatorv1.GetShardHomesRequest
-		done func()
-	}
-	var calls []made
-	h := newHomes(func(to string, req *coordinatorv1.GetShardHomesRequest, done func()) {
-		calls = append(calls, made{to, req, done})
-	})
-	add := func(to string, index uint32, refused sharding.Epoch) {
-		h.add(gateway.GetShardHome{To: to, Shard: sharding.ShardID{Type: "T", Index: index}, Refused: refused})
-	}
-	h.flush()
-	add("a:1", 1, 5)
-	add("a:1", 1, 3)
-	add("a:1", 2, 0)
-	h.flush()
-	if len(calls) != 1 || len(calls[0].req.Shards) != 2 {
-		t.Fatalf("%v", calls)
-	}
-	for _, s := range calls[0].req.Shards {
-		if s.Index == 1 && s.Epoch != 5 {
-			t.Errorf("the highest refusal is lost: %v", s)
-		}
-	}
-	for i := range uint32(maxHomes + 1) {
-		add("a:1", i, 0)
-	}
-	add("b:1", 7, 0)
-	h.flush()
-	if len(calls) != 2 || calls[1].to != "b:1" {
-		t.Fatalf("a second call to a:1 while one is under way: %d calls", len(calls))
-	}
-	calls[0].done()
-	h.flush()
-	if len(calls) != 3 || len(calls[2].req.Shards) != maxHomes {
-		t.Fatalf("%d calls", len(calls))
-	}
-	calls[2].done()
-	h.flush()
-	if len(calls) != 4 || len(calls[3].req.Shards) != 1 || len(h.waiting) != 0 {
-		t.Fatalf("%d calls", len(calls))
 	}
 }
 

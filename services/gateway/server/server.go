@@ -39,6 +39,7 @@ import (
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 	"github.com/roost-cluster/roost/services/gateway"
@@ -72,6 +73,8 @@ type Server struct {
 	stop context.CancelFunc
 	jobs sync.WaitGroup
 
+	client     *controlrpc.Client
+	outbox     *controlrpc.Outbox
 	inbox      *inbox
 	shedder    shedder
 	limits     gateway.Config
@@ -85,7 +88,6 @@ type Server struct {
 	calls      map[gateway.RequestID]*call
 	links      map[sharding.NodeID]*link.Peer
 	sender     *gateway.Sender[*openLink]
-	homes      *homes
 	candidates gateway.Coordinators
 	complaints map[string]string // last error by address
 	command    link.Command      // to send with
@@ -107,7 +109,6 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.idPrefix = fmt.Appendf(nil, sharding.ReservedPrefix+"%016x-", uint64(s.self.UID))
-	s.homes = newHomes(s.getShardHomes)
 	core := cfg.core()
 	if err := core.Validate(); err != nil {
 		return nil, err
@@ -122,6 +123,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := s.instrument(n); err != nil {
 		return nil, err
 	}
+	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	s.outbox = controlrpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
 	driver, err := discoveryopen.Open(context.Background(), url, cfg.ClusterName)

@@ -28,6 +28,7 @@ type telemetry struct {
 	duration  *histogram.Histogram
 	hops      *histogram.Series
 	retries   metric.Int64Counter
+	dropped   metric.Int64Counter // messages to coordinators that found no room
 }
 
 func (s *Server) instrument(n *node.Node) error {
@@ -44,6 +45,10 @@ func (s *Server) instrument(n *node.Node) error {
 	}).With()
 	meter := n.MeterProvider().Meter(scope)
 	var err error
+	if t.dropped, err = meter.Int64Counter("roost.gateway.messages.dropped", metric.WithUnit("{message}"),
+		metric.WithDescription("questions for the homes of shards left out because too many waited for the coordinator; they are asked again")); err != nil {
+		return err
+	}
 	if t.retries, err = meter.Int64Counter("roost.gateway.retries", metric.WithUnit("{attempt}"),
 		metric.WithDescription("sendings of a command after its first")); err != nil {
 		return err

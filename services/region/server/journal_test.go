@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/link"
@@ -99,7 +100,7 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 				t.Error(err)
 			}
 		})
-		d.Put(region.HostShard{From: "c:1", Term: 1, Shard: drivenShard, Epoch: drivenEpoch})
+		d.Put(region.Received{From: "c:1", Msg: control.HostShard{Term: 1, Shard: drivenShard, Epoch: drivenEpoch}})
 		synctest.Wait()
 		test(t, d)
 	})

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -64,11 +64,11 @@ func TestLifeOfARegion(t *testing.T) {
 		t.Errorf("while leaving readyz says %s", ready)
 	}
 	g.want(g.answer(last), sharding.OK, "13")
-	req := &regionv1.ShardsRequest{}
+	var orders []control.Message
 	for i := range uint32(shards) {
-		req.HandOff = append(req.HandOff, &coordinatorv1.ShardEpoch{Type: "Counter", Index: i, Epoch: uint64(e) + uint64(i)})
+		orders = append(orders, control.HandOff{Term: 1, Shard: counterShard(i), Epoch: e + sharding.Epoch(i)})
 	}
-	if err := r.shards(req); err != nil {
+	if err := r.order(orders...); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the shards are stopped", f.look(func() bool { return len(f.stopped) == shards }))
@@ -80,10 +80,10 @@ func TestLifeOfARegion(t *testing.T) {
 
 	// The next incarnation finds the state and the keys, at a higher epoch only.
 	r = start(t, f, journal, nil)
-	if err := r.shards(&regionv1.ShardsRequest{Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: uint64(e)}}}); err != nil {
+	if err := r.order(control.HostShard{Term: 1, Shard: counterShard(0), Epoch: e}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "an epoch of somebody else is refused", f.look(func() bool { return f.refused[uint64(e)] == uint64(e) }))
+	await(t, "an epoch of somebody else is refused", f.look(func() bool { return f.refused[e] == e }))
 	if !regexp.MustCompile(`roost_journal_fenced_total{.*operation="claim".*} 1`).MatchString(r.get("/metrics")) {
 		t.Error("the refused claim is not counted")
 	}
@@ -159,7 +159,7 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 	after := g.send(e, "a", "Get", "")
 	await(t, "the turn runs", func() bool { return strings.Contains(r.get("/metrics"), "roost_region_buffer_messages") })
 	index := sharding.ShardOf("a", shards)
-	if err := r.shards(&regionv1.ShardsRequest{HandOff: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: index, Epoch: uint64(e) + uint64(index)}}}); err != nil {
+	if err := r.order(control.HandOff{Term: 1, Shard: counterShard(index), Epoch: e + sharding.Epoch(index)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []uint64{hung, after} {
@@ -185,22 +185,42 @@ func TestStopHookThatHangs(t *testing.T) {
 	r.end()
 }
 
-// TestAnotherIncarnation: wishes for another process at this address are
-// refused.
-func TestAnotherIncarnation(t *testing.T) {
+// TestWhatIsRefused: messages for another process at this address or another cluster,
+// and those that are not for a region.
+func TestWhatIsRefused(t *testing.T) {
 	f := newFake(t)
 	r := start(t, f, "memory:", nil)
-	err := r.shards(&regionv1.ShardsRequest{RegionUid: 1, Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: 1 << 32}}})
-	if err == nil || !strings.Contains(err.Error(), "another incarnation") {
-		t.Errorf("got %v", err)
+	host := control.HostShard{Term: 1, Shard: counterShard(0), Epoch: 1 << 32}
+	uid := r.server.self.UID
+	watch := func(cluster string, m control.Message) error {
+		c := controlrpc.Client{Cluster: cluster, HTTP: r.client, Timeout: 10 * time.Second}
+		_, err := c.Call(t.Context(), r.node.ServiceAddr(), m)
+		return err
 	}
-	err = r.shards(&regionv1.ShardsRequest{Cluster: "other", Host: []*coordinatorv1.ShardEpoch{{Type: "Counter", Index: 0, Epoch: 1 << 32}}})
-	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
-		t.Errorf("got %v", err)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{r.send("dev", 1, host), "another incarnation"},
+		{r.send("dev", 0, host), "must name the incarnation"},
+		{r.send("other", uid, host), `not "other"`},
+		{r.send("dev", uid, host, control.ShardStarted{}), "ShardStarted is no one-way message for a region"},
+		{r.send("dev", uid, control.WatchTable{}), "WatchTable is no one-way message for a region"},
+		{r.send("dev", uid, host, nil), "unknown kind"},
+		{watch("other", control.WatchTable{}), `not "other"`},
+		{watch("dev", control.Register{}), "Register is no call that a region answers"},
+		{watch("dev", host), "HostShard is no call that a region answers"},
+		{watch("dev", nil), "unknown kind"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("got %v, want %s", c.err, c.want)
+		}
 	}
-	_, err = regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).WatchTable(t.Context(), &coordinatorv1.WatchTableRequest{Cluster: "other"})
-	if err == nil || !strings.Contains(err.Error(), `not "other"`) {
-		t.Errorf("got %v", err)
+	if err := watch("dev", control.WatchTable{}); err != nil {
+		t.Errorf("the region's table: %v", err)
+	}
+	if r.f.look(func() bool { return len(r.f.started) > 0 })() {
+		t.Error("some of what was refused was done")
 	}
 	r.end()
 }

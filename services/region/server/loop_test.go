@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
@@ -128,7 +129,7 @@ func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner 
 	})
 	for _, typ := range s.Types() {
 		for i := range uint32(4) {
-			s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: typ.Desc.Type, Index: i}, Epoch: sharding.MakeEpoch(1, uint32(i+1))})
+			s.Put(region.Received{Msg: control.HostShard{Term: 1, Shard: sharding.ShardID{Type: typ.Desc.Type, Index: i}, Epoch: sharding.MakeEpoch(1, uint32(i+1))}})
 		}
 	}
 	synctest.Wait()

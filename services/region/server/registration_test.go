@@ -48,8 +48,8 @@ func TestWhoseJournal(t *testing.T) {
 	r := start(t, f, url, nil)
 	await(t, "the region is registered", f.look(func() bool { return len(f.journals) == 3 }))
 	f.mu.Lock()
-	for i, want := range []uint64{0, 7, 8} {
-		if got := f.journals[i]; got == nil || *got != want {
+	for i, want := range []sharding.ClusterID{0, 7, 8} {
+		if got := f.journals[i]; !got.Known || got.Cluster != want {
 			t.Errorf("registration %d says %v, want %d", i+1, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
@@ -97,7 +98,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 		}
 	})
 	for i := range s.Types()[0].Desc.Shards {
-		s.Put(region.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Blob", Index: i}, Epoch: sharding.MakeEpoch(1, 1)})
+		s.Put(region.Received{Msg: control.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Blob", Index: i}, Epoch: sharding.MakeEpoch(1, 1)}})
 	}
 	return s
 }

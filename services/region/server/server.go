@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
@@ -27,8 +28,8 @@ import (
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -46,38 +47,38 @@ func Main(types ...entity.Definition) {
 
 // Server is one running region: a [Runner] with a network around it.
 type Server struct {
-	log     *slog.Logger
-	self    sharding.NodeID
-	name    string
-	runner  *Runner
-	cfg     *Config
-	version string
-	hosted  []entity.Definition
-	peers   *node.Peers
-	fail    func(reason string)
+	log    *slog.Logger
+	self   sharding.NodeID
+	name   string
+	runner *Runner
+	cfg    *Config
+	hosted []entity.Definition
+	peers  *node.Peers
+	fail   func(reason string)
 
 	agent    *agent.Agent
 	joiner   *joiner.Joiner
 	links    *link.Server
-	reports  *node.Outbox[string, report]
+	client   *controlrpc.Client
+	outbox   *controlrpc.Outbox
 	departed chan struct{}
 	opened   chan struct{} // closed when the journal is open
 
 	// Guarded by stepping the core.
-	draining     bool
-	downed       bool      // the others declared this node gone
-	unregistered error     // why the last registration failed; nil: it did not
-	droppedSaid  time.Time // when it was last logged that reports are left out
+	draining   bool
+	downed     bool // the others declared this node gone
+	calls      *controlrpc.Calls
+	complaints map[string]complaint // about calls, by kind
 }
 
 // New sets a region up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
 		log: n.Log(), self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, name: n.Name(),
-		cfg: cfg, version: n.Version().Version, peers: n.Peers(), departed: make(chan struct{}), opened: make(chan struct{}),
-		fail: func(reason string) { n.Fail(errors.New(reason)) },
+		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}), opened: make(chan struct{}),
+		fail:  func(reason string) { n.Fail(errors.New(reason)) },
+		calls: controlrpc.NewCalls(maxCalls), complaints: map[string]complaint{},
 	}
-	s.reports = node.NewOutbox(reportLimits, report.size, s.sendReports)
 	var err error
 	if s.hosted, err = hosted(types, cfg.Types); err != nil {
 		return nil, err
@@ -87,6 +88,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
+			core.Version = n.Version().Version
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads
@@ -104,6 +106,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}); err != nil {
 		return nil, err
 	}
+	s.client = &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
+	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
 	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
@@ -113,7 +117,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	n.Handle(link.Path, s.links)
-	n.Handle(regionv1.RegionPathPrefix, regionv1.NewRegionServer(service{s}))
+	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}))
 	n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
 	n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 	s.stages(n)
@@ -173,20 +177,14 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 // perform does what a step of the core wants done outside this process.
 func (s *Server) performOutside(o region.Output) {
 	switch o := o.(type) {
-	case region.Watch:
-		go s.watch(o)
-	case region.Register:
-		go s.register(o)
-	case region.GracefulShutdown:
-		go s.gracefulShutdown(o)
-	case region.ShardStarted:
-		s.reportStarted(o)
-	case region.ShardStopped:
-		s.reportStopped(o)
-	case region.HostRefused:
-		s.reportRefused(o)
-	case region.ReportJournal:
-		go s.reportJournal(o)
+	case region.Send:
+		s.send(o)
+	case region.Reply:
+		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
+	case region.ReadSign:
+		go s.readSign(o)
+	case region.Registered:
+		s.log.Info("registered", "coordinator", o.With, "term", o.Term)
 	case region.Left:
 		close(s.departed)
 	case region.Fail:
@@ -354,8 +352,8 @@ func (s *Server) readiness() error {
 		return errors.New("draining")
 	case addr == "":
 		return errors.New("no active coordinator is known")
-	case !registered && s.unregistered != nil:
-		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.unregistered)
+	case !registered && s.complaints[control.Name(control.Register{})].err != nil:
+		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.complaints[control.Name(control.Register{})].err)
 	case !registered:
 		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
 	}

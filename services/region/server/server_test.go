@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,14 +16,14 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
-	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
-	regionv1 "github.com/roost-cluster/roost/proto/roost/region/v1"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -116,27 +117,25 @@ func noneLeft(t *testing.T) {
 
 // fake is a coordinator that does what the test says.
 type fake struct {
-	coordinatorv1.Coordinator
 	addr  string
 	agent *agent.Agent
 
 	mu       sync.Mutex
-	region   *coordinatorv1.Node
-	journals []*uint64 // whose, says the region
+	journals []control.JournalOwner // whose, says the region
 	// onRegister returns a refusal; nil: none.
 	onRegister func() string
-	term       uint64
+	term       sharding.Term
 	unwilling  error // Register fails
 	shutdowns  int
-	remaining  uint32
-	started    map[uint64]bool // by epoch
-	stopped    map[uint64]bool
-	refused    map[uint64]uint64
+	remaining  int
+	started    map[sharding.Epoch]bool
+	stopped    map[sharding.Epoch]bool
+	refused    map[sharding.Epoch]sharding.Epoch
 }
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{term: 1, started: map[uint64]bool{}, stopped: map[uint64]bool{}, refused: map[uint64]uint64{}}
+	f := &fake{term: 1, started: map[sharding.Epoch]bool{}, stopped: map[sharding.Epoch]bool{}, refused: map[sharding.Epoch]sharding.Epoch{}}
 	mux := http.NewServeMux()
 	srv := httptest.NewServer(mux)
 	f.addr = srv.Listener.Addr().String()
@@ -149,7 +148,7 @@ func newFake(t *testing.T) *fake {
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
 		t.Fatal(err)
 	}
-	mux.Handle(coordinatorv1.CoordinatorPathPrefix, coordinatorv1.NewCoordinatorServer(f))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, f))
 	mux.Handle(f.agent.PathPrefix(), f.agent.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -163,54 +162,52 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-func (f *fake) Register(_ context.Context, req *coordinatorv1.RegisterRequest) (*coordinatorv1.RegisterResponse, error) {
+func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message, _ int) (control.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.unwilling != nil {
-		return nil, f.unwilling
+	switch m := m.(type) {
+	case control.Register:
+		if f.unwilling != nil {
+			return nil, f.unwilling
+		}
+		if f.journals = append(f.journals, m.Journal); f.onRegister != nil {
+			return control.RegisterAck{Term: f.term, Refusal: f.onRegister()}, nil
+		}
+		return control.RegisterAck{Term: f.term}, nil
+	case control.GracefulShutdown:
+		f.shutdowns++
+		return control.ShutdownAck{Term: f.term, Remaining: f.remaining}, nil
+	case control.WatchTable:
+		term := f.term
+		if m.Version.Term == term {
+			f.mu.Unlock()
+			hold := time.NewTimer(200 * time.Millisecond)
+			select {
+			case <-hold.C:
+			case <-ctx.Done():
+			}
+			hold.Stop()
+			f.mu.Lock()
+		}
+		return control.TableChanged{Delta: sharding.TableDelta{Version: sharding.Version{Term: term, N: 1}}}, nil
 	}
-	f.region = req.Region
-	if f.journals = append(f.journals, req.JournalCluster); f.onRegister != nil {
-		return &coordinatorv1.RegisterResponse{Term: uint32(f.term), Refusal: f.onRegister()}, nil
-	}
-	return &coordinatorv1.RegisterResponse{Term: uint32(f.term)}, nil
+	return nil, errors.New("no call")
 }
 
-func (f *fake) WatchTable(ctx context.Context, req *coordinatorv1.WatchTableRequest) (*coordinatorv1.WatchTableResponse, error) {
+func (f *fake) Receive(_ context.Context, _ sharding.NodeID, msgs []control.Message, _ int) error {
 	f.mu.Lock()
-	term := f.term
-	f.mu.Unlock()
-	if uint64(req.Version.GetTerm()) == term {
-		hold := time.NewTimer(200 * time.Millisecond)
-		defer hold.Stop()
-		select {
-		case <-hold.C:
-		case <-ctx.Done():
+	defer f.mu.Unlock()
+	for _, m := range msgs {
+		switch m := m.(type) {
+		case control.ShardStarted:
+			f.started[m.Epoch] = true
+		case control.ShardStopped:
+			f.stopped[m.Epoch] = true
+		case control.HostRefused:
+			f.refused[m.Epoch] = m.Above
 		}
 	}
-	return &coordinatorv1.WatchTableResponse{Version: &coordinatorv1.Version{Term: uint32(term), N: 1}}, nil
-}
-
-func (f *fake) ReportShards(_ context.Context, req *coordinatorv1.ReportShardsRequest) (*coordinatorv1.ReportShardsResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range req.Started {
-		f.started[s.Epoch] = true
-	}
-	for _, s := range req.Stopped {
-		f.stopped[s.Epoch] = true
-	}
-	for _, r := range req.Refused {
-		f.refused[r.Shard.Epoch] = r.Above
-	}
-	return &coordinatorv1.ReportShardsResponse{}, nil
-}
-
-func (f *fake) GracefulShutdown(context.Context, *coordinatorv1.GracefulShutdownRequest) (*coordinatorv1.GracefulShutdownResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.shutdowns++
-	return &coordinatorv1.GracefulShutdownResponse{Term: uint32(f.term), Remaining: f.remaining}, nil
+	return nil
 }
 
 // look reads what the coordinator was told.
@@ -289,31 +286,32 @@ func (r *running) end() {
 	r.done <- nil
 }
 
-func (r *running) shards(req *regionv1.ShardsRequest) error {
-	if req.RegionUid == 0 {
-		req.RegionUid = uint64(r.server.self.UID)
-	}
-	req.Term, req.From = 1, r.f.addr
-	if req.Cluster == "" {
-		req.Cluster = "dev"
-	}
-	_, err := regionv1.NewRegionProtobufClient("http://"+r.node.ServiceAddr(), r.client).Shards(context.Background(), req)
-	return err
+// order sends messages as the coordinator.
+func (r *running) order(msgs ...control.Message) error {
+	return r.send("dev", r.server.self.UID, msgs...)
 }
+
+func (r *running) send(cluster string, to sharding.NodeUID, msgs ...control.Message) error {
+	c := controlrpc.Client{Cluster: cluster, Self: sharding.NodeID{Addr: r.f.addr, UID: 77}, HTTP: r.client, Timeout: 10 * time.Second}
+	return c.Send(context.Background(), sharding.NodeID{Addr: r.node.ServiceAddr(), UID: to}, msgs)
+}
+
+// counterShard is a shard of the type that is hosted.
+func counterShard(i uint32) sharding.ShardID { return sharding.ShardID{Type: "Counter", Index: i} }
 
 // host lets the region host all shards at an epoch.
 func (r *running) host(counter uint32) sharding.Epoch {
 	r.t.Helper()
 	e := sharding.MakeEpoch(1, counter)
-	req := &regionv1.ShardsRequest{}
+	var orders []control.Message
 	for i := range uint32(shards) {
-		req.Host = append(req.Host, &coordinatorv1.ShardEpoch{Type: "Counter", Index: i, Epoch: uint64(e) + uint64(i)})
+		orders = append(orders, control.HostShard{Term: 1, Shard: counterShard(i), Epoch: e + sharding.Epoch(i)})
 	}
-	if err := r.shards(req); err != nil {
+	if err := r.order(orders...); err != nil {
 		r.t.Fatal(err)
 	}
-	for i := range uint64(shards) {
-		await(r.t, "the shard is started", r.f.look(func() bool { return r.f.started[uint64(e)+i] }))
+	for i := range sharding.Epoch(shards) {
+		await(r.t, "the shard is started", r.f.look(func() bool { return r.f.started[e+i] }))
 	}
 	return e
 }

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Message is one message of the control plane. The set is closed, see [Kinds].
+type Message interface {
+	// About returns what the message is about.
+	About() About
+	// name is that of the type.
+	name() string
+}
+
+// Name returns the name of a message's kind.
+func Name(m Message) string {
+	if m == nil {
+		return "nothing"
+	}
+	return m.name()
+}
+
+// About is what a message is about, as far as it is about that. Whatever carries
+// messages without knowing their kinds judges them by this alone.
+type About struct {
+	// Term is that of the coordinator that speaks in it; 0: the message is not a
+	// coordinator's word.
+	Term sharding.Term
+	// Shard and Epoch are the shard, and the epoch at which the message counts.
+	Shard sharding.ShardID
+	Epoch sharding.Epoch
+	// Phase is a phase of the shard's row at that epoch. The row has reached it when a
+	// coordinator sends the message; a row beyond it is not changed by the message of a
+	// region. 0: the message counts in every phase.
+	Phase sharding.Phase
+	// Rows are those that the message shows.
+	Rows []sharding.Row
+}
+
+// Call names a call that waits for its answer, at the process that answers it.
+type Call uint64
+
+// Roles of processes.
+type Role uint8
+
+const (
+	Coordinator Role = 1 << iota
+	Region
+	Gateway
+)
+
+// String is "a coordinator", "a region" or "a gateway".
+func (r Role) String() string {
+	switch r {
+	case Coordinator:
+		return "a coordinator"
+	case Region:
+		return "a region"
+	case Gateway:
+		return "a gateway"
+	}
+	return fmt.Sprintf("role %d", uint8(r))
+}
+
+// Kind is what all messages of one type have in common.
+type Kind struct {
+	// Zero is an empty message of the kind.
+	Zero Message
+	// From and To are the roles that send and receive it. An answer goes to whichever
+	// process called.
+	From, To Role
+	// Answers are the kinds of its answers if it is a call.
+	Answers []Message
+}
+
+// Kinds are all kinds of messages but those that only answer calls.
+var Kinds = []Kind{
+	{Zero: WatchTable{}, From: Region | Gateway, To: Coordinator | Region, Answers: []Message{TableChanged{}, NotActive{}}},
+	{Zero: Register{}, From: Region, To: Coordinator, Answers: []Message{RegisterAck{}, NotActive{}}},
+	{Zero: GracefulShutdown{}, From: Region, To: Coordinator, Answers: []Message{ShutdownAck{}, NotActive{}}},
+	{Zero: GetShardHome{}, From: Gateway, To: Coordinator},
+	{Zero: HostShard{}, From: Coordinator, To: Region},
+	{Zero: HandOff{}, From: Coordinator, To: Region},
+	{Zero: ShardStarted{}, From: Region, To: Coordinator},
+	{Zero: HostRefused{}, From: Region, To: Coordinator},
+	{Zero: ShardStopped{}, From: Region, To: Coordinator},
+	{Zero: JournalReport{}, From: Region, To: Coordinator},
+}
+
+// kindOf returns the kind of a message, or nil if it only answers calls.
+func kindOf(m Message) *Kind {
+	for i := range Kinds {
+		if Name(Kinds[i].Zero) == Name(m) {
+			return &Kinds[i]
+		}
+	}
+	return nil
+}
+
+// IsCall reports whether the sender of the message waits for an answer.
+func IsCall(m Message) bool {
+	k := kindOf(m)
+	return k != nil && k.Answers != nil
+}
+
+// CheckOneWay refuses what is no one-way message for a role.
+func CheckOneWay(to Role, m Message) error {
+	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers != nil {
+		return fmt.Errorf("%s is no one-way message for %s", Name(m), to)
+	}
+	return nil
+}
+
+// CheckCall refuses what is no call of a role.
+func CheckCall(to Role, m Message) error {
+	if k := kindOf(m); k == nil || k.To&to == 0 || k.Answers == nil {
+		return fmt.Errorf("%s is no call that %s answers", Name(m), to)
+	}
+	return nil
+}
+
+// CheckAnswer refuses what does not answer the call.
+func CheckAnswer(call, answer Message) error {
+	k := kindOf(call)
+	if k == nil || !slices.ContainsFunc(k.Answers, func(a Message) bool { return Name(a) == Name(answer) }) {
+		return fmt.Errorf("%s is no answer to %s", Name(answer), Name(call))
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+// Package control is the vocabulary of the control plane: the messages by which
+// coordinators, regions and gateways agree on who hosts which shard. Commands of
+// clients are not part of it; they travel over links.
+//
+// # Who sends what to whom
+//
+// A region finds the active coordinator by watching the table, and announces itself:
+//
+//	region       WatchTable        coordinator   again after every answer, or after a time-out
+//	             ◀ TableChanged                  when the table is newer, at the latest after some second
+//	             ◀ NotActive                     by a standby, at once
+//	region       Register          coordinator   at its start and in every new term, until acknowledged
+//	             ◀ RegisterAck
+//
+// A gateway watches the table too, and asks for shards that nobody hosts:
+//
+//	gateway      WatchTable        coordinator   as above; or a region while no coordinator is alive
+//	gateway      GetShardHome      coordinator   while commands for the shard wait; it is answered by the table
+//
+// A shard is given to a region and taken back:
+//
+//	coordinator  HostShard         region        until ShardStarted or HostRefused, or the row changes
+//	region       ShardStarted      coordinator   once for each HostShard
+//	region       HostRefused       coordinator   once for each HostShard
+//	coordinator  HandOff           region        until ShardStopped, or the row changes
+//	region       ShardStopped      coordinator   when it has stopped, and once for each later HandOff
+//
+// A region that leaves asks for its shards to be taken, and one whose journal does not
+// answer says so:
+//
+//	region       GracefulShutdown  coordinator   until nothing remains
+//	             ◀ ShutdownAck
+//	region       JournalReport     coordinator   at every change, and while the journal does not answer
+//
+// # One-way messages and calls
+//
+// A message is sent one way, or it is a call whose sender waits for an answer; [Kinds]
+// says which. Each may get lost, and each one-way message may arrive twice. Whatever
+// must arrive is repeated by the core that sent it, as above; nothing else repeats
+// anything. One-way messages from one process to another arrive in the order in which
+// they were sent, as far as they arrive. An answer is not ordered with anything.
+//
+// The receiver learns which incarnation of which process a message is from. A message
+// to a region names the incarnation that is meant, and no other one takes it.
+//
+// # Terms and epochs
+//
+// Messages of a coordinator carry its term, and a region ignores those of a term below
+// the highest that it has seen. Messages about a shard carry the epoch that they are
+// about, and mean nothing for another one.
+//
+// # What this does not do
+//
+// It neither sends nor encodes: see package wire for the messages as protobuf, and
+// package controlrpc for what carries them. It checks no names and numbers: the core
+// that takes a message ignores or refuses what makes no sense.
+package control

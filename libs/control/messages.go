@@ -1,0 +1,168 @@
+package control
+
+import "github.com/roost-cluster/roost/libs/sharding"
+
+// The watch of the table.
+type (
+	// WatchTable asks for what changed after Version. A coordinator answers when the
+	// table is newer, at the latest after it has held the call for some second; a
+	// region answers with its own copy, at once.
+	WatchTable struct{ Version sharding.Version }
+	// TableChanged answers WatchTable.
+	TableChanged struct{ Delta sharding.TableDelta }
+	// NotActive is a standby's answer to every call: the coordinator that holds the
+	// lease, as far as known, and its term. A zero Active: none is known.
+	NotActive struct {
+		Active sharding.NodeID
+		Term   sharding.Term
+	}
+)
+
+// The life of a region in the cluster.
+type (
+	// Register announces a region with the types that it hosts.
+	Register struct {
+		Name  string
+		Types []sharding.TypeDesc
+		// Version is the application version of the region's binary, or empty.
+		Version string
+		// Last is the term in which this incarnation was registered before, or 0: it
+		// tells a cluster that runs from one that starts.
+		Last    sharding.Term
+		Journal JournalOwner
+	}
+	// JournalOwner is the cluster to which a region's journal belongs, by the sign of
+	// life of the last active coordinator there; 0: there is none.
+	JournalOwner struct {
+		Known   bool
+		Cluster sharding.ClusterID
+	}
+	// RegisterAck answers Register. A Refusal says what to change, and is final.
+	RegisterAck struct {
+		Term    sharding.Term
+		Refusal string
+	}
+	// GracefulShutdown asks for all shards of the region to be handed off.
+	GracefulShutdown struct{}
+	// ShutdownAck answers GracefulShutdown with the number of shards that the table
+	// still gives to the region.
+	ShutdownAck struct {
+		Term      sharding.Term
+		Remaining int
+	}
+	// JournalReport is what a region makes of its journal. A report with a lower Number
+	// than another one is older, and counts nothing.
+	JournalReport struct {
+		Number uint64
+		State  sharding.JournalState
+	}
+)
+
+// The life of a shard.
+type (
+	// GetShardHome asks for an allocation, which the table will show. Refused is the
+	// epoch that refused a command, or 0.
+	GetShardHome struct {
+		Shard   sharding.ShardID
+		Refused sharding.Epoch
+	}
+	// HostShard asks the owner of a starting row to claim the shard and serve it.
+	HostShard struct {
+		Term  sharding.Term
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// ShardStarted: the claim of the shard at the epoch holds, or its fence is damaged
+	// and commands are refused for that.
+	ShardStarted struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// HostRefused: the region cannot take the shard at the epoch. Above is the epoch
+	// that stands in the way; the next allocation is above it.
+	HostRefused struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+		Above sharding.Epoch
+	}
+	// HandOff asks the owner of a row to finish what it has accepted, stop the shard
+	// and let it go.
+	HandOff struct {
+		Term  sharding.Term
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// ShardStopped: nothing of the shard at this or a lower epoch is alive in the
+	// region.
+	ShardStopped struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+)
+
+func (WatchTable) name() string       { return "WatchTable" }
+func (TableChanged) name() string     { return "TableChanged" }
+func (NotActive) name() string        { return "NotActive" }
+func (Register) name() string         { return "Register" }
+func (RegisterAck) name() string      { return "RegisterAck" }
+func (GracefulShutdown) name() string { return "GracefulShutdown" }
+func (ShutdownAck) name() string      { return "ShutdownAck" }
+func (JournalReport) name() string    { return "JournalReport" }
+func (GetShardHome) name() string     { return "GetShardHome" }
+func (HostShard) name() string        { return "HostShard" }
+func (ShardStarted) name() string     { return "ShardStarted" }
+func (HostRefused) name() string      { return "HostRefused" }
+func (HandOff) name() string          { return "HandOff" }
+func (ShardStopped) name() string     { return "ShardStopped" }
+
+// About is of no shard.
+func (WatchTable) About() About { return About{} }
+
+// About shows the rows that changed.
+func (m TableChanged) About() About { return About{Term: m.Delta.Version.Term, Rows: m.Delta.Rows} }
+
+// About is of no term: a standby speaks in none.
+func (NotActive) About() About { return About{} }
+
+// About is of no shard.
+func (Register) About() About { return About{} }
+
+// About is of the term that took the region in.
+func (m RegisterAck) About() About { return About{Term: m.Term} }
+
+// About is of no shard.
+func (GracefulShutdown) About() About { return About{} }
+
+// About is of the term that hands the shards off.
+func (m ShutdownAck) About() About { return About{Term: m.Term} }
+
+// About is of no shard.
+func (JournalReport) About() About { return About{} }
+
+// About is of the shard, whatever its row says.
+func (m GetShardHome) About() About { return About{Shard: m.Shard, Epoch: m.Refused} }
+
+// About is of a row that is given to the region.
+func (m HostShard) About() About {
+	return About{Term: m.Term, Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Starting}
+}
+
+// About is of a row that starts: it serves from then on.
+func (m ShardStarted) About() About {
+	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Starting}
+}
+
+// About is of a row that starts or serves.
+func (m HostRefused) About() About {
+	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.Serving}
+}
+
+// About is of a row that is handed off.
+func (m HandOff) About() About {
+	return About{Term: m.Term, Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.HandingOff}
+}
+
+// About is of a row in any phase.
+func (m ShardStopped) About() About {
+	return About{Shard: m.Shard, Epoch: m.Epoch, Phase: sharding.HandingOff}
+}

@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+// ToNode writes a node.
+func ToNode(n sharding.NodeID) *controlv1.Node {
+	return &controlv1.Node{Addr: n.Addr, Uid: uint64(n.UID)}
+}
+
+// FromNode reads a node; an absent one is the zero NodeID.
+func FromNode(n *controlv1.Node) sharding.NodeID {
+	return sharding.NodeID{Addr: n.GetAddr(), UID: sharding.NodeUID(n.GetUid())}
+}
+
+// toOwner writes a node that may be nobody.
+func toOwner(n sharding.NodeID) *controlv1.Node {
+	if n.IsZero() {
+		return nil
+	}
+	return ToNode(n)
+}
+
+func toShard(s sharding.ShardID) *controlv1.Shard {
+	return &controlv1.Shard{Type: string(s.Type), Index: s.Index}
+}
+
+func fromShard(s *controlv1.Shard) sharding.ShardID {
+	return sharding.ShardID{Type: sharding.EntityType(s.GetType()), Index: s.GetIndex()}
+}
+
+func toVersion(v sharding.Version) *controlv1.Version {
+	return &controlv1.Version{Term: uint32(v.Term), N: v.N}
+}
+
+func fromVersion(v *controlv1.Version) sharding.Version {
+	return sharding.Version{Term: sharding.Term(v.GetTerm()), N: v.GetN()}
+}
+
+// ToType writes a type.
+func ToType(t *sharding.TypeDesc) *controlv1.Type {
+	out := &controlv1.Type{Name: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
+	for _, c := range t.Commands {
+		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale})
+	}
+	return out
+}
+
+// FromType reads a type. Names and numbers are checked by the core that takes it.
+func FromType(t *controlv1.Type) sharding.TypeDesc {
+	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile()}
+	out.Commands = slices.Grow(out.Commands, len(t.GetCommands()))
+	for _, c := range t.GetCommands() {
+		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale()})
+	}
+	return out
+}
+
+func toTypes(types []sharding.TypeDesc) []*controlv1.Type {
+	var out []*controlv1.Type
+	for i := range types {
+		out = append(out, ToType(&types[i]))
+	}
+	return out
+}
+
+func fromTypes(types []*controlv1.Type) []sharding.TypeDesc {
+	out := slices.Grow([]sharding.TypeDesc(nil), len(types))
+	for _, t := range types {
+		out = append(out, FromType(t))
+	}
+	return out
+}
+
+// ToRow writes a row; a zero owner is absent.
+func ToRow(r sharding.Row) *controlv1.Row {
+	return &controlv1.Row{
+		Type: string(r.Shard.Type), Index: r.Shard.Index, Epoch: uint64(r.Epoch), Phase: controlv1.Phase(r.Phase), Owner: toOwner(r.Owner),
+	}
+}
+
+// FromRow reads a row.
+func FromRow(r *controlv1.Row) sharding.Row {
+	return sharding.Row{
+		Shard: sharding.ShardID{Type: sharding.EntityType(r.GetType()), Index: r.GetIndex()},
+		Owner: FromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: fromPhase(r.GetPhase()),
+	}
+}
+
+// fromPhase gives 0, which every table ignores, for a phase that is none.
+func fromPhase(p controlv1.Phase) sharding.Phase {
+	if p < 0 || p > controlv1.Phase(sharding.HandingOff) {
+		return 0
+	}
+	return sharding.Phase(p)
+}
+
+func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
+	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Types: toTypes(d.Types)}
+	for _, r := range d.Rows {
+		out.Rows = append(out.Rows, ToRow(r))
+	}
+	return out
+}
+
+func fromDelta(w *controlv1.TableChanged) sharding.TableDelta {
+	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes())}
+	d.Rows = slices.Grow(d.Rows, len(w.GetRows()))
+	for _, r := range w.GetRows() {
+		d.Rows = append(d.Rows, FromRow(r))
+	}
+	return d
+}
+
+func toJournalState(s sharding.JournalState) controlv1.JournalState {
+	return controlv1.JournalState(s) + controlv1.JournalState_JOURNAL_STATE_ANSWERS
+}
+
+// fromJournalState reads what a region makes of its journal. What is unknown may come
+// from a newer region; the journal answers then, as far as known here.
+func fromJournalState(s controlv1.JournalState) sharding.JournalState {
+	switch s {
+	case controlv1.JournalState_JOURNAL_STATE_RECOVERING:
+		return sharding.JournalRecovering
+	case controlv1.JournalState_JOURNAL_STATE_SILENT:
+		return sharding.JournalSilent
+	}
+	return sharding.JournalAnswers
+}

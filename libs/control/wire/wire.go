@@ -1,0 +1,130 @@
+// Package wire is the codec of package control: its messages as those of
+// roost.control.v1. Nothing else of Roost knows both.
+//
+// # What this does not do
+//
+// It checks no names and numbers: what makes no sense is for the core that takes it to
+// ignore or refuse.
+package wire
+
+import (
+	"errors"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/sharding"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+// ErrUnknownKind is returned for a message of no kind that is known here. It may come
+// from a newer version.
+var ErrUnknownKind = errors.New("a control message of an unknown kind, or of none")
+
+// Encode writes a message.
+func Encode(m control.Message) *controlv1.Message {
+	switch m := m.(type) {
+	case control.WatchTable:
+		return &controlv1.Message{Kind: &controlv1.Message_WatchTable{WatchTable: &controlv1.WatchTable{Version: toVersion(m.Version)}}}
+	case control.TableChanged:
+		return &controlv1.Message{Kind: &controlv1.Message_TableChanged{TableChanged: toDelta(m.Delta)}}
+	case control.NotActive:
+		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
+	case control.Register:
+		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last)}
+		if m.Journal.Known {
+			r.JournalCluster = (*uint64)(&m.Journal.Cluster)
+		}
+		return &controlv1.Message{Kind: &controlv1.Message_Register{Register: r}}
+	case control.RegisterAck:
+		return &controlv1.Message{Kind: &controlv1.Message_RegisterAck{RegisterAck: &controlv1.RegisterAck{Term: uint32(m.Term), Refusal: m.Refusal}}}
+	case control.GracefulShutdown:
+		return &controlv1.Message{Kind: &controlv1.Message_GracefulShutdown{GracefulShutdown: &controlv1.GracefulShutdown{}}}
+	case control.ShutdownAck:
+		return &controlv1.Message{Kind: &controlv1.Message_ShutdownAck{ShutdownAck: &controlv1.ShutdownAck{Term: uint32(m.Term), Remaining: uint32(m.Remaining)}}}
+	case control.JournalReport:
+		return &controlv1.Message{Kind: &controlv1.Message_JournalReport{JournalReport: &controlv1.JournalReport{Number: m.Number, State: toJournalState(m.State)}}}
+	case control.GetShardHome:
+		return &controlv1.Message{Kind: &controlv1.Message_GetShardHome{GetShardHome: &controlv1.GetShardHome{Shard: toShard(m.Shard), Refused: uint64(m.Refused)}}}
+	case control.HostShard:
+		return &controlv1.Message{Kind: &controlv1.Message_HostShard{HostShard: &controlv1.HostShard{
+			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch),
+		}}}
+	case control.ShardStarted:
+		return &controlv1.Message{Kind: &controlv1.Message_ShardStarted{ShardStarted: &controlv1.ShardStarted{Shard: toShard(m.Shard), Epoch: uint64(m.Epoch)}}}
+	case control.HostRefused:
+		return &controlv1.Message{Kind: &controlv1.Message_HostRefused{HostRefused: &controlv1.HostRefused{
+			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Above: uint64(m.Above),
+		}}}
+	case control.HandOff:
+		return &controlv1.Message{Kind: &controlv1.Message_HandOff{HandOff: &controlv1.HandOff{
+			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch),
+		}}}
+	case control.ShardStopped:
+		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{Shard: toShard(m.Shard), Epoch: uint64(m.Epoch)}}}
+	}
+	return &controlv1.Message{} // refused by every receiver
+}
+
+// Decode reads a message.
+func Decode(w *controlv1.Message) (control.Message, error) {
+	switch k := w.GetKind().(type) {
+	case *controlv1.Message_WatchTable:
+		return control.WatchTable{Version: fromVersion(k.WatchTable.GetVersion())}, nil
+	case *controlv1.Message_TableChanged:
+		return control.TableChanged{Delta: fromDelta(k.TableChanged)}, nil
+	case *controlv1.Message_NotActive:
+		return control.NotActive{Active: FromNode(k.NotActive.GetActive()), Term: sharding.Term(k.NotActive.GetTerm())}, nil
+	case *controlv1.Message_Register:
+		r := k.Register
+		m := control.Register{Name: r.GetName(), Types: fromTypes(r.GetTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm())}
+		if r != nil && r.JournalCluster != nil {
+			m.Journal = control.JournalOwner{Known: true, Cluster: sharding.ClusterID(*r.JournalCluster)}
+		}
+		return m, nil
+	case *controlv1.Message_RegisterAck:
+		return control.RegisterAck{Term: sharding.Term(k.RegisterAck.GetTerm()), Refusal: k.RegisterAck.GetRefusal()}, nil
+	case *controlv1.Message_GracefulShutdown:
+		return control.GracefulShutdown{}, nil
+	case *controlv1.Message_ShutdownAck:
+		return control.ShutdownAck{Term: sharding.Term(k.ShutdownAck.GetTerm()), Remaining: int(k.ShutdownAck.GetRemaining())}, nil
+	case *controlv1.Message_JournalReport:
+		return control.JournalReport{Number: k.JournalReport.GetNumber(), State: fromJournalState(k.JournalReport.GetState())}, nil
+	case *controlv1.Message_GetShardHome:
+		return control.GetShardHome{Shard: fromShard(k.GetShardHome.GetShard()), Refused: sharding.Epoch(k.GetShardHome.GetRefused())}, nil
+	case *controlv1.Message_HostShard:
+		h := k.HostShard
+		return control.HostShard{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
+	case *controlv1.Message_ShardStarted:
+		return control.ShardStarted{Shard: fromShard(k.ShardStarted.GetShard()), Epoch: sharding.Epoch(k.ShardStarted.GetEpoch())}, nil
+	case *controlv1.Message_HostRefused:
+		h := k.HostRefused
+		return control.HostRefused{Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Above: sharding.Epoch(h.GetAbove())}, nil
+	case *controlv1.Message_HandOff:
+		h := k.HandOff
+		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
+	case *controlv1.Message_ShardStopped:
+		return control.ShardStopped{Shard: fromShard(k.ShardStopped.GetShard()), Epoch: sharding.Epoch(k.ShardStopped.GetEpoch())}, nil
+	}
+	return nil, ErrUnknownKind
+}
+
+// EncodeAll writes messages in their order.
+func EncodeAll(msgs []control.Message) []*controlv1.Message {
+	out := make([]*controlv1.Message, len(msgs))
+	for i, m := range msgs {
+		out[i] = Encode(m)
+	}
+	return out
+}
+
+// DecodeAll reads messages in their order, all or none.
+func DecodeAll(list []*controlv1.Message) ([]control.Message, error) {
+	out := make([]control.Message, len(list))
+	for i, w := range list {
+		m, err := Decode(w)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = m
+	}
+	return out, nil
+}

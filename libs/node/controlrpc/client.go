@@ -1,0 +1,68 @@
+// Package controlrpc carries the messages of package control between processes, as
+// calls of the service roost.control.v1. It knows no kinds of messages: a driver gives
+// it what its core sends, and gets what its core receives.
+//
+// # What this does not do
+//
+// It promises no delivery, and repeats nothing: the cores do.
+package controlrpc
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/sharding"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+// Client sends messages of one process.
+type Client struct {
+	Cluster string
+	Self    sharding.NodeID
+	// HTTP makes the requests, to what URL returns for the address of a process. Default
+	// of URL: http:// before it.
+	HTTP *http.Client
+	URL  func(addr string) string
+	// Timeout bounds each call.
+	Timeout time.Duration
+}
+
+func (c *Client) peer(addr string) controlv1.Control {
+	url := "http://" + addr
+	if c.URL != nil {
+		url = c.URL(addr)
+	}
+	return controlv1.NewControlProtobufClient(url, c.HTTP)
+}
+
+// Send brings one-way messages to a process. A UID of 0 means whichever incarnation is
+// there.
+func (c *Client) Send(ctx context.Context, to sharding.NodeID, msgs []control.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	_, err := c.peer(to.Addr).Send(ctx, &controlv1.SendRequest{
+		Cluster: c.Cluster, From: wire.ToNode(c.Self), To: uint64(to.UID), Messages: wire.EncodeAll(msgs),
+	})
+	return err
+}
+
+// Call asks the process at an address, and returns its answer.
+func (c *Client) Call(ctx context.Context, to string, m control.Message) (control.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	r, err := c.peer(to).Call(ctx, &controlv1.CallRequest{Cluster: c.Cluster, From: wire.ToNode(c.Self), Message: wire.Encode(m)})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := wire.Decode(r.GetMessage())
+	if err != nil {
+		return nil, err
+	}
+	if err := control.CheckAnswer(m, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}

@@ -1,0 +1,162 @@
+package controlrpc
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/sharding"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+// script is a receiver that keeps what it got, and answers as it is told.
+type script struct {
+	from   sharding.NodeID
+	got    []control.Message
+	answer control.Message
+}
+
+func (s *script) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, size int) error {
+	s.from, s.got = from, append(s.got, msgs...)
+	return nil
+}
+
+func (s *script) Answer(_ context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error) {
+	s.from, s.got = from, append(s.got, m)
+	return s.answer, nil
+}
+
+// TestMessagesArrive: in order, with the sender; what is not for the receiver does not,
+// nor do the messages beside it, and a wrong answer is none.
+func TestMessagesArrive(t *testing.T) {
+	self, peer := sharding.NodeID{Addr: "c:1", UID: 7}, &script{}
+	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Region, peer))
+	defer srv.Close()
+	c := Client{Cluster: "dev", Self: self, HTTP: srv.Client(), Timeout: time.Minute}
+	to := sharding.NodeID{Addr: strings.TrimPrefix(srv.URL, "http://"), UID: 9}
+	orders := []control.Message{control.HandOff{Term: 3, Epoch: 1}, control.HostShard{Term: 3, Epoch: 2}, control.HandOff{Term: 3, Epoch: 3}}
+	if err := c.Send(t.Context(), to, orders); err != nil || !reflect.DeepEqual(peer.got, orders) || peer.from != self {
+		t.Fatalf("%v sent %v, error %v", peer.from, peer.got, err)
+	}
+	peer.answer = control.TableChanged{Delta: sharding.TableDelta{Version: sharding.Version{Term: 1, N: 2}}}
+	if m, err := c.Call(t.Context(), to.Addr, control.WatchTable{}); err != nil || !reflect.DeepEqual(m, peer.answer) {
+		t.Errorf("answered with %v, error %v", m, err)
+	}
+	peer.got = nil
+	for _, msgs := range [][]control.Message{{orders[0], control.ShardStopped{}}, {control.WatchTable{}}, {nil}} {
+		if err := c.Send(t.Context(), to, msgs); err == nil || peer.got != nil {
+			t.Errorf("%v arrive as %v", msgs, peer.got)
+		}
+	}
+	for _, answer := range []control.Message{control.RegisterAck{}, nil} {
+		peer.answer = answer
+		if m, err := c.Call(t.Context(), to.Addr, control.WatchTable{}); err == nil || m != nil {
+			t.Errorf("answered with %v: %v, error %v", answer, m, err)
+		}
+	}
+}
+
+// TestEarlierTerms: what a coordinator said in an earlier term is not sent after what
+// it says in a later one.
+func TestEarlierTerms(t *testing.T) {
+	kept := newest([]control.Message{
+		control.HostShard{Term: 1}, control.JournalReport{}, control.HandOff{Term: 2}, control.HostShard{Term: 1}, control.HostShard{Term: 2},
+	})
+	want := []control.Message{control.JournalReport{}, control.HandOff{Term: 2}, control.HostShard{Term: 2}}
+	if !reflect.DeepEqual(kept, want) {
+		t.Errorf("kept are %v", kept)
+	}
+}
+
+// TestOneCallFitsTheBody: the most that a call carries is less than a listener takes,
+// however long the names are.
+func TestOneCallFitsTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const body = 4 << 20
+		long := sharding.NodeID{Addr: strings.Repeat("a", 260), UID: 1 << 63}
+		largest, release := 0, make(chan struct{})
+		o := NewOutbox(t.Context(), func(_ context.Context, _ sharding.NodeID, msgs []control.Message) error {
+			largest = max(largest, proto.Size(&controlv1.SendRequest{
+				Cluster: strings.Repeat("c", 64), From: wire.ToNode(long), To: 1 << 63, Messages: wire.EncodeAll(msgs),
+			}))
+			<-release
+			return nil
+		}, slog.New(slog.DiscardHandler), noop.Int64Counter{})
+		for i := range uint32(2 * Limits.Call) {
+			o.Send(long, control.HostRefused{
+				Shard: sharding.ShardID{Type: sharding.EntityType(strings.Repeat("T", 2000)), Index: i}, Epoch: 1 << 63, Above: 1 << 63,
+			})
+		}
+		close(release)
+		synctest.Wait()
+		if largest == 0 || largest > body {
+			t.Errorf("a call has %d bytes, at most %d may", largest, body)
+		}
+	})
+}
+
+// TestCalls: a call is answered once, a process may have a few, all together some.
+func TestCalls(t *testing.T) {
+	c := NewCalls(maxCallsOfOne + 2)
+	one, other, third := sharding.NodeID{UID: 1}, sharding.NodeID{UID: 2}, sharding.NodeID{UID: 3}
+	got := make(chan Answer, 100)
+	first := c.Hold(one, got)
+	for range maxCallsOfOne - 1 {
+		c.Hold(one, got)
+	}
+	if c.Hold(one, got) != 0 {
+		t.Error("one process has more calls than it may")
+	}
+	if c.Hold(other, got) == 0 || c.Hold(other, got) == 0 || c.Hold(third, got) != 0 {
+		t.Error("the calls of all are not bounded")
+	}
+	c.Answer(first, Answer{Msg: control.ShutdownAck{}})
+	c.Answer(first, Answer{Msg: control.ShutdownAck{}})
+	c.Answer(0, Answer{})
+	if len(got) != 1 {
+		t.Errorf("a call is answered %d times", len(got))
+	}
+	next := c.Hold(third, got)
+	c.Forget(next)
+	c.Forget(next)
+	if c.Hold(third, got) == 0 {
+		t.Error("a call that was given up takes room")
+	}
+	c.AnswerAll(Answer{})
+	if len(got) != 1+maxCallsOfOne+2 || len(c.waiting) != 0 || len(c.of) != 0 {
+		t.Errorf("%d answers, %d calls wait", len(got), len(c.waiting))
+	}
+}
+
+// TestGarbage: a listener takes nothing that is not a message.
+func TestGarbage(t *testing.T) {
+	peer := &script{}
+	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Coordinator, peer))
+	defer srv.Close()
+	for _, path := range []string{"Send", "Call"} {
+		for _, body := range []string{"", "\xff", "\x0a\x03dev", "\x0a\x03dev\x22\x00", "\x0a\x03dev\x22\x03\xfa\x3f\x00"} {
+			res, err := http.Post(srv.URL+PathPrefix+path, "application/protobuf", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if empty := path == "Send" && body == "\x0a\x03dev"; (res.StatusCode == 200) != empty {
+				t.Errorf("%s %x: status %d", path, body, res.StatusCode)
+			}
+		}
+	}
+	if peer.got != nil {
+		t.Errorf("got %v", peer.got)
+	}
+}

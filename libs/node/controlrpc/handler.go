@@ -1,0 +1,93 @@
+package controlrpc
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/twitchtv/twirp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/sharding"
+	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
+)
+
+// PathPrefix is where the [Handler] belongs.
+const PathPrefix = controlv1.ControlPathPrefix
+
+// Receiver is what a driver does with messages, whatever their kinds. Its errors are
+// Twirp's. size is the length of the request on the wire.
+type Receiver interface {
+	// Receive takes one-way messages, all or none.
+	Receive(ctx context.Context, from sharding.NodeID, msgs []control.Message, size int) error
+	// Answer waits for the answer to a call, as long as ctx allows.
+	Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error)
+}
+
+// Handler serves the messages to one process.
+func Handler(cluster string, self sharding.NodeID, role control.Role, r Receiver) http.Handler {
+	return controlv1.NewControlServer(service{cluster: cluster, self: self, role: role, receiver: r})
+}
+
+type service struct {
+	cluster  string
+	self     sharding.NodeID
+	role     control.Role
+	receiver Receiver
+}
+
+// check refuses what is meant for another cluster or incarnation.
+func (s service) check(cluster string, to uint64) error {
+	if cluster != s.cluster {
+		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cluster, cluster)
+	}
+	if to != 0 && sharding.NodeUID(to) != s.self.UID {
+		return twirp.NewErrorf(twirp.FailedPrecondition, "another incarnation of this process was meant: %x, this is %x", to, uint64(s.self.UID))
+	}
+	return nil
+}
+
+func invalid(err error) error { return twirp.NewError(twirp.InvalidArgument, err.Error()) }
+
+// Send takes one-way messages.
+func (s service) Send(ctx context.Context, req *controlv1.SendRequest) (*controlv1.SendResponse, error) {
+	if err := s.check(req.Cluster, req.To); err != nil {
+		return nil, err
+	}
+	msgs, err := wire.DecodeAll(req.Messages)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	for _, m := range msgs {
+		if err := control.CheckOneWay(s.role, m); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	if s.role == control.Region && req.To == 0 { // a late order must not reach the next incarnation
+		return nil, twirp.NewError(twirp.InvalidArgument, "messages to a region must name the incarnation that is meant")
+	}
+	if err := s.receiver.Receive(ctx, wire.FromNode(req.From), msgs, proto.Size(req)); err != nil {
+		return nil, err
+	}
+	return &controlv1.SendResponse{}, nil
+}
+
+// Call takes a call and waits for its answer.
+func (s service) Call(ctx context.Context, req *controlv1.CallRequest) (*controlv1.CallResponse, error) {
+	if err := s.check(req.Cluster, req.To); err != nil {
+		return nil, err
+	}
+	m, err := wire.Decode(req.Message)
+	if err == nil {
+		err = control.CheckCall(s.role, m)
+	}
+	if err != nil {
+		return nil, invalid(err)
+	}
+	answer, err := s.receiver.Answer(ctx, wire.FromNode(req.From), m, proto.Size(req))
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.CallResponse{Message: wire.Encode(answer)}, nil
+}

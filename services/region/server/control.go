@@ -1,0 +1,121 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/twitchtv/twirp"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/services/region"
+)
+
+// callTimeout bounds one call to a coordinator: the core repeats what stays
+// unanswered, and looks for another coordinator after the same time.
+const callTimeout = 2 * time.Second
+
+// maxCalls is how many calls of other processes may wait; the core answers at once.
+const maxCalls = 1024
+
+// send sends a control message, beside the loop.
+func (s *Server) send(o region.Send) {
+	if !control.IsCall(o.Msg) {
+		s.outbox.Send(sharding.NodeID{Addr: o.To}, o.Msg)
+		return
+	}
+	go func() {
+		answer, err := s.client.Call(s.runner.ctx, o.To, o.Msg)
+		if err != nil {
+			answer = nil
+		}
+		s.runner.put(item{do: func() { s.complain(o, err) }}, item{in: region.Replied{From: o.To, Asked: o.Msg, Msg: answer}})
+	}()
+}
+
+// complaint is what was wrong with the last call of a kind.
+type complaint struct {
+	err    error  // nil: nothing
+	logged string // the newest line in the log
+	at     time.Time
+}
+
+// complainEvery is the least time between two lines in the log about failed calls of a
+// kind: they are repeated again and again.
+const complainEvery = 10 * time.Second
+
+// complain logs that a call has failed, once for each reason.
+func (s *Server) complain(o region.Send, err error) {
+	name := control.Name(o.Msg)
+	c := s.complaints[name]
+	if c.err = err; err == nil {
+		c.logged = ""
+	} else if now := time.Now(); c.logged != err.Error() && now.Sub(c.at) >= complainEvery && s.runner.ctx.Err() == nil {
+		c.logged, c.at = err.Error(), now
+		s.log.Warn("a call to a coordinator failed; it is repeated", "call", name, "coordinator", o.To, "error", err)
+	}
+	s.complaints[name] = c
+}
+
+// signTimeout bounds the question whose the journal is: a region whose journal does
+// not answer registers without.
+const signTimeout = callTimeout / 4
+
+// readSign asks the journal whose it is, once it is open.
+func (s *Server) readSign(o region.ReadSign) {
+	select {
+	case <-s.opened:
+	case <-s.runner.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.runner.ctx, signTimeout)
+	defer cancel()
+	sign, err := s.runner.journal.Sign(ctx)
+	if err != nil {
+		s.log.Debug("whose the journal is cannot be read", "error", err)
+	}
+	s.runner.put(item{in: region.SignRead{Number: o.Number, Sign: sign, OK: err == nil}})
+}
+
+// receiver takes the messages of other processes.
+type receiver struct{ s *Server }
+
+// Receive hands one-way messages to the core.
+func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, _ int) error {
+	items := make([]item, len(msgs))
+	for i, m := range msgs {
+		items[i].in = region.Received{From: from.Addr, Msg: m}
+	}
+	r.s.runner.put(items...)
+	return nil
+}
+
+var (
+	errBusy     = twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
+	errCrowded  = twirp.NewError(twirp.ResourceExhausted, "too many calls wait for this region already; try again")
+	errStopping = twirp.NewError(twirp.Unavailable, "stopping")
+)
+
+// Answer hands a call to the core and waits for the answer.
+func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Message, _ int) (control.Message, error) {
+	s := r.s
+	got := make(chan controlrpc.Answer, 1)
+	var call control.Call
+	s.runner.put(item{do: func() {
+		if call = s.calls.Hold(from, got); call == 0 {
+			got <- controlrpc.Answer{Err: errCrowded}
+			return
+		}
+		s.runner.input(region.Received{From: from.Addr, Call: call, Msg: m})
+	}})
+	select {
+	case a := <-got:
+		return a.Msg, a.Err
+	case <-ctx.Done():
+		s.runner.put(item{do: func() { s.calls.Forget(call) }})
+		return nil, errBusy
+	case <-s.runner.ctx.Done():
+		return nil, errStopping
+	}
+}
