@@ -70,30 +70,38 @@ func Identify(ctx context.Context, url string) string {
 			return "the management listener of a " + service
 		}
 	}
-	for _, listener := range []struct{ service, is string }{
-		{"roost.gateway.v1.Entities/Ask", aGateway},
-		{"roost.coordinator.v1.Coordinator/Register", "the service listener of a coordinator"},
-		{"roost.region.v1.Region/WatchTable", "the service listener of a region"},
-	} {
-		// Twirp itself refuses a GET, as one of its errors.
-		var refusal struct{ Code string }
-		if body := get(ctx, url+"/twirp/"+listener.service); json.Unmarshal(body, &refusal) == nil && refusal.Code == string(twirp.BadRoute) {
-			return listener.is
+	if serves(ctx, url+"/twirp/roost.gateway.v1.Entities/Ask") {
+		return aGateway
+	}
+	if call := url + "/twirp/roost.control.v1.Control/Call"; serves(ctx, call) {
+		var refusal struct{ Meta struct{ Role string } }
+		if err := json.Unmarshal(request(ctx, http.MethodPost, call, "{}"), &refusal); err == nil && refusal.Meta.Role != "" {
+			return "the service listener of " + refusal.Meta.Role
 		}
 	}
 	return ""
 }
 
-func get(ctx context.Context, url string) []byte {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// serves reports whether a Twirp service is at the URL: Twirp itself refuses a GET, as
+// one of its errors.
+func serves(ctx context.Context, url string) bool {
+	var refusal struct{ Code string }
+	return json.Unmarshal(get(ctx, url), &refusal) == nil && refusal.Code == string(twirp.BadRoute)
+}
+
+func get(ctx context.Context, url string) []byte { return request(ctx, http.MethodGet, url, "") }
+
+func request(ctx context.Context, method, url, body string) []byte {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil
 	}
+	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxIdentity)) // what is cut off is no JSON
-	return body
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxIdentity)) // what is cut off is no JSON
+	return answer
 }

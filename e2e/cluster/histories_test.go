@@ -181,7 +181,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 		free++
 	}
 	eventually(r.T, soon, func() error {
-		r.coordinator(now)("GetShardHomes", shardHome(free))
+		r.coordinator(now)("Send", shardHome(free))
 		if !slices.Contains(r.allocated(), free) {
 			return fmt.Errorf("%s does not allocate shard %d", now, free)
 		}
@@ -226,7 +226,7 @@ func (r *run) allocated() (indexes []int) {
 // coordinator calls methods of a coordinator, as JSON; no answer is nil, and so
 // is an error.
 func (r *run) coordinator(name string) func(method, body string) []byte {
-	base := "http://" + r.process(name).Service + "/twirp/roost.coordinator.v1.Coordinator/"
+	base := "http://" + r.process(name).Service + "/twirp/roost.control.v1.Control/"
 	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
 	return func(method, body string) []byte {
 		res, err := client.Post(base+method, "application/json", strings.NewReader(body))
@@ -242,8 +242,10 @@ func (r *run) coordinator(name string) func(method, body string) []byte {
 	}
 }
 
+const watchTable = `{"cluster":"dev","message":{"watch_table":{}}}`
+
 func shardHome(index int) string {
-	return fmt.Sprintf(`{"cluster":"dev","shards":[{"type":"List","index":%d}]}`, index)
+	return fmt.Sprintf(`{"cluster":"dev","messages":[{"get_shard_home":{"shard":{"type":"List","index":%d}}}]}`, index)
 }
 
 // askCoordinator sends requests to a coordinator that is stopped: for the
@@ -255,17 +257,19 @@ func (r *run) askCoordinator(name string, allocated []int) <-chan error {
 	call := r.coordinator(name)
 	for i := range typeShards {
 		if !slices.Contains(allocated, i) {
-			go call("GetShardHomes", shardHome(i))
+			go call("Send", shardHome(i))
 		}
 	}
 	results := make(chan error, 20)
 	for range cap(results) {
 		go func() {
-			raw := call("WatchTable", `{"cluster":"dev","boot_uid":"1"}`)
-			var table struct {
-				Standby *struct{} `json:"not_active"`
+			raw := call("Call", watchTable)
+			var answer struct {
+				Message struct {
+					Standby *struct{} `json:"not_active"`
+				}
 			}
-			if raw != nil && (json.Unmarshal(raw, &table) != nil || table.Standby == nil) {
+			if raw != nil && (json.Unmarshal(raw, &answer) != nil || answer.Message.Standby == nil) {
 				results <- fmt.Errorf("%s was active when it was stopped, and answered when it was not any more: %.300s", name, raw)
 				return
 			}

@@ -296,25 +296,30 @@ func (c *cluster) active(of ...*node) (n *node, term uint32) {
 func says(ctx context.Context, n *node) (active bool, term uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	raw, err := twirp(ctx, n, "WatchTable", `{"cluster":"`+clusterName+`","boot_uid":"1"}`)
+	raw, err := twirp(ctx, n, "Call", `{"cluster":"`+clusterName+`","message":{"watch_table":{}}}`)
 	if err != nil {
 		return false, 0, err
 	}
-	var table struct {
-		Standby *struct{ Term uint32 } `json:"not_active"`
-		Version struct{ Term uint32 }
+	var answer struct {
+		Message struct {
+			Standby *struct{ Term uint32 }                   `json:"not_active"`
+			Table   *struct{ Version struct{ Term uint32 } } `json:"table_changed"`
+		}
 	}
-	if err := json.Unmarshal(raw, &table); err != nil {
+	if err := json.Unmarshal(raw, &answer); err != nil {
 		return false, 0, err
 	}
-	if table.Standby != nil {
-		return false, table.Standby.Term, nil
+	switch a := answer.Message; {
+	case a.Standby != nil:
+		return false, a.Standby.Term, nil
+	case a.Table != nil:
+		return true, a.Table.Version.Term, nil
 	}
-	return true, table.Version.Term, nil
+	return false, 0, fmt.Errorf("%s answers a watch with %s", n.name, raw)
 }
 
 func twirp(ctx context.Context, n *node, method, body string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url()+"/twirp/roost.coordinator.v1.Coordinator/"+method, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url()+"/twirp/roost.control.v1.Control/"+method, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

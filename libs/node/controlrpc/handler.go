@@ -37,10 +37,12 @@ type service struct {
 	receiver Receiver
 }
 
-// check refuses what is meant for another cluster or incarnation.
+// check refuses what is meant for another cluster or incarnation. The refusal says what
+// role this process has.
 func (s service) check(cluster string, to uint64) error {
 	if cluster != s.cluster {
-		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cluster, cluster)
+		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cluster, cluster).
+			WithMeta("role", s.role.String())
 	}
 	if to != 0 && sharding.NodeUID(to) != s.self.UID {
 		return twirp.NewErrorf(twirp.FailedPrecondition, "another incarnation of this process was meant: %x, this is %x", to, uint64(s.self.UID))
