@@ -11,12 +11,12 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			// The real cores, and nothing that owns a goroutine or a socket.
 			"sim": {
-				"libs/sharding", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/turn", "libs/replies",
+				"libs/sharding", "libs/control", "libs/gossip", "libs/splitbrain", "libs/lease", "libs/routetable", "libs/turn", "libs/replies",
 				"libs/journal", "libs/journal/memory", "libs/link",
 				"services/coordinator", "services/region", "services/gateway",
 			},
 			"explore": {
-				"libs/sharding", "libs/lease", "libs/turn", "libs/journal", "libs/journal/memory",
+				"libs/sharding", "libs/control", "libs/lease", "libs/turn", "libs/journal", "libs/journal/memory",
 				"services/coordinator", "services/region",
 			},
 			// The real core, and the real encoding to measure it.

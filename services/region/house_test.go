@@ -10,7 +10,7 @@ func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
 			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/routetable", "libs/turn", "libs/replies"},
-			"server/...": {"libs/...", "proto/...", "sdk/...", "services/region/..."},
+			"server/...": {"libs/...", "sdk/...", "services/region/..."},
 			"cmd/...":    {"sdk/...", "services/region/server/..."},
 		},
 		Never:    []string{"services/coordinator/...", "services/gateway/...", "cli/...", "examples/...", "e2e/..."},
