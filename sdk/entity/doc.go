@@ -38,7 +38,8 @@
 // that fails after Persist is undone: the entity is loaded again without it.
 // An error made by [Errorf] is an answer: it is stored with the idempotency key
 // and repeated to duplicates. Any other error, a panic, and a reply longer than
-// 1 MiB say that the command was not applied.
+// 1 MiB say that the command was not applied; of a volatile type, that its outcome
+// is unknown: what the handler changed before cannot be undone.
 //
 // # Versions
 //

@@ -135,6 +135,58 @@ func run(i *entity.Instance, command, payload string, enc sharding.Encoding) tur
 	return done
 }
 
+// TestVolatileFailures: what a handler of a volatile type has changed stays, and nobody
+// is told that it was undone.
+func TestVolatileFailures(t *testing.T) {
+	boxes := entity.DefineVolatile("Box", func(string) *counter { return &counter{} }, entity.On(add, (*counter).Add), entity.On(read, (*counter).Read))
+	i, err := entity.NewInstance(boxes, "b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for payload, want := range map[string]struct {
+		outcome sharding.Outcome
+		message string
+	}{
+		`{"by":1,"then":"plain"}`:    {sharding.Unknown, "Add failed; what it had changed in memory by then stays"},
+		`{"by":1,"then":"panic"}`:    {sharding.Unknown, "Add failed, and what the entity had in memory is gone"},
+		`{"by":1,"then":"business"}`: {sharding.OK, "sold out"},
+		`{"bye":1}`:                  {sharding.Rejected, `the input of Add: `},
+	} {
+		done, _ := i.Run(t.Context(), time.Now(), &sharding.Envelope{Command: "Add", Payload: []byte(payload)}, false)
+		if done.Reply.Outcome != want.outcome || !strings.HasPrefix(done.Reply.Message, want.message) || done.Spoiled != strings.Contains(payload, "panic") {
+			t.Errorf("%s: %+v", payload, done)
+		}
+	}
+	if done, _ := i.Run(t.Context(), time.Now(), &sharding.Envelope{Command: "Read"}, true); done.Reply.Outcome != sharding.Rejected {
+		t.Errorf("a command that only reads: %+v", done)
+	}
+}
+
+type counter struct{ n int }
+
+type addition struct {
+	By   int    `json:"by"`
+	Then string `json:"then,omitempty"`
+}
+
+var (
+	add  = entity.Command[addition, int]("Box", "Add")
+	read = entity.Command[struct{}, int]("Box", "Read").ReadOnly()
+)
+
+func (c *counter) Add(_ *entity.Ctx, in addition) (int, error) {
+	c.n += in.By
+	switch in.Then {
+	case "panic":
+		panic("evil")
+	case "business":
+		return 0, entity.Errorf(entity.FailedPrecondition, "sold out")
+	}
+	return 0, errors.New("plain")
+}
+
+func (c *counter) Read(*entity.Ctx, struct{}) (int, error) { return 0, errors.New("plain") }
+
 // TestWhoIsTold: what went wrong inside is for the log, what the entity says and
 // what is wrong with the input for the caller.
 func TestWhoIsTold(t *testing.T) {

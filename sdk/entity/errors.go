@@ -25,6 +25,9 @@ const (
 	Unavailable        = sharding.Unavailable
 	DeadlineExceeded   = sharding.DeadlineExceeded
 	Internal           = sharding.Internal
+	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
+	// key gets the stored reply.
+	ReplyLost = sharding.ReplyLost
 )
 
 // Errors of [Ctx.Persist].
@@ -47,7 +50,7 @@ type Error struct {
 	Code    Code
 	Message string
 	// Outcome says what is known of the command's effects: OK for an answer of
-	// the entity itself, Rejected if it was definitely not applied, Unknown if
+	// the entity itself and with ReplyLost, Rejected if it was definitely not applied, Unknown if
 	// it may have been.
 	Outcome sharding.Outcome
 }

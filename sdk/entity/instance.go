@@ -157,6 +157,9 @@ func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelop
 		if r := recover(); r != nil {
 			failed = &Panic{Value: r, Stack: string(debug.Stack())}
 			done = turn.TurnDone{Spoiled: true, Reply: sharding.Reject(Internal, undone(env))}
+			if i.def.volatile && !readOnly {
+				done.Reply = sharding.Doubt(Internal, env.Command+" failed, and what the entity had in memory is gone")
+			}
 		}
 	}()
 	payload, enc, bad, err := b.run(i.state, c, env)
@@ -166,6 +169,9 @@ func (i *Instance) Run(ctx context.Context, now time.Time, env *sharding.Envelop
 	if err != nil {
 		done.Reply, failed = failure(ctx, env, bad, err)
 		done.Spoiled = len(c.staged) > 0
+		if i.def.volatile && !readOnly && failed != nil {
+			done.Reply = sharding.Doubt(done.Reply.Code, env.Command+" failed; what it had changed in memory by then stays")
+		}
 		return done, failed
 	}
 	return turn.TurnDone{
