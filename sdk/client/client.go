@@ -152,6 +152,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	by := answerBy(time.Now(), deadline)
 	observe, _ := ctx.Value(observerKey{}).(func(Retries))
 	doubt := false
+	var ran *entity.Error // the last error that says that the command ran
 	useless := 0 // consecutive answers that a retry would not change
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
@@ -166,12 +167,16 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		}
 		again := useless < len(c.cfg.Gateways) && // each was asked
 			(err.Outcome == sharding.Rejected && (a.useless || retryable(err.Code)) ||
-				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly))
+				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly) ||
+				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // else nothing is stored to repeat
 		doubt = doubt || err.Outcome == sharding.Unknown
+		if err.Code == entity.ReplyLost {
+			ran = err
+		}
 		wait = max(wait, pause/2+rand.N(pause/2+1))
 		pause = min(2*pause, c.cfg.RetryMax)
 		if !again || time.Until(by) <= wait {
-			return sharding.Reply{}, settled(&call, err, doubt)
+			return sharding.Reply{}, settled(&call, err, ran, doubt)
 		}
 		if observe != nil {
 			observe(Retries{Failed: err, Attempt: int(n)})
@@ -181,7 +186,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return sharding.Reply{}, settled(&call, err, doubt)
+			return sharding.Reply{}, settled(&call, err, ran, doubt)
 		}
 	}
 }
@@ -200,9 +205,12 @@ func checkNames(call *entity.Call) error {
 }
 
 // settled makes the last error say what is known after all attempts. A read-only
-// command changed nothing, whatever their results were.
-func settled(call *entity.Call, err *entity.Error, doubt bool) error {
+// command changed nothing, whatever their results were. ran is the error of an attempt
+// after which it is known that the command ran, nil if there was none.
+func settled(call *entity.Call, err, ran *entity.Error, doubt bool) error {
 	switch {
+	case ran != nil && err.Outcome != sharding.OK:
+		return ran
 	case call.ReadOnly && err.Outcome == sharding.Unknown:
 		err.Outcome = sharding.Rejected
 	case call.ReadOnly:
@@ -329,6 +337,9 @@ func unreachable(base string, err error, nothingSent bool) attempt {
 	return a
 }
 
+// replyLost is a gateway's number for [entity.ReplyLost].
+const replyLost = "ROOST-1014"
+
 // failure reads the error of a gateway: Twirp's JSON, with what is known of
 // the command's effects in meta.executed.
 func failure(base string, res *http.Response, body []byte) attempt {
@@ -350,6 +361,9 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		out.Outcome = sharding.Unknown
 	default: // others have errors like these, but not this
 		return stranger(base, res, body)
+	}
+	if out.Outcome == sharding.OK && e.Meta["error"] == replyLost {
+		out.Code = entity.ReplyLost // to an entity's own code it would look alike
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}

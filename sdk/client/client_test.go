@@ -78,6 +78,16 @@ func fail(status int, code, executed string) func(http.ResponseWriter, *http.Req
 	}
 }
 
+// lost is the answer to a command whose reply found no room. Without a time to wait a
+// repeat would run again.
+func lost(retryAfter string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = fmt.Fprintf(w, `{"code":"internal","meta":{"executed":"true","error":"ROOST-1014"%s}}`, retryAfter)
+	}
+}
+
 // hangUp breaks the connection without an answer.
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
@@ -107,6 +117,7 @@ func (g *gateway) keys() (keys []string) {
 }
 
 func TestOutcomes(t *testing.T) {
+	again := `,"retry_after_ms":"1"`
 	unavailable, unknown := fail(503, "unavailable", "false"), fail(503, "unavailable", "unknown")
 	for name, tc := range map[string]struct {
 		script   []func(http.ResponseWriter, *http.Request)
@@ -126,6 +137,10 @@ func TestOutcomes(t *testing.T) {
 		"unkeyed without an answer":  {script: []func(http.ResponseWriter, *http.Request){hangUp}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"unkeyed rejected":           {script: []func(http.ResponseWriter, *http.Request){unavailable, reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 2, outcome: sharding.OK},
 		"read-only unknown":          {script: []func(http.ResponseWriter, *http.Request){unknown, reply("5")}, read: true, requests: 2, outcome: sharding.OK},
+		"reply lost":                 {script: []func(http.ResponseWriter, *http.Request){lost(again), lost(again), reply("5")}, requests: 3, outcome: sharding.OK},
+		"reply lost, then rejected":  {script: []func(http.ResponseWriter, *http.Request){lost(again), fail(400, "invalid_argument", "false")}, requests: 2, code: entity.ReplyLost, outcome: sharding.OK},
+		"reply lost, nothing stored": {script: []func(http.ResponseWriter, *http.Request){lost(""), reply("5")}, requests: 1, code: entity.ReplyLost, outcome: sharding.OK},
+		"unkeyed reply lost":         {script: []func(http.ResponseWriter, *http.Request){lost(again), reply("5")}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.ReplyLost, outcome: sharding.OK},
 		"not a gateway":              {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", http.StatusBadGateway) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Unavailable, outcome: sharding.Unknown},
 		"a redirect is not followed": {script: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusFound) }}, opts: []entity.Option{entity.NoKey()}, requests: 1, code: entity.Internal, outcome: sharding.Unknown},
 		"reply too long":             {script: []func(http.ResponseWriter, *http.Request){reply(strings.Repeat("1", 200))}, requests: 1, code: entity.Internal, outcome: sharding.OK},

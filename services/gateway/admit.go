@@ -82,8 +82,8 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 
 // hold counts the reply to a request from now on instead of what was expected. One
 // for which there is no room is left out; what is known of the effects stays true.
-func (m *Machine) hold(r *request, reply *sharding.Reply) int {
-	size := replies.Size(reply)
+func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
+	size = replies.Size(reply)
 	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kind{r.env.Entity.Type, r.env.Command}
 		k := m.kinds[name]
@@ -95,13 +95,14 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) int {
 		k.Learn(size)
 	}
 	m.expects -= r.expects
-	if size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0 {
+	leftOut = size > r.expects && m.expects+m.held+size > m.cfg.MaxReplyBytes && len(reply.Payload) > 0
+	if leftOut {
 		*reply = replies.NoRoom(reply, r.readOnly, "too many wait for their clients in this gateway (gateway.reply_bytes)")
 		size = replies.Size(reply)
 	}
 	r.expects = 0
 	m.held += size
-	return size
+	return size, leftOut
 }
 
 func checkNames(env *sharding.Envelope) error {
@@ -228,10 +229,16 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	case reply.Outcome == sharding.Rejected && r.inDoubt() && !mutant.On("doubt-kept"):
 		reply.Outcome = sharding.Unknown
 	}
-	held := m.hold(r, &reply)
+	held, leftOut := m.hold(r, &reply)
+	if leftOut {
+		region = sharding.NodeID{} // it is this gateway that has no room
+	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
-	if reply.Outcome == sharding.Rejected {
+	switch {
+	case reply.Outcome == sharding.Rejected:
 		f.RetryAfter = m.hint(reply.Code)
+	case reply.Code == sharding.ReplyLost && r.resend: // a repeat gets the stored reply
+		f.RetryAfter = m.hint(sharding.ResourceExhausted)
 	}
 	m.forget(r)
 	m.emit(f)

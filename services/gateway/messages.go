@@ -101,7 +101,7 @@ type (
 	Finish struct {
 		Request RequestID
 		Reply   sharding.Reply
-		// RetryAfter, for Rejected replies that may be sent again, in
+		// RetryAfter, for replies after which the command may be sent again, in
 		// milliseconds; 0: do not say.
 		RetryAfter int
 		// Region that gave the reply, and the number of attempts made.

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ func TestRepliesAreBounded(t *testing.T) {
 					refused++
 				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ReplyLost && strings.HasPrefix(o.Reply.Message, "the command ran"):
 					ran++
+					if repeat := o.Request%2 == 0; repeat != (o.RetryAfter > 0) || !o.Region.IsZero() {
+						t.Errorf("the reply is lost here, and a repeat with the key gets it: %+v", o)
+					}
 					fallthrough
 				case o.Reply.Outcome == sharding.OK:
 					held = append(held, o.Held)
@@ -57,7 +61,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		sent, refused = nil, 0
 		for range count {
 			next++
-			step(gateway.Submit{Request: next, Env: sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: "x"}})
+			step(gateway.Submit{Request: next, Env: sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: sharding.CommandID(fmt.Sprint(next)), Keyed: next%2 == 0}})
 		}
 	}
 	answer := func(size int) {

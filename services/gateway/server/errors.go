@@ -222,6 +222,6 @@ func (f *failure) twirp() twirp.Error {
 // result is the failure of one item of AskMany.
 func (f *failure) result() *gatewayv1.AskResult {
 	return &gatewayv1.AskResult{Error: &gatewayv1.Error{
-		Code: string(f.code), Message: f.message, Executed: f.executed, RetryAfterMs: uint32(f.retryAfter),
+		Code: string(f.code), Message: f.message, Executed: f.executed, RetryAfterMs: uint32(f.retryAfter), Number: f.number,
 	}}
 }

@@ -113,7 +113,7 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 		if a.Reply.Outcome == sharding.OK && a.Reply.Code == "" && !accepted {
 			end.size = size
 		}
-		if size > end.ticket.Expected() && !s.inbox.grow(&end.ticket, size) {
+		if size > end.ticket.Expected() && len(a.Reply.Payload) > 0 && !s.inbox.grow(&end.ticket, size) {
 			a.Reply = replies.NoRoom(&a.Reply, s.readOnly(&c), "the region owes too many (region.reply_bytes)")
 		}
 	}

@@ -405,8 +405,11 @@ type Error struct {
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// "true": it ran and this is its answer; "false": definitely not applied;
 	// "unknown".
-	Executed      string `protobuf:"bytes,3,opt,name=executed,proto3" json:"executed,omitempty"`
-	RetryAfterMs  uint32 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	Executed     string `protobuf:"bytes,3,opt,name=executed,proto3" json:"executed,omitempty"`
+	RetryAfterMs uint32 `protobuf:"varint,4,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"`
+	// The stable number of what Roost itself has to say, such as "ROOST-1014";
+	// empty: this is the entity's own answer.
+	Number        string `protobuf:"bytes,5,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +472,13 @@ func (x *Error) GetRetryAfterMs() uint32 {
 	return 0
 }
 
+func (x *Error) GetNumber() string {
+	if x != nil {
+		return x.Number
+	}
+	return ""
+}
+
 var File_roost_gateway_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_roost_gateway_v1_gateway_proto_rawDesc = "" +
@@ -495,12 +505,13 @@ const file_roost_gateway_v1_gateway_proto_rawDesc = "" +
 	"\tAskResult\x12\x18\n" +
 	"\apayload\x18\x01 \x01(\fR\apayload\x126\n" +
 	"\bencoding\x18\x02 \x01(\x0e2\x1a.roost.gateway.v1.EncodingR\bencoding\x12-\n" +
-	"\x05error\x18\x03 \x01(\v2\x17.roost.gateway.v1.ErrorR\x05error\"w\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.roost.gateway.v1.ErrorR\x05error\"\x8f\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1a\n" +
 	"\bexecuted\x18\x03 \x01(\tR\bexecuted\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*4\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\tR\x06number*4\n" +
 	"\bEncoding\x12\x11\n" +
 	"\rENCODING_JSON\x10\x00\x12\x15\n" +
 	"\x11ENCODING_PROTOBUF\x10\x012\xe4\x01\n" +
