@@ -1,0 +1,141 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPagesNameRealCode: a page that explains the code by its names must not lag behind
+// a rename.
+func TestPagesNameRealCode(t *testing.T) {
+	keys := map[string]bool{}
+	for _, list := range keysOf(t) {
+		for _, key := range list {
+			keys[key] = true
+		}
+	}
+	code := declared(t)
+	span := regexp.MustCompile("`[^`\n]+`")
+	name := regexp.MustCompile(`^([A-Za-z]\w*)\.([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?(?:\(\))?$`)
+	pages, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	decisions, _ := filepath.Glob(filepath.Join(root, "docs", "decisions", "*.md"))
+	pages = append(append(pages, decisions...), filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "README.md"))
+	names := 0
+	for _, page := range pages {
+		for _, text := range span.FindAllString(readFile(t, page), -1) {
+			m := name.FindStringSubmatch(strings.Trim(text, "`"))
+			if m == nil || keys[m[1]+"."+m[2]] || notKeys[m[1]+"."+m[2]] {
+				continue
+			}
+			whole := m[1] + "." + m[2]
+			switch {
+			case code.packages[m[1]] == nil && !code.types[m[1]], m[1] == "roost", m[2] == "go":
+				continue // a metric, a file, a host, something of another project
+			case code.packages[m[1]] == nil && code.members[whole]:
+			case code.packages[m[1]] != nil && code.packages[m[1]][m[2]] && (m[3] == "" || code.members[m[2]+"."+m[3]]):
+			default:
+				t.Errorf("%s names %s, which is not in the code", filepath.Base(page), text)
+			}
+			names++
+		}
+	}
+	if names < 50 {
+		t.Errorf("only %d names were found", names)
+	}
+}
+
+// declarations are what the packages of the project declare.
+type declarations struct {
+	packages map[string]map[string]bool // by name of the package
+	types    map[string]bool
+	members  map[string]bool // Type.Member, of any package
+}
+
+func declared(t *testing.T) declarations {
+	t.Helper()
+	d := declarations{packages: map[string]map[string]bool{}, types: map[string]bool{}, members: map[string]bool{}}
+	files := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "testdata" || entry.Name() == "bin"):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg := strings.TrimSuffix(file.Name.Name, "_test")
+		if d.packages[pkg] == nil {
+			d.packages[pkg] = map[string]bool{}
+		}
+		for _, decl := range file.Decls {
+			d.declare(d.packages[pkg], decl)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *declarations) declare(pkg map[string]bool, decl ast.Decl) {
+	switch decl := decl.(type) {
+	case *ast.FuncDecl:
+		pkg[decl.Name.Name] = true // methods too: pages leave out the type where it is clear
+		if decl.Recv != nil {
+			d.members[receiver(decl.Recv.List[0].Type)+"."+decl.Name.Name] = true
+		}
+	case *ast.GenDecl:
+		for _, spec := range decl.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				for _, n := range spec.Names {
+					pkg[n.Name] = true
+				}
+			case *ast.TypeSpec:
+				pkg[spec.Name.Name], d.types[spec.Name.Name] = true, true
+				var fields *ast.FieldList
+				switch body := spec.Type.(type) {
+				case *ast.StructType:
+					fields = body.Fields
+				case *ast.InterfaceType:
+					fields = body.Methods
+				}
+				if fields == nil {
+					continue
+				}
+				for _, f := range fields.List {
+					for _, n := range f.Names {
+						d.members[spec.Name.Name+"."+n.Name] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
