@@ -153,7 +153,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	observe, _ := ctx.Value(observerKey{}).(func(Retries))
 	doubt := false
 	var ran *entity.Error // the last error that says that the command ran
-	useless := 0 // consecutive answers that a retry would not change
+	useless := 0          // consecutive answers that a retry would not change
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
 	for n := uint64(1); ; n++ {
