@@ -33,6 +33,7 @@ func TestHouse(t *testing.T) {
 			"control":        {"libs/sharding"},
 			"control/wire":   {"libs/control", "libs/sharding", "proto/..."},
 			"servertest":     {},
+			"scenariotest":   {},
 			"testbin":        {},
 			"bounded":        {},
 		},

@@ -1,23 +1,18 @@
 package turn_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only changes that you understand")
-
-// TestScenarios runs testdata/*.txt. A scenario is blocks of one command line,
-// a line of dashes, and the trace of outputs. The commands:
+// TestScenarios runs the scenarios. The commands:
 //
 //	open                              open shard 0 at epoch 1.1
 //	deliver R ID CMD [keyed] [payload=P] [tell] [deadline=MS] [entity=E]
@@ -30,28 +25,22 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	drain | abort | tick MS           tick lets MS pass first
 //	limit COMMANDS BYTES LOADS        for all entities from now on
 //	stats
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
+func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
+
+// play starts a scenario.
+func play(*testing.T) scenariotest.Play {
+	s := newScenario()
+	return func(commands []string) (trace []string) {
+		for _, c := range commands {
+			trace = append(trace, s.command(strings.Fields(c))...)
+			if err := s.m.Check(); err != nil {
+				trace = append(trace, "CHECK "+err.Error())
 			}
-			got := newScenario().run(string(raw))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
+			if err := s.m.Clone().Check(); err != nil {
+				trace = append(trace, "CLONE "+err.Error())
 			}
-			if got != string(raw) {
-				t.Errorf("the trace differs; got:\n%s", got)
-			}
-		})
+		}
+		return trace
 	}
 }
 
@@ -169,35 +158,6 @@ func newScenario() *scenario {
 }
 
 var shard0 = sharding.ShardID{Type: "T"}
-
-func (s *scenario) run(text string) string {
-	var b strings.Builder
-	inTrace := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line == "----":
-			inTrace = true
-		case line == "":
-			inTrace = false
-			b.WriteString("\n")
-		case strings.HasPrefix(line, "#"):
-			b.WriteString(line + "\n")
-		case !inTrace:
-			b.WriteString(line + "\n----\n")
-			for _, o := range s.command(strings.Fields(line)) {
-				b.WriteString(o + "\n")
-			}
-			if err := s.m.Check(); err != nil {
-				b.WriteString("CHECK " + err.Error() + "\n")
-			}
-			if err := s.m.Clone().Check(); err != nil {
-				b.WriteString("CLONE " + err.Error() + "\n")
-			}
-		}
-	}
-	return b.String()
-}
 
 func (s *scenario) command(f []string) []string {
 	opt := map[string]string{}

@@ -3,46 +3,25 @@
 package turn_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // TestMutants checks that the scenarios fail without a guard.
 func TestMutants(t *testing.T) {
-	files, _ := filepath.Glob("testdata/*.txt")
 	for _, name := range []string{"output-gate", "read-fence", "load-again", "load-limit", "damage-is-loss", "damage-settles"} {
-		caught := 0
-		for _, f := range files {
-			raw, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			mutant.Activate(name)
-			if differs(string(raw)) {
-				caught++
-			}
-			mutant.Activate("")
-		}
+		mutant.Activate(name)
+		caught := scenariotest.Differing(t, play)
+		mutant.Activate("")
 		if caught == 0 {
 			t.Errorf("mutant %s: no scenario differs", name)
 		}
 	}
-}
-
-// differs reports whether the scenario has another trace or panics.
-func differs(text string) (yes bool) {
-	defer func() {
-		if recover() != nil {
-			yes = true
-		}
-	}()
-	return newScenario().run(text) != text
 }
 
 // TestMutantsOfIncarnations: a shard that was lost and came back is loaded again.

@@ -2,84 +2,32 @@ package coordinator
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata give as what they expect")
-
-// TestScenarios runs testdata/*.txt: blocks of commands, a line of dashes, and
-// the trace they give. The commands are the cases of world.do.
+// TestScenarios runs the scenarios. The commands are the cases of world.do.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+	scenariotest.Run(t, func(t *testing.T) scenariotest.Play {
+		w := newWorld(t, DefaultConfig())
+		return func(commands []string) (trace []string) {
+			w.trace = nil
+			for _, c := range commands {
+				w.do(c)
 			}
-			got := runScenario(t, string(raw))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(raw) {
-				t.Errorf("%s differs; it now gives:\n%s", file, firstDifference(string(raw), got))
+			for _, line := range w.trace {
+				trace = append(trace, line.String())
 			}
-		})
-	}
-}
-
-func firstDifference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range g {
-		if i >= len(w) || w[i] != g[i] {
-			old := "(end)"
-			if i < len(w) {
-				old = w[i]
-			}
-			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, old, strings.Join(g[i:min(len(g), i+10)], "\n     "))
+			return trace
 		}
-	}
-	return "(shorter)"
-}
-
-func runScenario(t *testing.T, text string) string {
-	var b strings.Builder
-	w := newWorld(t, DefaultConfig())
-	for i, block := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		commands, _, run := strings.Cut(block, "\n----")
-		b.WriteString(commands + "\n")
-		if !run {
-			continue // a remark
-		}
-		b.WriteString("----\n")
-		w.trace = nil
-		for line := range strings.Lines(commands) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				w.do(line)
-			}
-		}
-		for _, line := range w.trace {
-			b.WriteString(line.String() + "\n")
-		}
-	}
-	return b.String()
+	})
 }
 
 // world drives one machine and watches over what it says: facts are stored

@@ -1,71 +1,31 @@
 package gateway
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata give as what they expect; commit only a difference you understand")
-
-// TestScenarios runs testdata/*.txt: blocks of commands, a line of dashes, and
-// the trace they give. The commands are the cases of scenario.do. Types are T
+// TestScenarios runs the scenarios. The commands are the cases of scenario.do. Types are T
 // (one shard, journaled), V (one shard, volatile) and W (four shards), with
 // the commands Do and Get (read-only).
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runScenario(t, string(raw))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(raw) {
-				t.Errorf("%s differs; it now gives:\n%s", file, got)
-			}
-		})
-	}
-}
+func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
 
-func runScenario(t *testing.T, text string) string {
-	var b strings.Builder
+// play starts a scenario.
+func play(t *testing.T) scenariotest.Play {
 	s := &scenario{t: t, cfg: DefaultConfig(), now: time.Unix(1_000_000, 0)}
-	for i, block := range strings.Split(strings.TrimRight(text, "\n"), "\n\n") {
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		commands, _, run := strings.Cut(block, "\n----")
-		b.WriteString(commands + "\n")
-		if !run {
-			continue // a remark
-		}
-		b.WriteString("----\n")
+	return func(commands []string) []string {
 		s.trace = nil
-		for line := range strings.Lines(commands) {
-			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-				s.do(line)
-			}
+		for _, c := range commands {
+			s.do(c)
 		}
-		for _, line := range s.trace {
-			b.WriteString(line + "\n")
-		}
+		return s.trace
 	}
-	return b.String()
 }
 
 // scenario drives one machine by commands.

@@ -1,26 +1,21 @@
 package region_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commit only a change that you understand")
-
-// TestScenarios runs testdata/*.txt. A scenario is blocks of one command line,
-// a line of dashes, and the trace of outputs. Shards are the only ones of the
-// types T and U; epochs are written term.counter. The commands:
+// TestScenarios runs the scenarios. Shards are the only ones of the types T and U;
+// epochs are written term.counter. The commands:
 //
 //	coordinators ADDR…                    where coordinators may be
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
@@ -35,28 +30,26 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios print; commi
 //	probed ok|lost                        answers the oldest ProbeJournal
 //	leave | remaining N [term=N] | tick MS
 //	state                                 counts
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			raw, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
+func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
+
+// play starts a scenario.
+func play(*testing.T) scenariotest.Play {
+	s := newScenario()
+	return func(commands []string) (trace []string) {
+		for _, c := range commands {
+			trace = append(trace, s.command(strings.Fields(c))...)
+			if err := s.m.Check(); err != nil {
+				trace = append(trace, "CHECK "+err.Error())
 			}
-			got := newScenario().run(string(raw))
-			if *rewrite {
-				if err := os.WriteFile(f, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
+			c := s.m.Clone()
+			if err := c.Check(); err != nil {
+				trace = append(trace, "CLONE "+err.Error())
 			}
-			if got != string(raw) {
-				t.Errorf("the trace differs; got:\n%s", got)
+			if string(c.AppendState(s.now, nil)) != string(s.m.AppendState(s.now, nil)) {
+				trace = append(trace, "CLONE differs")
 			}
-		})
+		}
+		return trace
 	}
 }
 
@@ -86,39 +79,6 @@ func newScenario() *scenario {
 	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
 	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
 	return &scenario{m: region.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
-}
-
-func (s *scenario) run(text string) string {
-	var b strings.Builder
-	inTrace := false
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line == "----":
-			inTrace = true
-		case line == "":
-			inTrace = false
-			b.WriteString("\n")
-		case strings.HasPrefix(line, "#"):
-			b.WriteString(line + "\n")
-		case !inTrace:
-			b.WriteString(line + "\n----\n")
-			for _, o := range s.command(strings.Fields(line)) {
-				b.WriteString(o + "\n")
-			}
-			if err := s.m.Check(); err != nil {
-				b.WriteString("CHECK " + err.Error() + "\n")
-			}
-			c := s.m.Clone()
-			if err := c.Check(); err != nil {
-				b.WriteString("CLONE " + err.Error() + "\n")
-			}
-			if string(c.AppendState(s.now, nil)) != string(s.m.AppendState(s.now, nil)) {
-				b.WriteString("CLONE differs\n")
-			}
-		}
-	}
-	return b.String()
 }
 
 func pop[T any](q *[]T) T {
