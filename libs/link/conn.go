@@ -100,7 +100,7 @@ func (c *Conn) Unsent() int {
 func (c *Conn) Ended() bool {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
-	return c.stream.err != nil
+	return c.stream.err != nil || c.stream.left
 }
 
 // Waiting announces that the current callback is about to wait for something:
@@ -210,9 +210,18 @@ func (c *Conn) read() {
 		c.stream.drain()
 		_ = c.stream.nc.Close()
 	case errors.Is(err, ErrMalformed):
-		c.server.leave(c) // nothing more is read: the client may open the lane again
+		c.leave() // nothing more is read: the client may open the lane again
 		c.stream.linger(err)
 	}
+	c.leave()
+}
+
+// leave gives the lane to the connection that waits for it, if there is one. This
+// connection has ended by then: what waits of it may be sent again on the next one.
+func (c *Conn) leave() {
+	c.stream.mu.Lock()
+	c.stream.left = true
+	c.stream.mu.Unlock()
 	c.server.leave(c)
 }
 

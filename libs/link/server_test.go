@@ -341,3 +341,42 @@ func TestMaxLinks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEndedBeforeTheNextReads: a connection has ended before the next one of its lane
+// brings commands, although its client is still told why. What waits of the first may be
+// sent again on the next, so that it must not be taken in behind it.
+func TestEndedBeforeTheNextReads(t *testing.T) {
+	ln := listen(t)
+	ended := make(chan bool, 1)
+	var first *Conn
+	serve(t, ln, testConfig(testRegion), func(c *Conn, _ []Command) {
+		if first == nil {
+			first = c // and is not answered
+		} else {
+			ended <- first.Ended()
+		}
+	}, nil)
+	for _, bad := range [][]byte{{0, 0, 0, 1, 77}, nil} {
+		nc, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		h := goodHello()
+		if _, _, err := handshake(nc, "region:1", &h); err != nil {
+			t.Fatal(err)
+		}
+		var n names
+		if _, err := nc.Write(append(n.appendCommand(nil, command(1, "a"), 0), bad...)); err != nil {
+			t.Fatal(err)
+		}
+		if bad != nil { // else the second could come before it is read
+			if _, _, err := readHandshake(bufio.NewReader(nc)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !get(t, ended) {
+		t.Error("the first connection has not ended, and the next one reads")
+	}
+}

@@ -51,6 +51,7 @@ type stream struct {
 	writing     bool   // a goroutine is writing, or is about to
 	handedOver  bool   // that goroutine is the writer
 	closing     bool   // nothing more is accepted; pending is still written
+	left        bool   // server: nothing is read any more, and the lane may be another's
 	err         error  // the first reason for the end; pending is not written any more
 
 	down chan struct{} // closed when err is set
