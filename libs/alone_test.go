@@ -23,8 +23,7 @@ var alone = map[string][]string{
 	},
 }
 
-// TestAlone: whoever uses one of these libraries gets no service, no store and no
-// client of one with it.
+// TestAlone: these libraries depend on no service, no store and no client of a store.
 func TestAlone(t *testing.T) {
 	for dir, want := range alone { // order-free: errors
 		found := map[string]bool{}

@@ -83,7 +83,7 @@ type networkPolicy struct {
 	}
 }
 
-// selects tells whether the policy is about pods with the labels.
+// selects reports whether the policy is about pods with the labels.
 func (p *networkPolicy) selects(labels map[string]string) bool {
 	if !slices.Equal(p.Spec.PolicyTypes, []string{"Ingress"}) {
 		return false

@@ -240,7 +240,7 @@ func (c *control) event(strategy *told, e []string) (taken bool, err error) {
 	case "ShardHomeAllocated":
 		strategy.to = region(e[2])
 		c.step(coordinator.GetShardHome{Shard: shard(e[1])})
-		c.pass(time.Second) // one that was let go of is given to whoever can take it
+		c.pass(time.Second) // a released shard is given to any region that can take it
 		if r, _ := c.row(e[1]); c.rows > before {
 			c.step(coordinator.ShardStarted{Region: r.Owner, Shard: r.Shard, Epoch: r.Epoch})
 		}
@@ -269,7 +269,7 @@ func tooFewRegions([]byte) error {
 	return c.allocate("s1")
 }
 
-// knownHome: the answer to GetShardHome is the table that whoever asks watches.
+// knownHome: the answer to GetShardHome is the table, which the asking process watches.
 func knownHome([]byte) error {
 	c, err := owned()
 	if err != nil {

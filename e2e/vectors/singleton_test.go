@@ -15,8 +15,8 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// The singleton is the active coordinator: whoever holds the lease. The oldest
-// member is the first in line for it.
+// The singleton is the active coordinator, which is the holder of the lease. The oldest
+// member is the first candidate for it.
 var singletonCases = map[string]runner{
 	"fsm-001":      firstAcquires,
 	"fsm-003":      secondWaits,

@@ -219,7 +219,7 @@ func (w *world) calm() {
 		}
 	}
 	finished := w.run(2*time.Minute, func() bool {
-		for _, p := range w.procs { // whoever was ended by a supervisor comes back
+		for _, p := range w.procs { // processes that were ended are started again, as by a supervisor
 			w.start(p)
 		}
 		return w.agreed() == nil

@@ -77,8 +77,8 @@
 //     not go to another address, and UID 0 means any incarnation there.
 //  5. [Evidence] is stepped only if a connection to the node had been open, was ended by
 //     the other side, and the next dial was refused.
-//  6. Events are passed on in their order. Whoever gets one finds it in the [View]
-//     already.
+//  6. Events are passed on in order. When an event is delivered, the [View] already
+//     shows it.
 //  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
 //  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder,

@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Two machines by hand: whoever drives them passes time and messages on. In a
-// process that is package agent.
+// Two machines that are driven by hand: the driver passes time and messages on. In a
+// process, package agent is the driver.
 func Example() {
 	now := time.Unix(0, 0)
 	machines := map[string]*gossip.Machine{}

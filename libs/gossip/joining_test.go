@@ -228,8 +228,8 @@ func ghost(t *testing.T) string {
 	return ""
 }
 
-// Whoever does not let a node in is in a cluster, so the node forms none, however
-// it was told to.
+// A node that refuses another one is in a cluster, so the refused node forms none, even
+// if it is told to.
 func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	differently := func(cfg *gossip.Config) { cfg.MinMembers, cfg.RetryRefused = 2, true }
 	net, waiting := pair(t, func(cfg *gossip.Config) { differently(cfg); cfg.Wait = true })

@@ -69,10 +69,10 @@
 //  4. The number of requests that have not returned is bounded, whether or not the Holder
 //     has given them up.
 //  5. [Acquired], [Renewed] and [Lost] are passed on in their order, without waiting.
-//     Whoever acts by the lease compares its Until with the clock at every act: the loop
-//     may be paused when the lease expires.
-//  6. Whoever acts has stopped before [Release] is stepped, because the next holder may
-//     follow at once. The loop ends with [Released].
+//     The process compares Until with the clock before every action that needs the
+//     lease, because the loop may be paused when the lease expires.
+//  6. All such actions must have stopped before [Release] is stepped, because the next
+//     holder may follow at once. The loop ends with [Released].
 //
 // [Keeper] is that driver. The loop to write:
 //

@@ -8,7 +8,7 @@ import "context" // pure: every call of a store has an end
 // The duties of a driver:
 //
 //  1. Get returns the record; the zero Record if there is none. It sees every
-//     Swap that was acknowledged before Get was called, whoever called that Swap.
+//     Swap that was acknowledged before Get was called, from any process.
 //  2. Swap replaces the record by next, with Version old.Version+1, if and only if
 //     the stored record [Record.Yields]: it is the very one that old was read from,
 //     by version and nonce (the zero Record: there is none), and its term is not

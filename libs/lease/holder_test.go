@@ -323,8 +323,8 @@ func TestTermStaysAboveALostRecord(t *testing.T) {
 	}
 }
 
-// TestCluster: the record keeps the identity that it was made with, whoever holds
-// it, and whoever knows it makes a lost record again with the same. Two stores have
+// TestCluster: the record keeps the identity that it was created with, under every
+// holder, and a candidate that knows it recreates a lost record with the same identity. Two stores have
 // two.
 func TestCluster(t *testing.T) {
 	a, other := newBench(t, config(1)), newBench(t, config(2))

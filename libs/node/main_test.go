@@ -72,7 +72,7 @@ func start(t *testing.T, role string, args, env []string) *process {
 	p := &process{Cmd: exec.Command(os.Args[0], args...)}
 	p.Env = append(append(os.Environ(), roleVariable+"="+role), env...)
 	p.Stderr = &p.stderr
-	p.WaitDelay = time.Second // Whoever else holds stderr is not waited for.
+	p.WaitDelay = time.Second // do not wait for other processes that have stderr open
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ type Input interface{ input() }
 type Output interface{ Output() }
 
 // ShardEvent is something that happened to a shard as a whole, or to a command
-// because of that. It is for whoever opens shards, not for the driver; see
+// because of that. It is for the caller that opens shards, not for the driver; see
 // [Machine.ShardEvents]. The set is closed.
 type ShardEvent interface{ shardEvent() }
 

@@ -58,7 +58,7 @@ type Config struct {
 	HTTP *http.Client
 }
 
-// DefaultConfig has every default; Gateways remain to be filled in.
+// DefaultConfig returns the configuration with every default; the caller sets Gateways.
 func DefaultConfig(gateways ...string) Config {
 	return Config{
 		Gateways: gateways, Timeout: 5 * time.Second,
@@ -67,7 +67,7 @@ func DefaultConfig(gateways ...string) Config {
 			MaxIdleConns: 1024, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
 			DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		}, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // no gateway redirects, and a command must not become a GET
+			return http.ErrUseLastResponse // gateways do not redirect, and a command must not become a GET
 		}},
 	}
 }
@@ -93,7 +93,7 @@ func New(cfg Config) (*Client, error) {
 	for i, g := range cfg.Gateways {
 		u, err := url.Parse(g)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("client: gateway %q is no base URL such as http://localhost:8080", g)
+			return nil, fmt.Errorf("client: gateway %q is not a base URL such as http://localhost:8080", g)
 		}
 		cfg.Gateways[i] = strings.TrimRight(g, "/")
 	}
@@ -104,7 +104,7 @@ func New(cfg Config) (*Client, error) {
 	return &Client{cfg: cfg, traced: traced || cfg.HTTP.Transport == nil}, nil
 }
 
-// Retries tells a test or a tool how often calls were sent again.
+// Retries describes one retry, for tests and tools.
 type Retries struct {
 	// Failed is the error that caused the retry.
 	Failed error
@@ -165,7 +165,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		if useless++; !a.useless {
 			useless = 0
 		}
-		again := useless < len(c.cfg.Gateways) && // each was asked
+		again := useless < len(c.cfg.Gateways) && // each was tried
 			(err.Outcome == sharding.Rejected && (a.useless || retryable(err.Code)) ||
 				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly) ||
 				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // else nothing is stored to repeat
@@ -296,7 +296,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	if media == protobufType {
 		reply.Encoding = sharding.Protobuf
 	} else {
-		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // which gateways add for people
+		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // which gateways add for readability
 	}
 	return attempt{reply: reply}
 }
@@ -359,7 +359,7 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		out.Outcome = sharding.Rejected
 	case "unknown":
 		out.Outcome = sharding.Unknown
-	default: // others have errors like these, but not this
+	default: // only gateways set this
 		return stranger(base, res, body)
 	}
 	if out.Outcome == sharding.OK && e.Meta["error"] == replyLost {

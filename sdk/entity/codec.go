@@ -14,8 +14,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// encode writes a value: a protobuf message in the wanted encoding, everything
-// else as JSON.
+// encode encodes a value: a protobuf message in the wanted encoding, everything else as
+// JSON.
 func encode(v any, want sharding.Encoding) ([]byte, sharding.Encoding, error) {
 	m, ok := v.(proto.Message)
 	switch {
@@ -36,8 +36,8 @@ func decode[T any](payload []byte, enc sharding.Encoding) (T, error) {
 	return decodeAs[T](payload, enc, false)
 }
 
-// decodeReply reads a reply of type T, like decode. Unknown fields are left out:
-// an entity of a newer version may say more than a caller of an older one knows.
+// decodeReply decodes a reply of type T. Unlike decode it ignores unknown fields: an
+// entity of a newer version may return more than an older caller knows.
 func decodeReply[T any](payload []byte, enc sharding.Encoding) (T, error) {
 	return decodeAs[T](payload, enc, true)
 }
@@ -80,7 +80,7 @@ func decodeJSON(payload []byte, v any, lenient bool) error {
 	return nil
 }
 
-// preferred is the encoding in which a Go caller sends and stores a value.
+// preferred returns the encoding in which a Go caller sends and stores a value.
 func preferred(v any) sharding.Encoding {
 	if _, ok := v.(proto.Message); ok {
 		return sharding.Protobuf

@@ -1,5 +1,5 @@
-// Package entity is what authors of stateful entities write against: a Go
-// struct, its commands as methods, its state changes as events.
+// Package entity is the API for authors of stateful entities: an entity is a Go struct,
+// its commands are methods, its state changes are events.
 //
 //	type Counter struct{ N int64 }
 //
@@ -29,7 +29,7 @@
 //
 //	n, err := Add.Ask(ctx, client, "c1", 5)
 //
-// # What holds
+// # Guarantees
 //
 // An entity handles one command at a time, so that its methods need no locks.
 // State changes only in Apply, live and in replay, which see the same events:
@@ -37,9 +37,9 @@
 // once; a time in an event is [Ctx.Now]; the reply leaves when they are durable. A handler
 // that fails after Persist is undone: the entity is loaded again without it.
 // An error made by [Errorf] is an answer: it is stored with the idempotency key
-// and repeated to duplicates. Any other error, a panic, and a reply longer than
-// 1 MiB say that the command was not applied; of a volatile type, that its outcome
-// is unknown: what the handler changed before cannot be undone.
+// and repeated to duplicates. After any other error, a panic, or a reply longer than
+// 1 MiB the command was not applied. For a volatile type its outcome is unknown instead,
+// because what the handler has changed cannot be undone.
 //
 // # Versions
 //
@@ -54,6 +54,6 @@
 // Types made by [DefineVolatile] keep their state in memory only: it is gone
 // when the entity is passivated, moved or lost. Timers are volatile for all
 // types: a pending one keeps its entity from being passivated, but it dies when
-// the entity is moved or lost. Commands whose key is
-// not given are not repeated after a lost answer.
+// the entity is moved or lost. Commands without a key are
+// not repeated after a lost answer.
 package entity

@@ -55,7 +55,7 @@ type Error struct {
 	Outcome sharding.Outcome
 }
 
-// Error is "code: message".
+// Error returns "code: message".
 func (e *Error) Error() string {
 	if e.Outcome == sharding.Unknown {
 		return string(e.Code) + ": " + e.Message + " (it may have been applied)"

@@ -16,11 +16,11 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// eventType knows how to read one kind of event.
+// eventType can decode one kind of event.
 type eventType struct {
 	sample any
 	typ    reflect.Type
-	// plain: a value of the type comes back from its stored form as it was.
+	// plain: a value of the type is the same after encoding and decoding.
 	plain bool
 }
 
@@ -52,8 +52,8 @@ func (t eventType) decode(ev sharding.Event) (any, error) {
 	return p.Elem().Interface(), nil
 }
 
-// unknownField names a field that the message's type does not have, with the way
-// to it; empty: there is none.
+// unknownField returns the path of a field that the message's type does not have; empty:
+// there is none.
 func unknownField(m protoreflect.Message) (name string) {
 	if raw := m.GetUnknown(); len(raw) > 0 {
 		number, _, _ := protowire.ConsumeTag(raw)
@@ -78,13 +78,14 @@ func unknownField(m protoreflect.Message) (name string) {
 	return name
 }
 
-// same reports whether a new event is what its stored form is read as. It is for
-// a plain type, unless a text of it was not what can be stored.
+// same reports whether a new event equals what its stored form is decoded as. It may be
+// called for a plain type only; it is false if a string in the event cannot be stored
+// unchanged.
 func (t eventType) same(stored sharding.Event) bool {
 	return t.plain && !bytes.Contains(stored.Payload, replacement)
 }
 
-// replacement is how package json writes bytes that are not UTF-8.
+// replacement is how package json encodes bytes that are not UTF-8.
 var replacement = []byte(`\ufffd`)
 
 var (
@@ -126,8 +127,8 @@ func plainStruct(t reflect.Type) bool {
 		if name == "" {
 			name = f.Name
 		}
-		// Names are matched without regard to case. Embedded fields, and those that
-		// are not stored, are left to the way there and back.
+		// Names are matched without regard to case. A type with embedded fields, or
+		// with fields that are not stored, is not plain.
 		name = strings.ToLower(name)
 		if !f.IsExported() || f.Anonymous || name == "-" || options != "" || names[name] || !plain(f.Type) {
 			return false

@@ -36,7 +36,7 @@ type explained struct {
 	Any    interface{ Face() }
 }
 
-// TestExplain: what cannot be decoded is told in the words of whoever sent it.
+// TestExplain: errors about input that cannot be decoded are in the sender's terms.
 func TestExplain(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{"inner":{"amount":"x"}}`: `field "inner.amount" is a string; it must be a whole number from -128 to 127`,

@@ -146,7 +146,7 @@ func (d *devRun) nobodyLeft() {
 	}
 }
 
-// alive tells whether a process lives; one that nobody has waited for is dead.
+// alive reports whether a process lives; one that nobody has waited for is dead.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -66,7 +66,7 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 	return cmd
 }
 
-// payload is the input of a command: the argument, or standard input.
+// payload returns the input of a command: the argument, or standard input.
 func payload(arg string) ([]byte, error) {
 	content := []byte(arg)
 	if arg == "-" {
@@ -76,7 +76,7 @@ func payload(arg string) ([]byte, error) {
 		}
 	}
 	if !json.Valid(content) {
-		return nil, usageError{errors.New(`the input is no JSON; write it like '{"delta":5}'`)}
+		return nil, usageError{errors.New(`the input is not JSON; write it like '{"delta":5}'`)}
 	}
 	return content, nil
 }

@@ -22,9 +22,8 @@ import (
 // orderTimeout bounds an order: a region that stops drains for up to 20 s.
 const orderTimeout = 40 * time.Second
 
-// control takes orders of other roost commands for the dev cluster. Who knows
-// the token of the state file may give them: web pages, which also reach
-// loopback, do not.
+// control accepts orders for the dev cluster from other roost commands. They must have
+// the token in the state file; web pages, which can also reach loopback, do not have it.
 type control struct {
 	token    string
 	listener net.Listener
@@ -47,12 +46,12 @@ func newControl() (*control, error) {
 	return c, nil
 }
 
-// at is where others find the control.
+// at returns the address and token of the control.
 func (c *control) at() cluster.Control {
 	return cluster.Control{URL: "http://" + c.listener.Addr().String(), Token: c.token}
 }
 
-// open lets orders through.
+// open starts to accept orders.
 func (c *control) open(to *cluster.Cluster) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +100,7 @@ func (c *control) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// running refuses the start of a process that runs.
+// running returns an error if the process is running.
 func running(c *cluster.Cluster, name string) error {
 	for _, p := range c.Processes() {
 		if p.Name == name && p.PID != 0 {
@@ -111,7 +110,7 @@ func running(c *cluster.Cluster, name string) error {
 	return nil
 }
 
-// orderCommand is roost dev kill, stop or start.
+// orderCommand returns the command roost dev kill, stop or start.
 func (a *app) orderCommand(order, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: order + " NAME", Short: short, Args: oneName,
@@ -136,7 +135,7 @@ func (a *app) orderCommand(order, short string) *cobra.Command {
 	}
 }
 
-// send gives an order to a running roost dev.
+// send sends an order to a running roost dev.
 func send(ctx context.Context, to cluster.Control, order, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -161,13 +160,13 @@ func send(ctx context.Context, to cluster.Control, order, name string) error {
 	return errors.New(why)
 }
 
-// errUnknown is a refusal because of the name.
+// errUnknown is a refusal because the name is unknown.
 type errUnknown struct{ why string }
 
 func (e errUnknown) Error() string { return e.why }
 func (e errUnknown) Unwrap() error { return cluster.ErrUnknown }
 
-// devListCommand is roost dev ps.
+// devListCommand returns the command roost dev ps.
 func (a *app) devListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ps", Short: "List the processes of the dev cluster", Args: cobra.NoArgs,

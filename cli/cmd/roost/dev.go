@@ -21,14 +21,14 @@ const (
 	// readyTimeout bounds the time from start to the first answered command:
 	// many times what a loaded machine needs.
 	readyTimeout = time.Minute
-	// patienceFor is how long a start says nothing.
+	// patienceFor is how long a start waits before it prints what it waits for.
 	patienceFor = 5 * time.Second
-	// drainTimeout bounds the stop in order; then the rest is killed, which
-	// costs nothing that is durable.
+	// drainTimeout bounds the orderly stop; then the remaining processes are killed,
+	// which loses nothing that is durable.
 	drainTimeout = 30 * time.Second
-	// stableAfter is when a process that does not answer is given up: on one
-	// machine it is dead, no network is in between. Until then no other member
-	// can leave in order.
+	// stableAfter is the time after which a process that does not answer is declared
+	// down: on one machine, without a network in between, it is dead. Until then no
+	// other member can leave in order.
 	stableAfter = "--gossip.stable_after=3s"
 )
 
@@ -51,7 +51,7 @@ func (a *app) devCommand() *cobra.Command {
 		Use: "dev", Short: "Start a cluster on this machine and keep it up", Long: devHelp, Args: cobra.NoArgs,
 		Example: "  roost dev\n  roost dev --region ./bin/my-region --data ./roost-data",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// All signals that ask for an end; main's one ends at the first.
+			// All termination signals; main's context ends at the first one.
 			signals := make(chan os.Signal, 4)
 			signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer signal.Stop(signals)
@@ -126,8 +126,8 @@ func (a *app) dev(ctx context.Context, o devOptions, signals <-chan os.Signal) e
 	return d.stop(ctx, signals)
 }
 
-// dataDir is where the cluster keeps its files, and what to do at the end.
-// Leftovers of clusters that were killed are removed.
+// dataDir returns the directory for the cluster's files, and a function to call at the
+// end. It removes the directories of clusters that were killed.
 func (a *app) dataDir(data string) (dir string, cleanUp func(), err error) {
 	if data != "" {
 		return data, func() {}, nil
@@ -142,7 +142,7 @@ func (a *app) dataDir(data string) (dir string, cleanUp func(), err error) {
 	return dir, func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// explainDev adds the way out to errors of a start.
+// explainDev adds to errors of a start what to do.
 func explainDev(err error) error {
 	var port *cluster.PortError
 	var options cluster.OptionsError
@@ -159,7 +159,7 @@ func explainDev(err error) error {
 	return err
 }
 
-// devCluster is a cluster on behalf of roost dev.
+// devCluster is the cluster of roost dev.
 type devCluster struct {
 	*app
 	begin   time.Time
@@ -170,7 +170,7 @@ type devCluster struct {
 	up      atomic.Bool // announced
 }
 
-// start starts everything and returns when a command went through every
+// start starts all processes, and returns when a command has been answered through every
 // gateway.
 func (d *devCluster) start(ctx context.Context, o devOptions, data string, control *control) error {
 	c, err := cluster.Start(ctx, cluster.Options{
@@ -193,7 +193,7 @@ func (d *devCluster) start(ctx context.Context, o devOptions, data string, contr
 	return err
 }
 
-// ready waits until all processes are ready, and says from time to time for what.
+// ready waits until all processes are ready, and regularly prints what it waits for.
 func (d *devCluster) ready(ctx context.Context) error {
 	for {
 		patience, cancel := context.WithTimeout(ctx, patienceFor)
@@ -207,8 +207,8 @@ func (d *devCluster) ready(ctx context.Context) error {
 	}
 }
 
-// changed tells of deaths and ends, once the cluster is up: until then the
-// error of the start tells. It runs inside the cluster and must not call it.
+// changed prints deaths and ends of processes once the cluster is up; before that, start
+// returns an error. It is called by the cluster and must not call it.
 func (d *devCluster) changed(p cluster.Process) {
 	if !d.up.Load() {
 		return
@@ -226,7 +226,7 @@ func (d *devCluster) changed(p cluster.Process) {
 	}
 }
 
-// stop ends everything in order, or at once at another signal.
+// stop ends the processes in order, or at once at a second signal.
 func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -259,14 +259,14 @@ func (d *devCluster) stop(ctx context.Context, signals <-chan os.Signal) error {
 	return err
 }
 
-// kill ends everything at once, after a start that failed.
+// kill ends the processes at once, after a failed start.
 func (d *devCluster) kill() {
 	if d.cluster == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = d.cluster.Close(ctx) // That it was not in order is known.
+	_ = d.cluster.Close(ctx) // the error only says that the stop was not in order
 }
 
 // ready is what roost dev -o json prints, once.
@@ -284,7 +284,7 @@ type ready struct {
 	Processes []cluster.Process `json:"processes"`
 }
 
-// announce prints where everything is.
+// announce prints the addresses.
 func (d *devCluster) announce(o devOptions) error {
 	took := time.Since(d.begin)
 	gateways, admin := d.cluster.Gateways(), d.cluster.Admin()
@@ -328,5 +328,5 @@ func (d *devCluster) announce(o devOptions) error {
 	return err
 }
 
-// local writes an address as people do.
+// local writes an address with localhost.
 func local(url string) string { return strings.Replace(url, "127.0.0.1", "localhost", 1) }

@@ -26,7 +26,7 @@ ROOST_DISCOVERY_URL:
 
 docs/discovery.md has the parameters of each.`
 
-// discoveryURL is what the commands below are about.
+// discoveryURL are the flags of the discovery commands.
 type discoveryURL struct {
 	cluster string
 	timeout time.Duration
@@ -67,7 +67,7 @@ and removes it again; running processes may try to reach it for a moment.`,
 	return cmd
 }
 
-// open opens the driver; the URL is returned as it may be shown.
+// open opens the driver; it also returns the URL without secrets.
 func (u discoveryURL) open(ctx context.Context, args []string) (discovery.Driver, string, error) {
 	url := os.Getenv("ROOST_DISCOVERY_URL")
 	if len(args) > 0 {
@@ -94,7 +94,7 @@ func (u discoveryURL) watch(d discovery.Driver) (*discovery.Watch, error) {
 	return w, nil
 }
 
-// listedPeer is a peer for programs.
+// listedPeer is the JSON of a peer.
 type listedPeer struct {
 	Addr string `json:"addr"`
 	Role string `json:"role,omitempty"`
@@ -145,8 +145,8 @@ func roleOf(p discovery.Peer) string {
 	return p.Role
 }
 
-// watchPeers prints what is added and removed, and when lookups begin and cease
-// to fail.
+// watchPeers prints peers that are added and removed, and when lookups start and stop
+// failing.
 func (a *app) watchPeers(ctx context.Context, u discoveryURL, args []string) error {
 	d, _, err := u.open(ctx, args)
 	if err != nil {

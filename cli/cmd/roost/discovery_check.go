@@ -18,8 +18,8 @@ const (
 	// dialsAtOnce and dialTimeout bound the connections to the listed peers.
 	dialsAtOnce = 32
 	dialTimeout = 2 * time.Second
-	// waitForChange is how long a test looks whether waiting for changes is
-	// refused: a refusal comes at once.
+	// waitForChange is how long a test waits for a change: if waiting is refused, that
+	// happens at once.
 	waitForChange = time.Second
 )
 
@@ -35,7 +35,7 @@ func passed(name, format string, args ...any) check {
 	return check{Name: name, Result: "ok", Detail: fmt.Sprintf(format, args...)}
 }
 
-// testDiscovery prints the checks as they are done, and what to do at the end.
+// testDiscovery prints the checks as they are done, and at the end what to do.
 func (a *app) testDiscovery(ctx context.Context, u discoveryURL, args []string, write bool) error {
 	d, url, err := u.open(ctx, args)
 	if err != nil {
@@ -114,7 +114,7 @@ func (t discoveryTest) answers(ctx context.Context) (check, []discovery.Peer) {
 	return passed(name, "%s in %s", plural(len(a.Peers), "peer"), w.Stats().Took.Round(100*time.Microsecond)), a.Peers
 }
 
-// advise is what to do about a lookup or registration that failed.
+// advise returns what to do about a failed lookup or registration.
 func (t discoveryTest) advise(err error) string {
 	var refused *net.OpError
 	switch {
@@ -169,7 +169,7 @@ func (t discoveryTest) roles(peers []discovery.Peer) check {
 	return passed(name, "%s", strings.Join(said, ", "))
 }
 
-// changes looks whether waiting for changes is refused.
+// changes checks whether waiting for changes is refused.
 func (t discoveryTest) changes(ctx context.Context) check {
 	const name = "changes"
 	f, ok := t.driver.(discovery.Follower)
@@ -190,7 +190,7 @@ func (t discoveryTest) changes(ctx context.Context) check {
 	return passed(name, "noticed when they happen")
 }
 
-// write enters a peer and takes it out again.
+// write registers a peer and removes it again.
 func (t discoveryTest) write(ctx context.Context) check {
 	const name = "write"
 	r, ok := t.driver.(discovery.Registrar)

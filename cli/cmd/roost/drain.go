@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// drainPoll is the pause between two questions how far a drain is.
+// drainPoll is the pause between two requests for the progress of a drain.
 const drainPoll = 100 * time.Millisecond
 
 func (a *app) drainCommand() *cobra.Command {
@@ -71,8 +71,8 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 			}
 			return errInterrupted
 		}
-		// A coordinator that ends meanwhile may not have stored the wish: it is
-		// repeated, not only asked after.
+		// The request is repeated, because a coordinator that ended may not have stored
+		// it.
 		if remaining, err = admin.Drain(ctx, region, false); err != nil && ctx.Err() == nil {
 			return err
 		} else if err != nil {

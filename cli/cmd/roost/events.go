@@ -73,7 +73,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// resync tells that events are missing, and who is a member now.
+// resync prints that events are missing, and the current members.
 func (a *app) resync(last, res *adminv1.EventsResponse) error {
 	if a.json() {
 		return a.printMessage(res)
@@ -111,7 +111,7 @@ func (a *app) printEvents(events []*adminv1.Event, all bool) error {
 	return nil
 }
 
-// eventLine is an event in words.
+// eventLine returns an event as text.
 func eventLine(e *adminv1.Event) string {
 	who, addr := e.Name, e.Node
 	if who == "" {

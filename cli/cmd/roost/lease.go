@@ -18,8 +18,8 @@ import (
 const (
 	// leaseTimeout bounds one request to a lease store.
 	leaseTimeout = 5 * time.Second
-	// leaseLook is the pause between two looks at a record: several times per
-	// renewal of the default configuration.
+	// leaseLook is the pause between two reads of a record: several times per renewal
+	// with the default configuration.
 	leaseLook = 100 * time.Millisecond
 )
 
@@ -55,7 +55,7 @@ func (a *app) leaseCommand() *cobra.Command {
 	return cmd
 }
 
-// leaseState is what roost lease show tells.
+// leaseState is the result of roost lease show.
 type leaseState struct {
 	Name    string `json:"name"`
 	State   string `json:"state"` // none, free, held or expired
@@ -105,7 +105,7 @@ func (a *app) showLease(ctx context.Context, url, name string, test bool) error 
 	return a.printLease(got)
 }
 
-// openLease opens a store without making a new one.
+// openLease opens an existing store.
 func openLease(ctx context.Context, url string) (lease.Driver, error) {
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		if _, err := os.Stat(strings.TrimPrefix(path, "//")); err != nil {
@@ -122,7 +122,7 @@ func openLease(ctx context.Context, url string) (lease.Driver, error) {
 	return s, err
 }
 
-// watchLease reads a record, and looks whether its holder renews it.
+// watchLease reads a record, and checks whether its holder renews it.
 func watchLease(ctx context.Context, s lease.Driver, name string) (leaseState, error) {
 	first, err := readLease(ctx, s, name)
 	got := leaseState{

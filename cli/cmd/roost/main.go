@@ -1,10 +1,10 @@
-// Command roost starts a cluster on this machine and shows and steers clusters.
+// Command roost starts a cluster on this machine, and inspects and controls clusters.
 // `roost --help` lists its commands.
 //
 // # What this does not do
 //
-// It is no part of a cluster: every command asks the public APIs of gateways and
-// coordinators, and `roost dev` only starts the processes of the services.
+// It is not part of a cluster: commands use the public APIs of gateways and coordinators,
+// and `roost dev` only starts the processes of the services.
 package main
 
 import (

@@ -44,7 +44,7 @@ func (a *app) leaveCommand() *cobra.Command {
 	return cmd
 }
 
-// leave repeats the wish, which may get lost, until the member is gone.
+// leave repeats the request, which may get lost, until the member is gone.
 func (a *app) leave(ctx context.Context, node string) error {
 	client, err := a.membershipClient()
 	if err != nil {
@@ -65,9 +65,9 @@ func (a *app) leave(ctx context.Context, node string) error {
 				return errInterrupted
 			}
 			if !last.GetReachable() {
-				return fmt.Errorf("%s is unreachable and was not heard to leave; if its process is gone: roost down %s", name(first), name(first))
+				return fmt.Errorf("%s is unreachable, and it is not known whether it has left; if its process is gone: roost down %s", name(first), name(first))
 			}
-			return fmt.Errorf("%s is still %s; it goes on leaving, see roost members", name(first), last.GetStatus())
+			return fmt.Errorf("%s is still %s; it continues to leave, see roost members", name(first), last.GetStatus())
 		}
 		now, err := client.Leave(ctx, first.GetAddr()+"#"+first.GetUid())
 		var remote twirp.Error
@@ -85,7 +85,7 @@ func (a *app) leave(ctx context.Context, node string) error {
 func (a *app) downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "down NODE", Short: "Declare a node gone for good", Args: oneName,
-		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nhears of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
+		Long: "Declares a node gone for good: its shards move, and its process stops as soon as it\nlearns of it. A process that is started again is another member. For a node that works,\nuse roost leave." + nodeHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.membershipClient()
 			if err != nil {
@@ -127,7 +127,7 @@ one whose management URL --admin names. With its own address it forms a cluster.
 		Example: "  roost join 10.0.0.4:25521 --admin http://localhost:8561",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(a.admin) != 1 {
-				return usageError{errors.New("which process is to join? name its management URL: --admin http://localhost:8558")}
+				return usageError{errors.New("which process should join? give its management URL: --admin http://localhost:8558")}
 			}
 			client, err := a.membershipClient()
 			if err != nil {
@@ -153,7 +153,7 @@ type ordered struct {
 	Outcome string `json:"outcome"`
 }
 
-// done tells what became of a member.
+// done prints the outcome of a request about a member.
 func (a *app) done(m *adminv1.Member, outcome, text string) error {
 	if a.json() {
 		return a.printJSON(ordered{m.GetName(), m.GetAddr(), m.GetUid(), outcome})
@@ -162,7 +162,7 @@ func (a *app) done(m *adminv1.Member, outcome, text string) error {
 	return err
 }
 
-// name is what people call a member.
+// name returns the name of a member for people.
 func name(m *adminv1.Member) string {
 	if m.GetName() != "" {
 		return m.GetName()

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// json tells whether the output is for programs.
+// json reports whether the output is for programs.
 func (a *app) json() bool { return a.output == "json" }
 
 // printJSON prints one value on one line.
@@ -32,7 +32,7 @@ func (a *app) printMessage(m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	// The library varies its white space on purpose.
+	// The library deliberately varies its white space.
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, content); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (a *app) printTable(header []string, rows [][]any, right ...string) error {
 	return nil
 }
 
-// plural is a count with its noun.
+// plural returns a count with its noun.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

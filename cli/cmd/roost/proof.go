@@ -21,11 +21,11 @@ import (
 const (
 	provePause   = 20 * time.Millisecond
 	proveTimeout = 5 * time.Second // for one command
-	// probeID is the entity that is asked. Nothing is ever stored for it.
+	// probeID is the entity that receives the command. Nothing is ever stored for it.
 	probeID = "roost-dev-probe"
 )
 
-// proof is what is known after a command went all the way.
+// proof is the command that shows that a cluster works, and its result.
 type proof struct {
 	types    []string
 	typ      string
@@ -54,8 +54,8 @@ func prove(ctx context.Context, c *cluster.Cluster) (proof, error) {
 	return p, nil
 }
 
-// repeat tries until it works or ctx ends; it returns the last failure then that is
-// not of that end.
+// repeat calls try until it succeeds or ctx is done; then it returns the last error that
+// is not due to ctx.
 func repeat(ctx context.Context, try func() error) error {
 	pause := time.NewTicker(provePause)
 	defer pause.Stop()
@@ -76,7 +76,7 @@ func repeat(ctx context.Context, try func() error) error {
 	}
 }
 
-// hosted asks a region for the types of the cluster and their commands.
+// hosted returns the types of the cluster and their commands, from a region.
 func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error) {
 	last := errors.New("no region is running")
 	for _, process := range c.Processes() {
@@ -98,7 +98,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 	return nil, last
 }
 
-// newProof chooses what to send: a read-only command if there is one.
+// newProof chooses a command: a read-only one if there is one.
 func newProof(types []sharding.TypeDesc) proof {
 	var p proof
 	readOnly := false
@@ -116,18 +116,17 @@ func newProof(types []sharding.TypeDesc) proof {
 	return p
 }
 
-// failedTurn is the number of an error that says that the entity's own code has
-// failed.
+// failedTurn is the number of the error for a failure of the entity's own code.
 const failedTurn = "ROOST-1008"
 
-// send sends the command. A refusal by the entity proves the way as well as a
-// reply, and so does a handler that fails: what is wrong with it is in its
-// region's log, and is its author's matter.
+// send sends the command. A refusal by the entity shows that the cluster works as well as
+// a reply does, and so does a handler that fails: its error is in its region's log, for
+// its author.
 func (p *proof) send(ctx context.Context, gateway string) error {
 	ctx, cancel := context.WithTimeout(ctx, proveTimeout)
 	defer cancel()
-	// A command that may change something gets an input that no entity can
-	// read, and so changes nothing.
+	// A command that could change something gets an input that cannot be decoded, so
+	// that it changes nothing.
 	body := "]"
 	if p.readOnly {
 		body = ""
@@ -163,8 +162,8 @@ func (p *proof) send(ctx context.Context, gateway string) error {
 	return fmt.Errorf("%s: %s", failed.Code, failed.Msg)
 }
 
-// curl is a line to paste that works, or one that says what it lacks: the inputs
-// of another region's commands are not known.
+// curl returns a command line that works when pasted, or says what is missing: the inputs
+// of other commands than the default region's are not known.
 func (p *proof) curl(api string) string {
 	api = strings.TrimPrefix(api, "http://")
 	switch {

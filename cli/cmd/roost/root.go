@@ -29,15 +29,15 @@ const (
 	exitInterrupted = 130
 )
 
-// errInterrupted is returned by a command that Ctrl-C ended.
+// errInterrupted is returned by a command that was ended by Ctrl-C.
 var errInterrupted = errors.New("interrupted")
 
-// usageError is an error of whoever typed the command.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	out, err io.Writer
 
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	}
 	if !started {
 		usage := "\nusage: " + cmd.UseLine()
-		if cmd == root { // its own line says less than the list of commands
+		if cmd == root { // the list of commands is more useful
 			usage = ""
 		}
 		err = usageError{fmt.Errorf("%w%s\nsee: %s --help", err, usage, cmd.CommandPath())}
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return code
 }
 
-// oneName accepts one argument, which is the name of something.
+// oneName accepts exactly one argument, a name.
 func oneName(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) != 1:
@@ -114,7 +114,7 @@ func oneName(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// exitCode is what the shell learns of an error.
+// exitCode returns the exit code for an error.
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	var way *entity.Error
@@ -148,7 +148,7 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// message is an error in words for people.
+// message returns the text of an error for people.
 func message(err error) string {
 	var remote twirp.Error
 	if !errors.Is(err, cluster.ErrUnreachable) && errors.As(err, &remote) {
@@ -157,11 +157,11 @@ func message(err error) string {
 	return err.Error()
 }
 
-// stateFile is where roost dev tells of its cluster.
+// stateFile returns the path of the file in which roost dev describes its cluster.
 func (a *app) stateFile() string { return filepath.Join(a.dir, "cluster.json") }
 
-// state reads what roost dev tells of its cluster; otherwise is what else to do if
-// none runs.
+// state reads the state file of roost dev; otherwise says what else to do if there is
+// none.
 func (a *app) state(otherwise string) (*cluster.State, error) {
 	state, err := cluster.ReadState(a.stateFile())
 	if errors.Is(err, cluster.ErrNoCluster) {
@@ -170,7 +170,7 @@ func (a *app) state(otherwise string) (*cluster.State, error) {
 	return state, err
 }
 
-// adminClient asks the cluster that the command is about.
+// adminClient returns a client for the cluster that the command is about.
 func (a *app) adminClient() (*cluster.Admin, error) {
 	urls, err := a.urls(a.admin, "admin", (*cluster.State).Admin)
 	if err != nil {
@@ -179,8 +179,7 @@ func (a *app) adminClient() (*cluster.Admin, error) {
 	return cluster.NewAdmin(urls...), nil
 }
 
-// urls finds addresses: from the flag of that name, the environment, or the state
-// file.
+// urls returns addresses from the flag of that name, the environment, or the state file.
 func (a *app) urls(flag []string, name string, fromState func(*cluster.State) []string) ([]string, error) {
 	given := flag
 	if value := os.Getenv("ROOST_" + strings.ToUpper(name)); len(given) == 0 && value != "" {
@@ -201,7 +200,7 @@ func (a *app) urls(flag []string, name string, fromState func(*cluster.State) []
 		}
 		u, err := url.Parse(full)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, usageError{fmt.Errorf("%q is no URL such as http://localhost:8558", text)}
+			return nil, usageError{fmt.Errorf("%q is not a URL such as http://localhost:8558", text)}
 		}
 		urls = append(urls, strings.TrimRight(full, "/"))
 	}

@@ -58,7 +58,7 @@ func (a *app) membersCommand() *cobra.Command {
 	}
 }
 
-// sharedNames warns of names that several reachable members have.
+// sharedNames returns warnings about names that several reachable members have.
 func sharedNames(members []*adminv1.Member) []string {
 	var warnings []string
 	bearers := map[string][]string{}
@@ -93,7 +93,7 @@ func isRegion(m *adminv1.Member) bool {
 	return false
 }
 
-// memberState is a member's state in the words of an operator.
+// memberState returns a member's state in the terms of an operator.
 func memberState(m *adminv1.Member) string {
 	state := m.Status
 	if m.Active {
@@ -163,11 +163,11 @@ func (a *app) shardsCommand() *cobra.Command {
 	return cmd
 }
 
-// unregisteredOwner is said of the owner of a shard that the coordinator knows by
-// its address only.
+// unregisteredOwner describes the owner of a shard of which the coordinator knows only
+// the address.
 const unregisteredOwner = "a region that is not registered: it comes back, or another region takes over"
 
-// checkRegion refuses the name of a region that is no member.
+// checkRegion returns an error for the name of a region that is not a member.
 func (a *app) checkRegion(ctx context.Context, admin *cluster.Admin, region string) error {
 	res, err := admin.Members(ctx)
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *app) whereCommand() *cobra.Command {
 	}
 }
 
-// entityOf reads TYPE ID or TYPE/ID; want says which of them may be written.
+// entityOf parses TYPE ID or TYPE/ID; want describes the accepted forms for errors.
 func entityOf(args []string, want string) (typ, id string, err error) {
 	ok := true
 	if len(args) == 2 {
@@ -225,7 +225,7 @@ func entityOf(args []string, want string) (typ, id string, err error) {
 		typ, id, ok = strings.Cut(args[0], "/")
 	}
 	if !ok || typ == "" || id == "" {
-		return "", "", usageError{fmt.Errorf("%q names no entity: write %s", strings.Join(args, " "), want)}
+		return "", "", usageError{fmt.Errorf("%q is not the name of an entity: write %s", strings.Join(args, " "), want)}
 	}
 	err = errors.Join(sharding.CheckType("the entity type", typ), sharding.CheckID("the id", id, sharding.MaxIDLen))
 	if err != nil {

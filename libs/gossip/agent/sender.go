@@ -150,8 +150,8 @@ func (s *senders) post(to *sender, batch []gossip.Send) {
 	}
 	s.stats.failed.Add(uint64(len(batch)))
 	s.cfg.Log.Debug("post failed", "peer", to.addr, "error", err)
-	// Whoever took messages before had a connection. A dial means that it has
-	// ended, and a refusal that nobody listens there any more.
+	// A peer that accepted messages before had a connection. A dial means that it
+	// has ended, and a refusal that nothing listens there any more.
 	if errors.Is(err, syscall.ECONNREFUSED) && to.lastServed != 0 {
 		s.onGone(sharding.NodeID{Addr: to.addr, UID: to.lastServed})
 		to.lastServed = 0

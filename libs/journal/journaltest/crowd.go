@@ -20,7 +20,7 @@ const (
 )
 
 // Crowd is many entities whose records are known, for tests that damage a store:
-// whoever is not refused must be what it was.
+// an entity that is not refused must be unchanged.
 type Crowd struct{ last map[sharding.EntityID]uint64 }
 
 // NewCrowd writes a crowd into an empty store.

@@ -21,8 +21,8 @@ import (
 const blockSize = 8192
 
 // TestDamagedPages inverts one bit of a page of each table and index while the
-// server is down. Whoever needs the page is told that it is damaged, nobody gets
-// a wrong answer, nobody waits, and everybody else goes on.
+// server is down. Operations that need the page are refused as damaged, none
+// gets a wrong answer or waits, and all others succeed.
 func TestDamagedPages(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)

@@ -17,8 +17,8 @@ import (
 )
 
 // TestFlippedBitsOfTheLog inverts one bit of a page in the write-ahead log of a file
-// that two processes use. Whoever needs the page is told that it is damaged, nobody
-// gets a wrong answer, and everybody else goes on. That remains so when the log is
+// that two processes use. Operations that need the page are refused as damaged,
+// none gets a wrong answer, and all others succeed. That remains so when the log is
 // copied into the main file, and when the file is opened again; the page alone is
 // lost.
 func TestFlippedBitsOfTheLog(t *testing.T) {

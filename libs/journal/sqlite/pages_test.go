@@ -111,8 +111,8 @@ func flip(t *testing.T, path string, bit int) {
 }
 
 // TestFlippedBits inverts one bit of a file that two processes use, in a page of
-// each kind. Whoever needs the page is told that it is damaged, nobody gets a
-// wrong answer, everybody else goes on, and so does the process, unless it is
+// each kind. Operations that need the page are refused as damaged, none gets a
+// wrong answer, all others succeed, and the process continues, unless it is
 // the first page, without which no transaction begins. When the bit is right
 // again, so is everything.
 func TestFlippedBits(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package casstore keeps lease records in servers that store bytes under a key
-// and replace them only if nobody else did in between: etcd, Consul,
-// Kubernetes. Such a server is a [Register]; its package opens the [Driver].
+// Package casstore keeps lease records in servers that store bytes under a key and offer
+// compare-and-swap: etcd, Consul, Kubernetes. Such a server is a [Register]; its package
+// opens the [Driver].
 //
 // A record is a line of JSON that people can read. Reading and then writing
 // takes two round trips; the write compares the revision that was read, so it is refused
@@ -46,7 +46,7 @@ type Driver struct {
 	close    func() error
 }
 
-// New makes a Driver that closes with the given function, if any.
+// New returns a Driver; close, if not nil, is called by Close.
 func New(r Register, close func() error) *Driver { return &Driver{r, close} }
 
 // Get implements [lease.Store].

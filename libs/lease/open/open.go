@@ -7,8 +7,8 @@
 //	consul://host:8500/path          keys of Consul, below a path
 //	kubernetes://namespace           Lease objects; in a pod just kubernetes:
 //
-// For the parameters see the drivers' packages. Those that are servers are
-// connected to when they are first asked.
+// For the parameters see the drivers' packages. Servers are connected to at the
+// first request.
 //
 // # What this does not do
 //
@@ -32,8 +32,8 @@ import (
 const known = "use memory:, sqlite:path, postgres://, etcd://, consul:// or kubernetes://"
 
 // Open opens the driver that a URL names. It is the one place where drivers are
-// listed. A URL that is not understood wraps lease.ErrConfig, a store that does not
-// open lease.ErrStore.
+// listed. The error for an invalid URL wraps lease.ErrConfig, that for a store that does
+// not open lease.ErrStore.
 func Open(ctx context.Context, url string) (lease.Driver, error) {
 	scheme, rest, ok := strings.Cut(url, ":")
 	if !ok {
@@ -76,7 +76,7 @@ func server[D lease.Driver](url string, open func(*backendurl.URL) (D, error)) (
 	return orError(open(u))
 }
 
-// orError keeps a nil pointer from becoming a Driver.
+// orError returns nil, not a Driver with a nil pointer, if there is an error.
 func orError[D lease.Driver](d D, err error) (lease.Driver, error) {
 	if err != nil {
 		return nil, err

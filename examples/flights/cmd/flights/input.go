@@ -173,8 +173,7 @@ func (b *book) route(from, to int32) int32 {
 // days is the length of each month; the year is not known, so February has 29.
 var days = [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// isDate tells whether s is MMDDhhmm. Hour 24 is how some records write
-// midnight.
+// isDate reports whether s is MMDDhhmm. Some records write midnight as hour 24.
 func isDate(s string) bool {
 	if len(s) != 8 {
 		return false

@@ -132,7 +132,7 @@ func (s *stream) send(ctx context.Context, f *flight, leg int) (err error) {
 	return err
 }
 
-// again tells whether an error may pass. A refusal of what was asked does not.
+// again reports whether an error may be transient. A refusal of the command itself is not.
 func again(err error) bool {
 	switch entity.CodeOf(err) {
 	case entity.InvalidArgument, entity.AlreadyExists, entity.PermissionDenied,

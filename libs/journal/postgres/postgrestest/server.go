@@ -45,7 +45,7 @@ const port = "5432"
 // Place is where a server runs that listens on TCP, such as in a network of its
 // own.
 type Place struct {
-	// Address is the IP address to listen at. Whoever reaches it is trusted.
+	// Address is the IP address to listen at. Every client that reaches it is trusted.
 	Address string
 	// Start starts a command there.
 	Start func(*exec.Cmd) error

@@ -256,7 +256,7 @@ type EventsResponse struct {
 	Stream string                 `protobuf:"bytes,1,opt,name=stream,proto3" json:"stream,omitempty"` // whose events these are: another one counts anew
 	Next   uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`    // to be asked for next
 	// Resync says that events are missing before this answer: in the first one
-	// of a stream, and for whoever came too late. Members are then all there are;
+	// of a stream, and when older events are lost. Members are then all there are;
 	// the events are the newest, which they include already.
 	Resync        bool      `protobuf:"varint,3,opt,name=resync,proto3" json:"resync,omitempty"`
 	Missed        uint64    `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"`

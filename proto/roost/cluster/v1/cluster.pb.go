@@ -285,7 +285,7 @@ func (x *Node) GetUid() uint64 {
 // Message is one message of the membership protocol.
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	ToUid uint64                 `protobuf:"fixed64,1,opt,name=to_uid,json=toUid,proto3" json:"to_uid,omitempty"` // the incarnation that is meant; 0: whoever gets it
+	ToUid uint64                 `protobuf:"fixed64,1,opt,name=to_uid,json=toUid,proto3" json:"to_uid,omitempty"` // the incarnation that is meant; 0: any
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*Message_InitJoin
