@@ -186,9 +186,9 @@ func TestUsage(t *testing.T) {
 		args []string
 	}{
 		{"usage: roost where TYPE ID", []string{"where"}},
-		{"names no entity", []string{"where", "", ""}},
-		{"names no entity", []string{"where", "Counter", ""}},
-		{"names no entity", []string{"call", "Counter/", "Get"}},
+		{"is not the name of an entity", []string{"where", "", ""}},
+		{"is not the name of an entity", []string{"where", "Counter", ""}},
+		{"is not the name of an entity", []string{"call", "Counter/", "Get"}},
 		{"the entity type", []string{"where", "Coun ter", "x"}},
 		{"control character", []string{"call", "Counter/a\nb", "Get"}},
 		{"the command", []string{"call", "Counter/a", "Ge t"}},

@@ -40,7 +40,7 @@ func (a *app) leaveCommand() *cobra.Command {
 			return a.leave(ctx, args[0])
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has left; it goes on leaving after that")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait until it has left; it continues to leave after that")
 	return cmd
 }
 

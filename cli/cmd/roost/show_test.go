@@ -129,8 +129,8 @@ Airport: 2 of 1024 shards allocated, 1 moving
 		{"where Airport PHX -o json", 0,
 			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving"}}` + "\n"},
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
-		{"where PHX", exitUsage, "roost: \"PHX\" names no entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
-		{"call Airport Get {}", exitUsage, "roost: \"Airport\" names no entity: write TYPE/ID, such as Airport/PHX\n"},
+		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
+		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport PHX Get {}", exitUsage, "roost: an entity, a command and at most one input are needed, 4 arguments are given\nusage: roost call TYPE/ID COMMAND [JSON] [flags]\nsee: roost call --help\n"},
 		{"where", exitUsage, "roost: accepts between 1 and 2 arg(s), received 0\nusage: roost where TYPE ID | TYPE/ID [flags]\nsee: roost where --help\n"},
 		{"shards --kind x", exitUsage, "roost: unknown flag: --kind\nusage: roost shards [flags]\nsee: roost shards --help\n"},
@@ -220,7 +220,7 @@ func TestCall(t *testing.T) {
 		{[]string{"Counter/a b", "Add", `{"delta":5}`, "--idempotency-key", "k1"}, 0, "{\"value\":5}\n"},
 		{[]string{"Counter/gone", "Get"}, exitNotFound, "roost: not_found: no such counter\n"},
 		{[]string{"Counter/x", "Add"}, exitFailed, "roost: invalid_argument: what is this? (it was not applied)\n"},
-		{[]string{"Counter/x", "Add", "delta=5"}, exitUsage, "roost: the input is no JSON; write it like '{\"delta\":5}'\n"},
+		{[]string{"Counter/x", "Add", "delta=5"}, exitUsage, "roost: the input is not JSON; write it like '{\"delta\":5}'\n"},
 	} {
 		code, out, errOut := roost(t, append([]string{"call", "--gateway", gateway.URL}, test.args...)...)
 		if code != test.code || out+errOut != test.want {
