@@ -77,7 +77,7 @@ func TestSteeringMembers(t *testing.T) {
 		{"remove region-1 -o json --admin " + both, 0, `{"name":"region-1","addr":"10.0.0.2:25520","uid":"2a","outcome":"removed"}` + "\n"},
 		{"remove region-7 --admin " + both, exitNotFound, "roost: no member \"region-7\"; see roost members\n"},
 		{"down --admin " + both, exitUsage, "roost: one name is needed, 0 are given\nusage: roost down NODE [flags]\nsee: roost down --help\n"},
-		{"join 10.0.0.4:25521 --admin " + both, exitUsage, "roost: which process is to join? name its management URL: --admin http://localhost:8558\n"},
+		{"join 10.0.0.4:25521 --admin " + both, exitUsage, "roost: which process should join? give its management URL: --admin http://localhost:8558\n"},
 		{"join 10.0.0.4:25521 --admin " + member, 0, "10.0.0.9:1#1 asks 10.0.0.4:25521 to be let in; see roost members, and its log if it does not appear there\n"},
 	} {
 		code, out, errOut := roost(t, strings.Fields(test.command)...)
