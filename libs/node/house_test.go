@@ -11,6 +11,7 @@ func TestHouse(t *testing.T) {
 		May: map[string][]string{
 			".":          {"libs/backendurl", "libs/bounded", "libs/gossip", "libs/node/histogram", "libs/sharding"},
 			"histogram":  {},
+			"member":     {"libs/bootstrap", "libs/discovery/...", "libs/gossip/...", "libs/node", "libs/splitbrain"},
 			"controlrpc": {"libs/control", "libs/control/wire", "libs/node", "libs/sharding", "proto/..."},
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/pprof"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node/histogram"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Node is one running service process. Its methods may be called from the setup function
@@ -28,6 +30,7 @@ type Node struct {
 	log        *slog.Logger
 	name       string
 	advertise  string
+	self       sharding.NodeID
 	service    *listener
 	management *listener
 	peers      *Peers
@@ -45,6 +48,10 @@ func (n *Node) Name() string { return n.name }
 
 // Advertise returns the host:port at which peers reach the service listener.
 func (n *Node) Advertise() string { return n.advertise }
+
+// Self returns the identity of this process towards its peers: the address that it
+// advertises, and the number of this incarnation, which is another one at every start.
+func (n *Node) Self() sharding.NodeID { return n.self }
 
 // ServiceAddr returns the address of the service listener.
 func (n *Node) ServiceAddr() string { return n.service.Addr().String() }
@@ -149,6 +156,7 @@ func open(ctx context.Context, service string, config *Config, log *slog.Logger)
 	if n.advertise, err = advertised(config.Advertise, n.service.Addr()); err != nil {
 		return closeBoth(fmt.Errorf("node.advertise: %w", err))
 	}
+	n.self = sharding.NodeID{Addr: n.advertise, UID: newUID()}
 	if n.peers.files != nil {
 		n.service.secure(n.peers.files)
 	}
@@ -206,6 +214,15 @@ func (n *Node) run(ctx context.Context, setup func(*Node) error) error {
 	}
 	n.management.close()
 	return err
+}
+
+// newUID returns a random UID, which is not 0.
+func newUID() sharding.NodeUID {
+	for {
+		if u := rand.Uint64(); u != 0 {
+			return sharding.NodeUID(u)
+		}
+	}
 }
 
 func (n *Node) serveManagement() {

@@ -7,21 +7,16 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
-	"github.com/roost-cluster/roost/libs/discovery/joiner"
-	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/splitbrain"
+	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
 // Config is the configuration of a coordinator process.
 type Config struct {
 	node.Config
-	agent.Joining
-	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, this one included, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
-	joiner.Settings
+	member.Settings
 	Journal    string        `key:"journal.url" secret:"url" help:"where the table is kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; the regions' journal"`
 	Lease      string        `key:"lease.url" secret:"url" help:"where the lease is kept that decides which coordinator is active, such as sqlite:/var/lib/roost/lease.db (a file of its own), postgres://, etcd://, consul:// or kubernetes:"`
 	LeaseTTL   time.Duration `key:"lease.ttl" help:"how long the lease is valid without renewal: after the active coordinator has died, nothing is decided for this long"`
@@ -31,28 +26,19 @@ type Config struct {
 	Allocation   allocation.Config
 	Rebalance    time.Duration `key:"coordinator.rebalance_interval" help:"time between two decisions about which shards should move"`
 	DrainTimeout time.Duration `key:"coordinator.handoff_timeout" help:"time a region has to hand off a shard; must be the same as region.drain_timeout"`
-	FastWatch    bool          `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
-	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
-	// Downing is the same in all services: the coordinators see the lease.
-	Downing splitbrain.Config
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	return Config{
 		Config:       node.DefaultConfig(":25521"),
-		Joining:      agent.DefaultJoining(),
-		Discovery:    "static://127.0.0.1:25521",
-		Settings:     joiner.DefaultSettings(),
+		Settings:     member.DefaultSettings(),
 		LeaseTTL:     2 * time.Second,
 		LeaseRenew:   500 * time.Millisecond,
 		MinRegions:   1,
 		Allocation:   allocation.DefaultConfig(),
 		Rebalance:    500 * time.Millisecond,
 		DrainTimeout: 10 * time.Second,
-		FastWatch:    true,
-		Detector:     "phi",
-		Downing:      splitbrain.LeaseConfig("coordinator"),
 	}
 }
 
@@ -88,11 +74,10 @@ func (c *Config) core() (coordinator.Config, error) {
 
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
-	errs := []error{c.Joining.Check()}
+	errs := []error{c.Settings.Validate()}
 	for _, url := range []struct{ key, value, example string }{
 		{"journal.url", c.Journal, "sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"},
 		{"lease.url", c.Lease, "sqlite:/var/lib/roost/lease.db or etcd://127.0.0.1:2379/roost"},
-		{"discovery.url", c.Discovery, "static://127.0.0.1:25521"},
 	} {
 		if url.value == "" {
 			errs = append(errs, fmt.Errorf("%s is empty; give one, such as %s", url.key, url.example))
@@ -105,9 +90,6 @@ func (c *Config) Validate() error {
 	if c.MinRegions < 1 || c.Rebalance <= 0 || c.DrainTimeout <= 0 {
 		errs = append(errs, errors.New("coordinator.min_regions, coordinator.rebalance_interval and coordinator.handoff_timeout must be above 0"))
 	}
-	if _, err := gossip.ProfileOf(c.FastWatch, c.Detector); err != nil {
-		errs = append(errs, fmt.Errorf("gossip.detector: %w", err))
-	}
-	errs = append(errs, c.Settings.Validate(), c.Downing.Validate(), c.Allocation.Validate())
+	errs = append(errs, c.Allocation.Validate())
 	return errors.Join(errs...)
 }

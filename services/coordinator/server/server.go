@@ -11,14 +11,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/bootstrap"
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -27,6 +25,7 @@ import (
 	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -56,8 +55,8 @@ type Server struct {
 	journal *journal.Journal
 	store   lease.Driver
 	keeper  *lease.Keeper
-	agent   *agent.Agent
-	joiner  *joiner.Joiner
+	member  *member.Member
+	agent   *agent.Agent // of member
 	inbox   *inbox
 	news    *inbox // of the lease; it goes first
 	outbox  *controlrpc.Outbox
@@ -89,7 +88,7 @@ const callTimeout = time.Second
 func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
-		self:      sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
+		self:      n.Self(),
 		inbox:     newInbox(defaultInbox),
 		news:      newInbox(defaultInbox),
 		watches:   map[coordinator.WatchID]chan<- control.Message{},
@@ -116,42 +115,23 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
 	n.Ready("coordinator", s.ready)
 	s.stages(n)
-	if err := s.enterDiscovery(n); err != nil {
-		return nil, err
-	}
-	return s, nil
+	// The entry in discovery is taken out before the lease is given up.
+	return s, s.member.Register(scope)
 }
 
-// join prepares the membership of this coordinator.
+// join prepares the membership of this coordinator. It watches all regions itself,
+// because their shards move on its own word.
 func (s *Server) join(n *node.Node) error {
-	g := gossip.DefaultConfig()
-	g.Self, g.Name, g.Roles = s.self, s.name, []string{"coordinator"}
-	g.WatchRoles = []string{"region"} // their shards move on this coordinator's own word
 	var err error
-	if g.Watch, err = gossip.ProfileOf(s.cfg.FastWatch, s.cfg.Detector); err != nil {
-		return err
-	}
-	g.Version = n.Version().Version
-	s.cfg.Joining.Apply(&g)
-	if g.Downing, err = s.cfg.Downing.Open(); err != nil {
-		return err
-	}
-	if s.joiner, err = joiner.New(joiner.Config{
-		Settings: s.cfg.Settings, URL: s.cfg.Discovery, Cluster: s.cfg.ClusterName, Self: s.self, Roles: g.Roles,
-		Client: s.peers.Client(), PeerURL: s.peers.URL, Log: s.log,
-	}); err != nil {
-		return err
-	}
-	s.joiner.Configure(&g)
-	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log, OnLeave: n.Stop})
+	s.member, err = member.Join(n, member.Options{
+		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "coordinator", WatchRoles: []string{"region"},
+	})
 	if err != nil {
 		return err
 	}
+	s.agent = s.member.Agent
 	s.agent.Subscribe(s.onMember)
-	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
-	s.joiner.Register(n, s.agent)
-	n.HandleManagement(agent.AdminPathPrefix, s.agent.AdminHandler())
-	return n.ObserveMembers(s.agent.Members)
+	return nil
 }
 
 // stages start in this order and stop in reverse: a coordinator that stops
@@ -189,8 +169,7 @@ func (s *Server) stages(n *node.Node) {
 			return nil
 		},
 	})
-	n.Stage(node.Stage{Name: "membership", Run: s.agent.Run, Stop: s.agent.Leave, StopTimeout: 10 * time.Second})
-	n.Stage(node.Stage{Name: "bootstrap", Run: s.joiner.Run})
+	s.member.Stages(s.agent.Run, s.agent.Leave, 10*time.Second)
 	n.Stage(node.Stage{
 		Name: "lease",
 		Run: func(ctx context.Context) error {
@@ -229,13 +208,4 @@ func (s *Server) openStores(ctx context.Context) error {
 		return errors.Join(err, s.journal.Close(), s.store.Close())
 	}
 	return nil
-}
-
-// newUID names this incarnation of the process.
-func newUID() sharding.NodeUID {
-	for {
-		if u := rand.Uint64(); u != 0 {
-			return sharding.NodeUID(u)
-		}
-	}
 }

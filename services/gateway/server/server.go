@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -99,7 +98,7 @@ type Server struct {
 func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), peers: n.Peers(),
-		self:       sharding.NodeID{Addr: n.Advertise(), UID: newUID()},
+		self:       n.Self(),
 		inbox:      newInbox(cfg.Inbox),
 		calls:      map[gateway.RequestID]*call{},
 		links:      map[sharding.NodeID]*link.Peer{},
@@ -235,13 +234,4 @@ func (s *Server) whyNoTable() string {
 		said = append(said, from+": "+s.complaints[from])
 	}
 	return strings.Join(said, "; ")
-}
-
-// newUID names this incarnation of the process.
-func newUID() sharding.NodeUID {
-	for {
-		if u := rand.Uint64(); u != 0 {
-			return sharding.NodeUID(u)
-		}
-	}
 }

@@ -5,20 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/discovery/joiner"
-	"github.com/roost-cluster/roost/libs/gossip"
-	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/replies"
-	"github.com/roost-cluster/roost/libs/splitbrain"
 )
 
 // Config is the configuration of a region process.
 type Config struct {
 	node.Config
-	agent.Joining
-	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md"`
-	joiner.Settings
+	member.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
@@ -32,8 +27,6 @@ type Config struct {
 	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
 	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
 	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
-	FastWatch    bool          `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
-	Detector     string        `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
 	// Limits of what brings entities to life, and of what is remembered.
 	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
 	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
@@ -43,17 +36,13 @@ type Config struct {
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which no operation of the journal succeeds before this region counts as cut off from it: it is not ready then, and its shards move to other regions; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
-	// Downing is the same in all services: the coordinators see the lease.
-	Downing splitbrain.Config
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
 func DefaultConfig() Config {
 	return Config{
 		Config:       node.DefaultConfig(":25520"),
-		Joining:      agent.DefaultJoining(),
-		Discovery:    "static://127.0.0.1:25521",
-		Settings:     joiner.DefaultSettings(),
+		Settings:     member.DefaultSettings(),
 		Inbox:        65536,
 		Mailbox:      1000,
 		MailboxShare: 0.5,
@@ -65,9 +54,6 @@ func DefaultConfig() Config {
 		LeaveTimeout: 20 * time.Second,
 		StopTimeout:  5 * time.Second,
 		Failures:     100, // enough to see what is wrong, too few to fill a disk
-		FastWatch:    true,
-		Detector:     "phi",
-		Downing:      splitbrain.LeaseConfig("coordinator"),
 
 		EntityLoads:   4, // one that hangs does not keep the entity from everybody
 		Loads:         20_000,
@@ -82,12 +68,9 @@ func DefaultConfig() Config {
 
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
-	errs := []error{c.Joining.Check()}
+	errs := []error{c.Settings.Validate()}
 	if c.Journal == "" {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
-	}
-	if c.Discovery == "" {
-		errs = append(errs, errors.New("discovery.url is empty; give the coordinators, such as static://127.0.0.1:25521"))
 	}
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,
@@ -122,9 +105,5 @@ func (c *Config) Validate() error {
 	if c.LeaveTimeout <= c.DrainTimeout {
 		errs = append(errs, fmt.Errorf("region.leave_timeout %s must be above region.drain_timeout %s", c.LeaveTimeout, c.DrainTimeout))
 	}
-	if _, err := gossip.ProfileOf(c.FastWatch, c.Detector); err != nil {
-		errs = append(errs, fmt.Errorf("gossip.detector: %w", err))
-	}
-	errs = append(errs, c.Settings.Validate(), c.Downing.Validate())
 	return errors.Join(errs...)
 }

@@ -15,13 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	"github.com/roost-cluster/roost/libs/discovery/joiner"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/gossip/agent"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -29,6 +27,7 @@ import (
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
+	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -56,8 +55,8 @@ type Server struct {
 	peers  *node.Peers
 	fail   func(reason string)
 
-	agent    *agent.Agent
-	joiner   *joiner.Joiner
+	member   *member.Member
+	agent    *agent.Agent // of member
 	links    *link.Server
 	client   *controlrpc.Client
 	outbox   *controlrpc.Outbox
@@ -74,7 +73,7 @@ type Server struct {
 // New sets a region up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
-		log: n.Log(), self: sharding.NodeID{Addr: n.Advertise(), UID: newUID()}, name: n.Name(),
+		log: n.Log(), self: n.Self(), name: n.Name(),
 		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}), opened: make(chan struct{}),
 		fail:  func(reason string) { n.Fail(errors.New(reason)) },
 		calls: controlrpc.NewCalls(maxCalls), complaints: map[string]complaint{},
@@ -121,10 +120,8 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
 	n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 	s.stages(n)
-	if err := s.enterDiscovery(n); err != nil {
-		return nil, err
-	}
-	return s, nil
+	// The entry in discovery is taken out before shards are handed off.
+	return s, s.member.Register(scope)
 }
 
 // take has the commands of a link done. Its reader does them itself; if one holds
@@ -194,40 +191,23 @@ func (s *Server) performOutside(o region.Output) {
 
 // join prepares the membership of this region.
 func (s *Server) join(n *node.Node) error {
-	g := gossip.DefaultConfig()
-	g.Self, g.Name, g.Roles = s.self, s.name, []string{"region"}
 	var err error
-	if g.Watch, err = gossip.ProfileOf(s.cfg.FastWatch, s.cfg.Detector); err != nil {
-		return err
-	}
-	g.Version = n.Version().Version
-	s.cfg.Joining.Apply(&g)
-	if g.Downing, err = s.cfg.Downing.Open(); err != nil {
-		return err
-	}
-	if s.joiner, err = joiner.New(joiner.Config{
-		Settings: s.cfg.Settings, URL: s.cfg.Discovery, Cluster: s.cfg.ClusterName, Self: s.self, Roles: g.Roles,
-		Client: s.peers.Client(), PeerURL: s.peers.URL, Log: s.log, Changed: s.findCoordinators,
-	}); err != nil {
-		return err
-	}
-	s.joiner.Configure(&g)
-	s.agent, err = agent.New(agent.Config{Core: g, Cluster: s.cfg.ClusterName, Client: s.peers.Client(), URL: s.peers.URL, Log: s.log, OnLeave: n.Stop})
+	s.member, err = member.Join(n, member.Options{
+		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "region", Changed: s.findCoordinators,
+	})
 	if err != nil {
 		return err
 	}
+	s.agent = s.member.Agent
 	s.agent.Subscribe(func(gossip.Event) { s.findCoordinators() })
-	n.Handle(s.agent.PathPrefix(), s.agent.Handler())
-	s.joiner.Register(n, s.agent)
 	s.findCoordinators()
-	n.HandleManagement(agent.AdminPathPrefix, s.agent.AdminHandler())
-	return n.ObserveMembers(s.agent.Members)
+	return nil
 }
 
 // findCoordinators tells the core which coordinators discovery lists, and which
 // are members.
 func (s *Server) findCoordinators() {
-	addrs := s.joiner.Coordinators()
+	addrs := s.member.Joiner.Coordinators()
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		addrs = append(addrs, m.Node.Addr)
 	}
@@ -270,18 +250,14 @@ func (s *Server) stages(n *node.Node) {
 		},
 		StopTimeout: 5 * time.Second,
 	})
-	n.Stage(node.Stage{
-		Name: "membership",
-		Run: func(ctx context.Context) error {
-			err := s.agent.Run(ctx)
-			if errors.Is(err, agent.ErrDowned) {
-				s.runner.put(item{do: func() { s.downed = true }})
-			}
-			return err
-		},
-		Stop: s.leave,
-	})
-	n.Stage(node.Stage{Name: "bootstrap", Run: s.joiner.Run})
+	run := func(ctx context.Context) error {
+		err := s.agent.Run(ctx)
+		if errors.Is(err, agent.ErrDowned) {
+			s.runner.put(item{do: func() { s.downed = true }})
+		}
+		return err
+	}
+	s.member.Stages(run, s.leave, 0)
 }
 
 func (s *Server) journalWaits(err error) {
@@ -358,13 +334,4 @@ func (s *Server) readiness() error {
 		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
 	}
 	return nil
-}
-
-// newUID names this incarnation of the process.
-func newUID() sharding.NodeUID {
-	for {
-		if u := rand.Uint64(); u != 0 {
-			return sharding.NodeUID(u)
-		}
-	}
 }

@@ -1,0 +1,114 @@
+// Package member is what coordinators and regions have in common, as the members of a
+// cluster: the keys of their configuration, finding and joining the cluster, their
+// membership, and their entry in discovery.
+//
+// # What this does not do
+//
+// It decides nothing: packages bootstrap, gossip and splitbrain do. Gateways are no
+// members and need none of it.
+package member
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/bootstrap"
+	"github.com/roost-cluster/roost/libs/discovery"
+	"github.com/roost-cluster/roost/libs/discovery/joiner"
+	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
+	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/node"
+)
+
+// Member is the membership of one process.
+type Member struct {
+	Agent  *agent.Agent
+	Joiner *joiner.Joiner
+
+	node    *node.Node
+	options Options
+	url     string // of discovery
+}
+
+// Options are what differs between the services.
+type Options struct {
+	// Settings are the configuration.
+	Settings *Settings
+	// Cluster is the name of the cluster, and Role what the process is for.
+	Cluster string
+	Role    string
+	// WatchRoles are the roles of the members that this process watches whatever the
+	// others do, see [gossip.Config].
+	WatchRoles []string
+	// Changed, if set, is called when discovery lists others. It must not wait.
+	Changed func()
+}
+
+// Join prepares the membership of a process on its node: handlers, checks and metrics.
+// Nothing is asked or sent before the stages run.
+func Join(n *node.Node, o Options) (*Member, error) {
+	g := gossip.DefaultConfig()
+	g.Self, g.Name, g.Roles, g.WatchRoles = n.Self(), n.Name(), []string{o.Role}, o.WatchRoles
+	var err error
+	if g.Watch, err = gossip.ProfileOf(o.Settings.FastWatch, o.Settings.Detector); err != nil {
+		return nil, err
+	}
+	g.Version = n.Version().Version
+	o.Settings.Joining.Apply(&g)
+	if g.Downing, err = o.Settings.Downing.Open(); err != nil {
+		return nil, err
+	}
+	m := &Member{node: n, options: o, url: bootstrap.Expand(o.Settings.Discovery, o.Cluster)}
+	if m.Joiner, err = joiner.New(joiner.Config{
+		Settings: o.Settings.Settings, URL: o.Settings.Discovery, Cluster: o.Cluster, Self: g.Self, Roles: g.Roles,
+		Client: n.Peers().Client(), PeerURL: n.Peers().URL, Log: n.Log(), Changed: o.Changed,
+	}); err != nil {
+		return nil, err
+	}
+	m.Joiner.Configure(&g)
+	m.Agent, err = agent.New(agent.Config{
+		Core: g, Cluster: o.Cluster, Client: n.Peers().Client(), URL: n.Peers().URL, Log: n.Log(), OnLeave: n.Stop,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.Handle(m.Agent.PathPrefix(), m.Agent.Handler())
+	m.Joiner.Register(n, m.Agent)
+	n.HandleManagement(agent.AdminPathPrefix, m.Agent.AdminHandler())
+	return m, n.ObserveMembers(m.Agent.Members)
+}
+
+// Stages adds the stages of the membership: run, which runs the Agent, and the search
+// for the cluster. leave ends the membership in order when the process stops, within
+// timeout; 0 is as long as the process has.
+func (m *Member) Stages(run, leave func(context.Context) error, timeout time.Duration) {
+	m.node.Stage(node.Stage{Name: "membership", Run: run, Stop: leave, StopTimeout: timeout})
+	m.node.Stage(node.Stage{Name: "bootstrap", Run: m.Joiner.Run})
+}
+
+// Register keeps the process listed in a discovery that can be written to, from the
+// start of the stage that it adds to its stop. It is to be the last stage: the entry is
+// taken out before anything is given up.
+func (m *Member) Register(scope string) error {
+	me := discovery.Peer{Addr: m.node.Advertise(), Role: m.options.Role}
+	r, err := discoveryopen.Registration(context.Background(), m.url, m.options.Cluster, me, m.node.Log())
+	if err != nil {
+		return fmt.Errorf("discovery.url: %w", err)
+	}
+	if err := discoverytelemetry.Observe(m.node.MeterProvider().Meter(scope), m.url, m.Joiner.Watch(), r); err != nil {
+		return err
+	}
+	m.node.Stage(node.Stage{
+		Name: "registration",
+		Run:  r.Run,
+		Stop: func(ctx context.Context) error {
+			_ = r.Leave(ctx) // it is logged, and the entry ends by itself
+			return nil
+		},
+		StopTimeout: 5 * time.Second,
+	})
+	return nil
+}

@@ -1,0 +1,48 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/discovery/joiner"
+	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/gossip/agent"
+	"github.com/roost-cluster/roost/libs/splitbrain"
+)
+
+// Settings are the keys that every member has in its configuration. A service embeds
+// them in its own.
+type Settings struct {
+	agent.Joining
+	Discovery string `key:"discovery.url" secret:"url" help:"where the coordinators are, such as static://host:port,host:port or file:/etc/roost/peers; dns, etcd, consul and kubernetes in docs/discovery.md. A coordinator lists itself, too"`
+	joiner.Settings
+	FastWatch bool   `key:"gossip.fast" help:"send heartbeats every 200 ms and suspect after 800 ms, instead of 1 s and 3 s"`
+	Detector  string `key:"gossip.detector" help:"what suspects silent members: phi, by how regularly they beat; cloud, the same with more patience, for machines that share hosts; deadline, after a fixed time"`
+	// Downing is the same in all services: the coordinators see the lease.
+	Downing splitbrain.Config
+}
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings {
+	return Settings{
+		Joining:   agent.DefaultJoining(),
+		Discovery: "static://127.0.0.1:25521",
+		Settings:  joiner.DefaultSettings(),
+		FastWatch: true,
+		Detector:  "phi",
+		Downing:   splitbrain.LeaseConfig("coordinator"),
+	}
+}
+
+// Validate names every key that makes no sense, with the fix.
+func (s *Settings) Validate() error {
+	errs := []error{s.Joining.Check()}
+	if s.Discovery == "" {
+		errs = append(errs, errors.New("discovery.url is empty; give the coordinators, such as static://127.0.0.1:25521"))
+	}
+	if _, err := gossip.ProfileOf(s.FastWatch, s.Detector); err != nil {
+		errs = append(errs, fmt.Errorf("gossip.detector: %w", err))
+	}
+	errs = append(errs, s.Settings.Validate(), s.Downing.Validate())
+	return errors.Join(errs...)
+}
