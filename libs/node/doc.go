@@ -11,6 +11,10 @@
 // region.passivate_after is ROOST_REGION_PASSIVATE_AFTER in the environment and
 // --region.passivate-after as a flag. With an unknown key the service does not start.
 //
+// A library such as koanf merges maps of values. Nearly all of the code here is about
+// what a map has lost: the line, variable or flag that a value comes from, a key given
+// twice, a key of another service's section, the nearest known name, a secret.
+//
 // # Life cycle
 //
 // [Run] binds both listeners, serves the management listener, calls the service's setup,

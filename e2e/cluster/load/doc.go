@@ -5,7 +5,8 @@
 //
 // It is open: a call starts when its time has come, however many others wait
 // for an answer. It speaks HTTP by itself, so that nothing of what it tests is
-// on its own side.
+// on its own side. It does not use the loops of e2e/bench/measure: the faults decide how
+// long it runs, and a call beyond the limit is not delayed but left out and counted.
 //
 // # What this does not do
 //

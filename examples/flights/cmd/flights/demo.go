@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/roost-cluster/roost/cli/cluster"
@@ -150,7 +151,7 @@ func (d *demo) start(ctx context.Context, fail context.CancelCauseFunc) (err err
 		retried: func() int64 { return d.rec.retries() + d.resent.count.Load() },
 	}
 	d.progress.say("%s: %s flights, %d airports, %d routes; starting %d coordinators, %d regions, %d gateways",
-		filepath.Base(d.in.name), grouped(int64(len(d.in.flights))), len(d.in.airports), len(d.in.routes), coordinators, regions, gateways)
+		filepath.Base(d.in.name), humanize.Comma(int64(len(d.in.flights))), len(d.in.airports), len(d.in.routes), coordinators, regions, gateways)
 	bin, err := d.binaries()
 	if err != nil {
 		return err

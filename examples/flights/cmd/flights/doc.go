@@ -19,6 +19,9 @@
 //
 // # What this does not do
 //
+// It is not the load of a benchmark: an example imports only what a user may import,
+// so its closed loop is its own, and a command of it is repeated until it succeeds.
+//
 // The latencies are those of a client that waits for each answer: while the
 // cluster stalls, such a client asks less. The stalls are therefore reported on
 // their own, as the longest time in which an airport that had commands waiting had

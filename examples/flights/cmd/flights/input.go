@@ -12,6 +12,8 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/roost-cluster/roost/examples/flights"
 )
@@ -170,24 +172,13 @@ func (b *book) route(from, to int32) int32 {
 	return i
 }
 
-// days is the length of each month; the year is not known, so February has 29.
-var days = [...]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-
 // isDate reports whether s is MMDDhhmm. Some records write midnight as hour 24.
 func isDate(s string) bool {
-	if len(s) != 8 {
-		return false
+	if hours, midnight := strings.CutSuffix(s, "2400"); midnight {
+		s = hours + "0000"
 	}
-	var part [4]int
-	for i := range 8 {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-		part[i/2] = 10*part[i/2] + int(s[i]-'0')
-	}
-	month, day, hour, minute := part[0], part[1], part[2], part[3]
-	return month >= 1 && month <= 12 && day >= 1 && day <= days[month-1] &&
-		(hour < 24 && minute < 60 || hour == 24 && minute == 0)
+	_, err := time.Parse("200601021504", "2000"+s) // the year is not known: 29 February may be
+	return err == nil && len(s) == len("MMDDhhmm")
 }
 
 func isAirport(s string) bool {

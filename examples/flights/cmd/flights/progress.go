@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 const (
@@ -100,8 +102,8 @@ func (p *progress) tick(now time.Time) {
 }
 
 func (p *progress) figures(done int64, rate float64) string {
-	return fmt.Sprintf(" %3d%%  %s/s  %s of %s", percent(done, p.total), grouped(int64(rate)), grouped(done), grouped(p.total)) +
-		fmt.Sprintf("  retried %s", grouped(p.retried()))
+	return fmt.Sprintf(" %3d%%  %s/s  %s of %s", percent(done, p.total), humanize.Comma(int64(rate)), humanize.Comma(done), humanize.Comma(p.total)) +
+		fmt.Sprintf("  retried %s", humanize.Comma(p.retried()))
 }
 
 func percent(done, total int64) int64 {
@@ -120,15 +122,4 @@ func bar(done, total int64) string {
 func clock(d time.Duration) string {
 	seconds := int(d.Seconds())
 	return fmt.Sprintf("%02d:%02d", seconds/60, seconds%60)
-}
-
-// grouped writes a number with commas between thousands.
-func grouped(n int64) string {
-	if n < 0 {
-		return "-" + grouped(-n)
-	}
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", grouped(n/1000), n%1000)
 }

@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/roost-cluster/roost/examples/flights"
 )
 
@@ -112,13 +114,13 @@ func (r *report) print(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "\nbusiest airports\tdepartures\tarrivals\tdeparture delay\t\n")
 	for _, a := range r.Busiest {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s min\t\n", a.Code, grouped(a.Departures), grouped(a.Arrivals), grouped(a.DepartureDelayMinutes))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s min\t\n", a.Code, humanize.Comma(a.Departures), humanize.Comma(a.Arrivals), humanize.Comma(a.DepartureDelayMinutes))
 	}
 	_ = table.Flush()
 
 	fmt.Fprintf(out, "\n%s commands in %.1f s, %s/s, %d at a time\n",
-		grouped(r.Commands), r.StreamSeconds, grouped(int64(r.PerSecond)), r.Concurrency)
-	fmt.Fprintf(out, "errors seen and retried: %s by the client%s, %s by the gateways\n", grouped(r.Retried), r.codes(), grouped(r.Resent))
+		humanize.Comma(r.Commands), r.StreamSeconds, humanize.Comma(int64(r.PerSecond)), r.Concurrency)
+	fmt.Fprintf(out, "errors seen and retried: %s by the client%s, %s by the gateways\n", humanize.Comma(r.Retried), r.codes(), humanize.Comma(r.Resent))
 	fmt.Fprintf(out, "latency: p50 %.1f ms, p99 %.1f ms, max %.1f ms\n", r.Latency.P50, r.Latency.P99, r.Latency.Max)
 	fmt.Fprintf(out, "shards moved: %d\n\n", r.Moved)
 
@@ -137,7 +139,7 @@ func (r *report) codes() (list string) {
 		return ""
 	}
 	for _, code := range slices.Sorted(maps.Keys(r.Errors)) {
-		list += fmt.Sprintf(", %s %s", grouped(r.Errors[code]), code)
+		list += fmt.Sprintf(", %s %s", humanize.Comma(r.Errors[code]), code)
 	}
 	return " (" + list[2:] + ")"
 }

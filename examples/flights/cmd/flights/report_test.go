@@ -147,11 +147,3 @@ func TestProgress(t *testing.T) {
 		t.Errorf("bar: %q", got)
 	}
 }
-
-func TestGrouped(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -20: "-20", -1234567: "-1,234,567", 1000007: "1,000,007"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d is %s, want %s", n, got, want)
-		}
-	}
-}
