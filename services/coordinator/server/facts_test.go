@@ -79,7 +79,7 @@ func TestFullJournal(t *testing.T) {
 func TestSilentJournal(t *testing.T) {
 	const shards = 16384
 	for _, illness := range []error{errSilent, fmt.Errorf("locked: %w", journal.ErrNotCommitted)} {
-		synctest.Test(t, func(t *testing.T) {
+		alongside(t, illness.Error(), func(t *testing.T) {
 			r := drive(t, coordinator.DefaultConfig(), nil)
 			for n := range 3 {
 				if got := outcome(r.register(n+1, shards)); got != "<nil>" {
@@ -123,6 +123,14 @@ func TestSilentJournal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// alongside runs a subtest in a bubble, while other subtests run in theirs.
+func alongside(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, test)
+	})
 }
 
 // crowd is what goes on around a coordinator: a region registers again and is

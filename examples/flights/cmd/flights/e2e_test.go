@@ -95,6 +95,7 @@ func TestCarriesFlightsThroughFaultsTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster of processes")
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	text := generated(rand.New(rand.NewPCG(11, 11)), 300)
 	file := write(t, filepath.Join(dir, "in.csv.gz"), zipped(t, text))
@@ -160,6 +161,7 @@ func TestInterruptLeavesNoProcess(t *testing.T) {
 	if testing.Short() || runtime.GOOS != "linux" {
 		t.Skip("starts a cluster of processes and looks for them in /proc")
 	}
+	t.Parallel()
 	for _, tc := range []struct {
 		signal os.Signal
 		code   int
