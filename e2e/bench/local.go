@@ -77,7 +77,7 @@ func (l *local) claim(ctx context.Context, typ sharding.EntityType, count int) e
 	l.term++
 	l.missing, l.started = map[sharding.ShardID]bool{}, make(chan struct{})
 	started := l.started
-	var hosts []region.Input
+	var hosts []region.ControlInput
 	for i := range uint32(count) {
 		id := sharding.ShardID{Type: typ, Index: i}
 		l.missing[id] = true
@@ -95,7 +95,7 @@ func (l *local) claim(ctx context.Context, typ sharding.EntityType, count int) e
 	}
 }
 
-func (l *local) outside(o region.Output) {
+func (l *local) outside(o region.ControlOutput) {
 	send, _ := o.(region.Send)
 	s, ok := send.Msg.(control.ShardStarted)
 	if !ok {

@@ -89,7 +89,7 @@ func (w *cluster) call(k int, row sharding.Row) {
 	}
 	h.next++
 	c.open = append(slices.Clip(c.open), attempt{h.id, h.next})
-	w.regionStep(i, region.Command{Request: h.next, Epoch: row.Epoch, Env: &sharding.Envelope{
+	w.shardStep(i, region.Command{Request: h.next, Epoch: row.Epoch, Env: &sharding.Envelope{
 		Entity: theEntity, Command: c.cmd, ID: sharding.CommandID("k" + c.x), Keyed: true, Payload: []byte(c.x),
 	}})
 }

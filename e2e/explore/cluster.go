@@ -99,7 +99,8 @@ func newCluster() *cluster {
 		w.startRegion(i, sharding.NodeUID(i+1))
 		w.crashes[i] = &move{name: fmt.Sprintf("crash of r%d", i), fault: true, uses: ofHost(i) | bothCoords, do: func() { w.crashRegion(i) }}
 		w.timeouts[hostPart+i] = &move{name: fmt.Sprintf("time runs out at r%d", i), timeout: true, uses: ofHost(i), do: func() {
-			w.regionStep(i, region.Tick{})
+			w.shardStep(i, region.Tick{})
+			w.controlStep(i, region.Tick{})
 		}}
 	}
 	for i := range w.coords {

@@ -15,21 +15,22 @@ import (
 // host is a region and its driver.
 type host struct {
 	id      sharding.NodeID
-	core    *region.Machine
-	stopped sharding.Epoch // as said with ShardStopped
+	control *region.ControlCore
+	shards  *region.ShardCore // one for all
+	stopped sharding.Epoch    // as said with ShardStopped
 	bodies  []body
 	next    turn.RequestID
 }
 
 func (h *host) clone() part {
 	c := *h
-	c.core, c.bodies = h.core.Clone(), slices.Clone(h.bodies)
+	c.control, c.shards, c.bodies = h.control.Clone(), h.shards.Clone(), slices.Clone(h.bodies)
 	return &c
 }
 
 func (h *host) appendState(b []byte) []byte {
 	b = fmt.Appendf(b, "%v %v %v %d ", h.id, h.stopped, h.bodies, h.next)
-	return h.core.AppendState(start, b)
+	return h.shards.AppendState(start, h.control.AppendState(start, b))
 }
 
 // indexOf is the number of a region process.
@@ -47,7 +48,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
 	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = tick, tick, tick
 	cfg.JournalPatience = 0 // its questions change nothing but the number of states
-	w.hosts[i] = &host{id: id, core: region.New(cfg)}
+	w.hosts[i] = &host{id: id, control: region.NewControlCore(cfg), shards: region.NewShardCore(cfg, 0)}
 }
 
 // crashRegion begins a new incarnation; the coordinators hear of it one by one.
@@ -78,31 +79,64 @@ func (w *cluster) crashRegion(i int) {
 // changes nothing now never will: the region's floor and term stay above it.
 func (w *cluster) toRegion(from string, to sharding.NodeID, order control.Message) {
 	about := order.About()
-	m := w.send(fmt.Sprintf("%v %T %+v from %s", to, order, order, from), ofHost(indexOf(to)), func() { w.back(to, region.Received{From: from, Msg: order}) })
+	m := w.send(fmt.Sprintf("%v %T %+v from %s", to, order, order, from), ofHost(indexOf(to)), func() {
+		if w.there(to) {
+			w.controlStep(indexOf(to), region.Received{From: from, Msg: order})
+		}
+	})
 	m.void = func(e *engine, s *state) bool {
 		return hostIn(e, s, to).id != to || !e.bound.Whole && about.Epoch != 0 && pastForAll(e, s, after(about.Epoch)) && e.inert(s, m)
 	}
 }
 
-// back is an input for a region incarnation, if it is still there.
-func (w *cluster) back(id sharding.NodeID, in region.Input) {
-	if i := indexOf(id); w.hosts[i].id == id {
-		w.regionStep(i, in)
+// there reports whether a region incarnation is still there.
+func (w *cluster) there(id sharding.NodeID) bool { return w.hosts[indexOf(id)].id == id }
+
+// back is an input for the shard core of a region incarnation, if it is still there.
+func (w *cluster) back(id sharding.NodeID, in region.ShardInput) {
+	if w.there(id) {
+		w.shardStep(indexOf(id), in)
 	}
 }
 
-func (w *cluster) regionStep(i int, in region.Input) {
+// controlStep steps the control core of a region. What it orders arrives at once: that the
+// two cores of a real region may be apart in time is for the simulation to show.
+func (w *cluster) controlStep(i int, in region.ControlInput) {
 	h := w.hosts[i]
-	out := h.core.Step(w.now, in, nil)
-	if err := h.core.Check(); err != nil {
+	out := h.control.Step(w.now, in, nil)
+	if err := h.control.Check(); err != nil {
 		w.fail("r%d: %v", i, err)
 	}
 	for _, o := range out {
-		w.regionDoes(i, o)
+		switch o := o.(type) {
+		case region.ToCore:
+			w.shardStep(i, o.Order)
+		case region.Send:
+			w.answerCoord(h.id, o)
+		}
 	}
 }
 
-func (w *cluster) regionDoes(i int, o region.Output) {
+// shardStep steps the shard core of a region.
+func (w *cluster) shardStep(i int, in region.ShardInput) {
+	h := w.hosts[i]
+	var out region.Outputs
+	h.shards.Step(w.now, in, &out)
+	if err := h.shards.Check(); err != nil {
+		w.fail("r%d: %v", i, err)
+	}
+	for _, o := range out.Turn {
+		w.entityDoes(i, o)
+	}
+	for _, o := range out.Shard {
+		w.regionDoes(i, o)
+	}
+	for _, e := range out.Events {
+		w.controlStep(i, region.FromCore{Event: e})
+	}
+}
+
+func (w *cluster) regionDoes(i int, o region.ShardOutput) {
 	h := w.hosts[i]
 	id := h.id
 	switch o := o.(type) {
@@ -113,14 +147,10 @@ func (w *cluster) regionDoes(i int, o region.Output) {
 		w.commit(fmt.Sprintf("journal claim %+v", claim), ofHost(i), op, func(r journal.Result) {
 			w.back(id, region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		}).void = unheard(id, op)
-	case region.Send:
-		w.answerCoord(id, o)
 	case region.NotMine:
 		w.refused(id, o.Request)
 	case region.Refuse:
 		w.refused(id, o.Request)
-	default:
-		w.entityDoes(i, o)
 	}
 }
 
@@ -155,7 +185,7 @@ func (w *cluster) alive(h *host, e sharding.Epoch) {
 	}
 }
 
-func (w *cluster) entityDoes(i int, o region.Output) {
+func (w *cluster) entityDoes(i int, o turn.Output) {
 	h := w.hosts[i]
 	id := h.id
 	entity := func(in turn.Input) { w.back(id, region.Turn{Input: in}) }

@@ -160,6 +160,6 @@ func (w *World) withoutJournal(id sharding.NodeID) bool {
 	if !ok {
 		return false
 	}
-	state, _, _ := n.core.Journal()
+	state, _, _ := n.control.Journal()
 	return state == sharding.JournalSilent
 }

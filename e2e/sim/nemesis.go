@@ -224,7 +224,10 @@ func (w *World) operate() {
 		n := p.body.(*regionNode)
 		if !n.leaving {
 			n.leaving = true
-			p.post(func() { n.step(region.Leave{}) })
+			p.post(func() {
+				n.leaveBy = p.now().Add(n.cfg.LeaveTimeout)
+				n.step(region.Leave{})
+			})
 		}
 		return
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -17,16 +18,17 @@ import (
 type regionNode struct {
 	p       *process
 	w       *World
-	core    *region.Machine
+	cfg     region.Config
+	control *region.ControlCore
+	shards  []*shardNode
 	member  *member
 	owes    *owing // nil: replies have no size
-	out     []region.Output
+	out     []region.ControlOutput
 	group   group
 	readers *connection.Readers[*link]
 	links   []*link // those that are open, or were
 	next    turn.RequestID
 	tickets map[turn.RequestID]ticket
-	bodies  map[turn.Incarnation]*body
 	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
 	term    sharding.Term                       // highest that told this region to host or hand off
 	calls   calls
@@ -34,7 +36,33 @@ type regionNode struct {
 	loads   map[sharding.Entity]int         // without an answer, given up or not
 	ticked  bool
 	leaving bool
+	leaveBy time.Time // if it is
 	left    bool
+}
+
+// shardNode is the driver of one shard core.
+type shardNode struct {
+	*regionNode
+	index  int
+	core   *region.ShardCore
+	done   region.Outputs // of its steps, not performed
+	bodies map[turn.Incarnation]*body
+	orders ordered // from the control core
+	events ordered // to it
+}
+
+// ordered are messages from one core of a region to another: between goroutines of one
+// process, each of which gets to its messages in its own time, and in their order.
+type ordered struct{ last int64 }
+
+func (n *regionNode) carry(o *ordered, arrive func()) {
+	w, d := n.w, n.w.dice("cores")
+	delay := d.exp(w.weather.Between)
+	if d.chance(0.01) { // the goroutine has no processor for a while
+		delay += d.between(0, 20*w.weather.Between)
+	}
+	o.last = max(o.last+1, w.now+delay)
+	w.after(o.last-w.now, n.p.back(arrive))
 }
 
 // ticket remembers where the answer to a command goes.
@@ -76,7 +104,6 @@ func (w *World) regionProgram(p *process) program {
 		p: p, w: w,
 		readers: connection.NewReaders[*link](),
 		tickets: map[turn.RequestID]ticket{},
-		bodies:  map[turn.Incarnation]*body{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		calls:   newCalls(w, p),
 		loading: map[sharding.Entity]pendingLoad{},
@@ -87,20 +114,59 @@ func (w *World) regionProgram(p *process) program {
 		n.owes.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
-	n.core = newRegion(w, p)
+	n.cfg = regionConfig(w, p)
+	n.control = region.NewControlCore(n.cfg)
+	for i := range n.cfg.ShardCores {
+		n.shards = append(n.shards, &shardNode{
+			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), bodies: map[turn.Incarnation]*body{},
+		})
+	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})
 	p.post(func() { n.step(region.Coordinators{Addrs: w.coordinatorAddrs()}) })
 	return n
 }
 
-func (n *regionNode) step(in region.Input) {
+// step steps the control core.
+func (n *regionNode) step(in region.ControlInput) {
 	n.w.trace(n.p, "in", in)
 	at := len(n.out)
-	n.out = n.core.Step(n.p.now(), in, n.out)
-	n.w.stepped(n.p, n.core, len(n.out)-at)
+	n.out = n.control.Step(n.p.now(), in, n.out)
+	n.w.stepped(n.p, n.control, len(n.out)-at)
 }
 
-func (n *regionNode) entity(in turn.Input) { n.step(region.Turn{Input: in}) }
+// input steps the shard core.
+func (s *shardNode) input(in region.ShardInput) {
+	s.w.trace(s.p, fmt.Sprintf("in %d", s.index), in)
+	at := s.pending()
+	s.core.Step(s.p.now(), in, &s.done)
+	s.w.stepped(s.p, s.core, s.pending()-at)
+	s.checkLimits()
+}
+
+func (s *shardNode) pending() int { return len(s.done.Turn) + len(s.done.Shard) + len(s.done.Events) }
+
+func (s *shardNode) entity(in turn.Input) { s.input(region.Turn{Input: in}) }
+
+// checkLimits looks at what all shard cores of the region use together.
+func (n *regionNode) checkLimits() {
+	var all turn.Stats
+	for _, s := range n.shards {
+		all.Add(s.core.Stats())
+	}
+	if max := &n.cfg.Turn; all.Commands > max.TotalCommands || all.Bytes > max.TotalBytes || all.Loads > max.TotalLoads {
+		n.w.violate("limits are the region's", "%s: %d commands with %d bytes wait, and %d loads", n.p.name, all.Commands, all.Bytes, all.Loads)
+	}
+}
+
+// of is the shard core of an entity.
+func (n *regionNode) of(e sharding.Entity) *shardNode {
+	for i := range types {
+		if types[i].Type == e.Type {
+			return n.shards[n.cfg.CoreOf(sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)})]
+		}
+	}
+	return n.shards[0]
+}
 
 func (n *regionNode) tick() {
 	if n.owes != nil {
@@ -108,6 +174,9 @@ func (n *regionNode) tick() {
 	}
 	n.member.tick()
 	n.step(region.Tick{})
+	for _, s := range n.shards {
+		s.input(region.Tick{})
+	}
 	n.ticked = true
 }
 
@@ -120,13 +189,37 @@ func (n *regionNode) flush() {
 			n.perform(o)
 		}
 	}
-	n.core.Recycle()
+	for _, s := range n.shards {
+		s.performAll()
+	}
 	n.group.kick()
 	if n.ticked {
 		n.ticked = false
 		n.punctual()
 	}
 	n.member.flush()
+}
+
+// performAll performs what the steps of a shard core have put out.
+func (s *shardNode) performAll() {
+	for s.pending() > 0 {
+		out := s.done
+		s.done = region.Outputs{}
+		what := fmt.Sprintf("out %d", s.index)
+		for _, o := range out.Turn {
+			s.w.trace(s.p, what, o)
+			s.performEntity(o)
+		}
+		for _, o := range out.Shard {
+			s.w.trace(s.p, what, o)
+			s.performShard(o)
+		}
+		for _, e := range out.Events {
+			s.w.trace(s.p, what, e)
+			s.carry(&s.events, func() { s.step(region.FromCore{Core: s.index, Event: e}) })
+		}
+	}
+	s.core.Recycle()
 }
 
 // punctual looks for commands that wait for a load beyond their deadline. A repeat
@@ -155,7 +248,7 @@ func (n *regionNode) punctual() {
 	}
 }
 
-func (n *regionNode) perform(o region.Output) {
+func (n *regionNode) perform(o region.ControlOutput) {
 	w := n.w
 	switch o := o.(type) {
 	case region.Send:
@@ -166,16 +259,38 @@ func (n *regionNode) perform(o region.Output) {
 	case region.ReadSign:
 		n.readSign(o)
 	case region.Registered:
-	case region.Claim:
-		n.checkStopped(o.Shard, o.Epoch)
-		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
-		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
-			n.step(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
-		})
+	case region.ToCore:
+		to := n.shards[o.Core]
+		n.carry(&to.orders, func() { to.input(o.Order) })
 	case region.ProbeJournal:
 		n.probe(o)
 	case region.JournalChanged:
 		w.mark("region: journal " + o.State.String())
+	case region.Left:
+		w.mark("region left in good order")
+		for _, s := range n.shards {
+			if held := s.core.Held(); held > 0 && n.p.now().Before(n.leaveBy) {
+				w.violate("left means empty", "%s has left, and shard core %d holds %d shards", n.p.name, s.index, held)
+			}
+		}
+		n.left = true
+		n.member.leave()
+	case region.Fail:
+		w.violate("driver", "%s fails: %s", n.p.name, o.Reason)
+	default:
+		w.violate("driver", "region output %T is not known here", o)
+	}
+}
+
+func (n *shardNode) performShard(o region.ShardOutput) {
+	w := n.w
+	switch o := o.(type) {
+	case region.Claim:
+		n.checkStopped(o.Shard, o.Epoch)
+		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
+		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
+			n.input(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
+		})
 	case region.NotMine:
 		w.mark("region: not mine")
 		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
@@ -188,14 +303,6 @@ func (n *regionNode) perform(o region.Output) {
 		n.answer(o.Request, func(a gateway.Attempt) gateway.Input {
 			return gateway.Answer{Attempt: a, Reply: o.Reply}
 		})
-	case region.Left:
-		w.mark("region left in good order")
-		n.left = true
-		n.member.leave()
-	case region.Fail:
-		w.violate("driver", "%s fails: %s", n.p.name, o.Reason)
-	default:
-		n.performEntity(o)
 	}
 }
 
@@ -300,7 +407,7 @@ func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Ep
 			})
 			return
 		}
-		n.step(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+		n.of(env.Entity).input(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 	})
 }
 

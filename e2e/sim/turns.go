@@ -7,13 +7,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/gateway"
-	"github.com/roost-cluster/roost/services/region"
 )
 
 func nanos(n int64) time.Duration { return time.Duration(n) }
 
 // performEntity does what the entity core asks of its driver.
-func (n *regionNode) performEntity(o region.Output) {
+func (n *shardNode) performEntity(o turn.Output) {
 	switch o := o.(type) {
 	case turn.Load:
 		n.load(o)
@@ -58,12 +57,12 @@ func (n *regionNode) performEntity(o region.Output) {
 	case turn.TellDone:
 		n.w.mark("turn: told")
 	default:
-		n.w.violate("driver", "region output %T is not known here", o)
+		n.w.violate("driver", "entity output %T is not known here", o)
 	}
 }
 
 // load makes an instance from what the journal holds.
-func (n *regionNode) load(o turn.Load) {
+func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
 	b := &body{entity: o.Entity}
 	if !o.LookupOnly {
@@ -121,7 +120,7 @@ func (n *regionNode) load(o turn.Load) {
 }
 
 // lookup asks the journal for one command of a living entity.
-func (n *regionNode) lookup(o turn.Lookup) {
+func (n *shardNode) lookup(o turn.Lookup) {
 	in := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
 	gen := n.p.gen
 	n.w.journal.read(n.p.host, func() {
@@ -141,7 +140,7 @@ func (n *regionNode) lookup(o turn.Lookup) {
 }
 
 // run executes one turn: a while after now, which may be long.
-func (n *regionNode) run(o *turn.Run) {
+func (n *shardNode) run(o *turn.Run) {
 	w, d := n.w, n.w.dice("turn")
 	n.checkStopped(o.Shard, o.Epoch)
 	if t, ok := n.tickets[o.Request]; ok && t.epoch != o.Epoch {
@@ -186,7 +185,7 @@ func (n *regionNode) run(o *turn.Run) {
 	w.after(took, end(false))
 }
 
-func (n *regionNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) {
+func (n *shardNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) {
 	state := b.list
 	done := turnOf(&state, o.Env)
 	if cancelled {
@@ -206,7 +205,7 @@ func (n *regionNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) 
 	n.entity(done)
 }
 
-func (n *regionNode) snapshot(o turn.Snapshot) {
+func (n *shardNode) snapshot(o turn.Snapshot) {
 	b := n.bodies[o.Incarnation]
 	if b == nil {
 		n.w.violate("driver", "%s: snapshot of %v, which is not alive", n.p.name, o.Entity)
@@ -221,7 +220,7 @@ func (n *regionNode) snapshot(o turn.Snapshot) {
 }
 
 // reply sends the end of a command back along its link.
-func (n *regionNode) reply(o *turn.Answer) {
+func (n *shardNode) reply(o *turn.Answer) {
 	if o.Reply.Outcome == sharding.Rejected && o.Reply.Code == sharding.Unavailable {
 		n.w.mark("command refused: too many loads without an answer")
 	}

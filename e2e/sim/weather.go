@@ -42,6 +42,9 @@ type weather struct {
 	Patience   int64   // mean deadline of a command
 	Join       bool    // another region joins during the storm
 	LateSecond bool    // the standby starts late
+
+	Cores   int   // shard cores of a region
+	Between int64 // mean time of a message between cores of a region
 }
 
 // climate is a set of kinds of weather. Climates differ in their code and share
@@ -191,6 +194,11 @@ func drawClassic(seed uint64) weather {
 	if links.chance(0.5) {
 		w.HeldUp = links.Float64() * 0.02
 	}
+	cores := newDice(seed, "weather of cores")
+	if w.Cores = 1; cores.chance(0.5) {
+		w.Cores = 3
+	}
+	w.Between = cores.between(50_000, 5*ms)
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0, 0
 	}
@@ -200,7 +208,7 @@ func drawClassic(seed uint64) weather {
 // calm is the weather of the last phase: nothing fails any more.
 func (w weather) calm() weather {
 	w.Loss, w.Dup, w.Tail, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0
-	w.Delay, w.Loop = min(w.Delay, 5*ms), min(w.Loop, ms)
+	w.Delay, w.Loop, w.Between = min(w.Delay, 5*ms), min(w.Loop, ms), min(w.Between, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0

@@ -96,7 +96,7 @@ func newGateway(w *World, p *process) *gateway.Machine {
 	return gateway.New(cfg)
 }
 
-func newRegion(w *World, p *process) *region.Machine {
+func regionConfig(w *World, p *process) region.Config {
 	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.alone { // where everybody must be served
@@ -107,11 +107,12 @@ func newRegion(w *World, p *process) *region.Machine {
 	}
 	cfg.Turn.DrainTimeout, cfg.Turn.LoadTimeout, cfg.Turn.RecentIDs = nanos(3*sec), nanos(3*sec), 256
 	cfg.Turn.EntityLoads = entityLoads
+	cfg.ShardCores = w.weather.Cores
 	cfg.JournalPatience, cfg.JournalProbe, cfg.JournalRecovery = nanos(2*sec), nanos(500*ms), nanos(3*sec)
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	return region.New(cfg)
+	return cfg
 }
 
 func newCoordinator(w *World, p *process) *coordinator.Tenure {
@@ -365,7 +366,7 @@ func (w *World) tables(alive []sharding.NodeID) string {
 		var t *routetable.Table
 		switch b := p.body.(type) {
 		case *regionNode:
-			t = b.core.Table()
+			t = b.control.Table()
 		case *gatewayNode:
 			t = b.core.Table()
 		default:

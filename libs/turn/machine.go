@@ -54,6 +54,21 @@ type Stats struct {
 	Spoiled      uint64 // turns discarded after they had staged events
 }
 
+// Add adds the counts of another machine.
+func (s *Stats) Add(o Stats) {
+	s.Commands += o.Commands
+	s.Bytes += o.Bytes
+	s.Loads += o.Loads
+	s.Entities += o.Entities
+	s.Activations += o.Activations
+	s.Passivations += o.Passivations
+	s.Unknown += o.Unknown
+	s.Duplicates += o.Duplicates
+	s.Abandoned += o.Abandoned
+	s.LostTells += o.LostTells
+	s.Spoiled += o.Spoiled
+}
+
 type typeState struct {
 	Type
 	shards []*shard // by index; nil: not open

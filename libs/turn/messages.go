@@ -10,9 +10,8 @@ import (
 // Input is one message to the entity execution core. The set is closed.
 type Input interface{ input() }
 
-// Output is one thing the driver must do, in order. Only the region core adds to
-// the set: its outputs and these make one list.
-type Output interface{ Output() }
+// Output is one thing the driver must do, in order. The set is closed.
+type Output interface{ output() }
 
 // ShardEvent is something that happened to a shard as a whole, or to a command
 // because of that. It is for the caller that opens shards, not for the driver; see
@@ -304,17 +303,17 @@ func (Drain) input()     {}
 func (Abort) input()     {}
 func (Tick) input()      {}
 
-func (Load) Output()      {}
-func (Lookup) Output()    {}
-func (*Run) Output()      {}
-func (Cancel) Output()    {}
-func (Append) Output()    {}
-func (ReadFence) Output() {}
-func (Snapshot) Output()  {}
-func (Stop) Output()      {}
-func (Drop) Output()      {}
-func (*Answer) Output()   {}
-func (TellDone) Output()  {}
+func (Load) output()      {}
+func (Lookup) output()    {}
+func (*Run) output()      {}
+func (Cancel) output()    {}
+func (Append) output()    {}
+func (ReadFence) output() {}
+func (Snapshot) output()  {}
+func (Stop) output()      {}
+func (Drop) output()      {}
+func (*Answer) output()   {}
+func (TellDone) output()  {}
 
 func (NotMine) shardEvent() {}
 func (Fenced) shardEvent()  {}

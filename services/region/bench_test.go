@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
@@ -17,26 +16,26 @@ const population = 10_000
 
 // bench is a driver that answers at once.
 type bench struct {
-	m    *region.Machine
+	m    *region.ShardCore
 	now  time.Time
-	out  []region.Output
+	out  region.Outputs
 	cmds []region.Command
 	last turn.RequestID
 	done turn.TurnDone
 }
 
 func newBench(b *testing.B, volatile bool) *bench {
-	d := &bench{now: time.Unix(1000, 0), m: region.New(region.DefaultConfig(self, "region-1", turn.Type{
+	d := &bench{now: time.Unix(1000, 0), m: region.NewShardCore(region.DefaultConfig(self, "region-1", turn.Type{
 		Desc: sharding.TypeDesc{
 			Type: "T", Shards: sharding.DefaultShards, Volatile: volatile, Commands: []sharding.CommandDesc{{Name: "Do"}},
 		},
 		PassivateAfter: turn.DefaultPassivateAfter,
-	}))}
+	}), 0)}
 	epoch := sharding.MakeEpoch(1, 1)
 	for i := range uint32(sharding.DefaultShards) {
 		id := sharding.ShardID{Type: "T", Index: i}
-		d.m.Step(d.now, region.Received{Msg: control.HostShard{Term: 1, Shard: id, Epoch: epoch}}, nil)
-		d.m.Step(d.now, region.Claimed{Shard: id, Epoch: epoch, Verdict: sharding.Durable}, nil)
+		d.m.Step(d.now, region.Host{Shard: id, Epoch: epoch}, &d.out)
+		d.m.Step(d.now, region.Claimed{Shard: id, Epoch: epoch, Verdict: sharding.Durable}, &d.out)
 	}
 	d.done.Reply = sharding.Reply{Outcome: sharding.OK, Payload: make([]byte, 16)}
 	if !volatile {
@@ -57,22 +56,23 @@ func (d *bench) ask(cmd *region.Command) {
 	d.last++
 	d.now = d.now.Add(time.Microsecond)
 	cmd.Request = d.last
-	d.out = d.m.Command(d.now, cmd, d.out[:0])
-	for i := 0; i < len(d.out); i++ {
-		switch o := d.out[i].(type) {
+	d.m.Command(d.now, cmd, &d.out)
+	for i := 0; i < len(d.out.Turn); i++ {
+		switch o := d.out.Turn[i].(type) {
 		case turn.Load:
-			d.out = d.m.Loaded(d.now, &turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}, d.out)
+			d.m.Loaded(d.now, &turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}, &d.out)
 		case *turn.Run:
 			d.done.Incarnation, d.done.Request = o.Incarnation, o.Request
-			d.out = d.m.TurnDone(d.now, &d.done, d.out)
+			d.m.TurnDone(d.now, &d.done, &d.out)
 		case turn.Append:
-			d.out = d.m.Step(d.now, region.Turn{Input: turn.Appended{
+			d.m.Step(d.now, region.Turn{Input: turn.Appended{
 				Incarnation: o.Incarnation, Seq: o.Append.Records[0].Seq, Verdict: sharding.Durable,
-			}}, d.out)
+			}}, &d.out)
 		case turn.Stop:
-			d.out = d.m.Step(d.now, region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}, d.out)
+			d.m.Step(d.now, region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}, &d.out)
 		}
 	}
+	d.out.Reset()
 	d.m.Recycle()
 }
 

@@ -17,7 +17,12 @@ type Config struct {
 	Name string // of the node, for people
 	// Version is the application version of the binary, or empty.
 	Version string
-	// Turn holds the hosted types and the limits of entity execution.
+	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores].
+	// Default 1.
+	ShardCores int
+	// Turn holds the hosted types and the limits of entity execution. Its limits for
+	// all entities are those of the region, however many shard cores there are; of the
+	// recent ids each shard core remembers an equal part.
 	Turn turn.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
@@ -55,6 +60,7 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 	return Config{
 		Self:           self,
 		Name:           name,
+		ShardCores:     1,
 		Turn:           turn.DefaultConfig(types...),
 		Watch:          routetable.DefaultWatchConfig(),
 		BufferCommands: 1000,
@@ -69,11 +75,34 @@ func DefaultConfig(self sharding.NodeID, name string, types ...turn.Type) Config
 	}
 }
 
+// MaxShardCores is the largest number of shard cores of a region.
+const MaxShardCores = 64
+
+// CoreOf is the index of the shard core that a shard belongs to. It is the shard's index
+// modulo the number of cores, as its lane of a link is that modulo the number of lanes:
+// so the commands of one lane are for few cores, and those of one type for all.
+func (c *Config) CoreOf(id sharding.ShardID) int { return int(id.Index % uint32(c.ShardCores)) }
+
+// budgets are the bounds that the shard cores share, at the beginning. The largest
+// command fits into a block, if it fits into a share.
+func (c *Config) budgets() [resources]budget {
+	return [resources]budget{
+		ResourceCommands: newBudget(c.Turn.TotalCommands, c.ShardCores, 1),
+		ResourceBytes:    newBudget(c.Turn.TotalBytes, c.ShardCores, 2*sharding.MaxPayload),
+		ResourceLoads:    newBudget(c.Turn.TotalLoads, c.ShardCores, 1),
+	}
+}
+
 // Validate refuses a configuration that cannot work, naming every field.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Self.Addr == "" || c.Self.UID == 0 {
 		errs = append(errs, errors.New("region: Self needs an address and a uid"))
+	}
+	if c.ShardCores < 1 || c.ShardCores > MaxShardCores {
+		errs = append(errs, fmt.Errorf("region: ShardCores is %d, must be 1 to %d", c.ShardCores, MaxShardCores))
+	} else if n := min(c.Turn.TotalCommands, c.Turn.TotalBytes, c.Turn.TotalLoads); n < c.ShardCores {
+		errs = append(errs, fmt.Errorf("region: of commands, their bytes and loads only %d are allowed, too few for %d shard cores", n, c.ShardCores))
 	}
 	if c.BufferCommands <= 0 || c.BufferBytes <= 0 {
 		errs = append(errs, errors.New("region: BufferCommands and BufferBytes must be above 0"))

@@ -10,7 +10,7 @@ import (
 // TestTakesItsMessages: a region takes each message that the vocabulary sends it, and
 // each answer to a call of its own, and nothing else.
 func TestTakesItsMessages(t *testing.T) {
-	m := New(DefaultConfig(sharding.NodeID{Addr: "r:1", UID: 1}, "r"))
+	m := NewControlCore(DefaultConfig(sharding.NodeID{Addr: "r:1", UID: 1}, "r"))
 	for _, k := range control.Kinds {
 		if takes := m.receive(Received{Msg: k.Zero}); takes != (k.To&control.Region != 0) {
 			t.Errorf("takes %T: %t", k.Zero, takes)

@@ -9,18 +9,14 @@ import (
 
 // receive takes a message that some process sent. It reports whether it is one for a
 // region.
-func (m *Machine) receive(in Received) bool {
+func (c *ControlCore) receive(in Received) bool {
 	switch msg := in.Msg.(type) {
 	case control.HostShard:
-		if m.current(msg.Term) && plausible(msg.Epoch, msg.Term) {
-			m.hostShard(in.From, msg)
-		}
+		c.hostShard(in.From, msg)
 	case control.HandOff:
-		if m.current(msg.Term) && plausible(msg.Epoch, msg.Term) {
-			m.handOff(in.From, msg)
-		}
+		c.handOff(in.From, msg)
 	case control.WatchTable: // this region's copy, for a gateway that knows no coordinator
-		m.emit(Reply{Call: in.Call, Msg: control.TableChanged{Delta: m.table.Delta(msg.Version)}})
+		c.emit(Reply{Call: in.Call, Msg: control.TableChanged{Delta: c.table.Delta(msg.Version)}})
 	default:
 		return false
 	}
@@ -29,14 +25,14 @@ func (m *Machine) receive(in Received) bool {
 
 // replied takes the answer to a call. It reports whether it is one that a region may
 // get.
-func (m *Machine) replied(in Replied) bool {
+func (c *ControlCore) replied(in Replied) bool {
 	switch in.Asked.(type) {
 	case control.WatchTable:
-		return m.watched(in.From, in.Msg)
+		return c.watched(in.From, in.Msg)
 	case control.Register:
 		switch msg := in.Msg.(type) {
 		case control.RegisterAck:
-			m.registerAck(in.From, in.Asked.(control.Register), msg)
+			c.registerAck(in.From, in.Asked.(control.Register), msg)
 			return true
 		case nil, control.NotActive: // it is repeated
 			return true
@@ -44,7 +40,7 @@ func (m *Machine) replied(in Replied) bool {
 	case control.GracefulShutdown:
 		switch msg := in.Msg.(type) {
 		case control.ShutdownAck:
-			m.shutdownAck(msg)
+			c.shutdownAck(msg)
 			return true
 		case nil, control.NotActive: // it is repeated
 			return true
@@ -54,51 +50,63 @@ func (m *Machine) replied(in Replied) bool {
 }
 
 // watched takes the answer to a watch.
-func (m *Machine) watched(from string, answer control.Message) bool {
+func (c *ControlCore) watched(from string, answer control.Message) bool {
 	switch msg := answer.(type) {
 	case control.TableChanged:
-		m.tableChanged(from, msg.Delta)
+		c.tableChanged(from, msg.Delta)
 		return true
 	case control.NotActive:
-		m.watcher.NotActive(m.now, from, msg.Active, msg.Term)
+		c.watcher.NotActive(c.now, from, msg.Active, msg.Term)
 	case nil:
-		m.watcher.Failed(m.now, from)
+		c.watcher.Failed(c.now, from)
 	default:
 		return false
 	}
-	m.poll()
+	c.poll()
 	return true
 }
 
-func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
-	if !m.watcher.Changed(m.now, from, d) {
-		m.poll()
+func (c *ControlCore) tableChanged(from string, d sharding.TableDelta) {
+	if !c.watcher.Changed(c.now, from, d) {
+		c.poll()
 		return
 	}
-	m.current(d.Version.Term)
-	for _, row := range m.table.Apply(d) {
-		if h := m.shard(row.Shard); h != nil && row.Epoch > h.epoch {
-			m.supersede(h)
-		}
-	}
-	m.poll()
-	m.register()
+	c.current(d.Version.Term)
+	c.forward(c.table.Apply(d))
+	c.poll()
+	c.register()
 }
 
-func (m *Machine) poll() {
-	if to, v, ask := m.watcher.Poll(m.now); ask {
-		m.emit(Send{To: to, Msg: control.WatchTable{Version: v}})
+// forward passes rows that have changed on to the shard cores that may host the shards.
+func (c *ControlCore) forward(rows []sharding.Row) {
+	of := make([][]sharding.Row, len(c.cores))
+	for _, row := range rows {
+		if c.hosts(row.Shard) {
+			core := c.cfg.CoreOf(row.Shard)
+			of[core] = append(of[core], row)
+		}
+	}
+	for core, rows := range of {
+		if len(rows) > 0 {
+			c.emit(ToCore{Core: core, Order: Rows{Rows: rows}})
+		}
+	}
+}
+
+func (c *ControlCore) poll() {
+	if to, v, ask := c.watcher.Poll(c.now); ask {
+		c.emit(Send{To: to, Msg: control.WatchTable{Version: v}})
 	}
 }
 
 // report answers a coordinator: the one that asked, else the one that is watched. If
 // none is known, the one that comes will ask.
-func (m *Machine) report(to string, msg control.Message) {
+func (c *ControlCore) report(to string, msg control.Message) {
 	if to == "" {
-		to, _ = m.watcher.Active()
+		to, _ = c.watcher.Active()
 	}
 	if to != "" {
-		m.emit(Send{To: to, Msg: msg})
+		c.emit(Send{To: to, Msg: msg})
 	}
 }
 
@@ -117,37 +125,37 @@ type announcing struct {
 }
 
 // register announces this region to the coordinator of a new term.
-func (m *Machine) register() {
-	if !m.unregistered() {
+func (c *ControlCore) register() {
+	if !c.unregistered() {
 		return
 	}
-	pause := m.cfg.Resend
-	if m.announcing.open {
-		pause = max(pause, m.cfg.Watch.Timeout) // the answer may never come
+	pause := c.cfg.Resend
+	if c.announcing.open {
+		pause = max(pause, c.cfg.Watch.Timeout) // the answer may never come
 	}
-	if !m.announcing.at.IsZero() && m.now.Sub(m.announcing.at) < pause {
+	if !c.announcing.at.IsZero() && c.now.Sub(c.announcing.at) < pause {
 		return
 	}
-	m.announcing.at, m.announcing.refusal = m.now, ""
-	m.readSign()
+	c.announcing.at, c.announcing.refusal = c.now, ""
+	c.readSign()
 }
 
 // unregistered reports whether there is a coordinator whose term does not know this
 // region.
-func (m *Machine) unregistered() bool {
-	addr, term := m.watcher.Active()
-	return addr != "" && term > m.registered && !m.failed && !m.left
+func (c *ControlCore) unregistered() bool {
+	addr, term := c.watcher.Active()
+	return addr != "" && term > c.registered && !c.failed && !c.left
 }
 
-func (m *Machine) readSign() {
-	m.announcing.number++
-	m.announcing.open = true
-	m.emit(ReadSign{Number: m.announcing.number})
+func (c *ControlCore) readSign() {
+	c.announcing.number++
+	c.announcing.open = true
+	c.emit(ReadSign{Number: c.announcing.number})
 }
 
 // signRead goes on with the announcement.
-func (m *Machine) signRead(in SignRead) {
-	a := &m.announcing
+func (c *ControlCore) signRead(in SignRead) {
+	a := &c.announcing
 	if in.Number != a.number || !a.open {
 		return
 	}
@@ -157,42 +165,42 @@ func (m *Machine) signRead(in SignRead) {
 		journal = control.JournalOwner{Known: true, Cluster: in.Sign.Cluster}
 	}
 	switch {
-	case !m.unregistered():
+	case !c.unregistered():
 	case a.refusal == "":
-		to, _ := m.watcher.Active()
-		reg := control.Register{Name: m.cfg.Name, Version: m.cfg.Version, Last: m.registered, Journal: journal}
-		for i := range m.cfg.Turn.Types {
-			reg.Types = append(reg.Types, m.cfg.Turn.Types[i].Desc)
+		to, _ := c.watcher.Active()
+		reg := control.Register{Name: c.cfg.Name, Version: c.cfg.Version, Last: c.registered, Journal: journal}
+		for i := range c.cfg.Turn.Types {
+			reg.Types = append(reg.Types, c.cfg.Turn.Types[i].Desc)
 		}
-		m.emit(Send{To: to, Msg: reg})
+		c.emit(Send{To: to, Msg: reg})
 	case journal == a.refused:
-		m.fail(a.refusal)
+		c.fail(a.refusal)
 	}
 	a.refusal = "" // it was refused for what it said of the journal, maybe: it is repeated
 }
 
-func (m *Machine) registerAck(from string, asked control.Register, in control.RegisterAck) {
-	if !m.current(in.Term) {
+func (c *ControlCore) registerAck(from string, asked control.Register, in control.RegisterAck) {
+	if !c.current(in.Term) {
 		return
 	}
 	switch {
 	case in.Refusal == "":
-		m.registered = max(m.registered, in.Term)
-		m.announcing.at = time.Time{}
-		m.health.told = time.Time{} // it may know nothing yet
-		m.emit(Registered{With: from, Term: in.Term})
+		c.registered = max(c.registered, in.Term)
+		c.announcing.at = time.Time{}
+		c.health.told = time.Time{} // it may know nothing yet
+		c.emit(Registered{With: from, Term: in.Term})
 	case !asked.Journal.Known:
-		m.fail(in.Refusal)
-	case m.announcing.refusal == "" && !m.failed:
-		m.announcing.refusal, m.announcing.refused = in.Refusal, asked.Journal
-		m.readSign()
+		c.fail(in.Refusal)
+	case c.announcing.refusal == "" && !c.failed:
+		c.announcing.refusal, c.announcing.refused = in.Refusal, asked.Journal
+		c.readSign()
 	}
 }
 
 // fail ends this region: a refusal is final.
-func (m *Machine) fail(refusal string) {
-	if !m.failed {
-		m.failed = true
-		m.emit(Fail{Reason: "the coordinator refused this region: " + refusal})
+func (c *ControlCore) fail(refusal string) {
+	if !c.failed {
+		c.failed = true
+		c.emit(Fail{Reason: "the coordinator refused this region: " + refusal})
 	}
 }

@@ -1,6 +1,36 @@
-// Package region is the pure core of the region service: the state machine
-// that takes shards, guards their door, hands them off, and runs their entities
-// through package turn.
+// Package region is the pure core of the region service. It takes shards, guards their
+// door, hands them off, and runs their entities through package turn.
+//
+// # One control core, several shard cores
+//
+// What a region has once is in its [ControlCore]: its word to the coordinator. The shards
+// are divided among one or more [ShardCore]s, each of which has its own door and its own
+// entities, so that several processors can run them.
+//
+//	         coordinator                          gateways
+//	orders, table │ ▲ reports                      │ ▲
+//	              ▼ │                              │ │ commands, answers
+//	┌─ ControlCore ─────────────┐                  │ │
+//	│ highest term, route table,│                  │ │
+//	│ registration, leaving,    │                  │ │
+//	│ health of the journal,    │                  │ │
+//	│ division of the limits    │                  │ │
+//	└──────┬────────────▲───────┘                  │ │
+//	ToCore │            │ FromCore                 │ │
+//	       ▼            │                          ▼ │
+//	┌─ ShardCore: shards of index i mod n ───────────────────────┐
+//	│ door (epochs), claims, buffers, floors, newest rows  │ turn │ × n
+//	└────────────────────────────────────────────────────────────┘
+//
+// The control core checks an order of the coordinator (term, epoch, type) and passes it
+// on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
+// and tells what has come of it. What the table says of its shards comes to it the same
+// way and in the same order, so a refusal brings the newest row that was known when the
+// shard core looked. Each shard core claims its own shards; nothing about a shard is
+// known in two places but its row.
+//
+// The limits of the region hold for all shard cores together, however many there are: see
+// [Resource]. A shard core that has no room refuses, and never waits for another core.
 //
 // # A shard's life in a region
 //
@@ -13,8 +43,65 @@
 // Whatever shows the shard at a higher epoch (a table row, a command, the
 // fence) stops it at once.
 //
+// # Leaving
+//
+// The control core asks the coordinator to take the shards, and tells every shard core to
+// take no others. It has left when each of them has said that it is leaving and holds
+// none: an order that was under way to it before that is then obeyed or refused.
+//
 // # What this does not do
 //
 // It opens no connection, writes no disk and runs no user code. It does not
 // trust its own picture of ownership: the journal's fence decides.
+//
+// # Duties of the driver
+//
+//  1. No core is stepped by two goroutines at a time; different cores may be. The time is
+//     that of a monotonic clock, the same for all cores. Every core gets a [Tick] every
+//     20 ms or so.
+//  2. A [ToCore] is an input of that shard core, an [Event] one of the control core, as
+//     [FromCore]. None gets lost. Those from one core to another arrive in their order;
+//     how long they take, and what others do meanwhile, does not matter.
+//  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]), those of
+//     one connection in their order. One for a type that is not hosted may go to any.
+//     Nobody waits for one shard core while stepping another.
+//  4. The outputs of a step are performed before those of the core's next one: each list
+//     of [Outputs] in its order, the events last. None of them may wait. What package
+//     turn wants of its driver holds for Outputs.Turn; answers to it go back to the same
+//     shard core, as [Turn].
+//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; one whose
+//     result is not known by UnknownOutcome. [ProbeJournal] and [ReadSign] are asked
+//     beside the loop; their answers may get lost.
+//  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
+//     answer. Every other Send may get lost, and so may a [Reply].
+//  7. After [Left] the process may leave the membership. After [Fail] it stops.
+//
+// The loops to write, for the control core:
+//
+//	for in := range control { // a ticker's Ticks too
+//		for _, o := range c.Step(time.Now(), in, nil) {
+//			if to, ok := o.(region.ToCore); ok {
+//				shards[to.Core] <- to.Order // never waits: the queue is unbounded
+//				continue
+//			}
+//			perform(o)
+//		}
+//	}
+//
+// and for each shard core:
+//
+//	for in := range shards[i] { // a ticker's Ticks too
+//		m.Step(time.Now(), in, &out)
+//		for _, o := range out.Turn {
+//			performTurn(o) // jobs run beside the loop
+//		}
+//		for _, o := range out.Shard {
+//			perform(o)
+//		}
+//		for _, e := range out.Events {
+//			control <- region.FromCore{Core: i, Event: e}
+//		}
+//		out.Reset()
+//		m.Recycle()
+//	}
 package region

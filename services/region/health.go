@@ -6,7 +6,6 @@ import (
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
-	"github.com/roost-cluster/roost/libs/turn"
 )
 
 // A region without a journal can serve nothing that is stored, and nobody else sees
@@ -55,8 +54,8 @@ type health struct {
 
 // Journal is what this region makes of its journal, since when, and since when
 // nothing has succeeded there.
-func (m *Machine) Journal() (state sharding.JournalState, since, heard time.Time) {
-	h := &m.health
+func (c *ControlCore) Journal() (state sharding.JournalState, since, heard time.Time) {
+	h := &c.health
 	heard = h.paths[Commits].heard
 	if h.paths[Loads].heard.Before(heard) {
 		heard = h.paths[Loads].heard
@@ -64,91 +63,71 @@ func (m *Machine) Journal() (state sharding.JournalState, since, heard time.Time
 	return h.state, h.since, heard
 }
 
-// heard notes that an operation succeeded: that the journal has answered it.
-func (m *Machine) heard(p JournalPath, v sharding.Verdict) {
-	if v.Answered() {
-		m.answered(p)
+// answered notes that an operation has succeeded at a time: that the journal has
+// answered it. A question that was asked after that is still open.
+func (c *ControlCore) answered(p JournalPath, at time.Time) {
+	e := &c.health.paths[p]
+	if at.After(e.heard) {
+		e.heard = at
 	}
-}
-
-func (m *Machine) answered(p JournalPath) {
-	e := &m.health.paths[p]
-	e.heard, e.asking, e.open = m.now, time.Time{}, false
-}
-
-// hear takes what an answer of the driver to the entity core says of the journal.
-func (m *Machine) hear(in turn.Input) {
-	switch in := in.(type) {
-	case turn.Appended:
-		m.heard(Commits, in.Verdict)
-	case turn.FenceRead:
-		m.heard(Commits, in.Verdict)
-	case turn.Loaded:
-		m.hearLoaded(&in)
+	if !at.Before(e.asking) {
+		e.asking = time.Time{}
 	}
-}
-
-// hearLoaded: a damaged entity is no sign of a silent journal, and a volatile one
-// none of a journal that answers.
-func (m *Machine) hearLoaded(in *turn.Loaded) {
-	if (in.Err == "" || !in.Retry) && !m.volatile(in.Entity.Type) {
-		m.answered(Loads)
-	}
-}
-
-func (m *Machine) volatile(name sharding.EntityType) bool {
-	t := m.typ(name)
-	return t != nil && t.volatile
-}
-
-func (m *Machine) probed(in Probed) {
-	if e := &m.health.paths[in.Path]; in.Number == e.number {
+	if !at.Before(e.asked) {
 		e.open = false
 	}
-	m.heard(in.Path, in.Verdict)
+}
+
+func (c *ControlCore) probed(in Probed) {
+	if e := &c.health.paths[in.Path]; in.Number == e.number {
+		e.open = false
+	}
+	if in.Verdict.Answered() {
+		c.answered(in.Path, c.now)
+	}
 }
 
 // tickJournal asks the journal where nothing has succeeded for a while, judges it,
 // and reports.
-func (m *Machine) tickJournal() {
-	if m.cfg.JournalPatience == 0 {
+func (c *ControlCore) tickJournal() {
+	if c.cfg.JournalPatience == 0 {
 		return
 	}
-	h := &m.health
-	paused := m.now.Sub(h.ticked) >= m.cfg.JournalPatience/2
-	h.ticked = m.now
+	h := &c.health
+	paused := c.now.Sub(h.ticked) >= c.cfg.JournalPatience/2
+	h.ticked = c.now
 	silent, answers := false, true
 	for p := range journalPaths {
 		e := &h.paths[p]
 		if e.heard.IsZero() {
-			e.heard = m.now // it was opened just before
+			e.heard = c.now // it was opened just before
 		}
 		if paused && !e.asking.IsZero() {
-			e.asking = m.now // one's own pause is not the journal's silence
+			e.asking = c.now // one's own pause is not the journal's silence
 		}
-		m.probe(p, e)
-		silent = silent || !e.asking.IsZero() && m.now.Sub(e.asking) >= m.cfg.JournalPatience
+		c.probe(p, e)
+		silent = silent || !e.asking.IsZero() && c.now.Sub(e.asking) >= c.cfg.JournalPatience
 		answers = answers && e.heard.After(h.since)
 	}
 	switch {
 	case silent:
-		m.journalIs(sharding.JournalSilent)
+		c.journalIs(sharding.JournalSilent)
 	case h.state == sharding.JournalSilent && answers && !mutant.On("journal-recovers"):
-		m.journalIs(sharding.JournalRecovering)
-	case h.state == sharding.JournalRecovering && m.gap():
-		h.since = m.now
-	case h.state == sharding.JournalRecovering && m.now.Sub(h.since) >= m.cfg.JournalRecovery:
-		m.journalIs(sharding.JournalAnswers)
+		c.journalIs(sharding.JournalRecovering)
+	case h.state == sharding.JournalRecovering && c.gap():
+		h.since = c.now
+	case h.state == sharding.JournalRecovering && c.now.Sub(h.since) >= c.cfg.JournalRecovery:
+		c.journalIs(sharding.JournalAnswers)
 	}
-	if h.state != sharding.JournalAnswers && m.now.Sub(h.told) >= m.cfg.JournalProbe {
-		m.reportJournal()
+	if h.state != sharding.JournalAnswers && c.now.Sub(h.told) >= c.cfg.JournalProbe {
+		c.reportJournal()
 	}
 }
 
 // gap reports whether nothing has succeeded for longer than between two questions.
-func (m *Machine) gap() bool {
+func (c *ControlCore) gap() bool {
 	for p := range journalPaths {
-		if m.now.Sub(m.health.paths[p].heard) >= 2*m.cfg.JournalProbe {
+		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.JournalProbe {
 			return true
 		}
 	}
@@ -158,43 +137,43 @@ func (m *Machine) gap() bool {
 // probe asks the journal, if nothing has succeeded for Config.JournalProbe. A
 // question that is not answered is asked again after Config.JournalPatience: the
 // answer may never come.
-func (m *Machine) probe(p JournalPath, e *evidence) {
-	pause := m.cfg.JournalProbe
+func (c *ControlCore) probe(p JournalPath, e *evidence) {
+	pause := c.cfg.JournalProbe
 	if e.open {
-		pause = m.cfg.JournalPatience
+		pause = c.cfg.JournalPatience
 	}
-	if m.now.Sub(e.heard) < m.cfg.JournalProbe || m.now.Sub(e.asked) < pause {
+	if c.now.Sub(e.heard) < c.cfg.JournalProbe || c.now.Sub(e.asked) < pause {
 		return
 	}
 	if e.asking.IsZero() {
-		e.asking = m.now
+		e.asking = c.now
 	}
-	e.asked, e.open = m.now, true
+	e.asked, e.open = c.now, true
 	e.number++
-	m.emit(ProbeJournal{Path: p, Number: e.number})
+	c.emit(ProbeJournal{Path: p, Number: e.number})
 }
 
-func (m *Machine) journalIs(s sharding.JournalState) {
-	h := &m.health
+func (c *ControlCore) journalIs(s sharding.JournalState) {
+	h := &c.health
 	if h.state == s {
 		return
 	}
-	h.state, h.since = s, m.now
-	_, _, heard := m.Journal()
-	m.emit(JournalChanged{State: s, Heard: heard})
-	m.reportJournal()
+	h.state, h.since = s, c.now
+	_, _, heard := c.Journal()
+	c.emit(JournalChanged{State: s, Heard: heard})
+	c.reportJournal()
 }
 
 // reportJournal tells the coordinator. What is told is no fact and not
 // acknowledged: it is repeated while there is something to tell, and a new
 // coordinator learns it from the next repeat.
-func (m *Machine) reportJournal() {
-	h := &m.health
-	addr, _ := m.watcher.Active()
+func (c *ControlCore) reportJournal() {
+	h := &c.health
+	addr, _ := c.watcher.Active()
 	if addr == "" || mutant.On("journal-reported") {
 		return
 	}
 	h.report++
-	h.told = m.now
-	m.emit(Send{To: addr, Msg: control.JournalReport{Number: h.report, State: h.state}})
+	h.told = c.now
+	c.emit(Send{To: addr, Msg: control.JournalReport{Number: h.report, State: h.state}})
 }

@@ -11,7 +11,7 @@ import (
 // one is not put off until the patience is over, and with it the notice of an outage.
 func TestLostProbeIsOver(t *testing.T) {
 	cfg := DefaultConfig(sharding.NodeID{Addr: "r1:1", UID: 1}, "r1")
-	m, now := New(cfg), time.Unix(1_000_000, 0)
+	m, now := NewControlCore(cfg), time.Unix(1_000_000, 0)
 	asked := func(after time.Duration) (number uint64) {
 		now = now.Add(after)
 		for _, o := range m.Step(now, Tick{}, nil) {

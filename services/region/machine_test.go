@@ -14,9 +14,11 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// TestScenarios runs the scenarios. Shards are the only ones of the types T and U;
-// epochs are written term.counter. The commands:
+// TestScenarios runs the scenarios. Shards are those of the types T and U, which have one
+// each unless there are several shard cores; epochs are written term.counter. The commands:
 //
+//	cores N                               first: so many shard cores, and six shards per type
+//	hold | pass                           messages between cores wait, or go on
 //	coordinators ADDR…                    where coordinators may be
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
 //	standby ADDR TERM | watch-failed      likewise
@@ -38,47 +40,89 @@ func play(*testing.T) scenariotest.Play {
 	return func(commands []string) (trace []string) {
 		for _, c := range commands {
 			trace = append(trace, s.command(strings.Fields(c))...)
-			if err := s.m.Check(); err != nil {
-				trace = append(trace, "CHECK "+err.Error())
-			}
-			c := s.m.Clone()
-			if err := c.Check(); err != nil {
-				trace = append(trace, "CLONE "+err.Error())
-			}
-			if string(c.AppendState(s.now, nil)) != string(s.m.AppendState(s.now, nil)) {
-				trace = append(trace, "CLONE differs")
-			}
+			trace = append(trace, s.check()...)
 		}
 		return trace
 	}
 }
 
+// scenario is a region of one or more shard cores. What passes between them and the
+// control core arrives at once, unless it is held.
 type scenario struct {
-	m       *region.Machine
+	control *region.ControlCore
+	shards  []*region.ShardCore
+	holds   bool
+	held    []func() []string // in order
 	now     time.Time
 	watches []region.Send
-	sign    region.SignRead // answers every ReadSign
-	asked   control.Message // the last Register
+	asked   control.Register
+	sign    region.SignRead
 	claims  []region.Claim
-	loads   []turn.Load
-	runs    map[turn.RequestID]*turn.Run
-	appends []turn.Append
-	fences  []turn.ReadFence
-	stops   []turn.Stop
+	loads   []of[turn.Load]
+	runs    map[turn.RequestID]of[*turn.Run]
+	appends []of[turn.Append]
+	fences  []of[turn.ReadFence]
+	stops   []of[turn.Stop]
 	probes  []region.ProbeJournal
+}
+
+// of is an output of a shard core.
+type of[T any] struct {
+	core int
+	o    T
 }
 
 var self = sharding.NodeID{Addr: "r1:1", UID: 1}
 
 func newScenario() *scenario {
+	s := &scenario{now: time.Unix(1000, 0), runs: map[turn.RequestID]of[*turn.Run]{}}
+	s.start(1, 1)
+	return s
+}
+
+// cfg is the configuration of a region with so many cores, and types of so many shards.
+func cfg(cores int, shards uint32) region.Config {
 	hosted := func(name string) turn.Type {
-		return turn.Type{Desc: sharding.TypeDesc{Type: sharding.EntityType(name), Shards: 1, Commands: []sharding.CommandDesc{
+		return turn.Type{Desc: sharding.TypeDesc{Type: sharding.EntityType(name), Shards: shards, Commands: []sharding.CommandDesc{
 			{Name: "Add"}, {Name: "Get", ReadOnly: true},
 		}}, PassivateAfter: 2 * time.Minute}
 	}
 	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
-	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
-	return &scenario{m: region.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
+	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3*cores
+	cfg.ShardCores = cores
+	return cfg
+}
+
+func (s *scenario) start(cores int, shards uint32) {
+	c := cfg(cores, shards)
+	s.control, s.shards = region.NewControlCore(c), nil
+	for i := range cores {
+		s.shards = append(s.shards, region.NewShardCore(c, i))
+	}
+}
+
+// check verifies the cores and copies of them.
+func (s *scenario) check() (findings []string) {
+	type core interface {
+		Check() error
+		AppendState(time.Time, []byte) []byte
+	}
+	check := func(m, clone core) {
+		if err := m.Check(); err != nil {
+			findings = append(findings, "CHECK "+err.Error())
+		}
+		if err := clone.Check(); err != nil {
+			findings = append(findings, "CLONE "+err.Error())
+		}
+		if string(clone.AppendState(s.now, nil)) != string(m.AppendState(s.now, nil)) {
+			findings = append(findings, "CLONE differs")
+		}
+	}
+	check(s.control, s.control.Clone())
+	for _, m := range s.shards {
+		check(m, m.Clone())
+	}
+	return findings
 }
 
 func pop[T any](q *[]T) T {
@@ -100,10 +144,19 @@ func (s *scenario) command(f []string) []string {
 		return ""
 	}
 	switch f[0] {
+	case "cores":
+		s.start(number(f[1]), 6)
+		return nil
+	case "hold":
+		s.holds = true
+		return nil
+	case "pass":
+		s.holds = false
+		return s.pass()
 	case "coordinators":
 		return s.step(region.Coordinators{Addrs: f[1:]})
 	case "table":
-		return s.watched(control.TableChanged{Delta: delta(f[1:])})
+		return s.watched(control.TableChanged{Delta: s.delta(f[1:])})
 	case "standby":
 		return s.watched(control.NotActive{Active: sharding.NodeID{Addr: f[1], UID: 9}, Term: sharding.Term(number(f[2]))})
 	case "watch-failed":
@@ -125,12 +178,12 @@ func (s *scenario) command(f []string) []string {
 		return s.step(region.Received{From: "c1", Msg: control.HandOff{Term: term, Shard: shard(f[1]), Epoch: e}})
 	case "claimed":
 		c := pop(&s.claims)
-		return s.step(region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
+		return s.stepShard(s.coreOf(c.Shard), region.Claimed{Shard: c.Shard, Epoch: c.Epoch, Verdict: verdict(f[1]), Fence: sharding.Fence{Epoch: epoch(arg(2))}})
 	case "command":
 		typ, id, _ := strings.Cut(f[3], "/")
-		return s.step(region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: &sharding.Envelope{
-			Entity:  sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)},
-			Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
+		entity := sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}
+		return s.stepShard(s.coreOf(s.shardOf(entity)), region.Command{Request: turn.RequestID(number(f[1])), Epoch: epoch(f[2]), Env: &sharding.Envelope{
+			Entity: entity, Command: f[4], ID: sharding.CommandID("k" + f[1]), Keyed: true, Payload: make([]byte, number(opt["size"])),
 		}})
 	case "probed":
 		p := pop(&s.probes)
@@ -142,42 +195,50 @@ func (s *scenario) command(f []string) []string {
 	case "leave":
 		return s.step(region.Leave{})
 	case "remaining":
-		_, term, _ := s.m.Coordinator()
+		_, term, _ := s.control.Coordinator()
 		if t := opt["term"]; t != "" {
 			term = sharding.Term(number(t))
 		}
 		return s.step(region.Replied{From: "c", Asked: control.GracefulShutdown{}, Msg: control.ShutdownAck{Term: term, Remaining: number(f[1])}})
 	case "tick":
 		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
-		return s.step(region.Tick{})
+		var lines []string
+		for i := range s.shards {
+			lines = append(lines, s.stepShard(i, region.Tick{})...)
+		}
+		return append(lines, s.step(region.Tick{})...)
 	case "state":
-		return []string{fmt.Sprintf("held %d, %+v", s.m.Held(), s.m.Stats())}
+		var st turn.Stats
+		for _, m := range s.shards {
+			st.Add(m.Stats())
+		}
+		return []string{fmt.Sprintf("held %d, %+v", s.control.Held(), st)}
 	}
 	return s.entity(f, opt, arg)
 }
 
 // entity are the answers of the driver to the entity core.
 func (s *scenario) entity(f []string, opt map[string]string, arg func(int) string) []string {
-	back := func(in turn.Input) []string { return s.step(region.Turn{Input: in}) }
+	back := func(core int, in turn.Input) []string { return s.stepShard(core, region.Turn{Input: in}) }
 	fence := sharding.Fence{Epoch: epoch(arg(2))}
 	switch f[0] {
 	case "loaded":
 		l := pop(&s.loads)
-		return back(turn.Loaded{Entity: l.Entity, Incarnation: l.Incarnation, LastSeq: uint64(number(f[1]))})
+		return back(l.core, turn.Loaded{Entity: l.o.Entity, Incarnation: l.o.Incarnation, LastSeq: uint64(number(f[1]))})
 	case "done":
 		r := s.runs[turn.RequestID(number(f[1]))]
-		return back(turn.TurnDone{Incarnation: r.Incarnation, Request: r.Request,
+		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
 			Events: make([]sharding.Event, number(opt["events"])), Reply: sharding.Reply{Outcome: sharding.OK}})
 	case "appended":
 		a := pop(&s.appends)
-		return back(turn.Appended{Incarnation: a.Incarnation, Seq: a.Append.Records[0].Seq,
+		return back(a.core, turn.Appended{Incarnation: a.o.Incarnation, Seq: a.o.Append.Records[0].Seq,
 			Verdict: verdict(f[1]), Fence: fence})
 	case "fence":
 		q := pop(&s.fences)
-		return back(turn.FenceRead{Shard: q.Shard, Epoch: q.Epoch, Number: q.Number, Verdict: verdict(f[1]), Fence: fence})
+		return back(q.core, turn.FenceRead{Shard: q.o.Shard, Epoch: q.o.Epoch, Number: q.o.Number, Verdict: verdict(f[1]), Fence: fence})
 	case "stopped":
 		o := pop(&s.stops)
-		return back(turn.Stopped{Incarnation: o.Incarnation})
+		return back(o.core, turn.Stopped{Incarnation: o.o.Incarnation})
 	}
 	return []string{"unknown command " + f[0]}
 }
@@ -187,17 +248,84 @@ func (s *scenario) watched(answer control.Message) []string {
 	return s.step(region.Replied{From: w.To, Asked: w.Msg, Msg: answer})
 }
 
-func (s *scenario) step(in region.Input) []string {
-	var lines []string
-	for _, o := range s.m.Step(s.now, in, nil) {
-		if r, ok := o.(region.ReadSign); ok {
-			s.sign.Number = r.Number
-			lines = append(lines, s.step(s.sign)...)
-			continue
-		}
-		lines = append(lines, s.perform(o))
+func (s *scenario) coreOf(id sharding.ShardID) int {
+	c := cfg(len(s.shards), 1)
+	return c.CoreOf(id)
+}
+
+// types is how many shards the types have.
+func (s *scenario) types() uint32 {
+	if len(s.shards) > 1 {
+		return 6
+	}
+	return 1
+}
+
+func (s *scenario) shardOf(e sharding.Entity) sharding.ShardID {
+	return sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, s.types())}
+}
+
+// between carries a message between two cores.
+func (s *scenario) between(arrive func() []string) []string {
+	s.held = append(s.held, arrive)
+	if s.holds {
+		return nil
+	}
+	return s.pass()
+}
+
+func (s *scenario) pass() (lines []string) {
+	for len(s.held) > 0 {
+		arrive := pop(&s.held)
+		lines = append(lines, arrive()...)
 	}
 	return lines
+}
+
+// step steps the control core.
+func (s *scenario) step(in region.ControlInput) []string {
+	var lines []string
+	for _, o := range s.control.Step(s.now, in, nil) {
+		switch o := o.(type) {
+		case region.ReadSign:
+			s.sign.Number = o.Number
+			lines = append(lines, s.step(s.sign)...)
+		case region.ToCore:
+			if len(s.shards) > 1 {
+				lines = append(lines, fmt.Sprintf("> core %d %s %+v", o.Core, name(o.Order), o.Order))
+			}
+			lines = append(lines, s.between(func() []string { return s.stepShard(o.Core, o.Order) })...)
+		default:
+			lines = append(lines, s.perform(o))
+		}
+	}
+	return lines
+}
+
+// stepShard steps a shard core.
+func (s *scenario) stepShard(core int, in region.ShardInput) []string {
+	var lines []string
+	var out region.Outputs
+	s.shards[core].Step(s.now, in, &out)
+	for _, o := range out.Turn {
+		lines = append(lines, s.performTurn(core, o))
+	}
+	for _, o := range out.Shard {
+		lines = append(lines, s.performShard(o))
+	}
+	for _, e := range out.Events {
+		if len(s.shards) > 1 {
+			lines = append(lines, fmt.Sprintf("< core %d %s %+v", core, name(e), e))
+		}
+		lines = append(lines, s.between(func() []string { return s.step(region.FromCore{Core: core, Event: e}) })...)
+	}
+	return lines
+}
+
+// name is that of a type of this package.
+func name(v any) string {
+	text := fmt.Sprintf("%T", v)
+	return text[strings.Index(text, ".")+1:]
 }
 
 // send shows a control message.
@@ -216,51 +344,60 @@ func (s *scenario) send(o region.Send) string {
 	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }
 
-// perform shows an output, those of the entity core indented, and remembers what
-// is to be answered.
-func (s *scenario) perform(o region.Output) string {
+// perform shows an output of the control core, and remembers what is to be answered.
+func (s *scenario) perform(o region.ControlOutput) string {
 	switch o := o.(type) {
 	case region.Send:
 		return s.send(o)
-	case region.Claim:
-		s.claims = append(s.claims, o)
 	case region.ProbeJournal:
 		s.probes = append(s.probes, o)
 	case region.JournalChanged:
 		return fmt.Sprintf("JournalChanged %s, nothing succeeded for %v", o.State, s.now.Sub(o.Heard))
+	}
+	return fmt.Sprintf("%s %+v", name(o), o)
+}
+
+// performShard shows an output of a shard core.
+func (s *scenario) performShard(o region.ShardOutput) string {
+	switch o := o.(type) {
+	case region.Claim:
+		s.claims = append(s.claims, o)
 	case region.NotMine:
 		return fmt.Sprintf("NotMine %d refused %s knows %s %s %s", o.Request, o.Refused, o.Row.Epoch, o.Row.Phase, o.Row.Owner.Addr)
 	case region.Refuse:
 		return fmt.Sprintf("Refuse %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message)
+	}
+	return fmt.Sprintf("%s %+v", name(o), o)
+}
+
+// performTurn shows an output of the entity core, indented.
+func (s *scenario) performTurn(core int, o turn.Output) string {
+	switch o := o.(type) {
 	case turn.Load:
-		s.loads = append(s.loads, o)
+		s.loads = append(s.loads, of[turn.Load]{core, o})
 		return fmt.Sprintf("  Load %s at %s", o.Entity, o.Epoch)
 	case *turn.Run:
-		s.runs[o.Request] = o
+		s.runs[o.Request] = of[*turn.Run]{core, o}
 		return fmt.Sprintf("  Run %d %s", o.Request, o.Entity)
 	case turn.Append:
-		s.appends = append(s.appends, o)
+		s.appends = append(s.appends, of[turn.Append]{core, o})
 		return fmt.Sprintf("  Append %s at %s from %d", o.Append.Entity, o.Append.Epoch, o.Append.Records[0].Seq)
 	case turn.ReadFence:
-		s.fences = append(s.fences, o)
+		s.fences = append(s.fences, of[turn.ReadFence]{core, o})
 		return fmt.Sprintf("  ReadFence %s at %s", o.Shard, o.Epoch)
 	case turn.Stop:
-		s.stops = append(s.stops, o)
+		s.stops = append(s.stops, of[turn.Stop]{core, o})
 		return fmt.Sprintf("  Stop %s %s", o.Entity, o.Reason)
 	case *turn.Answer:
 		return strings.TrimRight(fmt.Sprintf("  Answer %d %s %s %s", o.Request, o.Reply.Outcome, o.Reply.Code, o.Reply.Message), " ")
 	}
-	text := fmt.Sprintf("%T %+v", o, o)
-	if other, ok := strings.CutPrefix(text, "turn."); ok {
-		return "  " + other
-	}
-	return strings.TrimPrefix(text, "region.")
+	return fmt.Sprintf("  %s %+v", name(o), o)
 }
 
-func delta(f []string) sharding.TableDelta {
+func (s *scenario) delta(f []string) sharding.TableDelta {
 	d := sharding.TableDelta{Version: sharding.Version{Term: sharding.Term(number(f[0])), N: uint64(number(f[1]))}, Full: true}
 	for _, name := range []string{"T", "U"} {
-		d.Types = append(d.Types, sharding.TypeDesc{Type: sharding.EntityType(name), Shards: 1})
+		d.Types = append(d.Types, sharding.TypeDesc{Type: sharding.EntityType(name), Shards: s.types()})
 	}
 	for _, x := range f[2:] {
 		id, row, _ := strings.Cut(x, "=")

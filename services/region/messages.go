@@ -9,23 +9,31 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Input is one message to the region core. The set is closed.
-type Input interface{ input() }
+// ControlInput is one message to the control core. The set is closed.
+type ControlInput interface{ controlInput() }
 
-// Output is one thing the driver must do, in order: one of the outputs below, or
-// one of package turn, NotMine, Fenced and Drained excepted.
-type Output = turn.Output
+// ControlOutput is one thing that the driver of the control core must do, in order. The
+// set is closed.
+type ControlOutput interface{ controlOutput() }
 
-// Inputs.
+// ShardInput is one message to a shard core. The set is closed.
+type ShardInput interface{ shardInput() }
+
+// ShardOutput is one thing that the driver of a shard core must do, besides those that
+// the entity core wants. The set is closed.
+type ShardOutput interface{ shardOutput() }
+
+// Order is an input of a shard core that comes from the control core.
+type Order interface {
+	ShardInput
+	order()
+}
+
+// Event is what a shard core tells the control core.
+type Event interface{ event() }
+
+// Inputs of the control core.
 type (
-	// Command came over a link: routed here by a table that may be stale. The
-	// answer is exactly one Answer or one NotMine.
-	Command struct {
-		Request turn.RequestID
-		Epoch   sharding.Epoch
-		// Env is copied where it is kept.
-		Env *sharding.Envelope
-	}
 	// Received is a control message. From is the address of who sent it, if known. One
 	// with a Call is answered by a Reply.
 	Received struct {
@@ -38,13 +46,6 @@ type (
 	Replied struct {
 		From       string
 		Asked, Msg control.Message
-	}
-	// Claimed answers Claim.
-	Claimed struct {
-		Shard   sharding.ShardID
-		Epoch   sharding.Epoch
-		Verdict sharding.Verdict
-		Fence   sharding.Fence
 	}
 	// Coordinators is what membership and discovery say: where coordinators
 	// may be.
@@ -63,15 +64,19 @@ type (
 		Sign   sharding.Sign
 		OK     bool
 	}
-	// Leave: drain all shards, then be done (SIGTERM). The answer is Left.
+	// FromCore is an event of a shard core.
+	FromCore struct {
+		Core  int
+		Event Event
+	}
+	// Leave: drain all shards, then be done (SIGTERM). The answer is Left. The control
+	// core passes it on to the shard cores, which take no shard from then on.
 	Leave struct{}
-	// Turn carries an answer of the driver to the entity core.
-	Turn struct{ Input turn.Input }
-	// Tick lets time pass; the driver sends one every 20 ms or so.
+	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
 	Tick struct{}
 )
 
-// Outputs.
+// Outputs of the control core.
 type (
 	// Send sends a control message to the process at an address. If it is a call, its
 	// end is told by Replied; any other may get lost, and the core repeats it.
@@ -84,17 +89,17 @@ type (
 		Call control.Call
 		Msg  control.Message
 	}
+	// ToCore is an order for a shard core.
+	ToCore struct {
+		Core  int
+		Order Order
+	}
 	// ReadSign asks whose the journal is. Answered by SignRead.
 	ReadSign struct{ Number uint64 }
 	// Registered says that the coordinator of a term has taken this region in.
 	Registered struct {
 		With string
 		Term sharding.Term
-	}
-	// Claim takes the shard in the journal. Answered by Claimed.
-	Claim struct {
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
 	}
 	// ProbeJournal asks the journal something that has no effect, on the way that
 	// claims and appends take, or on that of loads. Answered by Probed.
@@ -108,19 +113,6 @@ type (
 		State sharding.JournalState
 		Heard time.Time
 	}
-	// NotMine refuses a command; it was definitely not applied here.
-	NotMine struct {
-		Request turn.RequestID
-		Refused sharding.Epoch
-		// Row is as known here. Nothing is known at epoch zero; the shard is named
-		// even then, unless this region does not know its type.
-		Row sharding.Row
-	}
-	// Refuse answers a command that was definitely not delivered.
-	Refuse struct {
-		Request turn.RequestID
-		Reply   sharding.Reply
-	}
 	// Left: all shards are handed off or the time is over; the region may
 	// leave the membership.
 	Left struct{}
@@ -129,31 +121,160 @@ type (
 	Fail struct{ Reason string }
 )
 
+// Orders of the control core, and what they are for.
+type (
+	// Host: the coordinator at From gives the shard to this region.
+	Host struct {
+		From  string
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// HandOff: the coordinator at From wants the shard back.
+	HandOff struct {
+		From  string
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// Rows have changed in the route table.
+	Rows struct{ Rows []sharding.Row }
+	// DrainAll lets go of all shards, after Leave.
+	DrainAll struct{}
+	// Grant answers Want: the core may use that much more.
+	Grant struct {
+		Resource Resource
+		N        int
+	}
+	// Reclaim wants back what the core does not use, and what it has beyond Keep.
+	Reclaim struct {
+		Resource Resource
+		Keep     int
+	}
+)
+
+// Other inputs of a shard core.
+type (
+	// Command came over a link: routed here by a table that may be stale. It ends with
+	// exactly one Answer, NotMine or Refuse.
+	Command struct {
+		Request turn.RequestID
+		Epoch   sharding.Epoch
+		// Env is copied where it is kept.
+		Env *sharding.Envelope
+	}
+	// Claimed answers Claim.
+	Claimed struct {
+		Shard   sharding.ShardID
+		Epoch   sharding.Epoch
+		Verdict sharding.Verdict
+		Fence   sharding.Fence
+	}
+	// Turn carries an answer of the driver to the entity core.
+	Turn struct{ Input turn.Input }
+)
+
+// Outputs of a shard core.
+type (
+	// Claim takes the shard in the journal. Answered by Claimed.
+	Claim struct {
+		Shard sharding.ShardID
+		Epoch sharding.Epoch
+	}
+	// NotMine refuses a command; it was definitely not applied here.
+	NotMine struct {
+		Request turn.RequestID
+		// Refused is the epoch at which the command was routed, or at which the
+		// region served the shard until now.
+		Refused sharding.Epoch
+		// Row is the newest one known, with zero Epoch if there is none. Its Shard
+		// is set even then, unless this region does not know its type.
+		Row sharding.Row
+	}
+	// Refuse answers a command that was definitely not delivered.
+	Refuse struct {
+		Request turn.RequestID
+		Reply   sharding.Reply
+	}
+)
+
+// Events of a shard core.
+type (
+	// Report is a message to the coordinator at To; empty: to the one that is watched.
+	Report struct {
+		To  string
+		Msg control.Message
+	}
+	// Held says that the core holds so many shards now, and whether it is leaving: then
+	// it takes no others.
+	Held struct {
+		Shards  int
+		Leaving bool
+	}
+	// JournalAnswered: an operation has succeeded at the journal, the last one at At.
+	JournalAnswered struct {
+		Path JournalPath
+		At   time.Time
+	}
+	// Want asks for more of what is almost used up. Answered by Grant, once there is
+	// something to grant.
+	Want struct{ Resource Resource }
+	// Return gives back what was granted.
+	Return struct {
+		Resource Resource
+		N        int
+	}
+)
+
 // String shows the command, not where it is kept: traces must be the same
 // every time.
 func (c Command) String() string {
 	return fmt.Sprintf("{Request:%d Epoch:%v Env:%+v}", c.Request, c.Epoch, *c.Env)
 }
 
-func (Command) input()      {}
-func (Received) input()     {}
-func (Replied) input()      {}
-func (Claimed) input()      {}
-func (Coordinators) input() {}
-func (SignRead) input()     {}
-func (Probed) input()       {}
-func (Leave) input()        {}
-func (Turn) input()         {}
-func (Tick) input()         {}
+func (Received) controlInput()     {}
+func (Replied) controlInput()      {}
+func (Coordinators) controlInput() {}
+func (Probed) controlInput()       {}
+func (SignRead) controlInput()     {}
+func (FromCore) controlInput()     {}
+func (Leave) controlInput()        {}
+func (Tick) controlInput()         {}
 
-func (Send) Output()           {}
-func (Reply) Output()          {}
-func (ReadSign) Output()       {}
-func (Registered) Output()     {}
-func (Claim) Output()          {}
-func (ProbeJournal) Output()   {}
-func (JournalChanged) Output() {}
-func (NotMine) Output()        {}
-func (Refuse) Output()         {}
-func (Left) Output()           {}
-func (Fail) Output()           {}
+func (Send) controlOutput()           {}
+func (Reply) controlOutput()          {}
+func (ToCore) controlOutput()         {}
+func (ReadSign) controlOutput()       {}
+func (Registered) controlOutput()     {}
+func (ProbeJournal) controlOutput()   {}
+func (JournalChanged) controlOutput() {}
+func (Left) controlOutput()           {}
+func (Fail) controlOutput()           {}
+
+func (Host) order()     {}
+func (HandOff) order()  {}
+func (Rows) order()     {}
+func (Leave) order()    {}
+func (DrainAll) order() {}
+func (Grant) order()    {}
+func (Reclaim) order()  {}
+
+func (Host) shardInput()     {}
+func (HandOff) shardInput()  {}
+func (Rows) shardInput()     {}
+func (Leave) shardInput()    {}
+func (DrainAll) shardInput() {}
+func (Grant) shardInput()    {}
+func (Reclaim) shardInput()  {}
+func (Command) shardInput()  {}
+func (Claimed) shardInput()  {}
+func (Turn) shardInput()     {}
+func (Tick) shardInput()     {}
+
+func (Claim) shardOutput()   {}
+func (NotMine) shardOutput() {}
+func (Refuse) shardOutput()  {}
+
+func (Report) event()          {}
+func (Held) event()            {}
+func (JournalAnswered) event() {}
+func (Want) event()            {}
+func (Return) event()          {}

@@ -7,8 +7,9 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-func (m *Machine) hostShard(from string, in control.HostShard) {
-	if !m.hosts(in.Shard) || m.leaving {
+func (m *ShardCore) hostShard(in Host) {
+	from := in.From
+	if m.leaving {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
@@ -38,7 +39,7 @@ func (m *Machine) hostShard(from string, in control.HostShard) {
 
 // claim takes the shard in the journal before anything is served: from then on
 // nothing of a lower epoch can take effect.
-func (m *Machine) claim(id sharding.ShardID, e sharding.Epoch, from string) {
+func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string) {
 	h := &held{id: id, epoch: e, phase: claiming, from: from}
 	m.typ(id.Type).shards[id.Index] = h
 	m.held++
@@ -49,7 +50,7 @@ func (m *Machine) claim(id sharding.ShardID, e sharding.Epoch, from string) {
 	m.emit(Claim{Shard: id, Epoch: e})
 }
 
-func (m *Machine) claimed(in Claimed) {
+func (m *ShardCore) claimed(in Claimed) {
 	h := m.shard(in.Shard)
 	if h == nil || h.epoch != in.Epoch || h.phase != claiming {
 		return
@@ -75,18 +76,18 @@ func (m *Machine) claimed(in Claimed) {
 // refuseAll takes a shard whose fence is damaged: nothing of it runs, but whoever
 // comes is told so at once, and not left to wait for a claim that does not come. When
 // the fence can be read again, the repeated claim decides.
-func (m *Machine) refuseAll(h *held) {
+func (m *ShardCore) refuseAll(h *held) {
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
 		m.refuseDamaged(&c)
 	}
 }
 
-func (m *Machine) refuseDamaged(c *Command) {
+func (m *ShardCore) refuseDamaged(c *Command) {
 	m.emit(Refuse{Request: c.Request, Reply: sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")})
 }
 
-func (m *Machine) started(h *held) {
+func (m *ShardCore) started(h *held) {
 	h.phase, h.damaged = serving, false
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
@@ -96,25 +97,25 @@ func (m *Machine) started(h *held) {
 }
 
 // letGo forgets a shard that is not open, turning away what waits for it.
-func (m *Machine) letGo(h *held) {
+func (m *ShardCore) letGo(h *held) {
 	m.forget(h)
 	for _, c := range m.unbuffer(h) {
 		m.notMine(c.Request, h.id, c.Epoch)
 	}
 }
 
-func (m *Machine) forget(h *held) {
+func (m *ShardCore) forget(h *held) {
 	m.typ(h.id.Type).shards[h.id.Index] = nil
 	m.held--
 }
 
 // supersede stops a shard that was seen at a higher epoch.
-func (m *Machine) supersede(h *held) {
+func (m *ShardCore) supersede(h *held) {
 	switch h.phase {
 	case claiming:
 		m.letGo(h)
 		m.raiseFloor(h.id, h.epoch+1)
-		if h.next > h.epoch {
+		if h.next > h.epoch && !m.leaving {
 			m.claim(h.id, h.next, h.from)
 		}
 	case serving:
@@ -124,12 +125,11 @@ func (m *Machine) supersede(h *held) {
 	}
 }
 
-func (m *Machine) handOff(from string, in control.HandOff) {
+func (m *ShardCore) handOff(in HandOff) {
+	from := in.From
 	h := m.shard(in.Shard)
 	if h == nil || in.Epoch < h.epoch {
-		if m.hosts(in.Shard) { // others are refused anyway
-			m.raiseFloor(in.Shard, in.Epoch+1)
-		}
+		m.raiseFloor(in.Shard, in.Epoch+1)
 		m.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
 		return
 	}
@@ -149,7 +149,7 @@ func (m *Machine) handOff(from string, in control.HandOff) {
 
 // drained: nothing of the shard is alive or unsettled. The floor keeps a late
 // HostShard of the same epoch from reviving it.
-func (m *Machine) drained(in turn.Drained) {
+func (m *ShardCore) drained(in turn.Drained) {
 	h := m.shard(in.Shard)
 	if h == nil || h.epoch != in.Epoch {
 		return
@@ -167,54 +167,15 @@ func (m *Machine) drained(in turn.Drained) {
 }
 
 // floor is the epoch from which on a shard of a hosted type is taken.
-func (m *Machine) floor(id sharding.ShardID) sharding.Epoch { return m.typ(id.Type).floors[id.Index] }
+func (m *ShardCore) floor(id sharding.ShardID) sharding.Epoch { return m.typ(id.Type).floors[id.Index] }
 
-func (m *Machine) raiseFloor(id sharding.ShardID, e sharding.Epoch) {
+func (m *ShardCore) raiseFloor(id sharding.ShardID, e sharding.Epoch) {
 	floor := &m.typ(id.Type).floors[id.Index]
 	*floor = max(*floor, e)
 }
 
-// leave asks the coordinator to take all shards (SIGTERM).
-func (m *Machine) leave() {
-	if m.leaving {
-		return
-	}
-	m.leaving = true
-	m.leftBy = m.now.Add(m.cfg.LeaveTimeout)
-	m.tickLeave()
-}
-
-func (m *Machine) shutdownAck(in control.ShutdownAck) {
-	if !m.current(in.Term) || !m.leaving {
-		return
-	}
-	m.released = in.Remaining == 0
-	m.tickLeave()
-}
-
-// tickLeave repeats the request to leave and tells when it is fulfilled.
-func (m *Machine) tickLeave() {
-	if !m.leaving || m.left {
-		return
-	}
-	late := !m.now.Before(m.leftBy)
-	if m.released || late {
-		m.drainAll()
-	}
-	stranger := m.registered == 0 // no coordinator ever gave us anything
-	if (m.released || stranger) && m.held == 0 || late {
-		m.left = true
-		m.emit(Left{})
-		return
-	}
-	if addr, _ := m.watcher.Active(); addr != "" && (m.leaveAt.IsZero() || m.now.Sub(m.leaveAt) >= m.cfg.Resend) {
-		m.leaveAt = m.now
-		m.emit(Send{To: addr, Msg: control.GracefulShutdown{}})
-	}
-}
-
 // drainAll lets go of shards that the coordinator does not count as ours.
-func (m *Machine) drainAll() {
+func (m *ShardCore) drainAll() {
 	for h := range m.shards() {
 		switch h.phase {
 		case claiming:

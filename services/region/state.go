@@ -5,10 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Check verifies the invariants of the machine. An error is a bug.
-func (m *Machine) Check() error {
+// Check verifies the invariants of the core. An error is a bug.
+func (c *ControlCore) Check() error {
+	errs := []error{c.table.Check(), c.watcher.Check()}
+	for r := range resources {
+		if err := c.budgets[r].check(); err != nil {
+			errs = append(errs, fmt.Errorf("region: %s: %w", r, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Check verifies the invariants of the core. An error is a bug.
+func (m *ShardCore) Check() error {
 	var errs []error
 	var held, buffered, bytes int
 	for h := range m.shards() {
@@ -31,22 +44,46 @@ func (m *Machine) Check() error {
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands, %d bytes, above its limits", id, len(h.buffer), h.bytes))
 		}
 	}
+	for _, t := range m.types {
+		for i, h := range t.shards {
+			if id := (sharding.ShardID{Type: t.name, Index: uint32(i)}); m.cfg.CoreOf(id) != m.index && (h != nil || t.rows[i].Epoch != 0) {
+				errs = append(errs, fmt.Errorf("region: shard core %d has %s, which is another's", m.index, id))
+			}
+		}
+	}
+	u := m.used()
+	for r := range resources {
+		if err := m.allowances[r].check(u[r]); err != nil {
+			errs = append(errs, fmt.Errorf("region: %s of shard core %d: %w", r, m.index, err))
+		}
+	}
 	if held != m.held {
 		errs = append(errs, fmt.Errorf("region: counted %d shards; there are %d", m.held, held))
 	}
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
 	}
-	return errors.Join(append(errs, m.turn.Check(), m.table.Check(), m.watcher.Check())...)
+	return errors.Join(append(errs, m.turn.Check())...)
 }
 
-// Clone copies the machine; both go on independently.
-func (m *Machine) Clone() *Machine {
+// Clone copies the core; both go on independently.
+func (c *ControlCore) Clone() *ControlCore {
+	n := *c
+	n.table, n.watcher, n.cores, n.out = c.table.Clone(), c.watcher.Clone(), slices.Clone(c.cores), nil
+	for r := range resources {
+		b := &n.budgets[r]
+		b.granted, b.wanting = slices.Clone(b.granted), slices.Clone(b.wanting)
+	}
+	return &n
+}
+
+// Clone copies the core; both go on independently.
+func (m *ShardCore) Clone() *ShardCore {
 	c := *m
-	c.turn, c.table, c.watcher = m.turn.Clone(), m.table.Clone(), m.watcher.Clone()
-	c.types, c.asked, c.out = slices.Clone(m.types), nil, nil
+	c.turn, c.types, c.asked, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
-		c.types[i] = &hosted{name: t.name, volatile: t.volatile, shards: slices.Clone(t.shards), floors: slices.Clone(t.floors)}
+		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
+			shards: slices.Clone(t.shards), floors: slices.Clone(t.floors), rows: slices.Clone(t.rows)}
 	}
 	for h := range m.shards() {
 		hc := *h
@@ -56,28 +93,49 @@ func (m *Machine) Clone() *Machine {
 	return &c
 }
 
+// relative is how long after now a time is, -1 if it is none.
+func relative(now, t time.Time) time.Duration {
+	if t.IsZero() {
+		return -1
+	}
+	return t.Sub(now)
+}
+
 // AppendState appends a canonical description of the state, with times
 // relative to now: equal states give equal bytes.
-func (m *Machine) AppendState(now time.Time, b []byte) []byte {
-	rel := func(t time.Time) time.Duration {
-		if t.IsZero() {
-			return -1
-		}
-		return t.Sub(now)
-	}
-	a := &m.announcing
-	b = fmt.Appendf(b, "term %d registered %d announced %d number %d open %t refused %q %v leaving %t %d %d left %t released %t failed %t\n",
-		m.term, m.registered, rel(a.at), a.number, a.open, a.refusal, a.refused, m.leaving, rel(m.leaveAt), rel(m.leftBy), m.left, m.released, m.failed)
-	if m.cfg.JournalPatience > 0 {
-		h := &m.health
+func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
+	rel := func(t time.Time) time.Duration { return relative(now, t) }
+	a := &c.announcing
+	b = fmt.Appendf(b, "term %d registered %d announced %d number %d open %t refused %q %v leaving %t %d %d left %t released %t draining %t failed %t\n",
+		c.term, c.registered, rel(a.at), a.number, a.open, a.refusal, a.refused, c.leaving, rel(c.leaveAt), rel(c.leftBy), c.left, c.released, c.draining, c.failed)
+	if c.cfg.JournalPatience > 0 {
+		h := &c.health
 		b = fmt.Appendf(b, "journal %s %d report %d told %d ticked %d\n", h.state, rel(h.since), h.report, rel(h.told), rel(h.ticked))
 		for p, e := range h.paths {
 			b = fmt.Appendf(b, "%s heard %d asking %d asked %d number %d open %t\n", JournalPath(p), rel(e.heard), rel(e.asking), rel(e.asked), e.number, e.open)
 		}
 	}
+	b = fmt.Appendf(b, "cores %v\n", c.cores)
+	for r := range resources {
+		b = fmt.Appendf(b, "%s %d %v %v\n", r, c.budgets[r].free, c.budgets[r].granted, c.budgets[r].wanting)
+	}
+	b = c.table.AppendState(b)
+	return c.watcher.AppendState(b, now)
+}
+
+// AppendState appends a canonical description of the state, with times
+// relative to now: equal states give equal bytes.
+func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
+	b = fmt.Appendf(b, "leaving %t told %v %v", m.leaving, m.told, m.allowances)
+	for p := range journalPaths {
+		if m.cfg.JournalPatience > 0 && m.answered[p] {
+			b = fmt.Appendf(b, " %s %d", p, relative(now, m.heard[p]))
+		}
+	}
+	b = append(b, '\n')
 	for h := range m.shards() {
 		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s", h.id, h.epoch, h.phase,
-			rel(h.claimAt), h.damaged, h.from, h.handOff, h.next)
+			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.next)
 		for _, c := range h.buffer {
 			b = fmt.Appendf(b, " %d", c.Request)
 		}
@@ -88,9 +146,10 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 			if floor > 0 {
 				b = fmt.Appendf(b, "floor %s/%d %s\n", t.name, i, floor)
 			}
+			if row := t.rows[i]; row.Epoch > 0 {
+				b = fmt.Appendf(b, "row %v\n", row)
+			}
 		}
 	}
-	b = m.table.AppendState(b)
-	b = m.watcher.AppendState(b, now)
 	return m.turn.AppendState(now, b)
 }

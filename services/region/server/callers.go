@@ -96,7 +96,7 @@ func (c *callers) take(r turn.RequestID) (caller, bool) {
 
 // answer ends a command towards its sender. Accepted tells have been answered
 // before; timers never asked.
-func (s *Runner) answer(r turn.RequestID, a link.Answer) {
+func (s *shardLoop) answer(r turn.RequestID, a link.Answer) {
 	c, ok := s.callers.take(r)
 	if !ok {
 		return
@@ -121,7 +121,7 @@ func (s *Runner) answer(r turn.RequestID, a link.Answer) {
 }
 
 // readOnly reports whether a command changes nothing.
-func (s *Runner) readOnly(c *caller) bool {
+func (s *shardLoop) readOnly(c *caller) bool {
 	for i := range s.descs { // rare enough to look
 		if d := &s.descs[i].Desc; d.Type == c.entity.Type {
 			command, ok := d.Command(c.command)
@@ -136,7 +136,7 @@ func (s *Runner) readOnly(c *caller) bool {
 const maxSinks = 16
 
 // gather keeps an answer until the core is let go. Many in a row are for one sink.
-func (s *Runner) gather(w *worker, to Sink, a link.Answer, end ended) {
+func (s *shardLoop) gather(w *worker, to Sink, a link.Answer, end ended) {
 	n := len(w.Local.out)
 	for i := n - 1; i >= 0; i-- {
 		if o := &w.Local.out[i]; o.to == to {
@@ -159,11 +159,13 @@ func (s *Runner) gather(w *worker, to Sink, a link.Answer, end ended) {
 
 // send sends what was gathered, one call per sink. Answers to one that has ended
 // go nowhere: its gateway knows.
-func (s *Runner) send(w *worker) {
+func (s *shardLoop) send(w *worker) {
 	for i := range w.Local.out {
 		o := &w.Local.out[i]
 		_ = o.to.SendBatch(o.list)
-		s.inbox.answered(o.to, o.ended)
+		if c := s.inbox.answered(o.to, o.ended).without(s.index); c != 0 {
+			s.siblings(c)
+		}
 		clear(o.list)
 		clear(o.ended)
 		o.to, o.list, o.ended = nil, o.list[:0], o.ended[:0]

@@ -10,7 +10,7 @@ import (
 // Everything durable goes through the group commit of the process's journal;
 // its results come back as inputs.
 
-func (s *Runner) append(o turn.Append) {
+func (s *shardLoop) append(o turn.Append) {
 	inc, seq := o.Incarnation, o.Append.Records[0].Seq
 	s.journal.Submit(journal.Op{Append: &o.Append}, func(r journal.Result) {
 		s.put(item{in: region.Turn{Input: turn.Appended{
@@ -19,7 +19,7 @@ func (s *Runner) append(o turn.Append) {
 	})
 }
 
-func (s *Runner) readFence(o turn.ReadFence) {
+func (s *shardLoop) readFence(o turn.ReadFence) {
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}}, func(r journal.Result) {
 		s.put(item{in: region.Turn{Input: turn.FenceRead{
 			Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
@@ -27,7 +27,7 @@ func (s *Runner) readFence(o turn.ReadFence) {
 	})
 }
 
-func (s *Runner) claim(o region.Claim) {
+func (s *shardLoop) claim(o region.Claim) {
 	s.journal.Submit(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: s.self.UID}}, func(r journal.Result) {
 		s.put(item{in: region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence}})
 	})

@@ -3,11 +3,13 @@ package server
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/services/region"
 )
 
 // Config is the configuration of a region process.
@@ -16,7 +18,8 @@ type Config struct {
 	member.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
-	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's core before links are held back"`
+	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
+	ShardCores   int           `key:"region.shard_cores" unit:"cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together. More than one helps only where many processors are busy with that"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
 	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
@@ -44,6 +47,7 @@ func DefaultConfig() Config {
 		Config:       node.DefaultConfig(":25520"),
 		Settings:     member.DefaultSettings(),
 		Inbox:        65536,
+		ShardCores:   min(max(1, runtime.GOMAXPROCS(0)/4), region.MaxShardCores),
 		Mailbox:      1000,
 		MailboxShare: 0.5,
 		Commands:     100_000,
@@ -82,6 +86,11 @@ func (c *Config) Validate() error {
 		if v <= 0 {
 			errs = append(errs, fmt.Errorf("%s must be above 0", key))
 		}
+	}
+	if c.ShardCores < 1 || c.ShardCores > region.MaxShardCores {
+		errs = append(errs, fmt.Errorf("region.shard_cores is %d, must be 1 to %d", c.ShardCores, region.MaxShardCores))
+	} else if n := min(c.Commands, int(c.CommandBytes), c.Loads); n < c.ShardCores {
+		errs = append(errs, fmt.Errorf("region.shard_cores is %d; region.commands, region.command_bytes and region.loads must each be at least that", c.ShardCores))
 	}
 	least := 2 * replies.DefaultConfig().Largest
 	if int(c.LinkReplies) < least {

@@ -30,7 +30,7 @@ func (s *Server) send(o region.Send) {
 		if err != nil {
 			answer = nil
 		}
-		s.runner.put(item{do: func() { s.complain(o, err) }}, item{in: region.Replied{From: o.To, Asked: o.Msg, Msg: answer}})
+		s.runner.control.put(controlItem{do: func() { s.complain(o, err) }}, controlItem{in: region.Replied{From: o.To, Asked: o.Msg, Msg: answer}})
 	}()
 }
 
@@ -75,7 +75,7 @@ func (s *Server) readSign(o region.ReadSign) {
 	if err != nil {
 		s.log.Debug("whose the journal is cannot be read", "error", err)
 	}
-	s.runner.put(item{in: region.SignRead{Number: o.Number, Sign: sign, OK: err == nil}})
+	s.runner.control.put(controlItem{in: region.SignRead{Number: o.Number, Sign: sign, OK: err == nil}})
 }
 
 // receiver takes the messages of other processes.
@@ -83,11 +83,11 @@ type receiver struct{ s *Server }
 
 // Receive hands one-way messages to the core.
 func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, _ int) error {
-	items := make([]item, len(msgs))
+	items := make([]controlItem, len(msgs))
 	for i, m := range msgs {
 		items[i].in = region.Received{From: from.Addr, Msg: m}
 	}
-	r.s.runner.put(items...)
+	r.s.runner.control.put(items...)
 	return nil
 }
 
@@ -102,18 +102,18 @@ func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Me
 	s := r.s
 	got := make(chan controlrpc.Answer, 1)
 	var call control.Call
-	s.runner.put(item{do: func() {
+	s.runner.control.put(controlItem{do: func() {
 		if call = s.calls.Hold(from, got); call == 0 {
 			got <- controlrpc.Answer{Err: errCrowded}
 			return
 		}
-		s.runner.input(region.Received{From: from.Addr, Call: call, Msg: m})
+		s.runner.control.step(region.Received{From: from.Addr, Call: call, Msg: m})
 	}})
 	select {
 	case a := <-got:
 		return a.Msg, a.Err
 	case <-ctx.Done():
-		s.runner.put(item{do: func() { s.calls.Forget(call) }})
+		s.runner.control.put(controlItem{do: func() { s.calls.Forget(call) }})
 		return nil, errBusy
 	case <-s.runner.ctx.Done():
 		return nil, errStopping

@@ -62,7 +62,7 @@ func (f *failures) admit(now time.Time) (ok bool, skipped int) {
 }
 
 // turnFailed logs why a turn was undone.
-func (s *Runner) turnFailed(run *turn.Run, code sharding.Code, why error) reference {
+func (s *shared) turnFailed(run *turn.Run, code sharding.Code, why error) reference {
 	ok, skipped := s.failures.admit(time.Now())
 	if !ok {
 		return ""
@@ -81,7 +81,7 @@ func (s *Runner) turnFailed(run *turn.Run, code sharding.Code, why error) refere
 }
 
 // loadFailed logs why an entity is not available.
-func (s *Runner) loadFailed(id sharding.Entity, why error) reference {
+func (s *shared) loadFailed(id sharding.Entity, why error) reference {
 	ok, skipped := s.failures.admit(time.Now())
 	if !ok {
 		return ""
@@ -93,7 +93,7 @@ func (s *Runner) loadFailed(id sharding.Entity, why error) reference {
 
 // told takes in the end of a command that nobody waits for: it is measured like
 // every other, and logged if it was no success.
-func (s *Runner) told(o *turn.TellDone) {
+func (s *shardLoop) told(o *turn.TellDone) {
 	s.observe(&caller{arrived: o.Arrived, entity: o.Entity, command: o.Command, trace: o.Trace}, &o.Reply)
 	if o.Reply.Outcome == sharding.OK && o.Reply.Code == "" {
 		return
@@ -116,7 +116,7 @@ func (s *Runner) told(o *turn.TellDone) {
 // sends a tell hears of nothing after it was accepted, so its input is looked at
 // before. That is done by who brings it: decoding may be the author's code and
 // take long.
-func (s *Runner) malformed(cmds []link.Command) (refused map[int]*sharding.Reply) {
+func (s *shared) malformed(cmds []link.Command) (refused map[int]*sharding.Reply) {
 	for i := range cmds {
 		env := &cmds[i].Envelope
 		t, known := s.types[env.Entity.Type]

@@ -13,12 +13,13 @@ import (
 
 // probeJournal asks the journal something that has no effect: the fence of a shard
 // that nobody has, or an entity that does not exist.
-func (s *Runner) probeJournal(o region.ProbeJournal) {
+func (l *controlLoop) probeJournal(o region.ProbeJournal) {
+	s := l.runner
 	answer := func(v sharding.Verdict) {
-		s.put(item{in: region.Probed{Path: o.Path, Number: o.Number, Verdict: v}})
+		l.put(controlItem{in: region.Probed{Path: o.Path, Number: o.Number, Verdict: v}})
 	}
 	if o.Path == region.Loads {
-		s.queue(job{Work: work{do: func() {
+		go func() {
 			ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout)
 			defer cancel()
 			_, err := s.journal.Load(ctx, journal.LoadRequest{Entity: sharding.Entity{Type: probeType, ID: "none"}})
@@ -30,7 +31,7 @@ func (s *Runner) probeJournal(o region.ProbeJournal) {
 			default:
 				answer(sharding.UnknownOutcome)
 			}
-		}}})
+		}()
 		return
 	}
 	s.journal.Submit(journal.Op{Fence: &sharding.ReadFence{Shard: sharding.ShardID{Type: probeType}}}, func(r journal.Result) {
@@ -42,7 +43,7 @@ func (s *Runner) probeJournal(o region.ProbeJournal) {
 const probeType = "roost.probe"
 
 // journalChanged logs what this region makes of its journal.
-func (s *Runner) journalChanged(o region.JournalChanged) {
+func (s *shared) journalChanged(o region.JournalChanged) {
 	switch o.State {
 	case sharding.JournalSilent:
 		s.log.Warn("cut off from the journal: nothing succeeds there; the shards go to other regions that reach it", "since", o.Heard)
@@ -59,7 +60,7 @@ func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Typ
 // journalReadiness says that this region is cut off from the journal, since when,
 // and what to do.
 func (s *Server) journalReadiness() error {
-	state, _, heard := s.runner.core.Journal()
+	state, _, heard := s.runner.control.core.Journal()
 	if state != sharding.JournalSilent {
 		return nil
 	}

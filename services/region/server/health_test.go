@@ -53,7 +53,7 @@ func TestSilentJournal(t *testing.T) {
 					t.Helper()
 					synctest.Wait()
 					err := s.inspect(t.Context(), func() error {
-						if state, _, _ := s.runner.core.Journal(); state != want {
+						if state, _, _ := s.runner.control.core.Journal(); state != want {
 							t.Errorf("the journal is taken for %v, want %v", state, want)
 						}
 						return s.journalReadiness()
@@ -84,7 +84,7 @@ func runHanging(t *testing.T) (*Runner, *hanging) {
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
 	s, err := NewRunner(RunnerConfig{
 		Self: sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, Name: "hanging", Types: []entity.Definition{g.typ()},
-		Inbox: 1000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+		Inbox: 1000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -49,14 +49,14 @@ type paces struct{ turn, load executor.Pace }
 
 // queue gives a job to the worker that steps the core, or to the pool if it takes
 // long or there is too much of it.
-func (s *Runner) queue(j job) {
+func (s *shardLoop) queue(j job) {
 	if j.Expected() >= executor.Quick || !s.worker.Take(&j) {
 		s.rest = append(s.rest, j)
 	}
 }
 
 // startLoad brings an entity to life.
-func (s *Runner) startLoad(o turn.Load) {
+func (s *shardLoop) startLoad(o turn.Load) {
 	sl, j := &slot{inc: o.Incarnation}, job{}
 	n := int(o.Incarnation.Slot())
 	if n >= len(s.slots) {
@@ -72,7 +72,7 @@ func (s *Runner) startLoad(o turn.Load) {
 
 // load makes an instance from what the journal holds. It runs on a worker; the
 // journal bounds how many read at a time.
-func (s *Runner) load(o turn.Load, sl *slot) {
+func (s *shardLoop) load(o turn.Load, sl *slot) {
 	out := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
 	var found journal.Loaded
 	ctx, cancel := context.WithTimeout(s.ctx, s.loadTimeout) // then the core asks again
@@ -86,13 +86,13 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 				out.Err = "what is stored of the entity is damaged"
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
-			s.inbox.loaded(&out, false)
+			s.inbox.loaded(s.index, &out, false)
 			return
 		}
 		out.LastSeq, out.Stored = found.LastSeq, found.Stored
 	}
 	if o.LookupOnly {
-		s.inbox.loaded(&out, false)
+		s.inbox.loaded(s.index, &out, false)
 		return
 	}
 	inst, timers, err := s.revive(ctx, o, &found)
@@ -102,7 +102,7 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 			out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
 		}
 		s.loadFailed(o.Entity, err).tell(&out.Err)
-		s.inbox.loaded(&out, false)
+		s.inbox.loaded(s.index, &out, false)
 		return
 	}
 	out.Timers = timers
@@ -112,10 +112,10 @@ func (s *Runner) load(o turn.Load, sl *slot) {
 		out.Bytes += r.ReplaySize()
 	}
 	sl.inst = inst
-	s.inbox.loaded(&out, true)
+	s.inbox.loaded(s.index, &out, true)
 }
 
-func (s *Runner) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
+func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
 	if inst, err = entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID); err != nil {
 		return nil, nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Runner) revive(ctx context.Context, o turn.Load, found *journal.Loaded)
 }
 
 // lookup asks the journal for one command of a living entity.
-func (s *Runner) lookup(o turn.Lookup) {
+func (s *shardLoop) lookup(o turn.Lookup) {
 	s.queue(job{Work: work{do: func() {
 		out := turn.LookedUp{Incarnation: o.Incarnation, ID: o.ID}
 		ctx, cancel := context.WithTimeout(s.ctx, s.lookupTimeout)
@@ -142,19 +142,19 @@ func (s *Runner) lookup(o turn.Lookup) {
 		found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: []sharding.CommandID{o.ID}, LookupOnly: true})
 		out.Failed = err != nil
 		out.Stored, out.Found = found.Stored[o.ID]
-		s.inbox.put(item{in: region.Turn{Input: out}})
+		s.inbox.put(s.index, item{in: region.Turn{Input: out}})
 	}}})
 }
 
 // run has a turn done.
-func (s *Runner) run(o *turn.Run) {
+func (s *shardLoop) run(o *turn.Run) {
 	sl := s.slot(o.Incarnation)
 	sl.ctx = s.turnContext(o)
 	s.behind(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
 }
 
 // slot is that of an incarnation, nil if there is none any more.
-func (s *Runner) slot(inc turn.Incarnation) *slot {
+func (s *shardLoop) slot(inc turn.Incarnation) *slot {
 	if sl := s.slots[inc.Slot()]; sl != nil && sl.inc == inc {
 		return sl
 	}
@@ -162,14 +162,14 @@ func (s *Runner) slot(inc turn.Incarnation) *slot {
 }
 
 // vacate gives up the slot of an incarnation, if it has one.
-func (s *Runner) vacate(inc turn.Incarnation) {
+func (s *shardLoop) vacate(inc turn.Incarnation) {
 	if s.slot(inc) != nil {
 		s.slots[inc.Slot()] = nil
 	}
 }
 
 // behind queues a job of an instance, behind its snapshot if one is being cut.
-func (s *Runner) behind(sl *slot, j job) {
+func (s *shardLoop) behind(sl *slot, j job) {
 	if more, ok := s.cuts[sl]; ok {
 		s.cuts[sl] = append(more, j)
 		return
@@ -178,7 +178,7 @@ func (s *Runner) behind(sl *slot, j job) {
 }
 
 // turn executes one turn, and tells when it was over.
-func (s *Runner) turn(j *work, over *finished, began time.Time) time.Time {
+func (s *shardLoop) turn(j *work, over *finished, began time.Time) time.Time {
 	ctx := j.ctx
 	var failed error
 	over.in, failed = j.slot.inst.Run(ctx, began, j.run.Env, j.run.ReadOnly)
@@ -194,30 +194,30 @@ func (s *Runner) turn(j *work, over *finished, began time.Time) time.Time {
 
 // turnContext ends when the command's client stops waiting, and carries its
 // trace.
-func (s *Runner) turnContext(o *turn.Run) *turnContext {
+func (s *shardLoop) turnContext(o *turn.Run) *turnContext {
 	return &turnContext{Context: s.traceContext(o.Env.Trace), deadline: o.Env.Deadline}
 }
 
-func (s *Runner) cancel(o turn.Cancel) {
+func (s *shardLoop) cancel(o turn.Cancel) {
 	if sl := s.slot(o.Incarnation); sl != nil && sl.ctx != nil {
 		sl.ctx.end()
 	}
 }
 
-func (s *Runner) stop(o turn.Stop) {
+func (s *shardLoop) stopInstance(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
 	s.behind(sl, job{Work: work{slot: sl, do: func() {
 		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
-		s.inbox.put(item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}})
+		s.inbox.put(s.index, item{in: region.Turn{Input: turn.Stopped{Incarnation: o.Incarnation}}})
 	}}})
 }
 
 // stopHook runs a stop hook, and leaves one that does not end to itself: the
 // commands that came meanwhile wait for a new instance.
-func (s *Runner) stopHook(inst *entity.Instance, why turn.StopReason) error {
+func (s *shardLoop) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	if !inst.Stops() {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (s *Runner) stopHook(inst *entity.Instance, why turn.StopReason) error {
 	}
 }
 
-func (s *Runner) drop(o turn.Drop) {
+func (s *shardLoop) drop(o turn.Drop) {
 	if sl := s.slot(o.Incarnation); sl != nil {
 		if sl.ctx != nil {
 			sl.ctx.end()
@@ -243,17 +243,17 @@ func (s *Runner) drop(o turn.Drop) {
 }
 
 // snapshot is cut by the instance between two turns and stored like an append.
-func (s *Runner) snapshot(o turn.Snapshot) {
+func (s *shardLoop) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
 	s.cuts[sl] = nil
 	s.queue(job{Work: work{slot: sl, do: func() {
 		s.cut(&o, sl.inst)
-		s.inbox.put(item{do: func() { s.release(sl) }})
+		s.inbox.put(s.index, item{do: func() { s.release(sl) }})
 	}}})
 }
 
 // release lets go what has waited for a snapshot.
-func (s *Runner) release(sl *slot) {
+func (s *shardLoop) release(sl *slot) {
 	more := s.cuts[sl]
 	delete(s.cuts, sl)
 	for _, j := range more {
@@ -261,7 +261,7 @@ func (s *Runner) release(sl *slot) {
 	}
 }
 
-func (s *Runner) cut(o *turn.Snapshot, inst *entity.Instance) {
+func (s *shardLoop) cut(o *turn.Snapshot, inst *entity.Instance) {
 	b, err := inst.Snapshot()
 	if err != nil {
 		s.noSnapshot(o.Entity, err)
@@ -276,7 +276,7 @@ func (s *Runner) cut(o *turn.Snapshot, inst *entity.Instance) {
 // snapshotStored looks at what became of a snapshot. None is lost with one that
 // is not stored, and the next is cut after as many events again; until then the
 // entity takes longer to come to life, which an operator should know.
-func (s *Runner) snapshotStored(of sharding.Entity, r journal.Result) {
+func (s *shardLoop) snapshotStored(of sharding.Entity, r journal.Result) {
 	switch r.Verdict {
 	case sharding.Durable:
 	case sharding.RefusedEpoch, sharding.RefusedSeq: // the shard has moved, or a newer one is stored
@@ -286,7 +286,7 @@ func (s *Runner) snapshotStored(of sharding.Entity, r journal.Result) {
 	}
 }
 
-func (s *Runner) noSnapshot(of sharding.Entity, err error) {
+func (s *shardLoop) noSnapshot(of sharding.Entity, err error) {
 	s.telemetry.noSnapshot.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(of.Type))))
 	ok, skipped := s.failures.admit(time.Now())
 	if !ok {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math/bits"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type arrival struct {
 	to    Sink
 	corr  uint64
 	at    time.Time
+	core  int
 	// refused, if set, is its answer: the core is not asked.
 	refused *sharding.Reply
 	ticket  replies.Ticket
@@ -37,7 +39,7 @@ type finished struct {
 
 // item is any other thing to take in.
 type item struct {
-	in region.Input
+	in region.ShardInput
 	do func() // instead of in: look at the core from inside
 }
 
@@ -65,14 +67,16 @@ func (b *batch) reset(taken bool) {
 	}
 }
 
-// inbox gathers what the core will take in as one batch. What comes from
-// outside waits while it is full; answers of our own slow jobs never do.
+// inbox gathers what each shard core will take in as one batch. What comes from
+// outside waits while the batch of its core is full; answers of our own slow jobs never
+// do. There is one for all cores, because what the region owes is bounded for all.
 type inbox struct {
-	mu    sync.Mutex
-	room  sync.Cond
-	next  batch
-	limit int
-	over  bool // nobody takes any more
+	mu     sync.Mutex
+	room   sync.Cond
+	next   []batch // of each core
+	limit  int     // of each
+	coreOf func(*sharding.Envelope) int
+	over   bool // nobody takes any more
 
 	// What is owed to those that brought commands.
 	budget  *replies.Budget
@@ -82,40 +86,59 @@ type inbox struct {
 	waiting int          // goroutines that bring commands
 }
 
-func newInbox(limit int, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
-	b := &inbox{limit: limit, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{}}
+// newInbox returns an inbox of so many cores, in which limit messages may wait.
+func newInbox(limit, n int, coreOf func(*sharding.Envelope) int, budget *replies.Budget, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
+	b := &inbox{
+		next: make([]batch, n), limit: max(1, limit/n), coreOf: coreOf,
+		budget: budget, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{},
+	}
 	b.room.L = &b.mu
 	b.short.Learn(replies.Overhead)
 	return b
 }
 
-func (b *inbox) put(items ...item) {
+// cores is a set of shard cores. There are at most [region.MaxShardCores].
+type cores uint64
+
+func (c *cores) add(core int) { *c |= 1 << core }
+
+// without is the set but for a core.
+func (c cores) without(core int) cores { return c &^ (1 << core) }
+
+// next takes one core out of a set that is not empty.
+func (c *cores) next() int {
+	core := bits.TrailingZeros64(uint64(*c))
+	*c = c.without(core)
+	return core
+}
+
+func (b *inbox) put(core int, items ...item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next.items = append(b.next.items, items...)
+	b.next[core].items = append(b.next[core].items, items...)
 }
 
 // loaded takes the end of a load.
-func (b *inbox) loaded(in *turn.Loaded, made bool) {
+func (b *inbox) loaded(core int, in *turn.Loaded, made bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next.loaded = append(b.next.loaded, loaded{*in, made})
+	b.next[core].loaded = append(b.next[core].loaded, loaded{*in, made})
 }
 
 // finished takes the ends of turns.
-func (b *inbox) finished(done []finished) {
+func (b *inbox) finished(core int, done []finished) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next.done = append(b.next.done, done...)
+	b.next[core].done = append(b.next[core].done, done...)
 }
 
 // arrive takes commands in their order, some of which are refused already, by their
-// index. What finds no room for its reply waits in the queue of its connection, and
+// index, and returns the cores that have something to take in for it. What finds no room for its reply waits in the queue of its connection, and
 // is refused if too much waits there. It blocks only while the inbox is full, or
 // there is no room even for refusals: that is how a region holds back its gateways. It
-// calls wait before, whenever it has put something in since: whoever is to make room
-// may not know of that yet.
-func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func()) {
+// calls wait before, whenever it has put something in since, with the cores that have
+// it: whoever is to make room may not know of that yet.
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func(cores)) (took cores) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,12 +152,12 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	for i := range cmds {
 		c := &cmds[i]
 		a := arrival{epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i]}
-		for !b.over && !b.admit(queue, &a) {
+		for !b.over && !b.admit(queue, &a, &took) {
 			if !told {
 				b.mu.Unlock()
-				wait()
+				wait(took)
 				b.mu.Lock()
-				told = true
+				told, took = true, 0
 			} else {
 				b.waiting++
 				b.room.Wait()
@@ -142,10 +165,11 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 			}
 		}
 		if b.over {
-			return
+			return took
 		}
 		told = false
 	}
+	return took
 }
 
 // Refusals of commands that no entity has seen.
@@ -158,8 +182,9 @@ var (
 
 // admit takes a command in, lets it wait, refuses it or, if its connection has ended,
 // drops it. It reports whether there is room for any of these.
-func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
-	if b.next.len() >= b.limit {
+func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bool {
+	a.core = b.coreOf(&a.env)
+	if b.next[a.core].len() >= b.limit {
 		return false
 	}
 	r := replies.Request{Entity: a.env.Entity, Kind: b.kinds[a.env.Entity.Type][a.env.Command], Size: a.env.Size(), Deadline: a.env.Deadline}
@@ -178,16 +203,22 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival) bool {
 		a.refused = &tooMuchWaits
 	}
 	a.ticket = ticket
-	b.next.arrivals = append(b.next.arrivals, *a)
+	b.enter(a, took)
 	return true
 }
 
+// enter puts one command into the batch of its core.
+func (b *inbox) enter(a *arrival, took *cores) {
+	b.next[a.core].arrivals = append(b.next[a.core].arrivals, *a)
+	took.add(a.core)
+}
+
 // advance takes in what has waited and finds room now.
-func (b *inbox) advance() {
+func (b *inbox) advance(took *cores) {
 	if b.budget.Waiting() > 0 {
 		for to, queue := range b.queues { // order-free: they share by how much each uses
 			if queue.Len() > 0 {
-				b.advanceOne(to, queue)
+				b.advanceOne(to, queue, took)
 			}
 		}
 	}
@@ -196,7 +227,7 @@ func (b *inbox) advance() {
 	}
 }
 
-func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival]) {
+func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], took *cores) {
 	if to.Ended() { // its gateway counts what waits as lost, and may have sent it again
 		queue.Drop(b.budget)
 		return
@@ -207,16 +238,16 @@ func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival]) {
 			return
 		}
 		a.ticket = ticket
-		b.next.arrivals = append(b.next.arrivals, a)
+		b.enter(&a, took)
 	}
 }
 
 // refuseLate refuses what has waited for too long.
-func (b *inbox) refuseLate(queue *replies.Queue[arrival], now time.Time) {
+func (b *inbox) refuseLate(queue *replies.Queue[arrival], now time.Time, took *cores) {
 	for _, l := range queue.Late(b.budget, now, &b.short) {
 		a := l.Command
 		a.refused, a.ticket = &waitedTooLong, l.Ticket
-		b.next.arrivals = append(b.next.arrivals, a)
+		b.enter(&a, took)
 	}
 }
 
@@ -228,8 +259,8 @@ func (b *inbox) grow(t *replies.Ticket, size int) bool {
 }
 
 // answered takes in that commands were answered, and that their sink has the
-// answers.
-func (b *inbox) answered(to Sink, list []ended) {
+// answers. It returns the cores that have something to take in for it.
+func (b *inbox) answered(to Sink, list []ended) (took cores) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if queue := b.queues[to]; queue != nil {
@@ -238,22 +269,24 @@ func (b *inbox) answered(to Sink, list []ended) {
 	for i := range list {
 		b.budget.Answered(list[i].ticket, list[i].size)
 	}
-	b.advance()
+	b.advance(&took)
+	return took
 }
 
 // drained looks at what sinks have passed on meanwhile, and at what has waited for too
-// long.
-func (b *inbox) drained() {
+// long. It returns the cores that have something to take in for it.
+func (b *inbox) drained() (took cores) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	for to, queue := range b.queues { // order-free: each for itself
 		b.budget.Unsent(&queue.Account, to.Unsent())
 		if queue.Len() > 0 && !to.Ended() {
-			b.refuseLate(queue, now)
+			b.refuseLate(queue, now, &took)
 		}
 	}
-	b.advance()
+	b.advance(&took)
+	return took
 }
 
 // forget drops what is known of a sink that will bring no more commands.
@@ -266,11 +299,11 @@ func (b *inbox) forget(to Sink) {
 	}
 }
 
-// take swaps what has gathered for what is empty in a batch.
-func (b *inbox) take(got *batch) {
+// take swaps what has gathered for a core for what is empty in a batch.
+func (b *inbox) take(core int, got *batch) {
 	b.mu.Lock()
-	full := b.next.len() >= b.limit
-	next := &b.next
+	next := &b.next[core]
+	full := next.len() >= b.limit
 	got.loaded, next.loaded = next.loaded, got.loaded
 	got.done, next.done = next.done, got.done
 	got.items, next.items = next.items, got.items
@@ -283,11 +316,11 @@ func (b *inbox) take(got *batch) {
 	}
 }
 
-// idle reports whether there is nothing to take in.
-func (b *inbox) idle() bool {
+// idle reports whether there is nothing to take in for a core.
+func (b *inbox) idle(core int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.over || b.next.len() == 0
+	return b.over || b.next[core].len() == 0
 }
 
 // end releases all that wait: nothing is taken any more.

@@ -19,26 +19,31 @@ func (s *endingSink) Unsent() int                   { return s.unsent }
 func (s *endingSink) Ended() bool                   { return s.ended }
 func (s *endingSink) Waiting()                      {}
 
+// oneInbox is the inbox of one core.
+func oneInbox(limit int) *inbox {
+	return newInbox(limit, 1, func(*sharding.Envelope) int { return 0 }, replies.NewBudget(replies.DefaultConfig()), nil)
+}
+
 // TestNothingIsTakenBehindWhatWasDropped: a command waits for room, its connection
 // ends, and what waits is dropped. The one behind it, which was handed over
 // meanwhile, must not be taken: sent again on the next connection, the first would
 // come second.
 func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	limits := replies.DefaultConfig()
-	b := newInbox(100, map[sharding.EntityType]map[string]*replies.Kind{"T": {"Do": {}}})
-	b.budget = replies.NewBudget(limits)
+	b := oneInbox(100)
+	b.kinds = map[sharding.EntityType]map[string]*replies.Kind{"T": {"Do": {}}}
 	to := &endingSink{unsent: limits.Connection}
 	command := func(corr uint64) []link.Command {
 		return []link.Command{{Corr: corr, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}
 	}
-	b.arrive(to, command(1), nil, func() {})
+	b.arrive(to, command(1), nil, func(cores) {})
 	if b.budget.Waiting() != 1 {
 		t.Fatalf("%d commands wait", b.budget.Waiting())
 	}
 	to.unsent, to.ended = 0, true
 	b.drained()
-	b.arrive(to, command(2), nil, func() {})
-	if b.budget.Waiting() != 0 || len(b.next.arrivals) != 0 {
-		t.Errorf("%d commands wait, %d are taken", b.budget.Waiting(), len(b.next.arrivals))
+	b.arrive(to, command(2), nil, func(cores) {})
+	if b.budget.Waiting() != 0 || len(b.next[0].arrivals) != 0 {
+		t.Errorf("%d commands wait, %d are taken", b.budget.Waiting(), len(b.next[0].arrivals))
 	}
 }

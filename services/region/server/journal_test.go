@@ -81,7 +81,7 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 		var err error
 		d.Runner, err = NewRunner(RunnerConfig{
 			Self: sharding.NodeID{Addr: "here:1", UID: 7}, Name: "r", Types: []entity.Definition{typ}, Inbox: 100,
-			StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+			StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
-	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -227,11 +226,10 @@ func TestWhatIsRefused(t *testing.T) {
 
 // TestInboxLetsGo: a link that waits for room does not wait for ever.
 func TestInboxLetsGo(t *testing.T) {
-	b := newInbox(1, nil)
-	b.budget = replies.NewBudget(replies.DefaultConfig())
-	b.put(item{})
+	b := oneInbox(1)
+	b.put(0, item{})
 	done := make(chan struct{})
-	go func() { b.arrive(&answers{}, []link.Command{{}}, nil, func() {}); close(done) }()
+	go func() { b.arrive(&answers{}, []link.Command{{}}, nil, func(cores) {}); close(done) }()
 	b.end()
 	<-done
 }

@@ -1,14 +1,17 @@
 package server
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/region"
+	"github.com/roost-cluster/roost/services/region/server/executor"
 )
 
-// No goroutine owns the core. Whichever brings an input steps the core, together with
+// No goroutine owns a shard core. Whichever brings an input steps the core, together with
 // the inputs that others have brought in the meantime, and then runs the turns that
 // this causes. So most commands are answered by the goroutine that read them, and no
 // other one is woken. A goroutine that finds the core locked does not wait: the one
@@ -23,32 +26,56 @@ const tickEvery = 20 * time.Millisecond
 // has something else to do.
 const maxRounds = 16
 
-// Run tells the core of the time until [Runner.End]; then nobody steps it any more.
-func (s *Runner) Run() {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			s.inbox.end()
-			s.pool.End()
-			s.stepping.Lock() // waits for the last step
-			return
-		case <-ticker.C:
-			s.inbox.drained() // what has room now is taken in with the tick
-			s.put(item{in: region.Tick{}})
-		}
+// shardLoop is the driver of one shard core.
+type shardLoop struct {
+	*shared
+	index    int
+	control  *controlLoop
+	siblings func(cores) // makes sure that somebody looks at what there is for other cores
+	pool     *pool
+
+	// stepping is held by the goroutine that steps the core; no other one waits for
+	// it. It guards what follows.
+	stepping       sync.Mutex
+	worker         *worker   // of that goroutine
+	now            time.Time // of the step that is under way
+	core           *region.ShardCore
+	batch          batch
+	taken          int         // of its arrivals
+	left           atomic.Bool // some are not taken; may be read by all
+	outs           region.Outputs
+	callers        callers
+	rest           []job           // that the worker does not take on
+	cuts           map[*slot][]job // snapshots that are being cut, and what waits for each
+	slots          []*slot         // by place
+	attributes     map[attributeKey]*measures
+	lastAttributes attributeKey
+	lastMeasures   *measures
+}
+
+func newShardLoop(r *Runner, index int) *shardLoop {
+	s := &shardLoop{
+		shared: r.shared, index: index, control: r.control, siblings: r.call,
+		core: region.NewShardCore(r.cfg, index), cuts: map[*slot][]job{}, attributes: map[attributeKey]*measures{},
 	}
+	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
+	return s
+}
+
+// stop waits for the last step.
+func (s *shardLoop) stop() {
+	s.pool.End()
+	s.stepping.Lock()
 }
 
 // put gives the core something to take in, and has a worker come if need be.
-func (s *Runner) put(items ...item) {
-	s.inbox.put(items...)
+func (s *shardLoop) put(items ...item) {
+	s.inbox.put(s.index, items...)
 	s.call()
 }
 
 // call makes sure that somebody looks at the inbox.
-func (s *Runner) call() {
+func (s *shardLoop) call() {
 	if s.stepping.TryLock() { // else the one that holds it will look
 		s.stepping.Unlock()
 		s.pool.Wake()
@@ -56,13 +83,13 @@ func (s *Runner) call() {
 }
 
 // handIn gives the core what a worker did that is held up.
-func (s *Runner) handIn(done []finished) {
-	s.inbox.finished(done)
+func (s *shardLoop) handIn(done []finished) {
+	s.inbox.finished(s.index, done)
 	s.call()
 }
 
 // runInline does what the caller has brought, together with what others have brought.
-func (s *Runner) runInline(yield func()) {
+func (s *shardLoop) runInline(yield func()) {
 	w := s.pool.Acquire(yield)
 	for round := 0; s.step(w); round++ {
 		if preempted := s.do(w); preempted || round == maxRounds {
@@ -74,7 +101,7 @@ func (s *Runner) runInline(yield func()) {
 }
 
 // work is the same for a goroutine of the pool, which has nothing else to do.
-func (s *Runner) work(w *worker) {
+func (s *shardLoop) work(w *worker) {
 	for s.step(w) {
 		s.do(w)
 	}
@@ -86,7 +113,7 @@ const maxStep = 128
 
 // step steps the core until there is nothing to take in, or enough has been, unless
 // somebody else does. It reports whether the worker has more to do: jobs, or the rest.
-func (s *Runner) step(w *worker) (more bool) {
+func (s *shardLoop) step(w *worker) (more bool) {
 	n := 0
 	for n < maxStep && s.waiting() && s.stepping.TryLock() {
 		s.worker = w
@@ -102,11 +129,11 @@ func (s *Runner) step(w *worker) (more bool) {
 }
 
 // waiting reports whether there is something to take in.
-func (s *Runner) waiting() bool { return s.left.Load() || !s.inbox.idle() }
+func (s *shardLoop) waiting() bool { return s.left.Load() || !s.inbox.idle(s.index) }
 
 // do does the jobs of a worker and hands in what came of them. It reports whether
 // the worker was preempted meanwhile.
-func (s *Runner) do(w *worker) (preempted bool) {
+func (s *shardLoop) do(w *worker) (preempted bool) {
 	j, now := w.Next(nil), time.Now()
 	s.pool.Watch()
 	for j != nil {
@@ -126,21 +153,21 @@ func (s *Runner) do(w *worker) (preempted bool) {
 		j = w.Next(result)
 	}
 	results, preempted := w.Finish()
-	s.inbox.finished(results)
+	s.inbox.finished(s.index, results)
 	w.Reuse(results)
 	return preempted
 }
 
 // takeIn steps the core with some of what has come: first with what ends work, then
 // with what begins it. It returns how many commands that were.
-func (s *Runner) takeIn() (commands int) {
+func (s *shardLoop) takeIn() (commands int) {
 	s.now = time.Now()
 	b := &s.batch
 	b.reset(s.taken == len(b.arrivals))
 	if len(b.arrivals) == 0 {
 		s.taken = 0
 	}
-	s.inbox.take(b)
+	s.inbox.take(s.index, b)
 	s.takeEnds(b)
 	some := b.arrivals[s.taken:min(s.taken+maxStep, len(b.arrivals))]
 	for i := range some {
@@ -153,7 +180,8 @@ func (s *Runner) takeIn() (commands int) {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})
 			continue
 		}
-		s.perform(s.core.Command(s.clock(i), &in, s.outs[:0]))
+		s.core.Command(s.clock(i), &in, &s.outs)
+		s.perform()
 	}
 	s.taken += len(some)
 	s.left.Store(s.taken < len(b.arrivals))
@@ -161,18 +189,20 @@ func (s *Runner) takeIn() (commands int) {
 }
 
 // takeEnds takes in all of a batch but commands.
-func (s *Runner) takeEnds(b *batch) {
+func (s *shardLoop) takeEnds(b *batch) {
 	for i := range b.loaded {
 		l := &b.loaded[i]
 		if !l.made {
 			s.vacate(l.in.Incarnation)
 		}
-		s.perform(s.core.Loaded(s.clock(i), &l.in, s.outs[:0]))
+		s.core.Loaded(s.clock(i), &l.in, &s.outs)
+		s.perform()
 	}
 	for i := range b.done {
 		f := &b.done[i]
 		f.slot.ctx = nil
-		s.perform(s.core.TurnDone(s.clock(i), &f.in, s.outs[:0]))
+		s.core.TurnDone(s.clock(i), &f.in, &s.outs)
+		s.perform()
 	}
 	for i := range b.items {
 		if it := &b.items[i]; it.do != nil {
@@ -185,44 +215,51 @@ func (s *Runner) takeEnds(b *batch) {
 
 // clock is the time as of the last 32 items of a batch: looking at it for each
 // would cost more than many a step.
-func (s *Runner) clock(item int) time.Time {
+func (s *shardLoop) clock(item int) time.Time {
 	if item%32 == 31 {
 		s.now = time.Now()
 	}
 	return s.now
 }
 
-func (s *Runner) input(in region.Input) {
+func (s *shardLoop) input(in region.ShardInput) {
 	s.now = time.Now()
-	s.perform(s.core.Step(s.now, in, s.outs[:0]))
+	s.core.Step(s.now, in, &s.outs)
+	s.perform()
 }
 
-// perform performs the outputs of a step. Their slice is used again.
-func (s *Runner) perform(outs []region.Output) {
-	for i, o := range outs {
+// perform performs the outputs of a step. Their memory is used again.
+func (s *shardLoop) perform() {
+	for _, o := range s.outs.Turn {
 		switch o := o.(type) {
 		case *turn.Run:
 			s.run(o)
 		case *turn.Answer:
 			s.answer(o.Request, link.Answer{Reply: o.Reply})
+		default:
+			s.performOther(o)
+		}
+	}
+	for _, o := range s.outs.Shard {
+		switch o := o.(type) {
 		case region.NotMine:
 			s.answer(o.Request, link.Answer{NotMine: &link.NotMine{Row: o.Row, Refused: o.Refused}})
 		case region.Refuse:
 			s.answer(o.Request, link.Answer{Reply: o.Reply})
-		default:
-			s.performOther(o)
+		case region.Claim:
+			s.claim(o)
 		}
-		outs[i] = nil
 	}
-	s.outs = outs
+	if len(s.outs.Events) > 0 {
+		s.control.tell(s.index, s.outs.Events)
+	}
+	s.outs.Reset()
 	s.core.Recycle()
 }
 
 // performOther performs an output that does not come with every command.
-func (s *Runner) performOther(o region.Output) {
+func (s *shardLoop) performOther(o turn.Output) {
 	switch o := o.(type) {
-	case region.Claim:
-		s.claim(o)
 	case turn.Append:
 		s.append(o)
 	case turn.ReadFence:
@@ -232,7 +269,7 @@ func (s *Runner) performOther(o region.Output) {
 	case turn.Lookup:
 		s.lookup(o)
 	case turn.Stop:
-		s.stop(o)
+		s.stopInstance(o)
 	case turn.Drop:
 		s.drop(o)
 	case turn.Cancel:
@@ -241,11 +278,5 @@ func (s *Runner) performOther(o region.Output) {
 		s.snapshot(o)
 	case turn.TellDone:
 		s.told(&o)
-	case region.ProbeJournal:
-		s.probeJournal(o)
-	case region.JournalChanged:
-		s.journalChanged(o)
-	default:
-		s.outside(o)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -90,17 +91,28 @@ func soon(t *testing.T, what <-chan struct{}) {
 	}
 }
 
-func runDoors(t *testing.T) (*Runner, *gate) {
+func runDoors(t *testing.T, cores int) (*Runner, *gate) {
 	t.Helper()
 	g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 100)}
-	return runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler)}, g.typ()), g
+	return runTypes(t, RunnerConfig{
+		Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) { c.ShardCores = cores },
+	}, g.typ()), g
+}
+
+// withCores runs a test with one shard core and with several.
+func withCores(t *testing.T, test func(t *testing.T, cores int)) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d cores", n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, n) })
+		})
+	}
 }
 
 // runTypes runs a runner of types that have four shards, at the epochs 1.1 to 1.4.
 func runTypes(t *testing.T, c RunnerConfig, types ...entity.Definition) *Runner {
 	t.Helper()
 	c.Self, c.Name, c.Types = sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}, "doors", types
-	c.Inbox, c.StopTimeout, c.Outside = 1000, time.Second, func(region.Output) {}
+	c.Inbox, c.StopTimeout, c.Outside = 1000, time.Second, func(region.ControlOutput) {}
 	s, err := NewRunner(c)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +157,7 @@ func knock(corr uint64, id sharding.EntityID, command string) link.Command {
 
 func TestSomebodyElseGoesOnWhenAnInlineRunnerIsHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, g := runDoors(t)
+		s, g := runDoors(t, 1)
 		a := &answers{got: map[uint64]link.Answer{}}
 		left := make(chan struct{}, 1)
 		served := make(chan struct{})
@@ -178,8 +190,8 @@ func TestSomebodyElseGoesOnWhenAnInlineRunnerIsHeldUp(t *testing.T) {
 }
 
 func TestManySlowTurnsBesideEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := runDoors(t)
+	withCores(t, func(t *testing.T, cores int) {
+		s, g := runDoors(t, cores)
 		a := &answers{got: map[uint64]link.Answer{}}
 		var cmds []link.Command
 		var corrs []uint64
@@ -197,8 +209,8 @@ func TestManySlowTurnsBesideEachOther(t *testing.T) {
 }
 
 func TestNobodyStepsTheCoreAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, g := runDoors(t)
+	withCores(t, func(t *testing.T, cores int) {
+		s, g := runDoors(t, cores)
 		a := &answers{got: map[uint64]link.Answer{}}
 		s.Submit(a, []link.Command{knock(1, "a", "Pass")})
 		soon(t, g.waiting)
@@ -208,5 +220,91 @@ func TestNobodyStepsTheCoreAfterTheEnd(t *testing.T) {
 		s.Serve(a, []link.Command{knock(2, "b", "Knock")}, nil)
 		synctest.Wait()
 		a.want(t)
+	})
+}
+
+// TestOneReaderFeedsAllCores: commands of one batch are for several shard cores. Those of
+// an entity keep their order, and a turn that is held up holds up no other core.
+func TestOneReaderFeedsAllCores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := runDoors(t, 3)
+		a := &answers{got: map[uint64]link.Answer{}}
+		seen := map[int]bool{}
+		var cmds []link.Command
+		var corrs []uint64
+		const entities, rounds = 12, 5
+		for round := range uint64(rounds) {
+			for e := range uint64(entities) {
+				c := knock(round*entities+e, sharding.EntityID(rune('a'+e)), "Knock")
+				c.Envelope.ID = sharding.CommandID(fmt.Sprint(c.Corr))
+				seen[s.coreOf(&c.Envelope)] = true
+				cmds, corrs = append(cmds, c), append(corrs, c.Corr)
+			}
+		}
+		if len(seen) != 3 {
+			t.Fatalf("the commands are for %d cores", len(seen))
+		}
+		cmds = append(cmds, knock(1000, "held up", "Pass"))
+		yielded := make(chan struct{}, 1)
+		go s.Serve(a, cmds, func() { yielded <- struct{}{} })
+		soon(t, g.waiting)
+		time.Sleep(tickEvery) // what is behind it goes to others
+		synctest.Wait()
+		a.mu.Lock()
+		for e := range uint64(entities) {
+			for round := range uint64(rounds) {
+				if got := string(a.got[round*entities+e].Reply.Payload); got != fmt.Sprint(round+1) {
+					t.Errorf("knock %d of entity %d is answered with %s", round+1, e, got)
+				}
+			}
+		}
+		a.mu.Unlock()
+		a.want(t, corrs...)
+		close(g.open)
+		synctest.Wait()
+		a.want(t, 1000)
+	})
+}
+
+// TestLimitsAreOfAllCores: however the commands are spread, so many wait and no more.
+func TestLimitsAreOfAllCores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{open: make(chan struct{}), waiting: make(chan struct{}, 1000)}
+		const total, cores = 96, 3
+		s := runTypes(t, RunnerConfig{Log: slog.New(slog.DiscardHandler), Core: func(c *region.Config) {
+			c.ShardCores, c.Turn.TotalCommands = cores, total
+		}}, g.typ())
+		a := &answers{got: map[uint64]link.Answer{}}
+		// All for one core: again and again, as one that is refused is sent again.
+		var ids []sharding.EntityID
+		for i := 0; len(ids) < total; i++ {
+			id := sharding.EntityID(fmt.Sprint(i))
+			if c := knock(0, id, "Pass"); s.coreOf(&c.Envelope) == 1 {
+				ids = append(ids, id)
+			}
+		}
+		wait := map[sharding.EntityID]bool{}
+		corr := uint64(0)
+		for range 3 * total {
+			for _, id := range ids {
+				if wait[id] {
+					continue
+				}
+				corr++
+				s.Submit(a, []link.Command{knock(corr, id, "Pass")})
+				synctest.Wait()
+				if _, refused := a.got[corr]; refused {
+					break
+				}
+				wait[id] = true
+			}
+			clear(a.got)
+			time.Sleep(tickEvery)
+		}
+		st, _, err := s.counts(t.Context())
+		if least := total - (cores-1)*(total/cores/16); err != nil || st.Commands < least || st.Commands > total {
+			t.Errorf("%d commands wait for one core, at least %d and at most %d may: %v", st.Commands, least, total, err)
+		}
+		close(g.open)
 	})
 }

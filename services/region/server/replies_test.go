@@ -16,7 +16,6 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
-	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
@@ -54,7 +53,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}}
 	if s.Runner, err = NewRunner(RunnerConfig{
 		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs()}, Core: limits,
-		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -323,17 +322,16 @@ func TestWhatWaitsIsRefusedInTime(t *testing.T) {
 // some meanwhile, or only the next tick would see it.
 func TestCommandsThatFoundRoomAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newInbox(1, nil)
-		b.budget = replies.NewBudget(replies.DefaultConfig())
+		b := oneInbox(1)
 		var got batch
 		taken := 0
-		take := func() {
-			b.take(&got)
+		take := func(cores) {
+			b.take(0, &got)
 			taken += len(got.arrivals)
 			got = batch{}
 		}
 		b.arrive(nowhere{}, make([]link.Command, 5), nil, take)
-		if take(); taken != 5 {
+		if take(0); taken != 5 {
 			t.Errorf("%d of 5 commands were taken in", taken)
 		}
 	})

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -21,7 +19,6 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
-	"github.com/roost-cluster/roost/services/region/server/executor"
 )
 
 // RunnerConfig is what a [Runner] needs.
@@ -29,9 +26,9 @@ type RunnerConfig struct {
 	Self  sharding.NodeID
 	Name  string // of the node, for people
 	Types []entity.Definition
-	// Core, if set, changes the configuration of the core before it is made.
+	// Core, if set, changes the configuration of the cores before they are made.
 	Core func(*region.Config)
-	// Inbox is how many messages may wait for the core before [Runner.Submit]
+	// Inbox is how many messages may wait for the shard cores before [Runner.Submit]
 	// waits.
 	Inbox int
 	// StopTimeout is the time an entity's stop hook has.
@@ -45,15 +42,23 @@ type RunnerConfig struct {
 	Tracers    trace.TracerProvider
 	Meters     metric.MeterProvider
 	Histograms *histogram.Registry
-	// Outside performs what the core wants done outside: all that concerns the
-	// coordinator. It is called between two steps of the core, and must not wait.
-	Outside func(region.Output)
+	// Outside performs what the control core wants done outside: all that concerns the
+	// coordinator. It is called between two steps of that core, and must not wait.
+	Outside func(region.ControlOutput)
 }
 
-// Runner runs the entities of a region: it owns the core, the instances and
+// Runner runs the entities of a region: it owns the cores, the instances and
 // their turns, and hands what must be durable to the journal. It
 // knows no network; commands come in by [Runner.Submit].
 type Runner struct {
+	*shared
+	control *controlLoop
+	shards  []*shardLoop
+	cfg     region.Config
+}
+
+// shared is what the control loop and all shard loops of a region use.
+type shared struct {
 	log           *slog.Logger
 	self          sharding.NodeID
 	name          string
@@ -67,49 +72,25 @@ type Runner struct {
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
 	failures  failures
-	outside   func(region.Output)
 
 	ctx context.Context // of all turns
 	end context.CancelFunc
 
 	journal *journal.Journal
 	inbox   *inbox
-	pool    *pool
-
-	// stepping is held by the goroutine that steps the core; no other one waits for
-	// it. It guards what follows.
-	stepping       sync.Mutex
-	worker         *worker   // of that goroutine
-	now            time.Time // of the step that is under way
-	core           *region.Machine
-	batch          batch
-	taken          int         // of its arrivals
-	left           atomic.Bool // some are not taken; may be read by all
-	outs           []region.Output
-	callers        callers
-	rest           []job           // that the worker does not take on
-	cuts           map[*slot][]job // snapshots that are being cut, and what waits for each
-	slots          []*slot         // by place
-	attributes     map[attributeKey]*measures
-	lastAttributes attributeKey
-	lastMeasures   *measures
 }
 
 // NewRunner makes a runner. Its journal must be set by [Runner.Use] before it
 // runs.
 func NewRunner(c RunnerConfig) (*Runner, error) {
-	s := &Runner{
-		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout, outside: c.Outside,
-		failures:   failures{limit: c.Failures},
-		types:      map[sharding.EntityType]entity.Definition{},
-		commands:   map[sharding.EntityType]map[string]*replies.Kind{},
-		paces:      map[sharding.EntityType]*paces{},
-		attributes: map[attributeKey]*measures{},
-		cuts:       map[*slot][]job{},
-	}
-	s.inbox = newInbox(c.Inbox, s.commands)
+	s := &Runner{shared: &shared{
+		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
+		failures: failures{limit: c.Failures},
+		types:    map[sharding.EntityType]entity.Definition{},
+		commands: map[sharding.EntityType]map[string]*replies.Kind{},
+		paces:    map[sharding.EntityType]*paces{},
+	}}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	var errs []error
 	for _, t := range c.Types {
 		d, err := entity.Describe(t)
@@ -129,17 +110,34 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms))
-	core := region.DefaultConfig(s.self, s.name, s.descs...)
+	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(c.Meters.Meter(scope)))
+	s.cfg = region.DefaultConfig(s.self, s.name, s.descs...)
 	if c.Core != nil {
-		c.Core(&core)
+		c.Core(&s.cfg)
 	}
-	if err := errors.Join(append(errs, core.Validate())...); err != nil {
+	if err := errors.Join(append(errs, s.cfg.Validate())...); err != nil {
 		return nil, err
 	}
-	s.loadTimeout, s.lookupTimeout = core.Turn.LoadTimeout, core.Turn.LookupTimeout
-	s.core, s.inbox.budget = region.New(core), replies.NewBudget(core.Replies)
+	s.loadTimeout, s.lookupTimeout = s.cfg.Turn.LoadTimeout, s.cfg.Turn.LookupTimeout
+	s.inbox = newInbox(c.Inbox, s.cfg.ShardCores, s.coreOf, replies.NewBudget(s.cfg.Replies), s.commands)
+	s.control = newControlLoop(s, c.Outside)
+	for i := range s.cfg.ShardCores {
+		s.shards = append(s.shards, newShardLoop(s, i))
+	}
 	return s, nil
+}
+
+// coreOf is the shard core of a command, any if its type is not known here.
+func (s *Runner) coreOf(env *sharding.Envelope) int {
+	if s.cfg.ShardCores == 1 {
+		return 0
+	}
+	for i := range s.descs {
+		if d := &s.descs[i].Desc; d.Type == env.Entity.Type {
+			return s.cfg.CoreOf(sharding.ShardID{Type: d.Type, Index: sharding.ShardOf(env.Entity.ID, d.Shards)})
+		}
+	}
+	return 0
 }
 
 // Types describe the types that the runner hosts.
@@ -151,20 +149,47 @@ func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 // Observer is what a journal should tell the runner's metrics.
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
+// Run tells the cores of the time until [Runner.End]; then nobody steps them any more.
+func (s *Runner) Run() {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			s.inbox.end()
+			for _, l := range s.shards {
+				l.stop()
+			}
+			s.control.stop()
+			return
+		case <-ticker.C:
+			s.inbox.drained() // what has room now is taken in with the tick
+			s.control.put(controlItem{in: region.Tick{}})
+			for _, l := range s.shards {
+				l.put(item{in: region.Tick{}})
+			}
+		}
+	}
+}
+
+// call makes sure that somebody looks at what there is for some cores.
+func (s *Runner) call(c cores) {
+	for c != 0 {
+		s.shards[c.next()].call()
+	}
+}
+
 // Submit hands commands over. It waits while the runner has too much to take
 // in, or no room even to refuse one. The slice is the caller's again, what it points to
 // is not. Each command gets one answer, sent to to, with its Corr.
-func (s *Runner) Submit(to Sink, cmds []link.Command) {
-	s.arrive(to, cmds)
-	s.call()
-}
+func (s *Runner) Submit(to Sink, cmds []link.Command) { s.call(s.arrive(to, cmds)) }
 
 // arrive puts commands into the inbox. If it has to wait, what is there already is
 // done meanwhile.
-func (s *Runner) arrive(to Sink, cmds []link.Command) {
-	s.inbox.arrive(to, cmds, s.malformed(cmds), func() {
+func (s *Runner) arrive(to Sink, cmds []link.Command) cores {
+	return s.inbox.arrive(to, cmds, s.malformed(cmds), func(c cores) {
 		to.Waiting()
-		s.call()
+		s.call(c)
 	})
 }
 
@@ -172,21 +197,25 @@ func (s *Runner) arrive(to Sink, cmds []link.Command) {
 func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
 // Serve is Submit for a caller that brings commands all the time: what they ask for
-// is done by its goroutine, as far as that is quick. If a turn turns out not to be,
-// yield is called, from another goroutine: then somebody else should do what the
-// caller is for until Serve returns.
+// is done by its goroutine, as far as that is quick and for one shard core: the others
+// have goroutines of the pools. If a turn turns out not to be quick, yield is called,
+// from another goroutine: then somebody else should do what the caller is for until
+// Serve returns.
 func (s *Runner) Serve(to Sink, cmds []link.Command, yield func()) {
-	s.arrive(to, cmds)
-	s.runInline(yield)
+	c := s.arrive(to, cmds)
+	if c == 0 {
+		return
+	}
+	own := c.next()
+	s.call(c)
+	s.shards[own].runInline(yield)
 }
 
-// Put gives the core an input.
-func (s *Runner) Put(inputs ...region.Input) {
-	items := make([]item, len(inputs))
-	for i := range inputs {
-		items[i].in = inputs[i]
+// Put gives the control core inputs.
+func (s *Runner) Put(inputs ...region.ControlInput) {
+	for _, in := range inputs {
+		s.control.put(controlItem{in: in})
 	}
-	s.put(items...)
 }
 
 // End ends [Runner.Run] and the context of all turns.

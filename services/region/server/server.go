@@ -63,7 +63,7 @@ type Server struct {
 	departed chan struct{}
 	opened   chan struct{} // closed when the journal is open
 
-	// Guarded by stepping the core.
+	// Used in the control loop alone.
 	draining   bool
 	downed     bool // the others declared this node gone
 	calls      *controlrpc.Calls
@@ -87,7 +87,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
-			core.Version = n.Version().Version
+			core.Version, core.ShardCores = n.Version().Version, cfg.ShardCores
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads
@@ -172,7 +172,7 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 }
 
 // perform does what a step of the core wants done outside this process.
-func (s *Server) performOutside(o region.Output) {
+func (s *Server) performOutside(o region.ControlOutput) {
 	switch o := o.(type) {
 	case region.Send:
 		s.send(o)
@@ -211,7 +211,7 @@ func (s *Server) findCoordinators() {
 	for _, m := range s.agent.Members().OldestFirst("coordinator") {
 		addrs = append(addrs, m.Node.Addr)
 	}
-	s.runner.put(item{in: region.Coordinators{Addrs: addrs}})
+	s.runner.control.put(controlItem{in: region.Coordinators{Addrs: addrs}})
 }
 
 // stages start in this order and stop in reverse: a leaving region drains
@@ -253,7 +253,7 @@ func (s *Server) stages(n *node.Node) {
 	run := func(ctx context.Context) error {
 		err := s.agent.Run(ctx)
 		if errors.Is(err, agent.ErrDowned) {
-			s.runner.put(item{do: func() { s.downed = true }})
+			s.runner.control.put(controlItem{do: func() { s.downed = true }})
 		}
 		return err
 	}
@@ -284,14 +284,14 @@ func (s *Server) leave(ctx context.Context) error {
 	if s.runner.journal.Err() != nil {
 		return errBrokenJournal
 	}
-	s.runner.put(item{do: func() {
+	s.runner.control.put(controlItem{do: func() {
 		s.draining = true
 		if s.downed { // the others have given our shards away: there is nothing to hand off
 			close(s.departed)
 			return
 		}
-		s.log.Info("leaving: handing shards off", "shards", s.runner.core.Held())
-		s.runner.input(region.Leave{})
+		s.log.Info("leaving: handing shards off", "shards", s.runner.control.core.Held())
+		s.runner.control.step(region.Leave{})
 	}})
 	select {
 	case <-s.departed:
@@ -309,7 +309,7 @@ var errBrokenJournal = errors.New("the journal is broken: no shard can be handed
 // inspect runs a check between two steps of the core.
 func (s *Server) inspect(ctx context.Context, check func() error) error {
 	got := make(chan error, 1)
-	s.runner.put(item{do: func() { got <- check() }})
+	s.runner.control.put(controlItem{do: func() { got <- check() }})
 	select {
 	case err := <-got:
 		return err
@@ -322,7 +322,7 @@ func (s *Server) inspect(ctx context.Context, check func() error) error {
 
 // readiness reports whether commands would be served here.
 func (s *Server) readiness() error {
-	addr, term, registered := s.runner.core.Coordinator()
+	addr, term, registered := s.runner.control.core.Coordinator()
 	switch {
 	case s.draining:
 		return errors.New("draining")

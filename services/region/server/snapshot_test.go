@@ -28,7 +28,7 @@ func (c *tally) Add(_ context.Context, n int64, _ ...metric.AddOption) { c.n += 
 func TestSnapshotThatIsNotStored(t *testing.T) {
 	var text bytes.Buffer
 	var counter tally
-	s := &Runner{log: slog.New(slog.NewTextHandler(&text, nil)), ctx: t.Context(), failures: failures{limit: 2}}
+	s := &shardLoop{shared: &shared{log: slog.New(slog.NewTextHandler(&text, nil)), ctx: t.Context(), failures: failures{limit: 2}}}
 	s.telemetry.noSnapshot = &counter
 	of := sharding.Entity{Type: "Box", ID: "b"}
 	for _, v := range []sharding.Verdict{sharding.Durable, sharding.RefusedEpoch, sharding.RefusedSeq} {

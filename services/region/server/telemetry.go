@@ -39,7 +39,7 @@ type telemetry struct {
 	dropped metric.Int64Counter
 }
 
-func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
+func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, histograms *histogram.Registry) error {
 	t := &s.telemetry
 	t.tracer = tp.Tracer(scope)
 	seconds := func(name, help string) *histogram.Histogram {
@@ -79,10 +79,10 @@ func (s *Runner) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 		metric.WithDescription("reports about shards left out because too many waited for the coordinator, which asks again")); err != nil {
 		return err
 	}
-	return s.gauges(meter)
+	return nil
 }
 
-// gauges are read from the core's counts.
+// gauges are read from the counts of the shard cores.
 func (s *Runner) gauges(meter metric.Meter) error {
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
@@ -135,25 +135,32 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	return err
 }
 
-// counts asks the core for its counts.
+// counts asks the shard cores for their counts.
 func (s *Runner) counts(ctx context.Context) (turn.Stats, int, error) {
 	type counts struct {
 		st   turn.Stats
 		held int
 	}
-	got := make(chan counts, 1)
-	s.put(item{do: func() { got <- counts{s.core.Stats(), s.core.Held()} }})
-	select {
-	case c := <-got:
-		return c.st, c.held, nil
-	case <-ctx.Done():
-		return turn.Stats{}, 0, ctx.Err()
-	case <-s.ctx.Done():
-		return turn.Stats{}, 0, s.ctx.Err()
+	got := make(chan counts, len(s.shards))
+	for _, l := range s.shards {
+		l.put(item{do: func() { got <- counts{l.core.Stats(), l.core.Held()} }})
 	}
+	var all counts
+	for range s.shards {
+		select {
+		case c := <-got:
+			all.st.Add(c.st)
+			all.held += c.held
+		case <-ctx.Done():
+			return turn.Stats{}, 0, ctx.Err()
+		case <-s.ctx.Done():
+			return turn.Stats{}, 0, s.ctx.Err()
+		}
+	}
+	return all.st, all.held, nil
 }
 
-func (s *Runner) journalObserver() journal.Observer {
+func (s *shared) journalObserver() journal.Observer {
 	return journal.Observer{
 		Batch: func(b journal.BatchStats) {
 			s.telemetry.commit.Record(b.Took.Seconds())
@@ -197,7 +204,7 @@ func journalDamage(log *slog.Logger, d journal.Damaged) {
 }
 
 // traceContext is a context that continues the trace of a command's sender.
-func (s *Runner) traceContext(traceparent string) context.Context {
+func (s *shared) traceContext(traceparent string) context.Context {
 	if traceparent == "" {
 		return s.ctx
 	}
@@ -206,7 +213,7 @@ func (s *Runner) traceContext(traceparent string) context.Context {
 
 // observe measures an answered command, and draws its spans if its trace is
 // sampled: mailbox, handler and journal, from the times that the core took.
-func (s *Runner) observe(c *caller, r *sharding.Reply) {
+func (s *shardLoop) observe(c *caller, r *sharding.Reply) {
 	now := s.now
 	if s.telemetry.command != nil {
 		m := s.measures(attributeKey{c.entity.Type, c.command, r.Code, r.Outcome})
@@ -264,7 +271,7 @@ type measures struct{ command, mailbox *histogram.Series }
 
 // measures looks series up. Commands come many of a kind, so the last ones are
 // kept at hand.
-func (s *Runner) measures(k attributeKey) *measures {
+func (s *shardLoop) measures(k attributeKey) *measures {
 	if s.lastMeasures != nil && s.lastAttributes == k {
 		return s.lastMeasures
 	}

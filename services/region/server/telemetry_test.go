@@ -16,18 +16,19 @@ import (
 func TestAttributesAreBounded(t *testing.T) {
 	s, err := NewRunner(RunnerConfig{
 		Self: sharding.NodeID{Addr: "r:1", UID: 1}, Name: "r", Types: []entity.Definition{blobs()},
-		Inbox: 1, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.Output) {},
+		Inbox: 1, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := s.shards[0]
 	for i := range 100 {
-		s.measures(attributeKey{"Blob", "Fill", sharding.NotFound, sharding.Rejected})
-		s.measures(attributeKey{"Blob", "Fill", sharding.Code(fmt.Sprint("code", i)), sharding.OK})
-		s.measures(attributeKey{"Blob", fmt.Sprint("Command", i), "", sharding.OK})
-		s.measures(attributeKey{sharding.EntityType(fmt.Sprint("Type", i)), "Fill", "", sharding.OK})
+		l.measures(attributeKey{"Blob", "Fill", sharding.NotFound, sharding.Rejected})
+		l.measures(attributeKey{"Blob", "Fill", sharding.Code(fmt.Sprint("code", i)), sharding.OK})
+		l.measures(attributeKey{"Blob", fmt.Sprint("Command", i), "", sharding.OK})
+		l.measures(attributeKey{sharding.EntityType(fmt.Sprint("Type", i)), "Fill", "", sharding.OK})
 	}
-	if n := len(s.attributes); n != 4 {
+	if n := len(l.attributes); n != 4 {
 		t.Errorf("%d sets of attributes, want 4", n)
 	}
 }

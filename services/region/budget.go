@@ -1,0 +1,170 @@
+package region
+
+import (
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+)
+
+// What may wait in a region is bounded for the region as a whole, while each shard core
+// admits commands alone. So the control core divides each bound among the shard cores,
+// as a [budget], and each of them spends its [allowance]:
+//
+//   - At the beginning each core has an equal share.
+//   - A core that has almost nothing left asks for more (Want). It does not wait for the
+//     answer: what it has no room for is refused.
+//   - The control core grants what nobody has (Grant), and first to whoever has least.
+//     If there is nothing, it takes back (Reclaim): each core keeps what it uses and a
+//     block, so that no core is ever without, and gives the rest back (Return). While a
+//     core with less than its share wants more, those with more than theirs give
+//     back down to it, as their commands end.
+//
+// The sum of what the cores have and what nobody has is the bound, at any time: what is
+// on its way between two cores belongs to nobody who could spend it. One core alone has
+// all of it from the beginning, and never asks.
+
+// Resource is something of which a region has a bounded amount.
+type Resource uint8
+
+const (
+	// ResourceCommands are the commands that wait, for their entity or for a claim.
+	ResourceCommands Resource = iota
+	// ResourceBytes is their size.
+	ResourceBytes
+	// ResourceLoads are the loads of entities that are not answered.
+	ResourceLoads
+	resources
+)
+
+// String is "commands", "bytes" or "loads".
+func (r Resource) String() string { return [...]string{"commands", "bytes", "loads"}[r] }
+
+// blockShare is which part of its share a core keeps free when it gives back.
+const blockShare = 16
+
+// budget is a bound of the region, as the control core divides it.
+type budget struct {
+	total, share, block int
+	free                int // granted to no core
+	granted             []int
+	wanting             []bool // cores that asked, and were granted nothing since, nor gave anything back
+}
+
+// newBudget divides the total equally. A block is at least least, if the share is.
+func newBudget(total, cores, least int) budget {
+	b := budget{total: total, share: total / cores, granted: make([]int, cores), wanting: make([]bool, cores)}
+	b.block = min(b.share, max(b.share/blockShare, least, 1))
+	b.free = total - cores*b.share
+	for i := range b.granted {
+		b.granted[i] = b.share
+	}
+	return b
+}
+
+// grant grants what is free to the cores that want it: to the one that has least first,
+// up to its share, or a block if it has that. It returns no core if there is nothing to
+// grant.
+func (b *budget) grant() (core, n int, ok bool) {
+	core = -1
+	for i, wants := range b.wanting {
+		if wants && (core < 0 || b.granted[i] < b.granted[core]) {
+			core = i
+		}
+	}
+	if core < 0 || b.free == 0 {
+		return 0, 0, false
+	}
+	n = min(b.free, max(b.block, b.share-b.granted[core]))
+	b.free -= n
+	b.granted[core] += n
+	b.wanting[core] = false
+	return core, n, true
+}
+
+// keep is what each core may keep at most, as long as some core wants more: its share if
+// that one has less, else all.
+func (b *budget) keep() (keep int, wanted bool) {
+	keep = b.total
+	for i, wants := range b.wanting {
+		if wants {
+			wanted = true
+			if b.granted[i] < b.share {
+				keep = b.share
+			}
+		}
+	}
+	return keep, wanted
+}
+
+// mayReturn reports whether a core may have something to give back. One that has asked for
+// more may: that was a while ago.
+func (b *budget) mayReturn(core int) bool { return b.granted[core] > b.block }
+
+// returned takes back what a core returns. With that it takes back that it wants more,
+// too, and asks again if it does.
+func (b *budget) returned(core, n int) {
+	b.granted[core] -= n
+	b.free += n
+	b.wanting[core] = false
+}
+
+func (b *budget) check() error {
+	sum := b.free
+	for i, n := range b.granted {
+		sum += n
+		if n < b.block {
+			return fmt.Errorf("shard core %d has %d, less than a block of %d", i, n, b.block)
+		}
+	}
+	if sum != b.total || b.free < 0 {
+		return fmt.Errorf("%d are granted or free (%d) of %d", sum, b.free, b.total)
+	}
+	return nil
+}
+
+// allowance is what a shard core may use of a bound.
+type allowance struct {
+	// granted is what counts as this core's. It admits nothing beyond ceiling: the rest
+	// is given back as soon as it is not used any more.
+	granted, ceiling int
+	block            int
+	asked            bool // and was granted nothing since, nor gave anything back
+}
+
+func (b *budget) allowance() allowance {
+	return allowance{granted: b.share, ceiling: b.share, block: b.block}
+}
+
+// low reports whether so little would be left beside what is used that more should be
+// asked for, once.
+func (a *allowance) low(used int) bool { return !a.asked && a.ceiling-used < a.block/2 }
+
+func (a *allowance) grant(n int) {
+	a.granted += n
+	a.ceiling += n
+	a.asked = false
+}
+
+// reclaim lowers the ceiling to what is used and a block, at most to what may be kept.
+func (a *allowance) reclaim(used, keep int) {
+	if !mutant.On("budget-returned") {
+		a.ceiling = min(a.ceiling, used+a.block, keep)
+	}
+}
+
+// excess takes what is given back: what is neither used nor below the ceiling.
+func (a *allowance) excess(used int) int {
+	n := max(0, a.granted-max(a.ceiling, used))
+	if n > 0 {
+		a.granted -= n
+		a.asked = false
+	}
+	return n
+}
+
+func (a *allowance) check(used int) error {
+	if used > a.granted || a.ceiling > a.granted || a.ceiling < a.block {
+		return fmt.Errorf("%d used, %d allowed, %d granted, a block is %d", used, a.ceiling, a.granted, a.block)
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package region
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/routetable"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// ControlCore is what a region has once: its word to the coordinator. It is not safe for
+// concurrent use.
+type ControlCore struct {
+	cfg     Config
+	table   *routetable.Table
+	watcher *routetable.Watcher
+	shards  map[sharding.EntityType]uint32 // of the hosted types
+	cores   []Held                         // what each shard core told last
+	budgets [resources]budget
+
+	term       sharding.Term // highest seen
+	registered sharding.Term // the term that acknowledged us
+	announcing announcing
+	leaving    bool
+	leaveAt    time.Time // last GracefulShutdown
+	leftBy     time.Time
+	left       bool
+	released   bool // the coordinator says that nothing is ours any more
+	draining   bool // DrainAll was ordered
+	failed     bool
+	health     health
+
+	now time.Time
+	out []ControlOutput
+}
+
+// NewControlCore makes a control core. The configuration must be valid.
+func NewControlCore(cfg Config) *ControlCore {
+	c := &ControlCore{
+		cfg:     cfg,
+		table:   routetable.New(),
+		watcher: routetable.NewWatcher(cfg.Watch),
+		shards:  map[sharding.EntityType]uint32{},
+		cores:   make([]Held, cfg.ShardCores),
+		budgets: cfg.budgets(),
+	}
+	for i := range cfg.Turn.Types {
+		d := &cfg.Turn.Types[i].Desc
+		c.shards[d.Type] = d.Shards
+	}
+	return c
+}
+
+// Table is the region's copy of the route table, which it serves read-only.
+func (c *ControlCore) Table() *routetable.Table { return c.table }
+
+// Coordinator is the address and term of the active coordinator as far as
+// known, and whether it knows this region.
+func (c *ControlCore) Coordinator() (addr string, term sharding.Term, registered bool) {
+	addr, term = c.watcher.Active()
+	return addr, term, addr != "" && c.registered >= term
+}
+
+// Held counts the shards that this region has not let go, as its shard cores have told.
+func (c *ControlCore) Held() int {
+	n := 0
+	for _, core := range c.cores {
+		n += core.Shards
+	}
+	return n
+}
+
+// Step applies in at now and appends to out what the driver must do, in that
+// order.
+func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) []ControlOutput {
+	c.now, c.out = now, out
+	switch in := in.(type) {
+	case Received:
+		c.receive(in)
+	case Replied:
+		c.replied(in)
+	case Probed:
+		c.probed(in)
+	case SignRead:
+		c.signRead(in)
+	case Coordinators:
+		c.watcher.SetCandidates(in.Addrs, nil)
+		c.poll()
+	case FromCore:
+		c.event(in.Core, in.Event)
+	case Leave:
+		c.leave()
+	case Tick:
+		c.tick()
+	}
+	out = c.out
+	c.out = nil
+	return out
+}
+
+func (c *ControlCore) emit(o ControlOutput) { c.out = append(c.out, o) }
+
+// order gives an order to the shard core that a shard belongs to, and orderAll to all.
+func (c *ControlCore) order(id sharding.ShardID, o Order) {
+	c.emit(ToCore{Core: c.cfg.CoreOf(id), Order: o})
+}
+
+func (c *ControlCore) orderAll(o Order) {
+	for i := range c.cores {
+		c.emit(ToCore{Core: i, Order: o})
+	}
+}
+
+// hosts reports whether there is such a shard of a type that this region hosts.
+func (c *ControlCore) hosts(id sharding.ShardID) bool { return id.Index < c.shards[id.Type] }
+
+// current reports whether a coordinator's message is of the newest known term.
+func (c *ControlCore) current(t sharding.Term) bool {
+	if t < c.term && !mutant.On("lower-term") {
+		return false
+	}
+	c.term = t
+	return true
+}
+
+// obeyed reports whether an order of a coordinator of the term is to be obeyed, and
+// whether that coordinator can have meant the epoch: one that it has not reached would
+// keep the shard from everybody for good.
+func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
+	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
+}
+
+func (c *ControlCore) hostShard(from string, in control.HostShard) {
+	switch {
+	case !c.obeyed(in.Term, in.Epoch):
+	case c.hosts(in.Shard):
+		c.order(in.Shard, Host{From: from, Shard: in.Shard, Epoch: in.Epoch})
+	default:
+		c.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
+	}
+}
+
+func (c *ControlCore) handOff(from string, in control.HandOff) {
+	switch {
+	case !c.obeyed(in.Term, in.Epoch):
+	case c.hosts(in.Shard):
+		c.order(in.Shard, HandOff{From: from, Shard: in.Shard, Epoch: in.Epoch})
+	default:
+		c.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
+	}
+}
+
+// event takes what a shard core tells.
+func (c *ControlCore) event(core int, e Event) {
+	switch e := e.(type) {
+	case Report:
+		c.report(e.To, e.Msg)
+	case Held:
+		c.cores[core] = e
+		c.tickLeave()
+	case JournalAnswered:
+		c.answered(e.Path, e.At)
+	case Want:
+		b := &c.budgets[e.Resource]
+		b.wanting[core] = true
+		c.divide(e.Resource)
+		c.reclaim(e.Resource)
+	case Return:
+		c.budgets[e.Resource].returned(core, e.N)
+		c.divide(e.Resource)
+	}
+}
+
+// divide grants what is free to the shard cores that want it.
+func (c *ControlCore) divide(r Resource) {
+	for {
+		core, n, ok := c.budgets[r].grant()
+		if !ok {
+			return
+		}
+		c.emit(ToCore{Core: core, Order: Grant{Resource: r, N: n}})
+	}
+}
+
+// reclaim takes back from shard cores what others want. It is repeated until they have
+// something: a core that has nothing to give now may have later.
+func (c *ControlCore) reclaim(r Resource) {
+	b := &c.budgets[r]
+	keep, wanted := b.keep()
+	if !wanted {
+		return
+	}
+	for i := range c.cores {
+		if b.mayReturn(i) {
+			c.emit(ToCore{Core: i, Order: Reclaim{Resource: r, Keep: keep}})
+		}
+	}
+}
+
+func (c *ControlCore) tick() {
+	c.poll()
+	c.register()
+	c.tickLeave()
+	c.tickJournal()
+	for r := range resources {
+		c.reclaim(r)
+	}
+}
+
+// leave asks the coordinator to take all shards (SIGTERM).
+func (c *ControlCore) leave() {
+	if c.leaving {
+		return
+	}
+	c.leaving = true
+	c.leftBy = c.now.Add(c.cfg.LeaveTimeout)
+	c.orderAll(Leave{}) // whose answer is Held
+}
+
+func (c *ControlCore) shutdownAck(in control.ShutdownAck) {
+	if !c.current(in.Term) || !c.leaving {
+		return
+	}
+	c.released = in.Remaining == 0
+	c.tickLeave()
+}
+
+// tickLeave repeats the request to leave and tells when it is fulfilled.
+func (c *ControlCore) tickLeave() {
+	if !c.leaving || c.left {
+		return
+	}
+	late := !c.now.Before(c.leftBy)
+	if (c.released || late) && !c.draining {
+		c.draining = true
+		c.orderAll(DrainAll{}) // what the coordinator does not count as ours
+	}
+	stranger := c.registered == 0 // no coordinator ever gave us anything
+	if (c.released || stranger) && c.empty() || late {
+		c.left = true
+		c.emit(Left{})
+		return
+	}
+	if addr, _ := c.watcher.Active(); addr != "" && (c.leaveAt.IsZero() || c.now.Sub(c.leaveAt) >= c.cfg.Resend) {
+		c.leaveAt = c.now
+		c.emit(Send{To: addr, Msg: control.GracefulShutdown{}})
+	}
+}
+
+// empty reports whether no shard core holds a shard, or will take one: one that has not
+// told that it is leaving may still have an order before it to host one.
+func (c *ControlCore) empty() bool {
+	for _, core := range c.cores {
+		if !core.Leaving || core.Shards > 0 {
+			return mutant.On("leave-all-cores") && c.cores[0].Leaving && c.cores[0].Shards == 0
+		}
+	}
+	return true
+}

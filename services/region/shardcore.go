@@ -1,0 +1,483 @@
+package region
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// ShardCore hosts those shards of a region for which [Config.CoreOf] is its index. It is
+// not safe for concurrent use.
+type ShardCore struct {
+	cfg   Config
+	index int
+	types []*hosted // by name
+	asked *hosted   // the one that was asked for last
+	held  int       // shards
+	turn  *turn.Machine
+	// buffered and bufferedBytes count the commands that wait for claims.
+	buffered, bufferedBytes int
+	// unanswered says that some claim is to be repeated.
+	unanswered bool
+	leaving    bool
+	// alone: there is no other shard core, and all limits are its own.
+	alone      bool
+	allowances [resources]allowance
+	owing      bool // something is given back when it is not used any more
+
+	told     Held // to the control core
+	heard    [journalPaths]time.Time
+	answered [journalPaths]bool // there was a success since the last tick
+
+	now time.Time
+	out *Outputs
+}
+
+// Outputs are what steps of a shard core want done. The lists are independent of one
+// another; each is in order.
+type Outputs struct {
+	Turn   []turn.Output
+	Shard  []ShardOutput
+	Events []Event // for the control core
+}
+
+// Reset empties the lists, to be used again.
+func (o *Outputs) Reset() {
+	clear(o.Turn)
+	clear(o.Shard)
+	clear(o.Events)
+	o.Turn, o.Shard, o.Events = o.Turn[:0], o.Shard[:0], o.Events[:0]
+}
+
+// hosted is an entity type of this region.
+type hosted struct {
+	name     sharding.EntityType
+	volatile bool
+	// By index of the shard. A shard that is not held is nil.
+	shards []*held
+	// floors: a shard is accepted from this epoch on.
+	floors []sharding.Epoch
+	// rows are the newest ones known of the core's shards.
+	rows []sharding.Row
+}
+
+// held is one shard that this core claims, serves or lets go.
+type held struct {
+	id    sharding.ShardID
+	epoch sharding.Epoch
+	phase heldPhase
+	// buffer waits for the claim.
+	buffer  []Command
+	bytes   int
+	claimAt time.Time // when the claim is repeated; zero: one is under way
+	damaged bool      // the last claim was refused for that: so is every command
+	// from is the coordinator's address that asked last.
+	from string
+	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
+	handOff sharding.Epoch
+	// next is a higher epoch to claim when this one is gone; 0: none.
+	next sharding.Epoch
+}
+
+type heldPhase uint8
+
+const (
+	claiming heldPhase = iota + 1
+	serving
+	stopping
+)
+
+// NewShardCore makes the shard core of an index below [Config.ShardCores]. The
+// configuration must be valid.
+func NewShardCore(cfg Config, index int) *ShardCore {
+	entities := cfg.Turn
+	entities.RecentIDs /= cfg.ShardCores
+	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(entities), alone: cfg.ShardCores == 1}
+	for r, b := range cfg.budgets() {
+		m.allowances[r] = b.allowance()
+	}
+	for i := range cfg.Turn.Types {
+		d := &cfg.Turn.Types[i].Desc
+		m.types = append(m.types, &hosted{
+			name: d.Type, volatile: d.Volatile,
+			shards: make([]*held, d.Shards), floors: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
+		})
+	}
+	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
+	m.limit()
+	return m
+}
+
+// typ is the hosted type of that name, nil if there is none. Commands for one
+// type come many at a time, so the last one is remembered.
+func (m *ShardCore) typ(name sharding.EntityType) *hosted {
+	if m.asked != nil && m.asked.name == name {
+		return m.asked
+	}
+	for _, t := range m.types {
+		if t.name == name {
+			m.asked = t
+			return t
+		}
+	}
+	return nil
+}
+
+// of is the type of one of this core's shards, nil of any other.
+func (m *ShardCore) of(id sharding.ShardID) *hosted {
+	if t := m.typ(id.Type); t != nil && uint64(id.Index) < uint64(len(t.shards)) && m.cfg.CoreOf(id) == m.index {
+		return t
+	}
+	return nil
+}
+
+// shard is the shard if it is held, else nil.
+func (m *ShardCore) shard(id sharding.ShardID) *held {
+	if t := m.of(id); t != nil {
+		return t.shards[id.Index]
+	}
+	return nil
+}
+
+// shards are the held ones, by type and index.
+func (m *ShardCore) shards() iter.Seq[*held] {
+	return func(yield func(*held) bool) {
+		for _, t := range m.types {
+			for _, h := range t.shards {
+				if h != nil && !yield(h) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Stats are the counts of the entity core. What waits for claims counts as delivered.
+func (m *ShardCore) Stats() turn.Stats {
+	st := m.turn.Stats()
+	st.Commands += m.buffered
+	st.Bytes += m.bufferedBytes
+	return st
+}
+
+// Held counts the shards that this core has not let go.
+func (m *ShardCore) Held() int { return m.held }
+
+// Step applies in at now and appends to out what the driver must do.
+func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
+	m.begin(now, out)
+	switch in := in.(type) {
+	case Command:
+		m.command(&in)
+	case Turn:
+		m.hear(in.Input)
+		m.step(in.Input)
+	case Claimed:
+		m.hearVerdict(Commits, in.Verdict)
+		m.claimed(in)
+	case Host:
+		m.hostShard(in)
+	case HandOff:
+		m.handOff(in)
+	case Rows:
+		m.rowsChanged(in.Rows)
+	case Leave:
+		m.leaving = true
+	case DrainAll:
+		m.drainAll()
+	case Grant:
+		m.allowances[in.Resource].grant(in.N)
+		m.limit()
+	case Reclaim:
+		m.allowances[in.Resource].reclaim(m.used()[in.Resource], in.Keep)
+		m.owing = true
+		m.limit()
+	case Tick:
+		m.tick()
+	}
+	m.end()
+}
+
+// Command is Step for the input of that name, which comes with every command:
+// nothing is allocated to pass it.
+func (m *ShardCore) Command(now time.Time, in *Command, out *Outputs) {
+	m.begin(now, out)
+	m.command(in)
+	m.end()
+}
+
+// TurnDone is Step for a Turn of that name, likewise.
+func (m *ShardCore) TurnDone(now time.Time, in *turn.TurnDone, out *Outputs) {
+	m.begin(now, out)
+	m.take(m.turn.TurnDone(now, in, out.Turn))
+	m.end()
+}
+
+// Loaded is Step for a Turn of that name, likewise.
+func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
+	m.begin(now, out)
+	m.hearLoaded(in)
+	m.take(m.turn.Loaded(now, in, out.Turn))
+	m.end()
+}
+
+// Recycle is that of [turn.Machine].
+func (m *ShardCore) Recycle() { m.turn.Recycle() }
+
+func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out }
+
+// end tells the control core what has changed.
+func (m *ShardCore) end() {
+	if m.held != m.told.Shards || m.leaving != m.told.Leaving {
+		m.told = Held{Shards: m.held, Leaving: m.leaving}
+		m.tell(m.told)
+	}
+	if m.owing {
+		m.giveBack()
+	}
+	m.out = nil
+}
+
+func (m *ShardCore) emit(o ShardOutput) { m.out.Shard = append(m.out.Shard, o) }
+
+func (m *ShardCore) tell(e Event) { m.out.Events = append(m.out.Events, e) }
+
+// report answers the coordinator at an address.
+func (m *ShardCore) report(to string, msg control.Message) { m.tell(Report{To: to, Msg: msg}) }
+
+// command is the door: a command passes if its shard is served here at exactly
+// the epoch it was routed at.
+func (m *ShardCore) command(in *Command) {
+	t := m.typ(in.Env.Entity.Type)
+	if t == nil {
+		m.emit(NotMine{Request: in.Request, Refused: in.Epoch})
+		return
+	}
+	id := sharding.ShardID{Type: t.name, Index: sharding.ShardOf(in.Env.Entity.ID, uint32(len(t.shards)))}
+	h := t.shards[id.Index]
+	switch {
+	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("door"):
+		m.notMine(in.Request, id, in.Epoch)
+	case in.Epoch > h.epoch:
+		m.notMine(in.Request, id, in.Epoch)
+		m.supersede(h)
+	case h.damaged:
+		m.refuseDamaged(in)
+	case h.phase == claiming:
+		m.ask(in.Env.Size())
+		m.buffer(h, in)
+	default:
+		if !m.alone {
+			m.ask(in.Env.Size())
+		}
+		m.deliver(id, in)
+	}
+}
+
+func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
+	row := sharding.Row{Shard: id} // a refusal always says which shard it is about
+	if t := m.of(id); t != nil && t.rows[id.Index].Epoch > 0 {
+		row = t.rows[id.Index]
+	}
+	if h := m.shard(id); h != nil && h.phase == serving {
+		if own := (sharding.Row{Shard: id, Owner: m.cfg.Self, Epoch: h.epoch, Phase: sharding.Serving}); own.Newer(row) {
+			row = own
+		}
+	}
+	m.emit(NotMine{Request: r, Refused: refused, Row: row})
+}
+
+// rowsChanged keeps the rows for refusals, and stops what they show elsewhere. Each is
+// newer than the one before: they come in the order in which the table has changed.
+func (m *ShardCore) rowsChanged(rows []sharding.Row) {
+	for _, row := range rows {
+		t := m.of(row.Shard)
+		if t == nil {
+			continue
+		}
+		t.rows[row.Shard.Index] = row
+		if h := t.shards[row.Shard.Index]; h != nil && row.Epoch > h.epoch {
+			m.supersede(h)
+		}
+	}
+}
+
+func (m *ShardCore) buffer(h *held, in *Command) {
+	size := in.Env.Size()
+	u := m.used()
+	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes ||
+		u[ResourceCommands] >= m.allowances[ResourceCommands].ceiling || u[ResourceBytes]+size > m.allowances[ResourceBytes].ceiling {
+		m.emit(Refuse{Request: in.Request, Reply: sharding.Reject(sharding.ResourceExhausted,
+			"too many commands wait for shard "+h.id.String()+" to start")})
+		return
+	}
+	env := *in.Env
+	h.buffer = append(h.buffer, Command{Request: in.Request, Epoch: in.Epoch, Env: &env})
+	h.bytes += size
+	m.buffered++
+	m.bufferedBytes += size
+	m.limit()
+}
+
+// unbuffer takes out what waits for the claim of the shard.
+func (m *ShardCore) unbuffer(h *held) []Command {
+	waiting := h.buffer
+	m.buffered -= len(waiting)
+	m.bufferedBytes -= h.bytes
+	h.buffer, h.bytes = nil, 0
+	m.limit()
+	return waiting
+}
+
+// used is what this core uses of what the region has a bounded amount of.
+func (m *ShardCore) used() [resources]int {
+	u := m.turn.Usage()
+	return [resources]int{
+		ResourceCommands: u.Commands + m.buffered, ResourceBytes: u.Bytes + m.bufferedBytes, ResourceLoads: u.Loads,
+	}
+}
+
+// limit tells the entity core what it may use: what waits for claims counts, too.
+func (m *ShardCore) limit() {
+	m.turn.Limit(turn.Usage{
+		Commands: m.allowances[ResourceCommands].ceiling - m.buffered,
+		Bytes:    m.allowances[ResourceBytes].ceiling - m.bufferedBytes,
+		Loads:    m.allowances[ResourceLoads].ceiling,
+	})
+}
+
+// ask asks for more if little will be left beside a command of a size.
+func (m *ShardCore) ask(size int) {
+	if m.alone {
+		return
+	}
+	u := m.used()
+	m.askFor(ResourceCommands, u[ResourceCommands]+1)
+	m.askFor(ResourceBytes, u[ResourceBytes]+size)
+	m.askFor(ResourceLoads, u[ResourceLoads]+1)
+}
+
+func (m *ShardCore) askFor(r Resource, used int) {
+	if a := &m.allowances[r]; a.low(used) {
+		a.asked = true
+		m.tell(Want{Resource: r})
+	}
+}
+
+// giveBack returns what is neither used nor to be kept.
+func (m *ShardCore) giveBack() {
+	m.owing = false
+	u := m.used()
+	for r := range resources {
+		a := &m.allowances[r]
+		if n := a.excess(u[r]); n > 0 {
+			m.tell(Return{Resource: r, N: n})
+		}
+		m.owing = m.owing || a.granted > a.ceiling
+	}
+}
+
+// step runs the entity core.
+func (m *ShardCore) step(in turn.Input) { m.take(m.turn.Step(m.now, in, m.out.Turn)) }
+
+func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
+	in := turn.Deliver{Request: c.Request, Shard: id, Env: c.Env}
+	m.take(m.turn.Deliver(m.now, &in, m.out.Turn))
+}
+
+// take takes the outputs of a step of the entity core, and deals with what it tells of
+// shards.
+func (m *ShardCore) take(out []turn.Output) {
+	m.out.Turn = out
+	if events := m.turn.ShardEvents(); len(events) > 0 {
+		m.shardEvents(slices.Clone(events)) // dealing with one may step the entity core
+	}
+}
+
+func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
+	for _, e := range events {
+		switch e := e.(type) {
+		case turn.NotMine:
+			m.notMine(e.Request, e.Shard, e.Epoch)
+		case turn.Fenced:
+			if h := m.shard(e.Shard); h != nil && h.epoch == e.Epoch {
+				h.phase = stopping
+				m.raiseFloor(e.Shard, e.Stored)
+			}
+		case turn.Drained:
+			m.drained(e)
+		}
+	}
+}
+
+// hear takes what an answer of the driver to the entity core says of the journal.
+func (m *ShardCore) hear(in turn.Input) {
+	switch in := in.(type) {
+	case turn.Appended:
+		m.hearVerdict(Commits, in.Verdict)
+	case turn.FenceRead:
+		m.hearVerdict(Commits, in.Verdict)
+	case turn.Loaded:
+		m.hearLoaded(&in)
+	}
+}
+
+// hearVerdict notes that an operation succeeded: that the journal has answered it.
+func (m *ShardCore) hearVerdict(p JournalPath, v sharding.Verdict) {
+	if v.Answered() {
+		m.heard[p], m.answered[p] = m.now, true
+	}
+}
+
+// hearLoaded: a damaged entity is no sign of a silent journal, and a volatile one
+// none of a journal that answers.
+func (m *ShardCore) hearLoaded(in *turn.Loaded) {
+	if in.Err != "" && in.Retry {
+		return
+	}
+	if t := m.typ(in.Entity.Type); t == nil || !t.volatile {
+		m.heard[Loads], m.answered[Loads] = m.now, true
+	}
+}
+
+func (m *ShardCore) tick() {
+	m.claimAgain()
+	m.step(turn.Tick{})
+	for p := range journalPaths {
+		if m.answered[p] && m.cfg.JournalPatience > 0 {
+			m.tell(JournalAnswered{Path: p, At: m.heard[p]})
+		}
+		m.answered[p] = false
+	}
+	if u := m.used(); !m.alone {
+		for r := range resources {
+			if u[r] > 0 {
+				m.askFor(r, u[r]+1)
+			}
+		}
+	}
+}
+
+// claimAgain repeats claims that were not answered.
+func (m *ShardCore) claimAgain() {
+	if !m.unanswered {
+		return // almost always: there may be many shards
+	}
+	m.unanswered = false
+	for h := range m.shards() {
+		switch {
+		case h.phase != claiming || h.claimAt.IsZero():
+		case m.now.Before(h.claimAt):
+			m.unanswered = true
+		default:
+			h.claimAt = time.Time{}
+			m.emit(Claim{Shard: h.id, Epoch: h.epoch})
+		}
+	}
+}
