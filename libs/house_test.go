@@ -17,7 +17,7 @@ func TestHouse(t *testing.T) {
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
 			"gossip":         nouns,
-			"gossip/agent":   with("libs/gossip", "libs/bounded", "proto/..."),
+			"gossip/agent":   with("libs/gossip", "libs/bounded", "libs/loop", "proto/..."),
 			"gossip/...":     with("libs/gossip"),
 			"bootstrap":      with("libs/gossip"),
 			"splitbrain/...": with("libs/gossip"),
@@ -36,6 +36,7 @@ func TestHouse(t *testing.T) {
 			"scenariotest":   {},
 			"testbin":        {},
 			"bounded":        {},
+			"loop":           {},
 		},
 		Outside: []string{
 			"github.com/cespare/xxhash/v2",

@@ -12,6 +12,7 @@ import (
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/gossip"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	pb "github.com/roost-cluster/roost/proto/roost/cluster/v1"
 )
@@ -29,7 +30,7 @@ var ErrNotJoined = errors.New("this node did not join the cluster")
 // are safe for concurrent use.
 type Agent struct {
 	cfg     Config
-	inbox   *inbox
+	inbox   *loop.Inbox[item]
 	senders *senders
 	stats   counters
 	view    atomic.Pointer[gossip.View]
@@ -64,7 +65,7 @@ func New(cfg Config) (*Agent, error) {
 	cfg = cfg.withDefaults()
 	a := &Agent{
 		cfg:   cfg,
-		inbox: newInbox(cfg.Inbox),
+		inbox: loop.NewInbox[item](loop.Limits{Items: cfg.Inbox}),
 		core:  gossip.New(cfg.Core),
 		left:  make(chan struct{}),
 		ended: make(chan struct{}),
@@ -101,7 +102,7 @@ func (a *Agent) Stats() Stats {
 // that describe the current membership. f is called in the loop and must not
 // block. [Agent.Members] already includes all events of the same step.
 func (a *Agent) Subscribe(f func(gossip.Event)) {
-	a.inbox.put(false, item{do: func() {
+	a.inbox.Put(item{do: func() {
 		v := a.core.View()
 		for _, e := range v.Events() {
 			f(e)
@@ -113,50 +114,50 @@ func (a *Agent) Subscribe(f func(gossip.Event)) {
 // Evidence reports that a connection to a node ended and the next dial was
 // refused. UID 0 means any member at that address.
 func (a *Agent) Evidence(n sharding.NodeID) {
-	a.inbox.put(false, item{in: gossip.Evidence{Node: n}})
+	a.inbox.Put(item{in: gossip.Evidence{Node: n}})
 }
 
 // Down declares a member gone for good.
 func (a *Agent) Down(n sharding.NodeID) {
-	a.inbox.put(false, item{in: gossip.DownNode{Node: n}})
+	a.inbox.Put(item{in: gossip.DownNode{Node: n}})
 }
 
 // Lease reports which node holds the lease that downing relies on, and until when.
 func (a *Agent) Lease(l gossip.Lease) {
-	a.inbox.put(false, item{in: l})
+	a.inbox.Put(item{in: l})
 }
 
 // SetSeeds names the addresses to join through, and as a member those to
 // announce the cluster to, in place of the configured ones.
 func (a *Agent) SetSeeds(seeds []string) {
-	a.inbox.put(false, item{in: gossip.SetSeeds{Seeds: slices.Clone(seeds)}})
+	a.inbox.Put(item{in: gossip.SetSeeds{Seeds: slices.Clone(seeds)}})
 }
 
 // Form forms a cluster of this node alone, if it was configured to wait and has
 // found none.
-func (a *Agent) Form() { a.inbox.put(false, item{in: gossip.Form{}}) }
+func (a *Agent) Form() { a.inbox.Put(item{in: gossip.Form{}}) }
 
 // Remove removes a member at once, see [gossip.RemoveNode].
 func (a *Agent) Remove(n sharding.NodeID) {
-	a.inbox.put(false, item{in: gossip.RemoveNode{Node: n}})
+	a.inbox.Put(item{in: gossip.RemoveNode{Node: n}})
 }
 
 // AskToLeave asks a member to leave gracefully. The request may get lost: repeat
 // it until the member leaves.
 func (a *Agent) AskToLeave(n sharding.NodeID) {
-	a.inbox.put(false, item{in: gossip.LeaveNode{Node: n}})
+	a.inbox.Put(item{in: gossip.LeaveNode{Node: n}})
 }
 
 // JoinVia joins the cluster of the node at an address, whatever the seeds say;
 // this node's own address forms one. A node that is in a cluster stays there.
 func (a *Agent) JoinVia(addr string) {
-	a.inbox.put(false, item{in: gossip.JoinVia{Addr: addr}})
+	a.inbox.Put(item{in: gossip.JoinVia{Addr: addr}})
 }
 
 // Leave leaves the cluster and returns when this node is not a member any more.
 // It returns at once if the agent is not running.
 func (a *Agent) Leave(ctx context.Context) error {
-	if !a.running.Load() || !a.inbox.put(false, item{in: gossip.Leave{}}) {
+	if !a.running.Load() || !a.inbox.Put(item{in: gossip.Leave{}}) {
 		return nil
 	}
 	select {
@@ -179,31 +180,33 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer close(a.ended)
 	defer a.events.end()
 	defer a.senders.close()
-	defer a.inbox.close()
+	defer a.inbox.Close()
 	a.step(gossip.Start{})
-	ticker := time.NewTicker(a.cfg.TickEvery)
-	defer ticker.Stop()
-	for a.err == nil {
-		tick := false
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-a.inbox.signal:
-		case <-ticker.C:
-			tick = true
-		}
-		for _, it := range a.inbox.take() { // before the tick, which may find peers silent
-			if it.do != nil {
-				it.do()
-			} else {
-				a.step(it.withWait(time.Now()))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if a.err == nil {
+		loop.Run(ctx, a.inbox, a.cfg.TickEvery, func(batch []item, tick bool) {
+			a.takeIn(batch, tick)
+			if a.err != nil {
+				end()
 			}
-		}
-		if tick {
-			a.step(gossip.Tick{})
-		}
+		})
 	}
 	return a.err
+}
+
+// takeIn gives a batch to the core, before the tick, which may find peers silent.
+func (a *Agent) takeIn(batch []item, tick bool) {
+	for _, it := range batch {
+		if it.do != nil {
+			it.do()
+		} else {
+			a.step(it.withWait(time.Now()))
+		}
+	}
+	if tick {
+		a.step(gossip.Tick{})
+	}
 }
 
 // step gives one input to the core and performs what comes out.
@@ -252,7 +255,7 @@ func (a *Agent) event(e gossip.Event) {
 		if a.cfg.OnLeave != nil {
 			a.cfg.OnLeave()
 		} else {
-			a.inbox.put(false, item{in: gossip.Leave{}})
+			a.inbox.Put(item{in: gossip.Leave{}})
 		}
 	case gossip.Left:
 		close(a.left)
@@ -351,7 +354,7 @@ func (s service) Post(_ context.Context, req *pb.PostRequest) (*pb.PostResponse,
 		to := sharding.NodeID{Addr: s.a.cfg.Core.Self.Addr, UID: sharding.NodeUID(m.GetToUid())}
 		items = append(items, item{in: gossip.Receive{From: from, To: to, Msg: msg}, at: now})
 	}
-	if !s.a.inbox.put(true, items...) {
+	if s.a.inbox.Offer(0, items...) != nil {
 		return refuse(twirp.NewError(twirp.Unavailable, "too many messages are waiting, or this node is stopping"))
 	}
 	s.a.stats.received.Add(uint64(len(items)))

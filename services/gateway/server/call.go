@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -94,9 +95,19 @@ func (s *Server) commandID(id gateway.RequestID) sharding.CommandID {
 // submit hands calls to the loop, side by side. If it cannot, all of them end
 // here.
 func (s *Server) submit(cs ...*call) {
-	reply := s.inbox.submit(cs...)
-	if reply == nil {
+	var few [1]item // a command that comes alone takes no memory here
+	items := few[:0]
+	for _, c := range cs {
+		items = append(items, item{call: c})
+	}
+	var reply *sharding.Reply
+	switch err := s.inbox.Offer(0, items...); {
+	case err == nil:
 		return
+	case errors.Is(err, loop.ErrClosed):
+		reply = &errStopping
+	default:
+		reply = &errFull
 	}
 	for _, c := range cs {
 		c.end(&gateway.Finish{Request: c.id, Reply: *reply, RetryAfter: s.retryHint})
@@ -110,7 +121,7 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 	case <-c.done:
 		return true
 	case <-ctx.Done():
-		s.inbox.put(item{do: func() { s.abandon(c) }})
+		s.put(func() { s.abandon(c) })
 		return false
 	}
 }

@@ -25,13 +25,13 @@ func (s *Server) discovered(a discovery.Answer) {
 		}
 	}
 	s.log.Debug("discovered", "coordinators", c.Addrs, "regions", c.Regions)
-	s.inbox.put(item{do: func() {
+	s.put(func() {
 		s.candidates = c
 		maps.DeleteFunc(s.complaints, func(from, _ string) bool { // or they would gather
 			return !slices.Contains(c.Addrs, from) && !slices.Contains(c.Regions, from)
 		})
 		s.step(c)
-	}})
+	})
 }
 
 // watch polls the table at an address.
@@ -39,12 +39,12 @@ func (s *Server) watch(o gateway.Watch) {
 	answer, err := s.client.Call(s.ctx, o.To, control.WatchTable{Version: o.Version})
 	switch answer := answer.(type) {
 	case control.NotActive:
-		s.inbox.put(item{in: gateway.NotActive{From: o.To, Active: answer.Active, Term: answer.Term}})
+		s.inbox.Put(item{in: gateway.NotActive{From: o.To, Active: answer.Active, Term: answer.Term}})
 	case control.TableChanged:
 		in := gateway.TableChanged{From: o.To, Delta: answer.Delta}
-		s.inbox.put(item{do: func() { s.tableChanged(in) }})
+		s.put(func() { s.tableChanged(in) })
 	default:
-		s.inbox.put(item{do: func() { s.watchFailed(o.To, err) }})
+		s.put(func() { s.watchFailed(o.To, err) })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -369,7 +370,7 @@ func TestCommandIDs(t *testing.T) {
 }
 
 func TestInbox(t *testing.T) {
-	b := newInbox(3)
+	b := loop.NewInbox[item](loop.Limits{Items: 3})
 	s := &Server{inbox: b, retryHint: 200}
 	two := []*call{newCall(sharding.Envelope{}, time.Time{}), newCall(sharding.Envelope{}, time.Time{})}
 	s.submit(two...)
@@ -381,20 +382,20 @@ func TestInbox(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	b.put(item{in: gateway.Tick{}}, item{in: gateway.Tick{}}) // never refused
-	if items := b.take(nil); len(items) != 4 || items[0].call != two[0] || items[1].call != two[1] {
+	b.Put(item{in: gateway.Tick{}}, item{in: gateway.Tick{}}) // never refused
+	if items := b.Take(nil); len(items) != 4 || items[0].call != two[0] || items[1].call != two[1] {
 		t.Errorf("took %v", items)
 	}
-	b.close()
-	b.put(item{in: gateway.Tick{}})
-	b.answers([]link.Answer{{Corr: 1}})
+	b.Close()
+	b.Put(item{in: gateway.Tick{}})
+	s.answers([]link.Answer{{Corr: 1}})
 	late := newCall(sharding.Envelope{}, time.Time{})
 	s.submit(late)
 	<-late.done
 	if f := failureOf(&late.finish); f.code != sharding.Unavailable || f.executed != "false" {
 		t.Errorf("%+v", f)
 	}
-	if items := b.take(nil); len(items) != 0 {
+	if items := b.Take(nil); len(items) != 0 {
 		t.Errorf("took %v after the end", items)
 	}
 }

@@ -24,20 +24,20 @@ func (s *Server) connect(region sharding.NodeID) {
 		Up: func(open *link.Link) {
 			number = s.lastLink.Add(1)
 			up := gateway.LinkUp{Region: region, Link: number}
-			s.inbox.put(item{do: func() {
+			s.put(func() {
 				if s.links[region] == peer { // else disconnected meanwhile
 					s.linkUp(up, open)
 				}
-			}})
+			})
 		},
 		Down: func(_ *link.Link, down link.Down) {
 			in := gateway.LinkDown{Region: region, Link: number}
-			s.inbox.put(item{do: func() { s.linkDown(in, &down) }})
+			s.put(func() { s.linkDown(in, &down) })
 		},
 		Failed: func(err error, gone bool) {
 			s.log.Debug("no link to a region", "region", region.Addr, "gone", gone, "error", err)
 		},
-		Answers: func(_ *link.Link, as []link.Answer) { s.inbox.answers(as) },
+		Answers: func(_ *link.Link, as []link.Answer) { s.answers(as) },
 	})
 	if err != nil {
 		// A row that names a node which cannot be: another row will replace it.

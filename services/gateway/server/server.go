@@ -37,6 +37,7 @@ import (
 	discoveryopen "github.com/roost-cluster/roost/libs/discovery/open"
 	discoverytelemetry "github.com/roost-cluster/roost/libs/discovery/telemetry"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -74,7 +75,7 @@ type Server struct {
 
 	client     *controlrpc.Client
 	outbox     *controlrpc.Outbox
-	inbox      *inbox
+	inbox      *loop.Inbox[item]
 	shedder    shedder
 	limits     gateway.Config
 	linkConfig link.Config
@@ -99,7 +100,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), peers: n.Peers(),
 		self:       n.Self(),
-		inbox:      newInbox(cfg.Inbox),
+		inbox:      loop.NewInbox[item](loop.Limits{Items: cfg.Inbox}),
 		calls:      map[gateway.RequestID]*call{},
 		links:      map[sharding.NodeID]*link.Peer{},
 		sender:     gateway.NewSender[*openLink](),
@@ -145,20 +146,20 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 
 // stages start in this order and stop in reverse.
 func (s *Server) stages(n *node.Node) {
-	loop := make(chan struct{})
+	var running sync.WaitGroup
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			go func() {
-				defer close(loop)
-				s.loop(s.ctx)
-			}()
+			running.Go(func() {
+				loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch)
+				s.cut()
+			})
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
 			s.drain(ctx)
 			s.stop()
-			<-loop
+			running.Wait()
 			s.jobs.Wait()
 			return nil
 		},
@@ -180,10 +181,10 @@ const drainReserve = time.Second
 func (s *Server) drain(ctx context.Context) {
 	s.stopping.Store(true)
 	drained := make(chan struct{})
-	s.inbox.put(item{do: func() {
+	s.put(func() {
 		s.log.Info("draining", "commands", len(s.calls))
 		s.drained = drained
-	}})
+	})
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
 		t := time.NewTimer(time.Until(deadline) - drainReserve)

@@ -1,0 +1,99 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBounded: what is offered finds room or not, as a whole; what is put does.
+func TestBounded(t *testing.T) {
+	for _, limits := range []Limits{{Items: 3}, {Bytes: 30}, {Items: 3, Bytes: 1000}, {Items: 1000, Bytes: 30}} {
+		b := NewInbox[int](limits)
+		if err := b.Offer(20, 1, 2); err != nil {
+			t.Errorf("%+v: %v", limits, err)
+		}
+		if err := b.Offer(20, 3, 4); !errors.Is(err, ErrFull) {
+			t.Errorf("%+v: two more: %v", limits, err)
+		}
+		if err := b.Offer(10, 3); err != nil {
+			t.Errorf("%+v: one more: %v", limits, err)
+		}
+		if err := b.Offer(10, 4); !errors.Is(err, ErrFull) {
+			t.Errorf("%+v: one too many: %v", limits, err)
+		}
+		if !b.Put(5, 6) || !b.Fill(func(items []int) []int { return append(items, 7) }) {
+			t.Errorf("%+v: a result is refused", limits)
+		}
+		if got := b.Take(nil); !slices.Equal(got, []int{1, 2, 3, 5, 6, 7}) {
+			t.Errorf("%+v: %v", limits, got)
+		}
+		if err := b.Offer(10, 8); err != nil {
+			t.Errorf("%+v: there is no room again: %v", limits, err)
+		}
+	}
+	b := NewInbox[int](Limits{Items: 1, Bytes: 1})
+	if err := b.Offer(10, 1); err != nil {
+		t.Errorf("the longest never finds room: %v", err)
+	}
+	b.Close()
+	if err := b.Offer(1, 2); !errors.Is(err, ErrClosed) || b.Put(3) {
+		t.Errorf("a closed inbox takes more: %v", err)
+	}
+	if got := b.Take(nil); !slices.Equal(got, []int{1}) {
+		t.Errorf("what waited at the end: %v", got)
+	}
+}
+
+// TestRun: everything is taken once, in order, as a batch, and before the tick.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewInbox[int](Limits{})
+		var got []int
+		var batches, ticks int
+		ended := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		b.Put(1, 2)
+		go func() {
+			defer close(ended)
+			Run(ctx, b, time.Second, func(batch []int, tick bool) {
+				if got = append(got, batch...); len(batch) > 0 {
+					batches++
+				}
+				if tick {
+					ticks++
+					b.Put(100 * ticks) // comes with the next batch
+				}
+			})
+		}()
+		synctest.Wait()
+		b.Put(3)
+		synctest.Wait()
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if !slices.Equal(got, []int{1, 2, 3, 100, 200}) || batches != 4 || ticks != 2 {
+			t.Errorf("%v in %d batches, %d ticks", got, batches, ticks)
+		}
+		put := func(f func()) error { b.Put(0); f(); return nil }
+		if err := Ask(ctx, ended, put, func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("asked: %v", err)
+		}
+		cancel()
+		<-ended
+		nobody := func(func()) error { return nil }
+		if err := Ask(t.Context(), ended, nobody, nil); !errors.Is(err, ErrClosed) {
+			t.Errorf("asked after the end: %v", err)
+		}
+		gone, stop := context.WithCancel(t.Context())
+		stop()
+		if err := Ask(gone, nil, nobody, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("asked by somebody who is gone: %v", err)
+		}
+		if err := Ask(ctx, nil, func(func()) error { return ErrFull }, nil); !errors.Is(err, ErrFull) {
+			t.Errorf("refused: %v", err)
+		}
+	})
+}
