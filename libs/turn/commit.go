@@ -54,6 +54,13 @@ func (m *Machine) turnDone(in *TurnDone) {
 	}
 	m.appendPending(e)
 	m.flush(e)
+	if c.done && !c.answered {
+		size := len(c.reply.Payload)
+		for i := range events {
+			size += len(events[i].Name) + len(events[i].Payload)
+		}
+		m.hold(e, c, size)
+	}
 	m.advance(e)
 }
 

@@ -47,6 +47,13 @@ type Config struct {
 	// into one transaction. Defaults 512 and 4 MiB.
 	UnitRecords int
 	UnitBytes   int
+	// HeldBytes and TotalHeldBytes bound the replies and events of finished turns that
+	// wait for the journal, of one entity and of all. Above a bound an entity that has
+	// some starts no further turn until the journal has answered for them: while it does
+	// not answer, no other bound holds replies that are larger than expected. Defaults
+	// 8 MiB, two appends, and 256 MiB.
+	HeldBytes      int
+	TotalHeldBytes int
 	// SnapshotBytes is how much a replay may have to read before a type that has
 	// snapshots cuts one, however few events that are. Default 8 MiB: half of the
 	// largest snapshot, so that large states are not written all the time.
@@ -103,6 +110,8 @@ func DefaultConfig(types ...Type) Config {
 		TotalBytes:      256 << 20,
 		UnitRecords:     512,
 		UnitBytes:       4 << 20,
+		HeldBytes:       8 << 20,
+		TotalHeldBytes:  256 << 20,
 		SnapshotBytes:   8 << 20,
 		RecentIDs:       65_536,
 		TimersPerEntity: 32,
@@ -134,6 +143,8 @@ func (c *Config) Validate() error {
 	positive("TotalBytes", c.TotalBytes)
 	positive("UnitRecords", c.UnitRecords)
 	positive("UnitBytes", c.UnitBytes)
+	positive("HeldBytes", c.HeldBytes)
+	positive("TotalHeldBytes", c.TotalHeldBytes)
 	positive("SnapshotBytes", c.SnapshotBytes)
 	if c.RecentIDs < 0 {
 		errs = append(errs, fmt.Errorf("turn: RecentIDs is %d, must not be negative; 0 remembers none", c.RecentIDs))

@@ -49,6 +49,7 @@ type work struct {
 	running *command
 	byID    map[sharding.CommandID]*command // index of cmds, if they are many
 	bytes   int                             // of cmds
+	held    int                             // bytes of finished turns, see command.held
 	// inflight is the unit handed to the journal; pending are the records staged
 	// behind it.
 	inflight []sharding.Record
@@ -117,6 +118,8 @@ type command struct {
 	// done: the turn is over, and reply waits for its gate.
 	done  bool
 	reply sharding.Reply
+	// held is the size of the reply and the events while reply waits.
+	held int
 	// record is the sequence number of the record that the turn staged, or 0.
 	record uint64
 	// seq must be durable and fence must be read before the reply leaves.
@@ -379,7 +382,21 @@ func (m *Machine) answerNotMine(e *entity, c *command) {
 	m.markAnswered(e, c)
 }
 
+// hold counts what the turn of a command has produced until it is answered.
+func (m *Machine) hold(e *entity, c *command, size int) {
+	c.held += size
+	e.held += size
+	m.held += size
+}
+
+// holdsTooMuch reports whether the entity must wait for the journal before its next
+// turn. Without anything that waits it need not: nobody would wake it.
+func (m *Machine) holdsTooMuch(e *entity) bool {
+	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
+}
+
 func (m *Machine) markAnswered(e *entity, c *command) {
+	m.hold(e, c, -c.held)
 	c.answered = true
 	delete(e.byID, c.env.ID)
 	size := c.env.Size()

@@ -226,7 +226,7 @@ func (m *Machine) advance(e *entity) {
 			e.next++
 			continue
 		}
-		if c.lookupPending {
+		if c.lookupPending || m.holdsTooMuch(e) {
 			return
 		}
 		e.next++
@@ -333,7 +333,9 @@ func (m *Machine) requeue(e *entity) {
 	e.pending = nil
 	e.next = 0
 	for _, c := range e.cmds {
+		m.hold(e, c, -c.held)
 		c.done, c.lookupPending, c.record, c.seq, c.fence = false, false, 0, 0, 0
+		c.reply = sharding.Reply{}
 	}
 }
 

@@ -29,6 +29,7 @@ type Machine struct {
 	answers     []Answer   // emitted since Recycle
 	stats       Stats
 	limit       Usage // see Limit
+	held        int   // bytes of finished turns that wait for the journal
 	now         time.Time
 	out         []Output
 	events      []ShardEvent // of the step

@@ -153,6 +153,7 @@ func newScenario() *scenario {
 		PassivateAfter: 2 * time.Minute, SnapshotEvery: 3,
 	})
 	cfg.MailboxCommands, cfg.SnapshotBytes = 4, 1000
+	cfg.HeldBytes, cfg.TotalHeldBytes = 500, 800
 	cfg.EntityLoads, cfg.TotalLoads = 2, 3
 	return &scenario{m: turn.New(cfg), now: time.Unix(1000, 0), runs: map[turn.RequestID]*turn.Run{}}
 }

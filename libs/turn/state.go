@@ -24,10 +24,10 @@ func (m *Machine) shards() iter.Seq[*shard] {
 
 // Check verifies the invariants of the machine. An error means a bug.
 func (m *Machine) Check() error {
-	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes > 0 || n.running != nil {
+	if n := m.noWork; len(n.cmds)+len(n.inflight)+len(n.pending)+len(n.timers)+n.next+n.bytes+n.held > 0 || n.running != nil {
 		return fmt.Errorf("turn: the work of idle entities is not empty: %+v", *n)
 	}
-	var commands, bytes, entities int
+	var commands, bytes, entities, held int
 	for s := range m.shards() {
 		for i, e := range s.entities {
 			entities++
@@ -40,6 +40,7 @@ func (m *Machine) Check() error {
 			if err := e.check(&m.cfg); err != nil {
 				return fmt.Errorf("turn: entity %s in %s: %w", e.id, s.id, err)
 			}
+			held += e.held
 			for _, c := range e.cmds {
 				if !c.answered {
 					commands++
@@ -51,6 +52,9 @@ func (m *Machine) Check() error {
 	if commands != m.stats.Commands || bytes != m.stats.Bytes || entities != m.stats.Entities {
 		return fmt.Errorf("turn: counted %d commands, %d bytes, %d entities; there are %d, %d, %d",
 			m.stats.Commands, m.stats.Bytes, m.stats.Entities, commands, bytes, entities)
+	}
+	if held != m.held {
+		return fmt.Errorf("turn: counted %d bytes of finished turns; there are %d", m.held, held)
 	}
 	if n := len(m.loads.inFlight); n > m.cfg.TotalLoads {
 		return fmt.Errorf("turn: %d loads are under way, at most %d may be", n, m.cfg.TotalLoads)
@@ -85,6 +89,16 @@ func (e *entity) check(cfg *Config) error {
 	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
 		return fmt.Errorf("mailbox of %d commands, %d bytes is above its limit", len(e.cmds), e.bytes)
 	}
+	held := 0
+	for _, c := range e.cmds {
+		held += c.held
+		if c.held > 0 && (!c.done || c.answered) {
+			return fmt.Errorf("%s holds %d bytes for nothing", c.env.ID, c.held)
+		}
+	}
+	if held != e.held {
+		return fmt.Errorf("counted %d bytes of finished turns; there are %d", e.held, held)
+	}
 	var seq uint64
 	for _, c := range e.cmds[:e.next] {
 		if c.seq < seq && !c.answered && c.done {
@@ -101,7 +115,7 @@ func (e *entity) check(cfg *Config) error {
 func (m *Machine) Clone() *Machine {
 	n := New(m.cfg)
 	n.lastIncarnation, n.lastTimer, n.lastOrder, n.stats = m.lastIncarnation, m.lastTimer, m.lastOrder, m.stats
-	n.limit, n.recent = m.limit, m.recent.clone()
+	n.held, n.limit, n.recent = m.held, m.limit, m.recent.clone()
 	n.loads = loads{inFlight: maps.Clone(m.loads.inFlight), perEntity: maps.Clone(m.loads.perEntity)}
 	n.slots = slices.Clone(m.slots)
 	for i := range n.slots {
