@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
 // bins makes a directory in which the services are the test binary.
@@ -154,19 +155,6 @@ func get(t *testing.T, c *cluster.Cluster, name string) cluster.Process {
 	return cluster.Process{}
 }
 
-// alive tells whether a process lives; one that nobody has waited for is dead.
-func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return runtime.GOOS != "linux"
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
-}
-
 func setMood(t *testing.T, dir, name, mood string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, "run"), 0o755); err != nil {
@@ -191,14 +179,14 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := get(t, c, "region-2")
-	if before.State != cluster.Running || !alive(before.PID) {
+	if before.State != cluster.Running || !testbin.Alive(before.PID) {
 		t.Fatalf("region-2 is %+v", before)
 	}
 
 	if err := c.Kill("region-2"); err != nil {
 		t.Fatal(err)
 	}
-	if p := get(t, c, "region-2"); p.State != cluster.Killed || p.PID != 0 || alive(before.PID) {
+	if p := get(t, c, "region-2"); p.State != cluster.Killed || p.PID != 0 || testbin.Alive(before.PID) {
 		t.Fatalf("after Kill region-2 is %+v", p)
 	}
 	if err := c.Kill("region-2"); err == nil {
@@ -312,7 +300,7 @@ func TestDeathAtStart(t *testing.T) {
 		t.Fatalf("Start said %v", err)
 	}
 	for _, p := range w.changes {
-		if p.PID != 0 && alive(p.PID) {
+		if p.PID != 0 && testbin.Alive(p.PID) {
 			t.Errorf("%s was left behind", p.Name)
 		}
 	}
@@ -346,7 +334,7 @@ func TestStubbornIsKilled(t *testing.T) {
 	if err := c.Close(ctx); err == nil || !strings.Contains(err.Error(), "region-1 was killed") {
 		t.Errorf("Close said %v", err)
 	}
-	if alive(pid) {
+	if testbin.Alive(pid) {
 		t.Error("region-1 was left behind")
 	}
 	if p := get(t, c, "gateway-1"); p.State != cluster.Stopped {
@@ -363,7 +351,7 @@ func TestPaused(t *testing.T) {
 	if err := c.Kill("region-1"); err != nil {
 		t.Fatal(err)
 	}
-	if alive(pid) {
+	if testbin.Alive(pid) {
 		t.Error("a paused process survived Kill")
 	}
 }
@@ -475,7 +463,7 @@ func TestLauncherKilled(t *testing.T) {
 		t.Fatalf("the launcher has %d processes", len(pids))
 	}
 	for _, pid := range pids {
-		if !alive(pid) {
+		if !testbin.Alive(pid) {
 			t.Fatalf("process %d did not live", pid)
 		}
 	}
@@ -485,7 +473,7 @@ func TestLauncherKilled(t *testing.T) {
 	_ = launcher.Wait()
 	ctx := deadline(t)
 	for _, pid := range pids {
-		for alive(pid) {
+		for testbin.Alive(pid) {
 			if ctx.Err() != nil {
 				t.Fatalf("process %d survived the launcher", pid)
 			}

@@ -7,7 +7,7 @@
 //
 // # What this does not do
 //
-// It starts nothing, and needs the workspace: a module alone does not have the
+// It starts none of them, and needs the workspace: a module alone does not have the
 // others' sources.
 package testbin
 
@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -90,6 +92,20 @@ func build(root, dir string, packages []string) (output string, err error) {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK=")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// Alive reports whether a process lives. One that has ended, and that nobody has
+// waited for yet, does not.
+func Alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return runtime.GOOS != "linux"
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
 }
 
 // root finds the repository, which the test runs somewhere in.

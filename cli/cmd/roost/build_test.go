@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,25 +137,12 @@ func (d *devRun) nobodyLeft() {
 	d.t.Helper()
 	for _, p := range d.Processes {
 		eventually(d.t, p.Name+" is gone", func() error {
-			if alive(p.PID) {
+			if testbin.Alive(p.PID) {
 				return fmt.Errorf("%s (pid %d) is alive", p.Name, p.PID)
 			}
 			return nil
 		})
 	}
-}
-
-// alive reports whether a process lives; one that nobody has waited for is dead.
-func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return runtime.GOOS != "linux"
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
 }
 
 // roost runs another roost command against the cluster.
