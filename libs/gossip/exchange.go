@@ -158,15 +158,10 @@ func preference(p float64, upTo, members int) float64 {
 	return p * (1 - 0.9*min(max(beyond, 0), 1))
 }
 
-// draw is a number below n, from splitmix64 (Steele, Lea, Flood 2014) over
-// seed, uid and a counter: a generator whose state can be copied and hashed
-// with the rest.
+// draw returns the next random number, below n.
 func (m *Machine) draw(n int) int {
 	m.drawCount++
-	z := (m.cfg.Seed ^ uint64(m.self.UID)*0xd1342543de82ef95) + m.drawCount*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return int((z ^ z>>31) >> 1 % uint64(n))
+	return int(sharding.Draw(m.cfg.Seed, m.self.UID, m.drawCount) >> 1 % uint64(n))
 }
 
 // chance draws whether something of that probability happens.

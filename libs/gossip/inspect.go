@@ -116,11 +116,11 @@ func (m *Machine) AppendState(b []byte) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.cfg.Seeds)))
 	for _, s := range m.cfg.Seeds {
-		b = appendString(b, s)
+		b = sharding.AppendString(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.nacks)))
 	for _, n := range m.nacks {
-		b = appendString(b, n)
+		b = sharding.AppendString(b, n)
 	}
 	b = binary.AppendUvarint(appendNode(b, m.joinTarget), m.admissionEra)
 	b = binary.AppendUvarint(b, uint64(len(m.knownClusters)))
@@ -138,10 +138,10 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, n := range m.confirmed {
 		b = appendNode(b, n)
 	}
-	b = appendString(appendString(append(b, flag(m.leaveAsked)), m.viaAddr), m.refusal)
+	b = sharding.AppendString(sharding.AppendString(append(b, flag(m.leaveAsked)), m.viaAddr), m.refusal)
 	b = binary.AppendUvarint(b, uint64(len(m.quarantined)))
 	for _, q := range m.quarantined {
-		b = appendString(appendNode(b, q.Node), q.Reason)
+		b = sharding.AppendString(appendNode(b, q.Node), q.Reason)
 		since(q.Since)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.disputes)))

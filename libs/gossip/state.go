@@ -278,12 +278,12 @@ func (s *State) appendContent(b []byte, epoch int64) []byte {
 }
 
 func appendMember(b []byte, m *Member) []byte {
-	b = appendString(appendNode(b, m.Node), m.Name)
+	b = sharding.AppendString(appendNode(b, m.Node), m.Name)
 	b = binary.AppendUvarint(b, uint64(len(m.Roles)))
 	for _, r := range m.Roles {
-		b = appendString(b, r)
+		b = sharding.AppendString(b, r)
 	}
-	b = appendString(appendString(b, m.Zone), m.Version)
+	b = sharding.AppendString(sharding.AppendString(b, m.Zone), m.Version)
 	b = append(b, byte(m.Status))
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.UpNumber)), m.Era)
 }
@@ -303,11 +303,7 @@ func appendTombstone(b []byte, t Tombstone) []byte {
 }
 
 func appendNode(b []byte, n sharding.NodeID) []byte {
-	return binary.AppendUvarint(appendString(b, n.Addr), uint64(n.UID))
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	return binary.AppendUvarint(sharding.AppendString(b, n.Addr), uint64(n.UID))
 }
 
 // check says what is wrong with a state, or a fragment of one, from another node,

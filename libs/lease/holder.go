@@ -377,12 +377,8 @@ func (h *Holder) retryAfter() time.Duration {
 	return h.interval()
 }
 
-// draw is splitmix64 (Steele, Lea, Flood 2014) over seed, uid and a counter: a
-// generator whose state can be copied and hashed with the rest.
+// draw returns the next random number.
 func (h *Holder) draw() uint64 {
 	h.drawCount++
-	z := (h.cfg.Seed ^ uint64(h.cfg.Self.UID)*0xd1342543de82ef95) + h.drawCount*0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+	return sharding.Draw(h.cfg.Seed, h.cfg.Self.UID, h.drawCount)
 }

@@ -61,11 +61,6 @@ func end(b []byte, start int) []byte {
 	return b
 }
 
-func appendString(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
-}
-
 // names numbers the names that are sent in one direction. Both ends build the same
 // table: a reference one above the last number defines a name. Reference 0 is
 // followed by a name for which the table has no room.
@@ -114,10 +109,10 @@ func (n *names) append(b []byte, role int, s string) []byte {
 		return binary.AppendUvarint(b, id)
 	}
 	if len(n.list) == maxNames {
-		return appendString(append(b, 0), s)
+		return sharding.AppendString(append(b, 0), s)
 	}
 	n.add(s)
-	return appendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
+	return sharding.AppendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
 // readType reads a reference to an entity type. The name may have been defined in
@@ -192,10 +187,10 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	}
 	b = n.append(b, typeName, string(e.Entity.Type))
 	b = n.append(b, commandName, e.Command)
-	b = appendString(b, string(e.Entity.ID))
-	b = appendString(b, string(e.ID))
+	b = sharding.AppendString(b, string(e.Entity.ID))
+	b = sharding.AppendString(b, string(e.ID))
 	if trace {
-		b = appendString(b, e.Trace)
+		b = sharding.AppendString(b, e.Trace)
 	}
 	return end(append(b, e.Payload...), start)
 }
@@ -262,7 +257,7 @@ func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 		b = n.append(b, codeName, string(r.Code))
 	}
 	if flags&flagMessage != 0 {
-		b = appendString(b, r.Message)
+		b = sharding.AppendString(b, r.Message)
 	}
 	if flags&flagTiming != 0 {
 		b = binary.AppendUvarint(b, uint64(r.Timing.Mailbox))
@@ -325,7 +320,7 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 		b = binary.AppendUvarint(b, uint64(m.Row.Shard.Index))
 	}
 	if flags&flagOwner != 0 {
-		b = appendString(b, m.Row.Owner.Addr)
+		b = sharding.AppendString(b, m.Row.Owner.Addr)
 		b = binary.BigEndian.AppendUint64(b, uint64(m.Row.Owner.UID))
 	}
 	b = binary.AppendUvarint(b, uint64(m.Row.Epoch))

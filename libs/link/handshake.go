@@ -42,9 +42,9 @@ func (h *hello) append(b []byte) []byte {
 	b = begin(b, kindHello)
 	b = binary.AppendUvarint(b, h.minVersion)
 	b = binary.AppendUvarint(b, h.maxVersion)
-	b = appendString(b, h.cluster)
+	b = sharding.AppendString(b, h.cluster)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.self.UID))
-	b = appendString(b, h.self.Addr)
+	b = sharding.AppendString(b, h.self.Addr)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.peer))
 	b = binary.AppendUvarint(b, h.lane)
 	b = binary.AppendUvarint(b, h.lanes)
@@ -89,9 +89,9 @@ func (w *welcome) append(b []byte) []byte {
 	start := len(b)
 	b = begin(b, kindWelcome)
 	b = binary.AppendUvarint(b, w.version)
-	b = appendString(b, w.cluster)
+	b = sharding.AppendString(b, w.cluster)
 	b = binary.BigEndian.AppendUint64(b, uint64(w.self.UID))
-	b = appendString(b, w.self.Addr)
+	b = sharding.AppendString(b, w.self.Addr)
 	return end(binary.AppendUvarint(b, w.maxPayload), start)
 }
 

@@ -239,27 +239,23 @@ func (t *Table) AppendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(t.names)))
 	for _, name := range t.names {
 		d := t.types[name].desc
-		b = appendString(b, string(name))
+		b = sharding.AppendString(b, string(name))
 		b = binary.AppendUvarint(b, uint64(d.Shards))
 		b = appendBool(b, d.Volatile)
 		b = binary.AppendUvarint(b, uint64(len(d.Commands)))
 		for _, c := range d.Commands {
-			b = appendBool(appendString(b, c.Name), c.ReadOnly)
+			b = appendBool(sharding.AppendString(b, c.Name), c.ReadOnly)
 		}
 	}
 	for _, row := range t.Rows() {
-		b = appendString(b, string(row.Shard.Type))
+		b = sharding.AppendString(b, string(row.Shard.Type))
 		b = binary.AppendUvarint(b, uint64(row.Shard.Index))
-		b = appendString(b, row.Owner.Addr)
+		b = sharding.AppendString(b, row.Owner.Addr)
 		b = binary.AppendUvarint(b, uint64(row.Owner.UID))
 		b = binary.AppendUvarint(b, uint64(row.Epoch))
 		b = append(b, byte(row.Phase))
 	}
 	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendBool(b []byte, v bool) []byte {

@@ -323,7 +323,7 @@ func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
 	for _, list := range [][]string{w.coordinators, w.fallbacks, {w.active, w.hint, w.outstanding.to}} {
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, s := range list {
-			b = appendString(b, s)
+			b = sharding.AppendString(b, s)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(w.term))
@@ -338,7 +338,7 @@ func (w *Watcher) AppendState(b []byte, now time.Time) []byte {
 	b = binary.AppendVarint(b, int64(max(0, w.fallbackAfter.Sub(now))))
 	b = binary.AppendUvarint(b, uint64(len(w.suspects)))
 	for _, s := range w.suspects {
-		b = binary.AppendVarint(appendString(b, s.addr), int64(max(0, s.until.Sub(now))))
+		b = binary.AppendVarint(sharding.AppendString(b, s.addr), int64(max(0, s.until.Sub(now))))
 	}
 	for _, n := range []int{w.nextCoordinator, w.triedInRound, w.nextFallback} {
 		b = binary.AppendUvarint(b, uint64(n))

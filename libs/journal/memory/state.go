@@ -13,21 +13,21 @@ import (
 // ledger's future answers, with times relative to now: two ledgers with the same
 // description behave the same.
 func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
-	b = appendString(b, l.facts.Cluster)
+	b = sharding.AppendString(b, l.facts.Cluster)
 	for _, t := range l.facts.Types {
-		b = appendString(b, string(t.Type))
+		b = sharding.AppendString(b, string(t.Type))
 		b = binary.AppendUvarint(b, uint64(t.Shards))
 	}
 	b = append(b, 0xff)
 	for _, s := range slices.SortedFunc(maps.Keys(l.fences), sharding.ShardID.Compare) {
-		b = appendString(b, string(s.Type))
+		b = sharding.AppendString(b, string(s.Type))
 		b = binary.AppendUvarint(b, uint64(s.Index))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Epoch))
 		b = binary.AppendUvarint(b, uint64(l.fences[s].Owner))
 	}
 	b = append(b, 0xff)
 	for _, id := range l.ids() {
-		b = l.entities[id].appendState(appendString(appendString(b, string(id.Type)), string(id.ID)), now)
+		b = l.entities[id].appendState(sharding.AppendString(sharding.AppendString(b, string(id.Type)), string(id.ID)), now)
 	}
 	return b
 }
@@ -35,7 +35,7 @@ func (l *Ledger) AppendState(b []byte, now time.Time) []byte {
 func (e *entity) appendState(b []byte, now time.Time) []byte {
 	b = binary.AppendUvarint(b, e.snapshot.Seq)
 	b = append(b, byte(e.snapshot.Encoding))
-	b = appendString(b, string(e.snapshot.Payload))
+	b = sharding.AppendString(b, string(e.snapshot.Payload))
 	b = binary.AppendUvarint(b, uint64(e.trimIndex))
 	b = binary.AppendUvarint(b, uint64(e.neverDropped))
 	last := e.stamp()
@@ -59,22 +59,18 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 
 func appendRecord(b []byte, r *sharding.Record) []byte {
 	b = binary.AppendUvarint(b, r.Seq)
-	b = appendString(b, string(r.Command))
+	b = sharding.AppendString(b, string(r.Command))
 	b = binary.BigEndian.AppendUint64(b, r.Hash)
 	b = append(b, byte(r.Reply.Outcome), byte(r.Reply.Encoding))
-	b = appendString(b, string(r.Reply.Code))
-	b = appendString(b, r.Reply.Message)
-	b = appendString(b, string(r.Reply.Payload))
+	b = sharding.AppendString(b, string(r.Reply.Code))
+	b = sharding.AppendString(b, r.Reply.Message)
+	b = sharding.AppendString(b, string(r.Reply.Payload))
 	b = binary.AppendUvarint(b, uint64(len(r.Events)))
 	for i := range r.Events {
-		b = append(appendString(b, r.Events[i].Name), byte(r.Events[i].Encoding))
-		b = appendString(b, string(r.Events[i].Payload))
+		b = append(sharding.AppendString(b, r.Events[i].Name), byte(r.Events[i].Encoding))
+		b = sharding.AppendString(b, string(r.Events[i].Payload))
 	}
 	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendTime(b []byte, t, now time.Time) []byte {
