@@ -103,7 +103,7 @@ func start(t *testing.T, o cluster.Options) *cluster.Cluster {
 }
 
 // TestElsewhere: processes listen where they are told to, and are started by
-// whoever knows how to start one there, over restarts too.
+// a caller that knows how to start one there, and over restarts.
 func TestElsewhere(t *testing.T) {
 	var mu sync.Mutex
 	started := map[string]int{}

@@ -76,7 +76,7 @@ type Options struct {
 	// StateFile, if set, is kept up to date with what [ReadState] reads, and
 	// removed by Close.
 	StateFile string
-	// Control is written into StateFile for whoever reads it.
+	// Control is written into StateFile for its readers.
 	Control Control
 	// Changed is told every change of a process, one at a time, unexpected
 	// deaths included. It must not call the Cluster.

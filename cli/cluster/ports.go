@@ -59,8 +59,8 @@ func (p *ports) random(host string) (string, error) {
 
 func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// free tells whether a listener can be bound; as "in use" counts only what would
-// stop a process of ours too. An address in another network is not ours to try.
+// free reports whether a listener can be bound. Only errors that would also stop our
+// process count as "in use". An address in another network is not ours to try.
 func free(host string, port int) bool {
 	listener, err := net.Listen("tcp", address(host, port))
 	if err != nil {

@@ -163,7 +163,7 @@ func (h *hurt) living(role string) (ps []cluster.Process) {
 	return ps
 }
 
-// ended tells whether a process has ended.
+// ended reports whether a process has ended.
 func (h *hurt) ended(name string) bool {
 	return slices.ContainsFunc(h.cluster.Processes(), func(p cluster.Process) bool { return p.Name == name && p.PID == 0 })
 }

@@ -65,7 +65,7 @@ func (h *hurt) without(section, how string, times int, half, worst, p99 report.T
 }
 
 // pause stops a region by SIGSTOP at a moment at which it does not hold a lock
-// on the journal's file: who is stopped while he has it stops all others, which
+// on the journal's file: a process that is stopped while it has the lock stops all others, which
 // is safe and known, and would show nothing here.
 func (h *hurt) pause(region string) (began time.Time, err error) {
 	var held []string

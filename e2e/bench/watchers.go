@@ -159,7 +159,7 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 	}
 }
 
-// poll asks once, and tells whether the answer is a table to be taken.
+// poll asks once, and reports whether the answer is a table to be taken.
 func (w *watcher) poll(ctx context.Context, to string, since sharding.Version) (delta sharding.TableDelta, ok bool) {
 	answer, err := w.api.Call(ctx, to, control.WatchTable{Version: since})
 	if err != nil {

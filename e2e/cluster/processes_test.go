@@ -115,7 +115,8 @@ func (r *run) successor(before uint32) (name string, term uint32) {
 }
 
 // pause stops a process by SIGSTOP at a moment at which it does not hold the
-// lock of the journal's file: who is stopped while he has it stops all others,
+// lock of the journal's file: a process that is stopped while it has the lock stops all
+// others,
 // which is safe and known, and would show nothing here.
 func (r *run) pause(name string) {
 	r.Helper()
@@ -135,7 +136,7 @@ func (r *run) pause(name string) {
 	r.SkipNow()
 }
 
-// ended tells whether a process has ended by itself, as one may that was
+// ended reports whether a process has ended by itself, as one may that was
 // declared down.
 func (r *run) ended(name string) bool {
 	r.Helper()

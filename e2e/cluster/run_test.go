@@ -178,7 +178,7 @@ func (r *run) judge() {
 }
 
 // declaredDown is what a process says that the others took for gone. It ends
-// then, whoever was wrong.
+// then, whichever side was wrong.
 const declaredDown = "this node was declared down"
 
 // judgeDeaths looks at who died by itself.

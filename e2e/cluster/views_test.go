@@ -128,7 +128,7 @@ func (l life) view() (list []string) {
 }
 
 // took is how long it took from a moment until something happened to all of some
-// nodes: in the eyes of whoever noticed it first, and of all that are named.
+// nodes: as seen by the first that noticed it, and by all that are named.
 func (v *views) took(from time.Time, selves, names []string, kinds ...string) (first, last time.Duration, err error) {
 	all := v.latest(time.Time{})
 	for _, self := range selves {

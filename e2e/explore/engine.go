@@ -36,7 +36,7 @@ type message struct {
 	text  string
 	moves []*move // what may become of it
 	eager bool    // it arrives before anything else happens
-	// void tells whether the arrival cannot change anything in s nor later: the
+	// void reports whether the arrival cannot change anything in s nor later: the
 	// message is under way no more. Nil: it always may.
 	void   func(e *engine, s *state) bool
 	number int32
@@ -177,7 +177,7 @@ func (e *engine) single(s *state, m *move, n *state) string {
 
 func (e *engine) void(s *state, m *message) bool { return m.void != nil && m.void(e, s) }
 
-// inert tells whether the arrival of m would change nothing in s now, but for
+// inert reports whether the arrival of m would change nothing in s now, but for
 // messages that are void.
 func (e *engine) inert(s *state, m *message) bool {
 	arrives := m.moves[0]

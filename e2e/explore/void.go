@@ -26,7 +26,7 @@ func gone(id sharding.NodeID) func(*engine, *state) bool {
 // asleep: a message to a coordinator that is not active is lost.
 func asleep(e *engine, s *state, i int) bool { return !coordIn(e, s, i).live }
 
-// past tells whether the row of the shard has gone on beyond what a message is
+// past reports whether the row of the shard has gone on beyond what a message is
 // about, in the facts and in the table of the coordinator. Rows only go forward,
 // and the next term folds the facts: so it stays.
 func past(e *engine, s *state, i int, row sharding.Row) bool {
@@ -34,7 +34,7 @@ func past(e *engine, s *state, i int, row sharding.Row) bool {
 	return facts[len(facts)-1].Newer(row) && coordIn(e, s, i).row.Newer(row)
 }
 
-// pastForAll is the same for whoever may answer the message.
+// pastForAll reports the same for every process that may answer the message.
 func pastForAll(e *engine, s *state, row sharding.Row) bool {
 	for i := range 2 {
 		if !asleep(e, s, i) && !past(e, s, i, row) {

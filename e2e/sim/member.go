@@ -228,7 +228,7 @@ func (m *member) markForgotten() {
 	}
 }
 
-// tell describes a member to whoever decides about it.
+// tell describes a member to the cores that decide about it.
 func (m *member) tell(mem gossip.Member) {
 	if mem.Node == m.p.id() || len(mem.Roles) == 0 {
 		return

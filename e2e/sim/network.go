@@ -20,7 +20,7 @@ const (
 	hosts        = leaseHost + 1
 )
 
-// blocked tells whether nothing gets from one host to another.
+// blocked reports whether nothing gets from one host to another.
 func (n *network) blocked(from, to int) bool { return n.cut[from][to] > 0 }
 
 // delay draws how long a packet is on its way.

@@ -37,12 +37,12 @@ func (m *Machine) submit(in *Submit) {
 			fmt.Sprintf("the command counts %d bytes, at most %d are allowed", size, m.cfg.MaxWaitingBytes))
 		return
 	case len(m.requests) >= m.cfg.MaxTotal || m.bytes+size > m.cfg.MaxTotalBytes:
-		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are under way in this gateway")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are in progress in this gateway")
 		return
 	}
 	expects := m.expect(&env)
 	if m.expects+m.held+expects > m.cfg.MaxReplyBytes {
-		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies wait for their clients in this gateway, or are expected")
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies are expected, or wait for their clients, in this gateway")
 		return
 	}
 	r := reuse(&m.spareRequests)
@@ -67,9 +67,9 @@ func (m *Machine) submit(in *Submit) {
 	m.touch(s)
 }
 
-// expect is what the reply to a command will count, by those to others of its kind;
-// not more than there is room for at all, or no command of a kind that had one
-// larger reply would ever be admitted again.
+// expect returns the expected size of the reply to a command, by earlier replies of its
+// kind. It is not more than the whole limit: otherwise, after one larger reply, no
+// command of that kind would be admitted again.
 func (m *Machine) expect(env *sharding.Envelope) int {
 	if env.Tell && !env.Keyed {
 		return replies.Overhead
@@ -80,14 +80,15 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 	return m.cfg.UnknownReply
 }
 
-// hold counts the reply to a request from now on instead of what was expected. One
-// for which there is no room is left out; what is known of the effects stays true.
+// hold counts the reply to a request in place of its expected size, and returns what it
+// counts. A reply for which there is no room is replaced by an error that keeps its
+// outcome.
 func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
 	size = replies.Size(reply)
 	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kind{r.env.Entity.Type, r.env.Command}
 		k := m.kinds[name]
-		if k == nil { // the region knows the command: there are not many of those
+		if k == nil { // the region knows the command, so there are few kinds
 			k = &replies.Kind{}
 			name = kind{sharding.EntityType(strings.Clone(string(name.typ))), strings.Clone(name.command)}
 			m.kinds[name] = k
@@ -121,12 +122,12 @@ func checkNames(env *sharding.Envelope) error {
 	return sharding.CheckID("idempotency key", string(env.ID), sharding.MaxCommandIDLen)
 }
 
-// known tells whether there is a table to route by: one without any type is
-// that of a cluster whose regions are still starting.
+// known reports whether there is a table to route by. A table without types does not
+// count: it is that of a cluster whose regions are still starting.
 func (m *Machine) known() bool { return !m.table.Empty() }
 
-// place finds the shard of a command, or why it cannot be taken. It sets what
-// the table says of the command.
+// place returns the shard of a command, or why it is refused. It sets what the table says
+// about the command.
 func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	env := &r.env
 	desc, ok := m.table.Type(env.Entity.Type)
@@ -142,17 +143,17 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
 	s := m.shard(id)
 	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
-		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are under way to the shard of this entity")
+		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are in progress for the shard of this entity")
 		return nil, &refusal
 	}
 	r.readOnly = command.ReadOnly
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
-	r.silence = m.cfg.RetryAfter
+	r.retryWait = m.cfg.RetryAfter
 	return s, nil
 }
 
-// shard returns the shard, made known if need be; the end of the step forgets
-// one that holds and remembers nothing, if it was touched.
+// shard returns the shard, and adds it if necessary. If it was touched, the end of the
+// step removes it again unless it has commands or a refused epoch.
 func (m *Machine) shard(id sharding.ShardID) *shard {
 	s := m.shards[id]
 	if s == nil {
@@ -189,7 +190,7 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// placeAll places what waited for the first table, in order of admission.
+// placeAll places the commands that waited for the first table, in order of admission.
 func (m *Machine) placeAll() {
 	if !m.known() {
 		return
@@ -218,9 +219,8 @@ func (m *Machine) hint(code sharding.Code) int {
 	return 0
 }
 
-// finish ends a request. What the reply rejects is Rejected for the client
-// only if no other attempt is in doubt, or if the command is read-only: then
-// there is nothing that any attempt could have applied.
+// finish ends a request. A Rejected reply stays Rejected only if no other attempt is in
+// doubt, or if the command is read-only: then no attempt could have applied anything.
 func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeID) {
 	switch {
 	case r.readOnly && reply.Outcome == sharding.Unknown:
@@ -255,16 +255,16 @@ func (m *Machine) expire(r *request) {
 		"not applied: no region took the command within the deadline"), sharding.NodeID{})
 }
 
-// forget removes every trace of a request.
+// forget removes a request.
 func (m *Machine) forget(r *request) {
 	m.touch(r.shard)
 	if r.inDoubt() {
-		r.shard.passed = max(r.shard.passed, r.order)
+		r.shard.departed = max(r.shard.departed, r.order)
 	}
-	for len(r.live) > 0 {
-		m.drop(m.attempts[r.live[0]])
+	for len(r.unanswered) > 0 {
+		m.drop(m.attempts[r.unanswered[0]])
 	}
-	m.unhold(r)
+	m.unblock(r)
 	if !r.sent {
 		m.waiting--
 	}
@@ -273,7 +273,7 @@ func (m *Machine) forget(r *request) {
 	m.bytes -= r.size
 	m.expects -= r.expects
 	delete(m.requests, r.id)
-	*r = request{live: r.live}
+	*r = request{unanswered: r.unanswered}
 	keep(&m.spareRequests, r)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// answer takes the reply to an attempt. The first answer that settles the
-// command wins, whichever attempt it belongs to.
+// answer handles the reply to an attempt. The first answer that settles the command
+// counts, whichever attempt it belongs to.
 func (m *Machine) answer(in *Answer) {
 	a := m.attempts[in.Attempt]
 	if a == nil {
@@ -29,11 +29,10 @@ func (m *Machine) answer(in *Answer) {
 		r.lost = true
 		reply = sharding.Doubt(sharding.Internal, "the region said neither success nor failure")
 	}
-	if r.sent && !m.newest(a) {
+	if r.sent && !m.lastOfEpoch(a) {
 		return
 	}
-	// A request that waits already is sent again anyway, unless that would turn
-	// the order.
+	// A request that already waits is sent again, unless that would change the order.
 	again := !r.sent || reply.Code == sharding.Unavailable
 	if reply.Outcome == sharding.Unknown {
 		again = r.resend
@@ -43,19 +42,19 @@ func (m *Machine) answer(in *Answer) {
 		return
 	}
 	if r.sent {
-		r.shard.pausedTo = m.now.Add(m.cfg.Backoff)
-		m.wait(r)
+		r.shard.pausedUntil = m.now.Add(m.cfg.Backoff)
+		m.requeue(r)
 	}
 }
 
-// newest tells whether the request hangs on a dropped attempt: no other one of
-// its epoch is unanswered.
-func (m *Machine) newest(a *attempt) bool {
+// lastOfEpoch reports whether the dropped attempt was the last unanswered one of its
+// request's epoch.
+func (m *Machine) lastOfEpoch(a *attempt) bool {
 	r := a.r
 	if !r.sent || r.epoch != a.epoch {
 		return false
 	}
-	for _, id := range r.live {
+	for _, id := range r.unanswered {
 		if m.attempts[id].epoch == r.epoch {
 			return false
 		}
@@ -63,11 +62,11 @@ func (m *Machine) newest(a *attempt) bool {
 	return true
 }
 
-// overtaken tells whether a later command for the same entity may have taken
-// effect, or may do so first: after r itself did not, sending it again would
-// turn their order. Of commands that are gone only the shard is remembered.
+// overtaken reports whether a later command for the same entity may have taken effect, or
+// may do so first. If r was not applied, sending it again would then reverse their order.
+// Of forgotten commands only the shard is known, not the entity.
 func overtaken(r *request) bool {
-	if r.shard.passed > r.order {
+	if r.shard.departed > r.order {
 		return true
 	}
 	for q := r.next; q != nil; q = q.next {
@@ -78,7 +77,7 @@ func overtaken(r *request) bool {
 	return false
 }
 
-// notMine takes the definite refusal of an attempt by its region.
+// notMine handles the definite refusal of an attempt by its region.
 func (m *Machine) notMine(in NotMine) {
 	a := m.attempts[in.Attempt]
 	if a == nil {
@@ -88,17 +87,17 @@ func (m *Machine) notMine(in NotMine) {
 	s := a.r.shard
 	m.drop(a)
 	m.refuseEpoch(s, a.epoch)
-	// Another copy at that epoch may still be answered, but it goes on anyway:
-	// if it is the one that took effect, the next region knows.
+	// Another attempt at that epoch may still be answered, but the command is sent
+	// again anyway: if that attempt took effect, the next region knows.
 	if a.r.sent && a.r.epoch == a.epoch {
-		m.wait(a.r)
+		m.requeue(a.r)
 	}
 	if in.Row.Shard == s.id {
 		m.merge(in.Row)
 	}
 }
 
-// refuseEpoch remembers that nothing may be sent to the shard at the epoch again.
+// refuseEpoch records that nothing may be sent to the shard at the epoch again.
 func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 	if epoch > s.refused {
 		s.refused = epoch
@@ -107,9 +106,9 @@ func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 	m.touch(s)
 }
 
-// refusedLate takes the refusal of an attempt that is over, because its command
-// was answered otherwise or given up. No attempt was ever made above the row, so
-// a refusal that claims to be is not believed.
+// refusedLate handles the refusal of an attempt that is over because its command was
+// answered otherwise or given up. No attempt was ever made at an epoch above the row's,
+// so a refusal of such an epoch is ignored.
 func (m *Machine) refusedLate(in NotMine) {
 	row, ok := m.table.Row(in.Row.Shard)
 	if !ok {
@@ -121,7 +120,7 @@ func (m *Machine) refusedLate(in NotMine) {
 	m.merge(in.Row)
 }
 
-// sendFailed takes back an attempt that was never made.
+// sendFailed removes an attempt that was never made.
 func (m *Machine) sendFailed(in SendFailed) {
 	a := m.attempts[in.Attempt]
 	if a == nil {
@@ -129,10 +128,10 @@ func (m *Machine) sendFailed(in SendFailed) {
 	}
 	m.drop(a)
 	a.r.attempts--
-	a.r.shard.pausedTo = m.now.Add(m.cfg.SendRetry)
+	a.r.shard.pausedUntil = m.now.Add(m.cfg.SendRetry)
 	m.touch(a.r.shard)
-	if m.newest(a) {
-		m.wait(a.r)
+	if m.lastOfEpoch(a) {
+		m.requeue(a.r)
 	}
 }
 
@@ -158,13 +157,13 @@ func (m *Machine) linkUp(in LinkUp) {
 func (m *Machine) linkDown(in LinkDown) {
 	if l := m.links[in.Region]; l != nil && l.up && l.number == in.Link {
 		l.up = false
-		m.broken(l)
+		m.doubtAll(l)
 	}
 }
 
-// broken puts everything unanswered on a lost link in doubt, in order of
-// admission: what may be repeated waits again, the rest is over.
-func (m *Machine) broken(l *link) {
+// doubtAll puts everything unanswered on a lost link in doubt, in order of admission:
+// commands that may be repeated wait again, the others end.
+func (m *Machine) doubtAll(l *link) {
 	var lost []*attempt
 	for _, a := range m.attempts { // sorted below
 		if a.region == l.region && a.link == l.number {
@@ -179,9 +178,9 @@ func (m *Machine) broken(l *link) {
 		m.drop(a)
 		r.lost = true
 		switch {
-		case !m.newest(a):
+		case !m.lastOfEpoch(a):
 		case r.resend:
-			m.wait(r)
+			m.requeue(r)
 		default:
 			m.finish(r, sharding.Doubt(sharding.Unavailable,
 				"the link to the region was lost; the command may or may not have been applied"), a.region)

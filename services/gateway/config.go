@@ -9,15 +9,14 @@ import (
 	"github.com/roost-cluster/roost/libs/routetable"
 )
 
-// Config bounds and times the gateway core.
+// Config has the limits and times of the gateway core.
 type Config struct {
-	// DefaultTimeout is the time a command without deadline gets. Default 5 s:
-	// longer than a failover.
+	// DefaultTimeout is the time of a command without deadline. Default 5 s: longer
+	// than a failover.
 	DefaultTimeout time.Duration
-	// MaxTimeout caps deadlines, so that a client cannot occupy a place for
-	// ever. Default 60 s.
+	// MaxTimeout bounds deadlines, so that no command counts in the limits for ever. Default 60 s.
 	MaxTimeout time.Duration
-	// MaxWaiting and MaxWaitingBytes bound what one shard may hold from
+	// MaxWaiting and MaxWaitingBytes bound the commands of one shard, from
 	// admission to answer. Defaults 1,000 commands and 8 MiB: one hot or moving
 	// shard cannot use up the gateway.
 	MaxWaiting      int
@@ -26,12 +25,12 @@ type Config struct {
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int
-	// MaxReplyBytes bounds the replies that clients have not taken, and those that
-	// commands under way are expected to bring: a command that finds no room is
-	// refused. Default 256 MiB: one AskMany of the largest replies, several times.
+	// MaxReplyBytes bounds the replies that clients have not received, and the
+	// expected replies to commands in progress: a command without room is refused.
+	// Default 256 MiB: several AskMany with the largest replies.
 	MaxReplyBytes int
-	// UnknownReply is what is expected of a kind of command that has not had a
-	// reply yet. Default 16 KiB: thousands of them find room.
+	// UnknownReply is the expected size for a kind of command without a reply so far.
+	// Default 16 KiB: there is room for thousands.
 	UnknownReply int
 	// HomeInterval is the pause before GetShardHome is sent again. Default
 	// 200 ms.
@@ -42,20 +41,20 @@ type Config struct {
 	// UnkeyedWait is how long a moved shard waits for the answers to commands
 	// that must not be repeated. Default 200 ms: a few round trips.
 	UnkeyedWait time.Duration
-	// Backoff is the pause of a shard after a region could not execute a
-	// command for the moment. Default 100 ms.
+	// Backoff is the pause of a shard after a region was temporarily unable to execute
+	// a command. Default 100 ms.
 	Backoff time.Duration
-	// SendRetry is the pause of a shard after its link took no more. Default
+	// SendRetry is the pause of a shard after the buffer of its link was full. Default
 	// 10 ms: a link drains in less.
 	SendRetry time.Duration
-	// RetryHint is what clients are told to wait before they repeat what was
-	// rejected for lack of room. Default 200 ms.
+	// RetryHint is how long clients are told to wait before they repeat a command that
+	// was rejected for lack of room. Default 200 ms.
 	RetryHint time.Duration
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
 }
 
-// DefaultConfig is the configuration that suits most gateways.
+// DefaultConfig returns the configuration that suits most gateways.
 func DefaultConfig() Config {
 	return Config{
 		DefaultTimeout:  5 * time.Second,
@@ -76,7 +75,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate refuses a configuration that cannot work, naming every field.
+// Validate returns an error that names every invalid field.
 func (c *Config) Validate() error {
 	var errs []error
 	for _, f := range []struct {

@@ -5,19 +5,17 @@
 //
 // # Life of a command
 //
-// [Submit] is checked and admitted within the limits; a command keeps its
-// place in them until it is finished, so that going back into the queue never
-// overflows. Every shard has one list of commands in the order of admission.
-// A command is waiting (to be sent) or sent (its newest attempt is
-// unanswered). If the shard's row is serving and the link to its owner is up,
-// what waits is sent, in order: nothing overtakes an earlier command of its
-// shard that waits. Else the gateway asks for a home and waits for the row.
+// [Submit] is checked and admitted within the limits. A command counts in them until it is
+// finished, so that putting it back into the queue never exceeds them. Every shard has one list of commands in the order of admission.
+// A command is waiting (to be sent) or sent (its newest attempt is unanswered). If the
+// shard's row is serving and the link to its owner is up, waiting commands are sent in
+// order: none overtakes an earlier waiting command of its shard. Otherwise the gateway
+// asks for a home and waits for the row.
 //
 // # Outcomes
 //
-// Rejected is said only if no attempt was ever written to a link or each was
-// definitely refused; in any other case a command that does not end well ends
-// as Unknown. A command may be sent again after doubt only if that is
+// A command ends as Rejected only if no attempt was ever written to a link or each was
+// definitely refused; otherwise a command that does not succeed ends as Unknown. A command may be sent again after doubt only if that is
 // harmless: if it is read-only, or has a key and its type is journaled. Others
 // are sent again only after a definite refusal.
 //
@@ -26,14 +24,13 @@
 // A region refuses with [NotMine]; nothing is sent at that epoch again. A row
 // that serves at a newer epoch is an implicit NotMine for everything sent at
 // older ones: the epoch is claimed, so nothing older can take effect any more.
-// Those commands go back to their places, ahead of what came later. One that
-// may not be repeated holds up what came after it until it is answered, for
-// [Config].UnkeyedWait at most; then it ends as Unknown. An answer to an older
-// attempt is as good as any: the first answer wins.
+// Those commands are put back into the queue, ahead of later ones. A command that may not
+// be repeated blocks later ones until it is answered, for [Config].UnkeyedWait at most;
+// then it ends as Unknown. The first answer counts, whichever attempt it belongs to.
 //
-// That order is kept rests on links and regions too: a [Sender] says which Sends
-// are written, so that a link has the commands of one shard in order; a link hands
-// them over without gaps until it breaks; a region that refused a shard at an epoch
+// Order depends on links and regions too: a [Sender] decides which Sends are written, so
+// that a link has the commands of one shard in order; a link delivers them without gaps
+// until it breaks; a region that refused a shard at an epoch
 // never takes it at that epoch again, and reads a new link only after it has stopped
 // reading the old one, as link.Readers says.
 //

@@ -11,8 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Machine is the gateway core. Make one with [New]; it is not safe for
-// concurrent use.
+// Machine is the gateway core. Create one with [New]; it is not safe for concurrent use.
 type Machine struct {
 	cfg   Config
 	table *routetable.Table
@@ -20,8 +19,8 @@ type Machine struct {
 
 	requests map[RequestID]*request
 	attempts map[Attempt]*attempt
-	shards   map[sharding.ShardID]*shard // that hold commands or were refused
-	links    map[sharding.NodeID]*link   // that rows name or attempts went to
+	shards   map[sharding.ShardID]*shard // that have commands or were refused
+	links    map[sharding.NodeID]*link   // that rows name or that have unanswered attempts
 	unplaced *shard                      // commands that wait for the first table
 	timers   timerHeap
 
@@ -33,26 +32,26 @@ type Machine struct {
 	order   uint64
 	next    Attempt
 
-	coordinators []string // that discovery knows
-	regions      []string // that discovery knows
-	moved        bool     // the watch must be told the candidates anew
+	coordinators      []string // listed by discovery
+	regions           []string // listed by discovery
+	candidatesChanged bool     // the watch must be given the candidates again
 
-	// Only during Step.
+	// Used during Step only.
 	now   time.Time
 	out   []Output
 	dirty []*shard
 
-	// What is over, to be used again: every command needs one of each.
+	// Free lists: every command needs one of each.
 	spareRequests []*request
 	spareAttempts []*attempt
 	spareShards   []*shard
 }
 
-// maxSpare is how many of each kind are kept to be used again: as many as are
-// under way in a busy gateway, a megabyte in all.
+// maxSpare bounds each free list: as many as are in flight in a busy gateway, a megabyte
+// in all.
 const maxSpare = 1024
 
-// reuse is a spare one as it was left, or a new one.
+// reuse returns an element of a free list, with its old content, or a new one.
 func reuse[T any](spare *[]*T) *T {
 	last := len(*spare) - 1
 	if last < 0 {
@@ -63,14 +62,14 @@ func reuse[T any](spare *[]*T) *T {
 	return one
 }
 
-// keep makes one spare, if there is room.
+// keep adds an element to a free list, if there is room.
 func keep[T any](spare *[]*T, one *T) {
 	if len(*spare) < maxSpare {
 		*spare = append(*spare, one)
 	}
 }
 
-// kind is what commands are of whose replies are of a size.
+// kind identifies commands whose replies have similar sizes.
 type kind struct {
 	typ     sharding.EntityType
 	command string
@@ -91,22 +90,22 @@ type request struct {
 	prev, next *request // of the shard, by order
 
 	// sent: the newest attempt, made at epoch, is unanswered. Else it waits.
-	sent   bool
-	epoch  sharding.Epoch
-	region sharding.NodeID // where it went
-	live   []Attempt       // unanswered, older ones included
-	lost   bool            // some attempt ended without a definite answer
-	// holds: sent at an epoch that is superseded, and must not be repeated:
-	// what came after it waits.
-	holds bool
+	sent       bool
+	epoch      sharding.Epoch
+	region     sharding.NodeID // of the newest attempt
+	unanswered []Attempt       // including older ones
+	lost       bool            // some attempt ended without a definite answer
+	// blocks: sent at a superseded epoch, and must not be repeated, so later commands
+	// of the shard wait.
+	blocks bool
 
-	silence time.Duration // the next wait for an answer before it is sent again
-	retryAt time.Time
-	timer   timer
+	retryWait time.Duration // how long the next attempt may be unanswered before the command is sent again
+	retryAt   time.Time
+	timer     timer
 }
 
-// inDoubt tells whether the command may have taken effect, or still may.
-func (r *request) inDoubt() bool { return r.lost || len(r.live) > 0 }
+// inDoubt reports whether the command may have taken effect, or still may.
+func (r *request) inDoubt() bool { return r.lost || len(r.unanswered) > 0 }
 
 // attempt is one unanswered sending.
 type attempt struct {
@@ -124,28 +123,28 @@ type shard struct {
 	count       int
 	bytes       int
 	waiting     int
-	holding     int            // requests that hold up what came later
-	refused     sharding.Epoch // highest epoch that was refused; never sent at again
-	passed      uint64         // highest order of a request that is gone and may have taken effect
+	blocking    int            // requests with blocks set
+	refused     sharding.Epoch // highest refused epoch; nothing is sent at it again
+	departed    uint64         // highest order of a forgotten request that may have taken effect
 
-	askAt    time.Time // next GetShardHome; zero: none wanted
-	pausedTo time.Time // nothing is sent before
-	settleBy time.Time // what holds is given up, if holding > 0
-	timer    timer
-	dirty    bool
-	known    bool // is among the machine's shards
+	askAt       time.Time // next GetShardHome; zero: none is needed
+	pausedUntil time.Time // nothing is sent before
+	settleBy    time.Time // deadline of blocking requests, if there are any
+	timer       timer
+	dirty       bool
+	known       bool // is in the machine's shards
 }
 
-// link is the way to one region incarnation.
+// link is the link to one region incarnation.
 type link struct {
-	region sharding.NodeID
-	rows   int // that name it as owner
-	live   int // attempts that went there and are unanswered
-	up     bool
-	number uint64
+	region     sharding.NodeID
+	rows       int // rows that name the region as owner
+	unanswered int // attempts
+	up         bool
+	number     uint64
 }
 
-// New is a gateway that knows nothing yet. The configuration must be valid.
+// New returns a gateway without a table. The configuration must be valid.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:      cfg,
@@ -160,11 +159,11 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Table is the gateway's copy of the route table, for reading between steps.
-// At version zero nothing is known yet: the gateway is not ready.
+// Table returns the gateway's copy of the route table, for reading between steps. At
+// version zero the gateway is not ready.
 func (m *Machine) Table() *routetable.Table { return m.table }
 
-// Stats counts what the core holds.
+// Stats are the numbers of what the core holds.
 type Stats struct {
 	Requests int // admitted, not finished
 	Bytes    int // of those
@@ -173,13 +172,12 @@ type Stats struct {
 	Links    int // to regions, up or not
 }
 
-// Stats is what the core holds now.
+// Stats returns the current numbers.
 func (m *Machine) Stats() Stats {
 	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Links: len(m.links)}
 }
 
-// Step applies in at now and appends to out what the driver must do, in that
-// order.
+// Step applies in at now and appends to out what the driver must do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {
@@ -208,28 +206,28 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	case WatchFailed:
 		m.watch.Failed(now, in.From)
 	case Coordinators:
-		m.coordinators, m.regions, m.moved = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
+		m.coordinators, m.regions, m.candidatesChanged = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
 	case Tick:
 		m.tick()
 	}
 	return m.end()
 }
 
-// Submit is Step for the most frequent input, which stays the caller's.
+// Submit is Step for the most frequent input; the caller keeps in.
 func (m *Machine) Submit(now time.Time, in *Submit, out []Output) []Output {
 	m.now, m.out = now, out
 	m.submit(in)
 	return m.end()
 }
 
-// Answer is Step for the other most frequent input, which stays the caller's.
+// Answer is Step for the other most frequent input; the caller keeps in.
 func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
 	m.now, m.out = now, out
 	m.answer(in)
 	return m.end()
 }
 
-// end does what every step ends with.
+// end does what is due at the end of every step.
 func (m *Machine) end() []Output {
 	m.settle()
 	m.poll()
@@ -240,7 +238,7 @@ func (m *Machine) end() []Output {
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
-// touch marks a shard to be looked at before the step ends.
+// touch marks a shard for settle.
 func (m *Machine) touch(s *shard) {
 	if !s.dirty && s != m.unplaced {
 		s.dirty = true
@@ -248,9 +246,9 @@ func (m *Machine) touch(s *shard) {
 	}
 }
 
-// settle lets every shard that was touched go on as far as it can.
+// settle sends what can be sent in every shard that was touched.
 func (m *Machine) settle() {
-	for i := 0; i < len(m.dirty); i++ { // flushing may touch again
+	for i := 0; i < len(m.dirty); i++ { // flush may touch more shards
 		s := m.dirty[i]
 		s.dirty = false
 		m.flush(s)
@@ -260,7 +258,7 @@ func (m *Machine) settle() {
 	m.dirty = m.dirty[:0]
 }
 
-// tick runs what is due.
+// tick handles the timers that are due.
 func (m *Machine) tick() {
 	for {
 		t := m.timers.due(m.now)
@@ -275,10 +273,10 @@ func (m *Machine) tick() {
 	}
 }
 
-// poll keeps one watch of the table outstanding.
+// poll keeps one poll of the table outstanding.
 func (m *Machine) poll() {
-	if m.moved {
-		m.moved = false
+	if m.candidatesChanged {
+		m.candidatesChanged = false
 		fallbacks := slices.Clone(m.regions)
 		for _, l := range m.sortedLinks() {
 			fallbacks = append(fallbacks, l.region.Addr)
@@ -290,8 +288,8 @@ func (m *Machine) poll() {
 	}
 }
 
-// tableChanged merges what a watch brought. The version goes first: it does
-// not matter to anybody before the step ends.
+// tableChanged merges the answer to a poll. The version is set first, because nothing
+// reads it before the end of the step.
 func (m *Machine) tableChanged(in TableChanged) {
 	if !m.watch.Changed(m.now, in.From, in.Delta) {
 		return
@@ -303,14 +301,14 @@ func (m *Machine) tableChanged(in TableChanged) {
 	m.placeAll()
 }
 
-// merge takes a row from anywhere and acts on it if it is newer.
+// merge takes a row from any source and acts on it if it is newer.
 func (m *Machine) merge(row sharding.Row) {
 	old, _ := m.table.Row(row.Shard)
 	if !m.table.Merge(row) {
 		return
 	}
-	m.named(row.Owner, 1)
-	m.named(old.Owner, -1)
+	m.countOwner(row.Owner, 1)
+	m.countOwner(old.Owner, -1)
 	s := m.shards[row.Shard]
 	if s == nil {
 		return
@@ -324,8 +322,9 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// named counts the rows that name a region, and connects to it with the first.
-func (m *Machine) named(region sharding.NodeID, change int) {
+// countOwner adds change to the number of rows that name a region as owner, and connects
+// to it with the first.
+func (m *Machine) countOwner(region sharding.NodeID, change int) {
 	if region.IsZero() {
 		return
 	}
@@ -333,44 +332,44 @@ func (m *Machine) named(region sharding.NodeID, change int) {
 	if l == nil {
 		l = &link{region: region}
 		m.links[region] = l
-		m.moved = true
+		m.candidatesChanged = true
 		m.emit(Connect{Region: region})
 	}
 	l.rows += change
 	m.release(l)
 }
 
-// release closes a link that no row names and no answer is expected from.
+// release closes a link that no row names and that has no unanswered attempts.
 func (m *Machine) release(l *link) {
-	if l.rows == 0 && l.live == 0 {
+	if l.rows == 0 && l.unanswered == 0 {
 		delete(m.links, l.region)
-		m.moved = true
+		m.candidatesChanged = true
 		m.emit(Disconnect{Region: l.region})
 	}
 }
 
-// supersede puts back what was sent at older epochs: the new one is claimed,
-// so they cannot take effect any more.
+// supersede puts commands that were sent at older epochs back into the queue: the new
+// epoch is claimed, so they cannot take effect any more.
 func (m *Machine) supersede(s *shard, epoch sharding.Epoch) {
 	for r := s.first; r != nil; r = r.next {
 		switch {
-		case !r.sent || r.epoch >= epoch || r.holds || mutant.On("re-entry"):
+		case !r.sent || r.epoch >= epoch || r.blocks || mutant.On("re-entry"):
 		case r.resend:
-			m.wait(r)
+			m.requeue(r)
 		default:
 			if mutant.On("doubt-holds") {
 				continue
 			}
-			if s.holding == 0 {
+			if s.blocking == 0 {
 				s.settleBy = m.now.Add(m.cfg.UnkeyedWait)
 			}
-			r.holds = true
-			s.holding++
+			r.blocks = true
+			s.blocking++
 		}
 	}
 }
 
-// sortedShards are the shards with commands or refusals, by name.
+// sortedShards returns the shards with commands or refusals, by name.
 func (m *Machine) sortedShards() []*shard {
 	list := make([]*shard, 0, len(m.shards))
 	for _, id := range slices.SortedFunc(maps.Keys(m.shards), sharding.ShardID.Compare) {

@@ -8,12 +8,12 @@ type Input interface{ input() }
 // Output is one thing the driver must do, in order.
 type Output interface{ output() }
 
-// RequestID names one admitted command of one client, chosen by the driver,
-// never reused while the process lives.
+// RequestID identifies one admitted command of one client. The driver chooses it and
+// never reuses it during its process.
 type RequestID uint64
 
-// Attempt names one sending of one command, chosen by the core, never reused
-// while the process lives. It is the correlation number on the link.
+// Attempt identifies one sending of one command. The core chooses it and never reuses it
+// during its process. It is the correlation number on the link.
 type Attempt uint64
 
 // Inputs.
@@ -23,11 +23,11 @@ type (
 		Request RequestID
 		Env     sharding.Envelope
 	}
-	// Cancel: the client has gone. The core forgets the request; there is no
-	// Finish for it any more. Its effects, if sent, are not undone.
+	// Cancel: the client has gone. The core forgets the request, and no Finish
+	// follows. Its effects, if it was sent, are not undone.
 	Cancel struct{ Request RequestID }
-	// Delivered: clients have replies that counted so much ([Finish].Held), or
-	// nobody waits for them any more.
+	// Delivered: clients have received replies that counted this many bytes
+	// ([Finish].Held), or no longer wait for them.
 	Delivered struct{ Bytes int }
 	// LinkUp: a link to the region incarnation is usable. Link names this link
 	// among those of the region, chosen by the driver; a later link of the same
@@ -49,17 +49,17 @@ type (
 	}
 	// NotMine refuses an attempt: the region does not serve the shard at that
 	// epoch; the command was definitely not applied by it. Row is what the
-	// region knows of the shard: possibly nothing but its name, or not even that.
-	// What a refusal says of a shard counts even if the attempt is over.
+	// region knows of the shard: possibly only its name, or nothing. It is used even
+	// if the attempt is over.
 	NotMine struct {
 		Attempt Attempt
 		Refused sharding.Epoch
 		Row     sharding.Row
 	}
-	// SendFailed: the attempt was definitely never written to a link (no link,
-	// another link by now, its buffer is full, or it ended with the attempt in
-	// its buffer). A command that no link would ever take is not SendFailed: the
-	// driver gives it a rejecting Answer.
+	// SendFailed: the attempt was definitely never written to a link: there is no
+	// link, or another one by now, its buffer is full, or it ended with the attempt
+	// in its buffer. A command that no link would ever accept gets a rejecting Answer
+	// instead.
 	SendFailed struct{ Attempt Attempt }
 	// TableChanged is the answer to a Watch.
 	TableChanged struct {
@@ -74,14 +74,14 @@ type (
 	}
 	// WatchFailed: no answer to a Watch (connection refused, time-out).
 	WatchFailed struct{ From string }
-	// Coordinators is what discovery says: where coordinators may be, and
-	// regions that serve their copy of the table, for a start while no
+	// Coordinators has the addresses from discovery: those of possible coordinators,
+	// and of regions that serve their copy of the table, for a start while no
 	// coordinator is alive. Regions named by rows need not be listed.
 	Coordinators struct {
 		Addrs   []string
 		Regions []string
 	}
-	// Tick lets time pass; the driver sends one every 20 ms or so.
+	// Tick makes time pass; the driver sends one about every 20 ms.
 	Tick struct{}
 )
 
@@ -104,11 +104,11 @@ type (
 		// RetryAfter, for replies after which the command may be sent again, in
 		// milliseconds; 0: do not say.
 		RetryAfter int
-		// Region that gave the reply, and the number of attempts made.
+		// Region is the region that replied; Attempts is the number of attempts.
 		Region   sharding.NodeID
 		Attempts int
-		// Held is what the reply counts until the client has it, or is gone: the
-		// driver gives it back by [Delivered].
+		// Held is what the reply counts until the client has received it or has gone;
+		// the driver returns it by [Delivered].
 		Held int
 	}
 	// Connect opens a link to a region incarnation and keeps it up.

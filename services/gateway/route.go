@@ -7,16 +7,16 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// served is the row to send by, if there is one.
+// served returns the shard's row, and whether commands may be sent by it.
 func (m *Machine) served(s *shard) (sharding.Row, bool) {
 	row, ok := m.table.Row(s.id)
 	return row, ok && row.Phase == sharding.Serving && (row.Epoch > s.refused || mutant.On("refused-epoch"))
 }
 
-// flush sends what waits, in order of admission, up to the first request that
-// holds.
+// flush sends the waiting commands in order of admission, up to the first request that
+// blocks.
 func (m *Machine) flush(s *shard) {
-	if s.waiting == 0 || m.now.Before(s.pausedTo) {
+	if s.waiting == 0 || m.now.Before(s.pausedUntil) {
 		return
 	}
 	row, ok := m.served(s)
@@ -32,7 +32,7 @@ func (m *Machine) flush(s *shard) {
 	if backwards {
 		r = s.last
 	}
-	for r != nil && !r.holds {
+	for r != nil && !r.blocks {
 		next := r.next
 		if backwards {
 			next = r.prev
@@ -57,51 +57,51 @@ func (m *Machine) send(r *request, l *link) {
 	a := reuse(&m.spareAttempts)
 	*a = attempt{id: m.next, r: r, epoch: r.epoch, region: l.region, link: l.number}
 	m.attempts[a.id] = a
-	r.live = append(r.live, a.id)
+	r.unanswered = append(r.unanswered, a.id)
 	r.attempts++
 	r.region = l.region
-	l.live++
+	l.unanswered++
 	if r.resend {
-		r.retryAt = m.now.Add(r.silence)
+		r.retryAt = m.now.Add(r.retryWait)
 		m.timers.set(&r.timer, earlier(r.retryAt, r.env.Deadline))
 	}
 	m.emit(Send{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: r.env})
 }
 
-// wait puts a sent request back to its place.
-func (m *Machine) wait(r *request) {
-	m.unhold(r)
+// requeue makes a sent request wait again, at its place in the order.
+func (m *Machine) requeue(r *request) {
+	m.unblock(r)
 	r.sent = false
 	r.shard.waiting++
 	m.waiting++
 	m.touch(r.shard)
 }
 
-func (m *Machine) unhold(r *request) {
-	if r.holds {
-		r.holds = false
-		r.shard.holding--
+func (m *Machine) unblock(r *request) {
+	if r.blocks {
+		r.blocks = false
+		r.shard.blocking--
 		m.touch(r.shard)
 	}
 }
 
-// drop ends an attempt; what it was can be read until the next one is made.
+// drop removes an attempt. Its fields can be read until the next one is made.
 func (m *Machine) drop(a *attempt) {
 	delete(m.attempts, a.id)
-	for i, id := range a.r.live {
+	for i, id := range a.r.unanswered {
 		if id == a.id {
-			a.r.live = append(a.r.live[:i], a.r.live[i+1:]...)
+			a.r.unanswered = append(a.r.unanswered[:i], a.r.unanswered[i+1:]...)
 			break
 		}
 	}
 	l := m.links[a.region]
-	l.live--
+	l.unanswered--
 	m.release(l)
 	keep(&m.spareAttempts, a)
 }
 
-// rearm asks for a home if one is due, and sets the shard's next wake-up. A
-// shard without commands is forgotten unless it remembers a refusal.
+// rearm asks for a home if necessary, and sets the shard's timer. A shard without
+// commands is removed unless it has a refused epoch.
 func (m *Machine) rearm(s *shard) {
 	row, known := m.table.Row(s.id)
 	if s.count == 0 && (s.refused == 0 || row.Epoch > s.refused) {
@@ -115,10 +115,10 @@ func (m *Machine) rearm(s *shard) {
 	}
 	m.ask(s, row, known)
 	at := s.askAt
-	if s.waiting > 0 && m.now.Before(s.pausedTo) {
-		at = earlier(at, s.pausedTo)
+	if s.waiting > 0 && m.now.Before(s.pausedUntil) {
+		at = earlier(at, s.pausedUntil)
 	}
-	if s.holding > 0 {
+	if s.blocking > 0 {
 		at = earlier(at, s.settleBy)
 	}
 	if at.IsZero() {
@@ -128,9 +128,8 @@ func (m *Machine) rearm(s *shard) {
 	m.timers.set(&s.timer, at)
 }
 
-// ask sends GetShardHome while commands wait for a row to send by: at once if
-// there is none or it was refused, and after a pause if the coordinator has
-// the shard in hand already.
+// ask sends GetShardHome while commands wait for a row: at once if there is none or its
+// epoch was refused, and after a pause if the coordinator is already moving the shard.
 func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	if _, ok := m.served(s); ok || s.waiting == 0 {
 		s.askAt = time.Time{}
@@ -147,24 +146,23 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	}
 	to, _ := m.watch.Active()
 	if to == "" {
-		s.askAt = m.now.Add(m.cfg.HomeInterval / 4) // look again soon
+		s.askAt = m.now.Add(m.cfg.HomeInterval / 4) // try again soon
 		return
 	}
 	s.askAt = m.now.Add(m.cfg.HomeInterval)
 	m.emit(GetShardHome{To: to, Shard: s.id, Refused: s.refused})
 }
 
-// shardDue gives up what held the shard for too long; the rest happens when
-// the step settles.
+// shardDue gives up blocking requests after their deadline; settle does the rest.
 func (m *Machine) shardDue(s *shard) {
 	m.timers.stop(&s.timer)
 	m.touch(s)
-	if s.holding == 0 || m.now.Before(s.settleBy) {
+	if s.blocking == 0 || m.now.Before(s.settleBy) {
 		return
 	}
 	for r := s.first; r != nil; {
 		next := r.next
-		if r.holds {
+		if r.blocks {
 			m.finish(r, sharding.Doubt(sharding.Unavailable,
 				"the shard moved while the command was on its way; it may or may not have been applied"), r.region)
 		}
@@ -172,8 +170,8 @@ func (m *Machine) shardDue(s *shard) {
 	}
 }
 
-// requestDue expires a request, or sends it again after silence. The earlier
-// copy is ahead on the same link, so that nothing is overtaken: the region
+// requestDue expires a request, or sends it again if it has been unanswered for too long.
+// The earlier attempt is ahead on the same link, so nothing is overtaken: the region
 // answers the later one from the earlier.
 func (m *Machine) requestDue(r *request) {
 	if !m.now.Before(r.env.Deadline) {
@@ -185,13 +183,13 @@ func (m *Machine) requestDue(r *request) {
 	if !r.sent || !r.resend || m.now.Before(r.retryAt) || !ok || row.Epoch != r.epoch {
 		return
 	}
-	if l := m.links[row.Owner]; l != nil && l.up && !m.now.Before(r.shard.pausedTo) {
-		r.silence *= 2
+	if l := m.links[row.Owner]; l != nil && l.up && !m.now.Before(r.shard.pausedUntil) {
+		r.retryWait *= 2
 		m.send(r, l)
 	}
 }
 
-// earlier is the earlier of two times of which a may be zero: none.
+// earlier returns the earlier of two times; a zero a means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -7,22 +7,21 @@ import (
 )
 
 const (
-	// shedShare is the share of what a command waits for its entity, as the
-	// last answer tells, for which commands are shed after the region has refused
-	// one. So little of what waits is done meanwhile that the entity does not run
-	// out of work.
+	// shedShare: after the region has refused a command, others are shed for this
+	// fraction (1/16) of the time that the last answered command waited for its
+	// entity. That is too short for the entity to run out of work.
 	shedShare = 16
 	// shedMemory is how long an entity is remembered after the last refusal.
 	shedMemory = time.Second
 )
 
-// Shedder decides which commands a gateway refuses before it reads their body:
-// those for entities for which regions refuse commands for lack of room. While many
-// are sent all the same, that costs a fraction of asking the region each time.
+// Shedder decides which commands a gateway refuses before it reads their body: those for
+// entities whose regions refuse commands for lack of room. Under overload this costs a
+// fraction of sending each command to the region.
 //
-// It stands before the [Machine], because a command that is not read yet is not
-// there to be submitted. It is not safe for concurrent use; a driver in which many
-// connections ask locks it.
+// It is separate from the [Machine], because a command whose body is not read yet cannot be
+// submitted. It is not safe for concurrent use; a driver with many connections must lock
+// it.
 type Shedder struct {
 	limit    int
 	entities map[sharding.Entity]shedding
@@ -30,14 +29,14 @@ type Shedder struct {
 
 // shedding is an entity for which a region has refused a command.
 type shedding struct {
-	refused time.Time     // the newest
-	left    time.Duration // the time that it had
-	wait    time.Duration // of the newest answered command for its turn
-	until   time.Time     // nothing with no more time than left is taken before
+	refused time.Time     // time of the newest refusal
+	left    time.Duration // remaining time of that command
+	wait    time.Duration // how long the newest answered command waited for its turn
+	until   time.Time     // commands with no more time than left are shed before
 }
 
-// NewShedder remembers at most limit entities; of others the regions refuse every
-// command themselves.
+// NewShedder returns a Shedder that remembers at most limit entities. For others the
+// regions refuse every command themselves.
 func NewShedder(limit int) *Shedder {
 	return &Shedder{limit: limit, entities: map[sharding.Entity]shedding{}}
 }
@@ -45,13 +44,13 @@ func NewShedder(limit int) *Shedder {
 // Empty reports whether no entity is remembered: then nothing is shed.
 func (s *Shedder) Empty() bool { return len(s.entities) == 0 }
 
-// Sheds reports whether a command that has so much time left is refused.
+// Sheds reports whether a command with this remaining time must be refused.
 func (s *Shedder) Sheds(e sharding.Entity, left time.Duration, now time.Time) bool {
 	x, ok := s.entities[e]
 	return ok && left <= x.left && now.Before(x.until)
 }
 
-// Shed is what the client of a shed command is told.
+// Shed returns the Finish of a shed command.
 func (c Config) Shed() Finish {
 	return Finish{
 		Reply:      sharding.Reject(sharding.ResourceExhausted, "too many commands wait for this entity"),
@@ -59,7 +58,7 @@ func (c Config) Shed() Finish {
 	}
 }
 
-// Observe takes in what became of a command that had so much time when it came.
+// Observe records the result of a command; left was its remaining time on arrival.
 func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *Finish, now time.Time) {
 	x, known := s.entities[e]
 	switch {
@@ -82,7 +81,7 @@ func (s *Shedder) Observe(e sharding.Entity, left time.Duration, f *Finish, now 
 	s.entities[e] = x
 }
 
-// Forget drops entities whose regions have had room for a while.
+// Forget removes entities whose regions have had room for a while.
 func (s *Shedder) Forget(now time.Time) {
 	for e, x := range s.entities { // order-free: each for itself
 		if now.Sub(x.refused) > shedMemory {

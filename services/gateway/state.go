@@ -10,8 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Check verifies the invariants of the machine between steps. An error is a
-// bug.
+// Check verifies the invariants of the machine between steps. An error is a bug.
 func (m *Machine) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gateway: "+format, args...)) }
@@ -22,7 +21,7 @@ func (m *Machine) Check() error {
 			bad("shard %s: %w", s.id, err)
 		}
 		for r := s.first; r != nil; r = r.next {
-			live += len(r.live)
+			live += len(r.unanswered)
 			expects += r.expects
 			if err := m.checkRequest(s, r); err != nil {
 				bad("request %d: %w", r.id, err)
@@ -60,15 +59,15 @@ func (m *Machine) checkShard(s *shard) error {
 		if !r.sent {
 			waiting++
 		}
-		if r.holds {
+		if r.blocks {
 			holding++
 		}
 	}
 	row, served := m.served(s)
 	switch {
-	case count != s.count || bytes != s.bytes || waiting != s.waiting || holding != s.holding:
+	case count != s.count || bytes != s.bytes || waiting != s.waiting || holding != s.blocking:
 		return fmt.Errorf("counts are off: %d of %d, %d of %d bytes, %d of %d waiting, %d of %d holding",
-			count, s.count, bytes, s.bytes, waiting, s.waiting, holding, s.holding)
+			count, s.count, bytes, s.bytes, waiting, s.waiting, holding, s.blocking)
 	case s == m.unplaced:
 		return nil
 	case m.shards[s.id] != s || count == 0 && s.refused == 0:
@@ -87,7 +86,7 @@ func (m *Machine) checkShard(s *shard) error {
 }
 
 func (m *Machine) checkRequest(s *shard, r *request) error {
-	for _, id := range r.live {
+	for _, id := range r.unanswered {
 		if a := m.attempts[id]; a == nil || a.r != r {
 			return fmt.Errorf("attempt %d is not its own", id)
 		}
@@ -97,14 +96,14 @@ func (m *Machine) checkRequest(s *shard, r *request) error {
 		return errors.New("is not known")
 	case r.timer.pos == 0 || r.timer.at.After(r.env.Deadline):
 		return errors.New("has no timer for its deadline")
-	case r.sent && len(r.live) == 0:
+	case r.sent && len(r.unanswered) == 0:
 		return errors.New("is sent without an attempt")
-	case !r.resend && (r.lost || len(r.live) > 1 || !r.sent && len(r.live) > 0):
+	case !r.resend && (r.lost || len(r.unanswered) > 1 || !r.sent && len(r.unanswered) > 0):
 		return errors.New("must not be sent again, but may have been")
-	case r.holds && (!r.sent || r.resend):
+	case r.blocks && (!r.sent || r.resend):
 		return errors.New("holds up its shard without reason")
 	}
-	if row, ok := m.table.Row(s.id); ok && r.sent && !r.holds && row.Phase == sharding.Serving && r.epoch < row.Epoch {
+	if row, ok := m.table.Row(s.id); ok && r.sent && !r.blocks && row.Phase == sharding.Serving && r.epoch < row.Epoch {
 		return fmt.Errorf("is out at %s though %s serves", r.epoch, row.Epoch)
 	}
 	return nil
@@ -124,9 +123,9 @@ func (m *Machine) checkLinks() error {
 		}
 	}
 	for _, l := range m.sortedLinks() {
-		if l.rows != rows[l.region] || l.live != live[l.region] || l.rows+l.live == 0 {
+		if l.rows != rows[l.region] || l.unanswered != live[l.region] || l.rows+l.unanswered == 0 {
 			return fmt.Errorf("gateway: link to %s counts %d rows and %d attempts, there are %d and %d",
-				l.region, l.rows, l.live, rows[l.region], live[l.region])
+				l.region, l.rows, l.unanswered, rows[l.region], live[l.region])
 		}
 		delete(rows, l.region)
 	}
@@ -136,7 +135,7 @@ func (m *Machine) checkLinks() error {
 	return nil
 }
 
-// Clone copies the machine; both go on independently.
+// Clone returns an independent copy of the machine.
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.table, c.watch = m.table.Clone(), m.watch.Clone()
@@ -179,7 +178,7 @@ func (m *Machine) adopt(from *shard) *shard {
 	m.adoptTimer(&s.timer)
 	for r := from.first; r != nil; r = r.next {
 		copied := *r
-		copied.live = slices.Clone(r.live)
+		copied.unanswered = slices.Clone(r.unanswered)
 		copied.timer.request = &copied
 		m.adoptTimer(&copied.timer)
 		s.push(&copied)
@@ -206,19 +205,19 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = fmt.Appendf(b, "coordinators %q regions %q\n", m.coordinators, m.regions)
 	for _, s := range append(m.sortedShards(), m.unplaced) {
-		b = fmt.Appendf(b, "shard %s refused %s ask %d pause %d", s.id, s.refused, rel(s.askAt), rel(s.pausedTo))
-		if s.holding > 0 {
+		b = fmt.Appendf(b, "shard %s refused %s ask %d pause %d", s.id, s.refused, rel(s.askAt), rel(s.pausedUntil))
+		if s.blocking > 0 {
 			b = fmt.Appendf(b, " settle %d", rel(s.settleBy))
 		}
-		if s.first != nil && s.passed > s.first.order {
-			b = fmt.Appendf(b, " passed -%d", m.order-s.passed)
+		if s.first != nil && s.departed > s.first.order {
+			b = fmt.Appendf(b, " passed -%d", m.order-s.departed)
 		}
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {
 			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t resend %t attempts %d sent %t %s %s lost %t holds %t retry %d in %d",
 				r.id, m.order-r.order, r.env.Entity, r.env.ID, sharding.PayloadHash(r.env.Command, r.env.Payload),
-				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.holds, r.silence, rel(r.retryAt))
-			for _, id := range r.live {
+				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.retryWait, rel(r.retryAt))
+			for _, id := range r.unanswered {
 				a := m.attempts[id]
 				b = fmt.Appendf(b, " [-%d %s %s %d]", m.next-id, a.epoch, a.region, a.link)
 			}

@@ -37,8 +37,8 @@ func (h *timerHeap) stop(t *timer) {
 	}
 }
 
-// due is the next timer if it is due. Whoever handles it stops it or sets it
-// to a later time.
+// due returns the next timer if it is due. The caller must stop it or set it to a later
+// time.
 func (h *timerHeap) due(now time.Time) *timer {
 	if len(h.list) == 0 || now.Before(h.list[0].at) {
 		return nil

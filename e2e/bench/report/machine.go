@@ -51,7 +51,7 @@ func (m Machine) String() string {
 	return s
 }
 
-// Busy tells whether other work kept the machine busy when the run began.
+// Busy reports whether other work kept the machine busy when the run began.
 func (m Machine) Busy() bool {
 	load, err := strconv.ParseFloat(m.Load, 64)
 	return err == nil && load > float64(m.Cores)

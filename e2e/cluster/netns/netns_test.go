@@ -51,7 +51,7 @@ func next(t *testing.T, s net.PacketConn) string {
 
 // TestCuts: what is sent over a cut never arrives, and all else does. A packet
 // that is sent later arrives later, so that the first one to arrive after a cut
-// tells whether the cut held.
+// shows whether the cut was effective.
 func TestCuts(t *testing.T) {
 	n := New(t)
 	a, b, c := socket(t, n, "a"), socket(t, n, "b"), socket(t, n, "c")

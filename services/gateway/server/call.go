@@ -12,23 +12,23 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// call is one command of one client on its way through the loop. Its env
-// belongs to the loop between submit and the end.
+// call is one command of one client on its way through the loop. Between submit and end,
+// env belongs to the loop.
 type call struct {
 	id      gateway.RequestID
 	env     sharding.Envelope
 	arrived time.Time
 	finish  gateway.Finish // once done
-	done    chan struct{}  // of one element: told once by the loop
+	done    chan struct{}  // capacity 1; the loop sends once
 }
 
-// end is told by the loop, once per submitted call.
+// end is called by the loop, once per submitted call.
 func (c *call) end(f *gateway.Finish) {
 	c.finish = *f
 	c.done <- struct{}{}
 }
 
-// calls are used again: those of which the end was seen.
+// calls has the calls that can be reused: those whose end was received.
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
 func newCall(env sharding.Envelope, arrived time.Time) *call {
@@ -42,8 +42,8 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// check refuses what could never be admitted. It gives a command without key
-// a name of this gateway's making.
+// check refuses commands that could never be admitted. It generates an id for a command
+// without key.
 func (s *Server) check(c *call, timeout time.Duration) *failure {
 	env := &c.env
 	if err := checkNames(env); err != nil {
@@ -84,16 +84,16 @@ func checkNames(env *sharding.Envelope) error {
 	return sharding.CheckID("Idempotency-Key", string(env.ID), sharding.MaxCommandIDLen)
 }
 
-// commandID names a command without key: this boot of the gateway and the
-// number of the call.
+// commandID returns the id of a command without key, from this incarnation of the gateway
+// and the number of the call.
 func (s *Server) commandID(id gateway.RequestID) sharding.CommandID {
 	var buf [40]byte
 	b := append(buf[:0], s.idPrefix...)
 	return sharding.CommandID(strconv.AppendUint(b, uint64(id), 36))
 }
 
-// submit hands calls to the loop, side by side. If it cannot, all of them end
-// here.
+// submit passes calls to the loop, without others between them. If it cannot, it ends all
+// of them.
 func (s *Server) submit(cs ...*call) {
 	var few [1]item // a command that comes alone takes no memory here
 	items := few[:0]
@@ -114,8 +114,8 @@ func (s *Server) submit(cs ...*call) {
 	}
 }
 
-// wait waits for the end of a call. It is false if ctx ended before: the call
-// is given up then, may still be ended by the loop, and must not be used again.
+// wait waits for the end of a call. It returns false if ctx is done first: the call is
+// then given up, may still be ended by the loop, and must not be reused.
 func (s *Server) wait(ctx context.Context, c *call) bool {
 	select {
 	case <-c.done:
@@ -126,9 +126,9 @@ func (s *Server) wait(ctx context.Context, c *call) bool {
 	}
 }
 
-// abandon ends a call that is not waited for any more. To be called by the loop.
+// abandon ends a call for which nobody waits any more. It must be called by the loop.
 func (s *Server) abandon(c *call) {
-	if s.calls[c.id] == nil { // it has ended meanwhile: nobody takes its reply
+	if s.calls[c.id] == nil { // it has ended meanwhile, and nobody takes its reply
 		s.step(gateway.Delivered{Bytes: c.finish.Held})
 		return
 	}

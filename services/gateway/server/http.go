@@ -64,8 +64,8 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	c.release()
 }
 
-// splitPath reads the path of a command. The wildcards of http.ServeMux would
-// not do: they do not match an id that is a single slash.
+// splitPath parses the path of a command. The wildcards of http.ServeMux are not
+// suitable: they do not match an id that is a single slash.
 func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
 	rest, found := strings.CutPrefix(escaped, "/v1/")
 	typ, rest, found2 := strings.Cut(rest, "/")
@@ -87,8 +87,8 @@ func splitPath(escaped string) (e sharding.Entity, command string, ok bool) {
 	return sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, command, true
 }
 
-// admit reads a command, the body last: nothing that is refused for its names or
-// headers is waited for.
+// admit reads a command. The body comes last, so that a command with wrong names or
+// headers is refused without it.
 func (s *Server) admit(r *http.Request, c *call) *failure {
 	timeout, f := s.decode(r, c)
 	if f == nil {
@@ -151,8 +151,8 @@ func (s *Server) decode(r *http.Request, c *call) (timeout time.Duration, f *fai
 	return timeout, nil
 }
 
-// header is the value of a header of ours. One that is given must say something,
-// and once: a client that sends a key by mistake empty relies on it.
+// header returns the value of one of our headers. It must not be empty or repeated,
+// because the client relies on it.
 func header(r *http.Request, name string) (value string, given bool, f *failure) {
 	values := r.Header[name]
 	switch {
@@ -166,7 +166,7 @@ func header(r *http.Request, name string) (value string, given bool, f *failure)
 	return values[0], true, nil
 }
 
-// checkGet lets only read-only commands through: anything may follow a link.
+// checkGet allows only read-only commands, because anything may follow a link.
 func (s *Server) checkGet(env *sharding.Envelope) *failure {
 	types := s.types.Load()
 	if !types.known {
@@ -176,7 +176,7 @@ func (s *Server) checkGet(env *sharding.Envelope) *failure {
 	}
 	t := types.byName[env.Entity.Type]
 	if t == nil {
-		return nil // refused by the core, in its words
+		return nil // the core refuses it
 	}
 	if c, ok := t.desc.Command(env.Command); ok && !c.ReadOnly {
 		return notAllowed(fmt.Sprintf("%s of %s is not read-only; use POST", env.Command, env.Entity.Type))
@@ -205,11 +205,11 @@ func encodingOf(contentType string) (sharding.Encoding, bool) {
 	return 0, false
 }
 
-// firstRead is the memory that a body gets before any of it has arrived.
+// firstRead is the memory for a body before any of it has arrived.
 const firstRead = 4 << 10
 
-// readBody reads the payload up to the limit. Its memory grows with what
-// arrives, whatever the header announced.
+// readBody reads the payload up to the limit. Its memory grows with what arrives,
+// whatever length the header announces.
 func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 	limit := int64(s.cfg.MaxPayload)
 	n := r.ContentLength
@@ -248,7 +248,7 @@ func (s *Server) readBody(r *http.Request) ([]byte, *failure) {
 	return nil, refusal(sharding.InvalidArgument, "the request body broke off: "+err.Error())
 }
 
-// answer writes the end of a call.
+// answer writes the result of a call.
 func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	h := w.Header()
 	values := [...]string{serverTiming(&c.finish.Reply.Timing, time.Since(c.arrived)), c.finish.Region.Addr}
@@ -279,13 +279,13 @@ func (s *Server) answer(w http.ResponseWriter, c *call, f *failure) {
 	if n := len(reply.Payload) + len(end); n > 2048 { // net/http does it for shorter ones
 		h.Set("Content-Length", strconv.Itoa(n))
 	}
-	_, _ = w.Write(reply.Payload) // a broken client is its own matter
+	_, _ = w.Write(reply.Payload) // errors of clients are ignored
 	if end != nil {
 		_, _ = w.Write(end)
 	}
 }
 
-// newline ends JSON, for whoever reads it in a terminal.
+// newline ends JSON, for readers in a terminal.
 var newline = []byte("\n")
 
 func (s *Server) fail(w http.ResponseWriter, f *failure) {
@@ -295,8 +295,8 @@ func (s *Server) fail(w http.ResponseWriter, f *failure) {
 	f.write(w)
 }
 
-// serverTiming is the header that shows where the time went, in milliseconds;
-// route is what is left of the total: gateway, network and waiting for a home.
+// serverTiming returns the header that shows where the time went, in milliseconds; route
+// is the rest of the total: gateway, network, and waiting for a home.
 func serverTiming(t *sharding.Timing, total time.Duration) string {
 	var buf [128]byte
 	b := buf[:0]
@@ -313,8 +313,8 @@ func serverTiming(t *sharding.Timing, total time.Duration) string {
 	return string(b)
 }
 
-// appendMilliseconds writes a duration with up to three decimals, as
-// strconv.AppendFloat would; that takes five times as long.
+// appendMilliseconds appends a duration with up to three decimals. The result is that of
+// strconv.AppendFloat, which takes five times as long.
 func appendMilliseconds(b []byte, d time.Duration) []byte {
 	us := max(0, d.Microseconds())
 	b = strconv.AppendInt(b, us/1000, 10)
@@ -325,7 +325,7 @@ func appendMilliseconds(b []byte, d time.Duration) []byte {
 	return bytes.TrimRight(b, "0")
 }
 
-// end closes the books of a request.
+// end records the end of a request.
 func (s *Server) end(c *call, f *failure, attempts int, span trace.Span) {
 	s.observe(c, f, attempts)
 	if span != nil {

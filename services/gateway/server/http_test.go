@@ -280,7 +280,7 @@ func TestClientGone(t *testing.T) {
 	f.answer(func(*link.Conn, link.Command) {}) // never
 	g := f.startReady(nil)
 	under := func() (n int) {
-		_ = g.look(context.Background(), func() error { n = g.core.Stats().Requests + len(g.calls); return nil })
+		_ = g.inside(context.Background(), func() error { n = g.core.Stats().Requests + len(g.calls); return nil })
 		return n
 	}
 	c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))

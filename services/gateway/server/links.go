@@ -14,11 +14,11 @@ type openLink struct {
 	queued bool // commands wait for flush
 }
 
-// connect begins to keep a link up. What the link reports comes back as
-// inputs; links are numbered over all regions.
+// connect starts to keep a link up. Its events come back as inputs; links are numbered
+// across all regions.
 func (s *Server) connect(region sharding.NodeID) {
 	var peer *link.Peer
-	var number uint64 // of the link that is up; Up and Down take turns
+	var number uint64 // of the link that is up; Up and Down alternate
 	var err error
 	peer, err = link.NewPeer(s.linkConfig, region, link.Events{
 		Up: func(open *link.Link) {
@@ -40,14 +40,14 @@ func (s *Server) connect(region sharding.NodeID) {
 		Answers: func(_ *link.Link, as []link.Answer) { s.answers(as) },
 	})
 	if err != nil {
-		// A row that names a node which cannot be: another row will replace it.
-		s.log.Error("a row names no region that could be reached", "region", region, "error", err)
+		// The row has an invalid address; another row will replace it.
+		s.log.Error("a row has an invalid address of a region", "region", region, "error", err)
 		return
 	}
 	s.links[region] = peer
 }
 
-// disconnect closes a link; the loop does not wait for it.
+// disconnect closes a link; the loop does not wait for that.
 func (s *Server) disconnect(region sharding.NodeID) {
 	if peer := s.links[region]; peer != nil {
 		delete(s.links, region)
@@ -64,7 +64,7 @@ func (s *Server) linkUp(in gateway.LinkUp, open *link.Link) {
 
 func (s *Server) linkDown(in gateway.LinkDown, down *link.Down) {
 	if stalled := new(link.Stalled); errors.As(down.Reason, &stalled) {
-		s.log.Warn("the link to a region was cut because it did nothing for too long; what was sent on it is in doubt",
+		s.log.Warn("the link to a region was closed because it made no progress for too long; what was sent on it is in doubt",
 			"region", in.Region.Addr, "reason", stalled.Err, "pending_bytes", stalled.Pending, "silence", stalled.For)
 	} else {
 		s.log.Info("link down", "region", in.Region.Addr, "reason", down.Reason)
@@ -77,7 +77,7 @@ func (s *Server) linkDown(in gateway.LinkDown, down *link.Down) {
 	s.performAll(s.outs[:0])
 }
 
-// send queues a command on its link, if it may go there.
+// send queues a command on its link, if the Sender allows it.
 func (s *Server) send(o *gateway.Send) {
 	l, ok := s.sender.Link(o)
 	if !ok {
@@ -97,7 +97,7 @@ func (s *Server) send(o *gateway.Send) {
 	}
 }
 
-// flush writes what the batch has queued, once per link.
+// flush writes the commands that the batch has queued, once per link.
 func (s *Server) flush() {
 	for _, l := range s.queued {
 		l.queued = false

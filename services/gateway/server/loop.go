@@ -12,15 +12,15 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// item is one thing for the loop to take in: one of the four.
+// item is one thing for the loop to process: one of the four fields is set.
 type item struct {
 	in     gateway.Input
 	call   *call          // a command to submit
-	do     func()         // look at the core from inside the loop, or step it
-	answer gateway.Answer // if it has an attempt
+	do     func()         // runs inside the loop, and may inspect or step the core
+	answer gateway.Answer // if its Attempt is set
 }
 
-// answers brings what a link has read into the loop.
+// answers adds the answers that a link has read to the inbox.
 func (s *Server) answers(as []link.Answer) {
 	s.inbox.Fill(func(items []item) []item {
 		for i := range as {
@@ -40,11 +40,10 @@ var (
 	errFull     = sharding.Reject(sharding.ResourceExhausted, "too many commands wait in this gateway")
 )
 
-// tickEvery is how often the core is told that time passes: of the order of
-// its finest interval.
+// tickEvery is the interval of ticks, about the core's shortest interval.
 const tickEvery = 20 * time.Millisecond
 
-// takeBatch steps each item of a batch. Nothing waits inside it.
+// takeBatch steps each item of a batch. It never waits.
 func (s *Server) takeBatch(items []item, tick bool) {
 	if n := s.delivered.Swap(0); n != 0 {
 		s.step(gateway.Delivered{Bytes: int(n)})
@@ -82,8 +81,8 @@ func (s *Server) step(in gateway.Input) {
 	s.performAll(s.core.Step(time.Now(), in, s.outs[:0]))
 }
 
-// performAll performs the outputs of a step, then tells the core what became of
-// sends and links meanwhile.
+// performAll performs the outputs of a step, and then steps the core with what has
+// happened to sends and links meanwhile.
 func (s *Server) performAll(outs []gateway.Output) {
 	s.performOnce(outs)
 	for in, ok := s.sender.Next(); ok; in, ok = s.sender.Next() {
@@ -91,7 +90,7 @@ func (s *Server) performAll(outs []gateway.Output) {
 	}
 }
 
-// performOnce performs the outputs of a step. Their slice is used again.
+// performOnce performs the outputs of a step. Their slice is reused.
 func (s *Server) performOnce(outs []gateway.Output) {
 	for _, o := range outs {
 		s.perform(o)
@@ -121,8 +120,8 @@ func (s *Server) perform(o gateway.Output) {
 	}
 }
 
-// cut ends whatever is left when the loop ends.
-func (s *Server) cut() {
+// endAll ends all calls and links when the loop ends.
+func (s *Server) endAll() {
 	s.inbox.Close()
 	items := s.inbox.Take(nil)
 	for i := range items {
@@ -141,10 +140,10 @@ func (s *Server) cut() {
 	closing.Wait()
 }
 
-// put has f run inside the loop.
+// put makes the loop run f.
 func (s *Server) put(f func()) { s.inbox.Put(item{do: f}) }
 
-// look runs f inside the loop and waits for it.
-func (s *Server) look(ctx context.Context, f func() error) error {
+// inside runs f inside the loop and waits for it.
+func (s *Server) inside(ctx context.Context, f func() error) error {
 	return loop.Ask(ctx, s.ctx.Done(), func(f func()) error { s.put(f); return nil }, f)
 }

@@ -14,7 +14,7 @@ import (
 // replyBytes is what replies count in the core.
 func (g *running) replyBytes(t *testing.T) (n int) {
 	t.Helper()
-	if err := g.look(t.Context(), func() error { n = g.core.Stats().Replies; return nil }); err != nil {
+	if err := g.inside(t.Context(), func() error { n = g.core.Stats().Replies; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -14,7 +14,7 @@ import (
 // the memory that its replies count. Everything else passes unchanged.
 type results struct {
 	http.ResponseWriter
-	list []*gatewayv1.AskResult // nil: this is no answer to an AskMany
+	list []*gatewayv1.AskResult // nil: not an answer to an AskMany
 	told bool                   // instead of what Twirp writes
 }
 

@@ -145,7 +145,7 @@ func TestFailedSends(t *testing.T) {
 	shard := func(i uint32) sharding.ShardID { return sharding.ShardID{Type: "Echo", Index: i} }
 	env := sharding.Envelope{Entity: sharding.Entity{Type: "Echo", ID: "x"}, Command: "Do", ID: "x"}
 	var unsent []gateway.Input
-	err := g.look(context.Background(), func() error {
+	err := g.inside(context.Background(), func() error {
 		number := g.lastLink.Load()
 		g.send(&gateway.Send{Region: f.owner, Link: number + 1, Attempt: 1001, Shard: shard(1), Env: env})
 		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1002, Shard: shard(1), Env: env})
@@ -222,7 +222,7 @@ func TestReadiness(t *testing.T) {
 		return res.StatusCode == 200
 	})
 	ask := func() (err error) {
-		if e := g.look(context.Background(), func() error { err = g.readiness(); return nil }); e != nil {
+		if e := g.inside(context.Background(), func() error { err = g.readiness(); return nil }); e != nil {
 			t.Fatal(e)
 		}
 		return err
@@ -232,7 +232,7 @@ func TestReadiness(t *testing.T) {
 	}
 	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: 1, Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
 	change := func(d sharding.TableDelta) {
-		_ = g.look(context.Background(), func() error { g.tableChanged(gateway.TableChanged{From: "x:1", Delta: d}); return nil })
+		_ = g.inside(context.Background(), func() error { g.tableChanged(gateway.TableChanged{From: "x:1", Delta: d}); return nil })
 	}
 	change(sharding.TableDelta{Version: sharding.Version{Term: 1, N: 1}})
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "no region has registered") {

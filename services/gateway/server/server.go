@@ -1,21 +1,20 @@
-// Package server is the driver of the gateway service: it gives the pure core
-// its clock, links and HTTP.
+// Package server is the driver of the gateway service: it gives the core its clock, links
+// and HTTP.
 //
 // # The two APIs
 //
 // POST /v1/{type}/{id}/{command} takes the payload as body and answers with the
 // reply as body. Headers: Content-Type (application/json, also when missing, or
 // application/protobuf), Idempotency-Key, Roost-Timeout (like 1500ms),
-// Roost-Tell: true, traceparent. The answer says by Server-Timing where the
-// time went, in milliseconds, and, with gateway.tell_region, by Roost-Region who
-// gave it. Errors are Twirp's JSON; errors.go has the list. The generic API is the Twirp service
-// roost.gateway.v1.Entities.
+// Roost-Tell: true, traceparent. In the answer, Server-Timing shows where the
+// time went, in milliseconds, and Roost-Region, with gateway.tell_region, which region
+// answered. Errors are Twirp's JSON; errors.go has the list. The generic API is the Twirp
+// service roost.gateway.v1.Entities.
 //
 // # What this does not do
 //
-// No decision is made here: the loop hands inputs to the core and performs its
-// outputs. Payloads are not looked into, nobody is authenticated beyond TLS,
-// and nothing is stored.
+// It makes no decisions: the loop passes inputs to the core and performs its outputs. It
+// does not interpret payloads, authenticates clients only by TLS, and stores nothing.
 package server
 
 import (
@@ -66,10 +65,10 @@ type Server struct {
 	retryHint int    // ms
 	stopping  atomic.Bool
 	lastCall  atomic.Uint64
-	delivered atomic.Int64 // what replies count that clients have since the loop looked
+	delivered atomic.Int64 // bytes of delivered replies that the core does not know of yet
 	types     atomic.Pointer[types]
 
-	ctx  context.Context // ends when the loop and its jobs do
+	ctx  context.Context // done when the loop and its jobs must end
 	stop context.CancelFunc
 	jobs sync.WaitGroup
 
@@ -81,17 +80,17 @@ type Server struct {
 	linkConfig link.Config
 	lastLink   atomic.Uint64
 
-	// Of the loop only.
+	// Used by the loop only.
 	core       *gateway.Machine
 	outs       []gateway.Output
-	submission gateway.Submit // to step with
+	submission gateway.Submit // reused for each step
 	calls      map[gateway.RequestID]*call
 	links      map[sharding.NodeID]*link.Peer
 	sender     *gateway.Sender[*openLink]
 	candidates gateway.Coordinators
 	complaints map[string]string // last error by address
-	command    link.Command      // to send with
-	queued     []*openLink       // with commands for flush
+	command    link.Command      // reused for each command
+	queued     []*openLink       // links with queued commands
 	drained    chan<- struct{}   // closed when nothing is outstanding, if set
 }
 
@@ -137,14 +136,14 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	if err := discoverytelemetry.Observe(n.MeterProvider().Meter(scope), url, s.watcher, nil); err != nil {
 		return nil, err
 	}
-	n.Handle("/", http.HandlerFunc(s.serveCommand)) // which refuses all other paths
+	n.Handle("/", http.HandlerFunc(s.serveCommand)) // it refuses all other paths
 	n.Handle(gatewayv1.EntitiesPathPrefix, service{s}.handler())
-	n.Ready("gateway", func(ctx context.Context) error { return s.look(ctx, s.readiness) })
+	n.Ready("gateway", func(ctx context.Context) error { return s.inside(ctx, s.readiness) })
 	s.stages(n)
 	return s, nil
 }
 
-// stages start in this order and stop in reverse.
+// stages adds the stages, which start in this order and stop in reverse.
 func (s *Server) stages(n *node.Node) {
 	var running sync.WaitGroup
 	n.Stage(node.Stage{
@@ -152,7 +151,7 @@ func (s *Server) stages(n *node.Node) {
 		Start: func(context.Context) error {
 			running.Go(func() {
 				loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch)
-				s.cut()
+				s.endAll()
 			})
 			return nil
 		},
@@ -173,11 +172,11 @@ func (s *Server) stages(n *node.Node) {
 	})
 }
 
-// drainReserve is left of the time to stop for answering what did not end.
+// drainReserve is the part of the time to stop that is reserved for answering unfinished
+// commands.
 const drainReserve = time.Second
 
-// drain admits nothing more and waits for what is under way, as long as there
-// is time.
+// drain admits no more commands and waits for those in progress, within the time to stop.
 func (s *Server) drain(ctx context.Context) {
 	s.stopping.Store(true)
 	drained := make(chan struct{})
@@ -200,7 +199,7 @@ func (s *Server) drain(ctx context.Context) {
 	}
 }
 
-// readiness is asked inside the loop.
+// readiness is the readiness check; it is called inside the loop.
 func (s *Server) readiness() error {
 	switch {
 	case s.stopping.Load():
@@ -215,7 +214,7 @@ func (s *Server) readiness() error {
 	return nil
 }
 
-// whyNoTable says who was asked in vain.
+// whyNoTable returns why there is no route table.
 func (s *Server) whyNoTable() string {
 	switch a := s.watcher.Peers(); {
 	case a.Err != nil:
@@ -225,7 +224,7 @@ func (s *Server) whyNoTable() string {
 	case len(s.complaints) == 0:
 		return "no coordinator has answered"
 	}
-	const most = 3 // of what may be many with the same complaint
+	const most = 3 // many addresses may have the same error
 	var said []string
 	for _, from := range slices.Sorted(maps.Keys(s.complaints)) {
 		if len(said) == most {

@@ -13,7 +13,7 @@ import (
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
-// service is the generic API for machines.
+// service is the generic API, for programs.
 type service struct{ s *Server }
 
 // handler serves the API, with a span per request.
@@ -48,8 +48,8 @@ func (v service) handler() http.Handler {
 	})
 }
 
-// plainHeaders are what the plain API reads. Whoever sends one with a message relies on
-// it, so that it must not be ignored.
+// plainHeaders are the headers of the plain API. A client that sends one with a Twirp
+// message expects an effect, so they must not be ignored.
 var plainHeaders = []string{"Idempotency-Key", "Roost-Tell", "Roost-Timeout"}
 
 // heldKey is where the context of a request has what its replies count.
@@ -149,7 +149,7 @@ func (v service) AskMany(ctx context.Context, req *gatewayv1.AskManyRequest) (*g
 	return &gatewayv1.AskManyResponse{}, nil
 }
 
-// refuse is a failure as the error of a whole request.
+// refuse returns a failure as the error of a whole request.
 func refuse(ctx context.Context, f *failure) error {
 	if s := f.retryAfterSeconds(); s != "" {
 		_ = twirp.SetHTTPResponseHeader(ctx, "Retry-After", s) // fails only outside a request

@@ -8,7 +8,7 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// shedder lets the handlers of all connections ask the one Shedder.
+// shedder makes the Shedder available to the handlers of all connections.
 type shedder struct {
 	some atomic.Bool // it is not empty
 	mu   sync.RWMutex
@@ -16,7 +16,7 @@ type shedder struct {
 }
 
 // shed refuses a command before its body is read, or returns nil. timeout is the
-// client's, 0 if it named none.
+// client's, 0 if there is none.
 func (s *Server) shed(c *call, timeout time.Duration) *failure {
 	d := &s.shedder
 	if !d.some.Load() {
@@ -34,7 +34,7 @@ func (s *Server) shed(c *call, timeout time.Duration) *failure {
 	return failureOf(&f)
 }
 
-// observeFinish tells the shedder what became of a command.
+// observeFinish tells the shedder the result of a command.
 func (s *Server) observeFinish(c *call, f *gateway.Finish) {
 	d := &s.shedder
 	if !d.some.Load() && f.Reply.Code == "" {

@@ -19,8 +19,8 @@ import (
 
 const scope = "github.com/roost-cluster/roost/services/gateway"
 
-// telemetry is what the gateway tells about itself. No attribute of a metric
-// ever is an entity id: there are too many of them.
+// telemetry has the gateway's metrics and spans. Entity ids are never attributes of
+// metrics: there are too many.
 type telemetry struct {
 	tracer    trace.Tracer
 	records   bool // spans go somewhere
@@ -56,7 +56,7 @@ func (s *Server) instrument(n *node.Node) error {
 	return s.gauges(meter)
 }
 
-// gauges are read from inside the loop.
+// gauges registers the gauges, which are read inside the loop.
 func (s *Server) gauges(meter metric.Meter) error {
 	var errs error
 	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
@@ -80,7 +80,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 		}
 		var st gateway.Stats
 		var open int
-		if err := s.look(ctx, func() error { st, open = s.core.Stats(), s.sender.Open(); return nil }); err != nil {
+		if err := s.inside(ctx, func() error { st, open = s.core.Stats(), s.sender.Open(); return nil }); err != nil {
 			return err
 		}
 		o.ObserveInt64(requests, int64(st.Requests))
@@ -93,7 +93,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 	return err
 }
 
-// observe measures an ended request that was sent so many times.
+// observe records an ended request with its number of attempts.
 func (s *Server) observe(c *call, f *failure, attempts int) {
 	m := s.types.Load().measures(c.env.Entity.Type)
 	m.of(f).Record(time.Since(c.arrived).Seconds())
@@ -105,8 +105,8 @@ func (s *Server) observe(c *call, f *failure, attempts int) {
 	}
 }
 
-// startServer begins the span of a request, as a child of the client's. The
-// span is nil if nobody would ever see it.
+// startServer starts the span of a request, as a child of the client's. The span is nil
+// if it would not be recorded.
 func (s *Server) startServer(r *http.Request, name string) (context.Context, trace.Span) {
 	ctx := r.Context()
 	if r.Header["Traceparent"] != nil {
@@ -136,8 +136,8 @@ func endServer(span trace.Span, c *call, f *failure) {
 		attribute.String("roost.entity.id", string(c.env.Entity.ID)), attribute.String("roost.command", c.env.Command))
 }
 
-// startRoute begins the span of the way to the region and back, which the
-// region continues, if the request has one.
+// startRoute starts the span of the way to the region and back, which the region
+// continues, if the request has a span.
 func (s *Server) startRoute(ctx context.Context, c *call) trace.Span {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil
@@ -147,7 +147,7 @@ func (s *Server) startRoute(ctx context.Context, c *call) trace.Span {
 	return span
 }
 
-// endRoute ends the span; without f, because the client has gone.
+// endRoute ends the span; f is nil if the client has gone.
 func (s *Server) endRoute(span trace.Span, f *gateway.Finish) {
 	if span == nil {
 		return
@@ -159,8 +159,8 @@ func (s *Server) endRoute(span trace.Span, f *gateway.Finish) {
 	span.End()
 }
 
-// traceparent is the W3C header of the span in ctx; empty unless it is
-// sampled, so that regions do not work for traces that nobody keeps.
+// traceparent returns the W3C header of the span in ctx; empty unless it is sampled, so
+// that regions do no work for traces that are not recorded.
 func traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// types is what the route table says of entity types, published by the loop
-// for everybody else. It is never changed.
+// types is the route table's information about entity types, published by the loop for
+// all others. It is never modified.
 type types struct {
 	known  bool // a table has come
 	byName map[sharding.EntityType]*entityType
@@ -60,7 +60,7 @@ func (m measures) of(f *failure) *histogram.Series {
 	return m[ending{sharding.Internal, f.executed}]
 }
 
-// publishTypes runs inside the loop when types have come.
+// publishTypes is called inside the loop when types have changed.
 func (s *Server) publishTypes() {
 	old := s.types.Load()
 	next := &types{known: s.core.Table().Version() != sharding.Version{}, byName: map[sharding.EntityType]*entityType{}, other: old.other}
