@@ -1,4 +1,4 @@
-// Package bench measures the layers of Roost beside baselines of the same run:
+// Package bench measures the layers of Roost and baselines in the same run:
 // real processes that speak over loopback (the region and the gateway as they
 // are built, and a process of baselines), and the runtime inside this process.
 // Command cmd/bench prints the report and writes it as JSON, as a chart and into
@@ -10,7 +10,6 @@
 //
 // # What this does not do
 //
-// It asserts nothing about time: a slow machine is no failure. Figures of two
-// runs, or of two machines, are not to be compared; ratios to the baselines may
-// be, with care.
+// It asserts nothing about time: a slow machine is not a failure. Figures of different
+// runs or machines must not be compared; ratios to the baselines may be, with care.
 package bench

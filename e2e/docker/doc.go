@@ -1,26 +1,25 @@
-// Package docker holds the tests that run whole clusters in containers, against
-// the servers that processes find each other by: Consul, etcd, DNS, PostgreSQL.
+// Package docker has the tests that run whole clusters in containers, with the servers by
+// which processes find each other: Consul, etcd, DNS, PostgreSQL.
 //
-// TestBackends makes, for each of them, a network that nothing leads out of,
-// with the servers, three coordinators, three regions and two gateways. The
-// processes know nothing of each other but a URL. While clients write and read,
+// For each of them, TestBackends creates an isolated network with the servers, three
+// coordinators, three regions and two gateways. The processes find each other only by a
+// URL. While clients write and read,
 // the cluster is scaled, loses its servers for a minute, its active coordinator
 // by SIGKILL and by firewall rules, and in the end all its containers at once.
-// What the clients saw is judged by package history, and compared with the
+// What the clients saw is checked by package history, and compared with the
 // journal, as in package cluster. Every scenario prints a line with its figures.
 //
 // Nothing is pulled: images are made from nothing but static binaries, the Consul
 // that "make servers" builds, and the etcd and PostgreSQL of this machine with
-// the libraries that they name. Everything made is labelled, and removed at the
-// end, after an interrupt, and by the next run. So one run at a time is possible
-// on an engine.
+// the libraries that they name. Everything that is created is labelled, and is removed at the
+// end, after an interrupt, or by the next run. So an engine can have one run at a time.
 //
-// The tests take minutes, and run only when asked for: make e2e-docker. Without
-// an engine, or a server's program, they are skipped and say so.
+// The tests take minutes, and run only on request: make e2e-docker. Without an engine or
+// a server's program they are skipped with a message.
 //
 // # What this does not do
 //
-// It judges no speed: figures are printed, and only what must never be is
-// compared with a limit. It reaches containers by their addresses, so the engine
+// It does not judge speed: figures are printed, and only violations of guarantees fail a
+// test. It reaches containers by their addresses, so the engine
 // must be on this machine. All containers share one clock and one disk.
 package docker

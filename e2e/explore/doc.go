@@ -1,19 +1,19 @@
-// Package explore searches small worlds exhaustively: the real cores and the
-// real law of the journal, every order of events up to a bound, breadth first,
+// Package explore searches small worlds exhaustively: the real cores and the real rules
+// of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
 // Four scopes, each with two coordinators: handoff (two regions, one shard that
 // is drained from its owner), append (the owner of the shard is suspected while
-// two commands for one entity are under way, one of them sent twice), lease (two
+// two commands for one entity are in flight, one of them sent twice), lease (two
 // candidates and the store), and tenure (what lies between the lease and the facts:
 // taking over, storing, compacting and stepping down). In every state any message
-// that is under way may arrive next, or, while the budgets of [Bound] last, a fault
-// happens: a message is doubled, a region, a candidate or a coordinator crashes, the
+// that is in flight may arrive next, or, while the budgets of [Bound] last, a fault
+// happens: a message is duplicated, a region, a candidate or a coordinator crashes, the
 // outcome of a commit is unknown and it may happen later, the record of the lease is
-// lost, another coordinator is elected while the old one goes on; or the time of one
-// process runs out. A loss is no fault of its own: what never arrives on a path is
-// lost on it, and in the scopes with regions a coordinator that crashes is one that
-// is not heard of again until it is elected.
+// lost, another coordinator is elected while the old one goes on; or a timeout of one
+// process expires. Loss is not a separate fault: a message that never arrives on a path is
+// lost on it. In the scopes with regions, a crashed coordinator is one that sends nothing
+// until it is elected again.
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own,
 // and every request to the lease and to the journal is a message, and its answer
@@ -23,25 +23,23 @@
 //
 // # How
 //
-// A world consists of parts: processes, the store, the client. What a move does
-// depends on the parts that it uses and on nothing else, which the engine makes
-// sure of by giving it no others. So the cores are stepped once for each
+// A world consists of parts: processes, the store, the client. The effect of a move
+// depends only on the parts that it uses; the engine ensures that by passing it no others. So the cores are stepped once for each
 // combination of a move and the parts it uses, and a state is a few numbers:
 // which parts, which messages.
 //
-// Messages that cannot change anything any more are left out (void.go, stream.go): orders
-// and answers about an epoch that the shard has gone beyond, operations that the
-// journal refuses for good. A test compares with searches that keep them: all
-// parts together come into exactly the same states.
+// Messages that cannot change anything any more are pruned (void.go, stream.go): orders
+// and answers about an epoch that the shard has passed, and operations that the journal
+// will always refuse. A test compares the result with searches that keep them: the parts
+// reach exactly the same states.
 //
 // # What is checked
 //
 // In every state and at every event: epochs and sequence numbers of the journal
-// grow without gaps; a number is appended once; what was acknowledged is in the
-// journal; what was refused is not; an answer shows a state that is durable, and
-// nothing older than its call; a region that said ShardStopped does not take
-// the shard up again at that epoch; a serving row is claimed; nothing is said
-// before its fact is durable; the lease is valid for one holder at a time, in a
+// grow without gaps; a number is appended once; acknowledged commands are in the
+// journal, refused ones are not; an answer shows a durable state that is not older than
+// its call; a region that sent ShardStopped does not serve the shard again at that epoch;
+// a serving row is claimed; nothing is sent before its fact is durable; the lease is valid for one holder at a time, in a
 // term of its own; each core's own invariants hold.
 //
 // # What this does not do
@@ -49,8 +47,8 @@
 // Gateways, gossip and the watch of the table are left out: a client sends to
 // the owner of any row that ever served, and regions register when the search
 // says so. Where there are regions, the lease is given, a take-over takes no time,
-// and an answer of the journal reaches who asked in the instant of the commit, or
-// never (the outcome is unknown). A message to a standby is lost. In the append scope
+// and an answer of the journal arrives at the instant of the commit, or never (the
+// outcome is unknown). A message to a standby is lost. In the append scope
 // the coordinators decide in no time: what is sent to them arrives at once, and
 // their facts are durable at once; what they do when that takes longer is searched
 // by the handoff scope. Time runs out by one second at a time, longer than any pause
@@ -58,7 +56,7 @@
 // lease and tenure scopes time passes for both processes alike; in the tenure scope
 // reads do not fail, the journal is never full, a coordinator leaves one sign of life
 // per term, and the signs of another cluster are not watched to their end. Only
-// safety is searched; that all finishes is the business of package sim.
+// safety is searched; package sim checks that everything finishes.
 //
 // Each scope is searched to the end of two faults and two timeouts by make explore,
 // which takes minutes, and to the end of smaller bounds by make test. The tenure

@@ -7,12 +7,12 @@
 // A region finds the active coordinator by watching the table, and announces itself:
 //
 //	region       WatchTable        coordinator   again after every answer, or after a time-out
-//	             ◀ TableChanged                  when the table is newer, at the latest after some second
+//	             ◀ TableChanged                  when the table is newer, at the latest after about a second
 //	             ◀ NotActive                     by a standby, at once
 //	region       Register          coordinator   at its start and in every new term, until acknowledged
 //	             ◀ RegisterAck
 //
-// A gateway watches the table too, and asks for shards that nobody hosts:
+// A gateway watches the table too, and asks for shards that have no owner:
 //
 //	gateway      WatchTable        coordinator   as above; or a region while no coordinator is alive
 //	gateway      GetShardHome      coordinator   while commands for the shard wait; it is answered by the table
@@ -35,13 +35,13 @@
 // # One-way messages and calls
 //
 // A message is sent one way, or it is a call whose sender waits for an answer; [Kinds]
-// says which. Each may get lost, and each one-way message may arrive twice. Whatever
-// must arrive is repeated by the core that sent it, as above; nothing else repeats
-// anything. One-way messages from one process to another arrive in the order in which
-// they were sent, as far as they arrive. An answer is not ordered with anything.
+// says which. Each may get lost, and each one-way message may arrive twice. A message
+// that must arrive is repeated by the core that sent it, as above; no other layer repeats
+// messages. One-way messages from one process to another that arrive do so in the order in
+// which they were sent. Answers are not ordered relative to other messages.
 //
 // The receiver learns which incarnation of which process a message is from. A message
-// to a region names the incarnation that is meant, and no other one takes it.
+// to a region names its incarnation, and other incarnations refuse it.
 //
 // # Terms and epochs
 //
@@ -52,6 +52,6 @@
 // # What this does not do
 //
 // It neither sends nor encodes: see package wire for the messages as protobuf, and
-// package controlrpc for what carries them. It checks no names and numbers: the core
-// that takes a message ignores or refuses what makes no sense.
+// package controlrpc for what carries them. It does not validate names and numbers: the core
+// that gets a message ignores or refuses invalid ones.
 package control

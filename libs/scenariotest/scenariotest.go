@@ -7,14 +7,14 @@
 //	----
 //	ack r1
 //
-// What the commands mean, and what is in a trace, is the package's own affair. With
-// the flag -rewrite the traces are written into the files instead of compared.
+// The tested package defines the commands and the trace. With the flag -rewrite the
+// traces are written into the files instead of compared.
 //
 // # What this does not do
 //
-// It is no github.com/cockroachdb/datadriven: there a block is one directive, whose
-// arguments are parsed and cannot be "T:4"; here it is as many commands as belong
-// together, and [Differing] compares without failing the test, for mutants.
+// It is not github.com/cockroachdb/datadriven: there a block is one directive with parsed
+// arguments, which cannot be "T:4"; here it is any number of commands, and [Differing]
+// compares without failing the test, for mutants.
 package scenariotest
 
 import (

@@ -1,6 +1,6 @@
-// Package baseline holds what Roost is compared with: the same work done by
-// hand, without any of the guarantees, as plainly as it goes fast. The servers
-// live in a process of their own, [Start]ed by the benchmark from any binary
+// Package baseline has the programs with which Roost is compared: the same work done by
+// hand, without any of the guarantees, as simple as possible while still fast. The servers
+// run in a process of their own, which the benchmark starts with [Start] from any binary
 // that calls [Serve].
 //
 // The entity mux is the bound for asks between two processes: no framework, but

@@ -1,5 +1,5 @@
-// Package netns gives processes of a test machines of their own, as far as the
-// network is concerned, and cuts the wires between them. A machine is a network
+// Package netns gives each process of a test its own network, as if it ran on its own
+// machine, and cuts the connections between them. A machine is a network
 // namespace with one interface on a switch that all share:
 //
 //	net := netns.New(t)
@@ -10,15 +10,15 @@
 //	net.Heal()
 //
 // The test's own process reaches every machine, and is never cut off. A cut
-// loses packets and says nothing: connections hang as they do when a wire is
-// pulled, and go on by retransmission when it is back. It works by a permanent
-// entry in the sender's neighbour table that leads to a hardware address nobody
-// has, so that nothing but ip is needed.
+// silently drops packets: connections hang as when a cable is pulled, and continue by
+// retransmission when the cut is healed. It is a permanent entry in the
+// sender's neighbour table with a hardware address that does not exist, so no program
+// but ip is needed.
 //
 // # What this does not do
 //
 // It does not delay, reorder or duplicate packets and loses all or none of them.
-// It needs Linux, root and Debian's iproute2; without, New skips the test and
-// says what is missing. Nothing of it outlives the test's process: namespaces
-// live as long as somebody holds them.
+// It needs Linux, root and Debian's iproute2; without them, New skips the test
+// and reports what is missing. Nothing remains after the test's process: a namespace
+// exists only as long as a process uses it.
 package netns

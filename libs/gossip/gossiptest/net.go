@@ -4,8 +4,7 @@
 //
 // # What this does not do
 //
-// It moves messages as Go values: what an encoding would lose or refuse is not
-// seen here.
+// It passes messages as Go values, so errors of the encoding are not found.
 package gossiptest
 
 import (
@@ -18,21 +17,22 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Weather is what the network does to messages.
+// Weather configures the faults of the network.
 type Weather struct {
-	// Loss and Duplicate are chances from 0 to 1, per message.
+	// Loss and Duplicate are probabilities per message.
 	Loss, Duplicate float64
 	// MinDelay and MaxDelay bound the usual delay.
 	MinDelay, MaxDelay time.Duration
-	// Late is the chance of an extra delay of up to MaxLate.
+	// Late is the probability of an extra delay of up to MaxLate.
 	Late    float64
 	MaxLate time.Duration
 }
 
-// Calm is a good network: 1 to 3 ms, nothing lost.
+// Calm returns a good network: 1 to 3 ms, nothing lost.
 func Calm() Weather { return Weather{MinDelay: time.Millisecond, MaxDelay: 3 * time.Millisecond} }
 
-// Storm loses a fifth of all messages, doubles a tenth, and delays some by seconds.
+// Storm returns a network that loses a fifth of all messages, duplicates a tenth, and
+// delays some by seconds.
 func Storm() Weather {
 	return Weather{
 		Loss: 0.2, Duplicate: 0.1,
@@ -44,7 +44,7 @@ func Storm() Weather {
 // TickEvery is the tick period of all nodes.
 const TickEvery = 100 * time.Millisecond
 
-// Node is one process, or the place where one was.
+// Node is one process, running or not.
 type Node struct {
 	Addr    string
 	M       *gossip.Machine // nil while not running
@@ -54,8 +54,8 @@ type Node struct {
 	Rounds  int // of gossip that it began since it was started
 	Downed  int // how often it stopped with SelfDowned
 	LeftSet bool
-	// RestartAfter starts it again so long after it stopped with SelfDowned;
-	// 0 leaves it.
+	// RestartAfter is the time after which it is started again when it has stopped
+	// with SelfDowned; 0: never.
 	RestartAfter time.Duration
 
 	removed map[sharding.NodeID]bool // by its events
@@ -94,7 +94,7 @@ type Net struct {
 	out     []gossip.Output
 }
 
-// New is a network without nodes.
+// New returns a network without nodes.
 func New(seed uint64) *Net {
 	return &Net{
 		Now:     time.Unix(1_000_000, 0),
@@ -107,7 +107,7 @@ func New(seed uint64) *Net {
 	}
 }
 
-// Rand is the source of the network's weather.
+// Rand returns the source of the network's random decisions.
 func (n *Net) Rand() *rand.Rand { return n.rng }
 
 // Add adds a node that is not running. Self in cfg is filled in at each start.
@@ -118,7 +118,7 @@ func (n *Net) Add(addr string, cfg gossip.Config) *Node {
 	return node
 }
 
-// Node finds a node by address.
+// Node returns the node with an address.
 func (n *Net) Node(addr string) *Node { return n.byAddr[addr] }
 
 // Start starts a new incarnation of a node.
@@ -138,7 +138,7 @@ func (n *Net) Start(node *Node) {
 	n.Step(node, gossip.Start{})
 }
 
-// Crash ends a node at once. Nobody is told.
+// Crash ends a node at once, without notice to others.
 func (n *Net) Crash(node *Node) {
 	n.tracef("%s crashes", node.ID)
 	node.M, node.held, node.unsent, node.paused, node.starved = nil, nil, nil, false, false
@@ -147,8 +147,8 @@ func (n *Net) Crash(node *Node) {
 // Pause stops a node until Resume; messages to it wait.
 func (n *Net) Pause(node *Node) { node.paused = node.M != nil }
 
-// Starve lets a node tick, but neither send nor receive until Resume: its messages
-// and those to it wait, as in a process that gets no time for its connections.
+// Starve lets a node tick, but neither send nor receive until Resume: its messages and
+// those to it wait, as in a process that gets no processor time for its connections.
 func (n *Net) Starve(node *Node) { node.starved = node.M != nil }
 
 // Resume lets a paused or starved node continue, with the waiting messages first.
@@ -217,8 +217,8 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 // maxHolders bounds the number of states of which a holder is remembered.
 const maxHolders = 10_000
 
-// share lets machines that hold the same state use the same memory: thousands of
-// copies of a state of thousands of members would not fit into any cache.
+// share lets machines with equal states use the same memory: thousands of copies of a
+// state with thousands of members would not fit into any cache.
 func (n *Net) share(m *gossip.Machine) {
 	if o := n.holders[m.Digest()]; o != nil && o != m && m.Share(o) {
 		return
@@ -302,7 +302,7 @@ func (n *Net) send(from *Node, s gossip.Send) {
 	}
 }
 
-// kind is the type of a message as %T prints it.
+// kind returns the type of a message as %T prints it.
 func kind(msg gossip.Msg) string {
 	switch msg.(type) { // the most frequent ones, without reflection
 	case gossip.Heartbeat:
