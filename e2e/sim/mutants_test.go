@@ -40,6 +40,7 @@ var mutants = []struct{ name, place string }{
 	{"drain-settles", "turn: a shard is drained when all its appends are settled"},
 	{"mailbox-limit", "turn: mailboxes are bounded"},
 	{"floor-check", "region: HostShard below the floor is refused"},
+	{"order-check", "region: an order of a lower term, or at an epoch that its coordinator has not reached, reaches no shard core"},
 	{"lower-term", "region: a coordinator of a lower term is not obeyed"},
 	{"door", "region: a command routed at an older epoch is not taken"},
 	{"doubt-kept", "gateway: REJECTED only if no attempt is in doubt"},

@@ -234,6 +234,7 @@ type running struct {
 func start(t *testing.T, f *fake, journal string, change func(*Config)) *running {
 	t.Helper()
 	cfg := DefaultConfig()
+	cfg.ShardCores = 3 // tests of the runner alone have one, too
 	cfg.Listen, cfg.Management, cfg.Advertise = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"
 	cfg.Journal, cfg.Seeds, cfg.LogLevel = journal, []string{f.addr}, slog.LevelError+1
 	if change != nil {
