@@ -51,9 +51,14 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 		t.Fatal(err)
 	}
 	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}}
+	var started sync.WaitGroup // shards
 	if s.Runner, err = NewRunner(RunnerConfig{
 		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs()}, Core: limits,
-		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
+		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(o region.ControlOutput) {
+			if o, ok := o.(region.Send); ok && control.Name(o.Msg) == control.Name(control.ShardStarted{}) {
+				started.Done()
+			}
+		},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +102,10 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 		}
 	})
 	for i := range s.Types()[0].Desc.Shards {
-		s.Put(region.Received{Msg: control.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Blob", Index: i}, Epoch: sharding.MakeEpoch(1, 1)}})
+		started.Add(1)
+		s.Put(region.Received{From: "coordinator:1", Msg: control.HostShard{Term: 1, Shard: sharding.ShardID{Type: "Blob", Index: i}, Epoch: sharding.MakeEpoch(1, 1)}})
 	}
+	started.Wait()
 	return s
 }
 
