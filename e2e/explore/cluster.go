@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -118,7 +119,7 @@ func newCluster() *cluster {
 		w.sent = w.sent[1:]
 		m.moves[0].do()
 	}
-	w.coordStep(0, coordinator.GetShardHome{Shard: theShard})
+	w.coordStep(0, coordinator.Received{Msg: control.GetShardHome{Shard: theShard}})
 	m := w.sent[0]
 	w.sent = nil
 	m.moves[0].do()

@@ -73,14 +73,16 @@ func (w *cluster) elect(i int) {
 
 func (w *cluster) register(i, h int) {
 	id := w.hosts[h].id
-	w.toCoord(i, coordinator.Register{Region: id, Types: []sharding.TypeDesc{desc}}, func(e *engine, s *state) bool {
+	// The answer is left out, so that all calls of a region are one.
+	register := coordinator.Received{From: id, Call: control.Call(id.UID), Msg: control.Register{Types: []sharding.TypeDesc{desc}}}
+	w.toCoord(i, register, func(e *engine, s *state) bool {
 		return unknown(e, s, i, id)
 	})
 }
 
 // toCoord sends a message to a coordinator process, whatever its incarnation.
-func (w *cluster) toCoord(i int, in coordinator.Input, stale func(*engine, *state) bool) {
-	m := w.send(fmt.Sprintf("c%d %T %+v", i, in, in), ofCoord(i), func() { w.coordStep(i, in) })
+func (w *cluster) toCoord(i int, in coordinator.Received, stale func(*engine, *state) bool) {
+	m := w.send(fmt.Sprintf("c%d %T %T %+v", i, in, in.Msg, in), ofCoord(i), func() { w.coordStep(i, in) })
 	m.eager = w.prompt
 	m.void = func(e *engine, s *state) bool { return asleep(e, s, i) || !e.bound.Whole && stale(e, s) }
 }
@@ -144,7 +146,6 @@ func (w *cluster) loaded(call coordinator.CallID) coordinator.Loaded {
 }
 
 func (w *cluster) perform(i int, o coordinator.Output) {
-	from := fmt.Sprintf("c%d", i)
 	switch o := o.(type) {
 	case coordinator.Survey:
 		w.coordStep(i, coordinator.Surveyed{Call: o.Call, Highest: w.ledger.MaxEpoch()})
@@ -159,12 +160,10 @@ func (w *cluster) perform(i int, o coordinator.Output) {
 		w.coordStep(i, w.loaded(o.Call))
 	case coordinator.Append:
 		w.append(i, o)
-	case coordinator.HostShard:
-		w.revealed(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
-		w.toRegion(from, o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
-	case coordinator.HandOff:
-		w.revealed(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
-		w.toRegion(from, o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+	case coordinator.Send:
+		about := o.Msg.About()
+		w.revealed(sharding.Row{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase})
+		w.toRegion(fmt.Sprintf("c%d", i), o.To, o.Msg)
 	}
 }
 

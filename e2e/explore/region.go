@@ -161,18 +161,11 @@ func (w *cluster) answerCoord(from sharding.NodeID, o region.Send) {
 		panic(fmt.Sprintf("%T goes to %q; every region was told who asks", o.Msg, o.To))
 	}
 	i, about := int(o.To[1]-'0'), o.Msg.About()
-	var in coordinator.Input
-	switch m := o.Msg.(type) {
-	case control.ShardStarted:
-		in = coordinator.ShardStarted{Region: from, Shard: m.Shard, Epoch: m.Epoch}
-	case control.HostRefused:
-		in = coordinator.HostRefused{Region: from, Shard: m.Shard, Epoch: m.Epoch, Above: m.Above}
-	case control.ShardStopped:
+	if m, ok := o.Msg.(control.ShardStopped); ok {
 		h := w.hosts[indexOf(from)]
 		h.stopped = max(h.stopped, m.Epoch)
-		in = coordinator.ShardStopped{Region: from, Shard: m.Shard, Epoch: m.Epoch}
 	}
-	w.toCoord(i, in, func(e *engine, s *state) bool {
+	w.toCoord(i, coordinator.Received{From: from, Msg: o.Msg}, func(e *engine, s *state) bool {
 		return about.Phase != 0 && past(e, s, i, sharding.Row{Epoch: about.Epoch, Phase: about.Phase})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
@@ -187,9 +188,11 @@ func (w *tenureWorld) requestMoves(i int) {
 		}}
 	}
 	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
-		return coordinator.Register{Region: outside, Types: []sharding.TypeDesc{newer}}
+		return coordinator.Received{From: outside, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newer}}}
 	})
-	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input { return coordinator.GetShardHome{Shard: theShard} })
+	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input {
+		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
+	})
 	w.drains[i] = request("a drain begins or ends", func(p *process) coordinator.Input {
 		return coordinator.DrainRegion{Region: outside, Resume: p.drained}
 	})
@@ -360,19 +363,26 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.BecameActive:
 		w.inTime(i, o.Term, o)
 		w.becameActive(i, o.Term)
-	case coordinator.RegisterAck:
-		w.says(i, o.Term, o, []sharding.TypeDesc{newer}, nil)
-	case coordinator.HostShard:
-		w.says(i, o.Term, o, nil, []sharding.Row{{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting}})
-		w.atOnce(fmt.Sprintf("the region claims %v at %v", o.Shard, o.Epoch), 1<<streamPart, func() {
-			w.apply(journal.Op{Claim: &sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: outside.UID}})
-		})
-	case coordinator.HandOff:
-		w.says(i, o.Term, o, nil, []sharding.Row{{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff}})
-	case coordinator.TableChanged:
-		w.says(i, o.Delta.Version.Term, o, o.Delta.Types, o.Delta.Rows)
-		w.step(i, coordinator.WatchTable{Watch: o.Watch, Version: o.Delta.Version})
-	case coordinator.SteppedDown, coordinator.NotActive, coordinator.Waits, coordinator.Adopts:
+	case coordinator.Send:
+		about := o.Msg.About()
+		w.says(i, o, o.Msg, nil, []sharding.Row{{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase}})
+		if about.Phase == sharding.Starting {
+			w.atOnce(fmt.Sprintf("the region claims %v at %v", about.Shard, about.Epoch), 1<<streamPart, func() {
+				w.apply(journal.Op{Claim: &sharding.Claim{Shard: about.Shard, Epoch: about.Epoch, Owner: outside.UID}})
+			})
+		}
+	case coordinator.Reply:
+		switch m := o.Msg.(type) {
+		case control.RegisterAck:
+			w.says(i, o, m, []sharding.TypeDesc{newer}, nil)
+		case control.TableChanged:
+			w.says(i, o, m, m.Delta.Types, m.Delta.Rows)
+			w.step(i, coordinator.Received{Call: o.Call, Msg: control.WatchTable{Version: m.Delta.Version}})
+		case control.NotActive: // a standby speaks in no term
+		default:
+			w.says(i, o, m, nil, m.About().Rows)
+		}
+	case coordinator.SteppedDown, coordinator.Waits, coordinator.Adopts:
 	default:
 		w.fail("c%d: output %T is not known here", i, o)
 	}
@@ -394,7 +404,7 @@ func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 			w.fail("c%d becomes active in term %d with %+v, durable is %+v", i, term, folded, stored)
 		}
 	})
-	w.step(i, coordinator.WatchTable{Watch: 1})
+	w.step(i, coordinator.Received{Call: 1, Msg: control.WatchTable{}})
 }
 
 // inTime: nothing happens past the lease.
@@ -405,7 +415,8 @@ func (w *tenureWorld) inTime(i int, term sharding.Term, o coordinator.Output) {
 }
 
 // says: what leaves is durable, and nobody else has the lease by then.
-func (w *tenureWorld) says(i int, term sharding.Term, o coordinator.Output, types []sharding.TypeDesc, rows []sharding.Row) {
+func (w *tenureWorld) says(i int, o coordinator.Output, m control.Message, types []sharding.TypeDesc, rows []sharding.Row) {
+	term := m.About().Term
 	w.inTime(i, term, o)
 	w.atOnce(fmt.Sprintf("c%d says in term %d: %T%+v", i, term, o, o), 1<<recordPart|1<<streamPart, func() {
 		if n := len(w.terms); n > 0 && w.terms[n-1] > term {

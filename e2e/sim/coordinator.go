@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -28,15 +26,13 @@ type coordNode struct {
 	out    []coordinator.Output
 
 	calls   calls
-	acks    map[sharding.NodeID][]control.Call // of calls that wait for an acknowledgement
-	asked   map[control.Call]control.Message   // what these are
 	rank    int
 	shared  gossip.Lease             // as the membership was told
 	joining map[sharding.NodeID]bool // as the membership said last
 }
 
 func (w *World) coordinatorProgram(p *process) program {
-	c := &coordNode{p: p, w: w, calls: newCalls(w, p), acks: map[sharding.NodeID][]control.Call{}, asked: map[control.Call]control.Message{}, joining: map[sharding.NodeID]bool{}}
+	c := &coordNode{p: p, w: w, calls: newCalls(w, p), joining: map[sharding.NodeID]bool{}}
 	c.core = newCoordinator(w, p)
 	cfg := lease.DefaultConfig()
 	cfg.Self, cfg.Seed, cfg.Rank = p.id(), w.dice("lease").Uint64()|1, -1
@@ -76,11 +72,18 @@ func (c *coordNode) step(in coordinator.Input) {
 
 // speaks looks whether a coordinator says anything after another one has its lease.
 func (c *coordNode) speaks(o coordinator.Output) {
-	switch o.(type) {
-	case coordinator.HostShard, coordinator.HandOff, coordinator.TableChanged, coordinator.RegisterAck, coordinator.ShutdownAck:
-		if term := c.core.Active(); c.w.highest > term && !c.w.recordLost {
-			c.w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, term, c.w.highest, o)
-		}
+	var m control.Message
+	switch o := o.(type) {
+	case coordinator.Send:
+		m = o.Msg
+	case coordinator.Reply:
+		m = o.Msg
+	}
+	if m == nil || m.About().Term == 0 {
+		return
+	}
+	if term := c.core.Active(); c.w.highest > term && !c.w.recordLost {
+		c.w.violate("one coordinator at a time", "%s speaks in term %d after term %d was acquired: %+v", c.p.name, term, c.w.highest, o)
 	}
 }
 
@@ -330,92 +333,55 @@ func (c *coordNode) perform(o coordinator.Output) {
 			}
 			c.step(coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
-	case coordinator.HostShard:
-		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.Starting})
-		w.tell(c.p, o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
-	case coordinator.HandOff:
-		w.mark("handoff")
-		c.checkDurable(sharding.Row{Shard: o.Shard, Owner: o.To, Epoch: o.Epoch, Phase: sharding.HandingOff})
-		w.tell(c.p, o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
+	case coordinator.Send:
+		c.checkDurable(o.To, o.Msg)
+		if o.Msg.About().Phase == sharding.HandingOff {
+			w.mark("handoff")
+		}
+		w.tell(c.p, o.To, o.Msg)
+	case coordinator.Reply:
+		c.checkDurable(sharding.NodeID{}, o.Msg)
+		c.calls.reply(o.Call, o.Msg)
 	case coordinator.ProbeJournal:
 		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: questioned(ok)}) })
-	case coordinator.RegisterAck:
-		c.acknowledge(o.To, control.RegisterAck{Term: o.Term, Refusal: o.Refusal})
-	case coordinator.ShutdownAck:
-		c.acknowledge(o.To, control.ShutdownAck{Term: o.Term, Remaining: o.Remaining})
-	case coordinator.TableChanged:
-		delta := o.Delta
-		for _, row := range delta.Rows {
-			c.checkDurable(row)
-		}
-		c.calls.reply(control.Call(o.Watch), control.TableChanged{Delta: delta})
-	case coordinator.NotActive:
-		c.calls.reply(control.Call(o.Watch), control.NotActive{Active: o.Active, Term: o.Term})
 	default:
 		w.violate("driver", "coordinator output %T is not known here", o)
 	}
 }
 
-// checkDurable looks whether what is revealed is in the journal.
-func (c *coordNode) checkDurable(row sharding.Row) {
+// checkDurable looks whether what a message reveals is in the journal.
+func (c *coordNode) checkDurable(to sharding.NodeID, m control.Message) {
+	about := m.About()
+	for _, row := range about.Rows {
+		c.checkFact(row)
+	}
+	if about.Shard != (sharding.ShardID{}) {
+		c.checkFact(sharding.Row{Shard: about.Shard, Owner: to, Epoch: about.Epoch, Phase: about.Phase})
+	}
+}
+
+func (c *coordNode) checkFact(row sharding.Row) {
 	if !c.w.journal.rows[row] {
 		c.w.violate("durable before revealed", "%s reveals %+v, which is no fact", c.p.name, row)
 	}
 }
 
-// acknowledge answers the calls of a region that wait for an acknowledgement of the
-// kind.
-func (c *coordNode) acknowledge(to sharding.NodeID, m control.Message) {
-	calls := c.acks[to]
-	c.acks[to] = nil
-	for _, call := range calls {
-		_, register := c.asked[call].(control.Register)
-		_, registered := m.(control.RegisterAck)
-		if register == registered {
-			delete(c.asked, call)
-			c.calls.reply(call, m)
-		} else {
-			c.acks[to] = append(c.acks[to], call)
-		}
-	}
-}
-
+// receive takes a message. What a region says of a shard that it has stopped is
+// remembered.
 func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
-	switch m := m.(type) {
-	case control.GetShardHome:
-		c.step(coordinator.GetShardHome(m))
-	case control.ShardStarted:
-		c.step(coordinator.ShardStarted{Region: from, Shard: m.Shard, Epoch: m.Epoch})
-	case control.HostRefused:
-		c.step(coordinator.HostRefused{Region: from, Shard: m.Shard, Epoch: m.Epoch, Above: m.Above})
-	case control.ShardStopped:
+	if m, ok := m.(control.ShardStopped); ok {
 		c.w.journal.stopped[m.Shard] = max(c.w.journal.stopped[m.Shard], m.Epoch)
-		c.step(coordinator.ShardStopped{Region: from, Shard: m.Shard, Epoch: m.Epoch})
-	case control.JournalReport:
-		c.step(coordinator.JournalReport{Region: from, Number: m.Number, State: m.State})
 	}
+	c.step(coordinator.Received{From: from, Msg: m})
 }
 
 func (c *coordNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := c.calls.begin(reply)
-	switch m := m.(type) {
-	case control.WatchTable:
-		c.step(coordinator.WatchTable{Watch: coordinator.WatchID(call), Version: m.Version})
-	case control.Register:
-		in := coordinator.Register{Region: from, Name: m.Name, Types: m.Types, Version: m.Version, Last: m.Last}
-		if m.Journal.Known {
-			in.Journal = &m.Journal.Cluster
-		}
-		c.acks[from], c.asked[call] = append(c.acks[from], call), m
-		c.step(in)
-	case control.GracefulShutdown:
-		c.acks[from], c.asked[call] = append(c.acks[from], call), m
-		c.step(coordinator.GracefulShutdown{Region: from})
-	}
+	c.step(coordinator.Received{From: from, Call: call, Msg: m})
 	return func() {
-		if _, watch := m.(control.WatchTable); !watch && c.calls.end(call) {
-			c.acks[from] = slices.DeleteFunc(c.acks[from], func(other control.Call) bool { return other == call })
-			delete(c.asked, call)
+		c.flush() // what was answered already is answered
+		if c.calls.end(call) {
+			c.step(coordinator.CallEnded{Call: call})
 		}
 	}
 }

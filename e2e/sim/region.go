@@ -339,7 +339,10 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 func (n *regionNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.step(region.Received{From: from.Addr, Call: call, Msg: m})
-	return func() { n.calls.end(call) }
+	return func() {
+		n.flush() // what was answered already is answered
+		n.calls.end(call)
+	}
 }
 
 // readSign asks whose the journal is.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	plane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -132,6 +133,15 @@ func (c *control) step(in coordinator.Input) []coordinator.Output {
 	return out
 }
 
+// told is a message of a process, call a call of one.
+func (c *control) told(from sharding.NodeID, m plane.Message) []coordinator.Output {
+	return c.step(coordinator.Received{From: from, Msg: m})
+}
+
+func (c *control) call(from sharding.NodeID, m plane.Message) []coordinator.Output {
+	return c.step(coordinator.Received{From: from, Call: 1, Msg: m})
+}
+
 // pass lets time pass in ticks of 50 ms.
 func (c *control) pass(d time.Duration) (all []coordinator.Output) {
 	for end := c.now.Add(d); c.now.Before(end); {
@@ -153,7 +163,7 @@ func shard(name string) sharding.ShardID {
 
 func (c *control) register(name string) []coordinator.Output {
 	c.step(coordinator.Member{Node: region(name), Name: name, Reachable: true})
-	return c.step(coordinator.Register{Region: region(name), Name: name, Types: []sharding.TypeDesc{typeT()}})
+	return c.call(region(name), plane.Register{Name: name, Types: []sharding.TypeDesc{typeT()}})
 }
 
 // row is that of a shard, and false if it has none.
@@ -168,12 +178,12 @@ func (c *control) row(name string) (sharding.Row, bool) {
 
 // allocate lets a region serve a shard.
 func (c *control) allocate(name string) error {
-	c.step(coordinator.GetShardHome{Shard: shard(name)})
+	c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard(name)})
 	r, ok := c.row(name)
 	if !ok || r.Owner.IsZero() {
 		return fmt.Errorf("%s is not allocated: %v", name, c.m.View())
 	}
-	c.step(coordinator.ShardStarted{Region: r.Owner, Shard: r.Shard, Epoch: r.Epoch})
+	c.told(r.Owner, plane.ShardStarted{Shard: r.Shard, Epoch: r.Epoch})
 	return nil
 }
 
@@ -235,20 +245,21 @@ func (c *control) event(strategy *told, e []string) (taken bool, err error) {
 	before := c.rows
 	switch e[0] {
 	case "RegionRegistered":
-		ack, ok := c.register(e[1])[0].(coordinator.RegisterAck)
+		reply, _ := c.register(e[1])[0].(coordinator.Reply)
+		ack, ok := reply.Msg.(plane.RegisterAck)
 		return !ok || ack.Refusal == "", nil // the first one declares the type
 	case "ShardHomeAllocated":
 		strategy.to = region(e[2])
-		c.step(coordinator.GetShardHome{Shard: shard(e[1])})
+		c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard(e[1])})
 		c.pass(time.Second) // a released shard is given to any region that can take it
 		if r, _ := c.row(e[1]); c.rows > before {
-			c.step(coordinator.ShardStarted{Region: r.Owner, Shard: r.Shard, Epoch: r.Epoch})
+			c.told(r.Owner, plane.ShardStarted{Shard: r.Shard, Epoch: r.Epoch})
 		}
 		strategy.to = sharding.NodeID{}
 		return c.rows > before, nil
 	case "ShardHomeDeallocated":
 		r, _ := c.row(e[1])
-		c.step(coordinator.ShardStopped{Region: r.Owner, Shard: r.Shard, Epoch: r.Epoch})
+		c.told(r.Owner, plane.ShardStopped{Shard: r.Shard, Epoch: r.Epoch})
 		return c.rows > before, nil
 	case "RegionTerminated":
 		was := known()
@@ -262,7 +273,7 @@ func tooFewRegions([]byte) error {
 	c := newControl(func(cfg *coordinator.Config) { cfg.MinRegions = 3 })
 	c.register("r1")
 	c.register("r2")
-	if out := c.step(coordinator.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
+	if out := c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
 		return fmt.Errorf("GetShardHome gives %v", out)
 	}
 	c.register("r3")
@@ -275,11 +286,12 @@ func knownHome([]byte) error {
 	if err != nil {
 		return err
 	}
-	if out := c.step(coordinator.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
+	if out := c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
 		return fmt.Errorf("GetShardHome gives %v", out)
 	}
-	out := c.step(coordinator.WatchTable{Watch: 1})
-	table, ok := out[0].(coordinator.TableChanged)
+	out := c.call(region("r2"), plane.WatchTable{})
+	reply, _ := out[0].(coordinator.Reply)
+	table, ok := reply.Msg.(plane.TableChanged)
 	if !ok || len(table.Delta.Rows) != 1 || table.Delta.Rows[0].Owner != region("r1") {
 		return fmt.Errorf("a watch gives %v", out)
 	}
@@ -291,8 +303,8 @@ func homeOfLeaving([]byte) error {
 	if err != nil {
 		return err
 	}
-	c.step(coordinator.GracefulShutdown{Region: region("r1")})
-	if out := c.step(coordinator.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
+	c.call(region("r1"), plane.GracefulShutdown{})
+	if out := c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
 		return fmt.Errorf("GetShardHome gives %v", out)
 	}
 	return nil
@@ -302,7 +314,7 @@ func strategyFails([]byte) error {
 	strategy := &told{}
 	c := newControl(func(cfg *coordinator.Config) { cfg.Strategy = strategy })
 	c.register("r1")
-	if out := c.step(coordinator.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
+	if out := c.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard("s1")}); len(out) > 0 {
 		return fmt.Errorf("GetShardHome gives %v", out)
 	}
 	strategy.to = region("r1")
@@ -317,8 +329,9 @@ func handOff([]byte) error {
 		return err
 	}
 	for _, o := range c.step(coordinator.DrainRegion{Region: region("r1")}) {
-		if h, ok := o.(coordinator.HandOff); ok {
-			return fmt.Errorf("%v is asked to hand off before anybody else was told", h.To)
+		send, _ := o.(coordinator.Send)
+		if _, ok := send.Msg.(plane.HandOff); ok {
+			return fmt.Errorf("%v is asked to hand off before anybody else was told", send.To)
 		}
 	}
 	return nil
@@ -329,7 +342,7 @@ func ownerDies([]byte) error {
 	if err != nil {
 		return err
 	}
-	c.step(coordinator.GracefulShutdown{Region: region("r1")})
+	c.call(region("r1"), plane.GracefulShutdown{})
 	before, _ := c.row("s1")
 	c.step(coordinator.MemberGone{Node: region("r1")})
 	if after, _ := c.row("s1"); before.Phase != sharding.HandingOff || after.Owner != region("r2") || after.Epoch <= before.Epoch {
@@ -343,7 +356,7 @@ func handOffTimesOut([]byte) error {
 	if err != nil {
 		return err
 	}
-	c.step(coordinator.GracefulShutdown{Region: region("r1")})
+	c.call(region("r1"), plane.GracefulShutdown{})
 	c.pass(60 * time.Second)
 	if r, _ := c.row("s1"); r.Owner != region("r1") {
 		return fmt.Errorf("the shard is at %v", r.Owner)
@@ -356,9 +369,10 @@ func shutdownTwice([]byte) error {
 	if err != nil {
 		return err
 	}
-	c.step(coordinator.GracefulShutdown{Region: region("r1")})
-	out := c.step(coordinator.GracefulShutdown{Region: region("r1")})
-	if _, ok := out[0].(coordinator.ShutdownAck); len(out) != 1 || !ok {
+	c.call(region("r1"), plane.GracefulShutdown{})
+	out := c.call(region("r1"), plane.GracefulShutdown{})
+	reply, _ := out[0].(coordinator.Reply)
+	if _, ok := reply.Msg.(plane.ShutdownAck); len(out) != 1 || !ok {
 		return fmt.Errorf("the second one gives %v", out)
 	}
 	return nil
@@ -385,7 +399,8 @@ func failover([]byte) error {
 	c := newControl(nil, facts(old.m.View())...)
 	c.register("r1")
 	for _, o := range c.pass(5 * time.Second) {
-		if h, ok := o.(coordinator.HostShard); ok && h.To == region("r1") {
+		send, _ := o.(coordinator.Send)
+		if _, ok := send.Msg.(plane.HostShard); ok && send.To == region("r1") {
 			return nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	plane "github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -203,7 +204,7 @@ func stopsWithTheLease([]byte) error {
 		return err
 	}
 	active.step(coordinator.Deposed{})
-	if out := active.step(coordinator.GetShardHome{Shard: shard("s2")}); len(out) > 0 || active.m.View().Active {
+	if out := active.told(sharding.NodeID{}, plane.GetShardHome{Shard: shard("s2")}); len(out) > 0 || active.m.View().Active {
 		return fmt.Errorf("a deposed coordinator gives %v", out)
 	}
 	return nil

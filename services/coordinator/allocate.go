@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -57,7 +58,7 @@ func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
 		m.commit(RowFact{Row: next})
 		return
 	}
-	m.commit(RowFact{Row: next}, HostShard{To: to, Term: m.term, Shard: next.Shard, Epoch: next.Epoch})
+	m.commit(RowFact{Row: next}, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
 }
 
@@ -70,7 +71,7 @@ func (m *Machine) plausible(e sharding.Epoch) bool {
 
 // getShardHome allocates a shard that is asked for the first time, and asks
 // the owner of one that was refused what it makes of it.
-func (m *Machine) getShardHome(in GetShardHome) {
+func (m *Machine) getShardHome(in control.GetShardHome) {
 	t, r := m.find(in.Shard)
 	switch {
 	case r == nil || !m.plausible(in.Refused):
@@ -85,7 +86,7 @@ func (m *Machine) getShardHome(in GetShardHome) {
 		}
 		r.tries = min(r.tries+1, maxDoubts)
 		r.asked = m.now
-		m.emit(HostShard{To: r.Owner, Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -70,7 +71,7 @@ func TestFoldKeepsTheNewest(t *testing.T) {
 func member(m *Machine, now time.Time, name string, types ...sharding.TypeDesc) []Output {
 	n := sharding.NodeID{Addr: name + ":1", UID: 1}
 	out := m.Step(now, Member{Node: n, Reachable: true}, nil)
-	return m.Step(now, Register{Region: n, Types: types}, out)
+	return m.Step(now, calls(n, control.Register{Types: types}), out)
 }
 
 // A coordinator whose term is not above all epochs allocates nothing: a newer
@@ -84,10 +85,10 @@ func TestTermBelowTheFacts(t *testing.T) {
 		out := member(m, now, "r2", desc)
 		out = m.Step(now.Add(3*time.Second), Tick{}, out)
 		if e.Term() == 2 { // all its epochs are used up
-			out = m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}, out)
+			out = m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}}, out)
 		}
 		for _, o := range out {
-			if _, ack := o.(RegisterAck); !ack {
+			if !is[control.RegisterAck](o) {
 				t.Errorf("below %v: %T%+v", e, o, o)
 			}
 		}
@@ -117,13 +118,13 @@ func TestStrategyIsAskedAgain(t *testing.T) {
 	m := New(cfg)
 	m.Step(now, Elected{Term: 2, Facts: []Fact{TypeFact{Desc: desc}, rowFact(0, "", sharding.MakeEpoch(1, 1), sharding.Starting)}}, nil)
 	member(m, now, "r1", desc)
-	out := m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}, nil)
+	out := m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: 1}}}, nil)
 	if len(out) > 0 {
 		t.Fatalf("gives a shard to somebody unknown: %+v", out)
 	}
 	no = false
 	out = m.Step(now.Add(cfg.RebalanceInterval), Tick{}, nil)
-	if !slices.ContainsFunc(out, func(o Output) bool { _, host := o.(HostShard); return host }) {
+	if !slices.ContainsFunc(out, is[control.HostShard]) {
 		t.Errorf("not asked again: %+v", out)
 	}
 }
@@ -161,11 +162,12 @@ func TestJoinIsQuick(t *testing.T) {
 		for len(out) > 0 {
 			next := m.Step(now, Stored{Facts: persisted(out)}, nil)
 			for _, o := range out {
-				switch o := o.(type) {
-				case HostShard:
-					next = m.Step(now, ShardStarted{o.To, o.Shard, o.Epoch}, next)
-				case HandOff:
-					next = m.Step(now, ShardStopped{o.To, o.Shard, o.Epoch}, next)
+				o, _ := o.(Send)
+				switch msg := o.Msg.(type) {
+				case control.HostShard:
+					next = m.Step(now, from(o.To, control.ShardStarted{Shard: msg.Shard, Epoch: msg.Epoch}), next)
+				case control.HandOff:
+					next = m.Step(now, from(o.To, control.ShardStopped{Shard: msg.Shard, Epoch: msg.Epoch}), next)
 				}
 			}
 			out = next
@@ -175,7 +177,7 @@ func TestJoinIsQuick(t *testing.T) {
 		start(member(m, now, name, desc))
 	}
 	for i := range desc.Shards {
-		start(m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}, nil))
+		start(m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}}, nil))
 	}
 	member(m, now, "r4", desc)
 	for end := now.Add(3 * time.Second); now.Before(end); now = now.Add(50 * time.Millisecond) {
@@ -200,7 +202,7 @@ func BenchmarkFailover(b *testing.B) {
 	member(m, now, "r1", desc)
 	member(m, now, "r2", desc)
 	for i := range desc.Shards {
-		m.Step(now, GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}, nil)
+		m.Step(now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T", Index: i}}}, nil)
 	}
 	m.Step(now, Stored{Facts: int(m.persisted)}, nil)
 	for b.Loop() {

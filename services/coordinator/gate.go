@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -12,8 +13,9 @@ import (
 // every output until the facts before it are durable, says which facts are
 // stored next, as one record at a time, and keeps the stream of records short.
 //
-// What waits is bounded: an order that is waiting already is not added again, a newer
-// acknowledgement replaces an older one, and [Gate.Over] reports when too much waits.
+// What waits is bounded: a message that is waiting already is not added again, an
+// answer is dropped when nobody waits for it any more, and [Gate.Over] reports when too
+// much waits.
 //
 // # Checkpoints
 //
@@ -27,13 +29,13 @@ type Gate struct {
 	seq uint64 // of the last durable record
 
 	held    []heldOutput
-	base    uint64 // how many were taken from the front of held
-	facts   int    // those in held that are not durable
-	durable int    // those in held that are
-	bytes   int    // of held
-	// waits is the position of each waiting output of which only the newest counts.
-	waits map[Output]uint64
-	rows  *sharding.Row // of the newest delta, which the next one may share
+	base    uint64                  // how many were taken from the front of held
+	facts   int                     // those in held that are not durable
+	durable int                     // those in held that are
+	bytes   int                     // of held
+	sends   map[Send]struct{}       // those in held
+	replies map[control.Call]uint64 // the positions of the answers in held
+	rows    *sharding.Row           // of the newest delta, which the next one may share
 
 	busy    bool // a record is under way
 	sending int  // facts of the Machine in it
@@ -47,7 +49,7 @@ type Gate struct {
 	compacting bool   // the snapshot is under way
 }
 
-// heldOutput is an output that waits; nil was superseded.
+// heldOutput is an output that waits; nil was dropped.
 type heldOutput struct {
 	o     Output
 	bytes int
@@ -56,43 +58,37 @@ type heldOutput struct {
 // NewGate begins a term: seq is the number of the last record in the stream,
 // facts how many facts follow its snapshot.
 func NewGate(cfg Config, seq uint64, facts int) *Gate {
-	return &Gate{cfg: cfg, seq: seq, since: facts, waits: map[Output]uint64{}}
+	return &Gate{cfg: cfg, seq: seq, since: facts, sends: map[Send]struct{}{}, replies: map[control.Call]uint64{}}
 }
 
 // Add takes the outputs of a Step.
 func (g *Gate) Add(outs []Output) {
 	for _, o := range outs {
-		if _, fact := o.(Persist); fact {
+		switch o := o.(type) {
+		case Persist:
 			g.facts++
-		}
-		if key := alike(o); key != nil {
-			if at, waits := g.waits[key]; waits {
-				old := &g.held[at-g.base]
-				if old.o == o {
-					continue
-				}
-				g.bytes -= old.bytes
-				*old = heldOutput{}
+		case Send:
+			if _, waits := g.sends[o]; waits {
+				continue
 			}
-			g.waits[key] = g.base + uint64(len(g.held))
+			g.sends[o] = struct{}{}
+		case Reply:
+			g.Forget(o.Call) // a call has one answer
+			g.replies[o.Call] = g.base + uint64(len(g.held))
 		}
 		h := heldOutput{o: o, bytes: g.size(o)}
 		g.held, g.bytes = append(g.held, h), g.bytes+h.bytes
 	}
 }
 
-// alike returns equal keys for two outputs of which only the newer need leave. A nil
-// key equals no other.
-func alike(o Output) Output {
-	switch o := o.(type) {
-	case HostShard, HandOff:
-		return o
-	case RegisterAck:
-		return RegisterAck{To: o.To}
-	case ShutdownAck:
-		return ShutdownAck{To: o.To}
+// Forget drops the answer to a call.
+func (g *Gate) Forget(call control.Call) {
+	if at, waits := g.replies[call]; waits {
+		h := &g.held[at-g.base]
+		g.bytes -= h.bytes
+		*h = heldOutput{}
+		delete(g.replies, call)
 	}
-	return nil
 }
 
 // Leave appends to out what may leave now, in order.
@@ -106,8 +102,11 @@ func (g *Gate) Leave(out []Output) []Output {
 			g.durable = max(g.durable-1, 0)
 		} else if h.o != nil {
 			out = append(out, h.o)
-			if key := alike(h.o); key != nil {
-				delete(g.waits, key)
+			switch o := h.o.(type) {
+			case Send:
+				delete(g.sends, o)
+			case Reply:
+				delete(g.replies, o.Call)
 			}
 		}
 		g.bytes -= h.bytes
@@ -227,16 +226,15 @@ func (g *Gate) Over() error {
 	return nil
 }
 
-// End returns the watches whose answers must not leave any more because the term is
-// over.
-func (g *Gate) End() []WatchID {
-	var watches []WatchID
+// End returns the calls whose answers must not leave any more because the term is over.
+func (g *Gate) End() []control.Call {
+	var calls []control.Call
 	for _, h := range g.held {
-		if w, ok := h.o.(TableChanged); ok {
-			watches = append(watches, w.Watch)
+		if r, ok := h.o.(Reply); ok {
+			calls = append(calls, r.Call)
 		}
 	}
-	return watches
+	return calls
 }
 
 // About what is taken in memory by an output in held, and by a row of a delta.
@@ -248,7 +246,8 @@ const (
 // size is about what an output takes in memory. Deltas that one change causes
 // share their rows.
 func (g *Gate) size(o Output) int {
-	w, ok := o.(TableChanged)
+	r, _ := o.(Reply)
+	w, ok := r.Msg.(control.TableChanged)
 	if !ok || len(w.Delta.Rows) == 0 || g.rows == &w.Delta.Rows[0] {
 		return outputBytes
 	}

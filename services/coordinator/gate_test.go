@@ -4,27 +4,34 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// What waits behind a fact waits once, and leaves in order.
+// What waits behind a fact waits once, and leaves in order. An answer that nobody waits
+// for any more does not.
 func TestGate(t *testing.T) {
 	g := NewGate(DefaultConfig(), 0, 0)
 	m := New(DefaultConfig())
 	r1 := node(t, "r1")
 	fact := Persist{Fact: DrainFact{Region: r1}}
-	host := HostShard{To: r1, Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}
-	off := HandOff{To: r1, Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}
-	full := TableChanged{Watch: 7, Delta: sharding.TableDelta{Rows: make([]sharding.Row, 100)}}
+	host := Send{To: r1, Msg: control.HostShard{Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}}
+	off := Send{To: r1, Msg: control.HandOff{Term: 1, Shard: shard(t, "T/0"), Epoch: epoch(t, "1.1")}}
+	full := Reply{Call: 7, Msg: control.TableChanged{Delta: sharding.TableDelta{Rows: make([]sharding.Row, 100)}}}
 	other := full
-	other.Watch = 8
-	g.Add([]Output{off, fact, host, RegisterAck{To: r1, Term: 1}, ShutdownAck{To: r1, Remaining: 2}, full, other})
+	other.Call = 8
+	ack, bye := Reply{Call: 9, Msg: control.RegisterAck{Term: 1}}, Reply{Call: 10, Msg: control.ShutdownAck{Remaining: 2}}
+	g.Add([]Output{off, fact, host, ack, bye, full, other})
 	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint([]Output{off}) {
 		t.Errorf("before the fact is durable leaves %+v", got)
 	}
 	_, _, before := g.Waiting()
-	for range 1000 {
-		g.Add([]Output{host, RegisterAck{To: r1, Term: 1, Refusal: "no"}, ShutdownAck{To: r1, Remaining: 1}})
+	for i := range control.Call(1000) {
+		g.Forget(ack.Call)
+		g.Forget(bye.Call)
+		g.Forget(999_999) // a call without an answer
+		ack.Call, bye.Call = 20+2*i, 21+2*i
+		g.Add([]Output{host, ack, bye})
 	}
 	if _, facts, bytes := g.Waiting(); facts != 1 || bytes != before || before < 100*rowBytes || before > 150*rowBytes {
 		t.Errorf("%d facts wait, %d bytes after %d", facts, bytes, before)
@@ -36,12 +43,15 @@ func TestGate(t *testing.T) {
 	if got := g.Leave(nil); len(got) > 0 || g.Stored() != 1 {
 		t.Errorf("before the fact is durable leaves %+v", got)
 	}
-	want := []Output{host, full, other, RegisterAck{To: r1, Term: 1, Refusal: "no"}, ShutdownAck{To: r1, Remaining: 1}}
+	if got := g.End(); fmt.Sprint(got) != fmt.Sprint([]control.Call{full.Call, other.Call, ack.Call, bye.Call}) {
+		t.Errorf("the calls %v are not answered", got)
+	}
+	want := []Output{host, full, other, ack, bye}
 	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("behind the first fact leaves %+v, want %+v", got, want)
 	}
 	if got := g.End(); len(got) > 0 {
-		t.Errorf("watches %v are left", got)
+		t.Errorf("the calls %v are left", got)
 	}
 }
 

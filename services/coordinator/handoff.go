@@ -3,6 +3,7 @@ package coordinator
 import (
 	"slices"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -12,13 +13,13 @@ import (
 func (m *Machine) handOff(r *row) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
-	m.commit(RowFact{Row: next}, HandOff{To: next.Owner, Term: m.term, Shard: next.Shard, Epoch: next.Epoch})
+	m.commit(RowFact{Row: next}, Send{To: next.Owner, Msg: control.HandOff{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
 }
 
 // shardStopped: the owner has stopped the shard, ordered to or not.
-func (m *Machine) shardStopped(in ShardStopped) {
-	t, r := m.owned(in.Shard, in.Region)
+func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
+	t, r := m.owned(in.Shard, from)
 	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !m.plausible(in.Epoch) {
 		return
 	}
@@ -27,11 +28,11 @@ func (m *Machine) shardStopped(in ShardStopped) {
 
 // gracefulShutdown marks the region as leaving; the sweep at the end of the
 // Step begins the handoffs. Every repeat is answered with what is left.
-func (m *Machine) gracefulShutdown(node sharding.NodeID) {
+func (m *Machine) gracefulShutdown(node sharding.NodeID, call control.Call) {
 	if r := m.region(node); r != nil && !r.leaving {
 		r.leaving, m.sweepDue = true, true
 	}
-	m.emit(ShutdownAck{To: node, Term: m.term, Remaining: m.shardsOf(node)})
+	m.reply(call, control.ShutdownAck{Term: m.term, Remaining: m.shardsOf(node)})
 }
 
 // shardsOf counts the rows that name the node as owner, in any phase.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -28,8 +29,8 @@ func (r *region) cutOff() bool {
 // what it has, and is given nothing unless there is nobody else.
 func (r *region) recovering() bool { return r.journal.state == sharding.JournalRecovering }
 
-func (m *Machine) journalReport(in JournalReport) {
-	r := m.region(in.Region)
+func (m *Machine) journalReport(from sharding.NodeID, in control.JournalReport) {
+	r := m.region(from)
 	if r == nil || in.Number <= r.journal.number || in.State > sharding.JournalSilent {
 		return
 	}

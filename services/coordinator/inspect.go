@@ -114,12 +114,12 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	s.uint(uint64(len(m.waiting)))
 	for _, w := range m.waiting {
-		s.uint(uint64(w.id))
+		s.uint(uint64(w.call))
 		s.time(w.since)
 	}
 	s.uint(uint64(len(m.parked)))
 	for _, w := range m.parked {
-		s.uint(uint64(w.id))
+		s.uint(uint64(w.call))
 		s.uint(uint64(w.from.Term))
 		s.uint(w.from.N)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -81,10 +82,10 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.member(in)
 	case MemberGone:
 		m.memberGone(in.Node)
-	case WatchTable:
-		m.watchTable(in)
-	case WatchEnded:
-		m.watchEnded(in.Watch)
+	case Received:
+		m.receive(in)
+	case CallEnded:
+		m.watchEnded(in.Call)
 	default:
 		if m.active {
 			m.stepActive(in)
@@ -100,18 +101,6 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 
 func (m *Machine) stepActive(in Input) {
 	switch in := in.(type) {
-	case Register:
-		m.register(in)
-	case GetShardHome:
-		m.getShardHome(in)
-	case ShardStarted:
-		m.shardStarted(in)
-	case HostRefused:
-		m.hostRefused(in)
-	case ShardStopped:
-		m.shardStopped(in)
-	case GracefulShutdown:
-		m.gracefulShutdown(in.Region)
 	case Stored:
 		m.factsStored(in.Facts)
 	case DrainRegion:
@@ -119,13 +108,49 @@ func (m *Machine) stepActive(in Input) {
 			m.commit(DrainFact(in))
 			m.sweepDue = true
 		}
-	case JournalReport:
-		m.journalReport(in)
 	case JournalProbed:
 		m.journalProbed(in)
 	case Tick:
 		m.tick()
 	}
+}
+
+// receive takes a message of a region or a gateway. A standby sends calls on to the
+// active coordinator, and ignores everything else. It reports whether the message is
+// one for a coordinator.
+func (m *Machine) receive(in Received) bool {
+	if !m.active {
+		if in.Call != 0 {
+			m.sendOn(in.Call)
+		}
+		return true
+	}
+	switch msg := in.Msg.(type) {
+	case control.WatchTable:
+		m.watchTable(in.Call, msg.Version)
+	case control.Register:
+		m.register(in.From, in.Call, msg)
+	case control.GracefulShutdown:
+		m.gracefulShutdown(in.From, in.Call)
+	case control.GetShardHome:
+		m.getShardHome(msg)
+	case control.ShardStarted:
+		m.shardStarted(in.From, msg)
+	case control.HostRefused:
+		m.hostRefused(in.From, msg)
+	case control.ShardStopped:
+		m.shardStopped(in.From, msg)
+	case control.JournalReport:
+		m.journalReport(in.From, msg)
+	default:
+		return false
+	}
+	return true
+}
+
+// sendOn answers a call at a standby.
+func (m *Machine) sendOn(call control.Call) {
+	m.reply(call, control.NotActive{Active: m.known.Node, Term: m.known.Term})
 }
 
 // elected starts a term: fold the facts, repeat what was under way, and wait
@@ -158,10 +183,10 @@ func (m *Machine) elected(in Elected) {
 // deposed forgets the term and answers the watches that wait.
 func (m *Machine) deposed() {
 	for _, w := range m.waiting {
-		m.emit(NotActive{Watch: w.id, Active: m.known.Node, Term: m.known.Term})
+		m.sendOn(w.call)
 	}
 	for _, w := range m.parked {
-		m.emit(NotActive{Watch: w.id, Active: m.known.Node, Term: m.known.Term})
+		m.sendOn(w.call)
 	}
 	for i := range m.regions {
 		r := &m.regions[i]
@@ -219,3 +244,7 @@ func (m *Machine) factsStored(n int) {
 func (m *Machine) pending(fact uint64) bool { return fact > m.stored }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
+
+func (m *Machine) send(to sharding.NodeID, msg control.Message) { m.emit(Send{To: to, Msg: msg}) }
+
+func (m *Machine) reply(call control.Call, msg control.Message) { m.emit(Reply{Call: call, Msg: msg}) }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -131,68 +132,17 @@ type (
 	Tick struct{}
 )
 
-// Inputs from regions and watchers.
+// Inputs from regions and gateways, from the journal and from operators.
 type (
-	// Register announces a region with the types it hosts, at its start and
-	// again at every new term.
-	Register struct {
-		Region sharding.NodeID
-		Name   string
-		Types  []sharding.TypeDesc
-		// Version is the application version of the region binary, or empty.
-		Version string
-		// Last is the term in which this incarnation was registered before, or 0:
-		// it tells a cluster that runs from one that starts.
-		Last sharding.Term
-		// Journal is whose the region's journal is, as Elected.Cluster; nil: not known.
-		Journal *sharding.ClusterID
+	// Received is a control message from a process. One with a Call is answered by a
+	// Reply.
+	Received struct {
+		From sharding.NodeID
+		Call control.Call
+		Msg  control.Message
 	}
-	// GetShardHome asks for an allocation. It is answered by the table change
-	// it causes. Refused is the epoch that refused the command, or 0.
-	GetShardHome struct {
-		Shard   sharding.ShardID
-		Refused sharding.Epoch
-	}
-	// WatchTable asks for what changed after Version. It is answered by
-	// TableChanged, at the latest after Config.WatchHold.
-	WatchTable struct {
-		Watch   WatchID
-		Version sharding.Version
-	}
-	// WatchEnded: nobody waits for the answer any more.
-	WatchEnded struct{ Watch WatchID }
-	// ShardStarted: the region holds the claim of the shard at the epoch.
-	ShardStarted struct {
-		Region sharding.NodeID
-		Shard  sharding.ShardID
-		Epoch  sharding.Epoch
-	}
-	// HostRefused: the region could not take the shard: its floor is higher or
-	// the journal refused the claim. Above is the epoch that stands in the way;
-	// the next allocation is above it.
-	HostRefused struct {
-		Region sharding.NodeID
-		Shard  sharding.ShardID
-		Epoch  sharding.Epoch
-		Above  sharding.Epoch
-	}
-	// ShardStopped: the region has let go of the shard at the epoch.
-	ShardStopped struct {
-		Region sharding.NodeID
-		Shard  sharding.ShardID
-		Epoch  sharding.Epoch
-	}
-	// GracefulShutdown: the region wants to leave and asks for its shards to
-	// be handed off. Repeated until acknowledged with nothing left.
-	GracefulShutdown struct{ Region sharding.NodeID }
-	// JournalReport is what a region makes of its journal: at every change, and
-	// again and again while it does not answer. One that is older than another, by
-	// its number, counts nothing.
-	JournalReport struct {
-		Region sharding.NodeID
-		Number uint64
-		State  sharding.JournalState
-	}
+	// CallEnded: nobody waits for the answer to a call any more.
+	CallEnded struct{ Call control.Call }
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
 	// DrainRegion hands all shards of a region off without its leaving; Resume
@@ -202,9 +152,6 @@ type (
 		Resume bool
 	}
 )
-
-// WatchID names one waiting poll of one watcher, chosen by the driver.
-type WatchID uint64
 
 // Outputs of a [Tenure] to the lease and the journal. The facts are one entity
 // stream, owned by one shard; operations carry the epoch (Term, 0).
@@ -287,43 +234,15 @@ type (
 	// to watches included, waits until the fact is durable, while Step goes on; a
 	// Tenure sees to that, and gives out no Persist.
 	Persist struct{ Fact Fact }
-	// HostShard asks the owner of a starting row to claim and serve.
-	HostShard struct {
-		To    sharding.NodeID
-		Term  sharding.Term
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
+	// Send sends a control message to a region. It may get lost: it is repeated.
+	Send struct {
+		To  sharding.NodeID
+		Msg control.Message
 	}
-	// HandOff asks the owner of a row to finish, stop and let go.
-	HandOff struct {
-		To    sharding.NodeID
-		Term  sharding.Term
-		Shard sharding.ShardID
-		Epoch sharding.Epoch
-	}
-	// TableChanged answers a watch.
-	TableChanged struct {
-		Watch WatchID
-		Delta sharding.TableDelta
-	}
-	// NotActive answers a watch at a standby with the active coordinator, if known.
-	NotActive struct {
-		Watch  WatchID
-		Active sharding.NodeID
-		Term   sharding.Term
-	}
-	// RegisterAck answers Register. A Refusal says what to change.
-	RegisterAck struct {
-		To      sharding.NodeID
-		Term    sharding.Term
-		Refusal string
-	}
-	// ShutdownAck answers GracefulShutdown with the number of shards that the
-	// table still gives to the region.
-	ShutdownAck struct {
-		To        sharding.NodeID
-		Term      sharding.Term
-		Remaining int
+	// Reply answers a Received with a Call.
+	Reply struct {
+		Call control.Call
+		Msg  control.Message
 	}
 	// ProbeJournal asks the journal something that has no effect. Answered by
 	// JournalProbed.
@@ -348,35 +267,28 @@ type (
 	}
 )
 
-func (Acquired) input()         {}
-func (Renewed) input()          {}
-func (Resign) input()           {}
-func (Lost) input()             {}
-func (Surveyed) input()         {}
-func (Claimed) input()          {}
-func (Loaded) input()           {}
-func (ReadFailed) input()       {}
-func (Appended) input()         {}
-func (SignWritten) input()      {}
-func (SnapshotWritten) input()  {}
-func (Elected) input()          {}
-func (Deposed) input()          {}
-func (Stored) input()           {}
-func (WatchEnded) input()       {}
-func (Active) input()           {}
-func (Member) input()           {}
-func (MemberGone) input()       {}
-func (Tick) input()             {}
-func (Register) input()         {}
-func (GetShardHome) input()     {}
-func (WatchTable) input()       {}
-func (ShardStarted) input()     {}
-func (HostRefused) input()      {}
-func (ShardStopped) input()     {}
-func (GracefulShutdown) input() {}
-func (JournalReport) input()    {}
-func (JournalProbed) input()    {}
-func (DrainRegion) input()      {}
+func (Acquired) input()        {}
+func (Renewed) input()         {}
+func (Resign) input()          {}
+func (Lost) input()            {}
+func (Surveyed) input()        {}
+func (Claimed) input()         {}
+func (Loaded) input()          {}
+func (ReadFailed) input()      {}
+func (Appended) input()        {}
+func (SignWritten) input()     {}
+func (SnapshotWritten) input() {}
+func (Elected) input()         {}
+func (Deposed) input()         {}
+func (Stored) input()          {}
+func (Active) input()          {}
+func (Member) input()          {}
+func (MemberGone) input()      {}
+func (Tick) input()            {}
+func (Received) input()        {}
+func (CallEnded) input()       {}
+func (JournalProbed) input()   {}
+func (DrainRegion) input()     {}
 
 func (RaiseTerm) output()     {}
 func (YieldLease) output()    {}
@@ -392,12 +304,8 @@ func (WriteSnapshot) output() {}
 func (BecameActive) output()  {}
 func (SteppedDown) output()   {}
 func (Persist) output()       {}
-func (HostShard) output()     {}
-func (HandOff) output()       {}
-func (TableChanged) output()  {}
-func (NotActive) output()     {}
-func (RegisterAck) output()   {}
-func (ShutdownAck) output()   {}
+func (Send) output()          {}
+func (Reply) output()         {}
 func (ProbeJournal) output()  {}
 
 func (RowFact) fact()   {}

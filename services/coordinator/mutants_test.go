@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -19,13 +20,13 @@ func TestPersistBeforeSend(t *testing.T) {
 		w := newWorld(t, DefaultConfig())
 		for _, in := range []Input{
 			Member{Node: r1, Reachable: true}, Elected{Term: 1},
-			Register{Region: r1, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}},
-			WatchTable{Watch: 1, Version: sharding.Version{Term: 1, N: 1}},
+			calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}),
+			Received{Call: 1, Msg: control.WatchTable{Version: sharding.Version{Term: 1, N: 1}}},
 		} {
 			w.step(in)
 		}
 		mutant.Activate(name)
-		out := w.m.Step(w.now, GetShardHome{Shard: sharding.ShardID{Type: "T"}}, nil)
+		out := w.m.Step(w.now, Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T"}}}, nil)
 		mutant.Activate("")
 		wrong := 0
 		for _, o := range out {
@@ -80,14 +81,11 @@ func TestMutantsOfDrains(t *testing.T) {
 				TypeFact{Desc: types[0]}, DrainFact{Region: r1},
 				RowFact{Row: sharding.Row{Shard: sharding.ShardID{Type: "T"}, Owner: r1, Epoch: sharding.MakeEpoch(1, 1), Phase: sharding.Serving}},
 			}},
-			Register{Region: r1, Types: types},
+			calls(r1, control.Register{Types: types}),
 		} {
 			w.m.Step(w.now, in, nil)
 		}
-		handOff := slices.ContainsFunc(w.m.Step(w.now, Register{Region: r2, Types: types}, nil), func(o Output) bool {
-			_, is := o.(HandOff)
-			return is
-		})
+		handOff := slices.ContainsFunc(w.m.Step(w.now, calls(r2, control.Register{Types: types}), nil), is[control.HandOff])
 		if handOff != (name == "") {
 			t.Errorf("mutant %q: the drained region is asked for its shard: %t", name, handOff)
 		}
@@ -103,8 +101,8 @@ func TestMutants(t *testing.T) {
 	first := sharding.MakeEpoch(1, 1)
 	// r1 has refused the shard at its first epoch, and claims it at the second.
 	again := []Input{
-		Member{Node: r1, Reachable: true}, Elected{Term: 1}, Register{Region: r1, Types: types},
-		GetShardHome{Shard: shard}, HostRefused{Region: r1, Shard: shard, Epoch: first, Above: first},
+		Member{Node: r1, Reachable: true}, Elected{Term: 1}, calls(r1, control.Register{Types: types}),
+		Received{Msg: control.GetShardHome{Shard: shard}}, from(r1, control.HostRefused{Shard: shard, Epoch: first, Above: first}),
 	}
 	for _, m := range []struct {
 		name string
@@ -112,9 +110,9 @@ func TestMutants(t *testing.T) {
 		last Input
 	}{
 		// A row that nobody has claimed would be served.
-		{"started-epoch", again, ShardStarted{Region: r1, Shard: shard, Epoch: first}},
+		{"started-epoch", again, from(r1, control.ShardStarted{Shard: shard, Epoch: first})},
 		// A shard would be taken from an owner who was not asked.
-		{"stopped-epoch", again, ShardStopped{Region: r1, Shard: shard, Epoch: first}},
+		{"stopped-epoch", again, from(r1, control.ShardStopped{Shard: shard, Epoch: first})},
 		// A shard that is served would move because its owner is the second to
 		// hear of the new term.
 		{"recovery-wait", []Input{
@@ -123,7 +121,7 @@ func TestMutants(t *testing.T) {
 				TypeFact{Desc: types[0]},
 				RowFact{Row: sharding.Row{Shard: shard, Owner: r1, Epoch: first, Phase: sharding.Serving}},
 			}},
-		}, Register{Region: r2, Types: types}},
+		}, calls(r2, control.Register{Types: types})},
 	} {
 		for _, name := range []string{"", m.name} {
 			mutant.Activate(name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -77,7 +78,7 @@ type cluster struct {
 	asked   map[sharding.ShardID]bool
 	uid     sharding.NodeUID
 	// the watcher's table
-	watch   WatchID
+	watch   control.Call
 	version sharding.Version
 	table   map[sharding.ShardID]sharding.Row
 	polled  time.Time
@@ -234,11 +235,11 @@ func (c *cluster) round() {
 			s = sharding.ShardID{Type: "V", Index: uint32(c.rng.IntN(6))}
 		}
 		c.asked[s] = true
-		in := GetShardHome{Shard: s}
+		in := control.GetShardHome{Shard: s}
 		if row := c.table[s]; row.Phase == sharding.Serving && !c.holds(row) {
 			in.Refused = row.Epoch
 		}
-		c.tell(in)
+		c.tell(Received{Msg: in})
 	}
 	if c.now.Sub(c.polled) > 1500*time.Millisecond {
 		c.poll()
@@ -304,11 +305,13 @@ func (c *cluster) nonsense(p *peer) Input {
 	e := sharding.MakeEpoch(sharding.Term(c.rng.IntN(int(c.term)+3)), uint32(c.rng.IntN(30)))
 	above := sharding.MakeEpoch(sharding.Term(c.rng.IntN(int(c.term)+3)), c.rng.Uint32())
 	return []Input{
-		ShardStarted{p.node, s, above}, HostRefused{p.node, s, e, above}, ShardStopped{sharding.NodeID{}, s, e},
-		GetShardHome{Shard: s, Refused: above}, Register{Region: p.node, Types: []sharding.TypeDesc{{Type: "X", Shards: s.Index}}},
-		WatchTable{Watch: 7, Version: sharding.Version{Term: e.Term(), N: uint64(e.Counter())}}, Member{}, MemberGone{},
-		Active{}, GracefulShutdown{}, Elected{Term: c.term}, Register{Region: sharding.NodeID{Addr: "x", UID: 9}},
-	}[c.rng.IntN(12)]
+		from(p.node, control.ShardStarted{Shard: s, Epoch: above}), from(p.node, control.HostRefused{Shard: s, Epoch: e, Above: above}),
+		from(sharding.NodeID{}, control.ShardStopped{Shard: s, Epoch: e}), from(p.node, control.GetShardHome{Shard: s, Refused: above}),
+		calls(p.node, control.Register{Types: []sharding.TypeDesc{{Type: "X", Shards: s.Index}}}),
+		Received{Call: 7, Msg: control.WatchTable{Version: sharding.Version{Term: e.Term(), N: uint64(e.Counter())}}}, Member{}, MemberGone{},
+		Active{}, calls(sharding.NodeID{}, control.GracefulShutdown{}), Elected{Term: c.term}, calls(sharding.NodeID{Addr: "x", UID: 9}, control.Register{}),
+		from(p.node, control.HostShard{Term: c.term, Shard: s, Epoch: e}), from(p.node, control.TableChanged{}), from(p.node, nil), CallEnded{Call: 7},
+	}[c.rng.IntN(16)]
 }
 
 // beat is what a region does by itself, and what the membership makes of it.
@@ -329,10 +332,10 @@ func (c *cluster) beat(p *peer) {
 		c.input(Member{Node: p.node, Reachable: c.now.After(p.suspected)})
 	}
 	if c.rng.IntN(6) == 0 {
-		c.tell(Register{Region: p.node, Types: p.types})
+		c.tell(calls(p.node, control.Register{Types: p.types}))
 	}
 	if p.leaving && c.rng.IntN(4) == 0 {
-		c.tell(GracefulShutdown{Region: p.node})
+		c.tell(calls(p.node, control.GracefulShutdown{}))
 	}
 }
 
@@ -344,29 +347,33 @@ func (c *cluster) holdsNothing(p *peer) bool {
 func (c *cluster) poll() {
 	c.watch++
 	c.polled = c.now
-	c.tell(WatchTable{Watch: c.watch, Version: c.version})
+	c.tell(Received{Call: c.watch, Msg: control.WatchTable{Version: c.version}})
 }
 
 func (c *cluster) deliver(o Output) {
 	switch o := o.(type) {
-	case HostShard:
-		if p := c.peer(o.To); p != nil {
-			c.host(p, o)
-		}
-	case HandOff:
-		if p := c.peer(o.To); p != nil {
-			c.letGo(p, o)
-		}
-	case TableChanged:
-		if o.Watch != c.watch || o.Delta.Version.Term < c.version.Term {
+	case Send:
+		p := c.peer(o.To)
+		if p == nil {
 			return
 		}
-		for _, row := range o.Delta.Rows {
+		switch m := o.Msg.(type) {
+		case control.HostShard:
+			c.host(p, m)
+		case control.HandOff:
+			c.letGo(p, m)
+		}
+	case Reply:
+		m, table := o.Msg.(control.TableChanged)
+		if !table || o.Call != c.watch || m.Delta.Version.Term < c.version.Term {
+			return
+		}
+		for _, row := range m.Delta.Rows {
 			if row.Newer(c.table[row.Shard]) {
 				c.table[row.Shard] = row
 			}
 		}
-		c.version = o.Delta.Version
+		c.version = m.Delta.Version
 		c.poll()
 	}
 }
@@ -378,8 +385,10 @@ func (c *cluster) peer(n sharding.NodeID) *peer {
 	return nil
 }
 
-func (c *cluster) host(p *peer, o HostShard) {
-	refuse := func(above sharding.Epoch) { c.tell(HostRefused{p.node, o.Shard, o.Epoch, above}) }
+func (c *cluster) host(p *peer, o control.HostShard) {
+	refuse := func(above sharding.Epoch) {
+		c.tell(from(p.node, control.HostRefused{Shard: o.Shard, Epoch: o.Epoch, Above: above}))
+	}
 	fence := c.fence[o.Shard]
 	switch held := p.held[o.Shard]; {
 	case p.leaving:
@@ -398,11 +407,11 @@ func (c *cluster) host(p *peer, o HostShard) {
 	default:
 		c.fence[o.Shard] = sharding.Row{Owner: p.node, Epoch: o.Epoch}
 		p.held[o.Shard] = o.Epoch
-		c.tell(ShardStarted{p.node, o.Shard, o.Epoch})
+		c.tell(from(p.node, control.ShardStarted{Shard: o.Shard, Epoch: o.Epoch}))
 	}
 }
 
-func (c *cluster) letGo(p *peer, o HandOff) {
+func (c *cluster) letGo(p *peer, o control.HandOff) {
 	if held, ok := p.held[o.Shard]; ok && o.Epoch >= held {
 		if !c.calm && c.rng.IntN(3) == 0 {
 			return // still busy
@@ -410,7 +419,7 @@ func (c *cluster) letGo(p *peer, o HandOff) {
 		delete(p.held, o.Shard)
 	}
 	p.floors[o.Shard] = max(p.floors[o.Shard], o.Epoch+1)
-	c.tell(ShardStopped{p.node, o.Shard, o.Epoch})
+	c.tell(from(p.node, control.ShardStopped{Shard: o.Shard, Epoch: o.Epoch}))
 }
 
 // checkCalm: every shard ever asked for is served by a region that is there

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -100,8 +101,8 @@ func (m *Machine) forgetDrained() {
 // register takes a region into the term. One that is no member yet is not
 // answered: it asks again, and the membership is about to say so. Nor is one
 // that changes a type whose last change is not durable yet.
-func (m *Machine) register(in Register) {
-	r := m.region(in.Region)
+func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
+	r := m.region(from)
 	if r == nil {
 		return
 	}
@@ -109,8 +110,11 @@ func (m *Machine) register(in Register) {
 	if other := m.checkJournal(in.Journal); other != "" {
 		refusal = other
 	}
+	if err := checkVersion(in.Version); err != nil {
+		refusal = err.Error()
+	}
 	if refusal != "" {
-		m.emit(RegisterAck{To: in.Region, Term: m.term, Refusal: refusal})
+		m.reply(call, control.RegisterAck{Term: m.term, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
@@ -127,23 +131,32 @@ func (m *Machine) register(in Register) {
 			m.commit(TypeFact{Desc: d})
 		}
 	}
-	old := m.settle(in.Region)
+	old := m.settle(from)
 	m.open = m.open || old || in.Last != 0
 	m.openGate()
 	m.sweepDue = true
-	m.emit(RegisterAck{To: in.Region, Term: m.term})
+	m.reply(call, control.RegisterAck{Term: m.term})
+}
+
+// checkVersion checks what a region says of its application version, which may be
+// nothing.
+func checkVersion(v string) error {
+	if v == "" {
+		return nil
+	}
+	return sharding.CheckID("app_version", v, sharding.MaxTypeLen)
 }
 
 // checkJournal says what is wrong with a region whose journal is not the one that
 // the facts are in: its claims would fence nobody off.
-func (m *Machine) checkJournal(c *sharding.ClusterID) string {
+func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	switch {
-	case c == nil || m.cluster == 0 || *c == m.cluster || mutant.On("region-journal"):
+	case !owner.Known || m.cluster == 0 || owner.Cluster == m.cluster || mutant.On("region-journal"):
 		return ""
-	case *c == 0:
+	case owner.Cluster == 0:
 		return fmt.Sprintf("no coordinator has ever used the region's journal, and this is cluster %s; give the region the journal.url of the coordinators", m.cluster)
 	}
-	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", *c, m.cluster)
+	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, m.cluster)
 }
 
 // openGate lets allocation begin once enough regions are there.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -28,8 +29,8 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 }
 
 // shardStarted: the claim holds, so gateways may send commands.
-func (m *Machine) shardStarted(in ShardStarted) {
-	_, r := m.owned(in.Shard, in.Region)
+func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
+	_, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
 		return // a repeat, or superseded
 	}
@@ -40,8 +41,8 @@ func (m *Machine) shardStarted(in ShardStarted) {
 
 // hostRefused: nobody can serve at this epoch, so the shard gets a higher one. This
 // also happens to serving rows, whose owner is asked after a refused command.
-func (m *Machine) hostRefused(in HostRefused) {
-	t, r := m.owned(in.Shard, in.Region)
+func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
+	t, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !m.plausible(in.Above) {
 		return
 	}
@@ -62,9 +63,9 @@ func (m *Machine) ask(r *row) {
 	}
 	r.asked = m.now
 	if r.Phase == sharding.HandingOff {
-		m.emit(HandOff{To: r.Owner, Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+		m.send(r.Owner, control.HandOff{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
 	} else {
-		m.emit(HostShard{To: r.Owner, Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
+		m.send(r.Owner, control.HostShard{Term: m.term, Shard: r.Shard, Epoch: r.Epoch})
 	}
 }
 

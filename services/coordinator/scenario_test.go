@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -42,11 +43,13 @@ type world struct {
 	// stored are the rows of facts.
 	stored map[sharding.ShardID]sharding.Row
 	trace  []traceLine
+	// callers are the regions that made the calls.
+	callers map[control.Call]string
 }
 
 func newWorld(t *testing.T, cfg Config) *world {
 	now := time.Unix(1_000_000, 0)
-	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}}
+	return &world{t: t, cfg: cfg, m: New(cfg), start: now, now: now, stored: map[sharding.ShardID]sharding.Row{}, callers: map[control.Call]string{}}
 }
 
 // step runs one input, checks everything, and returns the outputs.
@@ -84,22 +87,45 @@ func (w *world) observe(o Output) error {
 			}
 			w.stored[f.Row.Shard] = f.Row
 		}
-	case HostShard:
-		if r := w.stored[o.Shard]; r.Epoch != o.Epoch || r.Owner != o.To || r.Phase == sharding.HandingOff {
+	case Send:
+		about := o.Msg.About()
+		r := w.stored[about.Shard]
+		if handOff := about.Phase == sharding.HandingOff; r.Epoch != about.Epoch || r.Owner != o.To || handOff != (r.Phase == sharding.HandingOff) {
 			return fmt.Errorf("stored is %+v", r)
 		}
-	case HandOff:
-		if r := w.stored[o.Shard]; r.Epoch != o.Epoch || r.Owner != o.To || r.Phase != sharding.HandingOff {
-			return fmt.Errorf("stored is %+v", r)
-		}
-	case TableChanged:
-		for _, row := range o.Delta.Rows {
+	case Reply:
+		for _, row := range o.Msg.About().Rows {
 			if r := w.stored[row.Shard]; row.Newer(r) {
 				return fmt.Errorf("stored is %+v", r)
 			}
 		}
 	}
 	return nil
+}
+
+// from is a one-way message of a process.
+func from(n sharding.NodeID, m control.Message) Received { return Received{From: n, Msg: m} }
+
+// calls is a call of a process, which all have the same number.
+func calls(n sharding.NodeID, m control.Message) Received {
+	return Received{From: n, Call: 1_000_000, Msg: m}
+}
+
+// sent returns the message that an output sends or answers with, or nil.
+func sent(o Output) control.Message {
+	switch o := o.(type) {
+	case Send:
+		return o.Msg
+	case Reply:
+		return o.Msg
+	}
+	return nil
+}
+
+// is reports whether an output sends or answers with a message of type M.
+func is[M control.Message](o Output) bool {
+	_, ok := sent(o).(M)
+	return ok
 }
 
 // checkReplay folds the facts into another machine and compares the tables.
@@ -138,7 +164,7 @@ func (w *world) do(line string) {
 	case "gone":
 		w.run(MemberGone{Node: node(w.t, args[0])})
 	case "register": // register r1 [last 1] T:4 V:2:volatile
-		in := Register{Region: node(w.t, args[0]), Name: args[0]}
+		caller, in := args[0], control.Register{Name: args[0]}
 		if len(args) > 2 && args[1] == "last" {
 			in.Last = sharding.Term(number(w.t, args[2]))
 			args = args[2:]
@@ -146,33 +172,33 @@ func (w *world) do(line string) {
 		for _, a := range args[1:] {
 			in.Types = append(in.Types, desc(w.t, a))
 		}
-		w.run(in)
+		w.call(caller, in)
 	case "home": // home T/0 [refused 1.1]
-		in := GetShardHome{Shard: shard(w.t, args[0])}
+		in := control.GetShardHome{Shard: shard(w.t, args[0])}
 		if len(args) > 1 {
 			in.Refused = epoch(w.t, args[2])
 		}
-		w.run(in)
+		w.run(Received{Msg: in})
 	case "watch": // watch 7 [1.3]
-		in := WatchTable{Watch: WatchID(number(w.t, args[0]))}
+		in := control.WatchTable{}
 		if len(args) > 1 {
 			e := epoch(w.t, args[1])
 			in.Version = sharding.Version{Term: e.Term(), N: uint64(e.Counter())}
 		}
-		w.run(in)
+		w.run(Received{Call: control.Call(number(w.t, args[0])), Msg: in})
 	case "started": // started r1 T/0 1.1
-		w.run(ShardStarted{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2])})
+		w.run(from(node(w.t, args[0]), control.ShardStarted{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
 	case "refused": // refused r1 T/0 1.1 above 1.2
-		w.run(HostRefused{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2]), epoch(w.t, args[4])})
+		w.run(from(node(w.t, args[0]), control.HostRefused{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2]), Above: epoch(w.t, args[4])}))
 	case "stopped": // stopped r1 T/0 1.1
-		w.run(ShardStopped{node(w.t, args[0]), shard(w.t, args[1]), epoch(w.t, args[2])})
+		w.run(from(node(w.t, args[0]), control.ShardStopped{Shard: shard(w.t, args[1]), Epoch: epoch(w.t, args[2])}))
 	case "shutdown":
-		w.run(GracefulShutdown{Region: node(w.t, args[0])})
+		w.call(args[0], control.GracefulShutdown{})
 	case "drain", "resume":
 		w.run(DrainRegion{Region: node(w.t, args[0]), Resume: word == "resume"})
 	case "journal": // journal r1 3 silent: the third report of r1
 		states := []string{"answers", "recovering", "silent"}
-		w.run(JournalReport{node(w.t, args[0]), number(w.t, args[1]), sharding.JournalState(slices.Index(states, args[2]))})
+		w.run(from(node(w.t, args[0]), control.JournalReport{Number: number(w.t, args[1]), State: sharding.JournalState(slices.Index(states, args[2]))}))
 	case "probed": // probed ok, or probed lost
 		v := sharding.UnknownOutcome
 		if args[0] == "ok" {
@@ -189,6 +215,14 @@ func (w *world) do(line string) {
 		w.t.Fatalf("unknown command %q", line)
 	}
 	w.checkReplay()
+}
+
+// call is a call of a region. Its answer shows the region.
+func (w *world) call(name string, m control.Message) {
+	w.t.Helper()
+	call := control.Call(1_000_000 + len(w.callers))
+	w.callers[call] = name
+	w.run(Received{From: node(w.t, name), Call: call, Msg: m})
 }
 
 func (w *world) wait(d string) {
@@ -238,7 +272,7 @@ func (w *world) run(in Input) {
 		out = append(out, w.step(Stored{Facts: n})...)
 	}
 	for _, o := range out {
-		l := traceLine{text: outputText(o), times: 1}
+		l := traceLine{text: w.outputText(o), times: 1}
 		if _, tick := in.(Tick); tick {
 			l.from = w.now.Sub(w.start)
 			l.to = l.from
@@ -269,7 +303,7 @@ func (l traceLine) String() string {
 	return fmt.Sprintf("@%v to %v, %d times: %s", l.from, l.to, l.times, l.text)
 }
 
-func outputText(o Output) string {
+func (w *world) outputText(o Output) string {
 	switch o := o.(type) {
 	case Persist:
 		switch f := o.Fact.(type) {
@@ -283,35 +317,45 @@ func outputText(o Output) string {
 			}
 			return "persist drain " + nodeText(f.Region)
 		}
-	case HostShard:
-		return fmt.Sprintf("host %s %v %v", nodeText(o.To), o.Shard, o.Epoch)
-	case HandOff:
-		return fmt.Sprintf("handoff %s %v %v", nodeText(o.To), o.Shard, o.Epoch)
-	case TableChanged:
-		var b bytes.Buffer
-		fmt.Fprintf(&b, "table %d v%d.%d", o.Watch, o.Delta.Version.Term, o.Delta.Version.N)
-		if o.Delta.Full {
-			b.WriteString(" full")
-		}
-		for _, d := range o.Delta.Types {
-			b.WriteString(", " + descText(d))
-		}
-		for _, r := range o.Delta.Rows {
-			b.WriteString(", " + rowText(r))
-		}
-		return b.String()
-	case NotActive:
-		return fmt.Sprintf("not-active %d, but %s in term %d", o.Watch, nodeText(o.Active), o.Term)
-	case RegisterAck:
-		if o.Refusal != "" {
-			return fmt.Sprintf("refuse %s: %s", nodeText(o.To), o.Refusal)
-		}
-		return fmt.Sprintf("ack %s term %d", nodeText(o.To), o.Term)
-	case ShutdownAck:
-		return fmt.Sprintf("ack-shutdown %s term %d remaining %d", nodeText(o.To), o.Term, o.Remaining)
+	case Send:
+		about := o.Msg.About()
+		return fmt.Sprintf("%s %s %v %v", map[string]string{"HostShard": "host", "HandOff": "handoff"}[control.Name(o.Msg)], nodeText(o.To), about.Shard, about.Epoch)
+	case Reply:
+		return w.replyText(o)
 	}
 	if _, ok := o.(ProbeJournal); ok {
 		return "probe"
+	}
+	return fmt.Sprintf("%T%+v", o, o)
+}
+
+func (w *world) replyText(o Reply) string {
+	switch m := o.Msg.(type) {
+	case control.TableChanged:
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "table %d v%d.%d", o.Call, m.Delta.Version.Term, m.Delta.Version.N)
+		if m.Delta.Full {
+			b.WriteString(" full")
+		}
+		for _, d := range m.Delta.Types {
+			b.WriteString(", " + descText(d))
+		}
+		for _, r := range m.Delta.Rows {
+			b.WriteString(", " + rowText(r))
+		}
+		return b.String()
+	case control.NotActive:
+		if name := w.callers[o.Call]; name != "" {
+			return fmt.Sprintf("not-active %s, but %s in term %d", name, nodeText(m.Active), m.Term)
+		}
+		return fmt.Sprintf("not-active %d, but %s in term %d", o.Call, nodeText(m.Active), m.Term)
+	case control.RegisterAck:
+		if m.Refusal != "" {
+			return fmt.Sprintf("refuse %s: %s", w.callers[o.Call], m.Refusal)
+		}
+		return fmt.Sprintf("ack %s term %d", w.callers[o.Call], m.Term)
+	case control.ShutdownAck:
+		return fmt.Sprintf("ack-shutdown %s term %d remaining %d", w.callers[o.Call], m.Term, m.Remaining)
 	}
 	return fmt.Sprintf("%T%+v", o, o)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -138,16 +139,20 @@ func registers(t *testing.T, cluster sharding.ClusterID, journal *sharding.Clust
 	t.Helper()
 	r1, now := node(t, "r1"), time.Unix(1e6, 0)
 	m := New(DefaultConfig())
+	var owner control.JournalOwner
+	if journal != nil {
+		owner = control.JournalOwner{Known: true, Cluster: *journal}
+	}
 	var out []Output
 	for _, in := range []Input{
 		Member{Node: r1, Reachable: true}, Elected{Term: 1, Cluster: cluster},
-		Register{Region: r1, Types: []sharding.TypeDesc{{Type: "T", Shards: 1}}, Journal: journal},
+		calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 1}}, Journal: owner}),
 	} {
 		out = m.Step(now, in, out)
 	}
 	refusal := "nothing"
 	for _, o := range out {
-		if ack, is := o.(RegisterAck); is {
+		if ack, is := sent(o).(control.RegisterAck); is {
 			refusal = ack.Refusal
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -133,6 +134,11 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.appended(in)
 	case SnapshotWritten:
 		t.snapshotWritten(in)
+	case CallEnded:
+		if t.gate != nil {
+			t.gate.Forget(in.Call)
+		}
+		t.step(in)
 	case Elected, Deposed, Stored: // from here, not from the driver
 	case Tick:
 		t.retry()
@@ -201,8 +207,8 @@ func (t *Tenure) stepDown(why string) {
 		return
 	}
 	t.step(Deposed{})
-	for _, w := range gate.End() { // not durable, so not told
-		t.emit(NotActive{Watch: w, Active: t.m.known.Node, Term: t.m.known.Term})
+	for _, call := range gate.End() { // not durable, so not told
+		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.known.Node, Term: t.m.known.Term}})
 	}
 	t.emit(SteppedDown{Term: term, Why: why})
 }

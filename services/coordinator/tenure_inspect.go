@@ -28,7 +28,7 @@ func (t *Tenure) Clone() *Tenure {
 	c.m, c.out, c.stepped = t.m.Clone(), nil, nil
 	if t.gate != nil {
 		g := *t.gate
-		g.held, g.waits = slices.Clone(g.held), maps.Clone(g.waits)
+		g.held, g.sends, g.replies = slices.Clone(g.held), maps.Clone(g.sends), maps.Clone(g.replies)
 		c.gate = &g
 	}
 	return &c

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -57,6 +58,28 @@ func never[O Output](w *tenureTest, why string) {
 	}
 }
 
+// wantSent is want for a message that an output sends or answers with.
+func wantSent[M control.Message](w *tenureTest) M {
+	w.t.Helper()
+	for _, o := range w.out {
+		if m, ok := sent(o).(M); ok {
+			return m
+		}
+	}
+	var m M
+	w.t.Fatalf("no %T among %+v", m, w.out)
+	return m
+}
+
+func neverSent[M control.Message](w *tenureTest, why string) {
+	w.t.Helper()
+	for _, o := range w.out {
+		if is[M](o) {
+			w.t.Errorf("%s: %+v", why, o)
+		}
+	}
+}
+
 func (w *tenureTest) acquire(term sharding.Term) {
 	w.step(Acquired{Term: term, Until: w.now.Add(10 * time.Second), Cluster: ours})
 }
@@ -78,7 +101,7 @@ func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 func (w *tenureTest) register() {
 	r1 := node(w.t, "r1")
 	w.step(Member{Node: r1, Reachable: true})
-	w.step(Register{Region: r1, Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}})
+	w.step(calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 4}}}))
 }
 
 // TestTakesOver: what has to hold before a coordinator acts.
@@ -87,9 +110,9 @@ func TestTakesOver(t *testing.T) {
 	w.active(3)
 	w.register()
 	a := want[Append](w)
-	never[RegisterAck](w, "before the fact is durable")
+	neverSent[control.RegisterAck](w, "before the fact is durable")
 	w.step(Appended{Call: a.Call, Verdict: sharding.Durable})
-	if ack := want[RegisterAck](w); ack.Term != 3 {
+	if ack := wantSent[control.RegisterAck](w); ack.Term != 3 {
 		t.Errorf("the registration is acknowledged with %+v", ack)
 	}
 }
@@ -254,7 +277,7 @@ func TestLateAnswers(t *testing.T) {
 
 // TestNothingPastTheLease: whatever comes, and whatever was durable in time.
 func TestNothingPastTheLease(t *testing.T) {
-	for _, behind := range []Input{Register{Region: sharding.NodeID{Addr: "r1:1", UID: 1}}, Tick{}, Appended{Call: 5, Verdict: sharding.Durable}} {
+	for _, behind := range []Input{calls(sharding.NodeID{Addr: "r1:1", UID: 1}, control.Register{}), Tick{}, Appended{Call: 5, Verdict: sharding.Durable}} {
 		w := newTenureTest(t, DefaultConfig())
 		w.active(3)
 		w.register()
@@ -263,7 +286,7 @@ func TestNothingPastTheLease(t *testing.T) {
 		}
 		w.now = w.now.Add(10 * time.Second)
 		w.step(behind)
-		never[RegisterAck](w, fmt.Sprintf("past the lease, at %T", behind))
+		neverSent[control.RegisterAck](w, fmt.Sprintf("past the lease, at %T", behind))
 		want[SteppedDown](w)
 		// The lease went on, and its news come late: a higher term, not this one.
 		w.step(Renewed{Term: 3, Until: w.now.Add(time.Second)})
@@ -278,7 +301,7 @@ func TestNothingPastTheLease(t *testing.T) {
 	w.now = w.now.Add(10 * time.Second)
 	w.step(Renewed{Term: 3, Until: w.now.Add(time.Second)})
 	w.step(Appended{Call: 5, Verdict: sharding.Durable})
-	want[RegisterAck](w)
+	wantSent[control.RegisterAck](w)
 }
 
 // TestUnknownOutcome: whether facts are true is settled by a higher term.
@@ -288,7 +311,7 @@ func TestUnknownOutcome(t *testing.T) {
 		w.active(3)
 		w.register()
 		w.step(Appended{Call: want[Append](w).Call, Verdict: v})
-		never[RegisterAck](w, "nothing is known")
+		neverSent[control.RegisterAck](w, "nothing is known")
 		if raise := want[RaiseTerm](w); raise.Above != 3 || w.core.Active() != 0 {
 			t.Errorf("%v: raised above %d, active in term %d", v, raise.Above, w.core.Active())
 		}
@@ -311,7 +334,7 @@ func TestRefusedForNow(t *testing.T) {
 		t.Errorf("again: %+v, not %+v", again, a)
 	}
 	w.step(Appended{Call: again.Call, Verdict: sharding.Durable})
-	want[RegisterAck](w)
+	wantSent[control.RegisterAck](w)
 }
 
 // TestResigned: a process that stops takes up no term.
@@ -321,7 +344,7 @@ func TestResigned(t *testing.T) {
 	w.step(Resign{})
 	want[SteppedDown](w)
 	for _, in := range []Input{Renewed{Term: 3, Until: w.now.Add(time.Minute)}, Acquired{Term: 4, Until: w.now.Add(time.Minute)}, Tick{}} {
-		if out := w.step(in); slices.ContainsFunc(out, func(o Output) bool { _, standby := o.(NotActive); return !standby }) {
+		if out := w.step(in); slices.ContainsFunc(out, func(o Output) bool { return !is[control.NotActive](o) }) {
 			t.Errorf("after %T: %+v", in, out)
 		}
 	}

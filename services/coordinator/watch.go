@@ -4,18 +4,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // waiter is a watch that is up to date and waits for a change.
 type waiter struct {
-	id    WatchID
+	call  control.Call
 	since time.Time
 }
 
 // parked is a watch that is behind the table.
 type parked struct {
-	id   WatchID
+	call control.Call
 	from sharding.Version
 }
 
@@ -44,35 +45,31 @@ func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.t
 // otherwise. While facts are not durable an answer would have to wait for them, and
 // the watcher would time out and ask again; so the watch is parked until some are.
 // A repeated watch waits once.
-func (m *Machine) watchTable(in WatchTable) {
-	if !m.active {
-		m.emit(NotActive{Watch: in.Watch, Active: m.known.Node, Term: m.known.Term})
-		return
-	}
-	if in.Version != m.version() && m.pending(m.persisted) {
-		m.watchEnded(in.Watch)
+func (m *Machine) watchTable(call control.Call, from sharding.Version) {
+	if from != m.version() && m.pending(m.persisted) {
+		m.watchEnded(call)
 		if len(m.parked) >= m.cfg.MaxWatches {
-			m.emit(NotActive{Watch: m.parked[0].id, Term: m.term})
+			m.reply(m.parked[0].call, control.NotActive{Term: m.term})
 			m.parked = slices.Delete(m.parked, 0, 1)
 		}
-		m.parked = append(m.parked, parked{in.Watch, in.Version})
+		m.parked = append(m.parked, parked{call, from})
 		return
 	}
-	if in.Version != m.version() {
-		m.emit(TableChanged{Watch: in.Watch, Delta: m.delta(in.Version)})
+	if from != m.version() {
+		m.reply(call, control.TableChanged{Delta: m.delta(from)})
 		return
 	}
-	m.watchEnded(in.Watch)
+	m.watchEnded(call)
 	if len(m.waiting) >= m.cfg.MaxWatches {
 		m.answer(1, m.delta(m.version()))
 	}
-	m.waiting = append(m.waiting, waiter{id: in.Watch, since: m.now})
+	m.waiting = append(m.waiting, waiter{call: call, since: m.now})
 }
 
 // watchEnded forgets a watch that nobody waits for any more.
-func (m *Machine) watchEnded(id WatchID) {
-	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.id == id })
-	m.parked = slices.DeleteFunc(m.parked, func(w parked) bool { return w.id == id })
+func (m *Machine) watchEnded(call control.Call) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(w waiter) bool { return w.call == call })
+	m.parked = slices.DeleteFunc(m.parked, func(w parked) bool { return w.call == call })
 }
 
 // unpark answers the parked watches. Those that are equally far behind share a
@@ -89,7 +86,7 @@ func (m *Machine) unpark() {
 			d = m.delta(from)
 			known[from] = d
 		}
-		m.emit(TableChanged{Watch: w.id, Delta: d})
+		m.reply(w.call, control.TableChanged{Delta: d})
 	}
 	m.parked = nil
 }
@@ -117,7 +114,7 @@ func (m *Machine) expire() {
 // answer gives the delta to the n oldest watches.
 func (m *Machine) answer(n int, d sharding.TableDelta) {
 	for _, w := range m.waiting[:n] {
-		m.emit(TableChanged{Watch: w.id, Delta: d})
+		m.reply(w.call, control.TableChanged{Delta: d})
 	}
 	m.waiting = slices.Delete(m.waiting, 0, n)
 }

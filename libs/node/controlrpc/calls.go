@@ -73,3 +73,6 @@ func (c *Calls) Forget(call control.Call) {
 		delete(c.of, h.from)
 	}
 }
+
+// Len returns how many calls wait.
+func (c *Calls) Len() int { return len(c.waiting) }

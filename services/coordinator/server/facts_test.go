@@ -88,7 +88,7 @@ func TestSilentJournal(t *testing.T) {
 			}
 			r.in(func() {
 				for i := range uint32(shards) {
-					r.step(coordinator.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: i}})
+					r.step(coordinator.Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: i}}})
 				}
 			})
 			time.Sleep(100 * time.Millisecond)
@@ -102,7 +102,7 @@ func TestSilentJournal(t *testing.T) {
 				r.crowd(i)
 				_, outputs, bytes := r.state()
 				calls := 0
-				r.in(func() { calls = len(r.watches) + len(r.registers) + len(r.registers[region1(2)]) })
+				r.in(func() { calls = r.calls.Len() })
 				// For each shard a fact and an order, and an order of before.
 				if outputs > 3*shards || bytes > 16<<20 || calls > 40 {
 					t.Fatalf("%v: %d outputs, %d bytes and %d calls wait after %v", illness, outputs, bytes, calls, time.Duration(i)*500*time.Millisecond)
@@ -141,7 +141,7 @@ func (r *rig) crowd(i int) {
 		r.step(coordinator.Member{Node: region1(3), Reachable: (i+25)%50 > 5})
 		for n := range uint32(100) {
 			shard := sharding.ShardID{Type: "T0", Index: uint32(i)*100%16384 + n}
-			r.step(coordinator.GetShardHome{Shard: shard, Refused: sharding.MakeEpoch(r.core.Active(), 1)})
+			r.step(coordinator.Received{Msg: control.GetShardHome{Shard: shard, Refused: sharding.MakeEpoch(r.core.Active(), 1)}})
 		}
 	})
 	call := func(f func(context.Context)) {

@@ -3,9 +3,9 @@ package server
 import (
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/lease"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/splitbrain"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -63,24 +63,10 @@ func (s *Server) step(in coordinator.Input) {
 
 func (s *Server) perform(o coordinator.Output) {
 	switch o := o.(type) {
-	case coordinator.HostShard:
-		s.outbox.Send(o.To, control.HostShard{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
-	case coordinator.HandOff:
-		s.outbox.Send(o.To, control.HandOff{Term: o.Term, Shard: o.Shard, Epoch: o.Epoch})
-	case coordinator.TableChanged:
-		if ch := s.watches[o.Watch]; ch != nil {
-			delete(s.watches, o.Watch)
-			ch <- control.TableChanged{Delta: o.Delta}
-		}
-	case coordinator.NotActive:
-		if ch := s.watches[o.Watch]; ch != nil {
-			delete(s.watches, o.Watch)
-			ch <- control.NotActive{Active: o.Active, Term: o.Term}
-		}
-	case coordinator.RegisterAck:
-		s.registers.answer(o.To, result[coordinator.RegisterAck]{ack: o})
-	case coordinator.ShutdownAck:
-		s.shutdowns.answer(o.To, result[coordinator.ShutdownAck]{ack: o})
+	case coordinator.Send:
+		s.outbox.Send(o.To, o.Msg)
+	case coordinator.Reply:
+		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
 	case coordinator.BecameActive:
 		s.log.Info("active", "term", o.Term, "facts", o.Facts)
 	case coordinator.SteppedDown:
@@ -111,8 +97,7 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
 	s.trouble = trouble{}
-	s.registers.refuse(s.errStandby())
-	s.shutdowns.refuse(s.errStandby())
+	s.calls.AnswerAll(controlrpc.Answer{Err: s.errStandby()})
 }
 
 // onLease takes the lease's news; it runs on the keeper's goroutine.

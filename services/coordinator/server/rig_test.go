@@ -174,8 +174,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	r.Server = &Server{
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
 		inbox: newInbox(defaultInbox), news: newInbox(defaultInbox), core: coordinator.NewTenure(limits, driven),
-		watches:   map[coordinator.WatchID]chan<- control.Message{},
-		registers: callers[coordinator.RegisterAck]{}, shutdowns: callers[coordinator.ShutdownAck]{},
+		calls:   controlrpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 	}
 	r.ctx, r.end = context.WithCancel(context.Background())
@@ -301,7 +300,10 @@ func (r *rig) register(n int, shards ...uint32) <-chan error {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
 		defer cancel()
-		_, err := service{r.Server}.Answer(ctx, region1(n), reg, 100)
+		answer, err := service{r.Server}.Answer(ctx, region1(n), reg, 100)
+		if standby, ok := answer.(control.NotActive); ok {
+			err = fmt.Errorf("active is %s", standby.Active.Addr)
+		}
 		done <- err
 	}()
 	synctest.Wait()
@@ -309,7 +311,9 @@ func (r *rig) register(n int, shards ...uint32) <-chan error {
 }
 
 func (r *rig) home(index uint32) {
-	r.in(func() { r.step(coordinator.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: index}}) })
+	r.in(func() {
+		r.step(coordinator.Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "T0", Index: index}}})
+	})
 }
 
 // serve does what regions are asked for.
@@ -329,7 +333,9 @@ func (r *rig) serve() {
 					done = append(done, control.ShardStarted{Shard: m.Shard, Epoch: m.Epoch})
 				}
 			}
-			service{r.Server}.receive(to, done)
+			for _, m := range done {
+				r.step(coordinator.Received{From: to, Msg: m})
+			}
 		}
 	})
 }

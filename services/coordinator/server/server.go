@@ -70,10 +70,7 @@ type Server struct {
 	performing bool    // the outputs, one of which stepped the core
 	trouble    trouble // with the journal
 	known      coordinator.Active
-	lastWatch  coordinator.WatchID
-	watches    map[coordinator.WatchID]chan<- control.Message
-	registers  callers[coordinator.RegisterAck]
-	shutdowns  callers[coordinator.ShutdownAck]
+	calls      *controlrpc.Calls
 	members    map[sharding.NodeID]coordinator.Member
 	moves      map[sharding.ShardID]time.Time // since when shards hand off
 	lease      gossip.Lease                   // as the membership was told
@@ -84,18 +81,19 @@ type Server struct {
 // callTimeout bounds one call to a region: the core repeats what is lost.
 const callTimeout = time.Second
 
+// maxCalls is how many calls may wait: those of all watchers, and others as many as
+// there can be regions.
+func maxCalls(core coordinator.Config) int { return 4 * core.MaxWatches }
+
 // New sets a coordinator up on a node: handlers, checks and stages.
 func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
-		self:      n.Self(),
-		inbox:     newInbox(defaultInbox),
-		news:      newInbox(defaultInbox),
-		watches:   map[coordinator.WatchID]chan<- control.Message{},
-		registers: callers[coordinator.RegisterAck]{},
-		shutdowns: callers[coordinator.ShutdownAck]{},
-		members:   map[sharding.NodeID]coordinator.Member{},
-		moves:     map[sharding.ShardID]time.Time{},
+		self:    n.Self(),
+		inbox:   newInbox(defaultInbox),
+		news:    newInbox(defaultInbox),
+		members: map[sharding.NodeID]coordinator.Member{},
+		moves:   map[sharding.ShardID]time.Time{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	core, err := cfg.core()
@@ -103,6 +101,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		return nil, err
 	}
 	s.limits, s.core = core, coordinator.NewTenure(core, s.self)
+	s.calls = controlrpc.NewCalls(maxCalls(core))
 	if err := s.join(n); err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	allocated := gauge("roost.shard.allocated", "{shard}", "shards with an owner")
 	unallocated := gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
-	watches := gauge("roost.coordinator.watches", "{watch}", "watches that wait for a change of the table")
+	watches := gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
 	held := gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
 	if errs != nil {
 		return errs
@@ -138,7 +138,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(allocated, int64(owned))
 			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
-			o.ObserveInt64(watches, int64(len(s.watches)))
+			o.ObserveInt64(watches, int64(s.calls.Len()))
 			if s.core.Active() != 0 {
 				outputs, _, _ := s.core.Waiting()
 				o.ObserveInt64(held, int64(outputs))

@@ -7,10 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
+	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -42,21 +44,22 @@ func lapse(t *testing.T) {
 	}
 	// A long batch: the lease ends before what would be answered at once.
 	r.store.turn(true)
-	again := make(chan result[coordinator.RegisterAck], 1)
+	again := make(chan controlrpc.Answer, 1)
 	r.inbox.mu.Lock()
 	r.inbox.items = append(r.inbox.items,
 		func() { time.Sleep(3 * time.Second) },
 		func() {
-			r.registers[region1(1)] = append(r.registers[region1(1)], again)
-			r.step(coordinator.Register{Region: region1(1), Types: []sharding.TypeDesc{{Type: "T0", Shards: 4}}})
+			r.step(coordinator.Received{
+				From: region1(1), Call: r.calls.Hold(region1(1), again), Msg: control.Register{Types: []sharding.TypeDesc{{Type: "T0", Shards: 4}}},
+			})
 		})
 	r.inbox.mu.Unlock()
 	r.inbox.wake <- struct{}{}
 	time.Sleep(10 * time.Second)
 	select {
 	case a := <-again:
-		if a.err == nil {
-			t.Errorf("past its lease it acknowledges: %+v", a.ack)
+		if _, standby := a.Msg.(control.NotActive); !standby && a.Err == nil {
+			t.Errorf("past its lease it acknowledges: %+v", a.Msg)
 		}
 	default:
 	}
