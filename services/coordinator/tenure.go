@@ -111,13 +111,18 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
+	case CallEnded: // not even the end of the term is told
+		if t.gate != nil {
+			t.gate.Forget(in.Call)
+		}
+		t.step(in)
 	}
 	_, tick := in.(Tick)
 	if !mutant.On("lapse") && (tick || !mutant.On("lapse-at-once")) {
 		t.lapse()
 	}
 	switch in := in.(type) {
-	case Acquired, Renewed, Lost, Resign:
+	case Acquired, Renewed, Lost, Resign, CallEnded:
 	case Surveyed:
 		t.surveyed(in)
 	case Claimed:
@@ -134,11 +139,6 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.appended(in)
 	case SnapshotWritten:
 		t.snapshotWritten(in)
-	case CallEnded:
-		if t.gate != nil {
-			t.gate.Forget(in.Call)
-		}
-		t.step(in)
 	case Elected, Deposed, Stored: // from here, not from the driver
 	case Tick:
 		t.retry()

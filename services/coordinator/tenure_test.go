@@ -304,6 +304,34 @@ func TestNothingPastTheLease(t *testing.T) {
 	wantSent[control.RegisterAck](w)
 }
 
+// TestCallEnded: a call that nobody waits for any more is not answered, neither when its
+// fact is durable nor when the term ends, even if that is noticed at the same moment.
+func TestCallEnded(t *testing.T) {
+	for _, end := range []func(*tenureTest){
+		func(w *tenureTest) { w.step(Appended{Call: 5, Verdict: sharding.Durable}) },
+		func(w *tenureTest) { w.step(Resign{}) },
+		nil, // past the lease
+	} {
+		w := newTenureTest(t, DefaultConfig())
+		w.active(3)
+		w.register()
+		if end == nil {
+			w.now = w.now.Add(10 * time.Second)
+		}
+		outs, _, _ := w.core.Waiting()
+		w.step(CallEnded{Call: calls(sharding.NodeID{}, nil).Call})
+		neverSent[control.NotActive](w, "at once")
+		if end != nil {
+			if left, _, _ := w.core.Waiting(); left != outs { // its place is only taken when it leaves
+				t.Errorf("%d outputs wait, %d did before", left, outs)
+			}
+			end(w)
+		}
+		neverSent[control.RegisterAck](w, "nobody waits")
+		neverSent[control.NotActive](w, "nobody waits")
+	}
+}
+
 // TestUnknownOutcome: whether facts are true is settled by a higher term.
 func TestUnknownOutcome(t *testing.T) {
 	for _, v := range []sharding.Verdict{sharding.UnknownOutcome, sharding.RefusedSeq} {
