@@ -146,19 +146,14 @@ func (g *gatewayNode) perform(o gateway.Output) {
 		if l := g.links[o.Region]; l != nil {
 			l.closeGateway()
 		}
-	case gateway.Watch:
-		w.call(g.p, o.To, control.WatchTable{Version: o.Version}, func(a control.Message) {
-			switch a := a.(type) {
-			case control.TableChanged:
-				g.step(gateway.TableChanged{From: o.To, Delta: a.Delta})
-			case control.NotActive:
-				g.step(gateway.NotActive{From: o.To, Active: a.Active, Term: a.Term})
-			default:
-				g.step(gateway.WatchFailed{From: o.To})
-			}
+	case gateway.SendControl:
+		if !control.IsCall(o.Msg) {
+			w.tell(g.p, sharding.NodeID{Addr: o.To}, o.Msg)
+			return
+		}
+		w.call(g.p, o.To, o.Msg, func(a control.Message) {
+			g.step(gateway.Replied{From: o.To, Asked: o.Msg, Msg: a})
 		})
-	case gateway.GetShardHome:
-		w.tell(g.p, sharding.NodeID{Addr: o.To}, control.GetShardHome{Shard: o.Shard, Refused: o.Refused})
 	default:
 		w.violate("driver", "gateway output %T is not known here", o)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -28,7 +29,7 @@ func BenchmarkAsk(b *testing.B) {
 		})
 	}
 	step(gateway.Coordinators{Addrs: []string{"127.0.0.1:2"}})
-	step(gateway.TableChanged{From: "127.0.0.1:2", Delta: delta})
+	step(gateway.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: delta}})
 	step(gateway.LinkUp{Region: region, Link: 1})
 	envs := make([]sharding.Envelope, 10_000)
 	for i := range envs {

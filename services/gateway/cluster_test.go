@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -216,7 +217,7 @@ func (w *world) publish(row sharding.Row) {
 }
 
 // home allocates a shard unless its row is above the refused epoch.
-func (w *world) home(o GetShardHome) {
+func (w *world) home(o control.GetShardHome) {
 	if row := w.truth[o.Shard]; row.Epoch <= o.Refused || row.Epoch == 0 {
 		w.allocate(o.Shard)
 	}

@@ -59,8 +59,8 @@
 //     it, with what was never written to it.
 //  6. Answers of a link are stepped in the order in which they arrived.
 //  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
-//  8. A [Watch] is answered once, by [TableChanged], [NotActive] or [WatchFailed]; see
-//     package routetable. A [GetShardHome] has no answer and may be lost.
+//  8. A [SendControl] that is a call is answered once, by [Replied]; one that is not may
+//     be lost. See package control.
 //  9. A [Shedder] is asked before a body is read, and is told of every Finish.
 //
 // The loop to write:

@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			".":          {"libs/sharding", "libs/mutant", "libs/routetable", "libs/replies"},
+			".":          {"libs/sharding", "libs/control", "libs/mutant", "libs/routetable", "libs/replies"},
 			"server/...": {"libs/...", "proto/...", "services/gateway/..."},
 			"cmd/...":    {"services/gateway/server/..."},
 		},

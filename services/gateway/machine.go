@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
@@ -199,12 +200,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 		m.linkUp(in)
 	case LinkDown:
 		m.linkDown(in)
-	case TableChanged:
-		m.tableChanged(in)
-	case NotActive:
-		m.watch.NotActive(now, in.From, in.Active, in.Term)
-	case WatchFailed:
-		m.watch.Failed(now, in.From)
+	case Replied:
+		m.replied(in)
 	case Coordinators:
 		m.coordinators, m.regions, m.candidatesChanged = slices.Clone(in.Addrs), slices.Clone(in.Regions), true
 	case Tick:
@@ -284,18 +281,37 @@ func (m *Machine) poll() {
 		m.watch.SetCandidates(m.coordinators, fallbacks)
 	}
 	if to, since, ask := m.watch.Poll(m.now); ask {
-		m.emit(Watch{To: to, Version: since})
+		m.emit(SendControl{To: to, Msg: control.WatchTable{Version: since}})
 	}
+}
+
+// replied takes the answer to a call: to a watch, since a gateway makes no other. It
+// reports whether it is one that a gateway may get.
+func (m *Machine) replied(in Replied) bool {
+	if _, watch := in.Asked.(control.WatchTable); !watch {
+		return false
+	}
+	switch msg := in.Msg.(type) {
+	case control.TableChanged:
+		m.tableChanged(in.From, msg.Delta)
+	case control.NotActive:
+		m.watch.NotActive(m.now, in.From, msg.Active, msg.Term)
+	case nil:
+		m.watch.Failed(m.now, in.From)
+	default:
+		return false
+	}
+	return true
 }
 
 // tableChanged merges the answer to a poll. The version is set first, because nothing
 // reads it before the end of the step.
-func (m *Machine) tableChanged(in TableChanged) {
-	if !m.watch.Changed(m.now, in.From, in.Delta) {
+func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
+	if !m.watch.Changed(m.now, from, d) {
 		return
 	}
-	m.table.Apply(sharding.TableDelta{Version: in.Delta.Version, Types: in.Delta.Types})
-	for _, row := range in.Delta.Rows {
+	m.table.Apply(sharding.TableDelta{Version: d.Version, Types: d.Types})
+	for _, row := range d.Rows {
 		m.merge(row)
 	}
 	m.placeAll()

@@ -1,6 +1,9 @@
 package gateway
 
-import "github.com/roost-cluster/roost/libs/sharding"
+import (
+	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
 
 // Input is one message to the gateway core. The set is closed.
 type Input interface{ input() }
@@ -61,19 +64,12 @@ type (
 	// in its buffer. A command that no link would ever accept gets a rejecting Answer
 	// instead.
 	SendFailed struct{ Attempt Attempt }
-	// TableChanged is the answer to a Watch.
-	TableChanged struct {
-		From  string // address asked
-		Delta sharding.TableDelta
+	// Replied is the answer of the process at From to Asked, a SendControl that is a
+	// call. A nil Msg: there is none (connection refused, time-out).
+	Replied struct {
+		From       string
+		Asked, Msg control.Message
 	}
-	// NotActive is the answer of a standby to a Watch.
-	NotActive struct {
-		From   string
-		Active sharding.NodeID // zero: unknown
-		Term   sharding.Term
-	}
-	// WatchFailed: no answer to a Watch (connection refused, time-out).
-	WatchFailed struct{ From string }
 	// Coordinators has the addresses from discovery: those of possible coordinators,
 	// and of regions that serve their copy of the table, for a start while no
 	// coordinator is alive. Regions named by rows need not be listed.
@@ -115,16 +111,11 @@ type (
 	Connect struct{ Region sharding.NodeID }
 	// Disconnect closes the link: no row names the incarnation any more.
 	Disconnect struct{ Region sharding.NodeID }
-	// Watch polls the table at an address.
-	Watch struct {
-		To      string
-		Version sharding.Version
-	}
-	// GetShardHome asks the coordinator at To for an allocation.
-	GetShardHome struct {
-		To      string
-		Shard   sharding.ShardID
-		Refused sharding.Epoch
+	// SendControl sends a control message to the process at an address. If it is a call,
+	// its end is told by Replied; any other may get lost, and the core repeats it.
+	SendControl struct {
+		To  string
+		Msg control.Message
 	}
 )
 
@@ -136,15 +127,12 @@ func (LinkDown) input()     {}
 func (Answer) input()       {}
 func (NotMine) input()      {}
 func (SendFailed) input()   {}
-func (TableChanged) input() {}
-func (NotActive) input()    {}
-func (WatchFailed) input()  {}
+func (Replied) input()      {}
 func (Coordinators) input() {}
 func (Tick) input()         {}
 
-func (Send) output()         {}
-func (Finish) output()       {}
-func (Connect) output()      {}
-func (Disconnect) output()   {}
-func (Watch) output()        {}
-func (GetShardHome) output() {}
+func (Send) output()        {}
+func (Finish) output()      {}
+func (Connect) output()     {}
+func (Disconnect) output()  {}
+func (SendControl) output() {}

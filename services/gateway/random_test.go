@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -128,13 +129,13 @@ func TestNonsense(t *testing.T) {
 			case 8:
 				in = SendFailed{Attempt: attempt()}
 			case 9, 10:
-				in = TableChanged{From: addr(), Delta: sharding.TableDelta{
+				in = changed(addr(), sharding.TableDelta{
 					Version: sharding.Version{Term: sharding.Term(small()), N: small()}, Types: testTypes(), Rows: []sharding.Row{row(), row(), row()},
-				}}
+				})
 			case 11:
-				in = NotActive{From: addr(), Active: region(), Term: sharding.Term(small())}
+				in = watched(addr(), control.NotActive{Active: region(), Term: sharding.Term(small())})
 			case 12:
-				in = []Input{WatchFailed{From: addr()}, Coordinators{Addrs: []string{addr()}, Regions: []string{addr()}}, nil}[rng.IntN(3)]
+				in = []Input{watched(addr(), nil), Replied{From: addr(), Msg: control.HostShard{}}, Coordinators{Addrs: []string{addr()}, Regions: []string{addr()}}, nil}[rng.IntN(4)]
 			default:
 				in = Tick{}
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -49,11 +50,11 @@ func TestRepliesAreBounded(t *testing.T) {
 		}
 	}
 	step(gateway.Coordinators{Addrs: []string{"127.0.0.1:2"}})
-	step(gateway.TableChanged{From: "127.0.0.1:2", Delta: sharding.TableDelta{
+	step(gateway.Replied{From: "127.0.0.1:2", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: sharding.TableDelta{
 		Full: true, Version: sharding.Version{Term: 1, N: 1},
 		Types: []sharding.TypeDesc{{Type: "Blob", Shards: 1, Commands: []sharding.CommandDesc{{Name: "Get"}}}},
 		Rows:  []sharding.Row{{Shard: sharding.ShardID{Type: "Blob"}, Owner: region, Epoch: 1 << 32, Phase: sharding.Serving}},
-	}})
+	}}})
 	step(gateway.LinkUp{Region: region, Link: 1})
 	next := gateway.RequestID(0)
 	submit := func(count int) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -150,7 +151,7 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 		return
 	}
 	s.askAt = m.now.Add(m.cfg.HomeInterval)
-	m.emit(GetShardHome{To: to, Shard: s.id, Refused: s.refused})
+	m.emit(SendControl{To: to, Msg: control.GetShardHome{Shard: s.id, Refused: s.refused}})
 }
 
 // shardDue gives up blocking requests after their deadline; settle does the rest.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/scenariotest"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -60,13 +61,13 @@ func (s *scenario) do(line string) {
 	case "table": // c1 1.2 [T/0 1.1 serving r1, …]: from, version, rows
 		_, rows, _ := strings.Cut(line, arg(2))
 		v := s.version(arg(2))
-		s.step(TableChanged{From: arg(1), Delta: sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}})
+		s.step(changed(arg(1), sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}))
 	case "untyped": // c1 1.1: a table in which no type is declared yet
-		s.step(TableChanged{From: arg(1), Delta: sharding.TableDelta{Version: s.version(arg(2))}})
+		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2))}))
 	case "standby": // c1 3 [c2]: c1 is not active, in term 3 c2 is
-		s.step(NotActive{From: arg(1), Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))})
+		s.step(watched(arg(1), control.NotActive{Term: sharding.Term(s.number(arg(2))), Active: node(arg(3))}))
 	case "unwatched": // c1: a poll failed
-		s.step(WatchFailed{From: arg(1)})
+		s.step(watched(arg(1), nil))
 	case "up": // r1 [2]: a link is open, its number
 		s.step(LinkUp{Region: node(arg(1)), Link: s.number(arg(2))})
 	case "down": // r1 [2]
@@ -111,7 +112,7 @@ func (s *scenario) step(in Input) {
 		prefix = fmt.Sprintf("@%v ", s.waited)
 	}
 	for _, o := range s.machine().Step(s.now, in, nil) {
-		if w, ok := o.(Watch); ok && !s.watching {
+		if w, ok := o.(SendControl); ok && control.IsCall(w.Msg) && !s.watching {
 			s.polled = w.To
 			continue
 		}
@@ -125,6 +126,15 @@ func (s *scenario) step(in Input) {
 	}
 }
 
+// watched is the answer to a watch, changed one with a table.
+func watched(from string, answer control.Message) Replied {
+	return Replied{From: from, Asked: control.WatchTable{}, Msg: answer}
+}
+
+func changed(from string, d sharding.TableDelta) Replied {
+	return watched(from, control.TableChanged{Delta: d})
+}
+
 func (s *scenario) wait(d string) {
 	total, err := time.ParseDuration(d)
 	if err != nil {
@@ -133,7 +143,7 @@ func (s *scenario) wait(d string) {
 	for s.waited = 20 * time.Millisecond; s.waited <= total; s.waited += 20 * time.Millisecond {
 		s.now = s.now.Add(20 * time.Millisecond)
 		if to, _ := s.m.watch.Active(); !s.watching && to == s.polled && s.waited%time.Second == 0 {
-			s.step(TableChanged{From: to, Delta: sharding.TableDelta{Version: s.m.Table().Version()}})
+			s.step(changed(to, sharding.TableDelta{Version: s.m.Table().Version()}))
 		}
 		s.step(Tick{})
 	}
@@ -168,12 +178,14 @@ func describe(o Output) string {
 		return "connect " + o.Region.Addr
 	case Disconnect:
 		return "disconnect " + o.Region.Addr
-	case Watch:
-		return fmt.Sprintf("watch %s %d.%d", o.To, o.Version.Term, o.Version.N)
-	case GetShardHome:
-		s := fmt.Sprintf("home %s %s", o.To, o.Shard)
-		if o.Refused != 0 {
-			s += " refused " + o.Refused.String()
+	case SendControl:
+		if w, ok := o.Msg.(control.WatchTable); ok {
+			return fmt.Sprintf("watch %s %d.%d", o.To, w.Version.Term, w.Version.N)
+		}
+		about := o.Msg.About()
+		s := fmt.Sprintf("home %s %s", o.To, about.Shard)
+		if about.Epoch != 0 {
+			s += " refused " + about.Epoch.String()
 		}
 		return s
 	}

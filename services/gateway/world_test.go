@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -245,10 +246,13 @@ func (w *world) perform(o Output) {
 			delete(w.links, o.Region)
 			w.after(w.delay(), func() { l.regionOpen = false })
 		}
-	case Watch:
-		w.watched(o.Version, w.now+time.Second)
-	case GetShardHome:
-		w.after(w.delay(), func() { w.home(o) })
+	case SendControl:
+		switch m := o.Msg.(type) {
+		case control.WatchTable:
+			w.watched(m.Version, w.now+time.Second)
+		case control.GetShardHome:
+			w.after(w.delay(), func() { w.home(m) })
+		}
 	}
 }
 
@@ -257,9 +261,9 @@ func (w *world) watched(v sharding.Version, by time.Duration) {
 	n := uint64(len(w.changes))
 	switch {
 	case w.chance(0.02):
-		w.inbox = append(w.inbox, WatchFailed{From: "c"})
+		w.inbox = append(w.inbox, watched("c", nil))
 	case w.chance(0.02):
-		w.inbox = append(w.inbox, NotActive{From: "c", Term: 1})
+		w.inbox = append(w.inbox, watched("c", control.NotActive{Term: 1}))
 	case v.Term == 1 && v.N == n && w.now < by:
 		w.after(10*ms, func() { w.watched(v, by) })
 	default:
@@ -269,7 +273,7 @@ func (w *world) watched(v sharding.Version, by time.Duration) {
 		} else {
 			d.Full, d.Rows = true, slices.Clone(w.changes)
 		}
-		w.after(w.delay(), func() { w.inbox = append(w.inbox, TableChanged{From: "c", Delta: d}) })
+		w.after(w.delay(), func() { w.inbox = append(w.inbox, changed("c", d)) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/discovery"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -34,34 +35,29 @@ func (s *Server) discovered(a discovery.Answer) {
 	})
 }
 
-// watch polls the table at an address.
-func (s *Server) watch(o gateway.Watch) {
-	answer, err := s.client.Call(s.ctx, o.To, control.WatchTable{Version: o.Version})
-	switch answer := answer.(type) {
-	case control.NotActive:
-		s.inbox.Put(item{in: gateway.NotActive{From: o.To, Active: answer.Active, Term: answer.Term}})
-	case control.TableChanged:
-		in := gateway.TableChanged{From: o.To, Delta: answer.Delta}
-		s.put(func() { s.tableChanged(in) })
-	default:
-		s.put(func() { s.watchFailed(o.To, err) })
+// sendControl sends a control message, beside the loop.
+func (s *Server) sendControl(o gateway.SendControl) {
+	if !control.IsCall(o.Msg) {
+		s.outbox.Send(sharding.NodeID{Addr: o.To}, o.Msg)
+		return
 	}
+	go func() {
+		answer, err := s.client.Call(s.ctx, o.To, o.Msg)
+		s.put(func() { s.replied(gateway.Replied{From: o.To, Asked: o.Msg, Msg: answer}, err) })
+	}()
 }
 
-// watchFailed says once what is wrong with an address: it is asked again and
-// again.
-func (s *Server) watchFailed(from string, err error) {
-	if text := err.Error(); s.complaints[from] != text && s.ctx.Err() == nil {
-		s.complaints[from] = text
-		s.log.Warn("no route table", "from", from, "error", err)
+// replied hands the answer to a call to the core. It says once what is wrong with an
+// address: it is asked again and again.
+func (s *Server) replied(in gateway.Replied, err error) {
+	if err == nil {
+		delete(s.complaints, in.From)
+	} else if text := err.Error(); s.complaints[in.From] != text && s.ctx.Err() == nil {
+		s.complaints[in.From] = text
+		s.log.Warn("no route table", "from", in.From, "error", err)
 	}
-	s.step(gateway.WatchFailed{From: from})
-}
-
-func (s *Server) tableChanged(in gateway.TableChanged) {
-	delete(s.complaints, in.From)
 	s.step(in)
-	if len(in.Delta.Types) > 0 || !s.types.Load().known {
+	if table, ok := in.Msg.(control.TableChanged); ok && (len(table.Delta.Types) > 0 || !s.types.Load().known) {
 		s.publishTypes()
 	}
 }

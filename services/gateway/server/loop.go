@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -113,10 +112,8 @@ func (s *Server) perform(o gateway.Output) {
 		s.connect(o.Region)
 	case gateway.Disconnect:
 		s.disconnect(o.Region)
-	case gateway.Watch:
-		go s.watch(o)
-	case gateway.GetShardHome:
-		s.outbox.Send(sharding.NodeID{Addr: o.To}, control.GetShardHome{Shard: o.Shard, Refused: o.Refused})
+	case gateway.SendControl:
+		s.sendControl(o)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twitchtv/twirp"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
@@ -232,7 +233,10 @@ func TestReadiness(t *testing.T) {
 	}
 	row := sharding.Row{Shard: sharding.ShardID{Type: "Echo"}, Epoch: 1, Phase: sharding.Serving, Owner: sharding.NodeID{Addr: "127.0.0.1:1", UID: 3}}
 	change := func(d sharding.TableDelta) {
-		_ = g.inside(context.Background(), func() error { g.tableChanged(gateway.TableChanged{From: "x:1", Delta: d}); return nil })
+		_ = g.inside(context.Background(), func() error {
+			g.replied(gateway.Replied{From: "x:1", Asked: control.WatchTable{}, Msg: control.TableChanged{Delta: d}}, nil)
+			return nil
+		})
 	}
 	change(sharding.TableDelta{Version: sharding.Version{Term: 1, N: 1}})
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "no region has registered") {
