@@ -76,20 +76,6 @@ type Kind struct {
 	Answers []Message
 }
 
-// Kinds are all kinds of messages but those that only answer calls.
-var Kinds = []Kind{
-	{Zero: WatchTable{}, From: Region | Gateway, To: Coordinator | Region, Answers: []Message{TableChanged{}, NotActive{}}},
-	{Zero: Register{}, From: Region, To: Coordinator, Answers: []Message{RegisterAck{}, NotActive{}}},
-	{Zero: GracefulShutdown{}, From: Region, To: Coordinator, Answers: []Message{ShutdownAck{}, NotActive{}}},
-	{Zero: GetShardHome{}, From: Gateway, To: Coordinator},
-	{Zero: HostShard{}, From: Coordinator, To: Region},
-	{Zero: HandOff{}, From: Coordinator, To: Region},
-	{Zero: ShardStarted{}, From: Region, To: Coordinator},
-	{Zero: HostRefused{}, From: Region, To: Coordinator},
-	{Zero: ShardStopped{}, From: Region, To: Coordinator},
-	{Zero: JournalReport{}, From: Region, To: Coordinator},
-}
-
 // kindOf returns the kind of a message, or nil if it only answers calls.
 func kindOf(m Message) *Kind {
 	for i := range Kinds {

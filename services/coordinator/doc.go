@@ -51,8 +51,9 @@
 //     CallID, however late: an operation whose result is not known by
 //     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
 //     the Tenure give up waiting for an answer.
-//  5. Messages to regions may be lost, and the answer to a watch or a call too. A watch
-//     that nobody waits for any more is reported by WatchEnded.
+//  5. Messages may be lost, and the answer to a call too; see package control. A call
+//     that nobody waits for any more is reported by CallEnded. What is not answered when
+//     a term ends, which SteppedDown says, is given up.
 //  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released; after Contested the process stops.
 //
