@@ -35,8 +35,14 @@ func newSilent(t *testing.T) *silent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.j, err = journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, s.cfg, journal.Observer{}); err != nil {
-		t.Fatal(err)
+	// On a busy machine the first connections may take longer than the times above.
+	for deadline := time.Now().Add(time.Minute); ; {
+		if s.j, err = journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, s.cfg, journal.Observer{}); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() { _ = s.j.Close() })
 	return s
