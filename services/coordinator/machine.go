@@ -74,6 +74,8 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	switch in := in.(type) {
 	case Elected:
 		m.elected(in)
+	case Identified:
+		m.cluster = in.Cluster
 	case Deposed:
 		m.deposed()
 	case Active:

@@ -95,6 +95,9 @@ type (
 		// Cluster is what the journal says by now about whose it is; 0: nothing.
 		Cluster sharding.ClusterID
 	}
+	// Identified: the journal says by now that it is Cluster's, which it did not when
+	// the term began.
+	Identified struct{ Cluster sharding.ClusterID }
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on the only answer is which coordinator is active.
 	Deposed struct{}
@@ -279,6 +282,7 @@ func (Appended) input()        {}
 func (SignWritten) input()     {}
 func (SnapshotWritten) input() {}
 func (Elected) input()         {}
+func (Identified) input()      {}
 func (Deposed) input()         {}
 func (Stored) input()          {}
 func (Active) input()          {}

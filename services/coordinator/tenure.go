@@ -300,6 +300,9 @@ func (t *Tenure) signWritten(in SignWritten) {
 		t.fenced(in.Fence)
 		return
 	case in.Verdict == sharding.Durable:
+		if !first && t.m.cluster == 0 {
+			t.step(Identified{Cluster: t.owner})
+		}
 	case !first:
 		if t.sign.N == 1 { // the next one is a first one again
 			t.sign.N = 0

@@ -235,6 +235,9 @@ func TestFirstSign(t *testing.T) {
 				t.Errorf("the next sign is %+v, want number %d", s.Sign, n)
 			}
 			w.step(SignWritten{Call: s.Call, Verdict: v})
+			if stored := v == sharding.Durable; stored != (w.core.m.cluster == ours) {
+				t.Errorf("sign %d is stored: %t, and regions are compared with cluster %s", n, stored, w.core.m.cluster)
+			}
 			v = sharding.Durable
 		}
 	}

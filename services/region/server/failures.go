@@ -61,22 +61,26 @@ func (f *failures) admit(now time.Time) (ok bool, skipped int) {
 	return true, skipped
 }
 
-// turnFailed logs why a turn was undone.
-func (s *shared) turnFailed(run *turn.Run, code sharding.Code, why error) reference {
+// turnFailed logs why a turn failed.
+func (s *shared) turnFailed(run *turn.Run, reply *sharding.Reply, why error) reference {
 	ok, skipped := s.failures.admit(time.Now())
 	if !ok {
 		return ""
 	}
 	ref := newReference()
 	log := s.log.With("reference", ref, "entity.type", run.Entity.Type, "entity.id", run.Entity.ID, "command", run.Env.Command,
-		"code", code, "error", why)
+		"code", reply.Code, "error", why)
 	if p := new(entity.Panic); errors.As(why, &p) {
 		log = log.With("stack", p.Stack)
 	}
 	if skipped > 0 {
 		log = log.With("not_logged", skipped)
 	}
-	log.Error("a turn failed and was undone")
+	if reply.Outcome == sharding.Unknown { // of a volatile type
+		log.Error("a turn failed; what it changed in memory was not undone")
+	} else {
+		log.Error("a turn failed and was undone")
+	}
 	return ref
 }
 

@@ -185,7 +185,7 @@ func (s *shardLoop) turn(j *work, over *finished, began time.Time) time.Time {
 	ctx.end()
 	now := time.Now()
 	if failed != nil {
-		s.turnFailed(j.run, over.in.Reply.Code, failed).tell(&over.in.Reply.Message)
+		s.turnFailed(j.run, &over.in.Reply, failed).tell(&over.in.Reply.Message)
 	}
 	over.in.Incarnation, over.in.Request = j.run.Incarnation, j.run.Request
 	over.in.Handler, over.slot = now.Sub(began), j.slot

@@ -133,11 +133,12 @@ func (b *inbox) finished(core int, done []finished) {
 }
 
 // arrive takes commands in their order, some of which are refused already, by their
-// index, and returns the cores that have something to take in for it. What finds no room for its reply waits in the queue of its connection, and
-// is refused if too much waits there. It blocks only while the inbox is full, or
-// there is no room even for refusals: that is how a region holds back its gateways. It
-// calls wait before, whenever it has put something in since, with the cores that have
-// it: whoever is to make room may not know of that yet.
+// index, and returns the cores that have something to take in for it. What finds no room
+// for its reply waits in the queue of its connection, and is refused if too much waits
+// there. It blocks only while the inbox is full, or there is no room even for refusals:
+// that is how a region holds back its gateways. It stops when the connection ends. Before
+// it blocks, it calls wait with the cores that have something since the last call: they
+// are to make room, and may not know of it yet.
 func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func(cores)) (took cores) {
 	now := time.Now()
 	b.mu.Lock()
@@ -153,6 +154,10 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 		c := &cmds[i]
 		a := arrival{epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i]}
 		for !b.over && !b.admit(queue, &a, &took) {
+			if to.Ended() { // its gateway counts the rest as lost
+				queue.Drop(b.budget)
+				return took
+			}
 			if !told {
 				b.mu.Unlock()
 				wait(took)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
@@ -46,4 +47,34 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	if b.budget.Waiting() != 0 || len(b.next[0].arrivals) != 0 {
 		t.Errorf("%d commands wait, %d are taken", b.budget.Waiting(), len(b.next[0].arrivals))
 	}
+}
+
+// TestNobodyWaitsForRoomAfterTheEnd: a reader that waits for room is let go when its
+// connection ends. The next connection of its lane does not read before that.
+func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := oneInbox(1)
+		to := &endingSink{}
+		cmds := make([]link.Command, 3)
+		for i := range cmds {
+			cmds[i] = link.Command{Corr: uint64(i), Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}
+		}
+		returned := false
+		go func() {
+			b.arrive(to, cmds, nil, func(cores) {})
+			returned = true
+		}()
+		synctest.Wait()
+		if b.drained(); returned {
+			t.Fatal("an inbox for one command takes three")
+		}
+		b.mu.Lock()
+		to.ended = true
+		b.mu.Unlock()
+		b.drained()
+		if synctest.Wait(); !returned {
+			t.Error("the reader still waits")
+		}
+		b.end()
+	})
 }
