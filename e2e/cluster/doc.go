@@ -3,7 +3,7 @@
 //
 // TestHistories injects faults into the processes of a cluster under load, and package
 // history checks what the clients have seen. Each scenario prints a line
-// with its figures. The load is open: calls start at a fixed rate, by several
+// with its figures. The load is open-loop: calls start at a fixed rate, by several
 // clients over two gateways, most of them writes with a key, some without, some
 // in batches, some sent twice. Afterwards the journal itself is read, by plain
 // SQL and the documented form of its records, and compared as well: acknowledged values

@@ -19,7 +19,7 @@
 // and every request to the lease and to the journal is a message, and its answer
 // another one. There are no regions: a region that does not run registers a changed
 // type, its shard is asked for, or it is drained, twice on a path altogether. That
-// is enough for a checkpoint and for the snapshot behind it.
+// is enough for a checkpoint and for the snapshot after it.
 //
 // # How
 //
@@ -51,15 +51,16 @@
 // outcome is unknown). A message to a standby is lost. In the append scope
 // the coordinators decide in no time: what is sent to them arrives at once, and
 // their facts are durable at once; what they do when that takes longer is searched
-// by the handoff scope. Time runs out by one second at a time, longer than any pause
-// of the cores in the clusters, and there are no deadlines and no passivation. In the
-// lease and tenure scopes time passes for both processes alike; in the tenure scope
+// by the handoff scope. Time advances by one second at a time (in the lease and
+// tenure scopes by one or three), which is longer than any pause that the cores of the
+// other scopes make, and there are no deadlines and no passivation. In the lease and
+// tenure scopes time passes for both processes alike; in the tenure scope
 // reads do not fail, the journal is never full, a coordinator leaves one sign of life
 // per term, and the signs of another cluster are not watched to their end. Only
 // safety is searched; package sim checks that everything finishes.
 //
-// Each scope is searched to the end of two faults and two timeouts by make explore,
-// which takes minutes, and to the end of smaller bounds by make test. The tenure
-// scope is too large for that: make explore searches it to the end of two faults and
-// one timeout, and of two timeouts without a fault.
+// Each scope but tenure is searched to the end of two faults and two timeouts by make
+// explore, which takes minutes. The tenure scope is too large for that: make explore
+// searches it to the end of two faults and one timeout, and of two timeouts without a
+// fault. make test searches every scope to the end of smaller bounds.
 package explore

@@ -30,9 +30,8 @@ var outside = sharding.NodeID{Addr: "r0", UID: 1}
 var newer = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: append(slices.Clone(desc.Commands), sharding.CommandDesc{Name: "Set"})}
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
-// facts. What a process does depends on nothing but itself: whatever it asks of a
-// store is under way, and so is the answer. What it says is compared with the
-// stores at once.
+// facts. A move of a process does not use the stores: its requests to them, and the
+// answers, are messages. What it sends is checked against the stores at once.
 type tenureWorld struct {
 	processes [2]*process
 	*recordStore
@@ -295,7 +294,8 @@ func (w *tenureWorld) lease(i int, in lease.Input) {
 	}
 }
 
-// acquired: terms grow, unless the record was lost, which the lease scope is about.
+// acquired checks that terms grow. After the loss of the record they need not; the
+// lease scope checks that case.
 func (w *tenureWorld) acquired(term sharding.Term) {
 	if w.lost {
 		return
@@ -407,14 +407,15 @@ func (w *tenureWorld) becameActive(i int, term sharding.Term) {
 	w.step(i, coordinator.Received{Call: 1, Msg: control.WatchTable{}})
 }
 
-// inTime: nothing happens past the lease.
+// inTime checks that a coordinator puts out nothing after its lease has expired.
 func (w *tenureWorld) inTime(i int, term sharding.Term, o coordinator.Output) {
 	if p := w.processes[i]; term != p.term || !p.now.Before(p.until) {
 		w.fail("c%d puts out %T%+v in term %d; it holds term %d, until %v from now", i, o, o, term, p.term, p.until.Sub(p.now))
 	}
 }
 
-// says: what leaves is durable, and nobody else has the lease by then.
+// says checks that what leaves is durable, and that nobody else has acquired the
+// lease by then.
 func (w *tenureWorld) says(i int, o coordinator.Output, m control.Message, types []sharding.TypeDesc, rows []sharding.Row) {
 	term := m.About().Term
 	w.inTime(i, term, o)

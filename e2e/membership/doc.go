@@ -13,9 +13,9 @@
 //
 // # What is checked
 //
-// Who was removed never comes back; the view of a node only moves on; nobody
+// A removed node never comes back; the view of a node only moves on; nobody
 // acts on gossip that is too old; a node that is starved of time costs nobody
-// else's membership; after it is all over the living hold the same view.
+// else's membership; after the faults end, the live nodes hold the same view.
 //
 // # What this does not do
 //

@@ -17,18 +17,18 @@ var (
 
 // coordNode is the driver of a coordinator: lease, journal, membership.
 type coordNode struct {
-	p      *process
-	w      *World
-	core   *coordinator.Tenure
-	member *member
-	holder *lease.Holder
-	lout   []lease.Output
-	out    []coordinator.Output
+	p        *process
+	w        *World
+	core     *coordinator.Tenure
+	member   *member
+	holder   *lease.Holder
+	leaseOut []lease.Output
+	out      []coordinator.Output
 
-	calls   calls
-	rank    int
-	shared  gossip.Lease             // as the membership was told
-	joining map[sharding.NodeID]bool // as the membership said last
+	calls         calls
+	rank          int
+	reportedLease gossip.Lease             // as the membership was told
+	joining       map[sharding.NodeID]bool // as the membership said last
 }
 
 func (w *World) coordinatorProgram(p *process) program {
@@ -70,7 +70,7 @@ func (c *coordNode) step(in coordinator.Input) {
 	}
 }
 
-// speaks looks whether a coordinator says anything after another one has its lease.
+// speaks checks that a coordinator says nothing after another one has acquired the lease.
 func (c *coordNode) speaks(o coordinator.Output) {
 	var m control.Message
 	switch o := o.(type) {
@@ -87,20 +87,20 @@ func (c *coordNode) speaks(o coordinator.Output) {
 	}
 }
 
-// judge looks at whom a shard is given to.
+// judge checks that a shard is given only to a region that is up.
 func (c *coordNode) judge(f coordinator.Fact) {
 	if r, ok := f.(coordinator.RowFact); ok && r.Row.Phase == sharding.Starting && c.joining[r.Row.Owner] {
 		c.w.violate("only who is up hosts shards", "%s gives %v to %v, which is not up", c.p.name, r.Row.Shard, r.Row.Owner)
 	}
 }
 
-func (c *coordNode) lease(in lease.Input) {
+func (c *coordNode) stepLease(in lease.Input) {
 	if _, tick := in.(lease.Tick); !tick {
 		c.w.trace(c.p, "lease<", in)
 	}
-	at := len(c.lout)
-	c.lout = c.holder.Step(c.p.now(), in, c.lout)
-	for _, o := range c.lout[at:] {
+	at := len(c.leaseOut)
+	c.leaseOut = c.holder.Step(c.p.now(), in, c.leaseOut)
+	for _, o := range c.leaseOut[at:] {
 		c.w.trace(c.p, "lease>", o)
 		switch o := o.(type) {
 		case lease.Lost:
@@ -121,7 +121,7 @@ func (c *coordNode) lease(in lease.Input) {
 	}
 }
 
-// drains looks whether a new term knows what operators asked of regions.
+// drains checks that a new term knows which regions operators have drained.
 func (c *coordNode) drains(term sharding.Term) {
 	for _, r := range c.core.View().Regions {
 		if want := c.w.journal.drained[r.Node]; r.Draining != want {
@@ -142,7 +142,8 @@ func (c *coordNode) query(q func(), then func(ok bool)) {
 	})
 }
 
-// commit makes an operation, and calls back in the loop.
+// commit lets the journal commit one operation, and calls done in the loop of the
+// process.
 func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
 	gen := c.p.gen
 	c.w.journal.commit(c.p.host, []journal.Op{op}, func(r []journal.Result) {
@@ -159,16 +160,16 @@ func (c *coordNode) commit(op journal.Op, done func(journal.Result)) {
 }
 
 func (c *coordNode) tick() {
-	c.lease(lease.Tick{})
+	c.stepLease(lease.Tick{})
 	holder, until := c.holder.Current()
-	if l := (gossip.Lease{Holder: holder, Until: until}); l != c.shared {
-		c.shared = l
+	if l := (gossip.Lease{Holder: holder, Until: until}); l != c.reportedLease {
+		c.reportedLease = l
 		c.member.step(l)
 	}
 	c.member.tick()
 	if rank := c.member.rank(); rank != c.rank {
 		c.rank = rank
-		c.lease(lease.SetRank{Rank: rank})
+		c.stepLease(lease.SetRank{Rank: rank})
 	}
 	c.step(coordinator.Tick{})
 }
@@ -176,8 +177,8 @@ func (c *coordNode) tick() {
 // yieldLease gives the lease up for a coordinator on the larger side.
 func (c *coordNode) yieldLease() {
 	c.rank = c.member.rank()
-	c.lease(lease.SetRank{Rank: c.rank})
-	c.lease(lease.Yield{})
+	c.stepLease(lease.SetRank{Rank: c.rank})
+	c.stepLease(lease.Yield{})
 }
 
 func (c *coordNode) memberChanged(m memberChange) {
@@ -198,7 +199,7 @@ func (c *coordNode) flush() {
 	if !c.p.up {
 		return
 	}
-	for len(c.out) > 0 || len(c.lout) > 0 {
+	for len(c.out) > 0 || len(c.leaseOut) > 0 {
 		out := c.out
 		c.out = nil
 		for _, o := range out {
@@ -243,7 +244,7 @@ func (c *coordNode) survey(o coordinator.Survey) {
 			c.step(coordinator.ReadFailed(o))
 			return
 		}
-		if err == nil && got.Snapshot.Seq > 0 { // else it is damaged: whose it is, is not known
+		if err == nil && got.Snapshot.Seq > 0 { // otherwise there is none, or it is damaged and its cluster is not known
 			if in.Sign, err = journal.DecodeSign(got.Snapshot.Payload); err != nil {
 				c.w.violate("driver", "a sign of life: %v", err)
 			}
@@ -300,9 +301,9 @@ func (c *coordNode) perform(o coordinator.Output) {
 	case coordinator.BecameActive, coordinator.SteppedDown:
 	case coordinator.RaiseTerm:
 		w.mark("term raised")
-		c.lease(lease.RaiseTerm{Above: o.Above})
+		c.stepLease(lease.RaiseTerm{Above: o.Above})
 	case coordinator.YieldLease:
-		c.lease(lease.Yield{})
+		c.stepLease(lease.Yield{})
 	case coordinator.Survey:
 		c.survey(o)
 	case coordinator.Claim:
@@ -349,7 +350,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 	}
 }
 
-// checkDurable looks whether what a message reveals is in the journal.
+// checkDurable checks that what a message reveals is in the journal.
 func (c *coordNode) checkDurable(to sharding.NodeID, m control.Message) {
 	about := m.About()
 	for _, row := range about.Rows {
@@ -390,21 +391,21 @@ func (c *coordNode) stop() { c.member.stop() }
 
 // performLease brings the requests of the lease to its store.
 func (c *coordNode) performLease() {
-	out := c.lout
-	c.lout = nil
+	out := c.leaseOut
+	c.leaseOut = nil
 	for _, o := range out {
 		switch o := o.(type) {
 		case lease.Get:
 			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
 				return r, lease.Got{Request: o.Request, Record: r}
-			}, c.lease)
+			}, c.stepLease)
 		case lease.Swap:
 			c.w.lease.ask(c.p, func(r lease.Record) (lease.Record, lease.Input) {
 				if !r.Yields(o.Old, o.New) {
 					return r, lease.Swapped{Request: o.Request, Outcome: lease.Conflict}
 				}
 				return o.New, lease.Swapped{Request: o.Request, Outcome: lease.Done}
-			}, c.lease)
+			}, c.stepLease)
 		}
 	}
 }

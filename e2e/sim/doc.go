@@ -18,8 +18,8 @@
 // return, which makes every entity linearizable, reads included; every
 // acknowledged command is durable exactly once; a command id has one effect and one
 // reply; a rejected command has no effect; items of a batch take effect in order, and a
-// command whose client was told UNKNOWN does not take effect behind one that was
-// sent after that through the same gateway; every request ends exactly once, in
+// command whose client was told UNKNOWN does not take effect after one that was
+// sent later through the same gateway; every request ends exactly once, in
 // time; the cores' own invariants, limits of buffers included, hold. After the
 // storm: one active coordinator, one membership, equal tables, every shard served
 // by a living owner that holds the claim, every entity answers.

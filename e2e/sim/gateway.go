@@ -98,7 +98,7 @@ func (g *gatewayNode) flush() {
 	}
 	if g.ticked {
 		g.ticked = false
-		g.punctual()
+		g.checkDeadlines()
 	}
 }
 
@@ -113,8 +113,8 @@ func (g *gatewayNode) performAll() {
 	}
 }
 
-// punctual looks for requests that should have been finished by now.
-func (g *gatewayNode) punctual() {
+// checkDeadlines looks for requests that should have been finished by now.
+func (g *gatewayNode) checkDeadlines() {
 	now := g.p.now()
 	var late []gateway.RequestID
 	for id, c := range g.waiting { // sorted below

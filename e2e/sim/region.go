@@ -16,43 +16,43 @@ import (
 
 // regionNode is the driver of a region: links, group commit, entity code.
 type regionNode struct {
-	p       *process
-	w       *World
-	cfg     region.Config
-	control *region.ControlCore
-	shards  []*shardNode
-	member  *member
-	owes    *owing // nil: replies have no size
-	out     []region.ControlOutput
-	group   group
-	readers *connection.Readers[*link]
-	links   []*link // those that are open, or were
-	next    turn.RequestID
-	tickets map[turn.RequestID]ticket
-	stopped map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
-	term    sharding.Term                       // highest that told this region to host or hand off
-	calls   calls
-	loading map[sharding.Entity]pendingLoad // without an answer
-	loads   map[sharding.Entity]int         // without an answer, given up or not
-	ticked  bool
-	leaving bool
-	leaveBy time.Time // if it is
-	left    bool
+	p           *process
+	w           *World
+	cfg         region.Config
+	control     *region.ControlCore
+	shards      []*shardNode
+	member      *member
+	replyBudget *replyBudget // nil: the memory of replies is not simulated
+	out         []region.ControlOutput
+	group       group
+	readers     *connection.Readers[*link]
+	links       []*link // those that are open, or were
+	next        turn.RequestID
+	tickets     map[turn.RequestID]ticket
+	stopped     map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
+	term        sharding.Term                       // highest that told this region to host or hand off
+	calls       calls
+	loading     map[sharding.Entity]pendingLoad // without an answer
+	loads       map[sharding.Entity]int         // without an answer, given up or not
+	ticked      bool
+	leaving     bool
+	leaveBy     time.Time // if it is
+	left        bool
 }
 
 // shardNode is the driver of one shard core.
 type shardNode struct {
 	*regionNode
-	index  int
-	core   *region.ShardCore
-	done   region.Outputs // of its steps, not performed
-	bodies map[turn.Incarnation]*body
-	orders ordered // from the control core
-	events ordered // to it
+	index     int
+	core      *region.ShardCore
+	done      region.Outputs // of its steps, not performed
+	instances map[turn.Incarnation]*instance
+	orders    ordered // from the control core
+	events    ordered // to it
 }
 
-// ordered are messages from one core of a region to another: between goroutines of one
-// process, each of which gets to its messages in its own time, and in their order.
+// ordered is the time at which the last message from one core to another arrives. Each
+// core runs on its own goroutine, takes its messages after a delay, and in their order.
 type ordered struct{ last int64 }
 
 func (n *regionNode) carry(o *ordered, arrive func()) {
@@ -87,8 +87,8 @@ type pendingLoad struct {
 	began time.Time
 }
 
-// body is the instance of an entity.
-type body struct {
+// instance is an incarnation of an entity.
+type instance struct {
 	entity  sharding.Entity
 	list    list
 	running bool
@@ -110,15 +110,15 @@ func (w *World) regionProgram(p *process) program {
 		loads:   map[sharding.Entity]int{},
 	}
 	if w.weather.Harsh.PerByte > 0 {
-		n.owes = &owing{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}
-		n.owes.short.Learn(replies.Overhead)
+		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}
+		n.replyBudget.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
 	n.cfg = regionConfig(w, p)
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{
-			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), bodies: map[turn.Incarnation]*body{},
+			regionNode: n, index: i, core: region.NewShardCore(n.cfg, i), instances: map[turn.Incarnation]*instance{},
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})
@@ -158,8 +158,8 @@ func (n *regionNode) checkLimits() {
 	}
 }
 
-// of is the shard core of an entity.
-func (n *regionNode) of(e sharding.Entity) *shardNode {
+// shardNodeOf returns the node of the shard core that has an entity.
+func (n *regionNode) shardNodeOf(e sharding.Entity) *shardNode {
 	for i := range types {
 		if types[i].Type == e.Type {
 			return n.shards[n.cfg.CoreOf(sharding.ShardID{Type: e.Type, Index: sharding.ShardOf(e.ID, types[i].Shards)})]
@@ -169,7 +169,7 @@ func (n *regionNode) of(e sharding.Entity) *shardNode {
 }
 
 func (n *regionNode) tick() {
-	if n.owes != nil {
+	if n.replyBudget != nil {
 		n.readAll()
 	}
 	n.member.tick()
@@ -195,7 +195,7 @@ func (n *regionNode) flush() {
 	n.group.kick()
 	if n.ticked {
 		n.ticked = false
-		n.punctual()
+		n.checkDeadlines()
 	}
 	n.member.flush()
 }
@@ -222,9 +222,9 @@ func (s *shardNode) performAll() {
 	s.core.Recycle()
 }
 
-// punctual looks for commands that wait for a load beyond their deadline. A repeat
+// checkDeadlines looks for commands that wait for a load beyond their deadline. A repeat
 // shares the answer of the command that it joined, and so its time.
-func (n *regionNode) punctual() {
+func (n *regionNode) checkDeadlines() {
 	now := n.p.now()
 	hung := false
 	for _, l := range n.loading { // order-free: any of them
@@ -325,8 +325,8 @@ func (n *regionNode) sendControl(o region.Send) {
 	})
 }
 
-// receive takes a message of a coordinator. After one of a higher term it must not be
-// heard.
+// receive takes a message of a coordinator. Once the region has seen a higher term, the
+// message must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	at, term := len(n.out), m.About().Term
 	n.step(region.Received{From: from.Addr, Msg: m})
@@ -362,8 +362,8 @@ func (n *regionNode) readSign(o region.ReadSign) {
 	})
 }
 
-// checkStopped holds the region to its word: once it has said ShardStopped,
-// nothing of the shard at that epoch or a lower one lives in it.
+// checkStopped checks that a region which sent ShardStopped does not take up the shard
+// again at that epoch or a lower one.
 func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	if said := n.stopped[s]; e <= said {
 		n.w.violate("stopped stays stopped", "%s takes up %v at epoch %v after ShardStopped(%v)", n.p.name, s, e, said)
@@ -399,8 +399,8 @@ func questioned(ok bool) sharding.Verdict {
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
 // command reads one command from a link.
-func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, left time.Duration) {
-	env.Deadline = n.p.deadline(left)
+func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
+	env.Deadline = n.p.deadline(timeLeft)
 	n.read(l, &env, func(room replies.Ticket, refused string) {
 		n.next++
 		n.tickets[n.next] = ticket{link: l, attempt: attempt, key: env.ID, entity: env.Entity, epoch: epoch, due: env.Deadline, env: &env, room: room}
@@ -410,7 +410,7 @@ func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Ep
 			})
 			return
 		}
-		n.of(env.Entity).input(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+		n.shardNodeOf(env.Entity).input(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 	})
 }
 

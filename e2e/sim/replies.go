@@ -25,8 +25,8 @@ var replyLimits = replies.Config{
 // silence is how long a gateway may read nothing while replies wait for it.
 const silence = sec
 
-// owing is what a region knows of the replies that it owes.
-type owing struct {
+// replyBudget is what a region knows of the replies that it owes.
+type replyBudget struct {
 	budget *replies.Budget
 	kinds  map[string]*replies.Kind
 	short  replies.Kind // refusals
@@ -34,7 +34,7 @@ type owing struct {
 }
 
 // kind is that of a command; what a tell is answered at once says nothing.
-func (o *owing) kind(env *sharding.Envelope) *replies.Kind {
+func (o *replyBudget) kind(env *sharding.Envelope) *replies.Kind {
 	name := string(env.Entity.Type) + "/" + env.Command
 	if env.Tell && !env.Keyed {
 		name = "tell"
@@ -73,7 +73,7 @@ type outgoing struct {
 
 // read takes a command up if there is room for its reply, or lets it wait.
 func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Ticket, string)) {
-	if n.owes == nil {
+	if n.replyBudget == nil {
 		take(replies.Ticket{}, "")
 		return
 	}
@@ -83,8 +83,8 @@ func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Tic
 
 // readOn goes on with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *link) {
-	q, budget := &l.buffer.queue, n.owes.budget
-	for _, late := range q.Late(budget, n.p.now(), &n.owes.short) {
+	q, budget := &l.buffer.queue, n.replyBudget.budget
+	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
 		n.w.mark("region: a command has waited too long for room")
 		late.Command.take(late.Ticket, "there was no room for the reply in time")
 	}
@@ -99,11 +99,11 @@ func (n *regionNode) readOn(l *link) {
 	for len(l.buffer.unread) > 0 {
 		c, refused := l.buffer.unread[0], ""
 		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
-			Entity: c.env.Entity, Kind: n.owes.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
+			Entity: c.env.Entity, Kind: n.replyBudget.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
 		}, c)
 		if verdict == replies.Full {
 			var ok bool
-			if room, ok = budget.Admit(&q.Account, &n.owes.short); !ok {
+			if room, ok = budget.Admit(&q.Account, &n.replyBudget.short); !ok {
 				return
 			}
 			n.w.mark("region: too many commands wait for room")
@@ -123,12 +123,12 @@ func (n *regionNode) readOn(l *link) {
 
 // readAll has the region look soon at all that waits.
 func (n *regionNode) readAll() {
-	if n.owes.posted {
+	if n.replyBudget.posted {
 		return
 	}
-	n.owes.posted = true
+	n.replyBudget.posted = true
 	n.p.post(func() {
-		n.owes.posted = false
+		n.replyBudget.posted = false
 		for _, l := range n.links {
 			n.readOn(l)
 		}
@@ -137,7 +137,7 @@ func (n *regionNode) readAll() {
 
 // send sends an answer and counts it.
 func (n *regionNode) send(t ticket, in gateway.Input, frame func()) {
-	if n.owes == nil {
+	if n.replyBudget == nil {
 		t.link.toGateway(frame)
 		return
 	}
@@ -148,13 +148,13 @@ func (n *regionNode) send(t ticket, in gateway.Input, frame func()) {
 		}
 		learned = size
 	}
-	if size > t.room.Expected() && !n.owes.budget.Grow(&t.room, size) {
+	if size > t.room.Expected() && !n.replyBudget.budget.Grow(&t.room, size) {
 		n.w.violate("a reply finds room", "%s: the answer to %q of %d bytes, for which there was room before it ran", n.p.name, t.key, size)
 	}
 	l := t.link
 	l.hold(outgoing{size, frame})
-	n.owes.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
-	n.owes.budget.Answered(t.room, learned)
+	n.replyBudget.budget.Unsent(&l.buffer.queue.Account, l.buffer.unsent)
+	n.replyBudget.budget.Answered(t.room, learned)
 	held := 0
 	for _, l := range n.links {
 		held += l.buffer.unsent
@@ -206,7 +206,7 @@ func (l *link) drain() {
 			b.unsent -= o.size
 			b.moved = w.now
 			l.toGateway(o.frame)
-			l.region.owes.budget.Unsent(&b.queue.Account, b.unsent)
+			l.region.replyBudget.budget.Unsent(&b.queue.Account, b.unsent)
 			l.region.readAll()
 		})
 		return
@@ -221,10 +221,10 @@ func (l *link) drain() {
 
 // forgetReplies drops all that waits at the region's end.
 func (l *link) forgetReplies() {
-	if l.region.owes == nil {
+	if l.region.replyBudget == nil {
 		return
 	}
 	l.buffer.unread, l.buffer.frames, l.buffer.unsent = nil, nil, 0
-	l.buffer.queue.Drop(l.region.owes.budget)
+	l.buffer.queue.Drop(l.region.replyBudget.budget)
 	l.region.readAll()
 }

@@ -21,7 +21,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case *turn.Run:
 		n.run(o)
 	case turn.Cancel:
-		if b := n.bodies[o.Incarnation]; b != nil && b.running && b.request == o.Request && b.cancel != nil {
+		if b := n.instances[o.Incarnation]; b != nil && b.running && b.request == o.Request && b.cancel != nil {
 			n.w.mark("turn cancelled")
 			b.cancel()
 		}
@@ -41,17 +41,17 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case turn.Snapshot:
 		n.snapshot(o)
 	case turn.Stop:
-		if b := n.bodies[o.Incarnation]; b == nil || b.running {
+		if b := n.instances[o.Incarnation]; b == nil || b.running {
 			n.w.violate("one turn at a time", "%s: %v is stopped while it runs, or before it lives", n.p.name, o.Entity)
 		} else if b.timer && !b.quits && o.Reason == turn.Passivated {
 			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
-		delete(n.bodies, o.Incarnation)
+		delete(n.instances, o.Incarnation)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
 			n.entity(turn.Stopped{Incarnation: o.Incarnation})
 		}))
 	case turn.Drop:
-		delete(n.bodies, o.Incarnation)
+		delete(n.instances, o.Incarnation)
 	case *turn.Answer:
 		n.reply(o)
 	case turn.TellDone:
@@ -64,9 +64,9 @@ func (n *shardNode) performEntity(o turn.Output) {
 // load makes an instance from what the journal holds.
 func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
-	b := &body{entity: o.Entity}
+	b := &instance{entity: o.Entity}
 	if !o.LookupOnly {
-		n.bodies[o.Incarnation] = b
+		n.instances[o.Incarnation] = b
 	}
 	if o.Volatile {
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
@@ -97,7 +97,7 @@ func (n *shardNode) load(o turn.Load) {
 			}
 			switch {
 			case !ok:
-				delete(n.bodies, o.Incarnation)
+				delete(n.instances, o.Incarnation)
 				in.Err, in.Code, in.Retry = errLost.Error(), sharding.Unavailable, true
 			case err != nil:
 				in.Err, in.Code = err.Error(), sharding.DataLoss
@@ -149,7 +149,7 @@ func (n *shardNode) run(o *turn.Run) {
 	if c := (sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}); !w.journal.claims[c] {
 		w.violate("a turn means claimed", "%s: %v runs in %v at %v, which was never claimed", n.p.name, o.Entity, o.Shard, o.Epoch)
 	}
-	b := n.bodies[o.Incarnation]
+	b := n.instances[o.Incarnation]
 	if b == nil || b.running {
 		w.violate("one turn at a time", "%s: %v runs two turns at a time, or before it lives", n.p.name, o.Entity)
 		return
@@ -185,7 +185,7 @@ func (n *shardNode) run(o *turn.Run) {
 	w.after(took, end(false))
 }
 
-func (n *shardNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) {
+func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
 	state := b.list
 	done := turnOf(&state, o.Env)
 	if cancelled {
@@ -199,14 +199,14 @@ func (n *shardNode) turnDone(o *turn.Run, b *body, took int64, cancelled bool) {
 	if done.Spoiled {
 		n.w.mark("turn spoiled")
 	}
-	if n.bodies[o.Incarnation] != b {
+	if n.instances[o.Incarnation] != b {
 		n.w.mark("turn of an ended incarnation")
 	}
 	n.entity(done)
 }
 
 func (n *shardNode) snapshot(o turn.Snapshot) {
-	b := n.bodies[o.Incarnation]
+	b := n.instances[o.Incarnation]
 	if b == nil {
 		n.w.violate("driver", "%s: snapshot of %v, which is not alive", n.p.name, o.Entity)
 		return

@@ -17,12 +17,12 @@ import (
 // one seed, on one goroutine.
 type World struct {
 	scheduler
-	seed    uint64
-	climate climate
-	weather weather
-	calm    bool
-	alone   bool // a region without a journal is all that happens
-	dices   map[string]dice
+	seed             uint64
+	climate          climate
+	weather          weather
+	calm             bool
+	journalFaultOnly bool // the only fault is that a region has no journal for a while
+	diceFor          map[string]dice
 
 	net       network
 	processes []*process // coordinators, regions, gateways; the index is the host
@@ -39,8 +39,8 @@ type World struct {
 	refused  map[sharding.CommandID]bool // rejected by a region at least once
 	terms    map[sharding.Term]bool      // of all acquisitions
 	highest  sharding.Term               // of those
-	// recordLost: the lease store has forgotten its record, which is outside of
-	// what a lease can bear alone.
+	// recordLost: the lease store has forgotten its record, after which the lease
+	// alone promises nothing.
 	recordLost bool
 
 	broken  *violation
@@ -61,12 +61,12 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		dices: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
 		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037
 	w.weather = drawWeather(c, seed)
-	w.alone = w.weather.Harsh.Alone
+	w.journalFaultOnly = w.weather.Harsh.Alone
 	w.net.w = w
 	w.journal = newStore(w)
 	w.lease = &leaseStore{w: w}
@@ -87,7 +87,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 
 func newGateway(w *World, p *process) *gateway.Machine {
 	cfg := gateway.DefaultConfig()
-	if w.dice("limits").chance(0.2) && !w.alone {
+	if w.dice("limits").chance(0.2) && !w.journalFaultOnly {
 		cfg.MaxWaiting, cfg.MaxTotal = 4, 16
 	}
 	if err := cfg.Validate(); err != nil {
@@ -99,7 +99,7 @@ func newGateway(w *World, p *process) *gateway.Machine {
 func regionConfig(w *World, p *process) region.Config {
 	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
 	d := w.dice("limits")
-	if d.chance(0.2) && !w.alone { // where everybody must be served
+	if d.chance(0.2) && !w.journalFaultOnly { // where everybody must be served
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.BufferCommands = 3, 12, 3
 	}
 	if d.chance(0.5) {
@@ -132,21 +132,23 @@ func coordinatorConfig() coordinator.Config {
 
 // dice is the stream of randomness of one purpose.
 func (w *World) dice(purpose string) dice {
-	d, ok := w.dices[purpose]
+	d, ok := w.diceFor[purpose]
 	if !ok {
 		d = newDice(w.seed, purpose)
-		w.dices[purpose] = d
+		w.diceFor[purpose] = d
 	}
 	return d
 }
 
-// mark counts something interesting.
+// mark counts that something happened, so that a test can require it to have happened
+// in some seed.
 func (w *World) mark(name string) { w.marks[name]++ }
 
 // machine is what every core can do.
 type machine interface{ Check() error }
 
-// stepped follows every step of every machine.
+// stepped is called after every step: it adds the step to the hash of the run, and
+// checks the invariants at every checkEvery-th, or at each if the run is traced.
 func (w *World) stepped(p *process, m machine, outs int) {
 	w.mix(uint64(p.host)<<32 | uint64(outs))
 	if w.checks++; w.checks%checkEvery == 0 || w.traceTo != nil {

@@ -1,6 +1,6 @@
-// Package vectors compares the cores that stand for sharding and the singleton
-// of Apache Pekko with the published cases of these. A case runs, or its row in
-// testdata/deviations.md says why it does not or comes out otherwise.
+// Package vectors runs the published test cases of Apache Pekko's sharding and
+// singleton against the cores that correspond to them. A case that is not run, or has
+// another result, has a row in testdata/deviations.md that says why.
 //
 // # What this does not do
 //

@@ -27,9 +27,9 @@
 //
 // # Epochs
 //
-// Every allocation counts an epoch up within the term. A message that speaks
-// of an epoch which this term cannot have caused comes from a newer
-// coordinator's time: it is ignored, the end of this term is under way.
+// Every allocation counts an epoch up within the term. A message about
+// an epoch that this term cannot have given out shows that a newer coordinator
+// exists. It is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //
@@ -52,8 +52,8 @@
 //     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
 //     the Tenure give up waiting for an answer.
 //  5. Messages may be lost, and the answer to a call too; see package control. A call
-//     that nobody waits for any more is reported by CallEnded. What is not answered when
-//     a term ends, which SteppedDown says, is given up.
+//     that nobody waits for any more is reported by CallEnded. Calls that are not
+//     answered when SteppedDown is emitted are given up.
 //  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released; after Contested the process stops.
 //

@@ -22,13 +22,14 @@ import (
 //
 // A term is taken up once. It must be above every epoch of the journal, because a
 // lease whose record was lost counts from the beginning. The claim of the fact
-// stream fences every earlier coordinator, and what is loaded behind it is all that
-// any of them stored. A term that ends for another reason than the lease is
-// followed by a higher one, asked for with [RaiseTerm].
+// stream fences every earlier coordinator, and what is loaded after it is all that
+// any of them stored. A term that is spent or fenced, or in which an outcome is
+// unknown, is followed by a higher one, asked for with [RaiseTerm]. If too much
+// waits, the lease is given up with [YieldLease].
 //
-// Whether the journal may be claimed at all is decided by takeover, which also looks
-// whether the term is above every epoch. A sign of life says whose the journal is
-// before anything is decided.
+// Whether the journal may be claimed at all is decided by takeover, which also
+// checks whether the term is above every epoch. Before anything is decided, a sign
+// of life records which cluster the journal belongs to.
 //
 // # What is held back
 //
@@ -58,18 +59,18 @@ type Tenure struct {
 	retryAt time.Time // when to begin anew
 
 	takeover takeover
-	waits    bool               // for signs of others, and has said so
-	owner    sharding.ClusterID // whose lease the term is of
+	waits    bool               // Waits was emitted in this term
+	cluster  sharding.ClusterID // the cluster of the lease
 	sign     sharding.Sign      // the last one of this term
 
-	gate     *Gate   // of the active term; nil: not active
-	append   request // the record under way
-	facts    []Fact  // of that record
-	decided  int     // facts of that record that the Machine waits for
-	snapshot request // the snapshot under way
-	signing  request // the sign of life under way
-	signedAt time.Time
-	stepped  []Output
+	gate      *Gate   // of the active term; nil: not active
+	append    request // the record under way
+	facts     []Fact  // of that record
+	decided   int     // facts of that record that the Machine waits for
+	snapshot  request // the snapshot under way
+	signWrite request // the sign of life under way
+	signedAt  time.Time
+	stepped   []Output
 }
 
 type phase uint8
@@ -111,7 +112,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // not even the end of the term is told
+	case CallEnded: // its caller is gone, and is not told that the term ends either
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -139,10 +140,10 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 		t.appended(in)
 	case SnapshotWritten:
 		t.snapshotWritten(in)
-	case Elected, Deposed, Stored: // from here, not from the driver
+	case Elected, Deposed, Stored: // the Tenure gives these to the Machine; a driver must not
 	case Tick:
 		t.retry()
-		t.live()
+		t.writeNextSign()
 		t.step(in)
 	default:
 		t.step(in)
@@ -171,7 +172,7 @@ func (t *Tenure) acquired(in Acquired) {
 	if t.resigned {
 		return
 	}
-	t.term, t.until, t.owner, t.waits = in.Term, in.Until, in.Cluster, false
+	t.term, t.until, t.cluster, t.waits = in.Term, in.Until, in.Cluster, false
 	t.survey()
 }
 
@@ -202,7 +203,7 @@ func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
 	t.gate, t.append, t.facts, t.decided, t.snapshot = nil, request{}, nil, 0, request{}
-	t.signing, t.sign = request{}, sharding.Sign{}
+	t.signWrite, t.sign = request{}, sharding.Sign{}
 	if gate == nil {
 		return
 	}
@@ -220,7 +221,7 @@ func (t *Tenure) raise(why string, above sharding.Term) {
 	t.emit(RaiseTerm{Above: above})
 }
 
-// ask makes the request of a phase on the way to office.
+// ask enters a phase of the take-over, and returns the id of its request.
 func (t *Tenure) ask(p phase) CallID {
 	t.last++
 	t.phase, t.asked, t.askedAt, t.retryAt = p, t.last, t.now, time.Time{}
@@ -247,16 +248,17 @@ func (t *Tenure) surveyed(in Surveyed) {
 	if !t.current(in.Call) {
 		return
 	}
-	f := found{Term: t.term, Cluster: t.owner, Highest: in.Highest, Sign: in.Sign}
+	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Sign: in.Sign}
 	if in.Damaged {
-		// Of the epochs that some coordinator gave out, none has a higher term than
-		// its claim of the stream, and that one the claim below is compared with.
+		// A coordinator hands out epochs only after it has claimed the stream in
+		// their term. So no epoch has a higher term than the stream's fence, and that
+		// fence refuses the claim below if it is higher.
 		f.Highest = 0
 	}
 	switch t.takeover.look(t.now, f) {
 	case mayClaim:
-		if f.Sign.Cluster != 0 && f.Sign.Cluster != t.owner {
-			t.emit(Adopts{Term: t.term, Cluster: t.owner, From: f.Sign})
+		if f.Sign.Cluster != 0 && f.Sign.Cluster != t.cluster {
+			t.emit(Adopts{Term: t.term, Cluster: t.cluster, From: f.Sign})
 		}
 		t.emit(Claim{Call: t.ask(claiming), Term: t.term})
 	case lookAgain:
@@ -268,7 +270,7 @@ func (t *Tenure) surveyed(in Surveyed) {
 	case termSpent:
 		t.raise("", f.Highest.Term())
 	case contested:
-		t.emit(Contested{Cluster: t.owner, By: f.Sign})
+		t.emit(Contested{Cluster: t.cluster, By: f.Sign})
 		t.stepDown("")
 	}
 }
@@ -277,7 +279,7 @@ func (t *Tenure) claimed(in Claimed) {
 	switch {
 	case !t.current(in.Call):
 	case in.Verdict == sharding.Durable:
-		t.sign = sharding.Sign{Coordinator: t.self, Cluster: t.owner, Term: t.term, N: 1}
+		t.sign = sharding.Sign{Coordinator: t.self, Cluster: t.cluster, Term: t.term, N: 1}
 		t.emit(WriteSign{Call: t.ask(signing), Sign: t.sign})
 	case in.Verdict == sharding.RefusedEpoch:
 		t.fenced(in.Fence)
@@ -287,21 +289,21 @@ func (t *Tenure) claimed(in Claimed) {
 }
 
 // signWritten takes what became of a sign of life. The first one says whose the
-// journal is before anything is decided; a journal that is full or damaged does not
-// keep the shards that are placed from being served.
+// journal is, before anything is decided. If a full or damaged journal refuses it,
+// the take-over continues, so that shards that are already placed are served.
 func (t *Tenure) signWritten(in SignWritten) {
 	first := t.phase == signing && t.current(in.Call)
-	if !first && (in.Call != t.signing.call || in.Call == 0) {
+	if !first && (in.Call != t.signWrite.call || in.Call == 0) {
 		return
 	}
-	t.signing = request{}
+	t.signWrite = request{}
 	switch {
 	case in.Verdict == sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 		return
 	case in.Verdict == sharding.Durable:
 		if !first && t.m.cluster == 0 {
-			t.step(Identified{Cluster: t.owner})
+			t.step(Identified{Cluster: t.cluster})
 		}
 	case !first:
 		if t.sign.N == 1 { // the next one is a first one again
@@ -327,7 +329,7 @@ func (t *Tenure) loaded(in Loaded) {
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	elected := Elected{Term: t.term, Facts: in.Facts}
 	if t.sign.N > 0 { // it is stored
-		elected.Cluster = t.owner
+		elected.Cluster = t.cluster
 	}
 	t.step(elected)
 }
@@ -351,20 +353,20 @@ func (t *Tenure) retry() {
 	}
 }
 
-// live leaves a sign of life if it is time. One that is not stored is followed by
-// the next.
-func (t *Tenure) live() {
-	if t.phase != active || t.signing.call != 0 || t.now.Sub(t.signedAt) < t.cfg.SignEvery {
+// writeNextSign leaves a sign of life if it is time. One that fails is not repeated:
+// the next one replaces it.
+func (t *Tenure) writeNextSign() {
+	if t.phase != active || t.signWrite.call != 0 || t.now.Sub(t.signedAt) < t.cfg.SignEvery {
 		return
 	}
 	t.last++
 	t.sign.N++
-	t.signing, t.signedAt = request{call: t.last}, t.now
+	t.signWrite, t.signedAt = request{call: t.last}, t.now
 	t.emit(WriteSign{Call: t.last, Sign: t.sign})
 }
 
-// pump lets out what may leave, and has facts stored. More that waits than may
-// ends the term: a coordinator whose journal does not answer is of no use.
+// pump lets out what may leave, and has facts stored. If more waits than allowed, the
+// term ends: a coordinator whose journal does not answer is of no use.
 func (t *Tenure) pump() {
 	if t.gate == nil {
 		return

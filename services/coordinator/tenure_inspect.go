@@ -58,10 +58,10 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 		s.text(fmt.Sprint(t.takeover.last))
 	}
 	s.uint(t.sign.N)
-	if t.phase == active && t.signing.call == 0 {
+	if t.phase == active && t.signWrite.call == 0 {
 		s.time(t.signedAt)
 	}
-	for _, r := range []request{t.append, t.snapshot, t.signing} {
+	for _, r := range []request{t.append, t.snapshot, t.signWrite} {
 		s.uint(uint64(r.call))
 		s.time(r.retryAt)
 	}

@@ -13,7 +13,7 @@ import (
 //   - At the beginning each core has an equal share.
 //   - A core that has almost nothing left asks for more (Want). It does not wait for the
 //     answer: what it has no room for is refused.
-//   - The control core grants what nobody has (Grant), and first to whoever has least.
+//   - The control core grants what nobody has (Grant), and first to the core that has least.
 //     If there is nothing, it takes back (Reclaim): each core keeps what it uses and a
 //     block, so that no core is ever without, and gives the rest back (Return). While a
 //     core with less than its share wants more, those with more than theirs give

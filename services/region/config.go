@@ -31,8 +31,8 @@ type Config struct {
 	// for all entities count what waits here too.
 	BufferCommands int
 	BufferBytes    int
-	// Replies bounds what the region owes. Whoever brings commands asks a
-	// [replies.Queue] before each: what finds no room waits with its connection.
+	// Replies bounds what the region owes. A [replies.Queue] is asked
+	// before each command: what finds no room waits with its connection.
 	Replies replies.Config
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.

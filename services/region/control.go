@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// ControlCore is what a region has once: its word to the coordinator. It is not safe for
-// concurrent use.
+// ControlCore has what exists once per region, above all the conversation with the
+// coordinator. It is not safe for concurrent use.
 type ControlCore struct {
 	cfg     Config
 	table   *routetable.Table

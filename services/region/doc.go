@@ -1,11 +1,12 @@
-// Package region is the pure core of the region service. It takes shards, guards their
-// door, hands them off, and runs their entities through package turn.
+// Package region is the pure core of the region service. It takes shards, admits only
+// commands routed at the epoch of their shard, hands shards off, and runs their entities
+// through package turn.
 //
 // # One control core, several shard cores
 //
-// What a region has once is in its [ControlCore]: its word to the coordinator. The shards
-// are divided among one or more [ShardCore]s, each of which has its own door and its own
-// entities, so that several processors can run them.
+// [ControlCore] has what exists once per region, above all the conversation with the
+// coordinator. The shards are divided among one or more [ShardCore]s, each of which has
+// its own check of epochs and its own entities, so that several processors can run them.
 //
 //	         coordinator                          gateways
 //	orders, table │ ▲ reports                      │ ▲
@@ -19,7 +20,7 @@
 //	ToCore │            │ FromCore                 │ │
 //	       ▼            │                          ▼ │
 //	┌─ ShardCore: shards of index i mod n ───────────────────────┐
-//	│ door (epochs), claims, buffers, floors, newest rows  │ turn │ × n
+//	│ epoch check, claims, buffers, floors, newest rows    │ turn │ × n
 //	└────────────────────────────────────────────────────────────┘
 //
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
@@ -34,7 +35,7 @@
 //
 // # A shard's life in a region
 //
-// HostShard(e) → Claim(e) in the journal → serving: the door is open for
+// HostShard(e) → Claim(e) in the journal → serving: it takes
 // commands routed at exactly e → HandOff(e): what was accepted is finished, the
 // entities stop, the appends settle → the floor of the shard is e+1, and
 // ShardStopped(e) is answered. A HostShard below the floor is refused: a late
@@ -47,7 +48,7 @@
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
 // take no others. It has left when each of them has said that it is leaving and holds
-// none: an order that was under way to it before that is then obeyed or refused.
+// none: by then every earlier order to it has been obeyed or refused.
 //
 // # What this does not do
 //

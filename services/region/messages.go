@@ -209,7 +209,7 @@ type (
 		Shards  int
 		Leaving bool
 	}
-	// JournalAnswered: an operation has succeeded at the journal, the last one at At.
+	// JournalAnswered: the journal has answered an operation, the last one at At.
 	JournalAnswered struct {
 		Path JournalPath
 		At   time.Time

@@ -15,25 +15,25 @@ import (
 // ShardCore hosts those shards of a region for which [Config.CoreOf] is its index. It is
 // not safe for concurrent use.
 type ShardCore struct {
-	cfg   Config
-	index int
-	types []*hosted // by name
-	asked *hosted   // the one that was asked for last
-	held  int       // shards
-	turn  *turn.Machine
+	cfg       Config
+	index     int
+	types     []*hosted // by name
+	lastType  *hosted   // the type that typ returned last
+	heldCount int       // shards
+	turn      *turn.Machine
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
-	// unanswered says that some claim is to be repeated.
-	unanswered bool
-	leaving    bool
+	// claimsToRepeat: some claim was not answered, and is to be repeated.
+	claimsToRepeat bool
+	leaving        bool
 	// alone: there is no other shard core, and all limits are its own.
 	alone      bool
 	allowances [resources]allowance
-	owing      bool // something is given back when it is not used any more
+	returning  bool // some allowance exceeds its ceiling; the excess is returned once it is unused
 
-	told     Held // to the control core
+	lastHeld Held // as the control core was told
 	heard    [journalPaths]time.Time
-	answered [journalPaths]bool // there was a success since the last tick
+	answered [journalPaths]bool // the journal has answered since the last tick
 
 	now time.Time
 	out *Outputs
@@ -60,15 +60,15 @@ type hosted struct {
 	name     sharding.EntityType
 	volatile bool
 	// By index of the shard. A shard that is not held is nil.
-	shards []*held
+	shards []*heldShard
 	// floors: a shard is accepted from this epoch on.
 	floors []sharding.Epoch
 	// rows are the newest ones known of the core's shards.
 	rows []sharding.Row
 }
 
-// held is one shard that this core claims, serves or lets go.
-type held struct {
+// heldShard is one shard that this core claims, serves or lets go.
+type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
@@ -107,7 +107,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 		d := &cfg.Turn.Types[i].Desc
 		m.types = append(m.types, &hosted{
 			name: d.Type, volatile: d.Volatile,
-			shards: make([]*held, d.Shards), floors: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
+			shards: make([]*heldShard, d.Shards), floors: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 		})
 	}
 	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
@@ -118,20 +118,20 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 // typ is the hosted type of that name, nil if there is none. Commands for one
 // type come many at a time, so the last one is remembered.
 func (m *ShardCore) typ(name sharding.EntityType) *hosted {
-	if m.asked != nil && m.asked.name == name {
-		return m.asked
+	if m.lastType != nil && m.lastType.name == name {
+		return m.lastType
 	}
 	for _, t := range m.types {
 		if t.name == name {
-			m.asked = t
+			m.lastType = t
 			return t
 		}
 	}
 	return nil
 }
 
-// of is the type of one of this core's shards, nil of any other.
-func (m *ShardCore) of(id sharding.ShardID) *hosted {
+// typeOfShard returns the type of a shard if this core hosts it, else nil.
+func (m *ShardCore) typeOfShard(id sharding.ShardID) *hosted {
 	if t := m.typ(id.Type); t != nil && uint64(id.Index) < uint64(len(t.shards)) && m.cfg.CoreOf(id) == m.index {
 		return t
 	}
@@ -139,16 +139,16 @@ func (m *ShardCore) of(id sharding.ShardID) *hosted {
 }
 
 // shard is the shard if it is held, else nil.
-func (m *ShardCore) shard(id sharding.ShardID) *held {
-	if t := m.of(id); t != nil {
+func (m *ShardCore) shard(id sharding.ShardID) *heldShard {
+	if t := m.typeOfShard(id); t != nil {
 		return t.shards[id.Index]
 	}
 	return nil
 }
 
 // shards are the held ones, by type and index.
-func (m *ShardCore) shards() iter.Seq[*held] {
-	return func(yield func(*held) bool) {
+func (m *ShardCore) shards() iter.Seq[*heldShard] {
+	return func(yield func(*heldShard) bool) {
 		for _, t := range m.types {
 			for _, h := range t.shards {
 				if h != nil && !yield(h) {
@@ -168,7 +168,7 @@ func (m *ShardCore) Stats() turn.Stats {
 }
 
 // Held counts the shards that this core has not let go.
-func (m *ShardCore) Held() int { return m.held }
+func (m *ShardCore) Held() int { return m.heldCount }
 
 // Step applies in at now and appends to out what the driver must do.
 func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
@@ -197,7 +197,7 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 		m.limit()
 	case Reclaim:
 		m.allowances[in.Resource].reclaim(m.used()[in.Resource], in.Keep)
-		m.owing = true
+		m.returning = true
 		m.limit()
 	case Tick:
 		m.tick()
@@ -205,22 +205,22 @@ func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	m.end()
 }
 
-// Command is Step for the input of that name, which comes with every command:
-// nothing is allocated to pass it.
+// Command does what Step does for a [Command]. It exists because converting to
+// ShardInput would allocate for every command.
 func (m *ShardCore) Command(now time.Time, in *Command, out *Outputs) {
 	m.begin(now, out)
 	m.command(in)
 	m.end()
 }
 
-// TurnDone is Step for a Turn of that name, likewise.
+// TurnDone does what Step does for a [Turn] with a [turn.TurnDone], without allocating.
 func (m *ShardCore) TurnDone(now time.Time, in *turn.TurnDone, out *Outputs) {
 	m.begin(now, out)
 	m.take(m.turn.TurnDone(now, in, out.Turn))
 	m.end()
 }
 
-// Loaded is Step for a Turn of that name, likewise.
+// Loaded does what Step does for a [Turn] with a [turn.Loaded], without allocating.
 func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.begin(now, out)
 	m.hearLoaded(in)
@@ -235,11 +235,11 @@ func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out
 
 // end tells the control core what has changed.
 func (m *ShardCore) end() {
-	if m.held != m.told.Shards || m.leaving != m.told.Leaving {
-		m.told = Held{Shards: m.held, Leaving: m.leaving}
-		m.tell(m.told)
+	if m.heldCount != m.lastHeld.Shards || m.leaving != m.lastHeld.Leaving {
+		m.lastHeld = Held{Shards: m.heldCount, Leaving: m.leaving}
+		m.event(m.lastHeld)
 	}
-	if m.owing {
+	if m.returning {
 		m.giveBack()
 	}
 	m.out = nil
@@ -247,13 +247,13 @@ func (m *ShardCore) end() {
 
 func (m *ShardCore) emit(o ShardOutput) { m.out.Shard = append(m.out.Shard, o) }
 
-func (m *ShardCore) tell(e Event) { m.out.Events = append(m.out.Events, e) }
+func (m *ShardCore) event(e Event) { m.out.Events = append(m.out.Events, e) }
 
 // report answers the coordinator at an address.
-func (m *ShardCore) report(to string, msg control.Message) { m.tell(Report{To: to, Msg: msg}) }
+func (m *ShardCore) report(to string, msg control.Message) { m.event(Report{To: to, Msg: msg}) }
 
-// command is the door: a command passes if its shard is served here at exactly
-// the epoch it was routed at.
+// command checks the epoch: a command passes only if its shard is served here at
+// exactly the epoch it was routed at.
 func (m *ShardCore) command(in *Command) {
 	t := m.typ(in.Env.Entity.Type)
 	if t == nil {
@@ -271,11 +271,11 @@ func (m *ShardCore) command(in *Command) {
 	case h.damaged:
 		m.refuseDamaged(in)
 	case h.phase == claiming:
-		m.ask(in.Env.Size())
+		m.wantMore(in.Env.Size())
 		m.buffer(h, in)
 	default:
 		if !m.alone {
-			m.ask(in.Env.Size())
+			m.wantMore(in.Env.Size())
 		}
 		m.deliver(id, in)
 	}
@@ -283,7 +283,7 @@ func (m *ShardCore) command(in *Command) {
 
 func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused sharding.Epoch) {
 	row := sharding.Row{Shard: id} // a refusal always says which shard it is about
-	if t := m.of(id); t != nil && t.rows[id.Index].Epoch > 0 {
+	if t := m.typeOfShard(id); t != nil && t.rows[id.Index].Epoch > 0 {
 		row = t.rows[id.Index]
 	}
 	if h := m.shard(id); h != nil && h.phase == serving {
@@ -298,7 +298,7 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 // newer than the one before: they come in the order in which the table has changed.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
-		t := m.of(row.Shard)
+		t := m.typeOfShard(row.Shard)
 		if t == nil {
 			continue
 		}
@@ -309,7 +309,7 @@ func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	}
 }
 
-func (m *ShardCore) buffer(h *held, in *Command) {
+func (m *ShardCore) buffer(h *heldShard, in *Command) {
 	size := in.Env.Size()
 	u := m.used()
 	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes ||
@@ -327,7 +327,7 @@ func (m *ShardCore) buffer(h *held, in *Command) {
 }
 
 // unbuffer takes out what waits for the claim of the shard.
-func (m *ShardCore) unbuffer(h *held) []Command {
+func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	waiting := h.buffer
 	m.buffered -= len(waiting)
 	m.bufferedBytes -= h.bytes
@@ -353,34 +353,34 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// ask asks for more if little will be left beside a command of a size.
-func (m *ShardCore) ask(size int) {
+// wantMore asks for more if little will be left beside a command of a size.
+func (m *ShardCore) wantMore(size int) {
 	if m.alone {
 		return
 	}
 	u := m.used()
-	m.askFor(ResourceCommands, u[ResourceCommands]+1)
-	m.askFor(ResourceBytes, u[ResourceBytes]+size)
-	m.askFor(ResourceLoads, u[ResourceLoads]+1)
+	m.wantOf(ResourceCommands, u[ResourceCommands]+1)
+	m.wantOf(ResourceBytes, u[ResourceBytes]+size)
+	m.wantOf(ResourceLoads, u[ResourceLoads]+1)
 }
 
-func (m *ShardCore) askFor(r Resource, used int) {
+func (m *ShardCore) wantOf(r Resource, used int) {
 	if a := &m.allowances[r]; a.low(used) {
 		a.asked = true
-		m.tell(Want{Resource: r})
+		m.event(Want{Resource: r})
 	}
 }
 
 // giveBack returns what is neither used nor to be kept.
 func (m *ShardCore) giveBack() {
-	m.owing = false
+	m.returning = false
 	u := m.used()
 	for r := range resources {
 		a := &m.allowances[r]
 		if n := a.excess(u[r]); n > 0 {
-			m.tell(Return{Resource: r, N: n})
+			m.event(Return{Resource: r, N: n})
 		}
-		m.owing = m.owing || a.granted > a.ceiling
+		m.returning = m.returning || a.granted > a.ceiling
 	}
 }
 
@@ -429,15 +429,17 @@ func (m *ShardCore) hear(in turn.Input) {
 	}
 }
 
-// hearVerdict notes that an operation succeeded: that the journal has answered it.
+// hearVerdict notes when the journal last answered an operation. Most refusals are
+// answers too, see [sharding.Verdict.Answered].
 func (m *ShardCore) hearVerdict(p JournalPath, v sharding.Verdict) {
 	if v.Answered() {
 		m.heard[p], m.answered[p] = m.now, true
 	}
 }
 
-// hearLoaded: a damaged entity is no sign of a silent journal, and a volatile one
-// none of a journal that answers.
+// hearLoaded notes that the journal answered a load, also if the entity is damaged. A
+// failure that may be retried does not count, nor does the load of a volatile type,
+// which does not use the journal.
 func (m *ShardCore) hearLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return
@@ -452,14 +454,14 @@ func (m *ShardCore) tick() {
 	m.step(turn.Tick{})
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
-			m.tell(JournalAnswered{Path: p, At: m.heard[p]})
+			m.event(JournalAnswered{Path: p, At: m.heard[p]})
 		}
 		m.answered[p] = false
 	}
 	if u := m.used(); !m.alone {
 		for r := range resources {
 			if u[r] > 0 {
-				m.askFor(r, u[r]+1)
+				m.wantOf(r, u[r]+1)
 			}
 		}
 	}
@@ -467,15 +469,15 @@ func (m *ShardCore) tick() {
 
 // claimAgain repeats claims that were not answered.
 func (m *ShardCore) claimAgain() {
-	if !m.unanswered {
+	if !m.claimsToRepeat {
 		return // almost always: there may be many shards
 	}
-	m.unanswered = false
+	m.claimsToRepeat = false
 	for h := range m.shards() {
 		switch {
 		case h.phase != claiming || h.claimAt.IsZero():
 		case m.now.Before(h.claimAt):
-			m.unanswered = true
+			m.claimsToRepeat = true
 		default:
 			h.claimAt = time.Time{}
 			m.emit(Claim{Shard: h.id, Epoch: h.epoch})

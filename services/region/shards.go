@@ -40,9 +40,9 @@ func (m *ShardCore) hostShard(in Host) {
 // claim takes the shard in the journal before anything is served: from then on
 // nothing of a lower epoch can take effect.
 func (m *ShardCore) claim(id sharding.ShardID, e sharding.Epoch, from string) {
-	h := &held{id: id, epoch: e, phase: claiming, from: from}
+	h := &heldShard{id: id, epoch: e, phase: claiming, from: from}
 	m.typ(id.Type).shards[id.Index] = h
-	m.held++
+	m.heldCount++
 	if mutant.On("claim") {
 		m.started(h)
 		return
@@ -64,7 +64,7 @@ func (m *ShardCore) claimed(in Claimed) {
 		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
 	default: // an unanswered claim is repeated: a held one holds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
-		m.unanswered = true
+		m.claimsToRepeat = true
 		was := h.damaged
 		h.damaged = in.Verdict == sharding.RefusedDamaged && !mutant.On("damaged-claim")
 		if h.damaged && !was {
@@ -73,10 +73,10 @@ func (m *ShardCore) claimed(in Claimed) {
 	}
 }
 
-// refuseAll takes a shard whose fence is damaged: nothing of it runs, but whoever
-// comes is told so at once, and not left to wait for a claim that does not come. When
+// refuseAll takes a shard whose fence is damaged: nothing of it runs, but commands
+// for it are refused at once, and do not wait for a claim that may not succeed. When
 // the fence can be read again, the repeated claim decides.
-func (m *ShardCore) refuseAll(h *held) {
+func (m *ShardCore) refuseAll(h *heldShard) {
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
 		m.refuseDamaged(&c)
@@ -87,7 +87,7 @@ func (m *ShardCore) refuseDamaged(c *Command) {
 	m.emit(Refuse{Request: c.Request, Reply: sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")})
 }
 
-func (m *ShardCore) started(h *held) {
+func (m *ShardCore) started(h *heldShard) {
 	h.phase, h.damaged = serving, false
 	m.step(turn.Open{Shard: h.id, Epoch: h.epoch})
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
@@ -97,20 +97,20 @@ func (m *ShardCore) started(h *held) {
 }
 
 // letGo forgets a shard that is not open, turning away what waits for it.
-func (m *ShardCore) letGo(h *held) {
+func (m *ShardCore) letGo(h *heldShard) {
 	m.forget(h)
 	for _, c := range m.unbuffer(h) {
 		m.notMine(c.Request, h.id, c.Epoch)
 	}
 }
 
-func (m *ShardCore) forget(h *held) {
+func (m *ShardCore) forget(h *heldShard) {
 	m.typ(h.id.Type).shards[h.id.Index] = nil
-	m.held--
+	m.heldCount--
 }
 
 // supersede stops a shard that was seen at a higher epoch.
-func (m *ShardCore) supersede(h *held) {
+func (m *ShardCore) supersede(h *heldShard) {
 	switch h.phase {
 	case claiming:
 		m.letGo(h)

@@ -57,8 +57,8 @@ func (m *ShardCore) Check() error {
 			errs = append(errs, fmt.Errorf("region: %s of shard core %d: %w", r, m.index, err))
 		}
 	}
-	if held != m.held {
-		errs = append(errs, fmt.Errorf("region: counted %d shards; there are %d", m.held, held))
+	if held != m.heldCount {
+		errs = append(errs, fmt.Errorf("region: counted %d shards; there are %d", m.heldCount, held))
 	}
 	if buffered != m.buffered || bytes != m.bufferedBytes {
 		errs = append(errs, fmt.Errorf("region: counted %d buffered commands, %d bytes; there are %d, %d", m.buffered, m.bufferedBytes, buffered, bytes))
@@ -80,7 +80,7 @@ func (c *ControlCore) Clone() *ControlCore {
 // Clone copies the core; both go on independently.
 func (m *ShardCore) Clone() *ShardCore {
 	c := *m
-	c.turn, c.types, c.asked, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
+	c.turn, c.types, c.lastType, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
 		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
 			shards: slices.Clone(t.shards), floors: slices.Clone(t.floors), rows: slices.Clone(t.rows)}
@@ -126,7 +126,7 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 // AppendState appends a canonical description of the state, with times
 // relative to now: equal states give equal bytes.
 func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
-	b = fmt.Appendf(b, "leaving %t told %v %v", m.leaving, m.told, m.allowances)
+	b = fmt.Appendf(b, "leaving %t told %v %v", m.leaving, m.lastHeld, m.allowances)
 	for p := range journalPaths {
 		if m.cfg.JournalPatience > 0 && m.answered[p] {
 			b = fmt.Appendf(b, " %s %d", p, relative(now, m.heard[p]))

@@ -30,7 +30,7 @@ var errStopping = twirp.NewError(twirp.Unavailable, "this coordinator stops")
 var errCrowded = twirp.NewError(twirp.ResourceExhausted, "too many calls wait for this coordinator already; nothing was done, try again")
 
 // take hands a call from outside to the loop, or refuses it: too much waits
-// already. Whoever called repeats what still matters.
+// already. The caller repeats what still matters.
 func (s *Server) take(size int, f func()) error {
 	if s.inbox.offer(size, f) {
 		return nil

@@ -54,7 +54,7 @@ func (s *Server) report() {
 	}
 }
 
-// watchJournal looks whether a record is under way for long.
+// watchJournal checks whether a record is under way for long.
 func (s *Server) watchJournal() {
 	if !s.trouble.since.IsZero() && time.Since(s.trouble.since) >= silentAfter {
 		s.report()

@@ -116,10 +116,10 @@ func (s *shardLoop) told(o *turn.TellDone) {
 	}}})
 }
 
-// malformed are the refusals of tells that cannot be read, by their index. Whoever
-// sends a tell hears of nothing after it was accepted, so its input is looked at
-// before. That is done by who brings it: decoding may be the author's code and
-// take long.
+// malformed are the refusals of tells that cannot be read, by their index. The
+// sender of a tell hears of nothing after it was accepted, so its input is looked at
+// before. The goroutine that brings it does that: decoding may be the author's code
+// and take long.
 func (s *shared) malformed(cmds []link.Command) (refused map[int]*sharding.Reply) {
 	for i := range cmds {
 		env := &cmds[i].Envelope

@@ -41,7 +41,7 @@ type Values struct {
 	Values []int64 `json:"values"`
 }
 
-// Add appends a number. It does not look whether it is there already.
+// Add appends a number. It does not check whether it is there already.
 func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
 	if err := ctx.Persist(Added(in)); err != nil {
 		return history.Reply{}, err

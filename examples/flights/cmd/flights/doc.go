@@ -25,6 +25,6 @@
 // The latencies are those of a client that waits for each answer: while the
 // cluster stalls, such a client asks less. The stalls are therefore reported on
 // their own, as the longest time in which an airport that had commands waiting had
-// no success. -data does not outlive the day unlimited: an entity forgets keys that
-// are older than 24 hours and not among its newest 100,000.
+// no success. -data can be used again within a day: after that, an entity forgets
+// keys that are older than 24 hours and not among its newest 100,000.
 package main

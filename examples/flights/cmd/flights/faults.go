@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// stepPoll is how often a fault looks whether its time has come.
+	// stepPoll is how often a fault checks whether its time has come.
 	stepPoll = 10 * time.Millisecond
 	// startWait bounds how long a started process may need until it serves, and
 	// stopWait how long a region may take to hand its shards off; both many

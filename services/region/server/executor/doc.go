@@ -3,11 +3,11 @@
 //
 // A [Worker] is what one goroutine needs to do jobs one after the other. There are
 // two kinds of goroutines that have one: those of the [Pool], and inline runners,
-// which brought commands and do on the spot what comes of them. A watchdog looks
+// which brought commands and run the resulting jobs themselves. A watchdog looks
 // every [WatchdogInterval] at the workers that are busy. One that has been at the
 // same job since the last look is preempted: the jobs behind it go to the pool, the
 // results of those before it are handed in, and if it is an inline runner its yield
-// function is called, so that somebody else does what the runner is there for.
+// function is called, so that another goroutine brings commands meanwhile.
 //
 // # Life of a worker
 //
