@@ -53,7 +53,7 @@ func (w *World) gatewayProgram(p *process) program {
 		refused: map[sharding.ShardID]sharding.Epoch{},
 	}
 	g.core = newGateway(w, p)
-	p.post(func() { g.step(gateway.Coordinators{Addrs: w.coordinatorAddrs(), Regions: w.regionAddrs()}) })
+	p.post(func() { g.step(gateway.Coordinators{Addrs: w.taken(), Regions: w.regionAddrs()}) })
 	return g
 }
 

@@ -122,7 +122,7 @@ func (w *World) regionProgram(p *process) program {
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})
-	p.post(func() { n.step(region.Coordinators{Addrs: w.coordinatorAddrs()}) })
+	p.post(func() { n.step(region.Coordinators{Addrs: w.taken()}) })
 	return n
 }
 

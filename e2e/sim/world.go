@@ -174,6 +174,10 @@ func (w *World) coordinatorAddrs() []string {
 	return []string{w.processes[0].addr, w.processes[1].addr}
 }
 
+// taken are the addresses that discovery takes for those of coordinators: a region too,
+// as a peer without a role is.
+func (w *World) taken() []string { return append(w.coordinatorAddrs(), w.processes[firstRegion].addr) }
+
 func (w *World) regionAddrs() []string {
 	var list []string
 	for _, p := range w.processes[firstRegion:firstGateway] {

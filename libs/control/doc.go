@@ -14,7 +14,7 @@
 //
 // A gateway watches the table too, and asks for shards that have no owner:
 //
-//	gateway      WatchTable        coordinator   as above; or a region while no coordinator is alive
+//	gateway      WatchTable        coordinator   as above; or a region, for its copy, while no coordinator is alive
 //	gateway      GetShardHome      coordinator   while commands for the shard wait; it is answered by the table
 //
 // A shard is given to a region and taken back:

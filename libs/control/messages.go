@@ -20,8 +20,14 @@ var Kinds = []Kind{
 type (
 	// WatchTable asks for what changed after Version. A coordinator answers when the
 	// table is newer, at the latest after it has held the call for some second; a
-	// region answers with its own copy, at once.
-	WatchTable struct{ Version sharding.Version }
+	// region answers at once.
+	WatchTable struct {
+		Version sharding.Version
+		// Copy says that the copy of a region will do. Without it only a coordinator
+		// answers with the table, so that a region at an address where a coordinator was
+		// expected is never taken for one: it answers as a coordinator that stands by.
+		Copy bool
+	}
 	// TableChanged answers WatchTable.
 	TableChanged struct{ Delta sharding.TableDelta }
 	// NotActive is a standby's answer to every call: the coordinator that holds the

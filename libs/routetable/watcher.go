@@ -227,6 +227,10 @@ func (w *Watcher) Poll(now time.Time) (to string, since sharding.Version, ask bo
 	return p.to, w.version, true
 }
 
+// PollsCopy reports whether the outstanding poll is of a fallback: only then may the
+// answer be the copy of a region.
+func (w *Watcher) PollsCopy() bool { return w.outstanding.fallback }
+
 // Active is where messages to the coordinator go now, and the highest term of the
 // tables received. The address is empty while no active coordinator is known.
 func (w *Watcher) Active() (addr string, term sharding.Term) { return w.active, w.term }

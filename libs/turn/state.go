@@ -243,8 +243,8 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 		b = binary.AppendUvarint(append(b, 'p'), r.Seq)
 	}
 	for _, c := range e.cmds {
-		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t rec %d seq %d fence %d answered %t reply %d %s %x\n",
-			c.env.ID, c.hash(), c.requests, c.runID, c.checked, c.lookupPending, c.inDoubt, c.done, c.record, c.seq, c.fence, c.answered,
+		b = fmt.Appendf(b, "  %s %x req %v ran %d looked %t asked %t doubt %t done %t held %d rec %d seq %d fence %d answered %t reply %d %s %x\n",
+			c.env.ID, c.hash(), c.requests, c.runID, c.checked, c.lookupPending, c.inDoubt, c.done, c.held, c.record, c.seq, c.fence, c.answered,
 			c.reply.Outcome, c.reply.Code, c.reply.Payload)
 	}
 	return b

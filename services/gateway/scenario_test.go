@@ -180,7 +180,11 @@ func describe(o Output) string {
 		return "disconnect " + o.Region.Addr
 	case SendControl:
 		if w, ok := o.Msg.(control.WatchTable); ok {
-			return fmt.Sprintf("watch %s %d.%d", o.To, w.Version.Term, w.Version.N)
+			s := fmt.Sprintf("watch %s %d.%d", o.To, w.Version.Term, w.Version.N)
+			if w.Copy {
+				s += " copy"
+			}
+			return s
 		}
 		about := o.Msg.About()
 		s := fmt.Sprintf("home %s %s", o.To, about.Shard)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -15,12 +16,21 @@ func (c *ControlCore) receive(in Received) bool {
 		c.hostShard(in.From, msg)
 	case control.HandOff:
 		c.handOff(in.From, msg)
-	case control.WatchTable: // this region's copy, for a gateway that knows no coordinator
-		c.emit(Reply{Call: in.Call, Msg: control.TableChanged{Delta: c.table.Delta(msg.Version)}})
+	case control.WatchTable:
+		c.emit(Reply{Call: in.Call, Msg: c.copy(msg)})
 	default:
 		return false
 	}
 	return true
+}
+
+// copy answers a watch with this region's copy of the table, if a copy will do. A watch
+// that is meant for a coordinator is answered as by one that stands by.
+func (c *ControlCore) copy(w control.WatchTable) control.Message {
+	if w.Copy || mutant.On("region-as-coordinator") {
+		return control.TableChanged{Delta: c.table.Delta(w.Version)}
+	}
+	return control.NotActive{}
 }
 
 // replied takes the answer to a call. It reports whether it is one that a region may
@@ -95,7 +105,7 @@ func (c *ControlCore) forward(rows []sharding.Row) {
 
 func (c *ControlCore) poll() {
 	if to, v, ask := c.watcher.Poll(c.now); ask {
-		c.emit(Send{To: to, Msg: control.WatchTable{Version: v}})
+		c.emit(Send{To: to, Msg: control.WatchTable{Version: v, Copy: c.watcher.PollsCopy()}})
 	}
 }
 

@@ -334,6 +334,9 @@ func (s *scenario) send(o region.Send) string {
 	switch m := o.Msg.(type) {
 	case control.WatchTable:
 		s.watches = append(s.watches, o)
+		if !m.Copy { // a region never asks for one
+			fields = fmt.Sprintf("{Version:%+v}", m.Version)
+		}
 	case control.Register:
 		s.asked = m
 		fields = fmt.Sprintf("{%s Last:%d}", m.Name, m.Last)

@@ -98,7 +98,7 @@ const (
 func NewShardCore(cfg Config, index int) *ShardCore {
 	entities := cfg.Turn
 	entities.RecentIDs /= cfg.ShardCores
-	entities.TotalHeldBytes = max(1, entities.TotalHeldBytes/cfg.ShardCores)
+	entities.TotalHeldBytes = max(entities.HeldBytes, entities.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(entities), alone: cfg.ShardCores == 1}
 	for r, b := range cfg.budgets() {
 		m.allowances[r] = b.allowance()

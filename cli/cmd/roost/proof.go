@@ -84,7 +84,7 @@ func hosted(ctx context.Context, c *cluster.Cluster) ([]sharding.TypeDesc, error
 			continue
 		}
 		client := controlrpc.Client{Cluster: "dev", HTTP: cluster.NewClient(proveTimeout), Timeout: proveTimeout}
-		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{})
+		answer, err := client.Call(ctx, process.Service, controlplane.WatchTable{Copy: true})
 		table, _ := answer.(controlplane.TableChanged)
 		switch {
 		case err != nil:

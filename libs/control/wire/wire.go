@@ -23,7 +23,7 @@ var ErrUnknownKind = errors.New("a control message of an unknown kind, or of non
 func Encode(m control.Message) *controlv1.Message {
 	switch m := m.(type) {
 	case control.WatchTable:
-		return &controlv1.Message{Kind: &controlv1.Message_WatchTable{WatchTable: &controlv1.WatchTable{Version: toVersion(m.Version)}}}
+		return &controlv1.Message{Kind: &controlv1.Message_WatchTable{WatchTable: &controlv1.WatchTable{Version: toVersion(m.Version), Copy: m.Copy}}}
 	case control.TableChanged:
 		return &controlv1.Message{Kind: &controlv1.Message_TableChanged{TableChanged: toDelta(m.Delta)}}
 	case control.NotActive:
@@ -68,7 +68,7 @@ func Encode(m control.Message) *controlv1.Message {
 func Decode(w *controlv1.Message) (control.Message, error) {
 	switch k := w.GetKind().(type) {
 	case *controlv1.Message_WatchTable:
-		return control.WatchTable{Version: fromVersion(k.WatchTable.GetVersion())}, nil
+		return control.WatchTable{Version: fromVersion(k.WatchTable.GetVersion()), Copy: k.WatchTable.GetCopy()}, nil
 	case *controlv1.Message_TableChanged:
 		return control.TableChanged{Delta: fromDelta(k.TableChanged)}, nil
 	case *controlv1.Message_NotActive:

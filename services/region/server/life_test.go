@@ -215,8 +215,12 @@ func TestWhatIsRefused(t *testing.T) {
 			t.Errorf("got %v, want %s", c.err, c.want)
 		}
 	}
-	if err := watch("dev", control.WatchTable{}); err != nil {
-		t.Errorf("the region's table: %v", err)
+	c := controlrpc.Client{Cluster: "dev", HTTP: r.client, Timeout: 10 * time.Second}
+	for _, w := range []control.WatchTable{{}, {Copy: true}} {
+		answer, err := c.Call(t.Context(), r.node.ServiceAddr(), w)
+		if _, table := answer.(control.TableChanged); err != nil || table != w.Copy {
+			t.Errorf("%+v is answered with %+v, error %v", w, answer, err)
+		}
 	}
 	if r.f.look(func() bool { return len(r.f.started) > 0 })() {
 		t.Error("some of what was refused was done")

@@ -623,6 +623,7 @@ func (*Message_ShardStopped) isMessage_Kind() {}
 type WatchTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       *Version               `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // what changed after it
+	Copy          bool                   `protobuf:"varint,2,opt,name=copy,proto3" json:"copy,omitempty"`      // the copy of a region will do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,6 +663,13 @@ func (x *WatchTable) GetVersion() *Version {
 		return x.Version
 	}
 	return nil
+}
+
+func (x *WatchTable) GetCopy() bool {
+	if x != nil {
+		return x.Copy
+	}
+	return false
 }
 
 type TableChanged struct {
@@ -1791,10 +1799,11 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\fhost_refused\x18\f \x01(\v2\x1d.roost.control.v1.HostRefusedH\x00R\vhostRefused\x126\n" +
 	"\bhand_off\x18\r \x01(\v2\x19.roost.control.v1.HandOffH\x00R\ahandOff\x12E\n" +
 	"\rshard_stopped\x18\x0e \x01(\v2\x1e.roost.control.v1.ShardStoppedH\x00R\fshardStoppedB\x06\n" +
-	"\x04kind\"A\n" +
+	"\x04kind\"U\n" +
 	"\n" +
 	"WatchTable\x123\n" +
-	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\"\xb0\x01\n" +
+	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
+	"\x04copy\x18\x02 \x01(\bR\x04copy\"\xb0\x01\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +
