@@ -20,7 +20,8 @@
 // A shard is given to a region and taken back:
 //
 //	coordinator  HostShard         region        until ShardStarted or HostRefused, or the row changes
-//	region       ShardStarted      coordinator   once for each HostShard
+//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence damaged,
+//	                                             and once for each later HostShard
 //	region       HostRefused       coordinator   once for each HostShard
 //	coordinator  HandOff           region        until ShardStopped, or the row changes
 //	region       ShardStopped      coordinator   when it has stopped, and once for each later HandOff

@@ -38,12 +38,15 @@
 //
 // # Forming one cluster
 //
-// Only the first seed node may form a cluster, and only when no other seed
-// knows of one for a while. Members announce the cluster to seed addresses that
-// are not members, so restarted seeds find it. If two clusters exist all the
-// same, or two halves of one that declared each other down, the senior one
-// survives (see [Claim]). The nodes of the other stop; they may be restarted as
-// new incarnations.
+// With Config.Wait only [Form] forms a cluster: the driver decides, see package
+// bootstrap. Without it only the first seed node may, and only when no other seed
+// knows of one for a while, or a node without other seeds. (A [JoinVia] with the
+// node's own address always forms one.) Members announce the cluster to seed
+// addresses that are not members, so restarted seeds find it. If two clusters exist
+// all the same, or two halves of one that declared each other down, the senior one
+// survives: the older cluster or, of two halves, the one in the later era, then the
+// one with the older member (see [Claim]). The nodes of the other stop; they may be
+// restarted as new incarnations.
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster
 // Membership Service"). Three things differ: states are joined unconditionally,
@@ -83,7 +86,7 @@
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
 //  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder,
 //     or the time until which it may act, is news. On [YieldLease] the process gives the
-//     lease up, and stands behind the other candidates.
+//     lease up, and takes its place in line after the other candidates.
 //
 // Package agent is that driver. The loop to write:
 //

@@ -84,7 +84,7 @@ func (m *Machine) Clone() *Machine {
 		c.downing = m.downing.Clone()
 	}
 	c.nacks, c.knownClusters = slices.Clone(m.nacks), slices.Clone(m.knownClusters)
-	c.confirmed = slices.Clone(m.confirmed)
+	c.confirmedExits = slices.Clone(m.confirmedExits)
 	c.quarantined, c.disputes = slices.Clone(m.quarantined), slices.Clone(m.disputes)
 	c.unreachableSince = slices.Clone(m.unreachableSince)
 	c.observed = m.observed.clone()
@@ -134,8 +134,8 @@ func (m *Machine) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Node)), e.Count)
 	}
 	b = append(b, m.state.Seen...)
-	b = binary.AppendUvarint(b, uint64(len(m.confirmed)))
-	for _, n := range m.confirmed {
+	b = binary.AppendUvarint(b, uint64(len(m.confirmedExits)))
+	for _, n := range m.confirmedExits {
 		b = appendNode(b, n)
 	}
 	b = sharding.AppendString(sharding.AppendString(append(b, flag(m.leaveAsked)), m.viaAddr), m.refusal)
@@ -192,7 +192,7 @@ func (m *Machine) Leader() sharding.NodeID { return m.leader() }
 
 // Converged is that of the [View].
 func (m *Machine) Converged() bool {
-	return m.phase == member && m.state.converged(m.self, m.confirmed, m.suspects)
+	return m.phase == member && m.state.converged(m.self, m.confirmedExits, m.suspects)
 }
 
 // Share lets this machine use the memory of another one that holds the same

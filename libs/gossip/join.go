@@ -50,7 +50,8 @@ func (m *Machine) joinAddrs() []string {
 	return m.otherSeeds()
 }
 
-// setSeeds restarts the search with other addresses.
+// setSeeds replaces the seeds. A search goes on with them at once; its time-outs
+// continue.
 func (m *Machine) setSeeds(seeds []string) {
 	if slices.Equal(m.cfg.Seeds, seeds) {
 		return
@@ -76,8 +77,8 @@ func (m *Machine) resetSearch(from time.Time) {
 	m.nacks = nil
 }
 
-// delayForming notes a sign of a cluster at a time, and delays forming another
-// one, counted from then.
+// delayForming notes that there was a sign of a cluster at from, and restarts the
+// time to wait before forming one: it begins at from.
 func (m *Machine) delayForming(from time.Time) {
 	m.lastSignAt = from
 	m.resetSearch(from)
@@ -334,7 +335,7 @@ func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
 			m.addDispute(joiner, m.seq)
 		}
 	}
-	m.draining = m.draining || len(at) > 0
+	m.watchingFormerPeers = m.watchingFormerPeers || len(at) > 0
 	return inTheWay
 }
 
@@ -365,15 +366,15 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 }
 
 // announce tells seed addresses where the cluster is, unless a reachable member
-// lives there. An unreachable one may have been restarted, and must not form
-// another cluster before this one downs its earlier incarnation.
+// lives there. An unreachable member may have been restarted: the new incarnation
+// must not form another cluster before the old one is downed here.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
 	}
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
 	if !m.chance(float64(m.cfg.MonitoredBy+1) / float64(len(m.state.Members))) {
-		return // in a large cluster others do
+		return // in a large cluster, a few members per interval are enough
 	}
 	for _, s := range m.otherSeeds() {
 		lives := false
@@ -387,8 +388,9 @@ func (m *Machine) announce() {
 }
 
 // notMember handles the news that this node is not a member according to the
-// sender. If the sender is a member, this node believes it; if not, the senior
-// claim wins.
+// sender. A node that was not admitted yet stops, and one that is exiting has left.
+// Otherwise a sender that is a member here and not down is believed; with any
+// other one, the senior claim wins.
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
 	case m.phase == seeking:

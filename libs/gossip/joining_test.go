@@ -149,13 +149,13 @@ func TestLeaveByRequest(t *testing.T) {
 	net.Step(n2, gossip.LeaveNode{Node: sharding.NodeID{Addr: "nobody:1", UID: 1}})
 	net.Run(time.Second)
 	agree(t, net, 10*time.Second)
-	if asked, ok := event[gossip.LeaveRequested](n4); !ok || asked.By != n2.ID || !n4.LeftSet || n4.Downed > 0 {
-		t.Errorf("asked by %v; left %v, downed %d times", asked.By, n4.LeftSet, n4.Downed)
+	if asked, ok := event[gossip.LeaveRequested](n4); !ok || asked.By != n2.ID || !n4.HasLeft || n4.Downed > 0 {
+		t.Errorf("asked by %v; left %v, downed %d times", asked.By, n4.HasLeft, n4.Downed)
 	}
 	net.Step(n2, gossip.LeaveNode{Node: n2.ID})
 	net.Run(time.Second)
 	agree(t, net, 10*time.Second)
-	if !n2.LeftSet {
+	if !n2.HasLeft {
 		t.Error("a node cannot ask itself")
 	}
 }

@@ -63,7 +63,7 @@ func (m *Machine) lead() {
 		m.notConvergedSince = time.Time{}
 		return
 	}
-	if !m.state.converged(m.self, m.confirmed, m.suspects) {
+	if !m.state.converged(m.self, m.confirmedExits, m.suspects) {
 		m.leadWeakly()
 		return
 	}
@@ -86,7 +86,7 @@ func (m *Machine) lead() {
 			mem.Status = Exiting
 			exiting = append(exiting, mem.Node)
 		case Exiting, Down:
-			if mem.Node != m.self && (slices.Contains(m.confirmed, mem.Node) || s.verdict(mem.Node) != Reachable) {
+			if mem.Node != m.self && (slices.Contains(m.confirmedExits, mem.Node) || s.verdict(mem.Node) != Reachable) {
 				removed = append(removed, mem.Node)
 			}
 			continue
@@ -272,8 +272,8 @@ func (m *Machine) exitingConfirmed(from sharding.NodeID) {
 	if m.phase != member || m.rejectExcluded(from) {
 		return
 	}
-	if mem, ok := m.state.Member(from); ok && mem.Status == Exiting && !slices.Contains(m.confirmed, from) {
-		m.confirmed = append(m.confirmed, from)
-		slices.SortFunc(m.confirmed, sharding.NodeID.Compare)
+	if mem, ok := m.state.Member(from); ok && mem.Status == Exiting && !slices.Contains(m.confirmedExits, from) {
+		m.confirmedExits = append(m.confirmedExits, from)
+		slices.SortFunc(m.confirmedExits, sharding.NodeID.Compare)
 	}
 }

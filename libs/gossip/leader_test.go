@@ -36,7 +36,7 @@ func TestLeadersFollowOneAnother(t *testing.T) {
 			net.Crash(gone)
 		} else {
 			net.Step(gone, gossip.Leave{})
-			if !net.RunUntil(10*time.Second, func() bool { return gone.LeftSet }) || gone.Downed != 0 {
+			if !net.RunUntil(10*time.Second, func() bool { return gone.HasLeft }) || gone.Downed != 0 {
 				t.Fatalf("the leader %v did not leave", gone.ID)
 			}
 		}

@@ -43,31 +43,31 @@ type Machine struct {
 	refusal         string // the last reason for not being admitted
 
 	// As member.
-	state             State
-	eraSince          time.Time // when this node came into its era
-	sums              sums      // of the state
-	digest            uint64    // of the sums
-	peers             []peer    // the members that this node watches, sorted by node
-	draining          bool      // some peers are only watched until they answer
-	ringEnd           uint64    // distance on the ring of the last receiver
-	confirmed         []sharding.NodeID
-	seq               uint64 // of the last heartbeat sent
-	beatSeq           uint64 // of the last heartbeat sent to all peers
-	localHealth       int    // 0 is healthy, maxLocalHealth the worst
-	drawCount         uint64 // random numbers drawn
-	nextHeartbeat     time.Time
-	nextGossip        time.Time
-	relayAt           time.Time     // the earliest time to pass on news from others
-	nextDowning       time.Time     // when the downing provider is asked again
-	notConvergedSince time.Time     // since when this leader waits for convergence
-	quarantined       []Quarantine  // oldest first
-	disputes          []dispute     // oldest first
-	leaveAsked        bool          // LeaveRequested was emitted
-	exitAt            time.Time     // when an exiting node stops waiting for its removal
-	downing           Downing       // nil: only operators down members
-	hadUnreachable    bool          // a member was unreachable at the last look at downing
-	lease             Lease         // the last one reported by the driver
-	paused            time.Duration // total time for which this process was found paused
+	state               State
+	eraSince            time.Time         // when this node came into its era
+	sums                sums              // of the state
+	digest              uint64            // of the sums
+	peers               []peer            // the members that this node watches, sorted by node
+	watchingFormerPeers bool              // some peers are only watched until they answer
+	ringEnd             uint64            // distance on the ring of the last receiver
+	confirmedExits      []sharding.NodeID // members that have confirmed their exit
+	seq                 uint64            // of the last heartbeat sent
+	beatSeq             uint64            // of the last heartbeat sent to all peers
+	localHealth         int               // 0 is healthy, maxLocalHealth the worst
+	drawCount           uint64            // random numbers drawn
+	nextHeartbeat       time.Time
+	nextGossip          time.Time
+	relayAt             time.Time     // the earliest time to pass on news from others
+	nextDowning         time.Time     // when the downing provider is asked again
+	notConvergedSince   time.Time     // since when this leader waits for convergence
+	quarantined         []Quarantine  // oldest first
+	disputes            []dispute     // oldest first
+	leaveAsked          bool          // LeaveRequested was emitted
+	exitAt              time.Time     // when an exiting node stops waiting for its removal
+	downing             Downing       // nil: only operators down members
+	hadUnreachable      bool          // a member was unreachable at the last look at downing
+	lease               Lease         // the last one reported by the driver
+	paused              time.Duration // total time for which this process was found paused
 
 	observed     tallies   // of the state
 	suspects     []suspect // of the state
@@ -76,7 +76,7 @@ type Machine struct {
 	// What the events so far have announced.
 	unpublished       bool // the state has changed since
 	published         []*Member
-	publishedSuspects []suspect
+	publishedSuspects []suspect   // the suspects at the last publish, those without an event included
 	unreachableSince  []time.Time // of each of publishedSuspects; zero if reachable for the cluster
 	publishedLeader   sharding.NodeID
 }
@@ -173,9 +173,9 @@ func (m *Machine) receive(in Receive) {
 	}
 }
 
-// misdirected handles a message to an earlier incarnation at this address. The
-// reply tells its sender which incarnation lives here now. The message also
-// shows that its sender is in a cluster.
+// misdirected handles a message to an earlier incarnation at this address. A
+// heartbeat is answered, which tells its sender the present incarnation. Heartbeats
+// and gossip also show that the sender is in a cluster.
 func (m *Machine) misdirected(in Receive) {
 	switch msg := in.Msg.(type) {
 	case Heartbeat:
@@ -267,7 +267,7 @@ func (m *Machine) setSummed(s State, p *sums) {
 		m.sortedPlaces = nil
 	}
 	m.state, m.unpublished = s, true
-	m.confirmed = slices.DeleteFunc(m.confirmed, func(n sharding.NodeID) bool {
+	m.confirmedExits = slices.DeleteFunc(m.confirmedExits, func(n sharding.NodeID) bool {
 		_, ok := s.Member(n)
 		return !ok
 	})
@@ -358,14 +358,14 @@ func (m *Machine) leader() sharding.NodeID {
 	return m.publishedLeader
 }
 
-// nextLeader is the leader after some nodes changed. Only a changed node can take
-// over from the leader so far, unless the leader itself changed.
-func (m *Machine) nextLeader(touched []sharding.NodeID) sharding.NodeID {
+// nextLeader returns the leader after some nodes changed. Unless the current leader
+// changed, only a changed node can replace it.
+func (m *Machine) nextLeader(changed []sharding.NodeID) sharding.NodeID {
 	best, ok := m.state.Member(m.publishedLeader)
-	if !ok || slices.Contains(touched, m.publishedLeader) {
+	if !ok || slices.Contains(changed, m.publishedLeader) {
 		return m.state.leader(m.self, m.suspects)
 	}
-	for _, n := range touched {
+	for _, n := range changed {
 		if x, ok := m.state.Member(n); ok && byLeaderRank(x, best) < 0 && x.mayLead(m.self, m.suspects) {
 			best = x
 		}

@@ -117,7 +117,7 @@ func TestGracefulLeave(t *testing.T) {
 	n3, n4 := net.Nodes[2], net.Nodes[3]
 	net.Step(n4, gossip.Leave{})
 	agree(t, net, 8*time.Second)
-	if !n4.LeftSet || n4.Downed != 0 {
+	if !n4.HasLeft || n4.Downed != 0 {
 		t.Error("the node did not leave gracefully")
 	}
 	for _, kind := range []string{"MemberLeaving", "MemberExited", "MemberRemoved"} {
@@ -133,7 +133,7 @@ func TestGracefulLeave(t *testing.T) {
 		net.Step(node, gossip.Leave{})
 	}
 	if !net.RunUntil(10*time.Second, func() bool {
-		return net.Nodes[0].LeftSet && net.Nodes[1].LeftSet && net.Nodes[2].LeftSet
+		return net.Nodes[0].HasLeft && net.Nodes[1].HasLeft && net.Nodes[2].HasLeft
 	}) {
 		t.Error("not all could leave")
 	}
@@ -143,7 +143,7 @@ func TestLeaveBeforeJoining(t *testing.T) {
 	net := newCluster(t, 1, 3)
 	net.Start(net.Nodes[2])
 	net.Step(net.Nodes[2], gossip.Leave{})
-	if !net.Nodes[2].LeftSet {
+	if !net.Nodes[2].HasLeft {
 		t.Error("a node that is in no cluster cannot leave")
 	}
 }

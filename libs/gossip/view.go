@@ -131,7 +131,7 @@ func (m *Machine) View() View {
 		return v
 	}
 	v.Leader = m.leader()
-	v.Converged = m.state.converged(m.self, m.confirmed, m.suspects)
+	v.Converged = m.state.converged(m.self, m.confirmedExits, m.suspects)
 	v.Members = make([]MemberView, 0, len(m.state.Members))
 	peers := m.peers // sorted by node
 	for _, i := range m.placesByNode() {

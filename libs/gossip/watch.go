@@ -76,7 +76,7 @@ func (m *Machine) rewatch() {
 		}
 		slices.SortFunc(wanted, sharding.NodeID.Compare)
 	}
-	m.draining = false
+	m.watchingFormerPeers = false
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
 		if _, ok := slices.BinarySearchFunc(wanted, p.node, sharding.NodeID.Compare); ok {
 			return false
@@ -84,7 +84,7 @@ func (m *Machine) rewatch() {
 		if _, ok := m.state.Member(p.node); !ok || !m.keepWatching(&p) {
 			return true
 		}
-		m.draining = true
+		m.watchingFormerPeers = true
 		return false
 	})
 	for _, n := range wanted {
@@ -112,7 +112,7 @@ func (m *Machine) sendHeartbeats() {
 		return
 	}
 	m.nextHeartbeat = m.now.Add(m.cfg.Watch.Interval)
-	if m.draining {
+	if m.watchingFormerPeers {
 		m.rewatch()
 	}
 	m.updateLocalHealth()
@@ -221,7 +221,7 @@ func (m *Machine) evidence(n sharding.NodeID) {
 			m.emit(NodeGone{p.node})
 		}
 	}
-	m.draining = true // some of them may be outside the ring
+	m.watchingFormerPeers = true // some of them may be outside the ring
 	m.updateReachability()
 }
 

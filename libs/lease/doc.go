@@ -57,7 +57,8 @@
 //
 // # Duties of the driver
 //
-// Of the [Holder], that is; those of a [Driver], which is its store, are in driver.go.
+// These are the duties of the driver of a [Holder]. The duties of a [Driver], the
+// backend that stores the record, are in driver.go.
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.

@@ -43,7 +43,7 @@ const (
 	answerFlags  = 1<<6 - 1
 )
 
-// Flags of a refusal.
+// Flags of a NotMine frame.
 const (
 	flagShard    = 1 << 0
 	flagOwner    = 1 << 1
@@ -103,7 +103,7 @@ func (n *names) number(role int, s string) uint64 {
 	return id
 }
 
-// append appends a reference to a name that passed the check.
+// append appends a reference to a valid name.
 func (n *names) append(b []byte, role int, s string) []byte {
 	if id := n.number(role, s); id != 0 {
 		return binary.AppendUvarint(b, id)
@@ -155,7 +155,7 @@ func (n *names) read(d *decoder, field string) string {
 	return s
 }
 
-// appendCommand appends the frame of a command that passed check. left is the
+// appendCommand appends the frame of a command that passed Command.check. left is the
 // time until its deadline, if it has one.
 func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	e := &c.Envelope
@@ -230,7 +230,7 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	return d.bad
 }
 
-// appendAnswer appends the frame of an answer that went through fit.
+// appendAnswer appends the frame of an answer that fits, or was returned by fit.
 func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 	if a.NotMine != nil {
 		return n.appendNotMine(b, a.Corr, a.NotMine)
@@ -327,7 +327,7 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 	return end(append(b, byte(m.Row.Phase)), start)
 }
 
-// readNotMine decodes the body of a refusal.
+// readNotMine decodes the body of a NotMine frame.
 func (n *names) readNotMine(body []byte, a *Answer) error {
 	d := decoder{b: body}
 	m := &NotMine{}
@@ -370,8 +370,8 @@ func appendClose(b []byte, reason string) []byte {
 // appendHeartbeat appends a heartbeat.
 func appendHeartbeat(b []byte) []byte { return end(begin(b, kindHeartbeat), len(b)) }
 
-// unsent appends the numbers of the commands in a buffer of whole frames.
-func unsent(frames []byte, corrs []uint64) []uint64 {
+// unsentCommands appends the numbers of the commands in a buffer of whole frames.
+func unsentCommands(frames []byte, corrs []uint64) []uint64 {
 	for len(frames) > frameHeader {
 		next := 4 + int(binary.BigEndian.Uint32(frames))
 		if frames[4] == kindCommand {

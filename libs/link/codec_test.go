@@ -309,7 +309,7 @@ func TestUnsentFindsNumbers(t *testing.T) {
 	b := appendHeartbeat(nil)
 	b = append(b, encode(sampleCommands(), nil)...)
 	b = appendClose(b, "")
-	if got := unsent(b, nil); !reflect.DeepEqual(got, []uint64{1, math.MaxUint64, 0}) {
+	if got := unsentCommands(b, nil); !reflect.DeepEqual(got, []uint64{1, math.MaxUint64, 0}) {
 		t.Error(got)
 	}
 }

@@ -46,8 +46,9 @@
 //	length u32 | kind u8 | body
 //
 // The length counts kind and body, big endian. Numbers in bodies are minimal
-// unsigned varints, strings are preceded by their length, and the payload is what
-// remains. The names of types, commands and codes are sent once per connection
+// unsigned varints, except UIDs (8 bytes, big endian) and flags, phases and codes of
+// refusal (one byte each). Strings are preceded by their length, and the payload is
+// what remains. The names of types, commands and codes are sent once per connection
 // and after that by number. There is exactly one encoding of each message; the
 // decoder refuses all others, and checks every size before it allocates.
 //

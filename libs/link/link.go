@@ -70,7 +70,7 @@ func (l *Link) send(shard uint32, c *Command, now bool) error {
 // queue appends a command. left is the time until its deadline, if it has one.
 func (s *stream) queue(c *Command, left time.Duration) error {
 	if s.err != nil || s.closing {
-		return fmt.Errorf("%w: %v", ErrDown, s.closeReason())
+		return fmt.Errorf("%w: %v", ErrDown, s.downReason())
 	}
 	if n := len(c.Envelope.Payload); n > s.maxPayload {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)
@@ -133,7 +133,7 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 	}
 	d := Down{Reason: reason}
 	for i := range l.lanes {
-		d.Unsent = unsent(l.lanes[i].stream.pending, d.Unsent)
+		d.Unsent = unsentCommands(l.lanes[i].stream.pending, d.Unsent)
 	}
 	return d
 }

@@ -27,8 +27,8 @@ type stream struct {
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
-	// At these limits a client accepts no more commands. A server stops reading
-	// at the number of messages only.
+	// A client accepts no more commands at either limit; a server stops reading at
+	// maxPendingMsgs, and ignores maxPendingBytes for that.
 	maxPendingBytes int
 	maxPendingMsgs  int
 	beat            time.Duration
@@ -51,12 +51,13 @@ type stream struct {
 	writing     bool   // a goroutine is writing, or is about to
 	handedOver  bool   // that goroutine is the writer
 	closing     bool   // nothing more is accepted; pending is still written
-	left        bool   // server: nothing is read any more, and the lane may be another's
+	left        bool   // server: the reader has left, and another connection may have the lane
 	err         error  // the first reason for the end; pending is not written any more
 
 	down chan struct{} // closed when err is set
 
 	// Incremented before and after each call of Read or Write, so odd during one.
+	// (For a write that does not wait, writeHere adds 2 after the call.)
 	// If the same odd number stays for long, the other side is silent or does not read.
 	reads, writes atomic.Uint64
 }
@@ -311,15 +312,15 @@ func (s *stream) sendClose(reason string) {
 	s.added(0)
 }
 
-// closeSent reports whether this side's last frame is written.
+// closeSent reports whether this side's last frame has been handed to a write.
 func (s *stream) closeSent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing && len(s.pending) == 0
 }
 
-// closeReason returns why the stream ends. mu must be held.
-func (s *stream) closeReason() error {
+// downReason returns why the stream ends. mu must be held.
+func (s *stream) downReason() error {
 	if s.err != nil {
 		return s.err
 	}

@@ -5,7 +5,7 @@
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in
 // the [Queue] of their connection, before they can have any effect. Commands with small
 // replies overtake them, except those for the same entity. A command that has waited for
-// too much of its time is taken out, to be refused. Connections share the budget by
+// too large a part of the time until its deadline is taken out, to be refused. Connections share the budget by
 // dynamic thresholds, as the ports of a switch share its buffer: none may hold more than
 // what is free, so that a few that do not read cannot take all of it.
 //
@@ -19,8 +19,8 @@
 //  1. A Budget, its Queues and their Kinds are used by one goroutine at a time; the times
 //     are those of a monotonic clock.
 //  2. Every command goes through [Queue.Ask] in the order in which its connection brought
-//     it, before it can have any effect. Waits and Dropped end its way: it is kept by the
-//     queue, or by nobody.
+//     it, before it can have any effect. After Waits the queue has the command, after
+//     Dropped nobody has: the driver does nothing more with it.
 //  3. Full is a refusal, and the refusal is a reply, too: it needs a ticket of its own
 //     ([Budget.Admit]). If there is none, the connection is not read until there is.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to

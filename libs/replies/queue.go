@@ -150,8 +150,8 @@ type Lapsed[T any] struct {
 	Ticket  Ticket
 }
 
-// Late gives back the commands that have waited for too much of their time, as far as
-// there is room for refusals; the others stay. It looks at all that wait, so it is for
+// Late gives back the commands that have waited for too large a part of the time until
+// their deadline, as far as there is room for refusals; the others stay. It looks at all that wait, so it is for
 // every tick rather than for every command.
 func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapsed[T]) {
 	for _, l := range []*list[T]{&q.small, &q.large} {

@@ -57,7 +57,8 @@
 //     journal reports is passed on unchanged: an outcome that is not known is
 //     UnknownOutcome, never a refusal. The core repeats what must be repeated.
 //  6. A Snapshot is cut before any later Run of the instance begins, and is stored with
-//     its Seq and Epoch. Whether it is stored is nobody's business: there is no answer.
+//     its Seq and Epoch. The machine need not know whether it was stored: there is no
+//     answer.
 //  7. [Cancel] ends the context of the turn; its TurnDone still comes. [Drop] forgets an
 //     instance at once, whatever runs on it.
 //  8. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not

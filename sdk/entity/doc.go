@@ -32,10 +32,10 @@
 // # Guarantees
 //
 // An entity handles one command at a time, so that its methods need no locks.
-// State changes only in Apply, live and in replay, which see the same events:
-// what was stored, read back. [Ctx.Persist] stages events and applies them at
-// once; a time in an event is [Ctx.Now]; the reply leaves when they are durable. A handler
-// that fails after Persist is undone: the entity is loaded again without it.
+// State changes only in Apply. Live and in replay, Apply gets the same event: the
+// stored form, decoded. [Ctx.Persist] stages events and applies them at once. An
+// event takes its time from [Ctx.Now]. The reply leaves when the events are durable.
+// A handler that fails after Persist is undone: the entity is loaded again without it.
 // An error made by [Errorf] is an answer: it is stored with the idempotency key
 // and repeated to duplicates. After any other error, a panic, or a reply longer than
 // 1 MiB the command was not applied. For a volatile type its outcome is unknown instead,

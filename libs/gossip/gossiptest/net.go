@@ -28,10 +28,10 @@ type Weather struct {
 	MaxLate time.Duration
 }
 
-// Calm returns a good network: 1 to 3 ms, nothing lost.
+// Calm returns the weather of a good network: 1 to 3 ms, nothing lost.
 func Calm() Weather { return Weather{MinDelay: time.Millisecond, MaxDelay: 3 * time.Millisecond} }
 
-// Storm returns a network that loses a fifth of all messages, duplicates a tenth, and
+// Storm returns weather that loses a fifth of all messages, duplicates a tenth, and
 // delays some by seconds.
 func Storm() Weather {
 	return Weather{
@@ -51,9 +51,9 @@ type Node struct {
 	ID      sharding.NodeID
 	Events  []gossip.Event // since it was started
 	Starts  int
-	Rounds  int // of gossip that it began since it was started
-	Downed  int // how often it stopped with SelfDowned
-	LeftSet bool
+	Rounds  int  // of gossip that it began since it was started
+	Downed  int  // how often it stopped with SelfDowned
+	HasLeft bool // it stopped with Left
 	// RestartAfter is the time after which it is started again when it has stopped
 	// with SelfDowned; 0: never.
 	RestartAfter time.Duration
@@ -130,7 +130,7 @@ func (n *Net) Start(node *Node) {
 	}
 	node.M = gossip.New(node.cfg)
 	node.Events, node.held, node.unsent = nil, nil, nil
-	node.paused, node.starved, node.LeftSet = false, false, false
+	node.paused, node.starved, node.HasLeft = false, false, false
 	node.restart, node.removed = time.Time{}, map[sharding.NodeID]bool{}
 	node.Starts++
 	node.Rounds = 0
@@ -192,7 +192,7 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 	if node.M.Digest() != had {
 		n.share(node.M)
 	}
-	n.out = nil // a restart steps within a step
+	n.out = nil // an event may step the machine again: Leave follows LeaveRequested
 	if _, ok := in.(gossip.Tick); ok && slices.ContainsFunc(out, isStatus) {
 		node.Rounds++
 	}
@@ -264,7 +264,7 @@ func (n *Net) event(node *Node, e gossip.Event) {
 	case gossip.JoinFailed:
 		node.M = nil
 	case gossip.Left:
-		node.LeftSet = true
+		node.HasLeft = true
 		node.M = nil
 	}
 }

@@ -12,8 +12,8 @@
 // # Outcomes
 //
 // An ERROR of the server is a transaction that was rolled back: not committed,
-// or full if the disk is (SQLSTATE 53100). A connection that could not be had
-// is not committed too. Everything that comes between sending the batch and the
+// or full if the disk is (SQLSTATE 53100). A batch for which no connection could
+// be had is not committed either. Everything that comes between sending the batch and the
 // server's readiness for the next one is unknown, the FATAL of a server that
 // shuts down included. An ERROR about a damaged page is ErrCorrupt; the server
 // finds most of them only if the cluster has data checksums. The pool dials
