@@ -93,7 +93,7 @@ func (p *process) check(t *testing.T) (effective map[string]string, problems []s
 	return effective, problems
 }
 
-// configs are what --print-config printed, by what the process is told: most
+// configs maps a configuration to what --print-config printed for it: most
 // slips in a file leave most processes as they are.
 var configs = map[string]string{}
 

@@ -15,8 +15,8 @@ import (
 // Limits bound what waits in an inbox, 0 by nothing. One message larger than Bytes
 // finds room when no other waits.
 type Limits struct {
-	// Items is the number of items that may wait, whoever brought them, before what
-	// comes from outside is refused.
+	// Items is how many items may wait, from all sources together, before those from
+	// outside are refused.
 	Items int
 	// Bytes is the size that offered items may have together.
 	Bytes int
