@@ -207,6 +207,31 @@ func TestErasAreNotMixed(t *testing.T) {
 	expect(half, gossip.GossipStatus{})
 }
 
+// TestLateGossipExcludesNobody: a node that was paused while two eras began answers
+// what it finds in its queue. A member that sent some of that long ago stays one.
+func TestLateGossipExcludesNobody(t *testing.T) {
+	if why := excluded(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func excluded(t *testing.T) string {
+	a := newAges()
+	old := a.state.Era
+	a.next()
+	a.next()
+	claim := gossip.Claim{Cluster: a.state.Cluster, Era: a.state.Era, OldestNode: b}
+	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: old})
+	if a.node.Downed > 0 {
+		return "a member stops because of what it said in an era that it has left"
+	}
+	a.receive(gossip.NotMember{Claim: claim, Outdated: true, Era: a.state.Era})
+	if a.node.Downed == 0 {
+		t.Error("a node goes on although its era ended too long ago")
+	}
+	return ""
+}
+
 // Nobody is let in who may have been removed and forgotten, nor while there are
 // too many removed nodes to remember.
 func TestAdmissionByEra(t *testing.T) {

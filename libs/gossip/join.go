@@ -390,9 +390,12 @@ func (m *Machine) announce() {
 // notMember handles the news that this node is not a member according to the
 // sender. A node that was not admitted yet stops, and one that is exiting has left.
 // Otherwise a sender that is a member here and not down is believed; with any
-// other one, the senior claim wins.
+// other one, the senior claim wins. What is said about an era that this node has left
+// is ignored.
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
+	case msg.Outdated && msg.Era != m.state.Era && !mutant.On("era-left"):
+		return // about gossip that this node sent before it moved on
 	case m.phase == seeking:
 		m.stop(SelfDowned{"declared down before it could join"})
 		return

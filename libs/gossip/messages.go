@@ -78,6 +78,11 @@ type (
 		Claim Claim
 		// Answer marks an answer to another NotMember. It is not answered in turn.
 		Answer bool
+		// Outdated says that the receiver is excluded only because its gossip was of
+		// Era, which ended too long ago. If the receiver is in another era by now, that
+		// gossip was late.
+		Outdated bool
+		Era      Era
 	}
 )
 

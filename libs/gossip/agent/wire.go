@@ -61,7 +61,11 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 	case gossip.ExitingConfirmed:
 		m.Kind = &pb.Message_ExitingConfirmed{ExitingConfirmed: &pb.ExitingConfirmed{}}
 	case gossip.NotMember:
-		m.Kind = &pb.Message_NotMember{NotMember: &pb.NotMember{Claim: toClaim(msg.Claim), Answer: msg.Answer}}
+		n := &pb.NotMember{Claim: toClaim(msg.Claim), Answer: msg.Answer}
+		if msg.Outdated {
+			n.Outdated = toEra(msg.Era)
+		}
+		m.Kind = &pb.Message_NotMember{NotMember: n}
 	}
 	return m
 }
@@ -108,7 +112,10 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_ExitingConfirmed:
 		return gossip.ExitingConfirmed{}, nil
 	case *pb.Message_NotMember:
-		return gossip.NotMember{Claim: fromClaim(k.NotMember.GetClaim()), Answer: k.NotMember.GetAnswer()}, nil
+		n := k.NotMember
+		return gossip.NotMember{
+			Claim: fromClaim(n.GetClaim()), Answer: n.GetAnswer(), Outdated: n.GetOutdated() != nil, Era: fromEra(n.GetOutdated()),
+		}, nil
 	}
 	return nil, errors.New("a message is of no known kind")
 }

@@ -1224,9 +1224,11 @@ func (*ExitingConfirmed) Descriptor() ([]byte, []int) {
 
 // NotMember tells the receiver that it is no member.
 type NotMember struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Claim         *Claim                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
-	Answer        bool                   `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Claim  *Claim                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Answer bool                   `protobuf:"varint,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	// The era of the receiver's gossip, if that is why it is excluded.
+	Outdated      *Era `protobuf:"bytes,3,opt,name=outdated,proto3" json:"outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1273,6 +1275,13 @@ func (x *NotMember) GetAnswer() bool {
 		return x.Answer
 	}
 	return false
+}
+
+func (x *NotMember) GetOutdated() *Era {
+	if x != nil {
+		return x.Outdated
+	}
+	return nil
 }
 
 // ClusterID names a cluster by when and by whom it was formed.
@@ -1955,10 +1964,11 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\"\n" +
 	"\x0eHeartbeatReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\x12\n" +
-	"\x10ExitingConfirmed\"R\n" +
+	"\x10ExitingConfirmed\"\x85\x01\n" +
 	"\tNotMember\x12-\n" +
 	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\x12\x16\n" +
-	"\x06answer\x18\x02 \x01(\bR\x06answer\"T\n" +
+	"\x06answer\x18\x02 \x01(\bR\x06answer\x121\n" +
+	"\boutdated\x18\x03 \x01(\v2\x15.roost.cluster.v1.EraR\boutdated\"T\n" +
 	"\tClusterID\x12&\n" +
 	"\x0ffounded_unix_ms\x18\x01 \x01(\x03R\rfoundedUnixMs\x12\x1f\n" +
 	"\vfounder_uid\x18\x02 \x01(\x06R\n" +
@@ -2092,29 +2102,30 @@ var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	21, // 19: roost.cluster.v1.GossipStatus.era:type_name -> roost.cluster.v1.Era
 	23, // 20: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
 	22, // 21: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
-	20, // 22: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
-	4,  // 23: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
-	21, // 24: roost.cluster.v1.Claim.era:type_name -> roost.cluster.v1.Era
-	20, // 25: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
-	24, // 26: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
-	25, // 27: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
-	27, // 28: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
-	28, // 29: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
-	21, // 30: roost.cluster.v1.State.era:type_name -> roost.cluster.v1.Era
-	4,  // 31: roost.cluster.v1.Member.node:type_name -> roost.cluster.v1.Node
-	0,  // 32: roost.cluster.v1.Member.status:type_name -> roost.cluster.v1.Status
-	4,  // 33: roost.cluster.v1.Observer.node:type_name -> roost.cluster.v1.Node
-	26, // 34: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
-	4,  // 35: roost.cluster.v1.Observation.subject:type_name -> roost.cluster.v1.Node
-	1,  // 36: roost.cluster.v1.Observation.verdict:type_name -> roost.cluster.v1.Verdict
-	4,  // 37: roost.cluster.v1.Tombstone.node:type_name -> roost.cluster.v1.Node
-	2,  // 38: roost.cluster.v1.Cluster.Post:input_type -> roost.cluster.v1.PostRequest
-	3,  // 39: roost.cluster.v1.Cluster.Post:output_type -> roost.cluster.v1.PostResponse
-	39, // [39:40] is the sub-list for method output_type
-	38, // [38:39] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	21, // 22: roost.cluster.v1.NotMember.outdated:type_name -> roost.cluster.v1.Era
+	20, // 23: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
+	4,  // 24: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
+	21, // 25: roost.cluster.v1.Claim.era:type_name -> roost.cluster.v1.Era
+	20, // 26: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
+	24, // 27: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
+	25, // 28: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
+	27, // 29: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
+	28, // 30: roost.cluster.v1.State.version:type_name -> roost.cluster.v1.ClockEntry
+	21, // 31: roost.cluster.v1.State.era:type_name -> roost.cluster.v1.Era
+	4,  // 32: roost.cluster.v1.Member.node:type_name -> roost.cluster.v1.Node
+	0,  // 33: roost.cluster.v1.Member.status:type_name -> roost.cluster.v1.Status
+	4,  // 34: roost.cluster.v1.Observer.node:type_name -> roost.cluster.v1.Node
+	26, // 35: roost.cluster.v1.Observer.observations:type_name -> roost.cluster.v1.Observation
+	4,  // 36: roost.cluster.v1.Observation.subject:type_name -> roost.cluster.v1.Node
+	1,  // 37: roost.cluster.v1.Observation.verdict:type_name -> roost.cluster.v1.Verdict
+	4,  // 38: roost.cluster.v1.Tombstone.node:type_name -> roost.cluster.v1.Node
+	2,  // 39: roost.cluster.v1.Cluster.Post:input_type -> roost.cluster.v1.PostRequest
+	3,  // 40: roost.cluster.v1.Cluster.Post:output_type -> roost.cluster.v1.PostResponse
+	40, // [40:41] is the sub-list for method output_type
+	39, // [39:40] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_roost_cluster_v1_cluster_proto_init() }
