@@ -100,7 +100,7 @@ func regionConfig(w *World, p *process) region.Config {
 	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // where everybody must be served
-		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.BufferCommands = 3, 12, 3
+		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
 	}
 	if d.chance(0.5) {
 		cfg.Turn.UnitRecords = 1 + d.IntN(4)

@@ -207,11 +207,11 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	if m.stats.Commands >= m.limit.Commands || m.stats.Bytes+size > m.limit.Bytes {
-		m.refuse(in.Request, sharding.ResourceExhausted, "the mailboxes of the region are full")
+		m.refuse(in.Request, sharding.ResourceExhausted, TooMuchWaits)
 		return
 	}
 	if e == nil && !m.mayLoad(in.Env.Entity) && !mutant.On("load-limit") {
-		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or in total")
+		m.refuse(in.Request, sharding.Unavailable, "the command has not run: too many loads are under way, of its entity or in its part of the region")
 		return
 	}
 	c := m.newCommand()

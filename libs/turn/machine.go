@@ -135,6 +135,10 @@ func (m *Machine) Usage() Usage {
 // but nothing is added while a limit is reached.
 func (m *Machine) Limit(limit Usage) { m.limit = limit }
 
+// TooMuchWaits refuses a command because of the limits for all entities. They may be those
+// of one machine of several.
+const TooMuchWaits = "too many commands, or too large ones, wait in the entity's part of the region"
+
 // ShardEvents returns what the last step told of shards, in order. The slice is
 // reused by the next step.
 func (m *Machine) ShardEvents() []ShardEvent { return m.events }

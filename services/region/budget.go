@@ -10,7 +10,10 @@ import (
 // admits commands alone. So the control core divides each bound among the shard cores,
 // as a [budget], and each of them spends its [allowance]:
 //
-//   - At the beginning each core has an equal share.
+//   - What moves between cores are blocks: large enough for the largest command, and so
+//     large that there are few messages, however small the commands.
+//   - At the beginning each core has an equal share, of at least four blocks: a region
+//     whose limits are too small for that has fewer cores ([Config.FitShardCores]).
 //   - A core that has almost nothing left asks for more (Want). It does not wait for the
 //     answer: what it has no room for is refused.
 //   - The control core grants what nobody has (Grant), and first to the core that has least.
@@ -39,21 +42,31 @@ const (
 // String is "commands", "bytes" or "loads".
 func (r Resource) String() string { return [...]string{"commands", "bytes", "loads"}[r] }
 
-// blockShare is which part of its share a core keeps free when it gives back.
-const blockShare = 16
+// A share has about blocksPerShare blocks, and at least leastBlocks.
+const (
+	blocksPerShare = 16
+	leastBlocks    = 4
+)
+
+// mostCores is among how many cores a bound can be divided, of which one thing takes at
+// most largest.
+func mostCores(total, largest int) int { return max(1, total/(leastBlocks*largest)) }
 
 // budget is a bound of the region, as the control core divides it.
 type budget struct {
-	total, share, block int
-	free                int // granted to no core
-	granted             []int
+	total, share, block int    // a share is a number of blocks
+	free                int    // granted to no core
+	granted             []int  // to each core: a number of blocks
 	wanting             []bool // cores that asked, and were granted nothing since, nor gave anything back
 }
 
-// newBudget divides the total equally. A block is at least least, if the share is.
-func newBudget(total, cores, least int) budget {
-	b := budget{total: total, share: total / cores, granted: make([]int, cores), wanting: make([]bool, cores)}
-	b.block = min(b.share, max(b.share/blockShare, least, 1))
+// newBudget divides the total equally. There must not be more than [mostCores].
+func newBudget(total, cores, largest int) budget {
+	b := budget{total: total, block: total, granted: make([]int, cores), wanting: make([]bool, cores)}
+	if cores > 1 {
+		b.block = max(total/cores/blocksPerShare, largest)
+	}
+	b.share = total / cores / b.block * b.block
 	b.free = total - cores*b.share
 	for i := range b.granted {
 		b.granted[i] = b.share
@@ -61,9 +74,9 @@ func newBudget(total, cores, least int) budget {
 	return b
 }
 
-// grant grants what is free to the cores that want it: to the one that has least first,
-// up to its share, or a block if it has that. It returns no core if there is nothing to
-// grant.
+// grant grants the blocks that are free to the cores that want them: to the one that has
+// least first, up to its share, or one if it has that. It returns no core if there is
+// nothing to grant.
 func (b *budget) grant() (core, n int, ok bool) {
 	core = -1
 	for i, wants := range b.wanting {
@@ -71,10 +84,10 @@ func (b *budget) grant() (core, n int, ok bool) {
 			core = i
 		}
 	}
-	if core < 0 || b.free == 0 {
+	if core < 0 || b.free < b.block {
 		return 0, 0, false
 	}
-	n = min(b.free, max(b.block, b.share-b.granted[core]))
+	n = max(b.block, min(b.free-b.free%b.block, b.share-b.granted[core]))
 	b.free -= n
 	b.granted[core] += n
 	b.wanting[core] = false
@@ -112,8 +125,8 @@ func (b *budget) check() error {
 	sum := b.free
 	for i, n := range b.granted {
 		sum += n
-		if n < b.block {
-			return fmt.Errorf("shard core %d has %d, less than a block of %d", i, n, b.block)
+		if n < b.block || n%b.block != 0 {
+			return fmt.Errorf("shard core %d has %d, which is no number of blocks of %d", i, n, b.block)
 		}
 	}
 	if sum != b.total || b.free < 0 {
@@ -124,8 +137,8 @@ func (b *budget) check() error {
 
 // allowance is what a shard core may use of a bound.
 type allowance struct {
-	// granted is what counts as this core's. It admits nothing beyond ceiling: the rest
-	// is given back as soon as it is not used any more.
+	// granted is what counts as this core's. It admits nothing beyond ceiling: the
+	// blocks above it are given back as soon as they are not used any more.
 	granted, ceiling int
 	block            int
 	asked            bool // and was granted nothing since, nor gave anything back
@@ -145,16 +158,17 @@ func (a *allowance) grant(n int) {
 	a.asked = false
 }
 
-// reclaim lowers the ceiling to what is used and a block, at most to what may be kept.
+// reclaim lowers the ceiling to the blocks that are used and one more, at most to what
+// may be kept.
 func (a *allowance) reclaim(used, keep int) {
 	if !mutant.On("budget-returned") {
-		a.ceiling = min(a.ceiling, used+a.block, keep)
+		a.ceiling -= a.blocks(a.ceiling - min(used+a.block, keep))
 	}
 }
 
-// excess takes what is given back: what is neither used nor below the ceiling.
+// excess takes what is given back: the blocks that are neither used nor below the ceiling.
 func (a *allowance) excess(used int) int {
-	n := max(0, a.granted-max(a.ceiling, used))
+	n := a.blocks(a.granted - max(a.ceiling, used))
 	if n > 0 {
 		a.granted -= n
 		a.asked = false
@@ -162,8 +176,11 @@ func (a *allowance) excess(used int) int {
 	return n
 }
 
+// blocks is the part of n that is a number of blocks, not below 0.
+func (a *allowance) blocks(n int) int { return max(0, n-n%a.block) }
+
 func (a *allowance) check(used int) error {
-	if used > a.granted || a.ceiling > a.granted || a.ceiling < a.block {
+	if used > a.granted || a.ceiling > a.granted || a.ceiling < a.block || a.ceiling%a.block != 0 {
 		return fmt.Errorf("%d used, %d allowed, %d granted, a block is %d", used, a.ceiling, a.granted, a.block)
 	}
 	return nil

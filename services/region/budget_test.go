@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // division is a budget with the allowances of its cores, between which messages are
@@ -15,11 +17,13 @@ type division struct {
 	orders  [][]func() // to each core
 	events  [][]func() // from each core
 	refused []int      // of each core, since the last look
+	moves   int        // grants and returns
+	odd     bool       // one of them was no number of blocks
 }
 
-func newDivision(total, cores int) *division {
+func newDivision(total, cores, largest int) *division {
 	d := &division{
-		b: newBudget(total, cores, 1), used: make([]int, cores), refused: make([]int, cores),
+		b: newBudget(total, cores, largest), used: make([]int, cores), refused: make([]int, cores),
 		orders: make([][]func(), cores), events: make([][]func(), cores),
 	}
 	for range cores {
@@ -57,6 +61,7 @@ func (d *division) end(core, size int) {
 
 func (d *division) giveBack(core int) {
 	if n := d.cores[core].excess(d.used[core]); n > 0 {
+		d.moved(n)
 		d.events[core] = append(d.events[core], func() { d.b.returned(core, n); d.divide() })
 	}
 }
@@ -67,8 +72,14 @@ func (d *division) divide() {
 		if !ok {
 			return
 		}
+		d.moved(n)
 		d.orders[core] = append(d.orders[core], func() { d.cores[core].grant(n) })
 	}
+}
+
+func (d *division) moved(n int) {
+	d.moves++
+	d.odd = d.odd || n%d.b.block != 0
 }
 
 func (d *division) reclaim() {
@@ -119,6 +130,9 @@ func (d *division) check() error {
 		}
 		used += d.used[core]
 	}
+	if d.odd {
+		return fmt.Errorf("less than a block of %d was granted or returned", d.b.block)
+	}
 	if used > d.b.total {
 		return fmt.Errorf("%d are used of %d", used, d.b.total)
 	}
@@ -139,13 +153,15 @@ func (d *division) settle(r *rand.Rand, rounds int, meanwhile func()) error {
 	return nil
 }
 
-// budgetRun lets cores use a budget as chance has it, and looks at three promises: the
-// bound holds at any time; a core whose neighbours are idle reaches all but their
-// blocks; a core that wants its share gets it, though others have more and never pause.
+// budgetRun lets cores use a budget as chance has it, and looks at these promises: the
+// bound holds at any time; what moves between cores are blocks; a core whose neighbours
+// are idle reaches all but their blocks; a core that wants its share gets it, though others
+// have more and never pause; a core that uses nothing admits the largest thing.
 func budgetRun(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 0))
-	cores := 1 + r.IntN(6)
-	d := newDivision(cores*(1+r.IntN(200))+r.IntN(cores), cores)
+	total, largest := 1+r.IntN(1200), 1+r.IntN(4)*r.IntN(20)
+	cores := min(1+r.IntN(6), mostCores(total, largest))
+	d := newDivision(total, cores, largest)
 	for range 2000 {
 		core := r.IntN(cores)
 		switch r.IntN(8) {
@@ -156,7 +172,7 @@ func budgetRun(seed uint64) error {
 		case 3, 4:
 			d.end(core, 1+r.IntN(20))
 		default:
-			d.admit(core, 1+r.IntN(4))
+			d.admit(core, 1+r.IntN(largest))
 		}
 		if err := d.check(); err != nil {
 			return err
@@ -165,7 +181,7 @@ func budgetRun(seed uint64) error {
 	for core := range cores { // all are idle, and one is not
 		d.end(core, d.b.total)
 	}
-	busy, least := r.IntN(cores), d.b.total-(cores-1)*d.b.block
+	busy, least := r.IntN(cores), d.b.total-d.b.total%d.b.block-(cores-1)*d.b.block
 	if err := d.settle(r, 3*d.b.total/d.b.block+20, func() {
 		for range d.b.total {
 			d.admit(busy, 1)
@@ -174,7 +190,13 @@ func budgetRun(seed uint64) error {
 		return err
 	}
 	if d.used[busy] < least || d.used[busy] > d.b.total {
-		return fmt.Errorf("a core whose neighbours are idle reaches %d of %d, %d are blocks", d.used[busy], d.b.total, d.b.total-least)
+		return fmt.Errorf("a core whose neighbours are idle reaches %d of %d, a block is %d", d.used[busy], d.b.total, d.b.block)
+	}
+	if other := (busy + 1) % cores; other != busy {
+		d.refused[other] = 0
+		if d.admit(other, largest); d.refused[other] > 0 && largest <= d.b.total {
+			return fmt.Errorf("a core that uses nothing refuses what has %d of %d", largest, d.b.total)
+		}
 	}
 	// Now all want more than there is, and keep using what they have.
 	if err := d.settle(r, 3*d.b.total/d.b.block+20, func() {
@@ -205,12 +227,71 @@ func TestBudget(t *testing.T) {
 
 // TestBudgetOfOne: a core alone has everything and never asks.
 func TestBudgetOfOne(t *testing.T) {
-	d := newDivision(100, 1)
+	d := newDivision(101, 1, 30)
 	for range 150 {
 		d.admit(0, 1)
 	}
 	d.tick()
-	if d.used[0] != 100 || d.refused[0] != 50 {
-		t.Errorf("%d are used, %d refused", d.used[0], d.refused[0])
+	if d.used[0] != 101 || d.refused[0] != 49 || d.moves != 0 {
+		t.Errorf("%d are used, %d refused; %d were granted or returned", d.used[0], d.refused[0], d.moves)
+	}
+}
+
+// TestBudgetMovesInBlocks: a core that has more than its share while another wants its
+// own gives it back as its commands end, but not with a message for each.
+func TestBudgetMovesInBlocks(t *testing.T) {
+	d, r := newDivision(3200, 2, 1), rand.New(rand.NewPCG(1, 1))
+	rounds := func(n int, do func()) {
+		for range n {
+			if err := d.settle(r, 1, do); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	rounds(100, func() {
+		for range d.b.total {
+			d.admit(0, 1)
+		}
+	})
+	had := d.moves
+	rounds(2000, func() { d.end(0, 1); d.admit(1, 1) })
+	if d.used[1] < d.b.share || d.moves-had > 2*d.used[1]/d.b.block {
+		t.Errorf("a core has %d, its share is %d; it took %d grants and returns of at least %d", d.used[1], d.b.share, d.moves-had, d.b.block)
+	}
+}
+
+// TestMostCores: limits that are too small for many shard cores are divided among fewer,
+// so that a share is at least four blocks, and the largest command fits into each.
+func TestMostCores(t *testing.T) {
+	const large = 2 << 20
+	for _, c := range []struct{ total, largest, want int }{
+		{0, 1, 1}, {1, 1, 1}, {7, 1, 1}, {8, 1, 2}, {20_000, 1, 5000},
+		{1 << 20, large, 1}, {15 << 20, large, 1}, {16 << 20, large, 2}, {256 << 20, large, 32},
+	} {
+		if got := mostCores(c.total, c.largest); got != c.want {
+			t.Errorf("%d, of which one thing takes up to %d, are divided among %d cores, want %d", c.total, c.largest, got, c.want)
+		}
+	}
+}
+
+// TestFitShardCores: a region with small limits has fewer shard cores, and works.
+func TestFitShardCores(t *testing.T) {
+	for want, limit := range map[int]func(*Config){
+		64: func(*Config) {},
+		2:  func(c *Config) { c.Turn.TotalLoads = 8 },
+		3:  func(c *Config) { c.Turn.TotalCommands = 12 },
+		4:  func(c *Config) { c.Turn.TotalBytes = 32 << 20 },
+		1:  func(c *Config) { c.Turn.TotalBytes = 1 },
+	} {
+		c := DefaultConfig(sharding.NodeID{Addr: "r1:1", UID: 1}, "r1")
+		c.ShardCores, c.Turn.TotalBytes = MaxShardCores, 1<<30
+		limit(&c)
+		if err := c.Validate(); (err != nil) != (want < MaxShardCores) {
+			t.Errorf("%d shard cores where %d fit: %v", c.ShardCores, want, err)
+		}
+		c.FitShardCores()
+		if err := c.Validate(); err != nil || c.ShardCores != want {
+			t.Errorf("there are %d shard cores, want %d: %v", c.ShardCores, want, err)
+		}
 	}
 }

@@ -17,8 +17,8 @@ type Config struct {
 	Name string // of the node, for people
 	// Version is the application version of the binary, or empty.
 	Version string
-	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores].
-	// Default 1.
+	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
+	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
 	ShardCores int
 	// Turn holds the hosted types and the limits of entity execution. Its limits for
 	// all entities are those of the region, however many shard cores there are; of the
@@ -83,15 +83,28 @@ const MaxShardCores = 64
 // so the commands of one lane are for few cores, and those of one type for all.
 func (c *Config) CoreOf(id sharding.ShardID) int { return int(id.Index % uint32(c.ShardCores)) }
 
-// budgets are the bounds that the shard cores share, at the beginning. The largest
-// command fits into a block, if it fits into a share.
+// largestCommand is more than any command takes with its names and ids.
+const largestCommand = 2 * sharding.MaxPayload
+
+// budgets are the bounds that the shard cores share, at the beginning.
 func (c *Config) budgets() [resources]budget {
 	return [resources]budget{
 		ResourceCommands: newBudget(c.Turn.TotalCommands, c.ShardCores, 1),
-		ResourceBytes:    newBudget(c.Turn.TotalBytes, c.ShardCores, 2*sharding.MaxPayload),
+		ResourceBytes:    newBudget(c.Turn.TotalBytes, c.ShardCores, largestCommand),
 		ResourceLoads:    newBudget(c.Turn.TotalLoads, c.ShardCores, 1),
 	}
 }
+
+// mostShardCores is how many shard cores can share the limits of Turn for all entities:
+// one for every four commands and loads, and for the bytes of the four largest commands.
+// With more a core could do little beside one large command.
+func (c *Config) mostShardCores() int {
+	return min(MaxShardCores, mostCores(c.Turn.TotalCommands, 1), mostCores(c.Turn.TotalBytes, largestCommand), mostCores(c.Turn.TotalLoads, 1))
+}
+
+// FitShardCores lowers ShardCores to what the limits of Turn for all entities allow: a
+// small limit is no mistake because the machine has many processors.
+func (c *Config) FitShardCores() { c.ShardCores = min(c.ShardCores, c.mostShardCores()) }
 
 // Validate refuses a configuration that cannot work, naming every field.
 func (c *Config) Validate() error {
@@ -99,10 +112,8 @@ func (c *Config) Validate() error {
 	if c.Self.Addr == "" || c.Self.UID == 0 {
 		errs = append(errs, errors.New("region: Self needs an address and a uid"))
 	}
-	if c.ShardCores < 1 || c.ShardCores > MaxShardCores {
-		errs = append(errs, fmt.Errorf("region: ShardCores is %d, must be 1 to %d", c.ShardCores, MaxShardCores))
-	} else if n := min(c.Turn.TotalCommands, c.Turn.TotalBytes, c.Turn.TotalLoads); n < c.ShardCores {
-		errs = append(errs, fmt.Errorf("region: of commands, their bytes and loads only %d are allowed, too few for %d shard cores", n, c.ShardCores))
+	if most := c.mostShardCores(); c.ShardCores < 1 || c.ShardCores > most {
+		errs = append(errs, fmt.Errorf("region: ShardCores is %d, must be 1 to %d: at most %d, and not more than TotalCommands, TotalBytes and TotalLoads allow", c.ShardCores, most, MaxShardCores))
 	}
 	if c.BufferCommands <= 0 || c.BufferBytes <= 0 {
 		errs = append(errs, errors.New("region: BufferCommands and BufferBytes must be above 0"))

@@ -88,13 +88,19 @@ func cfg(cores int, shards uint32) region.Config {
 		}}, PassivateAfter: 2 * time.Minute}
 	}
 	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
-	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3*cores
+	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
+	if cores > 1 {
+		cfg.Turn.TotalCommands = 4 * cores // the least
+	}
 	cfg.ShardCores = cores
 	return cfg
 }
 
 func (s *scenario) start(cores int, shards uint32) {
 	c := cfg(cores, shards)
+	if err := c.Validate(); err != nil {
+		panic(err)
+	}
 	s.control, s.shards = region.NewControlCore(c), nil
 	for i := range cores {
 		s.shards = append(s.shards, region.NewShardCore(c, i))

@@ -311,11 +311,12 @@ func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 
 func (m *ShardCore) buffer(h *heldShard, in *Command) {
 	size := in.Env.Size()
-	u := m.used()
-	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes ||
-		u[ResourceCommands] >= m.allowances[ResourceCommands].ceiling || u[ResourceBytes]+size > m.allowances[ResourceBytes].ceiling {
-		m.emit(Refuse{Request: in.Request, Reply: sharding.Reject(sharding.ResourceExhausted,
-			"too many commands wait for shard "+h.id.String()+" to start")})
+	if len(h.buffer) >= m.cfg.BufferCommands || h.bytes+size > m.cfg.BufferBytes {
+		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands, or too large ones, wait for shard "+h.id.String()+" to start")
+		return
+	}
+	if u := m.used(); u[ResourceCommands] >= m.allowances[ResourceCommands].ceiling || u[ResourceBytes]+size > m.allowances[ResourceBytes].ceiling {
+		m.refuse(in.Request, sharding.ResourceExhausted, turn.TooMuchWaits)
 		return
 	}
 	env := *in.Env
@@ -324,6 +325,10 @@ func (m *ShardCore) buffer(h *heldShard, in *Command) {
 	m.buffered++
 	m.bufferedBytes += size
 	m.limit()
+}
+
+func (m *ShardCore) refuse(r turn.RequestID, code sharding.Code, reason string) {
+	m.emit(Refuse{Request: r, Reply: sharding.Reject(code, reason)})
 }
 
 // unbuffer takes out what waits for the claim of the shard.

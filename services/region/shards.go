@@ -84,7 +84,7 @@ func (m *ShardCore) refuseAll(h *heldShard) {
 }
 
 func (m *ShardCore) refuseDamaged(c *Command) {
-	m.emit(Refuse{Request: c.Request, Reply: sharding.Reject(sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")})
+	m.refuse(c.Request, sharding.DataLoss, "who owns the shard cannot be read: what is stored of it is damaged")
 }
 
 func (m *ShardCore) started(h *heldShard) {

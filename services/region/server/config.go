@@ -19,11 +19,11 @@ type Config struct {
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
-	ShardCores   int           `key:"region.shard_cores" unit:"cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together. More than one helps only where many processors are busy with that"`
+	ShardCores   int           `key:"region.shard_cores" unit:"cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`
 	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
 	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
-	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities"`
-	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands"`
+	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
+	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands; more are refused as resource_exhausted"`
 	ReplyBytes   node.Bytes    `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
 	LinkReplies  node.Bytes    `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
 	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
@@ -89,8 +89,6 @@ func (c *Config) Validate() error {
 	}
 	if c.ShardCores < 1 || c.ShardCores > region.MaxShardCores {
 		errs = append(errs, fmt.Errorf("region.shard_cores is %d, must be 1 to %d", c.ShardCores, region.MaxShardCores))
-	} else if n := min(c.Commands, int(c.CommandBytes), c.Loads); n < c.ShardCores {
-		errs = append(errs, fmt.Errorf("region.shard_cores is %d; region.commands, region.command_bytes and region.loads must each be at least that", c.ShardCores))
 	}
 	least := 2 * replies.DefaultConfig().Largest
 	if int(c.LinkReplies) < least {

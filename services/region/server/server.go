@@ -100,6 +100,10 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 			if cfg.JournalPatience > 0 { // short patience asks more often
 				core.JournalProbe = min(core.JournalProbe, cfg.JournalPatience/2)
 			}
+			if core.FitShardCores(); core.ShardCores < cfg.ShardCores {
+				s.log.Info("the region's limits are too small to be divided among region.shard_cores; there are fewer", "shard_cores", core.ShardCores,
+					"configured", cfg.ShardCores, "commands", cfg.Commands, "command_bytes", cfg.CommandBytes, "loads", cfg.Loads)
+			}
 		},
 		Outside: s.performOutside,
 	}); err != nil {

@@ -230,6 +230,16 @@ type running struct {
 	done   chan error
 }
 
+// TestSmallLimits: small limits are not refused because there are many shard cores; the
+// region has fewer.
+func TestSmallLimits(t *testing.T) {
+	f := newFake(t)
+	r := start(t, f, "memory:", func(c *Config) { c.ShardCores, c.Loads = 16, 8 })
+	if got := r.server.runner.cfg.ShardCores; got != 2 {
+		t.Errorf("8 loads are divided among %d shard cores, want 2", got)
+	}
+}
+
 // start runs a region until it has registered.
 func start(t *testing.T, f *fake, journal string, change func(*Config)) *running {
 	t.Helper()
