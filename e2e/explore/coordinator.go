@@ -51,7 +51,7 @@ func (w *cluster) startCoordinator(i int) {
 	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = tick, tick, tick
 	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = tick/2, tick/2, 1000*tick
 	cfg.FactsPerRecord = 1
-	cfg.SignEvery, cfg.SignPatience, cfg.LookEvery = 1000*tick, 0, 0
+	cfg.JournalHeartbeatInterval, cfg.JournalHeartbeatPatience, cfg.SurveyInterval = 1000*tick, 0, 0
 	self := sharding.NodeID{Addr: fmt.Sprintf("c%d", i), UID: sharding.NodeUID(100*(i+1) + w.coords[i].gen + 1)}
 	w.coords[i] = &coord{core: coordinator.NewTenure(cfg, self), gen: w.coords[i].gen + 1}
 	for h := range w.hosts {
@@ -114,14 +114,14 @@ func (w *cluster) append(i int, o coordinator.Append) {
 	gen := c.gen
 	done := func(r journal.Result) {
 		if w.coords[i].gen == gen {
-			w.coordStep(i, coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			w.coordStep(i, coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		}
 	}
 	if _, isType := f.(coordinator.TypeFact); isType || drain {
 		done(w.apply(journal.Op{Append: &a})) // the same for all: nothing depends on when
 		return
 	}
-	text := fmt.Sprintf("journal c%d.%d call %d term %d seq %d %+v", i, gen, o.Call, o.Term, o.Seq, f)
+	text := fmt.Sprintf("journal c%d.%d number %d term %d seq %d %+v", i, gen, o.Number, o.Term, o.Seq, f)
 	op := journal.Op{Append: &a}
 	m := w.commit(text, ofCoord(i)|bothHosts, op, done)
 	m.eager = w.prompt
@@ -133,9 +133,9 @@ func (w *cluster) append(i int, o coordinator.Append) {
 }
 
 // loaded reads the stream.
-func (w *cluster) loaded(call coordinator.CallID) coordinator.Loaded {
+func (w *cluster) loaded(number uint64) coordinator.Loaded {
 	got, _ := w.ledger.Load(journal.LoadRequest{Entity: factEntity})
-	in := coordinator.Loaded{Call: call, LastSeq: got.LastSeq}
+	in := coordinator.Loaded{Number: number, LastSeq: got.LastSeq}
 	for _, r := range got.Records {
 		for _, e := range r.Events {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
@@ -148,16 +148,16 @@ func (w *cluster) loaded(call coordinator.CallID) coordinator.Loaded {
 func (w *cluster) perform(i int, o coordinator.Output) {
 	switch o := o.(type) {
 	case coordinator.Survey:
-		w.coordStep(i, coordinator.Surveyed{Call: o.Call, Highest: w.ledger.MaxEpoch()})
-	case coordinator.WriteSign: // whose journal it is, is not searched here
-		w.coordStep(i, coordinator.SignWritten{Call: o.Call, Verdict: sharding.Durable})
+		w.coordStep(i, coordinator.Surveyed{Number: o.Number, Highest: w.ledger.MaxEpoch()})
+	case coordinator.WriteJournalHeartbeat: // whose journal it is, is not searched here
+		w.coordStep(i, coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: sharding.Durable})
 	case coordinator.Claim:
 		r := w.apply(journal.Op{Claim: &sharding.Claim{
 			Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: sharding.NodeUID(100*(i+1) + w.coords[i].gen),
 		}})
-		w.coordStep(i, coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		w.coordStep(i, coordinator.Claimed{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	case coordinator.Load:
-		w.coordStep(i, w.loaded(o.Call))
+		w.coordStep(i, w.loaded(o.Number))
 	case coordinator.Append:
 		w.append(i, o)
 	case coordinator.Send:

@@ -55,8 +55,8 @@
 // tenure scopes by one or three), which is longer than any pause that the cores of the
 // other scopes make, and there are no deadlines and no passivation. In the lease and
 // tenure scopes time passes for both processes alike; in the tenure scope
-// reads do not fail, the journal is never full, a coordinator leaves one sign of life
-// per term, and the signs of another cluster are not watched to their end. Only
+// reads do not fail, the journal is never full, a coordinator writes one journal
+// heartbeat per term, and those of another cluster are not watched to their end. Only
 // safety is searched; package sim checks that everything finishes.
 //
 // Each scope but tenure is searched to the end of two faults and two timeouts by make

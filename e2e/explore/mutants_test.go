@@ -16,8 +16,8 @@ var mutants = []struct {
 }{
 	{"claim", "handoff", Bound{Faults: 1}},
 	{"persist-before-send", "handoff", Bound{}},
-	{"floor-after-drain", "handoff", Bound{Faults: 1}},
-	{"floor-check", "handoff", Bound{Faults: 1}},
+	{"min-epoch-after-drain", "handoff", Bound{Faults: 1}},
+	{"min-epoch-check", "handoff", Bound{Faults: 1}},
 	{"drain-settles", "append", Bound{Faults: 1}},
 	{"epoch-check", "append", Bound{}},
 	{"output-gate", "append", Bound{}},

@@ -76,7 +76,7 @@ func (w *cluster) crashRegion(i int) {
 }
 
 // toRegion sends an order. Once the shard has gone on beyond its epoch, an order that
-// changes nothing now never will: the region's floor and term stay above it.
+// changes nothing now never will: the region's minimum epoch and term stay above it.
 func (w *cluster) toRegion(from string, to sharding.NodeID, order control.Message) {
 	about := order.About()
 	m := w.send(fmt.Sprintf("%v %T %+v from %s", to, order, order, from), ofHost(indexOf(to)), func() {

@@ -36,25 +36,25 @@ func recordOp(o coordinator.Append) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{r}}}
 }
 
-// signOps store a sign of life.
-func signOps(s sharding.Sign) []journal.Op {
+// heartbeatOps returns the operations that store a journal heartbeat.
+func heartbeatOps(s sharding.JournalHeartbeat) []journal.Op {
 	epoch := sharding.MakeEpoch(s.Term, 0)
 	return []journal.Op{
-		{Append: &sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}},
+		{Append: &sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}},
 		{Snapshot: &journal.WriteSnapshot{
-			Shard: factShard, Epoch: epoch, Entity: journal.SignEntity,
-			Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(s)},
+			Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
+			Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(s)},
 		}},
 	}
 }
 
 // facts reads the stream from its snapshot on, as a driver does.
-func (s *stream) facts(call coordinator.CallID) coordinator.Input {
+func (s *stream) facts(number uint64) coordinator.Input {
 	got, err := s.ledger.Load(journal.LoadRequest{Entity: factEntity})
 	if err != nil {
 		panic(err)
 	}
-	in := coordinator.Loaded{Call: call, LastSeq: got.LastSeq}
+	in := coordinator.Loaded{Number: number, LastSeq: got.LastSeq}
 	for _, r := range got.Records {
 		for _, e := range r.Events {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
@@ -64,10 +64,10 @@ func (s *stream) facts(call coordinator.CallID) coordinator.Input {
 	return in
 }
 
-func (s *stream) lastSign() (last sharding.Sign) {
-	got, err := s.ledger.Load(journal.LoadRequest{Entity: journal.SignEntity})
+func (s *stream) lastHeartbeat() (last sharding.JournalHeartbeat) {
+	got, err := s.ledger.Load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 	if err == nil && got.Snapshot.Seq > 0 {
-		last, err = journal.DecodeSign(got.Snapshot.Payload)
+		last, err = journal.DecodeHeartbeat(got.Snapshot.Payload)
 	}
 	if err != nil {
 		panic(err)
@@ -114,7 +114,7 @@ func (s *stream) table() (t table) {
 }
 
 // apply is the journal at work: the operations in order, up to the first that does
-// not hold. That a record exists already is what the first sign of a term finds.
+// not hold. That a record exists already is what the first heartbeat of a term finds.
 func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
 	for _, op := range ops {
 		highest, fence := w.ledger.MaxEpoch(), w.ledger.Fence(factShard)
@@ -122,7 +122,7 @@ func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
 		if c := op.Claim; c != nil && r.Verdict == sharding.Durable && c.Shard == factShard && c.Epoch != fence.Epoch && c.Epoch <= highest {
 			w.fail("the facts are claimed at %v, and %v is given out", c.Epoch, highest)
 		}
-		there := op.Append != nil && op.Append.Entity == journal.SignEntity && r.Verdict == sharding.RefusedSeq
+		there := op.Append != nil && op.Append.Entity == journal.HeartbeatEntity && r.Verdict == sharding.RefusedSeq
 		if r.Verdict != sharding.Durable && !there {
 			break
 		}
@@ -169,43 +169,43 @@ func (w *tenureWorld) askLease(i int, what string, request uint64, swap *lease.S
 }
 
 // read sends a question to the journal, whose answer is on its way then.
-func (w *tenureWorld) read(i int, call coordinator.CallID, o coordinator.Output, answer func() coordinator.Input) {
+func (w *tenureWorld) read(i int, number uint64, o coordinator.Output, answer func() coordinator.Input) {
 	id := w.processes[i].id
-	w.under(fmt.Sprintf("%v asks: %T%+v", id, o, o), 1<<streamPart, func() { w.answer(i, id, call, answer()) }).void = w.unheard(i, id, call, o)
+	w.under(fmt.Sprintf("%v asks: %T%+v", id, o, o), 1<<streamPart, func() { w.answer(i, id, number, answer()) }).void = w.unheard(i, id, number, o)
 }
 
 // commit sends operations to the journal, whose answer is on its way then. If the
 // outcome is unknown they may happen later.
-func (w *tenureWorld) commit(i int, call coordinator.CallID, o coordinator.Output, answer func(journal.Result) coordinator.Input, ops ...journal.Op) {
+func (w *tenureWorld) commit(i int, number uint64, o coordinator.Output, answer func(journal.Result) coordinator.Input, ops ...journal.Op) {
 	id := w.processes[i].id
 	text := fmt.Sprintf("%v asks: %T%+v", id, o, o)
 	refused := w.refused(ops[len(ops)-1])
-	unheard := w.unheard(i, id, call, o)
-	m := w.under(text, 1<<streamPart, func() { w.answer(i, id, call, answer(w.apply(ops...))) })
+	unheard := w.unheard(i, id, number, o)
+	m := w.under(text, 1<<streamPart, func() { w.answer(i, id, number, answer(w.apply(ops...))) })
 	m.moves = append(m.moves, &move{name: "outcome unknown: " + text, fault: true, takes: m, do: func() {
 		w.under("late: "+text, 1<<streamPart, func() { w.apply(ops...) }).void = refused
-		w.answer(i, id, call, answer(journal.Result{Verdict: sharding.UnknownOutcome}))
+		w.answer(i, id, number, answer(journal.Result{Verdict: sharding.UnknownOutcome}))
 	}})
 	m.void = func(e *engine, s *state) bool { return unheard(e, s) && refused(e, s) }
 }
 
 // answer sends the answer of the journal.
-func (w *tenureWorld) answer(i int, id sharding.NodeID, call coordinator.CallID, in coordinator.Input) {
+func (w *tenureWorld) answer(i int, id sharding.NodeID, number uint64, in coordinator.Input) {
 	w.under(fmt.Sprintf("%v is told: %T%+v", id, in, in), 1<<i, func() {
 		if w.processes[i].id == id {
 			w.step(i, in)
 		}
-	}).void = w.unheard(i, id, call, in)
+	}).void = w.unheard(i, id, number, in)
 }
 
-// unheard: nobody waits for the answer to a call any more. Facts that are read late
+// unheard: nobody waits for the answer to a request any more. Facts that are read late
 // are kept under way: it is for the core to know that they are old.
-func (w *tenureWorld) unheard(i int, id sharding.NodeID, call coordinator.CallID, what any) func(*engine, *state) bool {
+func (w *tenureWorld) unheard(i int, id sharding.NodeID, number uint64, what any) func(*engine, *state) bool {
 	_, load := what.(coordinator.Load)
 	_, loaded := what.(coordinator.Loaded)
 	return func(e *engine, s *state) bool {
 		p := processIn(e, s, i)
-		return p.id != id || call < p.since && !load && !loaded && !e.bound.Whole
+		return p.id != id || number < p.since && !load && !loaded && !e.bound.Whole
 	}
 }
 

@@ -60,9 +60,9 @@ type process struct {
 	holder *lease.Holder
 	asked  uint64 // the last request to the lease, which alone is waited for
 	core   *coordinator.Tenure
-	// since is the call with which the last take-over began. What was asked before
-	// is not waited for any more.
-	since coordinator.CallID
+	// since is the number of the request with which the last take-over began. What was
+	// asked before is not waited for any more.
+	since uint64
 	// The lease as its holder has announced it.
 	term  sharding.Term
 	until time.Time
@@ -146,7 +146,7 @@ func (w *tenureWorld) before() {
 	w.record = lease.Record{Version: 1, Term: first, TTL: lease.DefaultConfig().TTL, Nonce: 1, Cluster: 1}
 	epoch := sharding.MakeEpoch(first, 0)
 	w.apply(journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: epoch, Owner: gone.UID}})
-	w.apply(signOps(sharding.Sign{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
+	w.apply(heartbeatOps(sharding.JournalHeartbeat{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
 	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: outside}, coordinator.DrainFact{Region: outside, Resume: true}} {
 		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, Decided: 1}))
 	}
@@ -173,7 +173,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	cfg.TakeoverTimeout = tick
 	// The regions' business is that of the other scopes.
 	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*tick, 1000*tick, 1000*tick, 1000*tick
-	cfg.SignEvery = 1000 * tick // but for the first one of each term
+	cfg.JournalHeartbeatInterval = 1000 * tick // but for the first one of each term
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
 	w.processes[i] = p
 	w.step(i, coordinator.Member{Node: outside, Reachable: true})
@@ -336,29 +336,29 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.Contested: // the process ends, and is started again
 		w.begin(i, p.id.UID+2)
 	case coordinator.Survey:
-		p.since = o.Call
-		w.read(i, o.Call, o, func() coordinator.Input {
-			return coordinator.Surveyed{Call: o.Call, Highest: w.ledger.MaxEpoch(), Sign: w.lastSign()}
+		p.since = o.Number
+		w.read(i, o.Number, o, func() coordinator.Input {
+			return coordinator.Surveyed{Number: o.Number, Highest: w.ledger.MaxEpoch(), Heartbeat: w.lastHeartbeat()}
 		})
 	case coordinator.Load:
-		w.read(i, o.Call, o, func() coordinator.Input { return w.facts(o.Call) })
+		w.read(i, o.Number, o, func() coordinator.Input { return w.facts(o.Number) })
 	case coordinator.Claim:
 		op := journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: p.id.UID}}
-		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
-			return coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
+			return coordinator.Claimed{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, op)
-	case coordinator.WriteSign:
-		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
-			return coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
-		}, signOps(o.Sign)...)
+	case coordinator.WriteJournalHeartbeat:
+		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
+			return coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		}, heartbeatOps(o.Heartbeat)...)
 	case coordinator.Append:
-		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
-			return coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
+			return coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, recordOp(o))
 	case coordinator.WriteSnapshot:
 		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}}
-		w.commit(i, o.Call, o, func(r journal.Result) coordinator.Input {
-			return coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch}
+		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
+			return coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
 		}, journal.Op{Snapshot: &op})
 	case coordinator.BecameActive:
 		w.inTime(i, o.Term, o)

@@ -218,7 +218,7 @@ func (c *coordNode) load(o coordinator.Load) {
 			c.step(coordinator.ReadFailed(o))
 			return
 		}
-		in := coordinator.Loaded{Call: o.Call, LastSeq: got.LastSeq}
+		in := coordinator.Loaded{Number: o.Number, LastSeq: got.LastSeq}
 		for _, r := range got.Records {
 			for _, e := range r.Events {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
@@ -233,43 +233,43 @@ func (c *coordNode) load(o coordinator.Load) {
 }
 
 func (c *coordNode) survey(o coordinator.Survey) {
-	in := coordinator.Surveyed{Call: o.Call}
+	in := coordinator.Surveyed{Number: o.Number}
 	var got journal.Loaded
 	var err error
 	c.query(func() {
 		in.Highest = c.w.journal.maxEpoch()
-		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.SignEntity})
+		got, err = c.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 	}, func(ok bool) {
 		if !ok {
 			c.step(coordinator.ReadFailed(o))
 			return
 		}
 		if err == nil && got.Snapshot.Seq > 0 { // otherwise there is none, or it is damaged and its cluster is not known
-			if in.Sign, err = journal.DecodeSign(got.Snapshot.Payload); err != nil {
-				c.w.violate("driver", "a sign of life: %v", err)
+			if in.Heartbeat, err = journal.DecodeHeartbeat(got.Snapshot.Payload); err != nil {
+				c.w.violate("driver", "a journal heartbeat: %v", err)
 			}
 		}
 		c.step(in)
 	})
 }
 
-func (c *coordNode) writeSign(o coordinator.WriteSign) {
+func (c *coordNode) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 	done := func(r journal.Result) {
-		c.step(coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		c.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	}
-	epoch := sharding.MakeEpoch(o.Sign.Term, 0)
-	sign := journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: factShard, Epoch: epoch, Entity: journal.SignEntity,
-		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(o.Sign)},
+	epoch := sharding.MakeEpoch(o.Heartbeat.Term, 0)
+	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
+		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(o.Heartbeat)},
 	}}
-	if o.Sign.N > 1 {
-		c.commit(sign, done)
+	if o.Heartbeat.N > 1 {
+		c.commit(snapshot, done)
 		return
 	}
-	record := sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}
+	record := sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}
 	c.commit(journal.Op{Append: &record}, func(r journal.Result) {
 		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // it was there
-			c.commit(sign, done)
+			c.commit(snapshot, done)
 			return
 		}
 		done(r)
@@ -291,7 +291,7 @@ func (c *coordNode) append(o coordinator.Append) {
 		case sharding.UnknownOutcome:
 			c.w.mark("coordinator: unknown whether a fact is stored")
 		}
-		c.step(coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		c.step(coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
 }
 
@@ -312,18 +312,18 @@ func (c *coordNode) perform(o coordinator.Output) {
 			if r.Verdict == sharding.RefusedEpoch {
 				w.mark("coordinator: claim refused")
 			}
-			c.step(coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			c.step(coordinator.Claimed{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.Load:
 		c.load(o)
 	case coordinator.Append:
 		c.append(o)
-	case coordinator.WriteSign:
-		c.writeSign(o)
+	case coordinator.WriteJournalHeartbeat:
+		c.writeJournalHeartbeat(o)
 	case coordinator.Contested:
 		w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
 	case coordinator.Waits:
-		w.mark("coordinator: looks for signs of life")
+		w.mark("coordinator: watches for journal heartbeats")
 	case coordinator.Adopts:
 		w.mark("coordinator: adopts the journal")
 	case coordinator.WriteSnapshot:
@@ -332,7 +332,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 			if r.Verdict == sharding.Durable {
 				w.mark("facts compacted")
 			}
-			c.step(coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			c.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.Send:
 		c.checkDurable(o.To, o.Msg)

@@ -27,7 +27,7 @@ type gatewayNode struct {
 	dialing map[sharding.NodeID]bool
 	ticked  bool
 	epochs  map[sharding.CommandID]sharding.Epoch // at which a command was sent last
-	sent    map[gateway.Attempt]gateway.Send
+	sent    map[gateway.Attempt]gateway.SendCommand
 	refused map[sharding.ShardID]sharding.Epoch // that a region refused
 }
 
@@ -49,7 +49,7 @@ func (w *World) gatewayProgram(p *process) program {
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
 		epochs:  map[sharding.CommandID]sharding.Epoch{},
-		sent:    map[gateway.Attempt]gateway.Send{},
+		sent:    map[gateway.Attempt]gateway.SendCommand{},
 		refused: map[sharding.ShardID]sharding.Epoch{},
 	}
 	g.core = newGateway(w, p)
@@ -63,7 +63,7 @@ func (g *gatewayNode) step(in gateway.Input) {
 	g.out = g.core.Step(g.p.now(), in, g.out)
 	g.w.stepped(g.p, g.core, len(g.out)-at)
 	for _, o := range g.out[at:] {
-		if s, ok := o.(gateway.Send); ok && s.Epoch <= g.refused[s.Shard] {
+		if s, ok := o.(gateway.SendCommand); ok && s.Epoch <= g.refused[s.Shard] {
 			g.w.violate("a refused epoch is over", "%s sends to %v at epoch %v after a refusal at %v", g.p.name, s.Shard, s.Epoch, g.refused[s.Shard])
 		}
 	}
@@ -131,8 +131,8 @@ func (g *gatewayNode) checkDeadlines() {
 func (g *gatewayNode) perform(o gateway.Output) {
 	w := g.w
 	switch o := o.(type) {
-	case gateway.Send:
-		g.send(o)
+	case gateway.SendCommand:
+		g.sendCommand(o)
 	case gateway.Finish:
 		g.finish(o)
 	case gateway.Connect:
@@ -146,7 +146,7 @@ func (g *gatewayNode) perform(o gateway.Output) {
 		if l := g.links[o.Region]; l != nil {
 			l.closeGateway()
 		}
-	case gateway.SendControl:
+	case gateway.Send:
 		if !control.IsCall(o.Msg) {
 			w.tell(g.p, sharding.NodeID{Addr: o.To}, o.Msg)
 			return
@@ -159,7 +159,7 @@ func (g *gatewayNode) perform(o gateway.Output) {
 	}
 }
 
-func (g *gatewayNode) send(o gateway.Send) {
+func (g *gatewayNode) sendCommand(o gateway.SendCommand) {
 	l, ok := g.sender.Link(&o)
 	if !ok {
 		g.w.mark("gateway: no link to send on")

@@ -256,8 +256,8 @@ func (n *regionNode) perform(o region.ControlOutput) {
 	case region.Reply:
 		w.mark("table served by a region")
 		n.calls.reply(o.Call, o.Msg)
-	case region.ReadSign:
-		n.readSign(o)
+	case region.ReadJournalHeartbeat:
+		n.readJournalHeartbeat(o)
 	case region.Registered:
 	case region.ToCore:
 		to := n.shards[o.Core]
@@ -345,13 +345,13 @@ func (n *regionNode) called(from sharding.NodeID, m control.Message, reply func(
 	}
 }
 
-// readSign asks whose the journal is.
-func (n *regionNode) readSign(o region.ReadSign) {
-	in, gen := region.SignRead{Number: o.Number}, n.p.gen
+// readJournalHeartbeat asks whose the journal is.
+func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
+	in, gen := region.JournalHeartbeatRead{Number: o.Number}, n.p.gen
 	n.w.journal.read(n.p.host, func() {
-		got, err := n.w.journal.load(journal.LoadRequest{Entity: journal.SignEntity})
+		got, err := n.w.journal.load(journal.LoadRequest{Entity: journal.HeartbeatEntity})
 		if err == nil && got.Snapshot.Seq > 0 {
-			in.Sign, err = journal.DecodeSign(got.Snapshot.Payload)
+			in.Heartbeat, err = journal.DecodeHeartbeat(got.Snapshot.Payload)
 		}
 		in.OK = err == nil
 	}, func(ok bool) {

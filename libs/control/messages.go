@@ -51,8 +51,8 @@ type (
 		Last    sharding.Term
 		Journal JournalOwner
 	}
-	// JournalOwner is the cluster to which a region's journal belongs, by the sign of
-	// life of the last active coordinator there; 0: there is none.
+	// JournalOwner is the cluster to which a region's journal belongs, by the last
+	// journal heartbeat there; 0: there is none.
 	JournalOwner struct {
 		Known   bool
 		Cluster sharding.ClusterID

@@ -62,7 +62,7 @@ type (
 		// Answer marks an answer to another Gossip. It is not answered in turn.
 		Answer bool
 	}
-	// Heartbeat asks for a sign of life.
+	// Heartbeat asks for a HeartbeatReply.
 	Heartbeat struct{ Seq uint64 }
 	// HeartbeatReply answers a Heartbeat and repeats its number. Its sender proves
 	// which incarnation lives at its address.

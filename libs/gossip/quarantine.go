@@ -63,8 +63,8 @@ func (m *Machine) sameUID(joiner sharding.NodeID) (sharding.NodeID, bool) {
 	return sharding.NodeID{}, false
 }
 
-// addDispute remembers a joiner whose address belongs to a member that was asked
-// for a sign of life with seq.
+// addDispute remembers a joiner whose address belongs to a member that was sent
+// the heartbeat with seq.
 func (m *Machine) addDispute(joiner sharding.NodeID, seq uint64) {
 	if slices.ContainsFunc(m.disputes, func(d dispute) bool { return d.joiner == joiner }) {
 		return

@@ -224,16 +224,16 @@ func (j *Journal) MaxEpoch(ctx context.Context) (sharding.Epoch, error) {
 	return f.MaxEpoch, err
 }
 
-// Sign reads the last sign of life; the zero Sign if there is none.
-func (j *Journal) Sign(ctx context.Context) (sharding.Sign, error) {
-	found, err := j.Load(ctx, LoadRequest{Entity: SignEntity})
+// Heartbeat reads the last journal heartbeat, the zero one if there is none.
+func (j *Journal) Heartbeat(ctx context.Context) (sharding.JournalHeartbeat, error) {
+	found, err := j.Load(ctx, LoadRequest{Entity: HeartbeatEntity})
 	if err != nil {
-		return sharding.Sign{}, fmt.Errorf("reading the sign of life: %w", err)
+		return sharding.JournalHeartbeat{}, fmt.Errorf("reading the journal heartbeat: %w", err)
 	}
 	if found.Snapshot.Seq == 0 {
-		return sharding.Sign{}, nil
+		return sharding.JournalHeartbeat{}, nil
 	}
-	return DecodeSign(found.Snapshot.Payload)
+	return DecodeHeartbeat(found.Snapshot.Payload)
 }
 
 // Broken returns a channel that is closed when the store must no longer be used:

@@ -9,11 +9,10 @@ import (
 	"github.com/roost-cluster/roost/libs/archtest"
 )
 
-// yamlWeight is what a byte of the file counts more than one of the environment
-// or the command line. It is a floor, not a choice: the YAML package takes 100
-// bytes for a byte of any file, and up to 570 where every other one begins a
-// level ("? ? ?"). Its writer is no stranger, and it has maxConfig at most, so
-// that no file takes more than 40 MiB.
+// yamlWeight is how many bytes of the environment or the command line a byte of the file
+// counts for. It cannot be lower: the YAML package takes 100 bytes for a byte of any
+// file, and up to 570 where every other one begins a level ("? ? ?"). The file is the
+// operator's own and at most maxConfig long, so no file takes more than 40 MiB.
 const yamlWeight = 80
 
 // FuzzLoad: no file, environment or command line panics or takes memory out of

@@ -25,8 +25,8 @@
 //
 //  1. There is one detector per peer, used by one goroutine at a time, with the times of
 //     one monotonic clock. It begins with the peer's incarnation and ends with it.
-//  2. [Detector.Heartbeat] is called for every sign of life of this very incarnation, in
-//     the order of arrival.
+//  2. [Detector.Heartbeat] is called for every heartbeat reply of this very
+//     incarnation, in the order of arrival.
 //  3. After a pause of the process [Detector.Restart] is called for all detectors before
 //     any of them is asked.
 //  4. Heartbeats that have arrived are taken in before [Detector.Available] is asked.

@@ -130,13 +130,13 @@ type ClusterID uint64
 // String is the number in 16 hexadecimal digits.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
-// Sign is the sign of life that the active coordinator periodically writes to the
+// JournalHeartbeat is the record that the active coordinator periodically writes to the
 // journal. It says which cluster the journal belongs to.
-type Sign struct {
+type JournalHeartbeat struct {
 	Coordinator NodeID
 	Cluster     ClusterID
 	Term        Term
-	N           uint64 // counts the signs of the term
+	N           uint64 // counts the heartbeats of the term
 }
 
 // Term counts acquisitions of the coordinator lease. Every acquisition by

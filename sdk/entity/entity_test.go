@@ -207,7 +207,7 @@ func TestWhoIsTold(t *testing.T) {
 		}
 		refusal := entity.CheckInput(boxes(), env)
 		if (refusal != nil) != (payload == `{"bye":1}`) || refusal != nil && refusal.Message != done.Reply.Message {
-			t.Errorf("%s: at the door %+v", payload, refusal)
+			t.Errorf("%s: CheckInput: %+v", payload, refusal)
 		}
 	}
 	if r := entity.CheckInput(boxes(), &sharding.Envelope{Command: "Nope", Payload: []byte("{")}); r != nil {

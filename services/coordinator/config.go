@@ -86,14 +86,15 @@ type Config struct {
 	// the stream of a large table is read within it.
 	TakeoverTimeout time.Duration
 
-	// SignEvery is the time between two signs of life. Default 1 s.
-	SignEvery time.Duration
-	// SignPatience is how long no sign of life must come before a journal counts as
-	// nobody's. It must be longer than a lease, whose record may have been lost while
+	// JournalHeartbeatInterval is the time between two journal heartbeats. Default 1 s.
+	JournalHeartbeatInterval time.Duration
+	// JournalHeartbeatPatience is how long no heartbeat must come before a journal
+	// counts as nobody's. It must be longer than a lease, whose record may have been lost while
 	// its holder acts. Default 4 s.
-	SignPatience time.Duration
-	// LookEvery is the time between two looks for signs of others. Default 500 ms.
-	LookEvery time.Duration
+	JournalHeartbeatPatience time.Duration
+	// SurveyInterval is the time between two surveys of a journal that may be
+	// another cluster's. Default 500 ms.
+	SurveyInterval time.Duration
 
 	// MaxTypes bounds the number of entity types. Default 256.
 	MaxTypes int
@@ -107,33 +108,33 @@ type Config struct {
 // DefaultConfig returns the defaults named at the fields.
 func DefaultConfig() Config {
 	return Config{
-		Strategy:          allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 256},
-		MinRegions:        1,
-		RecoveryWait:      2 * time.Second,
-		Resend:            200 * time.Millisecond,
-		HostTimeout:       2 * time.Second,
-		HandoffTimeout:    10 * time.Second,
-		HandoffSlack:      2 * time.Second,
-		JournalReport:     5 * time.Second,
-		JournalFresh:      time.Second,
-		RebalanceInterval: 500 * time.Millisecond,
-		MaxHandoffs:       256,
-		WatchHold:         time.Second,
-		MaxWatches:        4096,
-		ChangeLog:         1 << 16,
-		FactsPerRecord:    1024,
-		RecordBytes:       1 << 20,
-		CompactAfter:      4096,
-		MaxHeld:           1 << 20,
-		MaxHeldBytes:      256 << 20,
-		RetryPause:        100 * time.Millisecond,
-		TakeoverTimeout:   20 * time.Second,
-		SignEvery:         time.Second,
-		SignPatience:      4 * time.Second,
-		LookEvery:         500 * time.Millisecond,
-		MaxTypes:          256,
-		MaxShards:         1 << 18,
-		MaxCommands:       1024,
+		Strategy:                 allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 256},
+		MinRegions:               1,
+		RecoveryWait:             2 * time.Second,
+		Resend:                   200 * time.Millisecond,
+		HostTimeout:              2 * time.Second,
+		HandoffTimeout:           10 * time.Second,
+		HandoffSlack:             2 * time.Second,
+		JournalReport:            5 * time.Second,
+		JournalFresh:             time.Second,
+		RebalanceInterval:        500 * time.Millisecond,
+		MaxHandoffs:              256,
+		WatchHold:                time.Second,
+		MaxWatches:               4096,
+		ChangeLog:                1 << 16,
+		FactsPerRecord:           1024,
+		RecordBytes:              1 << 20,
+		CompactAfter:             4096,
+		MaxHeld:                  1 << 20,
+		MaxHeldBytes:             256 << 20,
+		RetryPause:               100 * time.Millisecond,
+		TakeoverTimeout:          20 * time.Second,
+		JournalHeartbeatInterval: time.Second,
+		JournalHeartbeatPatience: 4 * time.Second,
+		SurveyInterval:           500 * time.Millisecond,
+		MaxTypes:                 256,
+		MaxShards:                1 << 18,
+		MaxCommands:              1024,
 	}
 }
 
@@ -156,7 +157,7 @@ func (c Config) Validate() error {
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"RebalanceInterval", c.RebalanceInterval}, {"WatchHold", c.WatchHold},
 		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
-		{"SignEvery", c.SignEvery}, {"SignPatience", c.SignPatience}, {"LookEvery", c.LookEvery},
+		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
 		if f.value <= 0 {
 			bad("%s is %v, must be above 0", f.name, f.value)
@@ -180,8 +181,8 @@ func (c Config) Validate() error {
 	if c.MaxShards > 0 && (c.MaxHeld < 4*c.MaxShards || c.MaxHeldBytes < 4*c.MaxShards*outputBytes) {
 		bad("MaxHeld is %d and MaxHeldBytes %d, must be at least %d and %d with MaxShards %d: all may be allocated at once", c.MaxHeld, c.MaxHeldBytes, 4*c.MaxShards, 4*c.MaxShards*outputBytes, c.MaxShards)
 	}
-	if c.SignEvery > 0 && c.LookEvery > 0 && (c.SignPatience <= 2*c.SignEvery || c.SignPatience <= c.LookEvery) {
-		bad("SignPatience is %v, must be above LookEvery (%v) and twice SignEvery (%v): a sign may come late", c.SignPatience, c.LookEvery, c.SignEvery)
+	if c.JournalHeartbeatInterval > 0 && c.SurveyInterval > 0 && (c.JournalHeartbeatPatience <= 2*c.JournalHeartbeatInterval || c.JournalHeartbeatPatience <= c.SurveyInterval) {
+		bad("JournalHeartbeatPatience is %v, must be above SurveyInterval (%v) and twice JournalHeartbeatInterval (%v): a heartbeat may come late", c.JournalHeartbeatPatience, c.SurveyInterval, c.JournalHeartbeatInterval)
 	}
 	if c.Resend > 0 && c.JournalFresh > 0 && c.JournalFresh <= c.Resend {
 		bad("JournalFresh is %v, must be above Resend (%v), the pause between two questions to the journal", c.JournalFresh, c.Resend)

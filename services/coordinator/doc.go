@@ -48,7 +48,7 @@
 //  3. Members are reported at every change, and before the first Acquired; a Tick
 //     comes every 50 ms or so.
 //  4. Requests to the journal are made beside the loop. Each is answered with its
-//     CallID, however late: an operation whose result is not known by
+//     Number, however late: an operation whose result is not known by
 //     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
 //     the Tenure give up waiting for an answer.
 //  5. Messages may be lost, and the answer to a call too; see package control. A call

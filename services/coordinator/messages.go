@@ -14,9 +14,6 @@ type Input interface{ input() }
 // in order.
 type Output interface{ output() }
 
-// CallID names one request of a [Tenure] to the journal, and its answer.
-type CallID uint64
-
 // Inputs to a [Tenure] from the lease. The driver takes them before anything else
 // that waits: a term that has ended must not wait behind work.
 type (
@@ -41,45 +38,45 @@ type (
 // Inputs to a [Tenure] from the journal. Fence is the stored epoch by which an
 // operation was refused.
 type (
-	// Surveyed answers Survey: the highest epoch in the journal and the last sign of
-	// life, zero if there is none. Damaged: not all epochs could be read.
+	// Surveyed answers Survey: the highest epoch in the journal and the last
+	// journal heartbeat, zero if there is none. Damaged: not all epochs could be read.
 	Surveyed struct {
-		Call    CallID
-		Highest sharding.Epoch
-		Damaged bool
-		Sign    sharding.Sign
+		Number    uint64
+		Highest   sharding.Epoch
+		Damaged   bool
+		Heartbeat sharding.JournalHeartbeat
 	}
 	// Claimed answers Claim.
 	Claimed struct {
-		Call    CallID
+		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
 	// Loaded answers Load: the facts, oldest first, how many of them follow the
 	// snapshot, and the sequence number of the last record.
 	Loaded struct {
-		Call    CallID
+		Number  uint64
 		Facts   []Fact
 		Since   int
 		LastSeq uint64
 	}
 	// ReadFailed answers Survey and Load: try again.
-	ReadFailed struct{ Call CallID }
+	ReadFailed struct{ Number uint64 }
 	// Appended answers Append.
 	Appended struct {
-		Call    CallID
+		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
-	// SignWritten answers WriteSign.
-	SignWritten struct {
-		Call    CallID
+	// JournalHeartbeatWritten answers WriteJournalHeartbeat.
+	JournalHeartbeatWritten struct {
+		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
 	// SnapshotWritten answers WriteSnapshot.
 	SnapshotWritten struct {
-		Call    CallID
+		Number  uint64
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
@@ -165,63 +162,64 @@ type (
 	YieldLease struct{}
 	// Survey asks whose the journal is and what was claimed in it; answered by
 	// Surveyed or ReadFailed.
-	Survey struct{ Call CallID }
+	Survey struct{ Number uint64 }
 	// Claim claims the shard of the facts; answered by Claimed.
 	Claim struct {
-		Call CallID
-		Term sharding.Term
+		Number uint64
+		Term   sharding.Term
 	}
 	// Load reads the facts; answered by Loaded or ReadFailed.
-	Load struct{ Call CallID }
+	Load struct{ Number uint64 }
 	// Append stores facts as one record; answered by Appended. The first Decided of
 	// them are new, the others repeat what the table holds.
 	Append struct {
-		Call    CallID
+		Number  uint64
 		Term    sharding.Term
 		Seq     uint64
 		Facts   []Fact
 		Decided int
 	}
-	// WriteSign stores a sign of life, in the term that it names, in place of the
-	// last one; answered by SignWritten. Its N is 1 until the first one is stored.
-	WriteSign struct {
-		Call CallID
-		Sign sharding.Sign
+	// WriteJournalHeartbeat stores a heartbeat, in the term that it names, in place of
+	// the last one; answered by JournalHeartbeatWritten. Its N is 1 until the first one
+	// is stored.
+	WriteJournalHeartbeat struct {
+		Number    uint64
+		Heartbeat sharding.JournalHeartbeat
 	}
 	// WriteSnapshot says that the stream is read from after Seq; the snapshot is
 	// empty. Answered by SnapshotWritten.
 	WriteSnapshot struct {
-		Call CallID
-		Term sharding.Term
-		Seq  uint64
+		Number uint64
+		Term   sharding.Term
+		Seq    uint64
 	}
 )
 
 // Outputs of a [Tenure] that say what became of it.
 type (
-	// Waits: the journal may be another cluster's, which left By. Signs of its life
-	// are waited for before it is claimed.
+	// Waits: the journal may be another cluster's, which wrote By. Its
+	// heartbeats are watched for before the journal is claimed.
 	Waits struct {
 		Term sharding.Term
-		By   sharding.Sign
+		By   sharding.JournalHeartbeat
 	}
-	// Adopts: the journal was another cluster's, which left From and leaves no sign of
-	// life any more. It is claimed for this one.
+	// Adopts: the journal was another cluster's, which wrote From and writes no
+	// heartbeats any more. It is claimed for this one.
 	Adopts struct {
 		Term    sharding.Term
 		Cluster sharding.ClusterID
-		From    sharding.Sign
+		From    sharding.JournalHeartbeat
 	}
 	// BecameActive: the facts are folded, and this coordinator acts from here on.
 	BecameActive struct {
 		Term  sharding.Term
 		Facts int
 	}
-	// Contested: another cluster uses the journal, whose active coordinator left By.
+	// Contested: another cluster uses the journal, whose active coordinator wrote By.
 	// This coordinator does not take over; the process should end.
 	Contested struct {
 		Cluster sharding.ClusterID // of this one
-		By      sharding.Sign
+		By      sharding.JournalHeartbeat
 	}
 	// SteppedDown: it does not act any more. Calls that wait for an acknowledgement
 	// get none.
@@ -270,47 +268,47 @@ type (
 	}
 )
 
-func (Acquired) input()        {}
-func (Renewed) input()         {}
-func (Resign) input()          {}
-func (Lost) input()            {}
-func (Surveyed) input()        {}
-func (Claimed) input()         {}
-func (Loaded) input()          {}
-func (ReadFailed) input()      {}
-func (Appended) input()        {}
-func (SignWritten) input()     {}
-func (SnapshotWritten) input() {}
-func (Elected) input()         {}
-func (Identified) input()      {}
-func (Deposed) input()         {}
-func (Stored) input()          {}
-func (Active) input()          {}
-func (Member) input()          {}
-func (MemberGone) input()      {}
-func (Tick) input()            {}
-func (Received) input()        {}
-func (CallEnded) input()       {}
-func (JournalProbed) input()   {}
-func (DrainRegion) input()     {}
+func (Acquired) input()                {}
+func (Renewed) input()                 {}
+func (Resign) input()                  {}
+func (Lost) input()                    {}
+func (Surveyed) input()                {}
+func (Claimed) input()                 {}
+func (Loaded) input()                  {}
+func (ReadFailed) input()              {}
+func (Appended) input()                {}
+func (JournalHeartbeatWritten) input() {}
+func (SnapshotWritten) input()         {}
+func (Elected) input()                 {}
+func (Identified) input()              {}
+func (Deposed) input()                 {}
+func (Stored) input()                  {}
+func (Active) input()                  {}
+func (Member) input()                  {}
+func (MemberGone) input()              {}
+func (Tick) input()                    {}
+func (Received) input()                {}
+func (CallEnded) input()               {}
+func (JournalProbed) input()           {}
+func (DrainRegion) input()             {}
 
-func (RaiseTerm) output()     {}
-func (YieldLease) output()    {}
-func (Survey) output()        {}
-func (Claim) output()         {}
-func (Load) output()          {}
-func (Append) output()        {}
-func (Waits) output()         {}
-func (Adopts) output()        {}
-func (WriteSign) output()     {}
-func (Contested) output()     {}
-func (WriteSnapshot) output() {}
-func (BecameActive) output()  {}
-func (SteppedDown) output()   {}
-func (Persist) output()       {}
-func (Send) output()          {}
-func (Reply) output()         {}
-func (ProbeJournal) output()  {}
+func (RaiseTerm) output()             {}
+func (YieldLease) output()            {}
+func (Survey) output()                {}
+func (Claim) output()                 {}
+func (Load) output()                  {}
+func (Append) output()                {}
+func (Waits) output()                 {}
+func (Adopts) output()                {}
+func (WriteJournalHeartbeat) output() {}
+func (Contested) output()             {}
+func (WriteSnapshot) output()         {}
+func (BecameActive) output()          {}
+func (SteppedDown) output()           {}
+func (Persist) output()               {}
+func (Send) output()                  {}
+func (Reply) output()                 {}
+func (ProbeJournal) output()          {}
 
 func (RowFact) fact()   {}
 func (TypeFact) fact()  {}

@@ -42,11 +42,11 @@ func TestPersistBeforeSend(t *testing.T) {
 // another one.
 func TestMutantsOfTakeover(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	for _, name := range []string{"", "cluster-identity", "foreign-signs"} {
+	for _, name := range []string{"", "cluster-identity", "foreign-heartbeat"} {
 		mutant.Activate(name)
 		j := journalOf{
 			takeover: takeover{patience: 4 * time.Second}, now: time.Unix(1e6, 0), beats: true,
-			found: found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.Sign{Cluster: theirs, Term: 5},
+			found: found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.JournalHeartbeat{Cluster: theirs, Term: 5},
 		}
 		if step, _ := j.look(t); (step == contested) != (name == "") {
 			t.Errorf("mutant %q: another cluster that lives ends in %v", name, step)
@@ -165,14 +165,14 @@ func TestMutantsOfTenures(t *testing.T) {
 		{"stale-fold", func(w *tenureTest) bool {
 			w.acquire(3)
 			w.surveyed(Surveyed{})
-			w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
-			w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+			w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
+			w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
 			old := want[Load](w)
 			w.acquire(5)
 			w.surveyed(Surveyed{Highest: sharding.MakeEpoch(4, 2)})
-			w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
-			w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
-			w.step(Loaded{Call: old.Call})
+			w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
+			w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
+			w.step(Loaded{Number: old.Number})
 			_, acts := first[BecameActive](w)
 			return acts
 		}},

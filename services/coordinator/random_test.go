@@ -53,7 +53,7 @@ type peer struct {
 	// suspected is when a false alarm ends.
 	suspected time.Time
 	held      map[sharding.ShardID]sharding.Epoch
-	floors    map[sharding.ShardID]sharding.Epoch
+	minEpochs map[sharding.ShardID]sharding.Epoch
 }
 
 // letter is an input on its way to the coordinator, or an output from it.
@@ -141,7 +141,7 @@ func (c *cluster) addPeer(addr string) {
 	c.peers = append(c.peers, &peer{
 		node: sharding.NodeID{Addr: addr, UID: c.uid}, alive: true,
 		types: []sharding.TypeDesc{{Type: "T", Shards: 16}, {Type: "V", Shards: 6, Volatile: true}},
-		held:  map[sharding.ShardID]sharding.Epoch{}, floors: map[sharding.ShardID]sharding.Epoch{},
+		held:  map[sharding.ShardID]sharding.Epoch{}, minEpochs: map[sharding.ShardID]sharding.Epoch{},
 	})
 }
 
@@ -393,12 +393,12 @@ func (c *cluster) host(p *peer, o control.HostShard) {
 	switch held := p.held[o.Shard]; {
 	case p.leaving:
 		refuse(o.Epoch)
-	case o.Epoch < p.floors[o.Shard]:
-		refuse(p.floors[o.Shard])
+	case o.Epoch < p.minEpochs[o.Shard]:
+		refuse(p.minEpochs[o.Shard])
 	case o.Epoch < held:
 		refuse(held)
 	case o.Epoch < fence.Epoch:
-		p.floors[o.Shard] = fence.Epoch
+		p.minEpochs[o.Shard] = fence.Epoch
 		delete(p.held, o.Shard)
 		refuse(fence.Epoch)
 	case o.Epoch == fence.Epoch && fence.Owner != p.node:
@@ -418,7 +418,7 @@ func (c *cluster) letGo(p *peer, o control.HandOff) {
 		}
 		delete(p.held, o.Shard)
 	}
-	p.floors[o.Shard] = max(p.floors[o.Shard], o.Epoch+1)
+	p.minEpochs[o.Shard] = max(p.minEpochs[o.Shard], o.Epoch+1)
 	c.tell(from(p.node, control.ShardStopped{Shard: o.Shard, Epoch: o.Epoch}))
 }
 

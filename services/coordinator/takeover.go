@@ -12,29 +12,29 @@ import (
 // was formed on the same journal, with a lease of its own, would be deposed by the
 // claim, and would depose this one in turn.
 //
-// The journal is this cluster's if the last sign of life in it is, and if no term
+// The journal is this cluster's if the last heartbeat in it is, and if no term
 // there is above that of the lease. Otherwise another cluster lives, or the record of
-// the lease was lost. Which of them it is, signs of life tell: a cluster that leaves
-// none for patience is gone, and the journal is this one's from then on.
+// the lease was lost. Heartbeats tell which of them it is: a cluster that writes none
+// for patience is gone, and the journal is this one's from then on.
 type takeover struct {
 	// patience is longer than a lease, whose record may have been lost while its
-	// holder acts, and than some signs of life.
+	// holder acts, and than several heartbeat intervals.
 	patience time.Duration
 
-	fenced bool          // another coordinator claimed the stream while the lease was ours
-	looks  bool          // signs are watched
-	since  time.Time     // since when
-	last   sharding.Sign // the newest
-	lastAt time.Time     // when it was first seen
-	lookAt time.Time     // the latest look
+	fenced bool                      // another coordinator claimed the stream while the lease was ours
+	looks  bool                      // heartbeats are watched for
+	since  time.Time                 // since when
+	last   sharding.JournalHeartbeat // the newest
+	lastAt time.Time                 // when it was first seen
+	lookAt time.Time                 // the latest look
 }
 
 // found is what the journal says, and the lease for which it is asked.
 type found struct {
-	Term    sharding.Term      // of the lease
-	Cluster sharding.ClusterID // of the lease
-	Highest sharding.Epoch     // of the journal
-	Sign    sharding.Sign      // the last one in the journal; zero: none
+	Term      sharding.Term             // of the lease
+	Cluster   sharding.ClusterID        // of the lease
+	Highest   sharding.Epoch            // of the journal
+	Heartbeat sharding.JournalHeartbeat // the last one in the journal; zero: none
 }
 
 // takeoverStep is what comes next.
@@ -64,17 +64,17 @@ func (t *takeover) look(now time.Time, f found) takeoverStep {
 		return mayClaim
 	}
 	if !t.looks || now.Sub(t.lookAt) >= t.patience {
-		t.looks, t.since, t.last, t.lastAt = true, now, f.Sign, now
+		t.looks, t.since, t.last, t.lastAt = true, now, f.Heartbeat, now
 	}
 	t.lookAt = now
-	if f.Sign != t.last {
-		t.last, t.lastAt = f.Sign, now
+	if f.Heartbeat != t.last {
+		t.last, t.lastAt = f.Heartbeat, now
 		if now.Sub(t.since) > t.patience {
 			return contested
 		}
 	}
 	switch {
-	case now.Sub(t.lastAt) < t.patience && !mutant.On("foreign-signs"):
+	case now.Sub(t.lastAt) < t.patience && !mutant.On("foreign-heartbeat"):
 		return lookAgain
 	case below:
 		t.fenced = false
@@ -84,8 +84,8 @@ func (t *takeover) look(now time.Time, f found) takeoverStep {
 	return mayClaim
 }
 
-// foreign reports whether the journal was last used by another cluster. Signs of
+// foreign reports whether the journal was last used by another cluster. Heartbeats of
 // earlier versions do not say whose they are.
 func (f found) foreign() bool {
-	return f.Sign.Cluster != 0 && f.Sign.Cluster != f.Cluster && !mutant.On("cluster-identity")
+	return f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != f.Cluster && !mutant.On("cluster-identity")
 }

@@ -10,12 +10,12 @@ import (
 )
 
 // journalOf is a journal with the coordinators of two clusters: what takes over in
-// it, and when, if nothing else happens but signs of the other one.
+// it, and when, if nothing else happens but heartbeats of the other one.
 type journalOf struct {
 	takeover takeover
 	now      time.Time
 	found    found
-	other    sharding.Sign
+	other    sharding.JournalHeartbeat
 	beats    bool          // the other one lives
 	until    time.Duration // so long; 0: for ever
 }
@@ -33,7 +33,7 @@ func (j *journalOf) look(t *testing.T) (takeoverStep, time.Duration) {
 		took := j.now.Sub(start)
 		if j.beats && (j.until == 0 || took < j.until) && took%time.Second == 0 {
 			j.other.N++
-			j.found.Sign = j.other
+			j.found.Heartbeat = j.other
 		}
 		step := j.takeover.look(j.now, j.found)
 		switch {
@@ -50,13 +50,13 @@ func (j *journalOf) look(t *testing.T) (takeoverStep, time.Duration) {
 
 func TestTakeover(t *testing.T) {
 	const patience = 4 * time.Second
-	sign := func(c sharding.ClusterID) sharding.Sign {
-		return sharding.Sign{Coordinator: sharding.NodeID{Addr: "b:1", UID: 2}, Cluster: c, Term: 5, N: 3}
+	heartbeat := func(c sharding.ClusterID) sharding.JournalHeartbeat {
+		return sharding.JournalHeartbeat{Coordinator: sharding.NodeID{Addr: "b:1", UID: 2}, Cluster: c, Term: 5, N: 3}
 	}
 	for _, c := range []struct {
 		name    string
 		term    sharding.Term
-		cluster sharding.ClusterID // of the sign; 0: an earlier version
+		cluster sharding.ClusterID // of the heartbeat; 0: an earlier version
 		beats   bool
 		until   time.Duration
 		fenced  bool
@@ -65,7 +65,7 @@ func TestTakeover(t *testing.T) {
 		most    time.Duration
 	}{
 		{name: "the next term of the same cluster", term: 6, cluster: ours, want: mayClaim},
-		{name: "the same, while the last sign of the one before comes", term: 6, cluster: ours, beats: true, want: mayClaim},
+		{name: "the same, while the last heartbeat of the one before comes", term: 6, cluster: ours, beats: true, want: mayClaim},
 		{name: "after an earlier version", term: 6, want: mayClaim},
 		{name: "a lost record", term: 1, cluster: theirs, want: mayClaim, least: patience, most: patience + time.Second},
 		{name: "a lost record, and its holder acts until its time is over", term: 1, cluster: theirs, beats: true, until: 2 * time.Second, want: mayClaim, least: patience, most: 2 * patience},
@@ -79,9 +79,9 @@ func TestTakeover(t *testing.T) {
 	} {
 		j := journalOf{
 			takeover: takeover{patience: patience}, now: time.Unix(1e6, 0), beats: c.beats, until: c.until,
-			found: found{Term: c.term, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sign(c.cluster),
+			found: found{Term: c.term, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: heartbeat(c.cluster),
 		}
-		j.found.Sign = j.other
+		j.found.Heartbeat = j.other
 		for _, life := range []string{"at first", "hours later"} {
 			if c.fenced {
 				j.takeover.wasFenced()
@@ -93,7 +93,7 @@ func TestTakeover(t *testing.T) {
 				break
 			}
 			// It acts, and is elected again much later.
-			j.found.Sign = sharding.Sign{Coordinator: sharding.NodeID{Addr: "a:1", UID: 1}, Cluster: ours, Term: j.found.Term, N: 7000}
+			j.found.Heartbeat = sharding.JournalHeartbeat{Coordinator: sharding.NodeID{Addr: "a:1", UID: 1}, Cluster: ours, Term: j.found.Term, N: 7000}
 			j.found.Highest = sharding.MakeEpoch(j.found.Term, 3)
 			j.found.Term, j.now = j.found.Term+1, j.now.Add(3*time.Hour)
 			c.least, c.most, j.beats, c.fenced = 0, 0, false, false
@@ -105,7 +105,7 @@ func TestTakeover(t *testing.T) {
 // has been raised; a pause between two looks proves nothing.
 func TestTakeoverOnce(t *testing.T) {
 	now := time.Unix(1e6, 0)
-	f := found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Sign: sharding.Sign{Cluster: theirs, Term: 5, N: 1}}
+	f := found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Heartbeat: sharding.JournalHeartbeat{Cluster: theirs, Term: 5, N: 1}}
 	tk := takeover{patience: 4 * time.Second}
 	for i, c := range []struct {
 		after time.Duration
@@ -120,7 +120,7 @@ func TestTakeoverOnce(t *testing.T) {
 		}
 	}
 	f.Term = 6
-	if got := (&takeover{patience: time.Second}).look(now, found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Sign: sharding.Sign{Cluster: ours, Term: 5}}); got != mayClaim {
+	if got := (&takeover{patience: time.Second}).look(now, found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: 5}}); got != mayClaim {
 		t.Errorf("a claim that was tried before: %v", got)
 	}
 	tried, twin := f, tk

@@ -15,8 +15,8 @@ import (
 //
 // # Life of a term
 //
-//	             Acquired            Surveyed            Claimed           SignWritten          Loaded
-//	standing by ─────────▶ surveying ────────▶ claiming ────────▶ signing ────────────▶ loading ───────▶ active
+//	             Acquired            Surveyed            Claimed           JournalHeartbeatWritten          Loaded
+//	standing by ─────────▶ surveying ────────▶ claiming ────────▶ identifying ────────────▶ loading ───────▶ active
 //	     ▲                                                                                                │
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much waits ──────────┘
 //
@@ -28,8 +28,8 @@ import (
 // waits, the lease is given up with [YieldLease].
 //
 // Whether the journal may be claimed at all is decided by takeover, which also
-// checks whether the term is above every epoch. Before anything is decided, a sign
-// of life records which cluster the journal belongs to.
+// checks whether the term is above every epoch. Before anything is decided, a
+// journal heartbeat records which cluster the journal belongs to.
 //
 // # What is held back
 //
@@ -53,24 +53,24 @@ type Tenure struct {
 
 	// last numbers the requests to the journal. An answer to any but those below
 	// belongs to an earlier term, or was given up.
-	last    CallID
-	asked   CallID    // while taking over; 0: none, see retryAt
+	last    uint64
+	asked   uint64    // while taking over; 0: none, see retryAt
 	askedAt time.Time // when asked was
 	retryAt time.Time // when to begin anew
 
-	takeover takeover
-	waits    bool               // Waits was emitted in this term
-	cluster  sharding.ClusterID // the cluster of the lease
-	sign     sharding.Sign      // the last one of this term
+	takeover  takeover
+	waits     bool                      // Waits was emitted in this term
+	cluster   sharding.ClusterID        // the cluster of the lease
+	heartbeat sharding.JournalHeartbeat // the last one of this term
 
-	gate      *Gate   // of the active term; nil: not active
-	append    request // the record under way
-	facts     []Fact  // of that record
-	decided   int     // facts of that record that the Machine waits for
-	snapshot  request // the snapshot under way
-	signWrite request // the sign of life under way
-	signedAt  time.Time
-	stepped   []Output
+	gate           *Gate   // of the active term; nil: not active
+	append         request // the record under way
+	facts          []Fact  // of that record
+	decided        int     // facts of that record that the Machine waits for
+	snapshot       request // the snapshot under way
+	heartbeatWrite request // under way
+	heartbeatAt    time.Time
+	stepped        []Output
 }
 
 type phase uint8
@@ -79,7 +79,7 @@ const (
 	standingBy phase = iota
 	surveying
 	claiming
-	signing
+	identifying
 	loading
 	active
 )
@@ -87,13 +87,13 @@ const (
 // request is something that the journal is asked for. One that it refused for now
 // is made again.
 type request struct {
-	call    CallID // 0: nothing is under way
+	number  uint64 // 0: nothing is under way
 	retryAt time.Time
 }
 
 // NewTenure returns a standby that is self. The config must be valid.
 func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
-	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.SignPatience}}
+	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.JournalHeartbeatPatience}}
 }
 
 // Step applies in at now and appends to out what the driver must do, in that
@@ -131,11 +131,11 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Loaded:
 		t.loaded(in)
 	case ReadFailed:
-		if t.current(in.Call) {
+		if t.current(in.Number) {
 			t.restart()
 		}
-	case SignWritten:
-		t.signWritten(in)
+	case JournalHeartbeatWritten:
+		t.journalHeartbeatWritten(in)
 	case Appended:
 		t.appended(in)
 	case SnapshotWritten:
@@ -143,7 +143,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Elected, Deposed, Stored: // the Tenure gives these to the Machine; a driver must not
 	case Tick:
 		t.retry()
-		t.writeNextSign()
+		t.writeNextHeartbeat()
 		t.step(in)
 	default:
 		t.step(in)
@@ -203,7 +203,7 @@ func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
 	t.gate, t.append, t.facts, t.decided, t.snapshot = nil, request{}, nil, 0, request{}
-	t.signWrite, t.sign = request{}, sharding.Sign{}
+	t.heartbeatWrite, t.heartbeat = request{}, sharding.JournalHeartbeat{}
 	if gate == nil {
 		return
 	}
@@ -221,16 +221,16 @@ func (t *Tenure) raise(why string, above sharding.Term) {
 	t.emit(RaiseTerm{Above: above})
 }
 
-// ask enters a phase of the take-over, and returns the id of its request.
-func (t *Tenure) ask(p phase) CallID {
+// ask enters a phase of the take-over, and returns the number of its request.
+func (t *Tenure) ask(p phase) uint64 {
 	t.last++
 	t.phase, t.asked, t.askedAt, t.retryAt = p, t.last, t.now, time.Time{}
 	return t.last
 }
 
 // current reports whether an answer is the one that is waited for, and takes it.
-func (t *Tenure) current(c CallID) bool {
-	if c != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
+func (t *Tenure) current(number uint64) bool {
+	if number != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
 		return false
 	}
 	t.asked = 0
@@ -242,13 +242,13 @@ func (t *Tenure) restart() {
 	t.phase, t.asked, t.retryAt = surveying, 0, t.now.Add(t.cfg.RetryPause)
 }
 
-func (t *Tenure) survey() { t.emit(Survey{Call: t.ask(surveying)}) }
+func (t *Tenure) survey() { t.emit(Survey{Number: t.ask(surveying)}) }
 
 func (t *Tenure) surveyed(in Surveyed) {
-	if !t.current(in.Call) {
+	if !t.current(in.Number) {
 		return
 	}
-	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Sign: in.Sign}
+	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
 		// A coordinator hands out epochs only after it has claimed the stream in
 		// their term. So no epoch has a higher term than the stream's fence, and that
@@ -257,30 +257,30 @@ func (t *Tenure) surveyed(in Surveyed) {
 	}
 	switch t.takeover.look(t.now, f) {
 	case mayClaim:
-		if f.Sign.Cluster != 0 && f.Sign.Cluster != t.cluster {
-			t.emit(Adopts{Term: t.term, Cluster: t.cluster, From: f.Sign})
+		if f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != t.cluster {
+			t.emit(Adopts{Term: t.term, Cluster: t.cluster, From: f.Heartbeat})
 		}
-		t.emit(Claim{Call: t.ask(claiming), Term: t.term})
+		t.emit(Claim{Number: t.ask(claiming), Term: t.term})
 	case lookAgain:
 		if !t.waits {
 			t.waits = true
-			t.emit(Waits{Term: t.term, By: f.Sign})
+			t.emit(Waits{Term: t.term, By: f.Heartbeat})
 		}
-		t.retryAt = t.now.Add(t.cfg.LookEvery)
+		t.retryAt = t.now.Add(t.cfg.SurveyInterval)
 	case termSpent:
 		t.raise("", f.Highest.Term())
 	case contested:
-		t.emit(Contested{Cluster: t.cluster, By: f.Sign})
+		t.emit(Contested{Cluster: t.cluster, By: f.Heartbeat})
 		t.stepDown("")
 	}
 }
 
 func (t *Tenure) claimed(in Claimed) {
 	switch {
-	case !t.current(in.Call):
+	case !t.current(in.Number):
 	case in.Verdict == sharding.Durable:
-		t.sign = sharding.Sign{Coordinator: t.self, Cluster: t.cluster, Term: t.term, N: 1}
-		t.emit(WriteSign{Call: t.ask(signing), Sign: t.sign})
+		t.heartbeat = sharding.JournalHeartbeat{Coordinator: t.self, Cluster: t.cluster, Term: t.term, N: 1}
+		t.emit(WriteJournalHeartbeat{Number: t.ask(identifying), Heartbeat: t.heartbeat})
 	case in.Verdict == sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:
@@ -288,15 +288,15 @@ func (t *Tenure) claimed(in Claimed) {
 	}
 }
 
-// signWritten takes what became of a sign of life. The first one says whose the
+// journalHeartbeatWritten takes what became of a heartbeat. The first one says whose the
 // journal is, before anything is decided. If a full or damaged journal refuses it,
 // the take-over continues, so that shards that are already placed are served.
-func (t *Tenure) signWritten(in SignWritten) {
-	first := t.phase == signing && t.current(in.Call)
-	if !first && (in.Call != t.signWrite.call || in.Call == 0) {
+func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
+	first := t.phase == identifying && t.current(in.Number)
+	if !first && (in.Number != t.heartbeatWrite.number || in.Number == 0) {
 		return
 	}
-	t.signWrite = request{}
+	t.heartbeatWrite = request{}
 	switch {
 	case in.Verdict == sharding.RefusedEpoch:
 		t.fenced(in.Fence)
@@ -306,29 +306,29 @@ func (t *Tenure) signWritten(in SignWritten) {
 			t.step(Identified{Cluster: t.cluster})
 		}
 	case !first:
-		if t.sign.N == 1 { // the next one is a first one again
-			t.sign.N = 0
+		if t.heartbeat.N == 1 { // the next one is a first one again
+			t.heartbeat.N = 0
 		}
 		return
 	case in.Verdict == sharding.RefusedFull, in.Verdict == sharding.RefusedTooLarge, in.Verdict == sharding.RefusedDamaged:
-		t.sign.N = 0
+		t.heartbeat.N = 0
 	default:
 		t.restart()
 		return
 	}
 	if first {
-		t.emit(Load{Call: t.ask(loading)})
+		t.emit(Load{Number: t.ask(loading)})
 	}
 }
 
 func (t *Tenure) loaded(in Loaded) {
-	if !t.current(in.Call) || t.phase != loading {
+	if !t.current(in.Number) || t.phase != loading {
 		return
 	}
-	t.phase, t.gate, t.signedAt = active, NewGate(t.cfg, in.LastSeq, in.Since), t.now
+	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.Since), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	elected := Elected{Term: t.term, Facts: in.Facts}
-	if t.sign.N > 0 { // it is stored
+	if t.heartbeat.N > 0 { // it is stored
 		elected.Cluster = t.cluster
 	}
 	t.step(elected)
@@ -353,16 +353,16 @@ func (t *Tenure) retry() {
 	}
 }
 
-// writeNextSign leaves a sign of life if it is time. One that fails is not repeated:
+// writeNextHeartbeat writes a heartbeat if it is time. One that fails is not repeated:
 // the next one replaces it.
-func (t *Tenure) writeNextSign() {
-	if t.phase != active || t.signWrite.call != 0 || t.now.Sub(t.signedAt) < t.cfg.SignEvery {
+func (t *Tenure) writeNextHeartbeat() {
+	if t.phase != active || t.heartbeatWrite.number != 0 || t.now.Sub(t.heartbeatAt) < t.cfg.JournalHeartbeatInterval {
 		return
 	}
 	t.last++
-	t.sign.N++
-	t.signWrite, t.signedAt = request{call: t.last}, t.now
-	t.emit(WriteSign{Call: t.last, Sign: t.sign})
+	t.heartbeat.N++
+	t.heartbeatWrite, t.heartbeatAt = request{number: t.last}, t.now
+	t.emit(WriteJournalHeartbeat{Number: t.last, Heartbeat: t.heartbeat})
 }
 
 // pump lets out what may leave, and has facts stored. If more waits than allowed, the
@@ -383,19 +383,19 @@ func (t *Tenure) pump() {
 	}
 	if seq := t.gate.Snapshot(); seq > 0 {
 		t.last++
-		t.snapshot = request{call: t.last}
-		t.emit(WriteSnapshot{Call: t.last, Term: t.term, Seq: seq})
+		t.snapshot = request{number: t.last}
+		t.emit(WriteSnapshot{Number: t.last, Term: t.term, Seq: seq})
 	}
 }
 
 func (t *Tenure) appendRecord() {
 	t.last++
-	t.append = request{call: t.last}
-	t.emit(Append{Call: t.last, Term: t.term, Seq: t.gate.Seq(), Facts: t.facts, Decided: t.decided})
+	t.append = request{number: t.last}
+	t.emit(Append{Number: t.last, Term: t.term, Seq: t.gate.Seq(), Facts: t.facts, Decided: t.decided})
 }
 
 func (t *Tenure) appended(in Appended) {
-	if in.Call != t.append.call || in.Call == 0 {
+	if in.Number != t.append.number || in.Number == 0 {
 		return
 	}
 	verdict := in.Verdict
@@ -418,7 +418,7 @@ func (t *Tenure) appended(in Appended) {
 }
 
 func (t *Tenure) snapshotWritten(in SnapshotWritten) {
-	if in.Call != t.snapshot.call || in.Call == 0 {
+	if in.Number != t.snapshot.number || in.Number == 0 {
 		return
 	}
 	switch in.Verdict {

@@ -57,12 +57,12 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 		s.time(t.takeover.lookAt)
 		s.text(fmt.Sprint(t.takeover.last))
 	}
-	s.uint(t.sign.N)
-	if t.phase == active && t.signWrite.call == 0 {
-		s.time(t.signedAt)
+	s.uint(t.heartbeat.N)
+	if t.phase == active && t.heartbeatWrite.number == 0 {
+		s.time(t.heartbeatAt)
 	}
-	for _, r := range []request{t.append, t.snapshot, t.signWrite} {
-		s.uint(uint64(r.call))
+	for _, r := range []request{t.append, t.snapshot, t.heartbeatWrite} {
+		s.uint(r.number)
 		s.time(r.retryAt)
 	}
 	if t.gate != nil {

@@ -89,10 +89,10 @@ func (w *tenureTest) acquire(term sharding.Term) {
 func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 	w.t.Helper()
 	w.acquire(term)
-	w.step(Surveyed{Call: want[Survey](w).Call, Highest: sharding.MakeEpoch(term-1, 7), Sign: sharding.Sign{Cluster: ours, Term: term - 1}})
-	w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
-	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
-	w.step(Loaded{Call: want[Load](w).Call, Facts: facts, Since: len(facts), LastSeq: uint64(len(facts))})
+	w.step(Surveyed{Number: want[Survey](w).Number, Highest: sharding.MakeEpoch(term-1, 7), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: term - 1}})
+	w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
+	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
+	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, Since: len(facts), LastSeq: uint64(len(facts))})
 	if got := want[BecameActive](w); got.Term != term || w.core.Active() != term {
 		w.t.Fatalf("active in term %d, want %d", w.core.Active(), term)
 	}
@@ -111,7 +111,7 @@ func TestTakesOver(t *testing.T) {
 	w.register()
 	a := want[Append](w)
 	neverSent[control.RegisterAck](w, "before the fact is durable")
-	w.step(Appended{Call: a.Call, Verdict: sharding.Durable})
+	w.step(Appended{Number: a.Number, Verdict: sharding.Durable})
 	if ack := wantSent[control.RegisterAck](w); ack.Term != 3 {
 		t.Errorf("the registration is acknowledged with %+v", ack)
 	}
@@ -124,7 +124,7 @@ func TestTermAboveEveryEpoch(t *testing.T) {
 	w.acquire(3)
 	w.surveyed(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
 	want[Waits](w)
-	for waited := time.Duration(0); waited < DefaultConfig().SignPatience; waited += DefaultConfig().LookEvery {
+	for waited := time.Duration(0); waited < DefaultConfig().JournalHeartbeatPatience; waited += DefaultConfig().SurveyInterval {
 		never[Claim](w, "in term 3, below an epoch of term 5")
 		never[RaiseTerm](w, "while another cluster may live")
 		w.lookAgain(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
@@ -138,7 +138,7 @@ func TestTermAboveEveryEpoch(t *testing.T) {
 // surveyed answers the survey.
 func (w *tenureTest) surveyed(in Surveyed) {
 	w.t.Helper()
-	in.Call = want[Survey](w).Call
+	in.Number = want[Survey](w).Number
 	w.step(in)
 }
 
@@ -147,7 +147,7 @@ func (w *tenureTest) lookAgain(in Surveyed) {
 	w.t.Helper()
 	w.step(Tick{})
 	never[Survey](w, "too early")
-	w.now = w.now.Add(DefaultConfig().LookEvery)
+	w.now = w.now.Add(DefaultConfig().SurveyInterval)
 	w.step(Renewed{Term: 3, Until: w.now.Add(10 * time.Second)})
 	w.step(Tick{})
 	w.surveyed(in)
@@ -159,66 +159,66 @@ func TestContested(t *testing.T) {
 	w := newTenureTest(t, DefaultConfig())
 	w.acquire(2)
 	w.surveyed(Surveyed{})
-	w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(2, 7)})
+	w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(2, 7)})
 	if raise := want[RaiseTerm](w); raise.Above != 2 {
 		t.Errorf("the term is raised above %d", raise.Above)
 	}
 	w.acquire(3)
-	sign := sharding.Sign{Coordinator: node(t, "c9"), Cluster: theirs, Term: 2, N: 1}
-	w.surveyed(Surveyed{Sign: sign})
+	heartbeat := sharding.JournalHeartbeat{Coordinator: node(t, "c9"), Cluster: theirs, Term: 2, N: 1}
+	w.surveyed(Surveyed{Heartbeat: heartbeat})
 	for range 100 {
 		never[Claim](w, "while somebody is alive")
 		if c, ok := first[Contested](w); ok {
-			if c.By != sign || c.Cluster != ours {
+			if c.By != heartbeat || c.Cluster != ours {
 				t.Errorf("contested: %+v", c)
 			}
 			return
 		}
-		sign.N++
-		w.lookAgain(Surveyed{Sign: sign})
+		heartbeat.N++
+		w.lookAgain(Surveyed{Heartbeat: heartbeat})
 	}
 	t.Error("never contested")
 }
 
-// TestSignsOfLife: the first one is stored before the facts are read, the others
+// TestJournalHeartbeats: the first one is stored before the facts are read, the others
 // one at a time.
-func TestSignsOfLife(t *testing.T) {
+func TestJournalHeartbeats(t *testing.T) {
 	cfg := DefaultConfig()
 	w := newTenureTest(t, cfg)
 	w.active(3)
 	for n := range uint64(3) {
-		w.now = w.now.Add(cfg.SignEvery)
+		w.now = w.now.Add(cfg.JournalHeartbeatInterval)
 		w.step(Tick{})
-		s := want[WriteSign](w)
-		if s.Sign != (sharding.Sign{Coordinator: node(t, "c1"), Cluster: ours, Term: 3, N: n + 2}) {
-			t.Errorf("sign %d is %+v", n+2, s)
+		s := want[WriteJournalHeartbeat](w)
+		if s.Heartbeat != (sharding.JournalHeartbeat{Coordinator: node(t, "c1"), Cluster: ours, Term: 3, N: n + 2}) {
+			t.Errorf("heartbeat %d is %+v", n+2, s)
 		}
-		w.now = w.now.Add(cfg.SignEvery)
+		w.now = w.now.Add(cfg.JournalHeartbeatInterval)
 		w.step(Tick{})
-		never[WriteSign](w, "one is under way")
-		w.step(SignWritten{Call: s.Call, Verdict: sharding.RefusedFull})
+		never[WriteJournalHeartbeat](w, "one is under way")
+		w.step(JournalHeartbeatWritten{Number: s.Number, Verdict: sharding.RefusedFull})
 	}
-	w.now = w.now.Add(cfg.SignEvery)
+	w.now = w.now.Add(cfg.JournalHeartbeatInterval)
 	w.step(Tick{})
-	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(9, 0)})
+	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.RefusedEpoch, Fence: sharding.MakeEpoch(9, 0)})
 	if raise := want[RaiseTerm](w); raise.Above != 9 || w.core.Active() != 0 {
 		t.Errorf("fenced: %+v, active in term %d", w.out, w.core.Active())
 	}
 }
 
-// TestFirstSign: a journal that has no room for it does not keep a coordinator from
+// TestFirstJournalHeartbeat: a journal that has no room for it does not keep a coordinator from
 // acting; the next one is a first one.
-func TestFirstSign(t *testing.T) {
+func TestFirstJournalHeartbeat(t *testing.T) {
 	for v, acts := range map[sharding.Verdict]bool{sharding.RefusedFull: true, sharding.RefusedDamaged: true, sharding.RefusedEpoch: false, sharding.UnknownOutcome: false} {
 		w := newTenureTest(t, DefaultConfig())
 		w.acquire(3)
 		w.surveyed(Surveyed{})
-		w.step(Claimed{Call: want[Claim](w).Call, Verdict: sharding.Durable})
-		s := want[WriteSign](w)
-		if s.Sign.N != 1 {
-			t.Errorf("the first sign is %+v", s.Sign)
+		w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
+		s := want[WriteJournalHeartbeat](w)
+		if s.Heartbeat.N != 1 {
+			t.Errorf("the first heartbeat is %+v", s.Heartbeat)
 		}
-		w.step(SignWritten{Call: s.Call, Verdict: v})
+		w.step(JournalHeartbeatWritten{Number: s.Number, Verdict: v})
 		load, ok := first[Load](w)
 		if ok != acts {
 			t.Errorf("after %v the facts are read: %t", v, ok)
@@ -226,17 +226,17 @@ func TestFirstSign(t *testing.T) {
 		if !acts {
 			continue
 		}
-		w.step(Loaded{Call: load.Call})
+		w.step(Loaded{Number: load.Number})
 		for _, n := range []uint64{1, 1, 2} { // the second time it is stored
-			w.now = w.now.Add(DefaultConfig().SignEvery)
+			w.now = w.now.Add(DefaultConfig().JournalHeartbeatInterval)
 			w.step(Tick{})
-			s := want[WriteSign](w)
-			if s.Sign.N != n {
-				t.Errorf("the next sign is %+v, want number %d", s.Sign, n)
+			s := want[WriteJournalHeartbeat](w)
+			if s.Heartbeat.N != n {
+				t.Errorf("the next heartbeat is %+v, want number %d", s.Heartbeat, n)
 			}
-			w.step(SignWritten{Call: s.Call, Verdict: v})
+			w.step(JournalHeartbeatWritten{Number: s.Number, Verdict: v})
 			if stored := v == sharding.Durable; stored != (w.core.m.cluster == ours) {
-				t.Errorf("sign %d is stored: %t, and regions are compared with cluster %s", n, stored, w.core.m.cluster)
+				t.Errorf("heartbeat %d is stored: %t, and regions are compared with cluster %s", n, stored, w.core.m.cluster)
 			}
 			v = sharding.Durable
 		}
@@ -259,33 +259,33 @@ func TestLateAnswers(t *testing.T) {
 	w.now = w.now.Add(DefaultConfig().RetryPause)
 	w.step(Tick{})
 	again := want[Survey](w)
-	w.step(Surveyed{Call: survey.Call, Highest: sharding.MakeEpoch(3, 0)})
+	w.step(Surveyed{Number: survey.Number, Highest: sharding.MakeEpoch(3, 0)})
 	never[Claim](w, "by an answer that came twice")
-	w.step(Surveyed{Call: again.Call, Highest: sharding.MakeEpoch(3, 0)})
+	w.step(Surveyed{Number: again.Number, Highest: sharding.MakeEpoch(3, 0)})
 	claim := want[Claim](w)
 	for _, v := range []sharding.Verdict{sharding.Durable, sharding.RefusedEpoch, sharding.RefusedFull, sharding.UnknownOutcome} {
-		if out := w.step(Appended{Call: old.Call, Verdict: v}); len(out) > 0 {
+		if out := w.step(Appended{Number: old.Number, Verdict: v}); len(out) > 0 {
 			t.Errorf("a record of an earlier term, %v: %+v", v, out)
 		}
 	}
-	w.step(Claimed{Call: claim.Call, Verdict: sharding.Durable})
-	w.step(SignWritten{Call: want[WriteSign](w).Call, Verdict: sharding.Durable})
+	w.step(Claimed{Number: claim.Number, Verdict: sharding.Durable})
+	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
 	load := want[Load](w)
-	if out := w.step(Loaded{Call: load.Call - 1}); len(out) > 0 {
+	if out := w.step(Loaded{Number: load.Number - 1}); len(out) > 0 {
 		t.Errorf("a late load: %+v", out)
 	}
-	w.step(Loaded{Call: load.Call, LastSeq: 4})
+	w.step(Loaded{Number: load.Number, LastSeq: 4})
 	want[BecameActive](w)
 }
 
 // TestNothingPastTheLease: whatever comes, and whatever was durable in time.
 func TestNothingPastTheLease(t *testing.T) {
-	for _, behind := range []Input{calls(sharding.NodeID{Addr: "r1:1", UID: 1}, control.Register{}), Tick{}, Appended{Call: 5, Verdict: sharding.Durable}} {
+	for _, behind := range []Input{calls(sharding.NodeID{Addr: "r1:1", UID: 1}, control.Register{}), Tick{}, Appended{Number: 5, Verdict: sharding.Durable}} {
 		w := newTenureTest(t, DefaultConfig())
 		w.active(3)
 		w.register()
-		if a := want[Append](w); a.Call != 5 {
-			t.Fatalf("the record is call %d", a.Call)
+		if a := want[Append](w); a.Number != 5 {
+			t.Fatalf("the record has number %d", a.Number)
 		}
 		w.now = w.now.Add(10 * time.Second)
 		w.step(behind)
@@ -303,7 +303,7 @@ func TestNothingPastTheLease(t *testing.T) {
 	w.register()
 	w.now = w.now.Add(10 * time.Second)
 	w.step(Renewed{Term: 3, Until: w.now.Add(time.Second)})
-	w.step(Appended{Call: 5, Verdict: sharding.Durable})
+	w.step(Appended{Number: 5, Verdict: sharding.Durable})
 	wantSent[control.RegisterAck](w)
 }
 
@@ -311,7 +311,7 @@ func TestNothingPastTheLease(t *testing.T) {
 // fact is durable nor when the term ends, even if that is noticed at the same moment.
 func TestCallEnded(t *testing.T) {
 	for _, end := range []func(*tenureTest){
-		func(w *tenureTest) { w.step(Appended{Call: 5, Verdict: sharding.Durable}) },
+		func(w *tenureTest) { w.step(Appended{Number: 5, Verdict: sharding.Durable}) },
 		func(w *tenureTest) { w.step(Resign{}) },
 		nil, // past the lease
 	} {
@@ -341,7 +341,7 @@ func TestUnknownOutcome(t *testing.T) {
 		w := newTenureTest(t, DefaultConfig())
 		w.active(3)
 		w.register()
-		w.step(Appended{Call: want[Append](w).Call, Verdict: v})
+		w.step(Appended{Number: want[Append](w).Number, Verdict: v})
 		neverSent[control.RegisterAck](w, "nothing is known")
 		if raise := want[RaiseTerm](w); raise.Above != 3 || w.core.Active() != 0 {
 			t.Errorf("%v: raised above %d, active in term %d", v, raise.Above, w.core.Active())
@@ -355,16 +355,16 @@ func TestRefusedForNow(t *testing.T) {
 	w.active(3)
 	w.register()
 	a := want[Append](w)
-	w.step(Appended{Call: a.Call, Verdict: sharding.RefusedFull})
+	w.step(Appended{Number: a.Number, Verdict: sharding.RefusedFull})
 	w.step(Tick{})
 	never[Append](w, "at once")
 	w.now = w.now.Add(DefaultConfig().RetryPause)
 	w.step(Tick{})
 	again := want[Append](w)
-	if again.Call == a.Call || again.Seq != a.Seq || fmt.Sprint(again.Facts) != fmt.Sprint(a.Facts) || again.Decided != a.Decided {
+	if again.Number == a.Number || again.Seq != a.Seq || fmt.Sprint(again.Facts) != fmt.Sprint(a.Facts) || again.Decided != a.Decided {
 		t.Errorf("again: %+v, not %+v", again, a)
 	}
-	w.step(Appended{Call: again.Call, Verdict: sharding.Durable})
+	w.step(Appended{Number: again.Number, Verdict: sharding.Durable})
 	wantSent[control.RegisterAck](w)
 }
 

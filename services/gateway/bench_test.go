@@ -49,7 +49,7 @@ func BenchmarkAsk(b *testing.B) {
 		submit.Request, submit.Env = next, envs[int(next)%len(envs)]
 		outs = m.Submit(now, &submit, outs[:0])
 		for _, o := range outs {
-			if s, ok := o.(gateway.Send); ok {
+			if s, ok := o.(gateway.SendCommand); ok {
 				waiting = append(waiting, s.Attempt)
 			}
 		}

@@ -32,7 +32,7 @@ type held struct {
 
 type job struct {
 	link *fakeLink
-	send Send
+	send SendCommand
 }
 
 // fakeLink keeps the order of what it carries, until it breaks; the two ends
@@ -75,7 +75,7 @@ func (l *fakeLink) lose() {
 	}
 }
 
-func (l *fakeLink) toRegion(o Send) {
+func (l *fakeLink) toRegion(o SendCommand) {
 	l.up = max(l.up+1, l.w.now+l.w.delay())
 	l.w.after(l.up-l.w.now, func() { l.region.read(job{link: l, send: o}) })
 }
@@ -193,7 +193,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 }
 
 // mayStray notes that a region did not do what others behind it may do.
-func (w *world) mayStray(o Send) {
+func (w *world) mayStray(o SendCommand) {
 	w.unheard[o.Attempt] = true
 	if w.newest[o.Env.ID] > o.Attempt {
 		w.astray[w.request(o.Env.ID)] = true

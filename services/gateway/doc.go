@@ -28,11 +28,11 @@
 // be repeated blocks later ones until it is answered, for [Config].UnkeyedWait at most;
 // then it ends as Unknown. The first answer counts, whichever attempt it belongs to.
 //
-// Order depends on links and regions too: a [Sender] decides which Sends are written, so
+// Order depends on links and regions too: a [Sender] decides which commands are written, so
 // that a link has the commands of one shard in order; a link delivers them without gaps
-// until it breaks; a region that refused a shard at an epoch
-// never takes it at that epoch again, and reads a new link only after it has stopped
-// reading the old one, as link.Readers says.
+// until it breaks; a region that refused a shard at an epoch never takes it at that epoch
+// again, and reads a new link only after it has stopped reading the old one, as
+// link.Readers says.
 //
 // # What this does not do
 //
@@ -50,16 +50,16 @@
 //     command ends with one [Finish], or with [Cancel] when its client has gone.
 //  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
 //     gone. Several may be added up.
-//  4. A [Send] is written only to the link that [Sender.Link] returns, on the lane of its
-//     shard; what becomes of it goes to the [Sender]: Failed if the link did not take it,
-//     Refused if no link ever would. After the outputs of a step, [Sender.Next] is stepped
-//     until it returns nothing.
+//  4. The command of a [SendCommand] is written only to the link that [Sender.Link]
+//     returns, on the lane of its shard. What becomes of it goes to the [Sender]: Failed
+//     if the link did not take it, Refused if no link ever would. After the outputs of a
+//     step, [Sender.Next] is stepped until it returns nothing.
 //  5. A link is reported by [Sender.Up], with a number that no link had before, before
 //     anything that arrived on it, and by [Sender.Down] after everything that arrived on
 //     it, with what was never written to it.
 //  6. Answers of a link are stepped in the order in which they arrived.
 //  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
-//  8. A [SendControl] that is a call is answered once, by [Replied]; one that is not may
+//  8. A [Send] that is a call is answered once, by [Replied]; one that is not may
 //     be lost. See package control.
 //  9. A [Shedder] is asked before a body is read, and is told of every Finish.
 //

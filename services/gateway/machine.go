@@ -281,7 +281,7 @@ func (m *Machine) poll() {
 		m.watch.SetCandidates(m.coordinators, fallbacks)
 	}
 	if to, since, ask := m.watch.Poll(m.now); ask {
-		m.emit(SendControl{To: to, Msg: control.WatchTable{Version: since, Copy: m.watch.PollsCopy()}})
+		m.emit(Send{To: to, Msg: control.WatchTable{Version: since, Copy: m.watch.PollsCopy()}})
 	}
 }
 

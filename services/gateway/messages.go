@@ -64,8 +64,8 @@ type (
 	// in its buffer. A command that no link would ever accept gets a rejecting Answer
 	// instead.
 	SendFailed struct{ Attempt Attempt }
-	// Replied is the answer of the process at From to Asked, a SendControl that is a
-	// call. A nil Msg: there is none (connection refused, time-out).
+	// Replied is the answer of the process at From to Asked, a Send that is a call.
+	// A nil Msg: there is none (connection refused, time-out).
 	Replied struct {
 		From       string
 		Asked, Msg control.Message
@@ -83,9 +83,9 @@ type (
 
 // Outputs.
 type (
-	// Send writes a command to the region's link, on the lane of its shard, if
+	// SendCommand writes a command to the region's link, on the lane of its shard, if
 	// the [Sender] allows it.
-	Send struct {
+	SendCommand struct {
 		Region  sharding.NodeID
 		Link    uint64
 		Attempt Attempt
@@ -111,9 +111,9 @@ type (
 	Connect struct{ Region sharding.NodeID }
 	// Disconnect closes the link: no row names the incarnation any more.
 	Disconnect struct{ Region sharding.NodeID }
-	// SendControl sends a control message to the process at an address. If it is a call,
+	// Send sends a control message to the process at an address. If it is a call,
 	// its end is told by Replied; any other may get lost, and the core repeats it.
-	SendControl struct {
+	Send struct {
 		To  string
 		Msg control.Message
 	}
@@ -131,8 +131,8 @@ func (Replied) input()      {}
 func (Coordinators) input() {}
 func (Tick) input()         {}
 
-func (Send) output()        {}
+func (SendCommand) output() {}
 func (Finish) output()      {}
 func (Connect) output()     {}
 func (Disconnect) output()  {}
-func (SendControl) output() {}
+func (Send) output()        {}

@@ -32,7 +32,7 @@ func TestMutants(t *testing.T) {
 func TestMutantsOfSender(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for name, broken := range map[string]func() bool{ // order-free: each for itself
-		"failed-shard": func() bool { // the second Send overtakes the first
+		"failed-shard": func() bool { // the second command overtakes the first
 			s := NewSender[string]()
 			s.Up(LinkUp{Region: senderRegion, Link: 1}, "one")
 			s.Failed(sendOn(1, 1, 1))

@@ -26,7 +26,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		t.Helper()
 		for _, o := range m.Step(now, in, nil) {
 			switch o := o.(type) {
-			case gateway.Send:
+			case gateway.SendCommand:
 				sent = append(sent, o.Attempt)
 			case gateway.Finish:
 				switch {

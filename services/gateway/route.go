@@ -66,7 +66,7 @@ func (m *Machine) send(r *request, l *link) {
 		r.retryAt = m.now.Add(r.retryWait)
 		m.timers.set(&r.timer, earlier(r.retryAt, r.env.Deadline))
 	}
-	m.emit(Send{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: r.env})
+	m.emit(SendCommand{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: r.env})
 }
 
 // requeue makes a sent request wait again, at its place in the order.
@@ -151,7 +151,7 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 		return
 	}
 	s.askAt = m.now.Add(m.cfg.HomeInterval)
-	m.emit(SendControl{To: to, Msg: control.GetShardHome{Shard: s.id, Refused: s.refused}})
+	m.emit(Send{To: to, Msg: control.GetShardHome{Shard: s.id, Refused: s.refused}})
 }
 
 // shardDue gives up blocking requests after their deadline; settle does the rest.

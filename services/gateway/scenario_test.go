@@ -112,7 +112,7 @@ func (s *scenario) step(in Input) {
 		prefix = fmt.Sprintf("@%v ", s.waited)
 	}
 	for _, o := range s.machine().Step(s.now, in, nil) {
-		if w, ok := o.(SendControl); ok && control.IsCall(w.Msg) && !s.watching {
+		if w, ok := o.(Send); ok && control.IsCall(w.Msg) && !s.watching {
 			s.polled = w.To
 			continue
 		}
@@ -153,7 +153,7 @@ func (s *scenario) wait(d string) {
 // describe is an output in the words of the scenarios.
 func describe(o Output) string {
 	switch o := o.(type) {
-	case Send:
+	case SendCommand:
 		s := fmt.Sprintf("send %d: %s %s to %s %s %s", o.Attempt, o.Env.ID, o.Env.Command, o.Region.Addr, o.Shard, o.Epoch)
 		if o.Link != 0 {
 			s += fmt.Sprintf(" link %d", o.Link)
@@ -178,7 +178,7 @@ func describe(o Output) string {
 		return "connect " + o.Region.Addr
 	case Disconnect:
 		return "disconnect " + o.Region.Addr
-	case SendControl:
+	case Send:
 		if w, ok := o.Msg.(control.WatchTable); ok {
 			s := fmt.Sprintf("watch %s %d.%d", o.To, w.Version.Term, w.Version.N)
 			if w.Copy {

@@ -5,15 +5,15 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Sender decides which Sends of a [Machine] are written, and which inputs the Machine
-// gets about the others and about links. A driver that writes Sends only as the Sender
-// allows preserves the Machine's order:
+// Sender decides which commands of a [Machine] are written to links, and which inputs the
+// Machine gets about the others and about links. A driver that writes commands only as the
+// Sender allows preserves the Machine's order:
 //
-//   - A Send goes only to the link that it names, and only while that is up. It is not
-//     written to a later link of the same region.
-//   - After a Send of a shard has failed, later ones fail too, without being tried,
-//     until the Machine has been stepped with all failures. A buffer that was full a
-//     moment ago may have room for the second command, but it must not overtake the
+//   - A command goes only to the link that its SendCommand names, and only while that is
+//     up. It is not written to a later link of the same region.
+//   - After a command of a shard could not be written, later ones fail too, without being
+//     tried, until the Machine has been stepped with all failures. A buffer that was full
+//     a moment ago may have room for the second command, but it must not overtake the
 //     first.
 //   - Commands that were never written to a lost link are reported before the loss,
 //     because they are not in doubt.
@@ -37,9 +37,9 @@ func NewSender[L any]() *Sender[L] {
 	return &Sender[L]{open: map[sharding.NodeID]openLink[L]{}, failed: map[sharding.ShardID]struct{}{}}
 }
 
-// Link returns the link that a Send must be written to. If there is none, the Send has
-// failed.
-func (s *Sender[L]) Link(o *Send) (link L, ok bool) {
+// Link returns the link that the command must be written to. If there is none, sending it
+// has failed.
+func (s *Sender[L]) Link(o *SendCommand) (link L, ok bool) {
 	if _, failed := s.failed[o.Shard]; failed && !mutant.On("failed-shard") {
 		s.Failed(o)
 		return link, false
@@ -52,15 +52,15 @@ func (s *Sender[L]) Link(o *Send) (link L, ok bool) {
 	return l.link, true
 }
 
-// Failed must be called when the link did not take a Send.
-func (s *Sender[L]) Failed(o *Send) {
+// Failed must be called when the link did not take the command.
+func (s *Sender[L]) Failed(o *SendCommand) {
 	s.failed[o.Shard] = struct{}{}
 	s.results = append(s.results, SendFailed{Attempt: o.Attempt})
 }
 
-// Refused must be called when no link would ever accept a Send. Later Sends are not
+// Refused must be called when no link would ever accept the command. Later ones are not
 // affected.
-func (s *Sender[L]) Refused(o *Send, why error) {
+func (s *Sender[L]) Refused(o *SendCommand, why error) {
 	s.results = append(s.results, Answer{Attempt: o.Attempt, Reply: sharding.Reject(sharding.InvalidArgument, why.Error())})
 }
 

@@ -10,8 +10,8 @@ import (
 
 var senderRegion = sharding.NodeID{Addr: "r1:1", UID: 1}
 
-func sendOn(link uint64, attempt Attempt, shard uint32) *Send {
-	return &Send{Region: senderRegion, Link: link, Attempt: attempt, Shard: sharding.ShardID{Type: "T", Index: shard}}
+func sendOn(link uint64, attempt Attempt, shard uint32) *SendCommand {
+	return &SendCommand{Region: senderRegion, Link: link, Attempt: attempt, Shard: sharding.ShardID{Type: "T", Index: shard}}
 }
 
 func next(s *Sender[string]) (list []Input) {
@@ -21,12 +21,12 @@ func next(s *Sender[string]) (list []Input) {
 	return list
 }
 
-func written(s *Sender[string], o *Send, on string) bool {
+func written(s *Sender[string], o *SendCommand, on string) bool {
 	link, ok := s.Link(o)
 	return ok && link == on
 }
 
-// TestSenderKeepsShardsInOrder: what comes behind a failed Send of a shard fails
+// TestSenderKeepsShardsInOrder: what comes behind a failed command of a shard fails
 // until the core has stepped all failures; other shards go on, also behind what no
 // link would take.
 func TestSenderKeepsShardsInOrder(t *testing.T) {
@@ -62,7 +62,7 @@ func TestSenderKeepsShardsInOrder(t *testing.T) {
 	}
 }
 
-// TestSenderKnowsLinksByNumber: a Send goes to the link that it names or nowhere, the
+// TestSenderKnowsLinksByNumber: a command goes to the link that it names or nowhere, the
 // loss of an older link is none of the one that is up, and what was never written is
 // reported before the loss.
 func TestSenderKnowsLinksByNumber(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSenderKnowsLinksByNumber(t *testing.T) {
 	}
 }
 
-// TestSenderAllocatesNothing for a Send that is written.
+// TestSenderAllocatesNothing for a command that is written.
 func TestSenderAllocatesNothing(t *testing.T) {
 	s := NewSender[*int]()
 	s.Up(LinkUp{Region: senderRegion, Link: 1}, new(int))

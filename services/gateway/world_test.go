@@ -35,7 +35,7 @@ type world struct {
 	links   map[sharding.NodeID]*fakeLink
 	number  uint64
 	failing map[sharding.ShardID]int // SendFailed that are not stepped yet
-	sent    map[Attempt]Send
+	sent    map[Attempt]SendCommand
 	refused map[sharding.ShardID]sharding.Epoch
 
 	regions []*fakeRegion
@@ -91,7 +91,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 3)), start: time.Unix(1_000_000, 0), m: New(cfg),
 		wanted: map[sharding.NodeID]bool{}, links: map[sharding.NodeID]*fakeLink{},
-		failing: map[sharding.ShardID]int{}, sent: map[Attempt]Send{}, refused: map[sharding.ShardID]sharding.Epoch{},
+		failing: map[sharding.ShardID]int{}, sent: map[Attempt]SendCommand{}, refused: map[sharding.ShardID]sharding.Epoch{},
 		truth: map[sharding.ShardID]sharding.Row{}, fence: map[sharding.ShardID]sharding.Epoch{},
 		applied: map[sharding.CommandID]int{}, log: map[sharding.Entity][]RequestID{}, calls: map[RequestID]*call{},
 		newest: map[sharding.CommandID]Attempt{}, unheard: map[Attempt]bool{}, astray: map[RequestID]bool{},
@@ -204,7 +204,7 @@ func (w *world) observe(o Output) {
 	fmt.Fprintf(h, "%d %d %s", w.trace, w.now, describe(o))
 	w.trace = h.Sum64()
 	switch o := o.(type) {
-	case Send:
+	case SendCommand:
 		if w.unheard[w.newest[o.Env.ID]] {
 			w.astray[w.request(o.Env.ID)] = true
 		}
@@ -230,7 +230,7 @@ func (w *world) observe(o Output) {
 
 func (w *world) perform(o Output) {
 	switch o := o.(type) {
-	case Send:
+	case SendCommand:
 		l := w.links[o.Region]
 		if l == nil || !l.gatewayOpen || l.number != o.Link || w.failing[o.Shard] > 0 || w.chance(0.01) {
 			w.failing[o.Shard]++
@@ -246,7 +246,7 @@ func (w *world) perform(o Output) {
 			delete(w.links, o.Region)
 			w.after(w.delay(), func() { l.regionOpen = false })
 		}
-	case SendControl:
+	case Send:
 		switch m := o.Msg.(type) {
 		case control.WatchTable:
 			w.watched(m.Version, w.now+time.Second)

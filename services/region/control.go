@@ -82,8 +82,8 @@ func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) 
 		c.replied(in)
 	case Probed:
 		c.probed(in)
-	case SignRead:
-		c.signRead(in)
+	case JournalHeartbeatRead:
+		c.journalHeartbeatRead(in)
 	case Coordinators:
 		c.watcher.SetCandidates(in.Addrs, nil)
 		c.poll()

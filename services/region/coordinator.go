@@ -126,7 +126,7 @@ func (c *ControlCore) report(to string, msg control.Message) {
 // believed only if the journal is still whose it was.
 type announcing struct {
 	at     time.Time // last attempt
-	number uint64    // of the newest ReadSign
+	number uint64    // of the newest ReadJournalHeartbeat
 	open   bool      // it is not answered
 	// refusal is what the coordinator said of a region with the journal of refused, to
 	// be believed if it is still that one's.
@@ -147,7 +147,7 @@ func (c *ControlCore) register() {
 		return
 	}
 	c.announcing.at, c.announcing.refusal = c.now, ""
-	c.readSign()
+	c.readJournalHeartbeat()
 }
 
 // unregistered reports whether there is a coordinator whose term does not know this
@@ -157,22 +157,22 @@ func (c *ControlCore) unregistered() bool {
 	return addr != "" && term > c.registered && !c.failed && !c.left
 }
 
-func (c *ControlCore) readSign() {
+func (c *ControlCore) readJournalHeartbeat() {
 	c.announcing.number++
 	c.announcing.open = true
-	c.emit(ReadSign{Number: c.announcing.number})
+	c.emit(ReadJournalHeartbeat{Number: c.announcing.number})
 }
 
-// signRead goes on with the announcement.
-func (c *ControlCore) signRead(in SignRead) {
+// journalHeartbeatRead goes on with the announcement.
+func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	a := &c.announcing
 	if in.Number != a.number || !a.open {
 		return
 	}
 	a.open = false
 	var journal control.JournalOwner
-	if in.OK && (in.Sign.Cluster != 0 || in.Sign.Term == 0) { // else an earlier version wrote it
-		journal = control.JournalOwner{Known: true, Cluster: in.Sign.Cluster}
+	if in.OK && (in.Heartbeat.Cluster != 0 || in.Heartbeat.Term == 0) { // else an earlier version wrote it
+		journal = control.JournalOwner{Known: true, Cluster: in.Heartbeat.Cluster}
 	}
 	switch {
 	case !c.unregistered():
@@ -203,7 +203,7 @@ func (c *ControlCore) registerAck(from string, asked control.Register, in contro
 		c.fail(in.Refusal)
 	case c.announcing.refusal == "" && !c.failed:
 		c.announcing.refusal, c.announcing.refused = in.Refusal, asked.Journal
-		c.readSign()
+		c.readJournalHeartbeat()
 	}
 }
 

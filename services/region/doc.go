@@ -20,7 +20,7 @@
 //	ToCore │            │ FromCore                 │ │
 //	       ▼            │                          ▼ │
 //	┌─ ShardCore: shards of index i mod n ───────────────────────┐
-//	│ epoch check, claims, buffers, floors, newest rows    │ turn │ × n
+//	│ epoch check, claims, buffers, minimum epochs, rows  │ turn │ × n
 //	└────────────────────────────────────────────────────────────┘
 //
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
@@ -37,8 +37,8 @@
 //
 // HostShard(e) → Claim(e) in the journal → serving: it takes
 // commands routed at exactly e → HandOff(e): what was accepted is finished, the
-// entities stop, the appends settle → the floor of the shard is e+1, and
-// ShardStopped(e) is answered. A HostShard below the floor is refused: a late
+// entities stop, the appends settle → the minimum epoch of the shard is e+1, and
+// ShardStopped(e) is answered. A HostShard below it is refused: a late
 // repeat must not revive a shard that was let go.
 //
 // Whatever shows the shard at a higher epoch (a table row, a command, the
@@ -71,7 +71,7 @@
 //     turn wants of its driver holds for Outputs.Turn; answers to it go back to the same
 //     shard core, as [Turn].
 //  5. [Claim] goes to the journal, and is answered by [Claimed], however late; one whose
-//     result is not known by UnknownOutcome. [ProbeJournal] and [ReadSign] are asked
+//     result is not known by UnknownOutcome. [ProbeJournal] and [ReadJournalHeartbeat] are asked
 //     beside the loop; their answers may get lost.
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].

@@ -23,7 +23,7 @@ import (
 //	table TERM N [SHARD=EPOCH:PHASE:OWNER…]  the oldest Watch is answered
 //	standby ADDR TERM | watch-failed      likewise
 //	registered TERM [refusal]             answers the last Register
-//	journal CLUSTER|unknown [term=N]      answers every ReadSign from now on; TERM is that of the sign
+//	journal CLUSTER|unknown [term=N]      answers every ReadJournalHeartbeat from now on; TERM is that of the heartbeat
 //	host SHARD EPOCH [term=N]             HostShard from c1; the term is the epoch's
 //	handoff SHARD EPOCH [term=N]
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
@@ -49,21 +49,21 @@ func play(*testing.T) scenariotest.Play {
 // scenario is a region of one or more shard cores. What passes between them and the
 // control core arrives at once, unless it is held.
 type scenario struct {
-	control *region.ControlCore
-	shards  []*region.ShardCore
-	holds   bool
-	held    []func() []string // in order
-	now     time.Time
-	watches []region.Send
-	asked   control.Register
-	sign    region.SignRead
-	claims  []region.Claim
-	loads   []of[turn.Load]
-	runs    map[turn.RequestID]of[*turn.Run]
-	appends []of[turn.Append]
-	fences  []of[turn.ReadFence]
-	stops   []of[turn.Stop]
-	probes  []region.ProbeJournal
+	control   *region.ControlCore
+	shards    []*region.ShardCore
+	holds     bool
+	held      []func() []string // in order
+	now       time.Time
+	watches   []region.Send
+	asked     control.Register
+	heartbeat region.JournalHeartbeatRead
+	claims    []region.Claim
+	loads     []of[turn.Load]
+	runs      map[turn.RequestID]of[*turn.Run]
+	appends   []of[turn.Append]
+	fences    []of[turn.ReadFence]
+	stops     []of[turn.Stop]
+	probes    []region.ProbeJournal
 }
 
 // of is an output of a shard core.
@@ -170,7 +170,7 @@ func (s *scenario) command(f []string) []string {
 	case "registered":
 		return s.step(region.Replied{From: "c", Asked: s.asked, Msg: control.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")}})
 	case "journal":
-		s.sign = region.SignRead{OK: f[1] != "unknown", Sign: sharding.Sign{Term: sharding.Term(number(opt["term"])), Cluster: sharding.ClusterID(number(f[1]))}}
+		s.heartbeat = region.JournalHeartbeatRead{OK: f[1] != "unknown", Heartbeat: sharding.JournalHeartbeat{Term: sharding.Term(number(opt["term"])), Cluster: sharding.ClusterID(number(f[1]))}}
 		return nil
 	case "host", "handoff":
 		e := epoch(f[2])
@@ -293,9 +293,9 @@ func (s *scenario) step(in region.ControlInput) []string {
 	var lines []string
 	for _, o := range s.control.Step(s.now, in, nil) {
 		switch o := o.(type) {
-		case region.ReadSign:
-			s.sign.Number = o.Number
-			lines = append(lines, s.step(s.sign)...)
+		case region.ReadJournalHeartbeat:
+			s.heartbeat.Number = o.Number
+			lines = append(lines, s.step(s.heartbeat)...)
 		case region.ToCore:
 			if len(s.shards) > 1 {
 				lines = append(lines, fmt.Sprintf("> core %d %s %+v", o.Core, name(o.Order), o.Order))

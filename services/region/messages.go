@@ -57,12 +57,12 @@ type (
 		Number  uint64
 		Verdict sharding.Verdict
 	}
-	// SignRead answers ReadSign: the sign of life of the last active coordinator in the
+	// JournalHeartbeatRead answers ReadJournalHeartbeat: the last heartbeat in the
 	// journal, zero if there is none. Not OK: it cannot be read.
-	SignRead struct {
-		Number uint64
-		Sign   sharding.Sign
-		OK     bool
+	JournalHeartbeatRead struct {
+		Number    uint64
+		Heartbeat sharding.JournalHeartbeat
+		OK        bool
 	}
 	// FromCore is an event of a shard core.
 	FromCore struct {
@@ -94,8 +94,8 @@ type (
 		Core  int
 		Order Order
 	}
-	// ReadSign asks whose the journal is. Answered by SignRead.
-	ReadSign struct{ Number uint64 }
+	// ReadJournalHeartbeat asks whose the journal is. Answered by JournalHeartbeatRead.
+	ReadJournalHeartbeat struct{ Number uint64 }
 	// Registered says that the coordinator of a term has taken this region in.
 	Registered struct {
 		With string
@@ -230,24 +230,24 @@ func (c Command) String() string {
 	return fmt.Sprintf("{Request:%d Epoch:%v Env:%+v}", c.Request, c.Epoch, *c.Env)
 }
 
-func (Received) controlInput()     {}
-func (Replied) controlInput()      {}
-func (Coordinators) controlInput() {}
-func (Probed) controlInput()       {}
-func (SignRead) controlInput()     {}
-func (FromCore) controlInput()     {}
-func (Leave) controlInput()        {}
-func (Tick) controlInput()         {}
+func (Received) controlInput()             {}
+func (Replied) controlInput()              {}
+func (Coordinators) controlInput()         {}
+func (Probed) controlInput()               {}
+func (JournalHeartbeatRead) controlInput() {}
+func (FromCore) controlInput()             {}
+func (Leave) controlInput()                {}
+func (Tick) controlInput()                 {}
 
-func (Send) controlOutput()           {}
-func (Reply) controlOutput()          {}
-func (ToCore) controlOutput()         {}
-func (ReadSign) controlOutput()       {}
-func (Registered) controlOutput()     {}
-func (ProbeJournal) controlOutput()   {}
-func (JournalChanged) controlOutput() {}
-func (Left) controlOutput()           {}
-func (Fail) controlOutput()           {}
+func (Send) controlOutput()                 {}
+func (Reply) controlOutput()                {}
+func (ToCore) controlOutput()               {}
+func (ReadJournalHeartbeat) controlOutput() {}
+func (Registered) controlOutput()           {}
+func (ProbeJournal) controlOutput()         {}
+func (JournalChanged) controlOutput()       {}
+func (Left) controlOutput()                 {}
+func (Fail) controlOutput()                 {}
 
 func (Host) order()     {}
 func (HandOff) order()  {}

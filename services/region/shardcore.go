@@ -61,8 +61,8 @@ type hosted struct {
 	volatile bool
 	// By index of the shard. A shard that is not held is nil.
 	shards []*heldShard
-	// floors: a shard is accepted from this epoch on.
-	floors []sharding.Epoch
+	// minEpochs has, by shard, the epoch below which the shard is refused.
+	minEpochs []sharding.Epoch
 	// rows are the newest ones known of the core's shards.
 	rows []sharding.Row
 }
@@ -107,7 +107,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 		d := &cfg.Turn.Types[i].Desc
 		m.types = append(m.types, &hosted{
 			name: d.Type, volatile: d.Volatile,
-			shards: make([]*heldShard, d.Shards), floors: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
+			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
 		})
 	}
 	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })
@@ -263,7 +263,7 @@ func (m *ShardCore) command(in *Command) {
 	id := sharding.ShardID{Type: t.name, Index: sharding.ShardOf(in.Env.Entity.ID, uint32(len(t.shards)))}
 	h := t.shards[id.Index]
 	switch {
-	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("door"):
+	case h == nil || h.phase == stopping || in.Epoch < h.epoch && !mutant.On("admission-epoch"):
 		m.notMine(in.Request, id, in.Epoch)
 	case in.Epoch > h.epoch:
 		m.notMine(in.Request, id, in.Epoch)
@@ -414,7 +414,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 		case turn.Fenced:
 			if h := m.shard(e.Shard); h != nil && h.epoch == e.Epoch {
 				h.phase = stopping
-				m.raiseFloor(e.Shard, e.Stored)
+				m.raiseMinEpoch(e.Shard, e.Stored)
 			}
 		case turn.Drained:
 			m.drained(e)

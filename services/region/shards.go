@@ -13,8 +13,8 @@ func (m *ShardCore) hostShard(in Host) {
 		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: in.Epoch})
 		return
 	}
-	if floor := m.floor(in.Shard); in.Epoch < floor && !mutant.On("floor-check") {
-		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: floor})
+	if minEpoch := m.minEpoch(in.Shard); in.Epoch < minEpoch && !mutant.On("min-epoch-check") {
+		m.report(from, control.HostRefused{Shard: in.Shard, Epoch: in.Epoch, Above: minEpoch})
 		return
 	}
 	h := m.shard(in.Shard)
@@ -59,7 +59,7 @@ func (m *ShardCore) claimed(in Claimed) {
 	case sharding.Durable:
 		m.started(h)
 	case sharding.RefusedEpoch:
-		m.raiseFloor(h.id, in.Fence.Epoch)
+		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)
 		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
 	default: // an unanswered claim is repeated: a held one holds again
@@ -114,7 +114,7 @@ func (m *ShardCore) supersede(h *heldShard) {
 	switch h.phase {
 	case claiming:
 		m.letGo(h)
-		m.raiseFloor(h.id, h.epoch+1)
+		m.raiseMinEpoch(h.id, h.epoch+1)
 		if h.next > h.epoch && !m.leaving {
 			m.claim(h.id, h.next, h.from)
 		}
@@ -129,7 +129,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	from := in.From
 	h := m.shard(in.Shard)
 	if h == nil || in.Epoch < h.epoch {
-		m.raiseFloor(in.Shard, in.Epoch+1)
+		m.raiseMinEpoch(in.Shard, in.Epoch+1)
 		m.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
 		return
 	}
@@ -138,7 +138,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	switch h.phase {
 	case claiming:
 		m.letGo(h)
-		m.raiseFloor(h.id, in.Epoch+1)
+		m.raiseMinEpoch(h.id, in.Epoch+1)
 		m.report(from, control.ShardStopped{Shard: h.id, Epoch: in.Epoch})
 	case serving:
 		h.phase = stopping
@@ -147,7 +147,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	}
 }
 
-// drained: nothing of the shard is alive or unsettled. The floor keeps a late
+// drained: nothing of the shard is alive or unsettled. The minimum epoch keeps a late
 // HostShard of the same epoch from reviving it.
 func (m *ShardCore) drained(in turn.Drained) {
 	h := m.shard(in.Shard)
@@ -155,23 +155,25 @@ func (m *ShardCore) drained(in turn.Drained) {
 		return
 	}
 	m.forget(h)
-	if !mutant.On("floor-after-drain") {
-		m.raiseFloor(h.id, max(h.epoch, h.handOff)+1)
+	if !mutant.On("min-epoch-after-drain") {
+		m.raiseMinEpoch(h.id, max(h.epoch, h.handOff)+1)
 	}
 	if h.handOff > 0 {
 		m.report(h.from, control.ShardStopped{Shard: h.id, Epoch: h.handOff})
 	}
-	if h.next >= m.floor(h.id) && h.next > h.epoch && !m.leaving {
+	if h.next >= m.minEpoch(h.id) && h.next > h.epoch && !m.leaving {
 		m.claim(h.id, h.next, h.from)
 	}
 }
 
-// floor is the epoch from which on a shard of a hosted type is taken.
-func (m *ShardCore) floor(id sharding.ShardID) sharding.Epoch { return m.typ(id.Type).floors[id.Index] }
+// minEpoch returns the epoch below which a shard of a hosted type is refused.
+func (m *ShardCore) minEpoch(id sharding.ShardID) sharding.Epoch {
+	return m.typ(id.Type).minEpochs[id.Index]
+}
 
-func (m *ShardCore) raiseFloor(id sharding.ShardID, e sharding.Epoch) {
-	floor := &m.typ(id.Type).floors[id.Index]
-	*floor = max(*floor, e)
+func (m *ShardCore) raiseMinEpoch(id sharding.ShardID, e sharding.Epoch) {
+	minEpoch := &m.typ(id.Type).minEpochs[id.Index]
+	*minEpoch = max(*minEpoch, e)
 }
 
 // drainAll lets go of shards that the coordinator does not count as ours.

@@ -30,8 +30,8 @@ func (m *ShardCore) Check() error {
 		buffered += len(h.buffer)
 		bytes += h.bytes
 		switch {
-		case h.epoch < m.floor(id) && h.phase != stopping:
-			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its floor %s", id, h.epoch, m.floor(id)))
+		case h.epoch < m.minEpoch(id) && h.phase != stopping:
+			errs = append(errs, fmt.Errorf("region: %s is held at %s, below its minimum epoch %s", id, h.epoch, m.minEpoch(id)))
 		case h.phase != claiming && len(h.buffer) > 0:
 			errs = append(errs, fmt.Errorf("region: %s buffers %d commands though it does not wait for a claim", id, len(h.buffer)))
 		case h.damaged && (h.phase != claiming || len(h.buffer) > 0):
@@ -83,7 +83,7 @@ func (m *ShardCore) Clone() *ShardCore {
 	c.turn, c.types, c.lastType, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
 		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
-			shards: slices.Clone(t.shards), floors: slices.Clone(t.floors), rows: slices.Clone(t.rows)}
+			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows)}
 	}
 	for h := range m.shards() {
 		hc := *h
@@ -142,9 +142,9 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 		b = append(b, '\n')
 	}
 	for _, t := range m.types {
-		for i, floor := range t.floors {
-			if floor > 0 {
-				b = fmt.Appendf(b, "floor %s/%d %s\n", t.name, i, floor)
+		for i, minEpoch := range t.minEpochs {
+			if minEpoch > 0 {
+				b = fmt.Appendf(b, "minEpoch %s/%d %s\n", t.name, i, minEpoch)
 			}
 			if row := t.rows[i]; row.Epoch > 0 {
 				b = fmt.Appendf(b, "row %v\n", row)

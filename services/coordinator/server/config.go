@@ -68,7 +68,7 @@ func (c *Config) core() (coordinator.Config, error) {
 	}
 	core.Strategy = strategy
 	core.MinRegions, core.RebalanceInterval, core.HandoffTimeout = c.MinRegions, c.Rebalance, c.DrainTimeout
-	core.SignPatience = max(core.SignPatience, 2*c.LeaseTTL)
+	core.JournalHeartbeatPatience = max(core.JournalHeartbeatPatience, 2*c.LeaseTTL)
 	return core, core.Validate()
 }
 

@@ -74,10 +74,10 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Contested:
 		s.fail(s.contested(o))
 	case coordinator.Waits:
-		s.log.Info("the journal may be another cluster's: waiting for signs of its life before it is claimed",
+		s.log.Info("the journal may be another cluster's: watching for journal heartbeats before it is claimed",
 			"term", o.Term, "other", o.By.Cluster, "coordinator", o.By.Coordinator.Addr)
 	case coordinator.Adopts:
-		s.log.Warn("the journal was another cluster's, which leaves no sign of life any more; it is this one's from now on",
+		s.log.Warn("the journal was another cluster's, which writes no journal heartbeats any more; it is this one's from now on",
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
 	case coordinator.RaiseTerm:
 		s.keeper.RaiseTerm(o.Above)

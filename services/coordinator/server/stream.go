@@ -29,21 +29,21 @@ var (
 func (s *Server) performJournal(o coordinator.Output) {
 	switch o := o.(type) {
 	case coordinator.Survey:
-		s.read(o.Call, func(ctx context.Context) (coordinator.Input, error) { return s.survey(ctx, o.Call) })
+		s.read(o.Number, func(ctx context.Context) (coordinator.Input, error) { return s.survey(ctx, o.Number) })
 	case coordinator.Load:
-		s.read(o.Call, func(ctx context.Context) (coordinator.Input, error) { return s.loadFacts(ctx, o.Call) })
+		s.read(o.Number, func(ctx context.Context) (coordinator.Input, error) { return s.loadFacts(ctx, o.Number) })
 	case coordinator.Claim:
 		op := journal.Op{Claim: &sharding.Claim{Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Owner: s.self.UID}}
 		s.submit(op, func(r journal.Result) {
 			if r.Verdict != sharding.Durable {
 				s.log.Warn("the facts cannot be claimed yet", "term", o.Term, "verdict", r.Verdict, "stored", r.Fence.Epoch, "error", r.Err)
 			}
-			s.step(coordinator.Claimed{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			s.step(coordinator.Claimed{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.Append:
 		s.storeFacts(o)
-	case coordinator.WriteSign:
-		s.writeSign(o)
+	case coordinator.WriteJournalHeartbeat:
+		s.writeJournalHeartbeat(o)
 	case coordinator.WriteSnapshot:
 		op := journal.Op{Snapshot: &journal.WriteSnapshot{
 			Shard: streamShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: streamEntity,
@@ -54,7 +54,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 				s.telemetry.noSnapshot.Add(s.ctx, 1)
 				s.log.Warn("the snapshot of the facts was not stored, trying again", "term", o.Term, "verdict", r.Verdict, "error", r.Err)
 			}
-			s.step(coordinator.SnapshotWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+			s.step(coordinator.SnapshotWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 		})
 	case coordinator.ProbeJournal:
 		s.submit(journal.Op{Fence: &sharding.ReadFence{Shard: probeShard}}, func(r journal.Result) {
@@ -69,21 +69,21 @@ func (s *Server) submit(op journal.Op, done func(journal.Result)) {
 }
 
 // read runs beside the loop, and steps the core with what it returns.
-func (s *Server) read(call coordinator.CallID, f func(context.Context) (coordinator.Input, error)) {
+func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input, error)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.limits.TakeoverTimeout)
 		defer cancel()
 		in, err := f(ctx)
 		if err != nil {
 			s.log.Warn("cannot take over yet", "error", err)
-			in = coordinator.ReadFailed{Call: call}
+			in = coordinator.ReadFailed{Number: number}
 		}
 		s.inbox.put(func() { s.step(in) })
 	}()
 }
 
-func (s *Server) survey(ctx context.Context, call coordinator.CallID) (coordinator.Input, error) {
-	in := coordinator.Surveyed{Call: call}
+func (s *Server) survey(ctx context.Context, number uint64) (coordinator.Input, error) {
+	in := coordinator.Surveyed{Number: number}
 	var err error
 	if in.Highest, err = s.journal.MaxEpoch(ctx); errors.Is(err, journal.ErrCorrupt) {
 		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)
@@ -92,14 +92,14 @@ func (s *Server) survey(ctx context.Context, call coordinator.CallID) (coordinat
 	if err != nil {
 		return nil, fmt.Errorf("reading the highest epoch: %w", err)
 	}
-	if in.Sign, err = s.journal.Sign(ctx); errors.Is(err, journal.ErrCorrupt) {
-		s.log.Error("the sign of life of the coordinator before this one cannot be read; whether another cluster uses this journal is not known", "error", err)
-		in.Sign, err = sharding.Sign{}, nil
+	if in.Heartbeat, err = s.journal.Heartbeat(ctx); errors.Is(err, journal.ErrCorrupt) {
+		s.log.Error("the journal heartbeat of the coordinator before this one cannot be read; whether another cluster uses this journal is not known", "error", err)
+		in.Heartbeat, err = sharding.JournalHeartbeat{}, nil
 	}
 	return in, err
 }
 
-func (s *Server) loadFacts(ctx context.Context, call coordinator.CallID) (coordinator.Input, error) {
+func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Input, error) {
 	found, err := s.journal.Load(ctx, journal.LoadRequest{Entity: streamEntity})
 	if err != nil {
 		return nil, fmt.Errorf("reading the fact stream: %w", err)
@@ -110,7 +110,7 @@ func (s *Server) loadFacts(ctx context.Context, call coordinator.CallID) (coordi
 		s.fail(err)
 		return nil, err
 	}
-	return coordinator.Loaded{Call: call, Facts: facts, Since: since, LastSeq: found.LastSeq}, nil
+	return coordinator.Loaded{Number: number, Facts: facts, Since: since, LastSeq: found.LastSeq}, nil
 }
 
 // storeFacts stores facts as one record.
@@ -135,32 +135,32 @@ func (s *Server) storeFacts(o coordinator.Append) {
 		if r.Verdict == sharding.Durable {
 			s.measure(o.Facts[:o.Decided])
 		}
-		s.step(coordinator.Appended{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		s.step(coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	})
 }
 
-// writeSign stores a sign of life: a snapshot of an entity that has one record,
-// which the first one of a term sees to.
-func (s *Server) writeSign(o coordinator.WriteSign) {
+// writeJournalHeartbeat stores a journal heartbeat: a snapshot of an entity that has one
+// record. The first heartbeat of a term makes sure that the record exists.
+func (s *Server) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
 	done := func(r journal.Result) {
 		if r.Verdict != sharding.Durable {
-			s.log.Warn("no sign of life was stored", "term", o.Sign.Term, "verdict", r.Verdict, "error", r.Err)
+			s.log.Warn("no journal heartbeat was stored", "term", o.Heartbeat.Term, "verdict", r.Verdict, "error", r.Err)
 		}
-		s.step(coordinator.SignWritten{Call: o.Call, Verdict: r.Verdict, Fence: r.Fence.Epoch})
+		s.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
 	}
-	epoch := sharding.MakeEpoch(o.Sign.Term, 0)
-	sign := journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: streamShard, Epoch: epoch, Entity: journal.SignEntity,
-		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(o.Sign)},
+	epoch := sharding.MakeEpoch(o.Heartbeat.Term, 0)
+	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: streamShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
+		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(o.Heartbeat)},
 	}}
-	if o.Sign.N > 1 {
-		s.submit(sign, done)
+	if o.Heartbeat.N > 1 {
+		s.submit(snapshot, done)
 		return
 	}
-	record := journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}}
+	record := journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}}
 	s.submit(record, func(r journal.Result) {
-		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // it was there
-			s.submit(sign, done)
+		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // refused: it was there
+			s.submit(snapshot, done)
 			return
 		}
 		done(r)
@@ -175,7 +175,7 @@ func (s *Server) contested(o coordinator.Contested) error {
 	return fmt.Errorf("%w, also named %q: it is cluster %s and its active coordinator is at %s, this one is cluster %s by the lease that lease.url names. "+
 		"To join that cluster, give this process its lease.url and discovery.url; to run a second one, give it a journal.url and a cluster.name of its own; "+
 		"to let this one have the journal, stop all coordinators of the other first and wait %s",
-		errContested, s.cfg.ClusterName, o.By.Cluster, o.By.Coordinator.Addr, o.Cluster, s.limits.SignPatience)
+		errContested, s.cfg.ClusterName, o.By.Cluster, o.By.Coordinator.Addr, o.Cluster, s.limits.JournalHeartbeatPatience)
 }
 
 func encodeFact(f coordinator.Fact) sharding.Event {

@@ -57,7 +57,7 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 		},
 		Damage: func(d journal.Damaged) {
-			if d.Entity == streamEntity || d.Entity == (sharding.Entity{}) && d.Shard == streamShard { // no probe, and no sign of life
+			if d.Entity == streamEntity || d.Entity == (sharding.Entity{}) && d.Shard == streamShard { // no probe, and no journal heartbeat
 				s.log.Error("the stored facts of the coordinator are damaged: no shard moves until they can be read again; entities are served where they are",
 					"shard", d.Shard, "error", d.Err)
 				return

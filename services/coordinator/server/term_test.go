@@ -139,7 +139,7 @@ func (r *rig) lease1() sharding.ClusterID {
 	return l.Cluster
 }
 
-// TestFormerCluster: a journal whose cluster leaves no sign of life any more is the
+// TestFormerCluster: a journal whose cluster writes no journal heartbeats any more is the
 // next one's, whatever the terms of its lease, and the former finds that out when it
 // comes back.
 func TestFormerCluster(t *testing.T) {
@@ -161,7 +161,7 @@ func TestFormerCluster(t *testing.T) {
 			if took := time.Since(start); took < 4*time.Second || took > 16*time.Second || !second.text.has("another cluster's") || !second.text.has(first.lease1().String()) {
 				t.Errorf("%s: it took over after %v: %s", name, took, second.text.b.String())
 			}
-			if s, err := second.journal.Sign(t.Context()); err != nil || s.Cluster != second.lease1() {
+			if s, err := second.journal.Heartbeat(t.Context()); err != nil || s.Cluster != second.lease1() {
 				t.Errorf("%s: the journal says %+v, %v", name, s, err)
 			}
 			first.keeper.SetRank(0)
@@ -173,12 +173,12 @@ func TestFormerCluster(t *testing.T) {
 	}
 }
 
-// TestSignBeforeFacts: whose journal it is stands there before anything is decided.
-func TestSignBeforeFacts(t *testing.T) {
+// TestJournalHeartbeatBeforeFacts: whose journal it is stands there before anything is decided.
+func TestJournalHeartbeatBeforeFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := drive(t, coordinator.DefaultConfig(), nil)
 		r.in(func() {
-			if s, err := r.journal.Sign(t.Context()); err != nil || s.Cluster == 0 || s.Cluster != r.lease1() || s.Coordinator != r.self || s.Term != r.core.Active() {
+			if s, err := r.journal.Heartbeat(t.Context()); err != nil || s.Cluster == 0 || s.Cluster != r.lease1() || s.Coordinator != r.self || s.Term != r.core.Active() {
 				t.Errorf("in term %d the journal says %+v, %v", r.core.Active(), s, err)
 			}
 		})

@@ -35,8 +35,8 @@ func (s *Server) discovered(a discovery.Answer) {
 	})
 }
 
-// sendControl sends a control message, beside the loop.
-func (s *Server) sendControl(o gateway.SendControl) {
+// send sends a control message, beside the loop.
+func (s *Server) send(o gateway.Send) {
 	if !control.IsCall(o.Msg) {
 		s.outbox.Send(sharding.NodeID{Addr: o.To}, o.Msg)
 		return

@@ -77,8 +77,8 @@ func (s *Server) linkDown(in gateway.LinkDown, down *link.Down) {
 	s.performAll(s.outs[:0])
 }
 
-// send queues a command on its link, if the Sender allows it.
-func (s *Server) send(o *gateway.Send) {
+// sendCommand queues a command on its link, if the Sender allows it.
+func (s *Server) sendCommand(o *gateway.SendCommand) {
 	l, ok := s.sender.Link(o)
 	if !ok {
 		return

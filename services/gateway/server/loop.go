@@ -100,8 +100,8 @@ func (s *Server) performOnce(outs []gateway.Output) {
 
 func (s *Server) perform(o gateway.Output) {
 	switch o := o.(type) {
-	case gateway.Send:
-		s.send(&o)
+	case gateway.SendCommand:
+		s.sendCommand(&o)
 	case gateway.Finish:
 		if c := s.calls[o.Request]; c != nil {
 			delete(s.calls, o.Request)
@@ -112,8 +112,8 @@ func (s *Server) perform(o gateway.Output) {
 		s.connect(o.Region)
 	case gateway.Disconnect:
 		s.disconnect(o.Region)
-	case gateway.SendControl:
-		s.sendControl(o)
+	case gateway.Send:
+		s.send(o)
 	}
 }
 

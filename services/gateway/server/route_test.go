@@ -148,17 +148,17 @@ func TestFailedSends(t *testing.T) {
 	var unsent []gateway.Input
 	err := g.inside(context.Background(), func() error {
 		number := g.lastLink.Load()
-		g.send(&gateway.Send{Region: f.owner, Link: number + 1, Attempt: 1001, Shard: shard(1), Env: env})
-		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1002, Shard: shard(1), Env: env})
-		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1003, Shard: shard(2), Env: env})
-		g.send(&gateway.Send{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: number, Attempt: 1004, Shard: shard(3), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number + 1, Attempt: 1001, Shard: shard(1), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1002, Shard: shard(1), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1003, Shard: shard(2), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: sharding.NodeID{Addr: "nobody:1", UID: 1}, Link: number, Attempt: 1004, Shard: shard(3), Env: env})
 		env.Payload = make([]byte, 2<<20)
-		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1005, Shard: shard(2), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1005, Shard: shard(2), Env: env})
 		for in, ok := g.sender.Next(); ok; in, ok = g.sender.Next() {
 			unsent = append(unsent, in)
 		}
 		env.Payload = nil
-		g.send(&gateway.Send{Region: f.owner, Link: number, Attempt: 1006, Shard: shard(1), Env: env})
+		g.sendCommand(&gateway.SendCommand{Region: f.owner, Link: number, Attempt: 1006, Shard: shard(1), Env: env})
 		return nil
 	})
 	if err != nil {

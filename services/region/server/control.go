@@ -58,24 +58,24 @@ func (s *Server) complain(o region.Send, err error) {
 	s.complaints[name] = c
 }
 
-// signTimeout bounds the question whose the journal is: a region whose journal does
+// heartbeatTimeout bounds the question whose the journal is: a region whose journal does
 // not answer registers without.
-const signTimeout = callTimeout / 4
+const heartbeatTimeout = callTimeout / 4
 
-// readSign asks the journal whose it is, once it is open.
-func (s *Server) readSign(o region.ReadSign) {
+// readJournalHeartbeat asks the journal whose it is, once it is open.
+func (s *Server) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	select {
 	case <-s.opened:
 	case <-s.runner.ctx.Done():
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.runner.ctx, signTimeout)
+	ctx, cancel := context.WithTimeout(s.runner.ctx, heartbeatTimeout)
 	defer cancel()
-	sign, err := s.runner.journal.Sign(ctx)
+	heartbeat, err := s.runner.journal.Heartbeat(ctx)
 	if err != nil {
 		s.log.Debug("whose the journal is cannot be read", "error", err)
 	}
-	s.runner.control.put(controlItem{in: region.SignRead{Number: o.Number, Sign: sign, OK: err == nil}})
+	s.runner.control.put(controlItem{in: region.JournalHeartbeatRead{Number: o.Number, Heartbeat: heartbeat, OK: err == nil}})
 }
 
 // receiver takes the messages of other processes.

@@ -18,13 +18,13 @@ func TestWhoseJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sign := func(c sharding.ClusterID, term sharding.Term) {
-		shard, epoch := sharding.ShardID{Type: journal.SignEntity.Type}, sharding.MakeEpoch(term, 0)
+	heartbeat := func(c sharding.ClusterID, term sharding.Term) {
+		shard, epoch := sharding.ShardID{Type: journal.HeartbeatEntity.Type}, sharding.MakeEpoch(term, 0)
 		for _, op := range []journal.Op{
 			{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 1}},
-			{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: journal.SignEntity, Records: []sharding.Record{{Seq: 1}}}},
-			{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: journal.SignEntity, Snapshot: journal.Snapshot{
-				Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeSign(sharding.Sign{Cluster: c, Term: term, N: 1}),
+			{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}},
+			{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: journal.HeartbeatEntity, Snapshot: journal.Snapshot{
+				Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(sharding.JournalHeartbeat{Cluster: c, Term: term, N: 1}),
 			}}},
 		} {
 			done := make(chan journal.Result, 1)
@@ -37,10 +37,10 @@ func TestWhoseJournal(t *testing.T) {
 	f.onRegister = func() string {
 		switch len(f.journals) {
 		case 1: // nobody's; then a coordinator is active
-			sign(7, 1)
+			heartbeat(7, 1)
 			return "no coordinator has used it"
 		case 2: // then that of another cluster
-			sign(8, 2)
+			heartbeat(8, 2)
 			return "it is that of cluster 7"
 		}
 		return ""

@@ -182,8 +182,8 @@ func (s *Server) performOutside(o region.ControlOutput) {
 		s.send(o)
 	case region.Reply:
 		s.calls.Answer(o.Call, controlrpc.Answer{Msg: o.Msg})
-	case region.ReadSign:
-		go s.readSign(o)
+	case region.ReadJournalHeartbeat:
+		go s.readJournalHeartbeat(o)
 	case region.Registered:
 		s.log.Info("registered", "coordinator", o.With, "term", o.Term)
 	case region.Left:

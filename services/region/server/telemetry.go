@@ -180,7 +180,7 @@ func (s *shared) journalObserver() journal.Observer {
 			case errors.Is(l.Err, journal.ErrCorrupt):
 				s.telemetry.damaged.Add(s.ctx, 1, operation("load"))
 			case l.Err == nil && !l.Request.LookupOnly:
-				typ := l.Request.Entity.Type // probes and signs of life have no series
+				typ := l.Request.Entity.Type // probes and journal heartbeats have no series
 				s.telemetry.load[typ].Record(l.Took.Seconds())
 				s.telemetry.replay[typ].Record(float64(l.Records))
 			}

@@ -1095,7 +1095,7 @@ func (x *Gossip) GetAnswer() bool {
 	return false
 }
 
-// Heartbeat asks for a sign of life.
+// Heartbeat asks for a HeartbeatReply.
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -1140,7 +1140,7 @@ func (x *Heartbeat) GetSeq() uint64 {
 	return 0
 }
 
-// HeartbeatReply gives it.
+// HeartbeatReply answers a Heartbeat.
 type HeartbeatReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`

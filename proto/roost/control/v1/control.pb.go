@@ -798,8 +798,8 @@ type Register struct {
 	Types    []*Type                `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`
 	Version  string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`                    // of the application
 	LastTerm uint32                 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
-	// The cluster to which the region's journal belongs, by the sign of life of the last
-	// active coordinator there; 0: there is none. Absent: not known.
+	// The cluster to which the region's journal belongs, by the last journal heartbeat
+	// there; 0: there is none. Absent: not known.
 	JournalCluster *uint64 `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
