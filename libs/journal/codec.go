@@ -4,18 +4,19 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Stored form, format 2. Numbers are unsigned varints unless a width is given,
+// Stored form, format 3. Numbers are unsigned varints unless a width is given,
 // strings and bytes are preceded by their length, fixed widths are big endian.
 //
 //	record:   crc(4) epoch stored-at-ms hash(8) command
-//	          count { name encoding(1) payload }
+//	          count { name version readable-by encoding(1) payload }
 //	reply:    crc(4) outcome(1) encoding(1) code message payload
-//	snapshot: crc(4) epoch encoding(1) payload
+//	snapshot: crc(4) epoch encoding(1) version shape(8) payload
 //
 // A reply is kept apart from its record, because it may be large and only a
 // repeat of the command asks for it: a replay does not read it. A record without
@@ -43,7 +44,7 @@ func denseRecord(r sharding.Record) bool {
 	}
 	bytes := 0
 	for i := range r.Events {
-		bytes += len(r.Events[i].Name) + len(r.Events[i].Payload) + 3 // lengths and encoding, at least
+		bytes += len(r.Events[i].Name) + len(r.Events[i].Payload) + 5 // lengths, versions and encoding, at least
 	}
 	return tooDense(len(r.Events), bytes)
 }
@@ -69,6 +70,8 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 	for i := range r.Events {
 		e := &r.Events[i]
 		b = appendBytes(b, e.Name)
+		b = binary.AppendUvarint(b, uint64(e.Version))
+		b = binary.AppendUvarint(b, uint64(e.ReadableBy))
 		b = append(b, byte(e.Encoding))
 		b = appendBytes(b, e.Payload)
 	}
@@ -124,14 +127,17 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	r.Seq = seq
 	r.Hash = d.uint64()
 	r.Command = sharding.CommandID(d.bytes())
-	// An event takes three bytes at least: a wrong count allocates nothing.
-	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/3 && !tooDense(int(n), len(d.b)) {
+	// An event takes five bytes at least: a wrong count allocates nothing.
+	if n := d.uint(); n > 0 && n <= uint64(len(d.b))/5 && !tooDense(int(n), len(d.b)) {
 		r.Events = make([]sharding.Event, n)
 	} else if n > 0 {
 		d.bad = true
 	}
 	for i := range r.Events {
-		r.Events[i] = sharding.Event{Name: string(d.bytes()), Encoding: sharding.Encoding(d.byte()), Payload: d.payload()}
+		r.Events[i] = sharding.Event{
+			Name: string(d.bytes()), Version: d.uint16(), ReadableBy: d.uint16(),
+			Encoding: sharding.Encoding(d.byte()), Payload: d.payload(),
+		}
 	}
 	if d.bad || len(d.b) > 0 {
 		return Entry{}, fmt.Errorf("%w: %s, record %d cannot be read", ErrCorrupt, entity, seq)
@@ -145,6 +151,8 @@ func AppendSnapshot(b []byte, s *WriteSnapshot) []byte {
 	b = append(b, 0, 0, 0, 0)
 	b = binary.AppendUvarint(b, uint64(s.Epoch))
 	b = append(b, byte(s.Snapshot.Encoding))
+	b = binary.AppendUvarint(b, uint64(s.Snapshot.Form.Version))
+	b = binary.BigEndian.AppendUint64(b, s.Snapshot.Form.Shape)
 	b = appendBytes(b, s.Snapshot.Payload)
 	seal(b[start:], s.Entity, s.Snapshot.Seq)
 	return b
@@ -158,7 +166,7 @@ func DecodeSnapshot(entity sharding.Entity, seq uint64, b []byte) (Snapshot, err
 	}
 	d := decoder{b: b[4:]}
 	d.uint()
-	s := Snapshot{Seq: seq, Encoding: sharding.Encoding(d.byte()), Payload: d.payload()}
+	s := Snapshot{Seq: seq, Encoding: sharding.Encoding(d.byte()), Form: SnapshotForm{Version: d.uint16(), Shape: d.uint64()}, Payload: d.payload()}
 	if d.bad || len(d.b) > 0 {
 		return Snapshot{}, fmt.Errorf("%w: %s, snapshot at %d cannot be read", ErrCorrupt, entity, seq)
 	}
@@ -237,6 +245,12 @@ func (d *decoder) uint() uint64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+func (d *decoder) uint16() uint16 {
+	v := d.uint()
+	d.bad = d.bad || v > math.MaxUint16
+	return uint16(v)
 }
 
 func (d *decoder) uint64() uint64 {

@@ -18,16 +18,16 @@ var (
 	stored = time.UnixMilli(978307200123).UTC()
 	full   = sharding.Record{
 		Seq: 300, Command: "key-1", Hash: 0x0123456789abcdef,
-		Events: []sharding.Event{{Name: "Opened", Payload: []byte(`{"n":1}`)}, {Name: "Bare", Encoding: sharding.Protobuf}},
+		Events: []sharding.Event{{Name: "Opened", Version: 300, ReadableBy: 2, Payload: []byte(`{"n":1}`)}, {Name: "Bare", Encoding: sharding.Protobuf}},
 		Reply:  sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
 	}
 )
 
-// The stored form of format 2 must never change.
+// The stored form of format 3 must never change.
 const (
-	fullForm     = "07fdfdb182808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e656400077b226e223a317d04426172650100"
+	fullForm     = "6886344d82808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e6564ac020200077b226e223a317d044261726500000100"
 	replyForm    = "2d84c2010101096e6f745f666f756e64026e6f0200ff"
-	snapshotForm = "607662ed0901057374617465"
+	snapshotForm = "60788971090102fedcba9876543210057374617465"
 )
 
 func TestStoredForm(t *testing.T) {
@@ -37,7 +37,9 @@ func TestStoredForm(t *testing.T) {
 	if got := hex.EncodeToString(journal.AppendReply(nil, alice, &full)); got != replyForm {
 		t.Errorf("reply is stored as %s", got)
 	}
-	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf, Payload: []byte("state")}}
+	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{
+		Seq: 4, Encoding: sharding.Protobuf, Form: journal.SnapshotForm{Version: 2, Shape: 0xfedcba9876543210}, Payload: []byte("state"),
+	}}
 	if got := hex.EncodeToString(journal.AppendSnapshot(nil, &s)); got != snapshotForm {
 		t.Errorf("snapshot is stored as %s", got)
 	}
@@ -130,8 +132,8 @@ func TestThinRecords(t *testing.T) {
 	}{
 		"few of nothing":      {1024, sharding.Event{}, true},
 		"many of nothing":     {1025, sharding.Event{}, false},
-		"many of six bytes":   {5000, sharding.Event{Name: "Odd"}, false},
-		"many of seven bytes": {5000, sharding.Event{Name: "Even"}, true},
+		"many of six bytes":   {5000, sharding.Event{Name: "O"}, false},
+		"many of seven bytes": {5000, sharding.Event{Name: "Ev"}, true},
 	} {
 		r := sharding.Record{Seq: 1, Events: slices.Repeat([]sharding.Event{c.event}, c.events)}
 		op := journal.Op{Append: &sharding.Append{

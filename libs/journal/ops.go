@@ -46,7 +46,17 @@ var (
 type Snapshot struct {
 	Seq      uint64 // 0: there is none
 	Encoding sharding.Encoding
-	Payload  []byte
+	// Form says what Payload is the state of: the version that the author declared, and
+	// a fingerprint of the state's fields.
+	Form    SnapshotForm
+	Payload []byte
+}
+
+// SnapshotForm tells apart snapshots of different versions of an entity type. The
+// journal stores it and does not interpret it.
+type SnapshotForm struct {
+	Version uint16
+	Shape   uint64
 }
 
 // WriteSnapshot stores a snapshot. It is refused by epoch unless Epoch is the
@@ -155,6 +165,8 @@ type LoadRequest struct {
 	Lookup []sharding.CommandID
 	// LookupOnly leaves the snapshot and the records out.
 	LookupOnly bool
+	// WithoutSnapshot asks for all records instead of the snapshot and those after it.
+	WithoutSnapshot bool
 }
 
 // Loaded is an entity as it was at one moment after the load was asked for.

@@ -15,9 +15,14 @@ type Record struct {
 
 // Event is one state change in the words of the entity's author.
 type Event struct {
-	Name     string
-	Encoding Encoding
-	Payload  []byte
+	Name string
+	// Version is the version of the event's form. Zero means that its author counts none.
+	Version uint16
+	// ReadableBy is the lowest version whose reader may ignore the fields that it does
+	// not know.
+	ReadableBy uint16
+	Encoding   Encoding
+	Payload    []byte
 }
 
 // Size is the record's size as limits in bytes count it.
@@ -29,7 +34,7 @@ func (r *Record) Size() int {
 func (r *Record) ReplaySize() int {
 	n := 64 + len(r.Command)
 	for i := range r.Events {
-		n += 16 + len(r.Events[i].Name) + len(r.Events[i].Payload)
+		n += 20 + len(r.Events[i].Name) + len(r.Events[i].Payload)
 	}
 	return n
 }

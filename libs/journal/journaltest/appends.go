@@ -118,7 +118,7 @@ func testReplay(e *env) {
 				r.Events = nil // a keyed command that changed nothing
 				r.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.FailedPrecondition, Message: "no – not now", Payload: []byte{0, 1, 2, 255}}
 			case 2:
-				r.Events = append(r.Events, sharding.Event{Name: "Also", Encoding: sharding.Protobuf, Payload: []byte{0, 255}}, sharding.Event{Name: "Bare"})
+				r.Events = append(r.Events, sharding.Event{Name: "Also", Version: 65535, ReadableBy: 300, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}, sharding.Event{Name: "Bare"})
 				r.Reply.Encoding = sharding.Protobuf
 			case 3:
 				r.Command, r.Hash, r.Reply = "", 0, sharding.Reply{} // a timer's turn

@@ -46,9 +46,12 @@ func add(to sharding.Entity, records ...sharding.Record) journal.Op {
 	return appendAt(epoch, to, records...)
 }
 
+// form is that of all snapshots here.
+var form = journal.SnapshotForm{Version: 7, Shape: 1<<63 | 5}
+
 func snapshot(e sharding.Epoch, of sharding.Entity, seq uint64, payload string) journal.Op {
 	return journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: e, Entity: of,
-		Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf, Payload: []byte(payload)}}}
+		Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf, Form: form, Payload: []byte(payload)}}}
 }
 
 // record is a record as a turn of a keyed command leaves it.

@@ -239,14 +239,21 @@ func testSnapshots(e *env) {
 	e.one(bySeq, snapshot(epoch, alice, 5, "too early"))
 	e.one(durable, snapshot(epoch, alice, 2, "at 2"))
 	l := e.load(alice, "a")
-	e.equal("snapshot", l.Snapshot, journal.Snapshot{Seq: 2, Encoding: sharding.Protobuf, Payload: []byte("at 2")})
+	e.equal("snapshot", l.Snapshot, journal.Snapshot{Seq: 2, Encoding: sharding.Protobuf, Form: form, Payload: []byte("at 2")})
 	e.equal("records after it", l.Records, bare(records(3, "c", "d")...))
+	all, err := e.b.Load(e.Context(), journal.LoadRequest{Entity: alice, WithoutSnapshot: true, Lookup: []sharding.CommandID{"a"}})
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.equal("no snapshot", all.Snapshot, journal.Snapshot{})
+	e.equal("all records", all.Records, bare(records(1, "a", "b", "c", "d")...))
+	e.equal("found beside them", len(all.Stored), 1)
 	e.equal("last sequence number", l.LastSeq, uint64(4))
 	e.one(bySeq, snapshot(epoch, alice, 1, "older"))
 	e.one(durable, snapshot(epoch, alice, 2, "at 2")) // its reply was lost
 	e.one(durable, snapshot(epoch, alice, 4, ""))
 	l = e.load(alice)
-	e.equal("an empty snapshot", l.Snapshot, journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf})
+	e.equal("an empty snapshot", l.Snapshot, journal.Snapshot{Seq: 4, Encoding: sharding.Protobuf, Form: form})
 	e.equal("records after the last one", len(l.Records), 0)
 	e.equal("last sequence number", l.LastSeq, uint64(4))
 	// In one batch with what it contains.

@@ -107,14 +107,14 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 		return journal.Loaded{}, nil
 	}
 	out := journal.Loaded{LastSeq: e.last()}
-	if !req.LookupOnly {
+	if !req.LookupOnly && !req.WithoutSnapshot {
 		out.Snapshot = e.snapshot
 	}
 	for i := range e.entries {
 		if req.LookupOnly {
 			break
 		}
-		if seq := e.entries[i].record.Seq; seq > e.snapshot.Seq {
+		if seq := e.entries[i].record.Seq; seq > out.Snapshot.Seq {
 			if slices.Contains(e.damaged, seq) {
 				return journal.Loaded{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, req.Entity, seq)
 			}

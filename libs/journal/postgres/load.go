@@ -17,12 +17,12 @@ import (
 // loadSQL reads an entity in one statement, which sees one moment: its head
 // with the snapshot, the records after that, and the records of commands.
 const loadSQL = `
-	SELECT 0, e.last, e.snapshot, e.dropped, NULL::bytea, s.body, NULL::bytea
-		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean
+	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.dropped, NULL::bytea, s.body, NULL::bytea
+		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean AND NOT $5::boolean
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
 	SELECT 1, r.seq, 0, NULL, NULL, r.body, NULL
-		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > e.snapshot AND NOT $4
+		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN 0 ELSE e.snapshot END AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
 	SELECT 2, c.seq, 0, NULL, c.command, r.body, r.reply
@@ -72,7 +72,7 @@ func (d *Driver) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := d.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly)
+	rows, err := d.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
--- The schema of a Roost journal, format 2. Run it once per database, as the
+-- The schema of a Roost journal, format 3. Run it once per database, as the
 -- role that shall own it; the services need less, see roles.sql.
 --
 -- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their

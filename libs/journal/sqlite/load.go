@@ -62,6 +62,9 @@ func (d *Driver) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 		out.Stored, err = d.lookup(ctx, t, req, id, dropped)
 		return out, err
 	}
+	if req.WithoutSnapshot {
+		snapshot = 0
+	}
 	if snapshot > 0 {
 		var body []byte
 		if err := t.StmtContext(ctx, d.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
