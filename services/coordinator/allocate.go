@@ -90,11 +90,10 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	}
 }
 
-// lost reports whether waiting for the owner of a row is pointless. A volatile shard
-// waits until its owner is no longer a member.
-func (m *Machine) lost(t *typeTable, owner sharding.NodeID) bool {
-	r := m.region(owner)
-	return r == nil || !t.desc.Volatile && !(r.registered && r.reachable)
+// lost reports whether waiting for the owner of a row is pointless; nil is one that is no
+// member. A volatile shard waits until its owner is no longer a member.
+func lost(t *typeTable, owner *region) bool {
+	return owner == nil || !t.desc.Volatile && !(owner.registered && owner.reachable)
 }
 
 // sweep visits every allocated row after a change of the membership or of what a
@@ -113,8 +112,8 @@ func (m *Machine) sweep() {
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {
-	pending := m.pending(r.fact)
-	if r.Owner.IsZero() || m.lost(t, r.Owner) || m.deprived(t, r.Owner) {
+	owner, pending := m.region(r.Owner), m.pending(r.fact)
+	if lost(t, owner) || m.deprived(t, owner) {
 		if pending {
 			m.deferred = true
 		} else if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
@@ -125,7 +124,6 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 	if r.Phase == sharding.HandingOff {
 		return
 	}
-	owner := m.region(r.Owner)
 	switch {
 	case !owner.leaves():
 	case pending:

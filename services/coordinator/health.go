@@ -90,7 +90,6 @@ func (m *Machine) journalWorks() bool {
 // deprived reports whether a row's owner is there, but cut off from the journal while
 // this coordinator is not. Such an owner can serve nothing that is stored, so the row
 // can go to another region at once: the fence lets only one of two owners have effects.
-func (m *Machine) deprived(t *typeTable, owner sharding.NodeID) bool {
-	r := m.region(owner)
-	return r != nil && r.cutOff() && !t.desc.Volatile && m.journalWorks()
+func (m *Machine) deprived(t *typeTable, owner *region) bool {
+	return owner.cutOff() && !t.desc.Volatile && m.journalWorks()
 }
