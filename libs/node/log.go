@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -57,3 +59,26 @@ func (t traced) Handle(ctx context.Context, record slog.Record) error {
 
 func (t traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{t.Handler.WithAttrs(attrs)} }
 func (t traced) WithGroup(name string) slog.Handler       { return traced{t.Handler.WithGroup(name)} }
+
+// RepeatedEvery is the least time between two lines of a [Repeated].
+const RepeatedEvery = 10 * time.Second
+
+// Repeated is a warning for which there may be a reason again and again. It is logged at
+// most once in [RepeatedEvery]. The zero value is ready for use, by any goroutine.
+type Repeated struct {
+	mu     sync.Mutex
+	since  int // reasons since the last line
+	logged time.Time
+}
+
+// Warn logs the warning, with the number of times that there was a reason for it since the
+// last line, or only counts.
+func (r *Repeated) Warn(log *slog.Logger, text string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since++
+	if now := time.Now(); r.logged.IsZero() || now.Sub(r.logged) >= RepeatedEvery {
+		log.Warn(text, append(args, "times", r.since)...)
+		r.since, r.logged = 0, now
+	}
+}

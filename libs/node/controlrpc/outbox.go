@@ -3,8 +3,6 @@ package controlrpc
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/protobuf/proto"
@@ -41,10 +39,7 @@ type Outbox struct {
 	call    func(ctx context.Context, to sharding.NodeID, msgs []control.Message) error
 	log     *slog.Logger
 	dropped metric.Int64Counter
-
-	mu     sync.Mutex
-	since  int // messages left out since that was logged
-	logged time.Time
+	full    node.Repeated
 }
 
 // NewOutbox returns an outbox whose calls are made by call, [Client.Send] as a rule, and
@@ -63,17 +58,8 @@ func (o *Outbox) Send(to sharding.NodeID, m control.Message) {
 		return
 	}
 	o.dropped.Add(o.ctx, 1)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.since++
-	if now := time.Now(); o.logged.IsZero() || now.Sub(o.logged) >= logEvery {
-		o.log.Warn("too many messages wait for a process, the newest are left out and repeated later", "to", to, "times", o.since)
-		o.since, o.logged = 0, now
-	}
+	o.full.Warn(o.log, "too many messages wait for a process, the newest are left out and repeated later", "to", to)
 }
-
-// logEvery is the least time between two lines in the log about messages left out.
-const logEvery = 10 * time.Second
 
 func (o *Outbox) send(to sharding.NodeID, gathered []control.Message) {
 	if err := o.call(o.ctx, to, newest(gathered)); err != nil {

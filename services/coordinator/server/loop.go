@@ -12,38 +12,31 @@ import (
 
 const tickEvery = 50 * time.Millisecond
 
-// loop owns the core. Nothing waits inside it.
-func (s *Server) loop() {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for {
-		tick := false
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-s.inbox.wake:
-		case <-s.news.wake:
-		case <-ticker.C:
-			tick = true
-		}
-		for _, f := range s.inbox.take() {
-			s.hearLease()
-			f()
-		}
+// takeBatch runs what has come. Nothing waits inside it. The news of the lease go ahead
+// of everything else.
+func (s *Server) takeBatch(batch []func(), tick bool) {
+	for _, f := range batch {
 		s.hearLease()
-		if tick {
-			s.shareLease()
-			s.watchJournal()
-			s.step(coordinator.Tick{})
-		}
+		f()
+	}
+	s.hearLease()
+	if tick {
+		s.shareLease()
+		s.watchJournal()
+		s.step(coordinator.Tick{})
 	}
 }
 
-// hearLease takes the news of the lease in, ahead of everything else that waits.
 func (s *Server) hearLease() {
-	for _, f := range s.news.take() {
+	for _, f := range s.news.Take(nil) {
 		f()
 	}
+}
+
+// leaseNews makes the loop run f before everything else that waits.
+func (s *Server) leaseNews(f func()) {
+	s.news.Put(f)
+	s.inbox.Wake()
 }
 
 // step gives the core an input and performs what it puts out, in order. An output
@@ -105,16 +98,16 @@ func (s *Server) onLease(o lease.Output) {
 	switch o := o.(type) {
 	case lease.Acquired:
 		s.log.Info("lease acquired", "term", o.Term)
-		s.news.put(func() {
+		s.leaseNews(func() {
 			s.reviewMembers()
 			s.step(coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
 		})
 	case lease.Renewed:
-		s.news.put(func() { s.step(coordinator.Renewed{Term: o.Term, Until: o.Until}) })
+		s.leaseNews(func() { s.step(coordinator.Renewed{Term: o.Term, Until: o.Until}) })
 	case lease.Lost:
-		s.news.put(func() { s.step(coordinator.Lost{Term: o.Term}) })
+		s.leaseNews(func() { s.step(coordinator.Lost{Term: o.Term}) })
 	case lease.Observed:
-		s.news.put(func() {
+		s.leaseNews(func() {
 			s.known = coordinator.Active{Node: o.Holder, Term: o.Term}
 			s.step(s.known)
 		})
@@ -137,14 +130,14 @@ func (s *Server) onMember(e gossip.Event) {
 	case gossip.SelfDowned, gossip.Left:
 		return
 	case gossip.MemberRemoved:
-		s.inbox.put(func() { s.memberGone(e.Member) })
+		s.inbox.Put(func() { s.memberGone(e.Member) })
 	case gossip.MemberDowned:
-		s.inbox.put(func() { s.memberGone(e.Member) })
+		s.inbox.Put(func() { s.memberGone(e.Member) })
 	case gossip.YieldLease:
-		s.inbox.put(s.yieldLease)
+		s.inbox.Put(s.yieldLease)
 		return
 	}
-	s.inbox.put(s.reviewMembers)
+	s.inbox.Put(s.reviewMembers)
 }
 
 // yieldLease leaves the lease to a coordinator on the larger side of a partition.

@@ -22,6 +22,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/lease"
 	leasememory "github.com/roost-cluster/roost/libs/lease/memory"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -173,7 +174,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	cfg.ClusterName = "dev"
 	r.Server = &Server{
 		cfg: &cfg, log: slog.New(slog.NewTextHandler(r.text, nil)), self: driven, name: "c1", limits: limits,
-		inbox: newInbox(defaultInbox), news: newInbox(defaultInbox), core: coordinator.NewTenure(limits, driven),
+		inbox: loop.NewInbox[func()](inboxLimits), news: loop.NewInbox[func()](loop.Limits{}), core: coordinator.NewTenure(limits, driven),
 		calls:   controlrpc.NewCalls(maxCalls(limits)),
 		members: map[sharding.NodeID]coordinator.Member{}, moves: map[sharding.ShardID]time.Time{},
 	}
@@ -204,7 +205,7 @@ func launchOn(t *testing.T, limits coordinator.Config, b *memory.Driver, store *
 	var jobs sync.WaitGroup
 	stop, cancel := context.WithCancel(context.Background())
 	jobs.Go(func() { r.keeper.Run(stop, r.onLease) })
-	jobs.Go(r.loop)
+	jobs.Go(func() { loop.Run(r.ctx, r.inbox, tickEvery, r.takeBatch) })
 	t.Cleanup(func() {
 		r.backend.recover()
 		r.store.turn(false)

@@ -23,6 +23,7 @@ import (
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/lease"
 	leaseopen "github.com/roost-cluster/roost/libs/lease/open"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
@@ -57,11 +58,11 @@ type Server struct {
 	keeper  *lease.Keeper
 	member  *member.Member
 	agent   *agent.Agent // of member
-	inbox   *inbox
-	news    *inbox // of the lease; it goes first
+	inbox   *loop.Inbox[func()]
+	news    *loop.Inbox[func()] // of the lease; it goes first
 	outbox  *controlrpc.Outbox
 
-	inboxFull overflow
+	inboxFull node.Repeated
 
 	// Of the loop only.
 	limits     coordinator.Config
@@ -81,6 +82,12 @@ type Server struct {
 // callTimeout bounds one call to a region: the core repeats what is lost.
 const callTimeout = time.Second
 
+// inboxLimits bound what waits for the loop. That is far more than a loop that runs
+// leaves waiting: 16,384 calls are four for each watcher that may wait, and 16 MiB are
+// four of the longest requests that service.max_body allows by default. Decoded they take
+// up to eight times as much.
+var inboxLimits = loop.Limits{Items: 16_384, Bytes: 16 << 20}
+
 // maxCalls is how many calls may wait: those of all watchers, and others as many as
 // there can be regions.
 func maxCalls(core coordinator.Config) int { return 4 * core.MaxWatches }
@@ -90,8 +97,8 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: n.Log(), name: n.Name(), peers: n.Peers(), fail: n.Fail,
 		self:    n.Self(),
-		inbox:   newInbox(defaultInbox),
-		news:    newInbox(defaultInbox),
+		inbox:   loop.NewInbox[func()](inboxLimits),
+		news:    loop.NewInbox[func()](loop.Limits{}),
 		members: map[sharding.NodeID]coordinator.Member{},
 		moves:   map[sharding.ShardID]time.Time{},
 	}
@@ -155,16 +162,16 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(context.Context) error { return errors.Join(s.journal.Close(), s.store.Close()) },
 	})
-	var loop sync.WaitGroup
+	var running sync.WaitGroup
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			loop.Go(s.loop)
+			running.Go(func() { loop.Run(s.ctx, s.inbox, tickEvery, s.takeBatch) })
 			return nil
 		},
 		Stop: func(context.Context) error {
 			s.end()
-			loop.Wait()
+			running.Wait()
 			return nil
 		},
 	})
@@ -177,7 +184,7 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(ctx context.Context) error {
 			done := make(chan struct{})
-			s.news.put(func() { s.step(coordinator.Resign{}); close(done) })
+			s.leaseNews(func() { s.step(coordinator.Resign{}); close(done) })
 			select {
 			case <-done:
 			case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
@@ -32,11 +33,11 @@ var errCrowded = twirp.NewError(twirp.ResourceExhausted, "too many calls wait fo
 // take hands a call from outside to the loop, or refuses it: too much waits
 // already. The caller repeats what still matters.
 func (s *Server) take(size int, f func()) error {
-	if s.inbox.offer(size, f) {
+	if s.inbox.Offer(size, f) == nil {
 		return nil
 	}
 	s.telemetry.refused.Add(s.ctx, 1)
-	s.inboxFull.say(s.log, "too many calls wait for this coordinator, more are refused and repeated by their callers")
+	s.inboxFull.Warn(s.log, "too many calls wait for this coordinator, more are refused and repeated by their callers")
 	return errCrowded
 }
 
@@ -72,7 +73,7 @@ func (v service) Answer(ctx context.Context, from sharding.NodeID, m control.Mes
 	case a := <-got:
 		return a.Msg, a.Err
 	case <-ctx.Done():
-		s.inbox.put(func() {
+		s.inbox.Put(func() {
 			s.calls.Forget(call)
 			s.step(coordinator.CallEnded{Call: call})
 		})
@@ -84,18 +85,11 @@ func (v service) Answer(ctx context.Context, from sharding.NodeID, m control.Mes
 
 // look runs f inside the loop and waits for it.
 func (s *Server) look(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	if err := s.take(0, func() { done <- f() }); err != nil {
-		return err
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ctx.Done():
+	err := loop.Ask(ctx, s.ctx.Done(), func(f func()) error { return s.take(0, f) }, f)
+	if errors.Is(err, loop.ErrClosed) {
 		return errStopping
 	}
+	return err
 }
 
 // ready reports whether this coordinator acts, or knows who does.

@@ -65,7 +65,7 @@ func (s *Server) performJournal(o coordinator.Output) {
 
 // submit hands an operation to the journal; done runs in the loop.
 func (s *Server) submit(op journal.Op, done func(journal.Result)) {
-	s.journal.Submit(op, func(r journal.Result) { s.inbox.put(func() { done(r) }) })
+	s.journal.Submit(op, func(r journal.Result) { s.inbox.Put(func() { done(r) }) })
 }
 
 // read runs beside the loop, and steps the core with what it returns.
@@ -78,7 +78,7 @@ func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input,
 			s.log.Warn("cannot take over yet", "error", err)
 			in = coordinator.ReadFailed{Number: number}
 		}
-		s.inbox.put(func() { s.step(in) })
+		s.inbox.Put(func() { s.step(in) })
 	}()
 }
 

@@ -45,16 +45,13 @@ func lapse(t *testing.T) {
 	// A long batch: the lease ends before what would be answered at once.
 	r.store.turn(true)
 	again := make(chan controlrpc.Answer, 1)
-	r.inbox.mu.Lock()
-	r.inbox.items = append(r.inbox.items,
+	r.inbox.Put(
 		func() { time.Sleep(3 * time.Second) },
 		func() {
 			r.step(coordinator.Received{
 				From: region1(1), Call: r.calls.Hold(region1(1), again), Msg: control.Register{Types: []sharding.TypeDesc{{Type: "T0", Shards: 4}}},
 			})
 		})
-	r.inbox.mu.Unlock()
-	r.inbox.wake <- struct{}{}
 	time.Sleep(10 * time.Second)
 	select {
 	case a := <-again:
@@ -73,11 +70,28 @@ func lapse(t *testing.T) {
 	r.backend.fall(errSilent)
 	r.home(0)
 	r.store.turn(true)
-	r.inbox.put(func() { time.Sleep(3 * time.Second); r.backend.recover(); time.Sleep(time.Second) })
+	r.inbox.Put(func() { time.Sleep(3 * time.Second); r.backend.recover(); time.Sleep(time.Second) })
 	time.Sleep(10 * time.Second)
 	if r.told() > before {
 		t.Errorf("past its lease it sends %v", r.orders)
 	}
+}
+
+// TestRenewedAmongWork: a coordinator whose lease is renewed does not step down because it
+// has much to do.
+func TestRenewedAmongWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := drive(t, coordinator.DefaultConfig(), nil)
+		term := r.elected()
+		var batch []func()
+		for range 20 {
+			batch = append(batch, func() { time.Sleep(500 * time.Millisecond); r.step(coordinator.Tick{}) })
+		}
+		r.inbox.Put(batch...)
+		if now := r.elected(); now != term || r.text.has("stepped down") {
+			t.Errorf("it was in term %d and is in %d: %s", term, now, r.text.b.String())
+		}
+	})
 }
 
 // TestSecondCluster: a cluster that was formed on the journal of another one, of

@@ -12,45 +12,19 @@ import (
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
-// TestInboxIsBounded: calls from outside that find no room are refused, whatever
-// they are, and our own jobs are taken in all the same.
-func TestInboxIsBounded(t *testing.T) {
-	nothing := func() {}
-	for _, limits := range []inboxLimits{{calls: 3, bytes: 1000}, {calls: 1000, bytes: 30}} {
-		b := newInbox(limits)
-		for i := range 3 {
-			if !b.offer(10, nothing) {
-				t.Errorf("%+v: call %d is refused", limits, i)
-			}
-		}
-		if b.offer(10, nothing) {
-			t.Errorf("%+v: one too many is taken", limits)
-		}
-		b.put(nothing)
-		if n := len(b.take()); n != 4 {
-			t.Errorf("%+v: %d items", limits, n)
-		}
-		if !b.offer(10, nothing) {
-			t.Errorf("%+v: there is no room again", limits)
-		}
-	}
-	if !newInbox(inboxLimits{calls: 1, bytes: 1}).offer(10, nothing) {
-		t.Error("the longest request never finds room")
-	}
-}
-
-// TestCrowd: a loop that is held up is not asked for more than it may keep. Every
+// TestCrowd: while the loop is held up, no more calls wait than there is room for. Every
 // call is answered, those without room with an error; then all is as before.
 func TestCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := drive(t, coordinator.DefaultConfig(), nil)
 		<-r.register(1, 4)
-		r.inbox.mu.Lock()
-		r.inbox.limits = inboxLimits{calls: 20, bytes: 2000}
-		r.inbox.mu.Unlock()
 		release := make(chan struct{})
-		r.inbox.put(func() { <-release })
+		r.inbox.Put(func() { <-release })
 		synctest.Wait()
+		const room = 20
+		for range inboxLimits.Items - room {
+			r.inbox.Put(func() {})
+		}
 		v := service{r.Server}
 		call := func(from sharding.NodeID, m control.Message) error {
 			_, err := v.Answer(t.Context(), from, m, 30)
@@ -58,7 +32,7 @@ func TestCrowd(t *testing.T) {
 		}
 		send := func(m control.Message) error { return v.Receive(t.Context(), region1(1), []control.Message{m}, 30) }
 		var mu sync.Mutex
-		answers := map[string]int{}
+		waiting, refused := 0, map[string]int{}
 		var calls sync.WaitGroup
 		for i := range 50 {
 			for name, do := range map[string]func() error{
@@ -73,28 +47,27 @@ func TestCrowd(t *testing.T) {
 				"look":    func() error { return r.look(context.Background(), func() error { return nil }) },
 			} {
 				calls.Go(func() {
+					mu.Lock()
+					waiting++
+					mu.Unlock()
 					err := do()
 					mu.Lock()
 					defer mu.Unlock()
-					if errors.Is(err, errCrowded) {
-						answers[name]++
+					if waiting--; errors.Is(err, errCrowded) {
+						refused[name]++
 					}
 				})
 			}
 			synctest.Wait()
 		}
-		r.inbox.mu.Lock()
-		waiting, size := r.inbox.calls, r.inbox.bytes
-		r.inbox.mu.Unlock()
-		if waiting > 20 || size > 2000 {
-			t.Errorf("%d calls of %d bytes wait", waiting, size)
+		if waiting > room {
+			t.Errorf("%d calls wait", waiting)
 		}
-		if len(answers) != 7 || !r.text.has("too many calls wait for this coordinator") {
-			t.Errorf("refused were %v", answers)
+		if len(refused) != 7 || !r.text.has("too many calls wait for this coordinator") {
+			t.Errorf("refused were %v", refused)
 		}
 		close(release)
 		calls.Wait()
-		r.in(func() { r.inbox.limits = defaultInbox })
 		if term, _, _ := r.state(); term == 0 {
 			t.Error("not active any more")
 		}
