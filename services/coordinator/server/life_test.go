@@ -52,9 +52,9 @@ func TestLifeOfACoordinator(t *testing.T) {
 		t.Fatalf("the first answer is %v", full)
 	}
 	version := full.Version
-	c1.send(homes(1)...)
 	var epochs []sharding.Epoch
 	await(t, "the shard is served", func() bool {
+		c1.send(homes(1)...) // asked in vain until the region is up
 		w, _ := c1.watch(version)
 		version = w.Version
 		for _, r := range w.Rows {
