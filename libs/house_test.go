@@ -14,6 +14,7 @@ func TestHouse(t *testing.T) {
 			"archtest":       {},
 			"mutant":         {},
 			"sharding":       {},
+			"sharding/...":   {"libs/sharding"},
 			"vclock":         {"libs/mutant"},
 			"phi":            {"libs/mutant"},
 			"gossip":         nouns,

@@ -103,7 +103,7 @@ func (n *names) number(role int, s string) uint64 {
 	return id
 }
 
-// append appends a reference to a valid name.
+// append appends a reference to a name.
 func (n *names) append(b []byte, role int, s string) []byte {
 	if id := n.number(role, s); id != 0 {
 		return binary.AppendUvarint(b, id)
@@ -115,17 +115,8 @@ func (n *names) append(b []byte, role int, s string) []byte {
 	return sharding.AppendString(binary.AppendUvarint(b, uint64(len(n.list))), s)
 }
 
-// readType reads a reference to an entity type. The name may have been defined in
-// another role, so it is checked again.
-func (n *names) readType(d *decoder) sharding.EntityType {
-	t := sharding.EntityType(n.read(d, "type"))
-	if d.bad == nil && sharding.Reserved(t) {
-		d.fail("%v", sharding.CheckEntityType("type", t))
-	}
-	return t
-}
-
-// read reads a reference and returns its name.
+// read reads a reference and returns its name, which the caller checks: what is allowed
+// depends on the role.
 func (n *names) read(d *decoder, field string) string {
 	ref := d.uvarint(field)
 	switch {
@@ -141,10 +132,6 @@ func (n *names) read(d *decoder, field string) string {
 	if d.bad != nil {
 		return ""
 	}
-	if err := sharding.CheckType(field, s); err != nil {
-		d.fail("%v", err)
-		return ""
-	}
 	if slices.Contains(n.list, s) {
 		d.fail("%s: %q is defined twice", field, s)
 		return ""
@@ -155,8 +142,8 @@ func (n *names) read(d *decoder, field string) string {
 	return s
 }
 
-// appendCommand appends the frame of a command that passed Command.check. left is the
-// time until its deadline, if it has one.
+// appendCommand appends the frame of a command with valid names. left is the time until
+// its deadline, if it has one.
 func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	e := &c.Envelope
 	start := len(b)
@@ -171,7 +158,7 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	if !e.Deadline.IsZero() {
 		flags |= flagDeadline
 	}
-	trace := printableASCII(e.Trace, MaxTraceLen)
+	trace := goodTrace(e.Trace)
 	if trace {
 		flags |= flagTrace
 	}
@@ -218,12 +205,19 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 			e.Deadline = now.Add(time.Duration(left) * time.Microsecond)
 		}
 	}
-	e.Entity.Type = n.readType(&d)
+	e.Entity.Type = sharding.EntityType(n.read(&d, "type"))
 	e.Command = n.read(&d, "command")
 	e.Entity.ID, e.ID = d.ids()
+	switch {
+	case d.bad != nil:
+	case e.ID == "":
+		d.fail("command id is empty")
+	default:
+		d.check(e.Check())
+	}
 	if flags&flagTrace != 0 {
-		if e.Trace = d.string("trace", MaxTraceLen); !printableASCII(e.Trace, MaxTraceLen) {
-			d.fail("trace is not printable")
+		if e.Trace = d.string("trace", MaxTraceLen); !goodTrace(e.Trace) {
+			d.fail("trace is empty or not printable")
 		}
 	}
 	e.Payload = d.rest("payload", maxPayload)
@@ -284,6 +278,7 @@ func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	a.Corr = d.uvarint("number")
 	if flags&flagCode != 0 {
 		r.Code = sharding.Code(n.read(&d, "code"))
+		d.check(sharding.CheckType("code", string(r.Code)))
 	}
 	if flags&flagMessage != 0 {
 		if r.Message = d.string("message", MaxMessageLen); r.Message == "" || !utf8.ValidString(r.Message) {
@@ -338,7 +333,8 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	a.Corr = d.uvarint("number")
 	m.Refused = sharding.Epoch(d.uvarint("refused epoch"))
 	if flags&flagShard != 0 {
-		m.Row.Shard.Type = n.readType(&d)
+		m.Row.Shard.Type = sharding.EntityType(n.read(&d, "type"))
+		d.check(sharding.CheckEntityType("type", m.Row.Shard.Type))
 		index := d.uvarint("shard")
 		if index >= sharding.MaxShards {
 			d.fail("shard %d is too high", index)
@@ -395,6 +391,13 @@ func (d *decoder) fail(format string, args ...any) {
 		d.bad = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 	}
 	d.b = nil
+}
+
+// check fails for what is not allowed, unless the decoder has failed before.
+func (d *decoder) check(err error) {
+	if err != nil {
+		d.fail("%v", err)
+	}
 }
 
 func (d *decoder) byte(field string) byte {
@@ -459,34 +462,22 @@ func (d *decoder) bytes(field string, max int) []byte {
 // ids reads an entity id and the command id that follows it. They are copied in one
 // allocation.
 func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
-	const what, whatCommand = "entity id", "command id"
 	rest := d.b
-	entity := len(d.bytes(what, sharding.MaxIDLen))
+	entity := len(d.bytes("entity id", sharding.MaxIDLen))
 	first := len(rest) - len(d.b) - entity
-	command := len(d.bytes(whatCommand, sharding.MaxCommandIDLen))
+	command := len(d.bytes("command id", sharding.MaxCommandIDLen))
 	if d.bad != nil {
 		return "", ""
 	}
 	end := len(rest) - len(d.b)
 	both := string(rest[first:end])
-	e, c := both[:entity], both[len(both)-command:]
-	d.checkID(what, e, sharding.MaxIDLen)
-	d.checkID(whatCommand, c, sharding.MaxCommandIDLen)
-	return sharding.EntityID(e), sharding.CommandID(c)
+	return sharding.EntityID(both[:entity]), sharding.CommandID(both[len(both)-command:])
 }
 
 func (d *decoder) id(field string, max int) string {
 	s := d.string(field, max)
-	d.checkID(field, s, max)
+	d.check(sharding.CheckID(field, s, max))
 	return s
-}
-
-func (d *decoder) checkID(field, s string, max int) {
-	if d.bad == nil && !printableASCII(s, max) {
-		if err := sharding.CheckID(field, s, max); err != nil {
-			d.fail("%v", err)
-		}
-	}
 }
 
 // rest returns a copy of the remaining bytes; nil if there are none.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 var testNow = time.Unix(1_000_000_000, 0)
@@ -247,6 +248,9 @@ func TestMalformed(t *testing.T) {
 		"empty trace":         frame(kindCommand, flagTrace, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k', 0),
 		"payload too large":   long,
 		"answer, no outcome":  frame(kindAnswer, 0, 1),
+		"bad code":            frame(kindAnswer, 1|flagCode, 1, 1, 1, '!'),
+		"bad type of a row":   frame(kindNotMine, flagShard, 1, 0, 1, 1, '!', 0, 0, 0),
+		"reserved type of it": frame(kindNotMine, slices.Concat([]byte{flagShard, 1, 0, 1, 7}, []byte("Roost.x"), []byte{0, 0, 0})...),
 		"empty message":       frame(kindAnswer, 1|flagMessage, 1, 0),
 		"empty timing":        frame(kindAnswer, 1|flagTiming, 1, 0, 0, 0),
 		"row too long":        frame(kindNotMine, 0, 1, 0, 0, 0, 7),
@@ -256,6 +260,18 @@ func TestMalformed(t *testing.T) {
 		cs, as, err := decodeAll(b)
 		if !errors.Is(err, ErrMalformed) || len(cs)+len(as) > 0 {
 			t.Errorf("%s: %v %v %v", name, cs, as, err)
+		}
+	}
+}
+
+// TestDecoderRefusesBadNames: a client that does not check its names is refused, however
+// often the connection has carried good ones.
+func TestDecoderRefusesBadNames(t *testing.T) {
+	for what, e := range shardingtest.BadNames() {
+		cs := append(sampleCommands(), Command{Envelope: e})
+		got, _, err := decodeAll(encode(cs, nil))
+		if !errors.Is(err, ErrMalformed) || len(got) != len(cs)-1 {
+			t.Errorf("%s: %d commands, %v", what, len(got), err)
 		}
 	}
 }

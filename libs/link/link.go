@@ -29,10 +29,10 @@ func (l *Link) Node() sharding.NodeID { return l.node }
 // Send sends a command on the lane of its shard, without waiting for the
 // network; the command is copied. An error means that no byte of it left this
 // process and none will: ErrBackpressure (wait for answers), ErrDown (wait for
-// the next Up), ErrTooLarge or sharding.ErrBadName (do not send it again). After
-// nil, either an Answer or Down follows. A trace that is too long or not printable
-// is left out. Any goroutine may send. To send many commands in a row, use Queue
-// and Flush.
+// the next Up) or ErrTooLarge (do not send it again). After nil, either an Answer or
+// Down follows. The caller has checked the names: a bad one would end the connection.
+// A trace that is too long or not printable is left out. Any goroutine may send. To
+// send many commands in a row, use Queue and Flush.
 func (l *Link) Send(shard uint32, c *Command) error { return l.send(shard, c, true) }
 
 // Queue is like Send, but the command is written at the next Flush, at the next
@@ -48,9 +48,6 @@ func (l *Link) Flush() {
 }
 
 func (l *Link) send(shard uint32, c *Command, now bool) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	var left time.Duration
 	if !c.Envelope.Deadline.IsZero() {
 		left = time.Until(c.Envelope.Deadline)
@@ -78,16 +75,6 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 	if s.full(len(c.Envelope.Payload)) {
 		s.wakeWriter()
 		return ErrBackpressure
-	}
-	if t := string(c.Envelope.Entity.Type); s.out.number(typeName, t) == 0 {
-		if err := sharding.CheckEntityType("type", c.Envelope.Entity.Type); err != nil {
-			return err
-		}
-	}
-	if s.out.number(commandName, c.Envelope.Command) == 0 {
-		if err := sharding.CheckType("command", c.Envelope.Command); err != nil {
-			return err
-		}
 	}
 	s.pending = s.out.appendCommand(s.pending, c, left)
 	s.gathered(1)

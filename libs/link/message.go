@@ -15,7 +15,9 @@ type Command struct {
 	Corr uint64
 	// Epoch is the epoch of the shard in the client's route table.
 	Epoch sharding.Epoch
-	// Envelope is the command. The deadline is transmitted as remaining time in
+	// Envelope is the command. The sender has checked its names and its encoding, see
+	// [sharding.Envelope.Check]; the receiving side checks them, because it knows
+	// nothing of its peers. The deadline is transmitted as remaining time in
 	// microseconds. On the receiving side all strings and the payload are copies
 	// and may be kept. The entity id and the command id share their memory: clone
 	// one that must outlive the other by long.
@@ -41,37 +43,9 @@ type NotMine struct {
 	Refused sharding.Epoch
 }
 
-// check returns an error for a command that the other side would refuse as malformed.
-func (c *Command) check() error {
-	e := &c.Envelope
-	if !printableASCII(string(e.Entity.ID), sharding.MaxIDLen) {
-		if err := sharding.CheckID("entity id", string(e.Entity.ID), sharding.MaxIDLen); err != nil {
-			return err
-		}
-	}
-	if !printableASCII(string(e.ID), sharding.MaxCommandIDLen) {
-		if err := sharding.CheckID("command id", string(e.ID), sharding.MaxCommandIDLen); err != nil {
-			return err
-		}
-	}
-	if e.Encoding > sharding.Protobuf {
-		return fmt.Errorf("%w: encoding %d is not known", sharding.ErrBadName, e.Encoding)
-	}
-	return nil
-}
-
-// printableASCII reports whether s has 1 to max bytes, all printable ASCII, and so
-// passes sharding.CheckID. It is faster than that.
-func printableASCII(s string, max int) bool {
-	if len(s) == 0 || len(s) > max {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		if s[i]-0x20 >= 0x5f {
-			return false
-		}
-	}
-	return true
+// goodTrace reports whether a trace can be sent.
+func goodTrace(s string) bool {
+	return s != "" && len(s) <= MaxTraceLen && sharding.PrintableASCII(s)
 }
 
 // fits reports whether an answer can be sent as it is. known are names that passed

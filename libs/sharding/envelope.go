@@ -24,7 +24,7 @@ const (
 type Envelope struct {
 	Entity  Entity
 	Command string
-	ID      CommandID // never empty
+	ID      CommandID // never empty once a gateway has admitted the command
 	// Keyed says that ID was chosen by the client: the command is stored with
 	// its reply and may be sent again.
 	Keyed bool

@@ -179,10 +179,10 @@ func CheckType(field, s string) error {
 	return nil
 }
 
-// Reserved reports whether an entity type is reserved for Roost: "roost" and all that
+// reserved reports whether an entity type is reserved for Roost: "roost" and all that
 // begin with "roost.", in upper or lower case. The coordinators' own stream in the
 // journal has such a type; a user's type of that name could claim it and write to it.
-func Reserved(t EntityType) bool {
+func reserved(t EntityType) bool {
 	first, _, _ := strings.Cut(string(t), ".")
 	return strings.EqualFold(first, reservedType)
 }
@@ -190,12 +190,12 @@ func Reserved(t EntityType) bool {
 const reservedType = "roost"
 
 // CheckEntityType returns an error for an entity type that [CheckType] refuses or
-// that is [Reserved]. Every type that enters Roost is checked by it.
+// that is reserved for Roost itself. Every type that enters Roost is checked by it.
 func CheckEntityType(field string, t EntityType) error {
 	if err := CheckType(field, string(t)); err != nil {
 		return err
 	}
-	if Reserved(t) {
+	if reserved(t) {
 		return fmt.Errorf("%w: %s %q is reserved for Roost itself, as is whatever begins with \"%s.\", in upper or lower case; choose another name, such as %q",
 			ErrBadName, field, clip(string(t)), reservedType, clip("my."+string(t)))
 	}
@@ -222,6 +222,8 @@ func CheckID(field, s string, max int) error {
 		return fmt.Errorf("%w: %s is empty", ErrBadName, field)
 	case len(s) > max:
 		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrBadName, field, len(s), max)
+	case PrintableASCII(s): // the most frequent ones, quickly
+		return nil
 	case !utf8.ValidString(s):
 		return fmt.Errorf("%w: %s is not valid UTF-8", ErrBadName, field)
 	}
@@ -229,6 +231,46 @@ func CheckID(field, s string, max int) error {
 		if r < 0x20 || r == 0x7f {
 			return fmt.Errorf("%w: %s holds the control character %U", ErrBadName, field, r)
 		}
+	}
+	return nil
+}
+
+// PrintableASCII reports whether s has no other bytes than printable ASCII.
+func PrintableASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i]-0x20 >= 0x5f {
+			return false
+		}
+	}
+	return true
+}
+
+// Check returns an error unless the type and the id are allowed.
+func (e Entity) Check() error {
+	if err := CheckEntityType("type", e.Type); err != nil {
+		return err
+	}
+	return CheckID("id", string(e.ID), MaxIDLen)
+}
+
+// Check returns an error unless all names of the command are allowed. It is called once
+// where a command comes from somebody who is not trusted: by the API of gateways, by
+// clients for their callers, and by the decoder of links. The code behind them trusts
+// the names. A command without key may have no ID yet.
+func (e *Envelope) Check() error {
+	if err := e.Entity.Check(); err != nil {
+		return err
+	}
+	if err := CheckType("command", e.Command); err != nil {
+		return err
+	}
+	switch {
+	case e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix):
+		return fmt.Errorf("%w: idempotency key begins with %q, which is reserved for Roost itself; choose another one", ErrBadName, ReservedPrefix)
+	case e.Keyed:
+		return CheckID("idempotency key", string(e.ID), MaxCommandIDLen)
+	case e.ID != "":
+		return CheckID("command id", string(e.ID), MaxCommandIDLen)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 )
 
 // TestShardOfVectors checks the published vectors, which other languages check
@@ -139,5 +140,28 @@ func TestPayloadHashTellsCommandsApart(t *testing.T) {
 			}
 			seen[h] = c + "(" + p + ")"
 		}
+	}
+}
+
+// TestCheckOfCommands: a command is allowed only if all its names are.
+func TestCheckOfCommands(t *testing.T) {
+	for what, e := range shardingtest.BadNames() {
+		if err := e.Check(); !errors.Is(err, sharding.ErrBadName) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, e := range map[string]sharding.Envelope{
+		"with a key":                {Keyed: true, ID: "k"},
+		"with an id of Roost's own": {ID: sharding.ReservedPrefix + "1"},
+		"without an id":             {},
+	} {
+		e.Entity, e.Command = sharding.Entity{Type: "T", ID: "grüße/🐔"}, "Do"
+		if err := e.Check(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	e := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", Keyed: true}
+	if err := e.Check(); !errors.Is(err, sharding.ErrBadName) {
+		t.Errorf("an empty key: %v", err)
 	}
 }

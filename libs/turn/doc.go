@@ -42,7 +42,8 @@
 //
 //  1. Step is never called by two goroutines at a time. The time is that of a monotonic
 //     clock, and a [Tick] comes every 20 ms or so. The outputs of a step are performed
-//     in their order, before those of the next; none of them may wait.
+//     in their order, before those of the next; none of them may wait. Names in
+//     commands are checked before they come here ([sharding.Envelope.Check]).
 //  2. An instance is used by one job at a time, in the order of the outputs: [Load],
 //     then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
 //     not wait for each other.

@@ -133,7 +133,8 @@ func answerBy(now, deadline time.Time) time.Time {
 // Call implements entity.Caller: it sends the call until it is answered, or
 // its time is over. The Outcome of the error says what is known then.
 func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, error) {
-	if err := checkNames(&call); err != nil {
+	names := sharding.Envelope{Entity: call.Entity, Command: call.Command, ID: sharding.CommandID(call.Key), Keyed: call.Key != ""}
+	if err := names.Check(); err != nil {
 		return sharding.Reply{}, &entity.Error{Code: entity.InvalidArgument, Outcome: sharding.Rejected, Message: "not sent: " + err.Error()}
 	}
 	if _, ok := ctx.Deadline(); !ok {
@@ -189,19 +190,6 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 			return sharding.Reply{}, settled(&call, err, ran, doubt)
 		}
 	}
-}
-
-// checkNames returns an error for names that no gateway accepts, such as an empty id.
-func checkNames(call *entity.Call) error {
-	errs := []error{
-		sharding.CheckType("the entity type", string(call.Entity.Type)),
-		sharding.CheckID("the id", string(call.Entity.ID), sharding.MaxIDLen),
-		sharding.CheckType("the command", call.Command),
-	}
-	if call.Key != "" {
-		errs = append(errs, sharding.CheckID("the idempotency key", call.Key, sharding.MaxCommandIDLen))
-	}
-	return errors.Join(errs...)
 }
 
 // settled makes the last error say what is known after all attempts. A read-only

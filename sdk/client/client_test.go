@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
 	"github.com/roost-cluster/roost/sdk/client"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -211,14 +212,17 @@ func TestAContextThatIsOver(t *testing.T) {
 func TestNames(t *testing.T) {
 	g := newGateway(t, reply("5"))
 	c := dial(t, nil, g.URL)
-	odd := entity.Command[int, int]("", "Add")
 	for what, err := range map[string]error{
-		"an empty id":     second(add.Ask(t.Context(), c, "", 5)),
-		"a long id":       second(add.Ask(t.Context(), c, strings.Repeat("x", 257), 5)),
-		"an empty type":   second(odd.Ask(t.Context(), c, "c1", 5)),
-		"a long key":      second(add.Ask(t.Context(), c, "c1", 5, entity.Key(strings.Repeat("k", 129)))),
-		"a tell to no id": add.Tell(t.Context(), c, "", 5),
+		"an ask of no id":    second(add.Ask(t.Context(), c, "", 5)),
+		"without key, no id": second(add.Ask(t.Context(), c, "", 5, entity.NoKey())),
+		"a tell to no id":    add.Tell(t.Context(), c, "", 5),
 	} {
+		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != sharding.Rejected {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, e := range shardingtest.BadNames() {
+		_, err := c.Call(t.Context(), entity.Call{Entity: e.Entity, Command: e.Command, Key: string(e.ID)})
 		if entity.CodeOf(err) != entity.InvalidArgument || entity.OutcomeOf(err) != sharding.Rejected {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -91,17 +91,17 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	if !ok {
 		return sharding.Reject(entity.NotFound, "no type "+string(c.Entity.Type)+" in this kit"), nil
 	}
-	if err := sharding.CheckID("entity id", string(c.Entity.ID), sharding.MaxIDLen); err != nil {
+	env := sharding.Envelope{
+		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
+		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,
+	}
+	if err := env.Check(); err != nil {
 		return sharding.Reject(entity.InvalidArgument, err.Error()), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return sharding.Reply{}, err
 	}
 	k.last++
-	env := sharding.Envelope{
-		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
-		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,
-	}
 	if env.ID == "" {
 		env.ID = sharding.CommandID(fmt.Sprintf("unkeyed:%d", k.last))
 	}

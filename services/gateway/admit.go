@@ -17,10 +17,6 @@ func (m *Machine) submit(in *Submit) {
 		return
 	}
 	env := in.Env
-	if err := checkNames(&env); err != nil {
-		m.refuse(in.Request, sharding.InvalidArgument, err.Error())
-		return
-	}
 	switch {
 	case env.Deadline.IsZero():
 		env.Deadline = m.now.Add(m.cfg.DefaultTimeout)
@@ -104,22 +100,6 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 	r.expects = 0
 	m.held += size
 	return size, leftOut
-}
-
-func checkNames(env *sharding.Envelope) error {
-	if err := sharding.CheckEntityType("type", env.Entity.Type); err != nil {
-		return err
-	}
-	if err := sharding.CheckID("id", string(env.Entity.ID), sharding.MaxIDLen); err != nil {
-		return err
-	}
-	if err := sharding.CheckType("command", env.Command); err != nil {
-		return err
-	}
-	if env.Keyed && strings.HasPrefix(string(env.ID), sharding.ReservedPrefix) {
-		return fmt.Errorf("%w: idempotency key begins with %q, which is reserved", sharding.ErrBadName, sharding.ReservedPrefix)
-	}
-	return sharding.CheckID("idempotency key", string(env.ID), sharding.MaxCommandIDLen)
 }
 
 // known reports whether there is a table to route by. A table without types does not

@@ -45,8 +45,8 @@
 //  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs
 //     the outputs of each Step in their order, before those of the next. A Tick comes
 //     every 20 ms or so.
-//  2. Commands are submitted with names and sizes that were checked, each with a Request
-//     of its own. Those of one client that must keep their order are submitted in it. A
+//  2. Commands are submitted with names ([sharding.Envelope.Check]) and sizes that were
+//     checked, and an id, each with a Request of its own. Those of one client that must keep their order are submitted in it. A
 //     command ends with one [Finish], or with [Cancel] when its client has gone.
 //  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
 //     gone. Several may be added up.

@@ -65,6 +65,7 @@
 //     how long they take, and what others do meanwhile, does not matter.
 //  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]), those of
 //     one connection in their order. One for a type that is not hosted may go to any.
+//     Its names are checked ([sharding.Envelope.Check]; the decoder of links does it).
 //     Nobody waits for one shard core while stepping another.
 //  4. The outputs of a step are performed before those of the core's next one: each list
 //     of [Outputs] in its order, the events last. None of them may wait. What package

@@ -189,7 +189,7 @@ func TestUsage(t *testing.T) {
 		{"is not the name of an entity", []string{"where", "", ""}},
 		{"is not the name of an entity", []string{"where", "Counter", ""}},
 		{"is not the name of an entity", []string{"call", "Counter/", "Get"}},
-		{"the entity type", []string{"where", "Coun ter", "x"}},
+		{"bad name: type", []string{"where", "Coun ter", "x"}},
 		{"control character", []string{"call", "Counter/a\nb", "Get"}},
 		{"the command", []string{"call", "Counter/a", "Ge t"}},
 		{"--timeout is 0s", []string{"call", "Counter/a", "Get", "--timeout", "0s"}},

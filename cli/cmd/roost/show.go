@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -227,8 +226,7 @@ func entityOf(args []string, want string) (typ, id string, err error) {
 	if !ok || typ == "" || id == "" {
 		return "", "", usageError{fmt.Errorf("%q is not the name of an entity: write %s", strings.Join(args, " "), want)}
 	}
-	err = errors.Join(sharding.CheckType("the entity type", typ), sharding.CheckID("the id", id, sharding.MaxIDLen))
-	if err != nil {
+	if err := (sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}).Check(); err != nil {
 		return "", "", usageError{err}
 	}
 	return typ, id, nil

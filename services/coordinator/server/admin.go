@@ -85,8 +85,8 @@ func toShard(r sharding.Row, names map[sharding.NodeID]string) *adminv1.Shard {
 // Shards lists the route table.
 func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1.ShardsResponse, error) {
 	if req.Type != "" {
-		if err := checkType(req.Type); err != nil {
-			return nil, err
+		if err := sharding.CheckEntityType("type", sharding.EntityType(req.Type)); err != nil {
+			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 		}
 	}
 	v, err := a.view(ctx)
@@ -123,13 +123,6 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 	return out, nil
 }
 
-func checkType(name string) error {
-	if err := sharding.CheckEntityType("type", sharding.EntityType(name)); err != nil {
-		return twirp.NewError(twirp.InvalidArgument, err.Error())
-	}
-	return nil
-}
-
 func typeNames(v *coordinator.View) string {
 	var out []string
 	for _, t := range v.Types {
@@ -143,21 +136,19 @@ func typeNames(v *coordinator.View) string {
 
 // Where tells which region owns an entity.
 func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
-	if err := checkType(req.Type); err != nil {
-		return nil, err
-	}
-	if err := sharding.CheckID("id", req.Id, sharding.MaxIDLen); err != nil {
+	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
+	if err := entity.Check(); err != nil {
 		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
 	}
 	v, err := a.view(ctx)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return string(t.Type) == req.Type })
+	i := slices.IndexFunc(v.Types, func(t sharding.TypeDesc) bool { return t.Type == entity.Type })
 	if i < 0 {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
 	}
-	id := sharding.ShardID{Type: v.Types[i].Type, Index: sharding.ShardOf(sharding.EntityID(req.Id), v.Types[i].Shards)}
+	id := sharding.ShardID{Type: entity.Type, Index: sharding.ShardOf(entity.ID, v.Types[i].Shards)}
 	row := sharding.Row{Shard: id}
 	if j := slices.IndexFunc(v.Rows, func(r sharding.Row) bool { return r.Shard == id }); j >= 0 {
 		row = v.Rows[j]

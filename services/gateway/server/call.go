@@ -46,8 +46,11 @@ func (c *call) release() {
 // without key.
 func (s *Server) check(c *call, timeout time.Duration) *failure {
 	env := &c.env
-	if err := checkNames(env); err != nil {
+	if err := env.Check(); err != nil {
 		return refusal(sharding.InvalidArgument, err.Error())
+	}
+	if env.Encoding > sharding.Protobuf {
+		return refusal(sharding.InvalidArgument, "encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")
 	}
 	if len(env.Payload) > int(s.cfg.MaxPayload) {
 		return tooLong(int64(s.cfg.MaxPayload))
@@ -63,25 +66,6 @@ func (s *Server) check(c *call, timeout time.Duration) *failure {
 		return failureOf(&gateway.Finish{Reply: errStopping, RetryAfter: s.retryHint})
 	}
 	return nil
-}
-
-func checkNames(env *sharding.Envelope) error {
-	if err := sharding.CheckEntityType("type", env.Entity.Type); err != nil {
-		return err
-	}
-	if err := sharding.CheckID("id", string(env.Entity.ID), sharding.MaxIDLen); err != nil {
-		return err
-	}
-	if err := sharding.CheckType("command", env.Command); err != nil {
-		return err
-	}
-	if env.Encoding > sharding.Protobuf {
-		return errors.New("encoding is not known; use ENCODING_JSON or ENCODING_PROTOBUF")
-	}
-	if !env.Keyed {
-		return nil
-	}
-	return sharding.CheckID("Idempotency-Key", string(env.ID), sharding.MaxCommandIDLen)
 }
 
 // commandID returns the id of a command without key, from this incarnation of the gateway

@@ -13,9 +13,13 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/twitchtv/twirp"
+
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/sharding/shardingtest"
+	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
@@ -336,6 +340,36 @@ func TestTrace(t *testing.T) {
 				t.Errorf("%s went on as %q", parent, trace)
 			}
 		}
+	}
+}
+
+// TestBadNames: each is refused by both APIs, before anything is sent.
+func TestBadNames(t *testing.T) {
+	f := newFake(t, 1<<20)
+	g := f.startReady(nil)
+	before := len(f.seen())
+	api := gatewayv1.NewEntitiesProtobufClient(g.url, http.DefaultClient)
+	for what, e := range shardingtest.BadNames() {
+		path := "/v1/" + url.PathEscape(string(e.Entity.Type)) + "/" + url.PathEscape(string(e.Entity.ID)) + "/" + url.PathEscape(e.Command)
+		r := httptest.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
+		r.Header["Idempotency-Key"] = []string{string(e.ID)}
+		w := httptest.NewRecorder()
+		g.serveCommand(w, r)
+		if want := "bad name"; w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) {
+			if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "no route") || !strings.HasSuffix(what, "empty") {
+				t.Errorf("%s: %d %s", what, w.Code, w.Body)
+			}
+		}
+		if strings.HasSuffix(what, "not UTF-8") {
+			continue // protobuf does not carry it
+		}
+		_, err := api.Ask(t.Context(), &gatewayv1.AskRequest{Type: string(e.Entity.Type), Id: string(e.Entity.ID), Command: e.Command, IdempotencyKey: string(e.ID)})
+		if err == nil || err.(twirp.Error).Code() != twirp.InvalidArgument {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n := len(f.seen()) - before; n != 0 {
+		t.Errorf("%d commands were sent", n)
 	}
 }
 

@@ -90,7 +90,7 @@ func (s *Server) sendCommand(o *gateway.SendCommand) {
 		l.queued = true
 		s.queued = append(s.queued, l)
 	case err == nil:
-	case errors.Is(err, link.ErrTooLarge), errors.Is(err, sharding.ErrBadName):
+	case errors.Is(err, link.ErrTooLarge):
 		s.sender.Refused(o, err)
 	default:
 		s.sender.Failed(o)
