@@ -74,10 +74,10 @@ type Settings struct {
 //	ROOST_REGION_PASSIVATE_AFTER=2m      in the environment; an empty value counts as unset
 //	--region.passivate-after 2m          as a flag; also with = and with underscores
 //
-// A secret can also be the content of a file, named by ROOST_…_FILE. Unknown
-// keys in the file, unknown flags and unknown ROOST_… names in the environment are
-// errors, except those of other services, of the roost command, and of the links
-// that Kubernetes and Docker set. An error names the key, its source and the fix.
+// A secret can also be the content of a file, named by ROOST_…_FILE; only one of the two
+// may be set. Unknown keys in the file, unknown flags and unknown ROOST_… names in the
+// environment are errors, except those of other services, of the roost command, and of
+// the links that Kubernetes and Docker set. An error names the key, its source and the fix.
 func Load(config Configured, args, environ []string) (*Settings, error) {
 	fields, err := fieldsOf(config)
 	if err != nil {
@@ -195,22 +195,29 @@ func (s *Settings) readEnv(env map[string]string) error {
 	for _, f := range s.fields {
 		name := f.env()
 		known[name] = true
-		if value, ok := env[name]; ok {
+		value, set := env[name]
+		if set {
 			problems = append(problems, f.set(value, name))
 		}
 		if !f.file {
 			continue
 		}
-		name += "_FILE"
-		known[name] = true
-		if path, ok := env[name]; ok {
-			content, err := readBounded(path, maxFile)
-			if err != nil {
-				problems = append(problems, fmt.Errorf("%s: %s: %w", f.key, name, err))
-				continue
-			}
-			problems = append(problems, f.set(strings.TrimSpace(string(content)), name))
+		fileName := name + "_FILE"
+		known[fileName] = true
+		path, ok := env[fileName]
+		if !ok {
+			continue
 		}
+		if set {
+			problems = append(problems, fmt.Errorf("%s: both %s and %s are set; unset one", f.key, name, fileName))
+			continue
+		}
+		content, err := readBounded(path, maxFile)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %s: %w", f.key, fileName, err))
+			continue
+		}
+		problems = append(problems, f.set(strings.TrimSpace(string(content)), fileName))
 	}
 	var names []string
 	for name := range env {

@@ -119,6 +119,7 @@ func TestLoadRefuses(t *testing.T) {
 		{name: "bad map", args: []string{"--region.labels", "zone"}, want: []string{"region.labels", "key=value"}},
 		{name: "overflow", args: []string{"--region.small", "256"}, want: []string{"region.small", "8 bits"}},
 		{name: "secret stays secret", env: []string{"ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url", "ROOST_JOURNAL_URL_FILE"}},
+		{name: "a secret and its file", env: []string{"ROOST_JOURNAL_URL=postgres://u:hush@h/d", "ROOST_JOURNAL_URL_FILE=/nonexistent"}, want: []string{"journal.url: both ROOST_JOURNAL_URL and ROOST_JOURNAL_URL_FILE are set", "unset one"}},
 		{name: "slip in the environment", env: []string{"ROOST_REGION_MAILBOXES=3"}, want: []string{"did you mean ROOST_REGION_MAILBOX?"}},
 		{name: "unknown variable", env: []string{"ROOST_SOMETHING_ELSE=1"}, want: []string{"ROOST_SOMETHING_ELSE in the environment is unknown", "--help"}},
 		{name: "unknown variable of a section of its own", env: []string{"ROOST_REGION_PASSIVE_AFTER=1m"}, want: []string{"did you mean ROOST_REGION_PASSIVATE_AFTER?"}},
