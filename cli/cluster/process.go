@@ -110,12 +110,13 @@ func (c *Cluster) arguments(p *child) []string {
 }
 
 // environment is that of the launcher without what is meant for the roost
-// command alone; its services would wonder.
+// command alone, or is replaced.
 func (c *Cluster) environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {
 		switch name, _, _ := strings.Cut(entry, "="); name {
 		case "ROOST_ADMIN", "ROOST_GATEWAY", "ROOST_DIR":
+		case "ROOST_LEASE_URL_FILE": // besides the lease's URL, which is given below, it is refused
 		default:
 			env = append(env, entry)
 		}
