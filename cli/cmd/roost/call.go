@@ -58,7 +58,12 @@ again until it is answered or --timeout is over, under one idempotency key.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return a.call(ctx, call)
+			err = a.call(ctx, call)
+			var failed *entity.Error
+			if errors.As(err, &failed) && failed.Code == entity.DeadlineExceeded && failed.Outcome != sharding.OK { // else the entity says so
+				return timeoutError{fmt.Errorf("timed out after %s, see --timeout: %w", timeout, err)}
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "the command takes effect at most once per key; default: a new one")

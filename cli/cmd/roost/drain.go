@@ -67,7 +67,7 @@ func (a *app) drain(ctx context.Context, region string, resume bool) error {
 		case <-poll.C:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("%s still has %s; the drain goes on", region, plural(int(remaining), "shard"))
+				return timeoutError{fmt.Errorf("%s still has %s; the drain goes on", region, plural(int(remaining), "shard"))}
 			}
 			return errInterrupted
 		}

@@ -65,9 +65,9 @@ func (a *app) leave(ctx context.Context, node string) error {
 				return errInterrupted
 			}
 			if !last.GetReachable() {
-				return fmt.Errorf("%s is unreachable, and it is not known whether it has left; if its process is gone: roost down %s", name(first), name(first))
+				return timeoutError{fmt.Errorf("%s is unreachable, and it is not known whether it has left; if its process is gone: roost down %s", name(first), name(first))}
 			}
-			return fmt.Errorf("%s is still %s; it continues to leave, see roost members", name(first), last.GetStatus())
+			return timeoutError{fmt.Errorf("%s is still %s; it continues to leave, see roost members", name(first), last.GetStatus())}
 		}
 		now, err := client.Leave(ctx, first.GetAddr()+"#"+first.GetUid())
 		var remote twirp.Error

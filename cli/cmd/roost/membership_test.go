@@ -98,7 +98,7 @@ func TestLeave(t *testing.T) {
 	stays := &fakeMember{}
 	stays.asked.Store(-1 << 20)
 	code, _, errOut = roost(t, "leave", "region-1", "--timeout", "600ms", "--admin", serveMember(t, stays))
-	if code != exitFailed || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
+	if code != exitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
 		t.Errorf("one that stays: %d %s", code, errOut)
 	}
 }

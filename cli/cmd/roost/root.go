@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/libs/backendurl"
 	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
@@ -26,6 +27,7 @@ const (
 	exitUsage       = 2
 	exitNotFound    = 3
 	exitUnreachable = 6
+	exitTimedOut    = 7
 	exitInterrupted = 130
 )
 
@@ -36,6 +38,11 @@ var errInterrupted = errors.New("interrupted")
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// timeoutError is the end of the time that --timeout gives a command.
+type timeoutError struct{ error }
+
+func (e timeoutError) Unwrap() error { return e.error }
 
 // app is the state that all commands share.
 type app struct {
@@ -54,7 +61,7 @@ variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
 that "roost dev" runs in --dir.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 6 cluster unreachable,
-130 interrupted.`
+7 timed out (--timeout), 130 interrupted.`
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -117,24 +124,27 @@ func oneName(_ *cobra.Command, args []string) error {
 // exitCode returns the exit code for an error.
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
-	var way *entity.Error
+	var late timeoutError
+	var failed *entity.Error
 	var remote twirp.Error
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(context.Cause(ctx), context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &usage):
 		return exitUsage
+	case errors.As(err, &late):
+		return exitTimedOut
 	case errors.Is(err, cluster.ErrStranger):
 		return exitUsage
 	case errors.Is(err, cluster.ErrNoCluster), errors.Is(err, cluster.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, cluster.ErrUnknown):
 		return exitNotFound
-	case errors.As(err, &way):
-		switch way.Code {
-		case entity.NotFound:
+	case errors.As(err, &failed):
+		switch {
+		case failed.Code == entity.NotFound:
 			return exitNotFound
-		case entity.Unavailable, entity.DeadlineExceeded:
+		case failed.Code == entity.Unavailable && failed.Outcome != sharding.OK: // else the entity says so
 			return exitUnreachable
 		}
 	case errors.As(err, &remote):

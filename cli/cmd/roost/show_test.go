@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -155,7 +156,7 @@ func TestDrain(t *testing.T) {
 	}
 	active.remaining.Store(1 << 20)
 	code, _, errOut = roost(t, "drain", "region-1", "--timeout", "250ms", "--admin", serve(t, active))
-	if code != exitFailed || !strings.Contains(errOut, "the drain goes on") {
+	if code != exitTimedOut || !strings.Contains(errOut, "the drain goes on") {
 		t.Errorf("endless drain: %d %s", code, errOut)
 	}
 }
@@ -206,6 +207,15 @@ func TestCall(t *testing.T) {
 		case r.URL.Path == "/v1/Counter/gone/Get":
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = w.Write([]byte(`{"code":"not_found","msg":"no such counter","meta":{"executed":"true"}}`))
+		case r.URL.Path == "/v1/Counter/slow/Add":
+			w.WriteHeader(http.StatusRequestTimeout)
+			_, _ = w.Write([]byte(`{"code":"deadline_exceeded","msg":"no answer from the region","meta":{"executed":"unknown"}}`))
+		case r.URL.Path == "/v1/Counter/silent/Add":
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		case r.URL.Path == "/v1/Counter/own/Add": // the entity says so itself
+			w.WriteHeader(http.StatusRequestTimeout)
+			_, _ = w.Write([]byte(`{"code":"deadline_exceeded","msg":"the offer has ended","meta":{"executed":"true"}}`))
 		default:
 			w.WriteHeader(http.StatusBadRequest)
 			_, _ = w.Write([]byte(`{"code":"invalid_argument","msg":"what is this?","meta":{"executed":"false"}}`))
@@ -221,10 +231,18 @@ func TestCall(t *testing.T) {
 		{[]string{"Counter/gone", "Get"}, exitNotFound, "roost: not_found: no such counter\n"},
 		{[]string{"Counter/x", "Add"}, exitFailed, "roost: invalid_argument: what is this? (it was not applied)\n"},
 		{[]string{"Counter/x", "Add", "delta=5"}, exitUsage, "roost: the input is not JSON; write it like '{\"delta\":5}'\n"},
+		{[]string{"Counter/own", "Add"}, exitFailed, "roost: deadline_exceeded: the offer has ended\n"},
 	} {
 		code, out, errOut := roost(t, append([]string{"call", "--gateway", gateway.URL}, test.args...)...)
 		if code != test.code || out+errOut != test.want {
 			t.Errorf("roost call %v: exit code %d, want %d\n%s%s", test.args, code, test.code, out, errOut)
+		}
+	}
+	// A gateway that says that it had no answer in time, and one that says nothing.
+	for _, entity := range []string{"Counter/slow", "Counter/silent"} {
+		code, out, errOut := roost(t, "call", entity, "Add", "--timeout", "50ms", "--gateway", gateway.URL)
+		if code != exitTimedOut || !strings.HasPrefix(errOut, "roost: timed out after 50ms, see --timeout: deadline_exceeded: ") {
+			t.Errorf("roost call %s: exit code %d, want %d\n%s%s", entity, code, exitTimedOut, out, errOut)
 		}
 	}
 }
