@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 func TestNewRefusesNonsense(t *testing.T) {
 	bad := map[string]func(*allocation.Config){
 		"no strategy":  func(c *allocation.Config) { c.Strategy = "" },
-		"an unknown":   func(c *allocation.Config) { c.Strategy = "most-shards" },
+		"unknown":      func(c *allocation.Config) { c.Strategy = "most-shards" },
 		"relative 0":   func(c *allocation.Config) { c.RelativeLimit = 0 },
 		"relative 1.1": func(c *allocation.Config) { c.RelativeLimit = 1.1 },
 		"relative NaN": func(c *allocation.Config) { c.RelativeLimit = math.NaN() },
@@ -55,7 +55,7 @@ func TestNewRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Ties keep the order of the view, whatever the nodes are called.
+// TestTiesKeepInputOrder: whatever the nodes are called.
 func TestTiesKeepInputOrder(t *testing.T) {
 	s := mustNew(t)
 	v := allocationtest.Counts(1, 1, 1)
@@ -78,7 +78,7 @@ func TestNewerAppVersionFirst(t *testing.T) {
 	}
 }
 
-// Without limits any spread is even after few rounds.
+// TestUnlimitedBecomesEvenInFewRounds: without limits, any distribution becomes even.
 func TestUnlimitedBecomesEvenInFewRounds(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -95,8 +95,8 @@ func TestUnlimitedBecomesEvenInFewRounds(t *testing.T) {
 	}
 }
 
-// Under limits a fourth region is filled without a round that moves more, and the
-// others lose no more than they must.
+// TestJoinUnderLimits: a new region is filled in rounds within the limit, and the others
+// lose no more than necessary.
 func TestJoinUnderLimits(t *testing.T) {
 	c := allocation.DefaultConfig()
 	c.RelativeLimit, c.AbsoluteLimit = 0.1, 100

@@ -132,7 +132,7 @@ func checkRebalance(t *testing.T, v *vector, s allocation.Strategy) {
 	}
 }
 
-// checkOrder finds the order of suitability by comparing all pairs.
+// checkOrder sorts the regions by suitability.
 func checkOrder(t *testing.T, v *vector) {
 	w := newWorld(t, v)
 	regions := slices.Clone(w.view.Regions)

@@ -19,17 +19,17 @@ import (
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
-// strict leaves 16 KiB of what the house allows to everything else.
+// strict leaves 16 KiB of the memory that archtest allows for everything else.
 var strict = bounded.Limits{Body: 64 << 20, Slack: archtest.MemoryBase - 16<<10}
 
-// kinds are messages with lists, and lists in lists.
+// kinds are messages with lists and nested lists.
 var kinds = []proto.Message{
 	&clusterv1.PostRequest{}, &controlv1.CallResponse{}, &controlv1.TableChanged{}, &controlv1.SendRequest{},
 	&controlv1.Register{}, &gatewayv1.AskManyRequest{}, &adminv1.MembersResponse{},
 }
 
-// dense are messages that take much more than they have bytes: each list as
-// long as can be of elements as short as can be, and unknown fields.
+// dense returns messages that take far more memory than they have bytes: long lists of the
+// shortest elements, and unknown fields.
 func dense(kind protoreflect.MessageDescriptor) [][]byte {
 	out := [][]byte{
 		bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, 999, protowire.VarintType), 1), 5000),
@@ -55,8 +55,8 @@ func dense(kind protoreflect.MessageDescriptor) [][]byte {
 	return out
 }
 
-// TestDense: what is let through takes no more memory than it may, and nearly
-// every message that takes more is an example of it.
+// TestDense: whatever passes takes no more memory than allowed, and of each kind some
+// messages are refused.
 func TestDense(t *testing.T) {
 	for _, m := range kinds {
 		refused := 0
@@ -72,7 +72,7 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// decode decodes as everything in Roost does, within the house's limit.
+// decode checks and decodes as all of Roost does, within archtest's limit.
 func decode(t *testing.T, m proto.Message, raw []byte) {
 	t.Helper()
 	kind := m.ProtoReflect().Descriptor()
@@ -86,8 +86,8 @@ func decode(t *testing.T, m proto.Message, raw []byte) {
 	}
 }
 
-// FuzzCheck: what passes can be decoded within the house's limit on memory, and
-// nothing that can be decoded is called malformed.
+// FuzzCheck: whatever passes is decoded within archtest's limit, and nothing that can be
+// decoded is refused as malformed.
 func FuzzCheck(f *testing.F) {
 	for i, m := range kinds {
 		for _, raw := range dense(m.ProtoReflect().Descriptor()) {
@@ -104,8 +104,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestHonest: the largest messages that services send each other pass with the
-// default slack, short names and all.
+// TestHonest: the largest messages that services send pass with the default slack, even
+// with short names.
 func TestHonest(t *testing.T) {
 	node := &controlv1.Node{Addr: "10.0.0.1:25520", Uid: 1 << 63}
 	row := &controlv1.Row{Type: "T", Index: 7, Epoch: 1<<32 | 1, Phase: 2, Owner: node}

@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/bounded"
 )
 
-// TestWhatIsRefusedTakesNothing: a body for which there is no room does not keep out
-// another one for which there is, not even for a moment.
+// TestWhatIsRefusedTakesNothing: a body that does not fit never keeps out one that does,
+// not even for a moment.
 func TestWhatIsRefusedTakesNothing(t *testing.T) {
 	b := bounded.NewBudget(100)
 	var large sync.WaitGroup
@@ -25,7 +25,7 @@ func TestWhatIsRefusedTakesNothing(t *testing.T) {
 				default:
 				}
 				if body.Take(101) {
-					t.Error("there is no room for as much")
+					t.Error("a body above the budget is accepted")
 				}
 			}
 		})
@@ -33,7 +33,7 @@ func TestWhatIsRefusedTakesNothing(t *testing.T) {
 	small := b.Body(io.NopCloser(strings.NewReader("")))
 	for range 1_000_000 {
 		if !small.Take(1) {
-			t.Error("there is room for one byte")
+			t.Error("a byte within the budget is refused")
 			break
 		}
 		small.Release()

@@ -97,7 +97,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestTwoHandlers: the inner one takes what the outer one has read.
+// TestTwoHandlers: the inner handler gets the body that the outer one has read.
 func TestTwoHandlers(t *testing.T) {
 	server := &table{}
 	wide, narrow := bounded.Limits{Body: 1000}, bounded.Limits{Body: 10}
@@ -115,7 +115,7 @@ func TestTwoHandlers(t *testing.T) {
 	}
 }
 
-// TestBomb: what expands too far costs what it has bytes, not what it expands to.
+// TestBomb: a body that expands too far takes memory in proportion to its compressed length.
 func TestBomb(t *testing.T) {
 	bomb := zipped(make([]byte, 256<<20))
 	h := bounded.Limits{Body: 4 << 20}.Handler(controlv1.NewControlServer(&table{}))
@@ -131,14 +131,14 @@ func TestBomb(t *testing.T) {
 	})
 }
 
-// deep is an answer with as many empty rows as n bytes can name.
+// deep returns an answer of n bytes with as many empty rows as possible.
 func deep(n int) []byte {
 	rows := bytes.Repeat([]byte{0x1a, 0}, (n-20)/2)
 	changed := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), rows)
 	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), changed)
 }
 
-// roundTrip is a transport that answers by itself.
+// roundTrip is a transport made of a function.
 type roundTrip func(*http.Request) *http.Response
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }

@@ -54,15 +54,15 @@ func serve(t *testing.T, change func(*exampleConfig), setup func(*Node)) *Node {
 	return nil
 }
 
-// echo answers with the path that it was asked for.
+// echo answers with the path of the request.
 func echo(n *Node) {
 	n.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.URL.EscapedPath())
 	}))
 }
 
-// TestGuard: web pages of strangers change nothing, under whatever name they
-// ask, and no path is answered as another one.
+// TestGuard: web pages of other origins change nothing, whatever host name they use, and
+// no path is answered as another one.
 func TestGuard(t *testing.T) {
 	n := serve(t, func(c *exampleConfig) {
 		c.Advertise, c.AllowedHosts = "shop.internal", []string{"Proxy.example:8080"}
@@ -136,8 +136,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzGuard: whatever the path, the handler sees exactly that path, or nobody
-// sees it; and nothing is redirected but the way to the root of the handler.
+// FuzzGuard: a handler sees the path exactly as it was sent, or the request is refused.
+// Only /v1 is redirected, to /v1/.
 func FuzzGuard(f *testing.F) {
 	for _, path := range []string{
 		"/v1/T/a/C", "/v1/T/x/../y/C", "/v1/T/x%2F..%2Fy/C", "/v1/T//C", "/v1/T/./C", "//v1/T/a/C", "/v1/T/a/C/", "/v1/T/..", "/v1", "/..%2f", "/v1/%2E%2E/a", "/v1/...", "", "*",
@@ -182,7 +182,7 @@ func send(t *testing.T, n *Node, length int, body string) net.Conn {
 	return conn
 }
 
-// status is that of the answer on a connection; 0: it was closed without one.
+// status returns the status of the answer on a connection, or 0 if there was none.
 func status(conn net.Conn) int {
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -207,8 +207,8 @@ func take(n *Node) {
 	}))
 }
 
-// TestBodies: what is announced counts nothing, what has arrived does until its
-// request is over.
+// TestBodies: the length that a request announces does not count, the bytes that have
+// arrived do, until the request is over.
 func TestBodies(t *testing.T) {
 	n := serve(t, func(c *exampleConfig) { c.MaxBody, c.BodyBytes, c.BodyTimeout = 64<<10, 64<<10, time.Minute }, take)
 	var idle []net.Conn
@@ -217,14 +217,14 @@ func TestBodies(t *testing.T) {
 	}
 	waitFor(t, func() bool { return n.service.bodies.Used() == 60<<10 })
 	if got := status(send(t, n, 5<<10, strings.Repeat("x", 5<<10))); got != http.StatusTooManyRequests {
-		t.Errorf("a body without room is answered %d", got)
+		t.Errorf("a body that does not fit is answered %d", got)
 	}
-	// An answer does not wait long for the rest of what it refuses.
+	// A refusal does not wait for the rest of the body.
 	if got := status(send(t, n, 60<<10, strings.Repeat("x", 5<<10))); got != http.StatusTooManyRequests {
-		t.Errorf("the beginning of a body without room is answered %d", got)
+		t.Errorf("the beginning of a body that does not fit is answered %d", got)
 	}
 	if got := status(send(t, n, 4<<10, strings.Repeat("x", 4<<10))); got != http.StatusOK {
-		t.Errorf("a body with room is answered %d", got)
+		t.Errorf("a body that fits is answered %d", got)
 	}
 	waitFor(t, func() bool { return n.service.bodies.Used() == 60<<10 })
 	for _, conn := range idle {
@@ -232,12 +232,11 @@ func TestBodies(t *testing.T) {
 	}
 	waitFor(t, func() bool { return n.service.bodies.Used() == 0 })
 	if got := status(send(t, n, 64<<10, strings.Repeat("x", 64<<10))); got != http.StatusOK {
-		t.Errorf("when the others are gone the longest body is answered %d", got)
+		t.Errorf("the longest body is, when the others are gone, answered %d", got)
 	}
 }
 
-// TestBodyTimeout: a body that goes on arriving has its request's time, one that
-// stops does not.
+// TestBodyTimeout: a body that stops arriving times out, one that arrives slowly does not.
 func TestBodyTimeout(t *testing.T) {
 	t.Parallel()
 	n := serve(t, func(c *exampleConfig) { c.BodyTimeout = time.Second }, take)
@@ -247,7 +246,7 @@ func TestBodyTimeout(t *testing.T) {
 	conn := send(t, n, 10, "")
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
-	for range 10 { // longer than the time-out in all
+	for range 10 { // longer in total than the time-out
 		<-tick.C
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -258,8 +257,8 @@ func TestBodyTimeout(t *testing.T) {
 	}
 }
 
-// TestConnections: those that are too many are told so, or closed; when others
-// end there is room again.
+// TestConnections: connections above the limit are answered 503 or closed, until others
+// have ended.
 func TestConnections(t *testing.T) {
 	n := serve(t, func(c *exampleConfig) { c.Connections = 8 }, take)
 	var open []net.Conn
@@ -287,12 +286,12 @@ func TestConnections(t *testing.T) {
 	}
 	waitFor(t, func() bool { return n.service.clients.open.Load() < 8 })
 	if got := status(send(t, n, 1, "x")); got != http.StatusOK {
-		t.Errorf("when there is room again a request is answered %d", got)
+		t.Errorf("below the limit again, a request is answered %d", got)
 	}
 }
 
-// TestSlowReaders: who goes on reading gets all of a long answer, who does not
-// is cut off.
+// TestSlowReaders: a slow reader gets all of a long answer, one that stops reading is
+// cut off.
 func TestSlowReaders(t *testing.T) {
 	t.Parallel()
 	const long = 8 << 20

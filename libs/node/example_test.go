@@ -17,7 +17,7 @@ type counterConfig struct {
 	Interval time.Duration `key:"counter.interval" help:"time between two reports"`
 }
 
-// Validate says what must hold beside the types.
+// Validate checks what the types do not.
 func (c *counterConfig) Validate() error {
 	if c.Interval <= 0 {
 		return errors.New("counter.interval must be above 0: it is the time between two reports")

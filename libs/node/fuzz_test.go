@@ -15,7 +15,7 @@ import (
 // operator's own and at most maxConfig long, so no file takes more than 40 MiB.
 const yamlWeight = 80
 
-// FuzzLoad: no file, environment or command line panics or takes memory out of
+// FuzzLoad: no file, environment or command line causes a panic or takes memory out of
 // proportion, and what is accepted means the same when it is written as flags.
 func FuzzLoad(f *testing.F) {
 	f.Add("region:\n  mailbox: 3\n", "ROOST_REGION_SMALL=4\nROOST_REGION_BUFFER=\nOTHER=1", "--region.small=5\n--node.exit-with-parent\n-log.level\ndebug")
@@ -32,7 +32,7 @@ func FuzzLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content, environ, command string) {
 		if strings.Contains(environ, "_FILE=") || strings.Contains(environ, "ROOST_CONFIG") {
-			return // any file of this machine
+			return // could name any file of this machine
 		}
 		path := writeFile(t, "roost.yaml", content)
 		args := append(strings.Split(command, "\n"), "--config="+path)
@@ -57,8 +57,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// TestLongNames: comparing an unknown name with each known one must not cost a
-// copy of it each time.
+// TestLongNames: comparing an unknown name with the known ones does not copy it each
+// time.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("X", 20_000)
 	archtest.Memory(t, archtest.MemoryFactor, len(long), func() {
@@ -73,8 +73,8 @@ func TestLongNames(t *testing.T) {
 	})
 }
 
-// asFlags writes every value as a flag. ok is false if a list holds what only a
-// file can say: the separators of lists.
+// asFlags returns every value as a flag. ok is false if an item contains a list
+// separator, which only a file can express.
 func asFlags(s *Settings) (flags []string, ok bool) {
 	for _, f := range s.fields {
 		text := f.text()
@@ -99,7 +99,7 @@ func asFlags(s *Settings) (flags []string, ok bool) {
 	return flags, true
 }
 
-// same compares two configurations; an empty list is none.
+// same reports whether two configurations are equal. An empty list equals none.
 func same(a, b *exampleConfig) bool {
 	x, err := fieldsOf(a)
 	y, err2 := fieldsOf(b)

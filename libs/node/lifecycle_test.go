@@ -12,67 +12,67 @@ import (
 	"time"
 )
 
-// A diary notes what happens to stages, in order.
-type diary struct {
+// eventLog records what happens to stages, in order.
+type eventLog struct {
 	mu      sync.Mutex
 	entries []string
 }
 
-func (d *diary) note(entry string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.entries = append(d.entries, entry)
+func (e *eventLog) add(entry string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.entries = append(e.entries, entry)
 }
 
-func (d *diary) stage(name string) *Stage {
+func (e *eventLog) stage(name string) *Stage {
 	return &Stage{
 		Name:  name,
-		Start: func(context.Context) error { d.note("start " + name); return nil },
+		Start: func(context.Context) error { e.add("start " + name); return nil },
 		Run: func(ctx context.Context) error {
 			<-ctx.Done()
-			d.note("end " + name)
+			e.add("end " + name)
 			return nil
 		},
-		Stop: func(context.Context) error { d.note("stop " + name); return nil },
+		Stop: func(context.Context) error { e.add("stop " + name); return nil },
 	}
 }
 
-func (d *diary) run(ctx context.Context, stages ...*Stage) error {
+func (e *eventLog) run(ctx context.Context, stages ...*Stage) error {
 	l := lifecycle{log: slog.New(slog.DiscardHandler), timeout: time.Minute, stages: stages}
-	return l.run(ctx, func() { d.note("ready") }, func(context.Context) { d.note("stopping") })
+	return l.run(ctx, func() { e.add("ready") }, func(context.Context) { e.add("stopping") })
 }
 
-func (d *diary) expect(t *testing.T, want ...string) {
+func (e *eventLog) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(d.entries, want) {
-		t.Errorf("got  %q\nwant %q", d.entries, want)
+	if !slices.Equal(e.entries, want) {
+		t.Errorf("got  %q\nwant %q", e.entries, want)
 	}
 }
 
 func TestStagesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var events eventLog
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := d.run(ctx, d.stage("a"), d.stage("b")); err != nil {
+		if err := events.run(ctx, events.stage("a"), events.stage("b")); err != nil {
 			t.Error(err)
 		}
-		d.expect(t, "start a", "start b", "ready", "stopping", "stop b", "end b", "stop a", "end a")
+		events.expect(t, "start a", "start b", "ready", "stopping", "stop b", "end b", "stop a", "end a")
 	})
 }
 
 func TestStartFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		bad := d.stage("bad")
+		var events eventLog
+		bad := events.stage("bad")
 		bad.Start = func(context.Context) error { return errors.New("no disk") }
-		closer := &Stage{Name: "closer", Stop: func(context.Context) error { d.note("close"); return nil }}
-		err := d.run(t.Context(), d.stage("a"), bad, d.stage("c"), closer)
+		closer := &Stage{Name: "closer", Stop: func(context.Context) error { events.add("close"); return nil }}
+		err := events.run(t.Context(), events.stage("a"), bad, events.stage("c"), closer)
 		if err == nil || !strings.Contains(err.Error(), "stage bad: no disk") {
 			t.Errorf("got %v", err)
 		}
-		// A stage with nothing but a Stop is closed even if its turn never came.
-		d.expect(t, "start a", "stopping", "close", "stop a", "end a")
+		// A stage that has only a Stop is stopped even if it was never reached.
+		events.expect(t, "start a", "stopping", "close", "stop a", "end a")
 	})
 }
 
@@ -83,45 +83,45 @@ func TestRunFails(t *testing.T) {
 		"ended by itself": func(context.Context) error { return nil },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var d diary
+			var events eventLog
 			bad := &Stage{Name: "bad", Run: func(ctx context.Context) error {
 				time.Sleep(time.Minute)
 				return run(ctx)
 			}}
 			begin := time.Now()
-			err := d.run(t.Context(), d.stage("a"), bad)
+			err := events.run(t.Context(), events.stage("a"), bad)
 			if err == nil || !strings.Contains(err.Error(), "stage bad: "+name) {
 				t.Errorf("got %v, want %s", err, name)
 			}
 			if took := time.Since(begin); took != time.Minute {
 				t.Errorf("took %v", took)
 			}
-			d.expect(t, "start a", "ready", "stopping", "stop a", "end a")
+			events.expect(t, "start a", "ready", "stopping", "stop a", "end a")
 		})
 	}
 }
 
 func TestStopInterruptsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		slow := d.stage("slow")
+		var events eventLog
+		slow := events.stage("slow")
 		slow.Start = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := d.run(ctx, d.stage("a"), slow); err != nil {
+		if err := events.run(ctx, events.stage("a"), slow); err != nil {
 			t.Errorf("asked to stop while starting: %v, want nil", err)
 		}
-		d.expect(t, "start a", "stopping", "stop a", "end a")
+		events.expect(t, "start a", "stopping", "stop a", "end a")
 	})
 }
 
 func TestFailureInterruptsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		slow := d.stage("slow")
+		var events eventLog
+		slow := events.stage("slow")
 		slow.Start = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		bad := &Stage{Name: "bad", Run: func(context.Context) error { time.Sleep(time.Second); return errors.New("lost") }}
-		if err := d.run(t.Context(), bad, slow); err == nil || err.Error() != "stage bad: lost" {
+		if err := events.run(t.Context(), bad, slow); err == nil || err.Error() != "stage bad: lost" {
 			t.Errorf("got %v, want the failure alone", err)
 		}
 	})
@@ -129,16 +129,16 @@ func TestFailureInterruptsStart(t *testing.T) {
 
 func TestStopTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
+		var events eventLog
 		release := make(chan struct{})
 		defer close(release)
 		hang := func(context.Context) error { <-release; return nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		err := d.run(ctx,
-			d.stage("a"),
-			&Stage{Name: "patient", Stop: hang}, // Bounded by the whole: a minute.
+		err := events.run(ctx,
+			events.stage("a"),
+			&Stage{Name: "patient", Stop: hang}, // bounded by the whole shutdown: a minute
 			&Stage{Name: "stubborn", Run: hang, StopTimeout: 2 * time.Second},
 			&Stage{Name: "hung", Stop: hang, StopTimeout: 3 * time.Second})
 		if took := time.Since(begin); took != time.Second+time.Minute {
@@ -152,25 +152,25 @@ func TestStopTimeouts(t *testing.T) {
 				t.Errorf("%s is not in %v", name, err)
 			}
 		}
-		// The whole time is used up, but the last stage still gets its stop.
+		// The whole time is used up, but the last stage is still stopped.
 		synctest.Wait()
-		if !slices.Contains(d.entries, "stop a") {
-			t.Errorf("a was not stopped: %q", d.entries)
+		if !slices.Contains(events.entries, "stop a") {
+			t.Errorf("a was not stopped: %q", events.entries)
 		}
 	})
 }
 
 func TestFailBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d diary
-		l := lifecycle{log: slog.New(slog.DiscardHandler), timeout: time.Minute, stages: []*Stage{d.stage("a")}}
+		var events eventLog
+		l := lifecycle{log: slog.New(slog.DiscardHandler), timeout: time.Minute, stages: []*Stage{events.stage("a")}}
 		l.fail(errors.New("listener"))
 		l.fail(errors.New("second"))
-		err := l.run(t.Context(), func() { d.note("ready") }, func(context.Context) { d.note("stopping") })
+		err := l.run(t.Context(), func() { events.add("ready") }, func(context.Context) { events.add("stopping") })
 		if err == nil || err.Error() != "listener" {
 			t.Errorf("got %v, want the first failure", err)
 		}
-		d.expect(t, "stopping")
+		events.expect(t, "stopping")
 	})
 }
 

@@ -92,7 +92,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// manyKeys is a file without a single key that is known.
+// manyKeys returns a file of unknown keys.
 func manyKeys() string {
 	var b strings.Builder
 	for i := range 100 {
@@ -106,7 +106,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name, file string
 		args, env  []string
-		want       []string // Every one in the error.
+		want       []string // each must be in the error
 	}{
 		{name: "unknown flag", args: []string{"--region.mailbx", "3"}, want: []string{"--region.mailbx is unknown: did you mean --region.mailbox?"}},
 		{name: "flag without section", args: []string{"--passivate-after=3m"}, want: []string{"did you mean --region.passivate-after?"}},
@@ -201,7 +201,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// A password in any value, such as the URL of a backend, is not printed.
+// TestPrintWithoutPasswords: a password in any value, such as a URL, is not printed.
 func TestPrintWithoutPasswords(t *testing.T) {
 	s, err := Load(newExample(), []string{"--node.name=postgres://roost:hush@db/x", "--region.seeds=etcd://u:hush@h/x,consul://h/x?token=hush"}, nil)
 	if err != nil {
@@ -214,7 +214,7 @@ func TestPrintWithoutPasswords(t *testing.T) {
 	}
 }
 
-// Errors of libraries may repeat a URL: no log line does.
+// TestLogWithoutPasswords: errors of libraries may contain a URL, log lines must not.
 func TestLogWithoutPasswords(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var out strings.Builder

@@ -21,18 +21,18 @@ const roleVariable = "TEST_NODE_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "service":
-		os.Exit(Main("region", newExample(), setupSpoken))
+		os.Exit(Main("region", newExample(), setupPrinting))
 	case "parent":
 		os.Exit(parent())
 	}
 	os.Exit(m.Run())
 }
 
-// setupSpoken tells on stdout what happens.
-func setupSpoken(n *Node) error {
+// setupPrinting adds a stage that prints what happens to it.
+func setupPrinting(n *Node) error {
 	hang := os.Getenv("TEST_NODE_HANG") != ""
 	n.Stage(Stage{
-		Name:  "spoken",
+		Name:  "printing",
 		Start: func(context.Context) error { fmt.Println("up"); return nil },
 		Stop: func(context.Context) error {
 			fmt.Println("draining")
@@ -81,7 +81,7 @@ func start(t *testing.T, role string, args, env []string) *process {
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Far beyond what any test needs; a hang then shows as a failure.
+	// Far longer than any test needs, so that a hang becomes a failure.
 	timer := time.AfterFunc(time.Minute, func() { p.Process.Kill() })
 	t.Cleanup(func() {
 		timer.Stop()
@@ -148,7 +148,7 @@ func TestExitWithParent(t *testing.T) {
 	p := start(t, "parent", nil, nil)
 	p.expect(t, "up")
 	p.signal(t, os.Kill)
-	// The child holds stdout open; it ends when the child does.
+	// The child holds stdout open, so reading ends when the child does.
 	done := make(chan struct{})
 	go func() {
 		for p.lines.Scan() {
@@ -172,7 +172,7 @@ func TestMainPrints(t *testing.T) {
 		{[]string{"--version"}, 0, "roost-region"},
 		{[]string{"--print-config"}, 0, "region.mailbox"},
 		{[]string{"--print-config", "--region.mailbox=many"}, 2, "region.mailbox"},
-		{[]string{"--print-config", "--log.level=loud"}, 2, "log.format"}, // all values, also when one is wrong
+		{[]string{"--print-config", "--log.level=loud"}, 2, "log.format"}, // all values, even if one is wrong
 		{[]string{"--print-config", "--log.level=Warn"}, 0, "warn"},
 		{[]string{"--bananas"}, 2, "roost-region: flag --bananas is unknown"},
 		{[]string{"--management.listen=127.0.0.1:99999"}, 1, "management.listen"},

@@ -134,7 +134,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// waitFor polls for what no channel tells; the test's own deadline ends it.
+// waitFor polls a condition that no channel signals, until the test ends.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -165,7 +165,7 @@ func TestMetrics(t *testing.T) {
 			cancel()
 			return nil
 		}})
-		// A caller's trace goes on even where nothing is recorded.
+		// A caller's trace continues even if no spans are exported.
 		parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true})
 		_, span := n.TracerProvider().Tracer("test").Start(trace.ContextWithRemoteSpanContext(ctx, parent), "x")
 		if span.SpanContext().TraceID() != parent.TraceID() {
@@ -189,8 +189,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestPushedMetrics: what is pushed has the histograms too, the last values at
-// the latest when the node stops.
+// TestPushedMetrics: pushed metrics include the histograms, and a node that stops pushes
+// the last values.
 func TestPushedMetrics(t *testing.T) {
 	var mu sync.Mutex
 	var pushed []byte
@@ -225,7 +225,7 @@ func TestPushedMetrics(t *testing.T) {
 	}
 	t.Setenv("OTEL_METRICS_PRODUCERS", "none")
 	if err := Run(t.Context(), "region", testConfig(), func(*Node) error { return nil }); err == nil {
-		t.Error("a variable that would leave histograms out is obeyed")
+		t.Error("a variable that leaves the histograms out is accepted")
 	}
 }
 
@@ -273,7 +273,7 @@ func TestTracesArePushed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The end of the node flushes what is left, so it is here already.
+	// A node that stops flushes its spans, so they have arrived.
 	select {
 	case path := <-paths:
 		if path != "/v1/traces" {
@@ -313,7 +313,7 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// TestFirstGlobal: what a host without a way to other networks tells its peers.
+// TestFirstGlobal: the address that a host without a default route advertises.
 func TestFirstGlobal(t *testing.T) {
 	for want, nets := range map[string]string{
 		"127.0.0.1":  "",

@@ -8,8 +8,8 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 )
 
-// TestOutboxGathers: one call per address at a time, in order, nothing lost;
-// a slow address holds nobody else up.
+// TestOutboxGathers: one call per address at a time, in order, without loss; a slow
+// address does not delay the others.
 func TestOutboxGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := map[string][][]int{}
@@ -47,9 +47,8 @@ func TestOutboxGathers(t *testing.T) {
 	})
 }
 
-// TestOutboxIsBounded: what an address that does not answer keeps waiting is
-// bounded by count and by size, a repeat takes no room, and a call carries no more
-// than it may.
+// TestOutboxIsBounded: the messages that wait for an address are bounded in number and
+// bytes, and a repeated message takes no space.
 func TestOutboxIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]string
@@ -70,7 +69,7 @@ func TestOutboxIsBounded(t *testing.T) {
 		add("a", true)
 		add("0123456789", false) // too many bytes with it
 		add("b", true)
-		add("a", true) // waits already
+		add("a", true) // is waiting already
 		add("c", true)
 		add("d", false) // too many
 		add("b", true)
@@ -86,7 +85,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	})
 }
 
-// TestOutboxCallBytes: a call carries no more than it may, but at least one message.
+// TestOutboxCallBytes: a call carries at most CallBytes, but at least one message.
 func TestOutboxCallBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls [][]string

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// An authority signs certificates for loopback.
+// authority signs certificates for loopback.
 type authority struct {
 	t      *testing.T
 	dir    string
@@ -81,7 +81,7 @@ func (a *authority) issue(serial int64) TLS {
 	a.must(err)
 	a.write("cert.pem", "CERTIFICATE", der)
 	a.write("key.pem", "EC PRIVATE KEY", keyDER)
-	// File systems may be too coarse to tell two writes apart.
+	// Timestamps of file systems may be too coarse to tell two writes apart.
 	a.serial++
 	stamp := time.Unix(a.serial, 0)
 	a.must(os.Chtimes(filepath.Join(a.dir, "cert.pem"), stamp, stamp))

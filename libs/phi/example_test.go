@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/phi"
 )
 
-// A peer beats every second until it dies.
+// A peer sends a heartbeat every second until it dies.
 func Example() {
 	d := phi.New(phi.DefaultConfig())
 	now := time.Unix(0, 0)
@@ -38,8 +38,8 @@ func ExampleNewDeadline() {
 	// false
 }
 
-// A process that was not running, stopped or asleep, heard nobody: that is not
-// held against the peers.
+// A process that was suspended has received no heartbeats. That is not held against its
+// peers.
 func ExampleDetector_Restart() {
 	d := phi.New(phi.CloudConfig())
 	now := time.Unix(0, 0)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// read makes a configuration and intervals between heartbeats of bytes.
+// read derives a configuration and intervals between heartbeats from bytes.
 func read(raw []byte) (Config, []time.Duration) {
 	next := func() int64 {
 		if len(raw) == 0 {
@@ -32,7 +32,7 @@ func read(raw []byte) (Config, []time.Duration) {
 	return cfg, gaps
 }
 
-// silences are times after a heartbeat, growing.
+// silences are times since the last heartbeat, in ascending order.
 var silences = []time.Duration{
 	-time.Second, 0, 1, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, time.Second,
 	2 * time.Second, 5 * time.Second, 20 * time.Second, 5 * time.Minute, time.Hour, 1000 * time.Hour, math.MaxInt64 / 4,
@@ -50,15 +50,15 @@ func FuzzLaws(f *testing.F) {
 		if err := cfg.Validate(); err != nil {
 			t.Fatalf("%+v: %v", cfg, err)
 		}
-		laws(t, New(cfg), gaps)
-		laws(t, NewDeadline(DeadlineConfig{Interval: cfg.FirstInterval, Pause: cfg.Pause}), gaps)
+		checkLaws(t, New(cfg), gaps)
+		checkLaws(t, NewDeadline(DeadlineConfig{Interval: cfg.FirstInterval, Pause: cfg.Pause}), gaps)
 	})
 }
 
-func laws(t *testing.T, d Detector, gaps []time.Duration) {
+func checkLaws(t *testing.T, d Detector, gaps []time.Duration) {
 	now := at(0)
 	if d.Monitoring() || !d.Available(now.Add(time.Hour)) || d.Phi(now) != 0 {
-		t.Error("a detector that heard nothing has an opinion")
+		t.Error("a detector without heartbeats judges its peer")
 	}
 	shifted := d.Clone()
 	for _, gap := range append(gaps, time.Second) {
@@ -76,9 +76,9 @@ func laws(t *testing.T, d Detector, gaps []time.Duration) {
 	if !d.Monitoring() || !bytes.Equal(d.AppendState(nil, now), shifted.AppendState(nil, now.Add(time.Hour))) {
 		t.Error("the same heartbeats an hour later give another state")
 	}
-	growing(t, &d, now)
-	sums(t, &d.history)
-	// The detector's own pause is no silence of the peer.
+	checkGrowth(t, &d, now)
+	checkSums(t, &d.history)
+	// A pause of this process does not count as silence of the peer.
 	late := d.Clone()
 	late.Restart(now.Add(time.Hour))
 	for _, s := range silences[:10] {
@@ -88,9 +88,9 @@ func laws(t *testing.T, d Detector, gaps []time.Duration) {
 	}
 }
 
-// growing: suspicion never shrinks while no heartbeat comes, stays within its
-// bounds, and ends availability once and for all when it reaches the threshold.
-func growing(t *testing.T, d *Detector, last time.Time) {
+// checkGrowth: while no heartbeat comes, phi never decreases, stays within its bounds, and
+// makes the peer unavailable from the threshold on.
+func checkGrowth(t *testing.T, d *Detector, last time.Time) {
 	t.Helper()
 	before := 0.0
 	for _, s := range silences {
@@ -104,18 +104,18 @@ func growing(t *testing.T, d *Detector, last time.Time) {
 		before = phi
 	}
 	if before != Max {
-		t.Errorf("after all silence phi is %v", before)
+		t.Errorf("after the longest silence phi is %v", before)
 	}
 	if d.deadline > 0 && (!d.Available(last.Add(d.deadline-1)) || d.Available(last.Add(d.deadline))) {
 		t.Error("the deadline is not met to the nanosecond")
 	}
 	if d.deadline == 0 && d.Phi(last.Add(d.cfg.Pause)) > 2 {
-		t.Errorf("phi after the pause that is acceptable is %v", d.Phi(last.Add(d.cfg.Pause)))
+		t.Errorf("phi after the acceptable pause is %v", d.Phi(last.Add(d.cfg.Pause)))
 	}
 }
 
-// sums: they are those of the intervals remembered, however many there were.
-func sums(t *testing.T, h *history) {
+// checkSums: the sums are those of the remembered intervals, however many there were.
+func checkSums(t *testing.T, h *history) {
 	t.Helper()
 	var sum, sumSq int64
 	for _, v := range h.ring {
@@ -129,7 +129,7 @@ func sums(t *testing.T, h *history) {
 	}
 }
 
-// TestLongestHistory: the longest intervals there can be do not overflow.
+// TestLongestHistory: the sums of the longest possible intervals do not overflow.
 func TestLongestHistory(t *testing.T) {
 	var h history
 	for range maxSamples {

@@ -210,8 +210,8 @@ func checkPhi(t *testing.T, i int, o op, results []float64) {
 	}
 }
 
-// A pause of the watcher itself is nobody's death, and is not remembered as
-// an interval either.
+// TestRestart: a pause of the observer makes no peer unavailable, and is not remembered as
+// an interval.
 func TestRestart(t *testing.T) {
 	d := New(DefaultConfig())
 	for i := range int64(10) {

@@ -11,9 +11,9 @@ import (
 	"github.com/roost-cluster/roost/libs/phi"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write phi.svg anew")
+var rewrite = flag.Bool("rewrite", false, "write phi.svg")
 
-// TestPicture keeps phi.svg what the detectors do. After a change that is meant:
+// TestPicture: phi.svg shows what the detectors do. After an intended change, run
 // go test ./libs/phi -run TestPicture -rewrite
 func TestPicture(t *testing.T) {
 	drawn := picture()
@@ -28,34 +28,35 @@ func TestPicture(t *testing.T) {
 }
 
 const (
-	from, until     = -6 * time.Second, 8 * time.Second // around the last heartbeat
-	most            = 16.0                              // the highest phi drawn
-	left, top       = 60.0, 40.0
-	width, height   = 700.0, 300.0
-	between, settle = 20 * time.Millisecond, 50
+	from, until   = -6 * time.Second, 8 * time.Second // around the last heartbeat
+	most          = 16.0                              // the highest phi drawn
+	left, top     = 60.0, 40.0
+	width, height = 700.0, 300.0
+	step          = 20 * time.Millisecond // between two points of a curve
+	warmUp        = 50                    // heartbeats before the last one
 )
 
 func x(at time.Duration) float64 { return left + width*float64(at-from)/float64(until-from) }
 func y(phi float64) float64      { return top + height*(1-min(phi, most)/most) }
 
-// beats are heartbeats about every second, the last one at 0. They come up to
-// spread early or late, in an order without a pattern.
+// beats returns the times of heartbeats, about one per second, the last one at 0. Each
+// comes up to spread early or late, without a pattern.
 func beats(spread time.Duration) []time.Duration {
 	var out []time.Duration
-	for i := -settle; i < 0; i++ {
+	for i := -warmUp; i < 0; i++ {
 		late := time.Duration((i*i*37+i*11)%201-100) * spread / 100
 		out = append(out, time.Duration(i)*time.Second+late)
 	}
 	return append(out, 0)
 }
 
-// curve draws suspicion from the first moment in the picture on, as long as it
-// is in the picture, and tells when the peer was first unavailable.
+// curve returns phi over time as far as it fits the picture, and when the peer was first
+// unavailable; -1: never.
 func curve(class string, d phi.Detector, beats []time.Duration) (svg string, suspected time.Duration) {
 	var xs, ys []string
 	start := time.Unix(1000, 0)
 	suspected = -1
-	for at := -settle*time.Second - time.Second; at <= until; at += between {
+	for at := -warmUp*time.Second - time.Second; at <= until; at += step {
 		for len(beats) > 0 && beats[0] <= at {
 			d.Heartbeat(start.Add(beats[0]))
 			beats = beats[1:]
@@ -73,7 +74,7 @@ func curve(class string, d phi.Detector, beats []time.Duration) (svg string, sus
 		}
 	}
 	var points []string
-	for i := range xs { // without what is between equal ones
+	for i := range xs { // leaves out points between equal ones
 		if i == 0 || i == len(xs)-1 || ys[i-1] != ys[i] || ys[i+1] != ys[i] {
 			points = append(points, xs[i]+","+ys[i])
 		}
@@ -81,13 +82,13 @@ func curve(class string, d phi.Detector, beats []time.Duration) (svg string, sus
 	return fmt.Sprintf("<polyline class=\"curve %s\" points=\"%s\"/>\n", class, strings.Join(points, " ")), suspected
 }
 
-// picture is phi over time as an SVG that follows light and dark.
+// picture returns the SVG, which follows the light or dark colour scheme.
 func picture() string {
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 790 490" font-family="system-ui, sans-serif" font-size="13" role="img" aria-labelledby="t d">`)
 	add(`<title id="t">Suspicion over time</title>`)
-	add(`<desc id="d">A peer beats about every second and dies at 0. Without an acceptable pause phi rises between heartbeats already and is past 8 within two seconds. With a pause of 3 s it stays near 0 until 4 s, then rises steeply if heartbeats were regular, less so if they were not. The deadline detector jumps at 4 s.</desc>`)
+	add(`<desc id="d">A peer sends a heartbeat about every second and dies at 0. Without an acceptable pause phi rises even between heartbeats and exceeds 8 within two seconds. With a pause of 3 s it stays near 0 until 4 s, then rises steeply if heartbeats were regular, less so if they were not. The deadline detector jumps at 4 s.</desc>`)
 	add(`<style>.curve{fill:none;stroke-width:2}.a{stroke:#cf222e}.b{stroke:#0969da}.c{stroke:#8250df}.d{stroke:#2da44e;stroke-dasharray:6 3}
 .axis{stroke:#57606a}.grid{stroke:#d0d7de}.mark{stroke:#9a6700;stroke-dasharray:3 4}text{fill:#1f2328}.small{font-size:11.5px;fill:#57606a}
 @media (prefers-color-scheme:dark){.grid{stroke:#30363d}text{fill:#e6edf3}.small{fill:#8b949e}.axis{stroke:#8b949e}}</style>`)

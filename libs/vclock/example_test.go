@@ -7,7 +7,7 @@ import (
 	"github.com/roost-cluster/roost/libs/vclock"
 )
 
-// Two nodes change copies of the same state apart from each other.
+// Two nodes change copies of the same state independently.
 func Example() {
 	var base vclock.Clock[string]
 	base = base.Tick("a")

@@ -8,8 +8,8 @@ import (
 // node maps a byte to one of nine nodes, "a" to "i".
 func node(b byte) string { return string('a' + rune(b%9)) }
 
-// clocks reads three clocks: pairs of node and count in the manner of one who
-// knows nothing of the package, in any order, counts of 0 included.
+// clocks derives three clocks from bytes: pairs of a node and its count, in any order,
+// counts of 0 included.
 func clocks(raw []byte) (a, b, c Clock[string]) {
 	maps := [3]map[string]uint64{{}, {}, {}}
 	for len(raw) >= 2 {
@@ -19,7 +19,7 @@ func clocks(raw []byte) (a, b, c Clock[string]) {
 	return fromMap(maps[0]), fromMap(maps[1]), fromMap(maps[2])
 }
 
-// relate is Compare by the book, node by node, with nothing in common with it.
+// relate is an independent implementation of Compare, by the definition.
 func relate(a, b Clock[string]) Relation {
 	atMost := func(a, b Clock[string]) bool { // a <= b
 		for _, e := range a {
@@ -40,7 +40,7 @@ func relate(a, b Clock[string]) Relation {
 	return Concurrent
 }
 
-// FuzzLaws: what a vector clock is.
+// FuzzLaws checks the laws of vector clocks.
 func FuzzLaws(f *testing.F) {
 	f.Add([]byte{0, 1, 9, 1, 18, 1})
 	f.Add([]byte{0, 0, 10, 0, 19, 3, 1, 2, 2, 3, 11, 3})
@@ -63,7 +63,7 @@ func FuzzLaws(f *testing.F) {
 	})
 }
 
-// compare: a partial order.
+// compare: Compare is a partial order.
 func compare(t *testing.T, a, b, c Clock[string]) {
 	back := map[Relation]Relation{Same: Same, Before: After, After: Before, Concurrent: Concurrent}
 	ab, bc := a.Compare(b), b.Compare(c)
@@ -81,7 +81,7 @@ func compare(t *testing.T, a, b, c Clock[string]) {
 	}
 }
 
-// merge: the least upper bound.
+// merge: Merge returns the least upper bound.
 func merge(t *testing.T, a, b, c Clock[string]) {
 	ab := a.Merge(b)
 	if !ab.Valid() || !slices.Equal(a.Merge(a), a) || !slices.Equal(ab, b.Merge(a)) || !slices.Equal(ab.Merge(c), a.Merge(b.Merge(c))) {
@@ -96,7 +96,7 @@ func merge(t *testing.T, a, b, c Clock[string]) {
 	}
 }
 
-// tick: strictly after, by one node's count, and not known to others.
+// tick: a ticked clock is strictly after the one before, by one count of one node.
 func tick(t *testing.T, a, b Clock[string], n string) {
 	ticked := a.Tick(n)
 	if !ticked.Valid() || a.Compare(ticked) != Before || ticked.Count(n) != a.Count(n)+1 {
@@ -107,7 +107,7 @@ func tick(t *testing.T, a, b Clock[string], n string) {
 	}
 }
 
-// prune: it takes one node away, and whether before or after a merge is the same.
+// prune: Prune removes one node, and commutes with Merge.
 func prune(t *testing.T, a, b Clock[string], n string) {
 	pruned := a.Prune(n)
 	if !pruned.Valid() || pruned.Count(n) != 0 || !slices.Equal(pruned.Prune(n), pruned) {
@@ -119,7 +119,7 @@ func prune(t *testing.T, a, b Clock[string], n string) {
 	if kept := a.Keep(func(k string) bool { return k != n }); !slices.Equal(kept, pruned) {
 		t.Errorf("%v without %s is %v, kept the others: %v", a, n, pruned, kept)
 	}
-	if r := a.Compare(b); r == Same || r == Before { // what was included stays so
+	if r := a.Compare(b); r == Same || r == Before { // pruning keeps the order
 		if r := pruned.Compare(b.Prune(n)); r != Same && r != Before {
 			t.Errorf("%v is below %v, but without %s it is %v", a, b, n, r)
 		}

@@ -20,7 +20,7 @@ import (
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
 
-// script is a receiver that keeps what it got, and answers as it is told.
+// script is a receiver that records what it gets and returns a prepared answer.
 type script struct {
 	from   sharding.NodeID
 	got    []control.Message
@@ -37,8 +37,9 @@ func (s *script) Answer(_ context.Context, from sharding.NodeID, m control.Messa
 	return s.answer, nil
 }
 
-// TestMessagesArrive: in order, with the sender; what is not for the receiver does not,
-// nor do the messages beside it, and a wrong answer is none.
+// TestMessagesArrive: messages arrive in order and with their sender. One that is not for
+// the receiver is refused together with the others of its request, and an answer of the
+// wrong kind is an error.
 func TestMessagesArrive(t *testing.T) {
 	self, peer := sharding.NodeID{Addr: "c:1", UID: 7}, &script{}
 	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Region, peer))
@@ -67,8 +68,7 @@ func TestMessagesArrive(t *testing.T) {
 	}
 }
 
-// TestEarlierTerms: what a coordinator said in an earlier term is not sent after what
-// it says in a later one.
+// TestEarlierTerms: a message of an earlier term is not sent after one of a later term.
 func TestEarlierTerms(t *testing.T) {
 	kept := newest([]control.Message{
 		control.HostShard{Term: 1}, control.JournalReport{}, control.HandOff{Term: 2}, control.HostShard{Term: 1}, control.HostShard{Term: 2},
@@ -79,8 +79,8 @@ func TestEarlierTerms(t *testing.T) {
 	}
 }
 
-// TestOneCallFitsTheBody: the most that a call carries is less than a listener takes,
-// however long the names are.
+// TestOneCallFitsTheBody: the largest call is within the body limit of a listener, however
+// long the names are.
 func TestOneCallFitsTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const body = 4 << 20
@@ -101,12 +101,12 @@ func TestOneCallFitsTheBody(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if largest == 0 || largest > body {
-			t.Errorf("a call has %d bytes, at most %d may", largest, body)
+			t.Errorf("a call has %d bytes, want at most %d", largest, body)
 		}
 	})
 }
 
-// TestCalls: a call is answered once, a process may have a few, all together some.
+// TestCalls: a call is answered once; calls are bounded per process and in total.
 func TestCalls(t *testing.T) {
 	c := NewCalls(maxCallsOfOne + 2)
 	one, other, third := sharding.NodeID{UID: 1}, sharding.NodeID{UID: 2}, sharding.NodeID{UID: 3}
@@ -116,11 +116,11 @@ func TestCalls(t *testing.T) {
 		c.Hold(one, got)
 	}
 	if c.Hold(one, got) != 0 {
-		t.Error("one process has more calls than it may")
+		t.Error("the calls of one process are not bounded")
 	}
 	for range 2 {
 		if c.Hold(other, got) == 0 {
-			t.Error("another process may hold no call")
+			t.Error("the calls of one process keep out those of another")
 		}
 	}
 	if c.Hold(third, got) != 0 {
@@ -136,7 +136,7 @@ func TestCalls(t *testing.T) {
 	c.Forget(next)
 	c.Forget(next)
 	if c.Hold(third, got) == 0 {
-		t.Error("a call that was given up takes room")
+		t.Error("a call that was given up still counts")
 	}
 	c.AnswerAll(Answer{})
 	if len(got) != 1+maxCallsOfOne+2 || len(c.waiting) != 0 || len(c.of) != 0 {
@@ -144,7 +144,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestGarbage: a listener takes nothing that is not a message.
+// TestGarbage: a listener refuses whatever is not a message.
 func TestGarbage(t *testing.T) {
 	peer := &script{}
 	srv := httptest.NewServer(Handler("dev", sharding.NodeID{UID: 9}, control.Coordinator, peer))

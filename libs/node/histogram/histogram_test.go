@@ -26,7 +26,7 @@ var (
 	silent   = Desc{Scope: "example.com/gateway", Name: "roost.never", Unit: "s", Description: "what never happens", Bounds: Seconds}
 )
 
-// recorded are measurements by their attribute; those of "" have none.
+// recorded are the measurements and their attributes; "": none.
 var recorded = []struct {
 	of    Desc
 	typ   string
@@ -44,7 +44,7 @@ func attributes(typ string) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.String("roost.type", typ), attribute.String("a", "b")}
 }
 
-// ours is a reader of the measurements in histograms of this package.
+// ours records the measurements in histograms of this package.
 func ours(t *testing.T, reader func(sdkmetric.Producer) sdkmetric.Reader) {
 	r := &Registry{}
 	sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader(r)), sdkmetric.WithResource(resource.Empty()))
@@ -58,7 +58,7 @@ func ours(t *testing.T, reader func(sdkmetric.Producer) sdkmetric.Reader) {
 	}
 }
 
-// theirs is a reader of the measurements in OpenTelemetry's instruments.
+// theirs records the measurements in OpenTelemetry's instruments.
 func theirs(t *testing.T, reader func(sdkmetric.Producer) sdkmetric.Reader) {
 	p := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader(&Registry{})), sdkmetric.WithResource(resource.Empty()))
 	of := map[string]metric.Float64Histogram{}
@@ -74,7 +74,7 @@ func theirs(t *testing.T, reader func(sdkmetric.Producer) sdkmetric.Reader) {
 	}
 }
 
-// TestSameText: /metrics shows what it would with OpenTelemetry's instruments.
+// TestSameText: /metrics shows the same as with OpenTelemetry's instruments.
 func TestSameText(t *testing.T) {
 	for name, options := range map[string][]otelprometheus.Option{"with scope": nil, "without scope": {otelprometheus.WithoutScopeInfo()}} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestSameText(t *testing.T) {
 	}
 }
 
-// TestSameData: so do exporters that push, least and greatest value included.
+// TestSameData: exporters that push get the same too, minimum and maximum included.
 func TestSameData(t *testing.T) {
 	data := func(measure func(*testing.T, func(sdkmetric.Producer) sdkmetric.Reader)) metricdata.ResourceMetrics {
 		var reader *sdkmetric.ManualReader
@@ -119,7 +119,7 @@ func TestSameData(t *testing.T) {
 	metricdatatest.AssertEqual(t, data(theirs), data(ours), metricdatatest.IgnoreTimestamp())
 }
 
-func TestNobodyWantsToKnow(t *testing.T) {
+func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.New(duration).With(attributes("Airport")...).Record(1)
 }
@@ -142,7 +142,7 @@ func TestManyAttributes(t *testing.T) {
 	}
 }
 
-// TestConcurrent: nothing is lost, and what is counted is in the sum.
+// TestConcurrent: no measurement is lost, and the sum has all that are counted.
 func TestConcurrent(t *testing.T) {
 	const writers, each = 4, 2000
 	r := &Registry{}
@@ -155,7 +155,7 @@ func TestConcurrent(t *testing.T) {
 			}
 		})
 	}
-	look := func() (count uint64) {
+	collect := func() (count uint64) {
 		scopes, err := r.Produce(context.Background())
 		if err != nil {
 			t.Error(err)
@@ -173,10 +173,10 @@ func TestConcurrent(t *testing.T) {
 		return count
 	}
 	for range 100 {
-		look()
+		collect()
 	}
 	writing.Wait()
-	if got := look(); got != writers*each {
+	if got := collect(); got != writers*each {
 		t.Errorf("%d measurements, want %d", got, writers*each)
 	}
 }
