@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// BenchmarkAsk is the core's part of an ask: admission, sending, answer, end.
+// BenchmarkAsk measures the core's part of an ask: admission, sending, answer, end.
 func BenchmarkAsk(b *testing.B) {
 	const shards, inFlight = 1024, 64
 	now := time.Unix(1_700_000_000, 0)

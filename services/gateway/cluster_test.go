@@ -12,14 +12,13 @@ import (
 // fakeRegion executes commands one by one per shard, against the journal of
 // the world, as long as it is up.
 type fakeRegion struct {
-	w      *world
-	id     sharding.NodeID
-	up     bool
-	paused time.Duration // does nothing before
-	inbox  []func()
-	// pumping: the inbox is being worked on, or will be after a pause.
-	pumping bool
-	shards  map[sharding.ShardID]*held
+	w           *world
+	id          sharding.NodeID
+	up          bool
+	pausedUntil time.Duration
+	inbox       []func()
+	pumping     bool // the inbox is being processed, or will be after a pause
+	shards      map[sharding.ShardID]*held
 }
 
 // held is a shard that a region serves.
@@ -35,14 +34,13 @@ type job struct {
 	send SendCommand
 }
 
-// fakeLink keeps the order of what it carries, until it breaks; the two ends
-// notice that at different times.
+// fakeLink delivers in order until it breaks, which its two ends notice at different times.
 type fakeLink struct {
 	w                       *world
 	number                  uint64
 	region                  *fakeRegion
 	gatewayOpen, regionOpen bool
-	up, down                time.Duration // the newest deliveries
+	up, down                time.Duration // when the newest command and answer arrive
 }
 
 func (w *world) dial(to sharding.NodeID) {
@@ -92,18 +90,17 @@ func (l *fakeLink) toGateway(in Input) {
 	})
 }
 
-// awake runs something in the region, after what came before, when it is not
-// paused.
-func (r *fakeRegion) awake(run func()) {
-	r.inbox = append(r.inbox, run)
+// enqueue runs f in the region, in order, when the region is not paused.
+func (r *fakeRegion) enqueue(f func()) {
+	r.inbox = append(r.inbox, f)
 	r.pump()
 }
 
 func (r *fakeRegion) pump() {
 	for len(r.inbox) > 0 && !r.pumping {
 		r.pumping = true
-		if r.w.now < r.paused {
-			r.w.after(r.paused-r.w.now, func() {
+		if r.w.now < r.pausedUntil {
+			r.w.after(r.pausedUntil-r.w.now, func() {
 				r.pumping = false
 				r.pump()
 			})
@@ -119,7 +116,7 @@ func (r *fakeRegion) pump() {
 }
 
 func (r *fakeRegion) read(j job) {
-	r.awake(func() {
+	r.enqueue(func() {
 		if l := r.w.links[r.id]; l != nil && l.number > j.link.number {
 			j.link.regionOpen = false // a newer link ends the older one
 		}
@@ -131,7 +128,7 @@ func (r *fakeRegion) read(j job) {
 		case s == nil || s.stopping || s.epoch != j.send.Epoch:
 			r.refuse(j)
 		case r.w.chance(0.02):
-			r.w.mayStray(j.send)
+			r.w.regionRefused(j.send)
 			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.ResourceExhausted, "full")})
 		default:
 			s.queue = append(s.queue, j)
@@ -155,7 +152,7 @@ func (r *fakeRegion) work(s *held) {
 	}
 	s.running = true
 	r.w.after(r.w.delay(), func() {
-		r.awake(func() {
+		r.enqueue(func() {
 			s.running = false
 			j := s.queue[0]
 			s.queue = s.queue[1:]
@@ -183,7 +180,7 @@ func (r *fakeRegion) execute(s *held, j job) {
 		done = done || w.rng.IntN(2) == 0
 	}
 	if reply.Outcome != sharding.OK {
-		w.mayStray(o)
+		w.regionRefused(o)
 	}
 	if !done {
 		w.applied[o.Env.ID]++
@@ -192,11 +189,11 @@ func (r *fakeRegion) execute(s *held, j job) {
 	j.link.toGateway(Answer{Attempt: o.Attempt, Reply: reply})
 }
 
-// mayStray notes that a region did not do what others behind it may do.
-func (w *world) mayStray(o SendCommand) {
-	w.unheard[o.Attempt] = true
+// regionRefused notes that a region refused a command: those behind it may overtake it.
+func (w *world) regionRefused(o SendCommand) {
+	w.unreported[o.Attempt] = true
 	if w.newest[o.Env.ID] > o.Attempt {
-		w.astray[w.request(o.Env.ID)] = true
+		w.overtaken[w.request(o.Env.ID)] = true
 	}
 }
 
@@ -208,7 +205,7 @@ func (w *world) request(id sharding.CommandID) RequestID {
 	return n
 }
 
-// publish makes a row part of the table.
+// publish adds a row to the table.
 func (w *world) publish(row sharding.Row) {
 	if row.Newer(w.truth[row.Shard]) {
 		w.truth[row.Shard] = row
@@ -229,7 +226,7 @@ func (w *world) allocate(id sharding.ShardID) {
 	row := sharding.Row{Shard: id, Owner: r.id, Epoch: w.truth[id].Epoch + 1, Phase: sharding.Starting}
 	w.publish(row)
 	w.after(w.delay(), func() {
-		r.awake(func() {
+		r.enqueue(func() {
 			if w.fence[id] >= row.Epoch || r.id != row.Owner {
 				return
 			}
@@ -246,7 +243,7 @@ func (w *world) allocate(id sharding.ShardID) {
 	})
 }
 
-// handOff moves a shard in the planned way.
+// handOff moves a shard gracefully.
 func (w *world) handOff(row sharding.Row) {
 	i := slices.IndexFunc(w.regions, func(r *fakeRegion) bool { return r.id == row.Owner })
 	if i < 0 || row.Phase != sharding.Serving {
@@ -261,7 +258,7 @@ func (w *world) handOff(row sharding.Row) {
 		s := r.shards[row.Shard]
 		if s != nil && s.epoch == row.Epoch && r.up {
 			if s.stopping = true; len(s.queue) > 0 || s.running {
-				w.after(5*ms, func() { r.awake(stop) })
+				w.after(5*ms, func() { r.enqueue(stop) })
 				return
 			}
 		}
@@ -269,7 +266,7 @@ func (w *world) handOff(row sharding.Row) {
 			w.allocate(row.Shard)
 		}
 	}
-	w.after(w.delay(), func() { r.awake(stop) })
+	w.after(w.delay(), func() { r.enqueue(stop) })
 	w.after(time.Second, func() {
 		if w.truth[row.Shard] == row {
 			w.allocate(row.Shard)
@@ -277,7 +274,7 @@ func (w *world) handOff(row sharding.Row) {
 	})
 }
 
-// fault does something bad, or moves a shard.
+// fault injects a fault, or moves a shard.
 func (w *world) fault() {
 	if w.calm {
 		return
@@ -289,7 +286,7 @@ func (w *world) fault() {
 	case 0:
 		r.crash()
 	case 1:
-		r.paused = w.now + time.Duration(w.rng.IntN(1500))*ms
+		r.pausedUntil = w.now + time.Duration(w.rng.IntN(1500))*ms
 	case 2, 3:
 		if l := w.links[r.id]; l != nil {
 			w.after(time.Duration(w.rng.IntN(50))*ms, l.lose)
@@ -306,7 +303,7 @@ func (w *world) fault() {
 	}
 }
 
-// crash ends an incarnation; another one comes up at the same address.
+// crash ends an incarnation; a new one starts at the same address.
 func (r *fakeRegion) crash() {
 	w, old := r.w, r.id
 	r.up = false

@@ -10,9 +10,8 @@ import (
 	"github.com/roost-cluster/roost/libs/mutant"
 )
 
-// TestMutants: two keyed commands for one entity are under way; the region
-// refuses the first for itself. Sent again behind the second, it would turn their
-// order.
+// TestMutants: of two keyed commands for one entity, the region refuses the first. If it
+// were sent again behind the second, their order would be reversed.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for _, name := range []string{"", "overtaken"} {
@@ -28,7 +27,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestMutantsOfSender: each guard of what is written to a link is missed.
+// TestMutantsOfSender: the Sender needs each of its guards.
 func TestMutantsOfSender(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for name, broken := range map[string]func() bool{ // order-free: each for itself

@@ -11,8 +11,9 @@ import (
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// TestRepliesAreBounded: what clients have not taken, and what is expected, counts
-// before a command is sent; what breaks the bound all the same says that it ran.
+// TestRepliesAreBounded: replies that are expected or not delivered yet count before a
+// command is sent. One that exceeds the budget all the same is replaced by an error which
+// says that the command ran.
 func TestRepliesAreBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	region := sharding.NodeID{Addr: "127.0.0.1:1", UID: 1}
@@ -35,7 +36,7 @@ func TestRepliesAreBounded(t *testing.T) {
 				case o.Reply.Outcome == sharding.OK && o.Reply.Code == sharding.ReplyLost && strings.HasPrefix(o.Reply.Message, "the command ran"):
 					ran++
 					if repeat := o.Request%2 == 0; repeat != (o.RetryAfter > 0) || !o.Region.IsZero() {
-						t.Errorf("the reply is lost here, and a repeat with the key gets it: %+v", o)
+						t.Errorf("want no region, and Retry-After only with a key, which gets the lost reply: %+v", o)
 					}
 					fallthrough
 				case o.Reply.Outcome == sharding.OK:
@@ -92,7 +93,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	submit(12)
 	want(10, 2)
 	answer(100)
-	submit(30) // what has not been delivered counts
+	submit(30) // undelivered replies count
 	want(18, 12)
 	answer(100)
 	deliver()
@@ -104,11 +105,11 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 	deliver()
 	submit(1)
-	answer(20_000) // more than there is room for at all
+	answer(20_000) // more than the whole budget
 	deliver()
 	submit(2)
 	want(1, 1)
-	for range 200 { // what is expected falls again
+	for range 200 { // the expected size falls again
 		answer(3_000)
 		deliver()
 		submit(1)

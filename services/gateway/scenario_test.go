@@ -37,7 +37,7 @@ type scenario struct {
 	now      time.Time
 	waited   time.Duration
 	watching bool   // polls are part of the trace, and answered by commands only
-	polled   string // who is asked, if polls are not part of the trace
+	polled   string // the address polled last, if polls are not part of the trace
 	trace    []string
 }
 
@@ -126,7 +126,7 @@ func (s *scenario) step(in Input) {
 	}
 }
 
-// watched is the answer to a watch, changed one with a table.
+// watched returns the answer to a watch; changed returns one with a table.
 func watched(from string, answer control.Message) Replied {
 	return Replied{From: from, Asked: control.WatchTable{}, Msg: answer}
 }
@@ -150,7 +150,7 @@ func (s *scenario) wait(d string) {
 	s.waited = 0
 }
 
-// describe is an output in the words of the scenarios.
+// describe returns an output in the language of the scenarios.
 func describe(o Output) string {
 	switch o := o.(type) {
 	case SendCommand:
@@ -205,7 +205,7 @@ func testTypes() []sharding.TypeDesc {
 	}
 }
 
-// node is the region or coordinator of an address: "" is nobody.
+// node returns the region or coordinator at an address; "": none.
 func node(addr string) sharding.NodeID {
 	if addr == "" {
 		return sharding.NodeID{}

@@ -26,9 +26,9 @@ func written(s *Sender[string], o *SendCommand, on string) bool {
 	return ok && link == on
 }
 
-// TestSenderKeepsShardsInOrder: what comes behind a failed command of a shard fails
-// until the core has stepped all failures; other shards go on, also behind what no
-// link would take.
+// TestSenderKeepsShardsInOrder: commands behind a failed one of their shard fail until the
+// core has stepped all failures. Other shards are not affected, and a refused command
+// delays nothing.
 func TestSenderKeepsShardsInOrder(t *testing.T) {
 	s := NewSender[string]()
 	s.Up(LinkUp{Region: senderRegion, Link: 1}, "one")
@@ -41,13 +41,13 @@ func TestSenderKeepsShardsInOrder(t *testing.T) {
 	}
 	s.Refused(sendOn(1, 3, 2), errors.New("too large"))
 	if !written(s, sendOn(1, 4, 2), "one") {
-		t.Error("another shard has to wait")
+		t.Error("a refused command delays the next one")
 	}
 	if in, ok := s.Next(); !ok || in != (SendFailed{Attempt: 1}) {
 		t.Error(in)
 	}
 	if written(s, sendOn(1, 5, 1), "one") {
-		t.Error("5 goes ahead of 2, of which the core does not know yet")
+		t.Error("5 overtakes 2, whose failure the core does not know yet")
 	}
 	refused := Answer{Attempt: 3, Reply: sharding.Reject(sharding.InvalidArgument, "too large")}
 	got := next(s)
@@ -58,13 +58,13 @@ func TestSenderKeepsShardsInOrder(t *testing.T) {
 		t.Error(got[1])
 	}
 	if !written(s, sendOn(1, 6, 1), "one") {
-		t.Error("the core knows, and may not send")
+		t.Error("not written although the core knows all failures")
 	}
 }
 
 // TestSenderKnowsLinksByNumber: a command goes to the link that it names or nowhere, the
-// loss of an older link is none of the one that is up, and what was never written is
-// reported before the loss.
+// loss of an older link does not affect the one that is up, and commands that were never
+// written are reported before the loss.
 func TestSenderKnowsLinksByNumber(t *testing.T) {
 	s := NewSender[string]()
 	if written(s, sendOn(1, 1, 1), "") {

@@ -8,8 +8,9 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestShedder: commands for an entity are shed for a small share of what waits
-// for it, those with no more time than the one that its region refused.
+// TestShedder: after a refusal by its region, commands for an entity are shed for a small
+// share of the time that commands wait for it, unless they have more time left than the
+// refused one had.
 func TestShedder(t *testing.T) {
 	const limit = 100
 	s := NewShedder(limit)
@@ -24,7 +25,7 @@ func TestShedder(t *testing.T) {
 	answered(a, time.Hour)
 	refused(a, time.Second)
 	if s.Sheds(a, time.Second, now) {
-		t.Error("shed though nothing is known of what waits")
+		t.Error("shed although no waiting time is known")
 	}
 	answered(a, 160*time.Millisecond)
 	refused(a, time.Second)
@@ -45,7 +46,7 @@ func TestShedder(t *testing.T) {
 			t.Errorf("%s with %s left after %s: shed %t, want %t", x.entity.ID, x.left, x.after, got, x.want)
 		}
 	}
-	// What the gateway refuses itself, for any reason, says nothing of the entity.
+	// Refusals by the gateway itself, or for another reason, say nothing about the load.
 	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.ResourceExhausted, "full")}, now)
 	s.Observe(b, time.Second, &Finish{Reply: sharding.Reject(sharding.Unavailable, "gone"), Region: sharding.NodeID{Addr: "r1:1"}}, now)
 	if len(s.entities) != 1 {

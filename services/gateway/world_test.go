@@ -48,12 +48,12 @@ type world struct {
 	calls map[RequestID]*call
 	last  RequestID
 
-	// unheard are attempts that a region refused and the gateway does not know
-	// it; astray are the commands that were sent again because of that: they may
-	// come after later ones that were taken.
-	newest  map[sharding.CommandID]Attempt
-	unheard map[Attempt]bool
-	astray  map[RequestID]bool
+	// unreported are the attempts whose refusal by a region has not reached the gateway
+	// yet; overtaken are the commands that were sent again meanwhile: later ones may
+	// have run before them.
+	newest     map[sharding.CommandID]Attempt
+	unreported map[Attempt]bool
+	overtaken  map[RequestID]bool
 }
 
 // call is what the client knows of its command.
@@ -94,7 +94,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		failing: map[sharding.ShardID]int{}, sent: map[Attempt]SendCommand{}, refused: map[sharding.ShardID]sharding.Epoch{},
 		truth: map[sharding.ShardID]sharding.Row{}, fence: map[sharding.ShardID]sharding.Epoch{},
 		applied: map[sharding.CommandID]int{}, log: map[sharding.Entity][]RequestID{}, calls: map[RequestID]*call{},
-		newest: map[sharding.CommandID]Attempt{}, unheard: map[Attempt]bool{}, astray: map[RequestID]bool{},
+		newest: map[sharding.CommandID]Attempt{}, unreported: map[Attempt]bool{}, overtaken: map[RequestID]bool{},
 	}
 	for _, addr := range []string{"r1", "r2", "r3"} {
 		w.regions = append(w.regions, &fakeRegion{w: w, id: node(addr), up: true, shards: map[sharding.ShardID]*held{}})
@@ -170,7 +170,7 @@ func (w *world) step(in Input, out []Output) []Output {
 			w.refused[s.Shard] = max(w.refused[s.Shard], s.Epoch)
 		}
 	case Answer:
-		delete(w.unheard, in.Attempt)
+		delete(w.unreported, in.Attempt)
 	case SendFailed:
 		w.failing[w.sent[in.Attempt].Shard]--
 	}
@@ -198,15 +198,15 @@ func (w *world) step(in Input, out []Output) []Output {
 	return out
 }
 
-// observe checks what the core says, whether it can be performed or not.
+// observe checks an output of the core, whether it can be performed or not.
 func (w *world) observe(o Output) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %d %s", w.trace, w.now, describe(o))
 	w.trace = h.Sum64()
 	switch o := o.(type) {
 	case SendCommand:
-		if w.unheard[w.newest[o.Env.ID]] {
-			w.astray[w.request(o.Env.ID)] = true
+		if w.unreported[w.newest[o.Env.ID]] {
+			w.overtaken[w.request(o.Env.ID)] = true
 		}
 		w.sent[o.Attempt], w.newest[o.Env.ID] = o, o.Attempt
 		if o.Epoch <= w.refused[o.Shard] {
@@ -256,7 +256,7 @@ func (w *world) perform(o Output) {
 	}
 }
 
-// watched answers a poll as soon as there is something to say.
+// watched answers a poll as soon as the table changes.
 func (w *world) watched(v sharding.Version, by time.Duration) {
 	n := uint64(len(w.changes))
 	switch {
@@ -277,7 +277,7 @@ func (w *world) watched(v sharding.Version, by time.Duration) {
 	}
 }
 
-// client submits a few commands in one go, now and then.
+// client submits a few commands at once, again and again.
 func (w *world) client() {
 	if w.calm {
 		return

@@ -20,8 +20,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// fake is a cluster in one process: a coordinator and a region, on one address
-// each, that do what a test wants.
+// fake is a cluster in one process: a coordinator and a region, at one address each, whose
+// behaviour the test sets.
 type fake struct {
 	t                   *testing.T
 	coordinator, region *httptest.Server
@@ -86,7 +86,7 @@ func (f *fake) onCommands(conn *link.Conn, cmds []link.Command) {
 	}
 }
 
-// reply makes the region answer all commands so.
+// reply makes the region answer all commands with r.
 func (f *fake) reply(r sharding.Reply) {
 	f.answer(func(c *link.Conn, cmd link.Command) { _ = c.Send(link.Answer{Corr: cmd.Corr, Reply: r}) })
 }
@@ -151,7 +151,7 @@ func (f *fake) Receive(_ context.Context, _ sharding.NodeID, msgs []control.Mess
 	return nil
 }
 
-// fakeRegion serves the table at once.
+// fakeRegion answers with the table at once.
 type fakeRegion struct{ f *fake }
 
 func (r fakeRegion) Receive(context.Context, sharding.NodeID, []control.Message, int) error {
@@ -172,7 +172,7 @@ type running struct {
 	ended           chan error
 }
 
-// start runs a gateway before the cluster until the test ends.
+// start runs a gateway in front of the cluster until the test ends.
 func (f *fake) start(change func(*Config)) *running {
 	f.t.Helper()
 	cfg := DefaultConfig()
@@ -247,7 +247,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// answered is what came back for a request.
+// answered is the response to a request.
 type answered struct {
 	status int
 	header http.Header

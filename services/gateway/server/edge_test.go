@@ -15,10 +15,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// TestIdleConnections: thousands of connections that announced long bodies and
-// sent next to nothing of them take little memory, and hold nobody else up.
+// TestIdleConnections: thousands of connections that announced long bodies and sent almost
+// nothing take little memory, and do not delay others.
 func TestIdleConnections(t *testing.T) {
-	const connections, most = 3000, 200 << 20
+	const connections, limit = 3000, 200 << 20
 	f := newFake(t, 1<<20)
 	g := f.startReady(func(c *Config) { c.BodyTimeout = time.Minute })
 	if got := g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}"); got.status != 200 {
@@ -48,7 +48,7 @@ func TestIdleConnections(t *testing.T) {
 	eventually(t, "all read", func() bool { return g.reading() == 5*connections })
 	took := int64(inUse()) - int64(before)
 	t.Logf("%d idle connections take %d MiB", connections, took>>20)
-	if took > most {
+	if took > limit {
 		t.Errorf("%d idle connections take %d MiB", connections, took>>20)
 	}
 	for range 20 {
@@ -58,7 +58,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// inUse is the memory of the process, without what can be collected.
+// inUse returns the memory of the process after garbage collection.
 func inUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -66,7 +66,7 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// reading is how many bytes of bodies the gateway holds.
+// reading returns how many bytes of bodies the gateway holds.
 func (g *running) reading() int {
 	res, err := http.Get(g.management + "/metrics")
 	if err != nil {
@@ -83,8 +83,8 @@ func (g *running) reading() int {
 	return -1
 }
 
-// TestBodyBudget: who sends bodies slowly cannot use up the gateway's memory;
-// others are told to come again.
+// TestBodyBudget: slow senders cannot use up the gateway's memory. Above the budget,
+// requests are refused with Retry-After.
 func TestBodyBudget(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(func(c *Config) {
@@ -120,7 +120,7 @@ func TestBodyBudget(t *testing.T) {
 	eventually(t, "given back", func() bool { return g.reading() == 0 })
 }
 
-// TestBodyStops: a body that stops is answered, as definitely not applied.
+// TestBodyStops: a request whose body stops is answered as definitely not applied.
 func TestBodyStops(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(func(c *Config) { c.BodyTimeout = 50 * time.Millisecond })
@@ -145,7 +145,7 @@ func TestBodyStops(t *testing.T) {
 	}
 }
 
-// TestTellRegion: the addresses of regions are for those who asked for them.
+// TestTellRegion: replies name the region if the configuration says so.
 func TestTellRegion(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(func(c *Config) { c.TellRegion = true })
@@ -154,7 +154,7 @@ func TestTellRegion(t *testing.T) {
 	}
 }
 
-// TestUnanswered: what is read-only was not applied, even if nobody heard of it.
+// TestUnanswered: a read-only command without an answer is rejected, any other is unknown.
 func TestUnanswered(t *testing.T) {
 	s := &Server{}
 	s.types.Store(&types{byName: map[sharding.EntityType]*entityType{"Echo": {desc: sharding.TypeDesc{

@@ -85,16 +85,16 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Every end is counted, and no name from outside becomes an attribute.
+// TestMeasures: every outcome is counted, and no name from outside becomes an attribute.
 func TestMeasures(t *testing.T) {
 	var registry histogram.Registry
 	m := newMeasures(registry.New(histogram.Desc{}), "T")
 	if m.of(nil) == nil || m.of(noRoute("")) == nil || m.of(refusal(sharding.Unavailable, "")) == nil {
-		t.Error("an end that is not counted")
+		t.Error("an outcome is not counted")
 	}
 	odd := failureOf(&gateway.Finish{Reply: sharding.Reply{Outcome: sharding.OK, Code: "out_of_milk"}})
 	if got := m.of(odd); got == nil || got != m[ending{sharding.Internal, "true"}] {
-		t.Error("a code of nobody's is not counted as internal")
+		t.Error("an unknown code is not counted as internal")
 	}
 	if (&types{other: m}).measures("nobody's") == nil {
 		t.Error("an unknown type is not counted")

@@ -63,8 +63,8 @@ func checkSplit(t *testing.T, path string) {
 	}
 }
 
-// FuzzHeaders: whatever the headers say, the request is refused in good JSON or
-// is a command that keeps the limits.
+// FuzzHeaders: whatever the headers say, the request is refused in valid JSON or
+// is a command within the limits.
 func FuzzHeaders(f *testing.F) {
 	f.Add("1500ms", "k-1", "application/json", "true")
 	f.Add("", "", "", "")
@@ -122,7 +122,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// wrongHeaders is what is wrong with headers, in other words than decode's.
+// wrongHeaders returns what is wrong with headers, independently of decode.
 func wrongHeaders(timeout, key, contentType, tell string) error {
 	if tell != "" && tell != "true" && tell != "false" {
 		return errors.New("tell")
@@ -138,7 +138,7 @@ func wrongHeaders(timeout, key, contentType, tell string) error {
 		}
 	}
 	known := []string{"application/json", "application/protobuf", "application/x-protobuf"}
-	// What is wrong behind the media type is nobody's loss.
+	// Malformed parameters of the media type are tolerated.
 	media, params, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		media, _, _ = mime.ParseMediaType(strings.Split(contentType, ";")[0])

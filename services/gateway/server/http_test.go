@@ -61,7 +61,7 @@ func TestPaths(t *testing.T) {
 		{"/twirp/roost.gateway.v2.Entities/Ask", "", 404},
 		{"/v1/Echo/x%2F..%2Fy/Do", "x/../y", 200},
 		{"/v1/Echo/x%2F%2Fy/Do", "x//y", 200},
-		// Never cleaned into another one.
+		// Never cleaned into another path.
 		{"/v1/Echo//Do", "", 404},
 		{"/v1/Echo/../Do", "", 404},
 		{"/v1/Echo/./Do", "", 404},
@@ -87,7 +87,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// An escaped id comes out as it went in, or the request goes nowhere.
+// FuzzPath: an escaped id arrives unchanged, or the request is not routed.
 func FuzzPath(f *testing.F) {
 	for _, id := range []string{"a", "a/b", "x/../y", "x//y", "..", ".", "%2F", "grüße", "a b+c", "//", "\xff", "a?b#c;d=e"} {
 		f.Add(id)
@@ -109,7 +109,7 @@ func FuzzPath(f *testing.F) {
 		mux.ServeHTTP(httptest.NewRecorder(), r)
 		switch {
 		case got == nil && id != "" && id != "." && id != "..":
-			t.Errorf("id %q goes nowhere", id)
+			t.Errorf("id %q is not routed", id)
 		case got != nil && (got[0] != "T" || got[1] != id || got[2] != "C"):
 			t.Errorf("id %q came as %q", id, got)
 		}
@@ -231,8 +231,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// A header of the plain API says nothing about a message. A key there would look as if
-// repeats were safe.
+// TestPlainHeadersWithMessages: the message API refuses headers of the plain API, which
+// would have no effect. With a key, repeats would seem safe.
 func TestPlainHeadersWithMessages(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(nil)
@@ -277,8 +277,8 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// A request whose connection ends leaves nothing behind, and is never answered
-// with an empty success.
+// TestClientGone: a request whose connection ends leaves nothing behind, and is never
+// answered with an empty success.
 func TestClientGone(t *testing.T) {
 	f := newFake(t, 1<<20)
 	f.answer(func(*link.Conn, link.Command) {}) // never
@@ -373,7 +373,8 @@ func TestBadNames(t *testing.T) {
 	}
 }
 
-// Without a table GET cannot know what is read-only, and waits for nothing.
+// TestGetBeforeTable: without a table it is not known which commands are read-only, so GET
+// is refused at once.
 func TestGetBeforeTable(t *testing.T) {
 	s := &Server{retryHint: 200}
 	s.types.Store(&types{})

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestReadinessSaysWhy: a gateway without a table says whom it has asked, and what
-// came of it.
+// TestReadinessSaysWhy: a gateway without a table reports which addresses it has asked,
+// with what result.
 func TestReadinessSaysWhy(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -40,8 +40,8 @@ func TestReadinessSaysWhy(t *testing.T) {
 	}
 }
 
-// TestComplaintsAreForgotten: what is wrong with an address counts as long as it is
-// listed.
+// TestComplaintsAreForgotten: the error of an address is reported only while discovery
+// lists it.
 func TestComplaintsAreForgotten(t *testing.T) {
 	f := newFake(t, 1<<20)
 	peers := filepath.Join(t.TempDir(), "peers")
@@ -67,10 +67,10 @@ func TestComplaintsAreForgotten(t *testing.T) {
 			return strings.Contains(string(text), want) && !strings.Contains(string(text), not)
 		}
 	}
-	eventually(t, "the first address is complained about", says("127.0.0.1:1: ", "127.0.0.1:2: "))
+	eventually(t, "the first address is reported", says("127.0.0.1:1: ", "127.0.0.1:2: "))
 	n := 0
 	eventually(t, "only the second one is", func() bool {
-		n++ // the first one may be under way, and complained about once more, when the list changes
+		n++ // a call to the first one may be under way, and fail, when the list changes
 		list(fmt.Sprintf("127.0.0.1:2\n127.0.0.1:%d", 3+n%2))
 		return says("127.0.0.1:2: ", "127.0.0.1:1: ")()
 	})

@@ -11,7 +11,7 @@ import (
 	gatewayv1 "github.com/roost-cluster/roost/proto/roost/gateway/v1"
 )
 
-// replyBytes is what replies count in the core.
+// replyBytes returns how many bytes of replies the core counts.
 func (g *running) replyBytes(t *testing.T) (n int) {
 	t.Helper()
 	if err := g.inside(t.Context(), func() error { n = g.core.Stats().Replies; return nil }); err != nil {
@@ -20,8 +20,7 @@ func (g *running) replyBytes(t *testing.T) (n int) {
 	return n
 }
 
-// TestLargeReplies: many of them at a time come through, and count until the
-// client has them.
+// TestLargeReplies: many of them at a time arrive, and count until the client has them.
 func TestLargeReplies(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(nil)
@@ -45,9 +44,9 @@ func TestLargeReplies(t *testing.T) {
 	eventually(t, "given back", func() bool { return g.replyBytes(t) == 0 })
 }
 
-// TestRepliesFindNoRoom: commands whose replies would find none are refused, and
-// what counts for a request that is given up is given back.
-func TestRepliesFindNoRoom(t *testing.T) {
+// TestRepliesOverBudget: commands whose replies would exceed the budget are refused, and
+// what a request counts is given back when its client gives up.
+func TestRepliesOverBudget(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(func(c *Config) { c.ReplyBytes = 2 << 20 })
 	held := make(chan func(), 1000)

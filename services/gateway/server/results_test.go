@@ -25,7 +25,7 @@ func (w *largestWrite) Write(b []byte) (int, error) {
 }
 
 // TestResults: the answer to an AskMany is written one result at a time, and reads
-// as if it had been encoded as a whole.
+// as if it had been encoded at once.
 func TestResults(t *testing.T) {
 	for _, count := range []int{0, 1, 50} {
 		want := &gatewayv1.AskManyResponse{}

@@ -87,8 +87,8 @@ func TestEntities(t *testing.T) {
 	}
 }
 
-// A refused epoch is told to the coordinator, and the command goes on at the
-// next one.
+// TestNotMine: a refused epoch is reported to the coordinator, and the command is sent
+// again at the next one.
 func TestNotMine(t *testing.T) {
 	f := newFake(t, 1<<20)
 	var refused sharding.Epoch
@@ -112,8 +112,8 @@ func TestNotMine(t *testing.T) {
 	}
 }
 
-// When a link is lost, what has a key is sent again on the next one; what has
-// none is in doubt.
+// TestLinkLost: when a link is lost, a keyed command is sent again on the next one, any
+// other is in doubt.
 func TestLinkLost(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(nil)
@@ -134,8 +134,8 @@ func TestLinkLost(t *testing.T) {
 	}
 }
 
-// Once a send of a shard has failed, later ones fail too until the core knows,
-// or they would overtake it.
+// TestFailedSends: once a command of a shard could not be sent, later ones fail too until
+// the core knows, or they would overtake it.
 func TestFailedSends(t *testing.T) {
 	f := newFake(t, 1<<20)
 	g := f.startReady(nil)
@@ -190,7 +190,7 @@ func TestFailedSends(t *testing.T) {
 	}
 }
 
-// Without a coordinator a region's table will do.
+// TestFallback: without a coordinator, the table of a region is used.
 func TestFallback(t *testing.T) {
 	f := newFake(t, 1<<20)
 	f.mu.Lock()
@@ -256,7 +256,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// A gateway that is told to stop finishes what it has, and takes no more.
+// TestDrain: a gateway that stops finishes the commands that it has and refuses others.
 func TestDrain(t *testing.T) {
 	f := newFake(t, 1<<20)
 	held := make(chan func(), 1)
@@ -283,7 +283,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// What does not end in time is answered before the gateway goes.
+// TestDrainOutOfTime: a command that does not end in time is answered before the gateway
+// exits.
 func TestDrainOutOfTime(t *testing.T) {
 	f := newFake(t, 1<<20)
 	arrived := make(chan struct{}, 1)
