@@ -3,8 +3,8 @@
 //
 // # What this does not do
 //
-// It knows no core, and orders nothing beyond the order of arrival. A driver whose core
-// is stepped by many goroutines, as that of regions is, needs more.
+// It knows no core, and orders nothing beyond the order of arrival. A core that is stepped
+// by many goroutines, as the shard cores of regions are, needs more.
 package loop
 
 import (

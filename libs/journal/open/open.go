@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -31,9 +32,9 @@ import (
 const maxDelay = 2 * time.Second
 
 // Journal opens the driver that a URL names, and the journal on it, as
-// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor;
-// onRetry is called with the error of every attempt that is followed by another.
-func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, onRetry func(error)) (*journal.Journal, error) {
+// [journal.Open] does. A store that does not answer is retried for cfg.OpenFor, which is
+// logged.
+func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg journal.Config, obs journal.Observer, log *slog.Logger) (*journal.Journal, error) {
 	deadline := time.Now().Add(cfg.OpenFor)
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, maxDelay) {
 		j, err := openOnce(ctx, rawURL, d, cfg, obs)
@@ -41,7 +42,7 @@ func Journal(ctx context.Context, rawURL string, d journal.Declaration, cfg jour
 		if !retry || time.Now().Add(delay).After(deadline) {
 			return j, err
 		}
-		onRetry(err)
+		log.Warn("the journal does not answer yet, trying again", "error", err)
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

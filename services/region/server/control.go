@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twitchtv/twirp"
 
 	"github.com/roost-cluster/roost/libs/control"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
@@ -62,13 +64,8 @@ func (s *Server) complain(o region.Send, err error) {
 // not answer registers without.
 const heartbeatTimeout = callTimeout / 4
 
-// readJournalHeartbeat asks the journal whose it is, once it is open.
+// readJournalHeartbeat asks the journal whose it is.
 func (s *Server) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
-	select {
-	case <-s.opened:
-	case <-s.runner.ctx.Done():
-		return
-	}
 	ctx, cancel := context.WithTimeout(s.runner.ctx, heartbeatTimeout)
 	defer cancel()
 	heartbeat, err := s.runner.journal.Heartbeat(ctx)
@@ -82,38 +79,51 @@ func (s *Server) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 type receiver struct{ s *Server }
 
 // Receive hands one-way messages to the core.
-func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, _ int) error {
+func (r receiver) Receive(_ context.Context, from sharding.NodeID, msgs []control.Message, size int) error {
 	items := make([]controlItem, len(msgs))
 	for i, m := range msgs {
 		items[i].in = region.Received{From: from.Addr, Msg: m}
 	}
-	r.s.runner.control.put(items...)
-	return nil
+	return r.s.offer(size, items...)
+}
+
+// offer hands what comes from outside to the control loop, or refuses it: too much waits
+// already. Its sender repeats what still matters.
+func (s *Server) offer(size int, items ...controlItem) error {
+	if err := s.runner.control.inbox.Offer(size, items...); err == nil {
+		return nil
+	} else if errors.Is(err, loop.ErrClosed) {
+		return errStopping
+	}
+	s.controlFull.Warn(s.log, "too many messages of other processes wait for this region, more are refused and repeated by their senders")
+	return errCrowded
 }
 
 var (
 	errBusy     = twirp.NewError(twirp.DeadlineExceeded, "the region is too busy to answer")
-	errCrowded  = twirp.NewError(twirp.ResourceExhausted, "too many calls wait for this region already; try again")
+	errCrowded  = twirp.NewError(twirp.ResourceExhausted, "too many messages wait for this region already; try again")
 	errStopping = twirp.NewError(twirp.Unavailable, "stopping")
 )
 
 // Answer hands a call to the core and waits for the answer.
-func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Message, _ int) (control.Message, error) {
+func (r receiver) Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error) {
 	s := r.s
 	got := make(chan controlrpc.Answer, 1)
 	var call control.Call
-	s.runner.control.put(controlItem{do: func() {
+	if err := s.offer(size, controlItem{do: func() {
 		if call = s.calls.Hold(from, got); call == 0 {
 			got <- controlrpc.Answer{Err: errCrowded}
 			return
 		}
 		s.runner.control.step(region.Received{From: from.Addr, Call: call, Msg: m})
-	}})
+	}}); err != nil {
+		return nil, err
+	}
 	select {
 	case a := <-got:
 		return a.Msg, a.Err
 	case <-ctx.Done():
-		s.runner.control.put(controlItem{do: func() { s.calls.Forget(call) }})
+		s.runner.control.do(func() { s.calls.Forget(call) })
 		return nil, errBusy
 	case <-s.runner.ctx.Done():
 		return nil, errStopping

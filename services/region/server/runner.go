@@ -13,6 +13,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -149,26 +150,27 @@ func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 // Observer is what a journal should tell the runner's metrics.
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
-// Run tells the cores of the time until [Runner.End]; then nobody steps them any more.
+// Run steps the control core, and tells all cores of the time, until [Runner.End]; then
+// nobody steps any of them any more.
 func (s *Runner) Run() {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			s.inbox.end()
-			for _, l := range s.shards {
-				l.stop()
-			}
-			s.control.stop()
-			return
-		case <-ticker.C:
-			s.inbox.drained() // what has room now is taken in with the tick
-			s.control.put(controlItem{in: region.Tick{}})
-			for _, l := range s.shards {
-				l.put(item{in: region.Tick{}})
-			}
+	loop.Run(s.ctx, s.control.inbox, tickEvery, func(batch []controlItem, tick bool) {
+		s.control.takeIn(batch)
+		if tick {
+			s.tick()
 		}
+	})
+	s.control.inbox.Close()
+	s.inbox.end()
+	for _, l := range s.shards {
+		l.stop()
+	}
+}
+
+func (s *Runner) tick() {
+	s.inbox.drained() // what has room now is taken in with the tick
+	s.control.step(region.Tick{})
+	for _, l := range s.shards {
+		l.put(item{in: region.Tick{}})
 	}
 }
 

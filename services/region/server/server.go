@@ -25,6 +25,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	journalopen "github.com/roost-cluster/roost/libs/journal/open"
 	"github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/loop"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/controlrpc"
 	"github.com/roost-cluster/roost/libs/node/member"
@@ -61,7 +62,8 @@ type Server struct {
 	client   *controlrpc.Client
 	outbox   *controlrpc.Outbox
 	departed chan struct{}
-	opened   chan struct{} // closed when the journal is open
+
+	controlFull node.Repeated
 
 	// Used in the control loop alone.
 	draining   bool
@@ -74,7 +76,7 @@ type Server struct {
 func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error) {
 	s := &Server{
 		log: n.Log(), self: n.Self(), name: n.Name(),
-		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}), opened: make(chan struct{}),
+		cfg: cfg, peers: n.Peers(), departed: make(chan struct{}),
 		fail:  func(reason string) { n.Fail(errors.New(reason)) },
 		calls: controlrpc.NewCalls(maxCalls), complaints: map[string]complaint{},
 	}
@@ -121,8 +123,6 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	}
 	n.Handle(link.Path, s.links)
 	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}))
-	n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
-	n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 	s.stages(n)
 	// The entry in discovery is taken out before shards are handed off.
 	return s, s.member.Register(scope)
@@ -234,11 +234,13 @@ func (s *Server) stages(n *node.Node) {
 		},
 		Stop: func(context.Context) error { return s.runner.journal.Close() },
 	})
-	var loop sync.WaitGroup
+	var running sync.WaitGroup
 	n.Stage(node.Stage{
 		Name: "loop",
 		Start: func(context.Context) error {
-			loop.Go(s.runner.Run)
+			running.Go(s.runner.Run)
+			n.Ready("region", func(ctx context.Context) error { return s.inspect(ctx, s.readiness) })
+			n.Ready("journal", func(ctx context.Context) error { return s.inspect(ctx, s.journalReadiness) })
 			return nil
 		},
 		Stop: func(ctx context.Context) error {
@@ -249,7 +251,7 @@ func (s *Server) stages(n *node.Node) {
 			}
 			err := s.links.Close(ctx)
 			s.runner.End()
-			loop.Wait()
+			running.Wait()
 			return err
 		},
 		StopTimeout: 5 * time.Second,
@@ -257,15 +259,11 @@ func (s *Server) stages(n *node.Node) {
 	run := func(ctx context.Context) error {
 		err := s.agent.Run(ctx)
 		if errors.Is(err, agent.ErrDowned) {
-			s.runner.control.put(controlItem{do: func() { s.downed = true }})
+			s.runner.control.do(func() { s.downed = true })
 		}
 		return err
 	}
 	s.member.Stages(run, s.leave, 0)
-}
-
-func (s *Server) journalWaits(err error) {
-	s.log.Warn("the journal does not answer yet, trying again", "error", err)
 }
 
 func (s *Server) openJournal(ctx context.Context) error {
@@ -274,11 +272,8 @@ func (s *Server) openJournal(ctx context.Context) error {
 		d.Types = append(d.Types, s.runner.descs[i].Desc)
 	}
 	var err error
-	if s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.journalWaits); err != nil {
-		return err
-	}
-	close(s.opened)
-	return nil
+	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.log)
+	return err
 }
 
 // leave hands all shards off, then leaves the membership. Without a journal
@@ -288,7 +283,7 @@ func (s *Server) leave(ctx context.Context) error {
 	if s.runner.journal.Err() != nil {
 		return errBrokenJournal
 	}
-	s.runner.control.put(controlItem{do: func() {
+	s.runner.control.do(func() {
 		s.draining = true
 		if s.downed { // the others have given our shards away: there is nothing to hand off
 			close(s.departed)
@@ -296,7 +291,7 @@ func (s *Server) leave(ctx context.Context) error {
 		}
 		s.log.Info("leaving: handing shards off", "shards", s.runner.control.core.Held())
 		s.runner.control.step(region.Leave{})
-	}})
+	})
 	select {
 	case <-s.departed:
 		s.log.Info("all shards are handed off")
@@ -312,16 +307,7 @@ var errBrokenJournal = errors.New("the journal is broken: no shard can be handed
 
 // inspect runs a check between two steps of the core.
 func (s *Server) inspect(ctx context.Context, check func() error) error {
-	got := make(chan error, 1)
-	s.runner.control.put(controlItem{do: func() { got <- check() }})
-	select {
-	case err := <-got:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.runner.ctx.Done():
-		return s.runner.ctx.Err()
-	}
+	return loop.Ask(ctx, s.runner.ctx.Done(), func(f func()) error { s.runner.control.do(f); return nil }, check)
 }
 
 // readiness reports whether commands would be served here.

@@ -240,8 +240,28 @@ func TestSmallLimits(t *testing.T) {
 	}
 }
 
+// TestStartsWithoutJournal: a region whose journal does not answer yet says at once that it
+// is not ready.
+func TestStartsWithoutJournal(t *testing.T) {
+	r := launch(t, newFake(t), "postgres://roost@127.0.0.1:1/roost?sslmode=disable", nil)
+	await(t, "the region starts", func() bool { return strings.HasPrefix(r.get("/readyz"), "[-] ") })
+	if got := r.get("/readyz"); got != "[-] node: starting\nfailed\n" {
+		t.Errorf("readyz says %s", got)
+	}
+	r.stop()
+	<-r.done
+}
+
 // start runs a region until it has registered.
 func start(t *testing.T, f *fake, journal string, change func(*Config)) *running {
+	t.Helper()
+	r := launch(t, f, journal, change)
+	await(t, "the region is ready", func() bool { return strings.Contains(r.get("/readyz"), "ok") })
+	return r
+}
+
+// launch runs a region that may never be ready.
+func launch(t *testing.T, f *fake, journal string, change func(*Config)) *running {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.ShardCores = 3 // tests of the runner alone have one, too
@@ -268,7 +288,6 @@ func start(t *testing.T, f *fake, journal string, change func(*Config)) *running
 	if err := <-set; err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the region is ready", func() bool { return r.get("/readyz") == "" || strings.Contains(r.get("/readyz"), "ok") })
 	return r
 }
 
