@@ -32,6 +32,7 @@ type Gate struct {
 	base    uint64                  // how many were taken from the front of held
 	facts   int                     // those in held that are not durable
 	durable int                     // those in held that are
+	dropped int                     // those in held that will not leave
 	bytes   int                     // of held
 	sends   map[Send]struct{}       // those in held
 	replies map[control.Call]uint64 // the positions of the answers in held
@@ -88,6 +89,21 @@ func (g *Gate) Forget(call control.Call) {
 		g.bytes -= h.bytes
 		*h = heldOutput{}
 		delete(g.replies, call)
+		if g.dropped++; 2*g.dropped > len(g.held) {
+			g.compact()
+		}
+	}
+}
+
+// compact removes what will not leave from held: while the journal is silent, calls are
+// given up and made again without end.
+func (g *Gate) compact() {
+	g.held = slices.DeleteFunc(g.held, func(h heldOutput) bool { return h.o == nil })
+	g.dropped = 0
+	for i, h := range g.held {
+		if r, ok := h.o.(Reply); ok {
+			g.replies[r.Call] = g.base + uint64(i)
+		}
 	}
 }
 
@@ -100,7 +116,9 @@ func (g *Gate) Leave(out []Output) []Output {
 				break
 			}
 			g.durable = max(g.durable-1, 0)
-		} else if h.o != nil {
+		} else if h.o == nil {
+			g.dropped--
+		} else {
 			out = append(out, h.o)
 			switch o := h.o.(type) {
 			case Send:
