@@ -242,6 +242,29 @@ func TestFallbackBetweenRounds(t *testing.T) {
 	}
 }
 
+// TestWhoIsAskedForACopy: only who is polled as a fallback may answer with a copy of the
+// table, even if discovery lists it among the coordinators, too.
+func TestWhoIsAskedForACopy(t *testing.T) {
+	w := newWatch(t, []string{"a", "both"}, []string{"r", "both"})
+	asks := func(d time.Duration, to string, fallback bool) {
+		t.Helper()
+		if w.asks(d, to); w.PollsCopy() != fallback {
+			t.Errorf("%s is asked for a copy: %v", to, !fallback)
+		}
+	}
+	pause := time.Duration(0)
+	for _, fallback := range []string{"r", "both"} {
+		for i, to := range []string{"a", "both", fallback} {
+			asks(pause, to, i == 2)
+			w.Failed(w.now, to)
+			pause = 100 * time.Millisecond
+		}
+	}
+	asks(pause, "a", false)
+	w.NotActive(w.now, "a", node("r"), 9)
+	asks(0, "r", false) // a standby says that it is active
+}
+
 // TestFallbackWithOlderTerm: the term of a dead coordinator that nobody has a
 // table of must not keep a gateway from starting.
 func TestFallbackWithOlderTerm(t *testing.T) {
