@@ -331,7 +331,7 @@ func (w *world) turn(p *proc) {
 // node that formed the cluster, as in a power cut.
 func (w *world) judge() {
 	var first *gossiptest.Node
-	var cluster gossip.ClusterID
+	var cluster gossip.Founding
 	for _, p := range w.procs {
 		if p.node.M == nil || !p.forms() {
 			continue

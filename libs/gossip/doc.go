@@ -10,11 +10,11 @@
 // tombstones of removed nodes. At short intervals nodes send each other the
 // digest of their state (push-pull, status first). When digests differ they
 // exchange the hashes of the parts of the state, and then the parts that differ:
-// the records of a few members. A gossip round goes to one member, or to two
+// the entries of a few members. A gossip round goes to one member, or to two
 // while a change spreads. The leader's round goes to ten, because all others
 // wait for what the leader decides.
 //
-// Two states are always joined, never replaced: the join is idempotent,
+// Two states of one era are merged, never replaced: the merge is idempotent,
 // commutative and associative, so eventually all nodes hold the same state,
 // whatever the network does to the messages. The vector clock counts the changes
 // of each node, so that two views can be compared.
@@ -24,13 +24,13 @@
 // to up, leaving to exiting, exiting and down to removed. The leader is not
 // elected: it is a function of the state.
 //
-// Every node sends heartbeats to a few others, the next ones on a hashed ring.
-// It judges them by their replies, with a phi accrual failure detector or a
-// deadline ([Profile]). When most of them fall silent at once it suspects itself
-// first. Being unreachable is reversible and prevents nothing but convergence.
-// Being down is final: a [Downing] provider or an operator decides it, and the
-// node stops as soon as it hears of it. Every node asks its provider; the
-// provider's rule says which node decides for its side of a partition.
+// Every node sends heartbeats to a few others, the next ones on a hashed ring. It
+// judges them by their replies, with a phi accrual failure detector or a deadline
+// ([Profile]). When most of them fall silent at once it suspects itself first. Being
+// unreachable is reversible, and within the membership it only delays convergence.
+// Being down is final: a [Downing] provider or an operator decides it, and the node
+// stops as soon as it hears of it. Every node asks its provider; the provider's rule
+// says which node decides for its side of a partition.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation
@@ -39,18 +39,18 @@
 // # Forming one cluster
 //
 // With Config.Wait only [Form] forms a cluster: the driver decides, see package
-// bootstrap. Without it only the first seed node may, and only when no other seed
-// knows of one for a while, or a node without other seeds. (A [JoinVia] with the
-// node's own address always forms one.) Members announce the cluster to seed
-// addresses that are not members, so restarted seeds find it. If two clusters exist
-// all the same, or two halves of one that declared each other down, the senior one
-// survives: the older cluster or, of two halves, the one in the later era, then the
+// bootstrap. Without it two nodes may form one: a node without other seeds, at once;
+// and the first seed, when no other seed has known of a cluster for a while. (A
+// [JoinVia] with the node's own address always forms one.) Members announce the cluster
+// to seed addresses that are not members, so restarted seeds find it. If two clusters
+// exist all the same, or two halves of one that declared each other down, the senior
+// one survives: the older cluster or, of two halves, the one in the later era, then the
 // one with the older member (see [Claim]). The nodes of the other stop; they may be
 // restarted as new incarnations.
 //
-// The protocol follows Akka Cluster's (reference documentation, "Cluster
-// Membership Service"). Three things differ: states are joined unconditionally,
-// claims have a seniority, and a heartbeat reply is evidence of an incarnation.
+// The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
+// Service"). Three things differ: states of one era are merged unconditionally, claims
+// have a seniority, and a heartbeat reply is evidence of an incarnation.
 //
 // # Forgetting
 //

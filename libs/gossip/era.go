@@ -9,7 +9,7 @@ import (
 
 // Era is a period in the life of a cluster. Eras let nodes forget tombstones
 // without relying on any clock: a tombstone is kept during the era in which it was
-// made and during the next one. States of other eras are therefore not joined:
+// made and during the next one. States of other eras are therefore not merged:
 // they may contain nodes that were removed and forgotten here.
 //
 // The leader begins an era when all members are known to hold the same state, so
@@ -20,12 +20,12 @@ import (
 // Three rules ensure that no removed node comes back, whatever was paused,
 // delayed or lost:
 //
-//   - Every node has one era of admission, which never changes: the one in which
-//     it first heard of the cluster, before it asked to be admitted.
-//   - A node is not admitted if tombstones of its era of admission may already
-//     have been forgotten.
-//   - A member that moves on to the next era drops the members of such eras of
-//     admission that are missing there.
+//   - A node remembers the era in which it first heard of the cluster, before it asked
+//     to be admitted. It never changes.
+//   - A node is not admitted if tombstones of that era may already have been forgotten.
+//   - A member that moves on to the next era drops a member that is missing there if
+//     tombstones of the era in which that one first heard of the cluster may have been
+//     forgotten.
 type Era struct {
 	// Number is the number of eras before this one.
 	Number uint64
@@ -44,7 +44,7 @@ func (e Era) Compare(o Era) int {
 }
 
 // forgotten reports whether a tombstone that was made in an era, and so all
-// tombstones of nodes that were admitted in it or before, may be gone in e.
+// tombstones of nodes that first heard of the cluster in it or before, may be gone in e.
 func (e Era) forgotten(era uint64) bool { return era+1 < e.Number }
 
 // in is the state moved to an era: without the tombstones that the era forgets.
@@ -55,20 +55,20 @@ func (s *State) in(e Era) State {
 	return out
 }
 
-// advancedTo is this state moved to the era of a later state, so that the two can
-// be joined. A member that the later state lacks may have been removed and
-// forgotten there, unless all tombstones of its era of admission are still kept.
+// advancedTo is this state moved to the era of a later state, so that the two can be
+// merged. A member that the later state lacks may have been removed and forgotten
+// there, unless all tombstones since it first heard of the cluster are still kept.
 func (s *State) advancedTo(o *State) State {
 	out := s.in(o.Era)
 	out.Members = dropped(out.Members, func(m *Member) bool {
 		_, ok := o.Member(m.Node)
-		return !ok && o.Era.forgotten(m.Era) && !mutant.On("era-lift")
+		return !ok && o.Era.forgotten(m.HeardIn) && !mutant.On("era-lift")
 	})
 	return out.restrictedToMembers(len(s.Members))
 }
 
 // handleOtherEra reports whether gossip is from another era and must not be
-// joined, and answers it. The node in the later era decides.
+// merged, and answers it. The node in the later era decides.
 func (m *Machine) handleOtherEra(from sharding.NodeID, theirs Era) bool {
 	mine := m.state.Era
 	switch {

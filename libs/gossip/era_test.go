@@ -116,7 +116,7 @@ func newAges() *ages {
 	a.node = a.net.Add("a:1", cfg)
 	a.net.OnSend = func(_ *gossiptest.Node, s gossip.Send) { a.sent = append(a.sent, s) }
 	a.net.Start(a.node)
-	a.state.Cluster = gossip.ClusterID{Founded: 1, Founder: b.UID}
+	a.state.Cluster = gossip.Founding{Founded: 1, Founder: b.UID}
 	for _, n := range []sharding.NodeID{b, x, y, a.node.ID} { // by uid
 		if n != y {
 			a.state.Members = append(a.state.Members, &gossip.Member{Node: n, Status: gossip.Joining})
@@ -160,7 +160,7 @@ func lifted(t *testing.T) string {
 		t.Fatalf("the node is in era %v with %v", a.node.M.Era(), a.node.M.View().Members)
 	}
 	fresh := a.state
-	fresh.Members = append(fresh.Members[:2:2], &gossip.Member{Node: y, Status: gossip.Joining, Era: 1}, fresh.Members[2])
+	fresh.Members = append(fresh.Members[:2:2], &gossip.Member{Node: y, Status: gossip.Joining, HeardIn: 1}, fresh.Members[2])
 	a.receive(gossip.Gossip{State: fresh, Parts: 1, Which: gossip.Bits{1}})
 	a.next()
 	if a.has(x) {
@@ -247,7 +247,7 @@ func admitted(t *testing.T) string {
 	w := sharding.NodeID{Addr: "w:1", UID: 6}
 	join := func(n sharding.NodeID, era uint64) {
 		a.sent = nil
-		a.net.Step(a.node, gossip.Receive{From: n, To: a.node.ID, Msg: gossip.Join{Era: era, Settings: settings()}})
+		a.net.Step(a.node, gossip.Receive{From: n, To: a.node.ID, Msg: gossip.Join{HeardIn: era, Settings: settings()}})
 	}
 	refused := func(final bool) bool {
 		r, ok := a.sent[0].Msg.(gossip.JoinRefused)
@@ -309,10 +309,10 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 		want    uint64
 	}{{1, 4, 4}, {1, 9, 4}, {2, 7, 7}, {1, 9, 4}} {
 		last = gossip.Join{}
-		claim := gossip.Claim{Cluster: gossip.ClusterID{Founded: step.cluster}, Era: gossip.Era{Number: step.era}}
+		claim := gossip.Claim{Cluster: gossip.Founding{Founded: step.cluster}, Era: gossip.Era{Number: step.era}}
 		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: claim}})
-		if last.Era != step.want {
-			t.Errorf("asks in era %d, want %d", last.Era, step.want)
+		if last.HeardIn != step.want {
+			t.Errorf("asks in era %d, want %d", last.HeardIn, step.want)
 		}
 		net.Run(cfg.JoinTimeout + time.Second)
 	}
@@ -320,7 +320,7 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 		if node.M == nil {
 			return
 		}
-		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: gossip.Claim{Cluster: gossip.ClusterID{Founded: n}}}})
+		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: gossip.Claim{Cluster: gossip.Founding{Founded: n}}}})
 		net.Run(cfg.JoinTimeout + time.Second)
 	}
 	t.Error("a joiner remembers clusters without bound")

@@ -71,7 +71,7 @@ func (m *Machine) sendStatusToUnseen(most int, told ...sharding.NodeID) {
 // reach.
 func (m *Machine) unreachableMembers() []sharding.NodeID {
 	var out []sharding.NodeID
-	for _, r := range m.state.Reach.row(m.self) {
+	for _, r := range m.state.Reach.verdictsBy(m.self) {
 		if mem, ok := m.state.Member(r.Subject); ok && r.Subject != m.self && mem.Status != Down && r.Verdict == Unreachable {
 			out = append(out, r.Subject)
 		}
@@ -82,7 +82,7 @@ func (m *Machine) unreachableMembers() []sharding.NodeID {
 // seeds are the members at seed addresses that this node can reach.
 func (m *Machine) seeds() []sharding.NodeID {
 	var out []sharding.NodeID
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	for _, addr := range m.cfg.Seeds {
 		for _, mem := range m.state.membersAt(addr) {
 			if m.reaches(mem, mine) {
@@ -96,7 +96,7 @@ func (m *Machine) seeds() []sharding.NodeID {
 
 // reaches reports whether another member, which is not down, can be reached as
 // far as this node observes.
-func (m *Machine) reaches(mem *Member, mine []Record) bool {
+func (m *Machine) reaches(mem *Member, mine []SubjectVerdict) bool {
 	return mem.Status != Down && mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable
 }
 
@@ -128,7 +128,7 @@ func (m *Machine) nextTarget() (sharding.NodeID, bool) {
 // that have not seen the state. It draws blindly first: most fit, most of the
 // time, and there may be thousands.
 func (m *Machine) drawMember(unseen bool) (sharding.NodeID, bool) {
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	fits := func(i int) bool {
 		return !(unseen && m.state.Seen.Has(i)) && m.reaches(m.state.Members[i], mine)
 	}
@@ -206,7 +206,7 @@ func (m *Machine) expired(in Receive) bool {
 
 // rejectOutsider reports whether gossip comes from outside the cluster: from an
 // excluded node or another cluster. Its sender is told.
-func (m *Machine) rejectOutsider(from sharding.NodeID, cluster ClusterID) bool {
+func (m *Machine) rejectOutsider(from sharding.NodeID, cluster Founding) bool {
 	if m.phase != member {
 		return true
 	}
@@ -276,7 +276,7 @@ func (m *Machine) gossip(from sharding.NodeID, msg *Gossip) {
 	} else if m.handleOtherEra(from, msg.State.Era) {
 		return
 	}
-	joined := base.join(&msg.State)
+	joined := base.merge(&msg.State)
 	both := m.sums
 	both.update(&m.state, &joined)
 	digest := both.digest(joined.Cluster, joined.Era)
@@ -311,7 +311,7 @@ func lacks(theirs, ours *State, msg *Gossip) Bits {
 		out[i>>3] |= 1 << (i & 7)
 	}
 	differences(theirs.Members, sent.Members, memberOrder, (*Member).equal, func(was, is *Member) { differ(cmp.Or(was, is).Node.UID) })
-	differences(theirs.Reach, sent.Reach, rowOrder, sameRow, func(was, is *Row) { differ(cmp.Or(was, is).Observer.UID) })
+	differences(theirs.Reach, sent.Reach, observerOrder, sameObserver, func(was, is *Observer) { differ(cmp.Or(was, is).Node.UID) })
 	differences(theirs.Tombstones, sent.Tombstones, tombstoneOrder, nil, func(was, is Tombstone) { differ(cmp.Or(was, is).Node.UID) })
 	differences(theirs.Version, sent.Version, clockOrder, nil, func(was, is clockEntry) { differ(cmp.Or(was, is).Node) })
 	if out.count() == 0 {

@@ -69,7 +69,7 @@ func (m *Machine) checkPeers(bad func(string, ...any)) {
 			bad("%v is not watched", n)
 		}
 	}
-	for _, r := range m.state.Reach.row(m.self) {
+	for _, r := range m.state.Reach.verdictsBy(m.self) {
 		if r.Verdict != Reachable && m.peer(r.Subject) == nil {
 			bad("%v is observed as %v, and not watched", r.Subject, r.Verdict)
 		}
@@ -109,7 +109,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	b = append(b, byte(m.phase))
 	b = appendNode(b, m.self)
 	for _, t := range []time.Time{
-		m.lastTick, m.formAt, m.formAtIfNacked, m.lastSignAt, m.joinTargetUntil, m.nextJoin, m.nextHeartbeat, m.nextGossip, m.relayAt, m.seekingSince, m.notConvergedSince, m.exitAt,
+		m.lastTick, m.formAt, m.formAtIfNacked, m.lastHeardAt, m.joinTargetUntil, m.nextJoin, m.nextHeartbeat, m.nextGossip, m.relayAt, m.seekingSince, m.notConvergedSince, m.exitAt,
 		m.nextDowning, m.eraSince,
 	} {
 		since(t)
@@ -122,7 +122,7 @@ func (m *Machine) AppendState(b []byte) []byte {
 	for _, n := range m.nacks {
 		b = sharding.AppendString(b, n)
 	}
-	b = binary.AppendUvarint(appendNode(b, m.joinTarget), m.admissionEra)
+	b = binary.AppendUvarint(appendNode(b, m.joinTarget), m.heardIn)
 	b = binary.AppendUvarint(b, uint64(len(m.knownClusters)))
 	for _, h := range m.knownClusters {
 		for _, n := range []uint64{uint64(h.cluster.Founded), uint64(h.cluster.Founder), h.era} {

@@ -77,18 +77,18 @@ func (m *Machine) resetSearch(from time.Time) {
 	m.nacks = nil
 }
 
-// delayForming notes that there was a sign of a cluster at from, and restarts the
-// time to wait before forming one: it begins at from.
+// delayForming notes that this node heard of a cluster at from, and restarts the time
+// to wait before forming one: it begins at from.
 func (m *Machine) delayForming(from time.Time) {
-	m.lastSignAt = from
+	m.lastHeardAt = from
 	m.resetSearch(from)
 }
 
-// formWhenAlone forms a cluster on request, unless there was a recent sign of
-// another one. A later request may succeed, once that cluster has been silent for
+// formWhenAlone forms a cluster on request, unless another one was heard of
+// recently. A later request may succeed, once that cluster has been silent for
 // as long as a first seed would wait.
 func (m *Machine) formWhenAlone() {
-	heard := !m.lastSignAt.IsZero() && m.now.Sub(m.lastSignAt) < m.cfg.SeedTimeout
+	heard := !m.lastHeardAt.IsZero() && m.now.Sub(m.lastHeardAt) < m.cfg.SeedTimeout
 	if m.phase == seeking && m.cfg.Wait && m.viaAddr == "" && m.joinTarget.IsZero() && !heard {
 		m.form()
 	}
@@ -98,7 +98,7 @@ func (m *Machine) formWhenAlone() {
 func (m *Machine) form() {
 	m.phase = member
 	m.resetTimers()
-	s := State{Cluster: ClusterID{m.now.UnixMilli(), m.self.UID}}
+	s := State{Cluster: Founding{m.now.UnixMilli(), m.self.UID}}
 	m.change(s.with(m.cfg.selfAs(Joining)))
 	m.lead() // makes the founder the oldest, unless it has to wait for others
 }
@@ -151,23 +151,23 @@ func (m *Machine) giveUp() {
 func (m *Machine) sendJoin() {
 	self := m.cfg.selfAs(Joining)
 	m.send(m.joinTarget, Join{
-		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(), Era: m.admissionEra,
+		Name: self.Name, Roles: self.Roles, Zone: self.Zone, Version: self.Version, Settings: m.cfg.settings(), HeardIn: m.heardIn,
 	})
 }
 
 // knownCluster is a cluster, and the number of the era in which this node heard of it
 // first.
 type knownCluster struct {
-	cluster ClusterID
+	cluster Founding
 	era     uint64
 }
 
 // maxKnownClusters bounds the clusters that one node hears of while it looks for one.
 const maxKnownClusters = 64
 
-// admission is the era of admission of this node in a cluster: the one in which
-// it first heard of the cluster. It never changes.
-func (m *Machine) admission(c Claim) (era uint64, ok bool) {
+// firstHeard returns the number of the era in which this node first heard of a cluster.
+// It never changes.
+func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	for _, h := range m.knownClusters {
 		if h.cluster == c.Cluster {
 			return h.era, true
@@ -190,12 +190,12 @@ func (m *Machine) joinThrough(at sharding.NodeID, its Claim) {
 	if !m.joinTarget.IsZero() {
 		return
 	}
-	era, ok := m.admission(its)
+	era, ok := m.firstHeard(its)
 	if !ok {
 		m.stop(JoinFailed{fmt.Sprintf("heard of more than %d clusters; start this process again", maxKnownClusters)})
 		return
 	}
-	m.joinTarget, m.admissionEra = at, era
+	m.joinTarget, m.heardIn = at, era
 	m.joinTargetUntil = m.now.Add(m.cfg.JoinTimeout)
 	m.nextJoin = m.now.Add(m.cfg.JoinInterval)
 	m.sendJoin()
@@ -247,14 +247,14 @@ func (m *Machine) admit(from sharding.NodeID, msg Join) {
 		return
 	}
 	joiner := Member{
-		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining, Era: msg.Era,
+		Node: from, Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, Version: msg.Version, Status: Joining, HeardIn: msg.HeardIn,
 	}
 	if why, final := m.rejectReason(&joiner, msg.Settings); why != "" {
 		m.emit(Refused{from, "join: " + why})
 		m.send(from, JoinRefused{why, final})
 		return
 	}
-	if m.askOldIncarnations(from) { // it will ask again
+	if m.challengeOldIncarnations(from) { // it will ask again
 		m.send(from, JoinRefused{Reason: "an earlier incarnation is still a member at this address"})
 		return
 	}
@@ -273,9 +273,9 @@ func (m *Machine) rejectReason(joiner *Member, settings []Setting) (why string, 
 		return "the uid is that of " + other.String() + "; start this process again, and never from a copy of a running one", true
 	}
 	switch era := m.state.Era; {
-	case era.forgotten(joiner.Era) && !mutant.On("era-join"):
-		return "it has been asking for longer than removed nodes are remembered, and may be one; start this process again", true
-	case joiner.Era > era.Number:
+	case era.forgotten(joiner.HeardIn) && !mutant.On("era-join"):
+		return "it may have been removed and forgotten: it first heard of this cluster two or more eras ago; restart the process", true
+	case joiner.HeardIn > era.Number:
 		return "this member has not heard of the latest era yet", false
 	case len(m.state.Tombstones) >= m.cfg.MaxTombstones:
 		return fmt.Sprintf("the cluster remembers %d removed nodes, and can forget none of them before all members have heard of them: down or remove members that are unreachable", len(m.state.Tombstones)), false
@@ -312,16 +312,14 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 }
 
-// askOldIncarnations reports whether members at the address of a joiner prevent
-// its admission, and sends each of them a heartbeat. Only a reply decides which
-// of them lives there: the joiner's message may be older than the member. A
-// member that is down and proven gone prevents nothing, although it cannot be
-// removed while others are unreachable: the joiner may be the node that can
-// decide about those.
-func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
+// challengeOldIncarnations sends a heartbeat to every member at the address of a
+// joiner, and reports whether one of them is in the way of its admission. Only a reply
+// decides which of them lives there: the joiner's message may be older than the member.
+// A member that is down and proven gone prevents nothing, although it cannot be removed
+// while others are unreachable: the joiner may be the node that can decide about those.
+func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay bool) {
 	m.watchAt(joiner.Addr)
 	at := m.peersAt(joiner.Addr)
-	inTheWay := false
 	for i := range at {
 		p := &at[i]
 		if mem, ok := m.state.Member(p.node); ok && mem.Status == Down && m.state.verdict(p.node) == Terminated {
@@ -335,7 +333,7 @@ func (m *Machine) askOldIncarnations(joiner sharding.NodeID) bool {
 			m.addDispute(joiner, m.seq)
 		}
 	}
-	m.watchingFormerPeers = m.watchingFormerPeers || len(at) > 0
+	m.watchingFormerReceivers = m.watchingFormerReceivers || len(at) > 0
 	return inTheWay
 }
 

@@ -253,7 +253,7 @@ func (m *Machine) exit() {
 
 // candidates are the reachable members that come first in the order of leaders.
 func (m *Machine) candidates(most int) []sharding.NodeID {
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	var line []*Member
 	for _, mem := range m.state.Members {
 		if mem.Node != m.self && verdictIn(mine, mem.Node) == Reachable {

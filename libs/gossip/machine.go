@@ -31,10 +31,10 @@ type Machine struct {
 	// While seeking.
 	formAt          time.Time       // when the first seed forms a cluster
 	formAtIfNacked  time.Time       // the same if all other seeds know of none
-	lastSignAt      time.Time       // of any cluster
-	nacks           []string        // seeds that know of no cluster, since the last sign of one
+	lastHeardAt     time.Time       // from any cluster
+	nacks           []string        // seeds that know of no cluster, since one was last heard of
 	joinTarget      sharding.NodeID // the member that is asked to admit this node, or zero
-	admissionEra    uint64          // of this node in the cluster of joinTarget
+	heardIn         uint64          // when this node first heard of the cluster of joinTarget
 	joinTargetUntil time.Time       // then the seeds are asked again
 	knownClusters   []knownCluster  // in the order in which this node first heard of them
 	nextJoin        time.Time       // next question to seeds or joinTarget; as member: next announcement
@@ -43,31 +43,31 @@ type Machine struct {
 	refusal         string // the last reason for not being admitted
 
 	// As member.
-	state               State
-	eraSince            time.Time         // when this node came into its era
-	sums                sums              // of the state
-	digest              uint64            // of the sums
-	peers               []peer            // the members that this node watches, sorted by node
-	watchingFormerPeers bool              // some peers are only watched until they answer
-	ringEnd             uint64            // distance on the ring of the last receiver
-	confirmedExits      []sharding.NodeID // members that have confirmed their exit
-	seq                 uint64            // of the last heartbeat sent
-	beatSeq             uint64            // of the last heartbeat sent to all peers
-	localHealth         int               // 0 is healthy, maxLocalHealth the worst
-	drawCount           uint64            // random numbers drawn
-	nextHeartbeat       time.Time
-	nextGossip          time.Time
-	relayAt             time.Time     // the earliest time to pass on news from others
-	nextDowning         time.Time     // when the downing provider is asked again
-	notConvergedSince   time.Time     // since when this leader waits for convergence
-	quarantined         []Quarantine  // oldest first
-	disputes            []dispute     // oldest first
-	leaveAsked          bool          // LeaveRequested was emitted
-	exitAt              time.Time     // when an exiting node stops waiting for its removal
-	downing             Downing       // nil: only operators down members
-	hadUnreachable      bool          // a member was unreachable at the last look at downing
-	lease               Lease         // the last one reported by the driver
-	paused              time.Duration // total time for which this process was found paused
+	state                   State
+	eraSince                time.Time         // when this node came into its era
+	sums                    sums              // of the state
+	digest                  uint64            // of the sums
+	peers                   []peer            // the members that this node watches, sorted by node
+	watchingFormerReceivers bool              // peers has some that receivers no longer names; they are watched until they answer
+	ringEnd                 uint64            // distance of the last of the receivers, see ringEnd
+	confirmedExits          []sharding.NodeID // members that have confirmed their exit
+	seq                     uint64            // of the last heartbeat sent
+	beatSeq                 uint64            // of the last heartbeat sent to all peers
+	localHealth             int               // 0 is healthy, maxLocalHealth the worst
+	drawCount               uint64            // random numbers drawn
+	nextHeartbeat           time.Time
+	nextGossip              time.Time
+	relayAt                 time.Time     // the earliest time to pass on news from others
+	nextDowning             time.Time     // when the downing provider is asked again
+	notConvergedSince       time.Time     // since when this leader waits for convergence
+	quarantined             []Quarantine  // oldest first
+	disputes                []dispute     // oldest first
+	leaveAsked              bool          // LeaveRequested was emitted
+	exitAt                  time.Time     // when an exiting node stops waiting for its removal
+	downing                 Downing       // nil: only operators down members
+	hadUnreachable          bool          // a member was unreachable at the last look at downing
+	lease                   Lease         // the last one reported by the driver
+	paused                  time.Duration // total time for which this process was found paused
 
 	observed     tallies   // of the state
 	suspects     []suspect // of the state
@@ -216,7 +216,7 @@ func (m *Machine) tick() {
 // wasPaused makes up for a pause of this process: other nodes are not to blame
 // for what this one did not hear in the meantime.
 func (m *Machine) wasPaused(gap time.Duration) {
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
 		if p := &m.peers[i]; verdictIn(mine, p.node) == Reachable {
 			p.detector.Restart(m.now)
@@ -228,7 +228,7 @@ func (m *Machine) wasPaused(gap time.Duration) {
 		}
 	}
 	m.paused += gap
-	for _, t := range []*time.Time{&m.formAt, &m.formAtIfNacked, &m.lastSignAt, &m.joinTargetUntil, &m.seekingSince, &m.notConvergedSince} {
+	for _, t := range []*time.Time{&m.formAt, &m.formAtIfNacked, &m.lastHeardAt, &m.joinTargetUntil, &m.seekingSince, &m.notConvergedSince} {
 		if !t.IsZero() {
 			*t = t.Add(gap)
 		}

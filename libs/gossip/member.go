@@ -98,9 +98,9 @@ type Member struct {
 	// is older. 0 until the member is up. Numbers may be used again after
 	// removals.
 	UpNumber uint32
-	// Era is the number of the [Era] of its admission: when it first heard of the
+	// HeardIn is the number of the [Era] in which the member first heard of the
 	// cluster.
-	Era uint64
+	HeardIn uint64
 }
 
 // String shows the fields. Members are shared between states, and an address in
@@ -122,10 +122,10 @@ func (m *Member) byAge(o *Member) int {
 	return cmp.Or(cmp.Compare(m.UpNumber-1, o.UpNumber-1), m.Node.Compare(o.Node))
 }
 
-// laterRecord picks the record of a member that is right: the one with the higher
+// laterMember picks the right one of two entries of a member: the one with the higher
 // status, then with the older up number. The other fields only make the order
-// total, so that all nodes pick the same record, whatever they received.
-func laterRecord(a, b *Member) *Member {
+// total, so that all nodes pick the same one, whatever they received.
+func laterMember(a, b *Member) *Member {
 	c := cmp.Or(
 		cmp.Compare(a.Status, b.Status),
 		cmp.Compare(b.UpNumber-1, a.UpNumber-1),
@@ -133,7 +133,7 @@ func laterRecord(a, b *Member) *Member {
 		slices.Compare(b.Roles, a.Roles),
 		cmp.Compare(b.Zone, a.Zone),
 		cmp.Compare(b.Version, a.Version),
-		cmp.Compare(b.Era, a.Era),
+		cmp.Compare(b.HeardIn, a.HeardIn),
 	)
 	if mutant.On("merge-precedence") {
 		c = -c
@@ -144,9 +144,9 @@ func laterRecord(a, b *Member) *Member {
 	return b
 }
 
-// equal reports whether two records are the same.
+// equal reports whether two entries are the same.
 func (m *Member) equal(o *Member) bool {
-	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.Era == o.Era && m.Name == o.Name &&
+	return m.Node == o.Node && m.Status == o.Status && m.UpNumber == o.UpNumber && m.HeardIn == o.HeardIn && m.Name == o.Name &&
 		m.Zone == o.Zone && m.Version == o.Version && slices.Equal(m.Roles, o.Roles)
 }
 

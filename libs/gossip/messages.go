@@ -26,9 +26,9 @@ type (
 		Version string
 		// Settings are compared with those of the cluster; sorted by name.
 		Settings []Setting
-		// Era is the number of the era in which the sender first heard of the
+		// HeardIn is the number of the era in which the sender first heard of the
 		// cluster, before it asked any member to admit it.
-		Era uint64
+		HeardIn uint64
 	}
 	// JoinRefused tells a joiner why it is not admitted. Final says that asking
 	// again is useless.
@@ -40,7 +40,7 @@ type (
 	Welcome struct{ State State }
 	// GossipStatus says which state the sender holds, without the state.
 	GossipStatus struct {
-		Cluster ClusterID
+		Cluster Founding
 		Era     Era
 		Digest  uint64
 		// Seen are the members known to have seen the state, by their places. Only

@@ -12,8 +12,8 @@ import (
 )
 
 // A state is compared and sent in parts, so that nodes whose states differ in a
-// few records need not send all the others. Every node belongs to a part by its
-// uid. The part contains the node's record as a member, its observations, its
+// few entries need not send all the others. Every node belongs to a part by its
+// uid. The part contains the member itself, its observations, its
 // tombstone and its clock entry. The node that asks chooses how many parts two
 // nodes compare; the sum of a part in a coarser division is the sum of its
 // neighbours in a finer one.
@@ -22,7 +22,7 @@ import (
 const maxParts = 256
 
 // membersPerPart balances the sums of parts, 4 bytes each, with what is sent
-// for a part in which one record differs, some 60 bytes for each member.
+// for a part in which one entry differs, some 60 bytes for each member.
 const membersPerPart = 8
 
 // partsFor is the division for a number of members: a power of two.
@@ -38,13 +38,13 @@ func partsFor(members int) int {
 func partOf(u sharding.NodeUID) int { return int(u >> 56) }
 
 // sums are the hashes of a state: for each part of the finest division the sum of
-// the hashes of its records. A sum does not depend on the order of the records,
-// and updating it costs only as much as the records that change.
+// the hashes of its entries. A sum does not depend on their order, and updating it
+// costs only as much as the entries that change.
 type sums [maxParts]uint64
 
 // digest is the hash of everything but the seen set: equal digests mean equal
 // states.
-func (p *sums) digest(c ClusterID, e Era) uint64 {
+func (p *sums) digest(c Founding, e Era) uint64 {
 	b := make([]byte, 0, 8*maxParts+40)
 	for _, n := range [...]uint64{uint64(c.Founded), uint64(c.Founder), e.Number, uint64(e.By), uint64(e.Before)} {
 		b = binary.LittleEndian.AppendUint64(b, n)
@@ -83,12 +83,12 @@ func (p *sums) update(old, now *State) {
 			p[partOf(is.Node.UID)] += is.hash()
 		}
 	})
-	differences(old.Reach, now.Reach, rowOrder, sameRow, func(was, is *Row) {
+	differences(old.Reach, now.Reach, observerOrder, sameObserver, func(was, is *Observer) {
 		if was != nil {
-			p[partOf(was.Observer.UID)] -= was.hash()
+			p[partOf(was.Node.UID)] -= was.hash()
 		}
 		if is != nil {
-			p[partOf(is.Observer.UID)] += is.hash()
+			p[partOf(is.Node.UID)] += is.hash()
 		}
 	})
 	differences(old.Tombstones, now.Tombstones, tombstoneOrder, nil, func(was, is Tombstone) {
@@ -101,8 +101,8 @@ func (p *sums) update(old, now *State) {
 	})
 }
 
-func sameRow(a, b *Row) bool {
-	return a.Version == b.Version && (identical(a.Records, b.Records) || slices.Equal(a.Records, b.Records))
+func sameObserver(a, b *Observer) bool {
+	return a.Version == b.Version && (identical(a.Verdicts, b.Verdicts) || slices.Equal(a.Verdicts, b.Verdicts))
 }
 
 func (s *State) sums() sums {
@@ -135,11 +135,11 @@ func higherEntry(a, b clockEntry) clockEntry {
 	return b
 }
 
-// Records of different kinds never hash alike: each begins with a byte of its
+// Entries of different kinds never hash alike: each begins with a byte of its
 // own.
 const (
 	ofMember byte = iota + 1
-	ofRow
+	ofObserver
 	ofTombstone
 	ofEntry
 )
@@ -149,9 +149,9 @@ func (m *Member) hash() uint64 {
 	return xxhash.Sum64(appendMember(append(buf[:0], ofMember), m))
 }
 
-func (r *Row) hash() uint64 {
+func (r *Observer) hash() uint64 {
 	var buf [256]byte
-	return xxhash.Sum64(appendRow(append(buf[:0], ofRow), r))
+	return xxhash.Sum64(appendObserver(append(buf[:0], ofObserver), r))
 }
 
 // The zero tombstone and the zero entry stand for none, and hash to 0.
@@ -216,13 +216,13 @@ func identical[S ~[]T, T any](a, b S) bool {
 }
 
 // fragment is what a state holds in some parts of a division, as a state that can
-// be joined. Its rows may name nodes of other parts.
+// be merged. Its verdicts may be about nodes of other parts.
 func (s *State) fragment(parts int, which Bits) State {
 	return State{
 		Cluster:    s.Cluster,
 		Era:        s.Era,
 		Members:    within(s.Members, parts, which, func(m *Member) sharding.NodeUID { return m.Node.UID }),
-		Reach:      within(s.Reach, parts, which, func(r *Row) sharding.NodeUID { return r.Observer.UID }),
+		Reach:      within(s.Reach, parts, which, func(r *Observer) sharding.NodeUID { return r.Node.UID }),
 		Tombstones: within(s.Tombstones, parts, which, func(t Tombstone) sharding.NodeUID { return t.Node.UID }),
 		Version:    within(s.Version, parts, which, func(e clockEntry) sharding.NodeUID { return e.Node }),
 	}

@@ -34,95 +34,95 @@ func (v Verdict) String() string {
 	return "invalid"
 }
 
-// Record is one observation.
-type Record struct {
+// SubjectVerdict is the verdict of one observer about one node.
+type SubjectVerdict struct {
 	Subject sharding.NodeID
 	Verdict Verdict
-	Version uint64 // the row's version at which it was made
+	Version uint64 // of the observer, when it was made
 }
 
-// Row is what one node observes. Only the observer changes it, and counts
-// Version up with every change, so a row of a higher version is the newer one.
-type Row struct {
-	Observer sharding.NodeID
+// Observer is what one node observes about others. Only that node changes it, and
+// adds 1 to Version with every change, so the higher version is the newer one.
+type Observer struct {
+	Node     sharding.NodeID
 	Version  uint64
-	Records  []Record // sorted by the uid of the subject; none once all are reachable
+	Verdicts []SubjectVerdict // sorted by the uid of the subject; none once all are reachable
 }
 
 // String shows the fields, as [Member.String] does.
-func (r *Row) String() string {
-	type fields Row
+func (r *Observer) String() string {
+	type fields Observer
 	return fmt.Sprintf("%+v", fields(*r))
 }
 
-// Reachability is the table of all observations, sorted by the uid of the
-// observer. It is a value: methods return a new table.
-type Reachability []*Row
+// Reachability has the verdicts of all observers, sorted by their uids. It is a value:
+// methods return a new table.
+type Reachability []*Observer
 
-func compareRecord(r Record, n sharding.NodeID) int { return byUID(r.Subject, n) }
+func compareVerdict(r SubjectVerdict, n sharding.NodeID) int { return byUID(r.Subject, n) }
 
-// place is where the row of an observer is, or would be.
+// place is where an observer is, or would be.
 func (t Reachability) place(observer sharding.NodeID) (int, bool) {
-	return placeIn(t, 0, observer, func(r *Row, n sharding.NodeID) int { return byUID(r.Observer, n) })
+	return placeIn(t, 0, observer, func(r *Observer, n sharding.NodeID) int { return byUID(r.Node, n) })
 }
 
 // Set records the verdict of observer about subject.
 func (t Reachability) Set(observer, subject sharding.NodeID, v Verdict) Reachability {
 	i, ok := t.place(observer)
-	if !ok || len(t[i].Records) == 0 {
+	if !ok || len(t[i].Verdicts) == 0 {
 		if v == Reachable {
 			return t // the default
 		}
-		row := Row{Observer: observer, Version: 1}
+		obs := Observer{Node: observer, Version: 1}
 		if ok {
-			row.Version = t[i].Version + 1
+			obs.Version = t[i].Version + 1
 		}
-		row.Records = []Record{{subject, v, row.Version}}
-		return t.replace(i, ok, row)
+		obs.Verdicts = []SubjectVerdict{{subject, v, obs.Version}}
+		return t.replace(i, ok, obs)
 	}
-	row := *t[i]
-	j, known := slices.BinarySearchFunc(row.Records, subject, compareRecord)
-	if known && (row.Records[j].Verdict == v || row.Records[j].Verdict == Terminated) {
+	obs := *t[i]
+	j, known := slices.BinarySearchFunc(obs.Verdicts, subject, compareVerdict)
+	if known && (obs.Verdicts[j].Verdict == v || obs.Verdicts[j].Verdict == Terminated) {
 		return t
 	}
-	row.Version++
-	row.Records = slices.Clone(row.Records)
+	obs.Version++
+	obs.Verdicts = slices.Clone(obs.Verdicts)
 	if known {
-		row.Records[j] = Record{subject, v, row.Version}
+		obs.Verdicts[j] = SubjectVerdict{subject, v, obs.Version}
 	} else {
-		row.Records = slices.Insert(row.Records, j, Record{subject, v, row.Version})
+		obs.Verdicts = slices.Insert(obs.Verdicts, j, SubjectVerdict{subject, v, obs.Version})
 	}
-	if !slices.ContainsFunc(row.Records, func(r Record) bool { return r.Verdict != Reachable }) {
-		row.Records = nil // the version remains, and outdates older rows
+	if !slices.ContainsFunc(obs.Verdicts, func(r SubjectVerdict) bool { return r.Verdict != Reachable }) {
+		obs.Verdicts = nil // the version stays, so that older verdicts lose against it
 	}
-	return t.replace(i, true, row)
+	return t.replace(i, true, obs)
 }
 
-func (t Reachability) replace(i int, exists bool, row Row) Reachability {
+func (t Reachability) replace(i int, exists bool, obs Observer) Reachability {
 	out := slices.Clone(t)
 	if exists {
-		out[i] = &row
+		out[i] = &obs
 		return out
 	}
-	return slices.Insert(out, i, &row)
+	return slices.Insert(out, i, &obs)
 }
 
 // Of is what observer observes about subject.
 func (t Reachability) Of(observer, subject sharding.NodeID) Verdict {
-	return verdictIn(t.row(observer), subject)
+	return verdictIn(t.verdictsBy(observer), subject)
 }
 
-func verdictIn(row []Record, subject sharding.NodeID) Verdict {
-	if i, ok := slices.BinarySearchFunc(row, subject, compareRecord); ok {
-		return row[i].Verdict
+func verdictIn(verdicts []SubjectVerdict, subject sharding.NodeID) Verdict {
+	if i, ok := slices.BinarySearchFunc(verdicts, subject, compareVerdict); ok {
+		return verdicts[i].Verdict
 	}
 	return Reachable
 }
 
-// row is what observer observes.
-func (t Reachability) row(observer sharding.NodeID) []Record {
+// verdictsBy are the verdicts of an observer.
+func (t Reachability) verdictsBy(observer sharding.NodeID) []SubjectVerdict {
 	if i, ok := t.place(observer); ok {
-		return t[i].Records
+		return t[i].Verdicts
 	}
 	return nil
 }
@@ -132,8 +132,8 @@ func (t Reachability) row(observer sharding.NodeID) []Record {
 func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sharding.NodeID) bool) Verdict {
 	worst := Reachable
 	for i := range t {
-		if j, ok := slices.BinarySearchFunc(t[i].Records, subject, compareRecord); ok {
-			if v := t[i].Records[j].Verdict; v > worst && (counts == nil || counts(t[i].Observer)) {
+		if j, ok := slices.BinarySearchFunc(t[i].Verdicts, subject, compareVerdict); ok {
+			if v := t[i].Verdicts[j].Verdict; v > worst && (counts == nil || counts(t[i].Node)) {
 				worst = v
 			}
 		}
@@ -143,43 +143,43 @@ func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sh
 
 // Keep drops everything by or about nodes that keep refuses.
 func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
-	out := dropped(t, func(r *Row) bool { return !keep(r.Observer) })
-	unknown := func(r Record) bool { return !keep(r.Subject) }
+	out := dropped(t, func(r *Observer) bool { return !keep(r.Node) })
+	unknown := func(r SubjectVerdict) bool { return !keep(r.Subject) }
 	own := false
 	for i := range out {
-		known := dropped(out[i].Records, unknown)
-		if len(known) == len(out[i].Records) {
+		known := dropped(out[i].Verdicts, unknown)
+		if len(known) == len(out[i].Verdicts) {
 			continue
 		}
 		if !own {
 			out, own = slices.Clone(out), true
 		}
-		out[i] = &Row{out[i].Observer, out[i].Version, known}
+		out[i] = &Observer{out[i].Node, out[i].Version, known}
 	}
 	return out
 }
 
-// Merge takes the newer row of every observer. Rows of equal version can only
+// Merge takes the newer entry of every observer. Entries of equal version can only
 // differ in subjects that one side has already dropped.
 func (t Reachability) Merge(o Reachability) Reachability {
-	return mergeSorted(t, o, rowOrder, newerRow)
+	return mergeSorted(t, o, observerOrder, newerObserver)
 }
 
-func newerRow(a, b *Row) *Row {
+func newerObserver(a, b *Observer) *Observer {
 	switch {
 	case a.Version > b.Version:
 		return a
 	case a.Version < b.Version:
 		return b
 	}
-	if identical(a.Records, b.Records) {
+	if identical(a.Verdicts, b.Verdicts) {
 		return a
 	}
-	both := dropped(a.Records, func(r Record) bool { return !slices.Contains(b.Records, r) })
-	if len(both) == len(a.Records) {
+	both := dropped(a.Verdicts, func(r SubjectVerdict) bool { return !slices.Contains(b.Verdicts, r) })
+	if len(both) == len(a.Verdicts) {
 		return a
 	}
-	return &Row{a.Observer, a.Version, both}
+	return &Observer{a.Node, a.Version, both}
 }
 
 // suspect is a node that some node observes as not reachable.
@@ -208,12 +208,13 @@ type tally struct {
 }
 
 // tallies are those of all suspects, sorted by uid. Updating them costs only as
-// much as the rows that change.
+// much as the observers that change.
 type tallies []*tally
 
-// note adds a row to the tallies with sign 1, and takes it away with sign -1.
-func (t *tallies) note(row *Row, counts, mine bool, sign int) {
-	for _, r := range row.Records {
+// note adds the verdicts of an observer to the tallies with sign 1, and takes them
+// away with sign -1.
+func (t *tallies) note(obs *Observer, counts, mine bool, sign int) {
+	for _, r := range obs.Verdicts {
 		if r.Verdict == Reachable {
 			continue
 		}
@@ -240,21 +241,21 @@ func (t *tallies) note(row *Row, counts, mine bool, sign int) {
 
 // follow applies the change from one state to the next.
 func (t *tallies) follow(old, now *State, self sharding.NodeID) {
-	differences(old.Reach, now.Reach, rowOrder, sameRow, func(was, is *Row) {
+	differences(old.Reach, now.Reach, observerOrder, sameObserver, func(was, is *Observer) {
 		if was != nil {
-			t.note(was, old.observes(was.Observer), was.Observer == self, -1)
+			t.note(was, old.observes(was.Node), was.Node == self, -1)
 		}
 		if is != nil {
-			t.note(is, now.observes(is.Observer), is.Observer == self, 1)
+			t.note(is, now.observes(is.Node), is.Node == self, 1)
 		}
 	})
-	// An observer with an unchanged row may have begun or ceased to count.
+	// An observer whose verdicts did not change may have begun or ceased to count.
 	differences(old.Members, now.Members, memberOrder, (*Member).equal, func(was, is *Member) {
 		if counted := was != nil && was.Status != Down; counted != (is != nil && is.Status != Down) {
 			n := cmp.Or(was, is).Node
 			i, ok := old.Reach.place(n)
 			j, still := now.Reach.place(n)
-			if ok && still && sameRow(old.Reach[i], now.Reach[j]) {
+			if ok && still && sameObserver(old.Reach[i], now.Reach[j]) {
 				t.note(old.Reach[i], counted, n == self, -1)
 				t.note(old.Reach[i], !counted, n == self, 1)
 			}
@@ -300,11 +301,11 @@ func (s *State) suspects(self sharding.NodeID) []suspect {
 
 func (t Reachability) check() string {
 	for i := range t {
-		if i > 0 && rowOrder(t[i-1], t[i]) >= 0 {
+		if i > 0 && observerOrder(t[i-1], t[i]) >= 0 {
 			return "observers are not sorted"
 		}
-		for j, r := range t[i].Records {
-			if j > 0 && byUID(t[i].Records[j-1].Subject, r.Subject) >= 0 {
+		for j, r := range t[i].Verdicts {
+			if j > 0 && byUID(t[i].Verdicts[j-1].Subject, r.Subject) >= 0 {
 				return "observations are not sorted"
 			}
 			if r.Verdict > Terminated {

@@ -198,7 +198,7 @@ func TestDownByHand(t *testing.T) {
 	agree(t, net, 15*time.Second)
 }
 
-func cluster(node *gossiptest.Node) gossip.ClusterID { return node.M.View().Cluster }
+func cluster(node *gossiptest.Node) gossip.Founding { return node.M.View().Cluster }
 
 func TestRestartedSeedsJoinTheirCluster(t *testing.T) {
 	for name, restarted := range map[string][]int{"first": {0}, "both": {0, 1}} {

@@ -13,14 +13,14 @@ import (
 // Clock is a vector clock over incarnations.
 type Clock = vclock.Clock[sharding.NodeUID]
 
-// ClusterID names a cluster by when and by whom it was formed.
-type ClusterID struct {
+// Founding identifies a cluster by when and by whom it was formed.
+type Founding struct {
 	Founded int64 // Unix milliseconds by the founder's clock
 	Founder sharding.NodeUID
 }
 
 // Compare orders clusters by age, the oldest first.
-func (c ClusterID) Compare(o ClusterID) int {
+func (c Founding) Compare(o Founding) int {
 	return cmp.Or(cmp.Compare(c.Founded, o.Founded), cmp.Compare(c.Founder, o.Founder))
 }
 
@@ -30,12 +30,12 @@ type Tombstone struct {
 	Era  uint64 // the number of the [Era] in which it was removed
 }
 
-// State is what nodes gossip about. It is a value: a change makes a new state, and
-// a new record in it, so states and records may be shared freely. All its lists
+// State is what nodes gossip about. It is a value: a change makes a new state and a
+// new entry in it, so states and their entries may be shared freely. All its lists
 // are sorted by uid. Every part of a state (see [GossipStatus]) is therefore a
 // contiguous range of each list, and places are cheap to find.
 type State struct {
-	Cluster    ClusterID
+	Cluster    Founding
 	Era        Era
 	Members    []*Member
 	Reach      Reachability
@@ -118,22 +118,22 @@ func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 	return out
 }
 
-// join is the state that includes both: the later record of every member, the
-// newer row of every observer, and only the tombstone of every removed node.
+// merge returns the state that includes both: the later entry of every member, the
+// newer one of every observer, and only the tombstone of every removed node.
 // Nobody is known to have seen the result. Lists that do not change are shared
 // with s.
 //
-// The other state must be of the same [Era]. It may be a [State.fragment]. Rows in
-// it that name unknown nodes are left out, because they would lose these records:
-// the rows come again with or after those members.
-func (s *State) join(o *State) State {
+// The other state must be of the same [Era]. It may be a [State.fragment]. An
+// observer in it that has a verdict about an unknown node is left out: that verdict
+// would be lost now. It comes again with that member or after it.
+func (s *State) merge(o *State) State {
 	out := State{Cluster: s.Cluster, Era: s.Era, Version: s.Version}
 	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, laterTombstone)
 	theirs := o.Members
 	if len(out.Tombstones) > 0 {
 		theirs = dropped(theirs, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	out.Members = mergeSorted(s.Members, theirs, memberOrder, laterRecord)
+	out.Members = mergeSorted(s.Members, theirs, memberOrder, laterMember)
 	// A tombstone that is new here may be of a member.
 	removes := !identical(out.Tombstones, s.Tombstones) && slices.ContainsFunc(o.Tombstones, func(t Tombstone) bool {
 		_, ok := s.Member(t.Node)
@@ -146,13 +146,13 @@ func (s *State) join(o *State) State {
 	if removes {
 		out.Members = dropped(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	at, namesRemoved := 0, false // namesRemoved: a row names a removed node
-	rows := dropped(o.Reach, func(r *Row) bool {
-		i, ok := placeIn(s.Reach, at, r, rowOrder)
-		if at = i; ok && newerRow(s.Reach[i], r) == s.Reach[i] || !isMember(r.Observer) {
+	at, namesRemoved := 0, false // namesRemoved: a verdict is about a removed node
+	observers := dropped(o.Reach, func(r *Observer) bool {
+		i, ok := placeIn(s.Reach, at, r, observerOrder)
+		if at = i; ok && newerObserver(s.Reach[i], r) == s.Reach[i] || !isMember(r.Node) {
 			return true // nothing new, or not from a member
 		}
-		return slices.ContainsFunc(r.Records, func(r Record) bool {
+		return slices.ContainsFunc(r.Verdicts, func(r SubjectVerdict) bool {
 			if isMember(r.Subject) {
 				return false
 			}
@@ -161,9 +161,9 @@ func (s *State) join(o *State) State {
 		})
 	})
 	if namesRemoved {
-		rows = rows.Keep(isMember)
+		observers = observers.Keep(isMember)
 	}
-	out.Reach = s.Reach.Merge(rows)
+	out.Reach = s.Reach.Merge(observers)
 	out.Version = mergeSorted(s.Version, knownCounts(o.Version, theirs), clockOrder, higherEntry)
 	if removes {
 		out.Reach = out.Reach.Keep(isMember)
@@ -183,7 +183,7 @@ func knownCounts(c Clock, members []*Member) Clock {
 }
 
 func memberOrder(a, b *Member) int      { return byUID(a.Node, b.Node) }
-func rowOrder(a, b *Row) int            { return byUID(a.Observer, b.Observer) }
+func observerOrder(a, b *Observer) int  { return byUID(a.Node, b.Node) }
 func tombstoneOrder(a, b Tombstone) int { return byUID(a.Node, b.Node) }
 
 func laterTombstone(a, b Tombstone) Tombstone {
@@ -216,7 +216,7 @@ func (s *State) restrictedToMembers(had int) State {
 	return out
 }
 
-// with is the state with a member added or its record replaced.
+// with is the state with a member added or replaced.
 func (s *State) with(m Member) State {
 	out := *s
 	i, ok := s.place(m.Node)
@@ -256,9 +256,9 @@ func (s *State) lastUpNumber() uint32 {
 }
 
 // appendContent appends the canonical form of all that a digest covers except the
-// clock, with times relative to epoch.
-func (s *State) appendContent(b []byte, epoch int64) []byte {
-	b = binary.AppendVarint(b, s.Cluster.Founded-epoch)
+// clock, with times relative to base.
+func (s *State) appendContent(b []byte, base int64) []byte {
+	b = binary.AppendVarint(b, s.Cluster.Founded-base)
 	b = binary.AppendUvarint(b, uint64(s.Cluster.Founder))
 	for _, n := range []uint64{s.Era.Number, uint64(s.Era.By), uint64(s.Era.Before), uint64(len(s.Members))} {
 		b = binary.AppendUvarint(b, n)
@@ -268,7 +268,7 @@ func (s *State) appendContent(b []byte, epoch int64) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Reach)))
 	for _, r := range s.Reach {
-		b = appendRow(b, r)
+		b = appendObserver(b, r)
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Tombstones)))
 	for _, t := range s.Tombstones {
@@ -285,13 +285,13 @@ func appendMember(b []byte, m *Member) []byte {
 	}
 	b = sharding.AppendString(sharding.AppendString(b, m.Zone), m.Version)
 	b = append(b, byte(m.Status))
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.UpNumber)), m.Era)
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(m.UpNumber)), m.HeardIn)
 }
 
-func appendRow(b []byte, row *Row) []byte {
-	b = binary.AppendUvarint(appendNode(b, row.Observer), row.Version)
-	b = binary.AppendUvarint(b, uint64(len(row.Records)))
-	for _, r := range row.Records {
+func appendObserver(b []byte, obs *Observer) []byte {
+	b = binary.AppendUvarint(appendNode(b, obs.Node), obs.Version)
+	b = binary.AppendUvarint(b, uint64(len(obs.Verdicts)))
+	for _, r := range obs.Verdicts {
 		b = append(appendNode(b, r.Subject), byte(r.Verdict))
 		b = binary.AppendUvarint(b, r.Version)
 	}
@@ -324,7 +324,7 @@ func (s *State) check(maxMembers int) string {
 		return "tombstones are not sorted"
 	case !s.Version.Valid():
 		return "clock is not sorted"
-	case slices.ContainsFunc(s.Members, func(m *Member) bool { return m.Era > s.Era.Number }):
+	case slices.ContainsFunc(s.Members, func(m *Member) bool { return m.HeardIn > s.Era.Number }):
 		return "a member was admitted in a later era"
 	case slices.ContainsFunc(s.Tombstones, func(t Tombstone) bool { return t.Era > s.Era.Number || s.Era.forgotten(t.Era) }):
 		return "a tombstone is of another era"

@@ -22,7 +22,7 @@ func history(r *rand.Rand, steps int) []State {
 		states[i] = mutate(r, states[i], all)
 		if r.IntN(3) == 0 {
 			j := r.IntN(len(states))
-			states[i] = states[i].join(&states[j])
+			states[i] = states[i].merge(&states[j])
 		}
 	}
 	return states
@@ -86,11 +86,11 @@ func checkLattice(t *testing.T, states []State) {
 		}
 	}
 	a, b, c := &states[0], &states[1], &states[2]
-	ab, ba, bc := a.join(b), b.join(a), b.join(c)
+	ab, ba, bc := a.merge(b), b.merge(a), b.merge(c)
 	same("commutative", ab, ba)
-	same("associative", ab.join(c), a.join(&bc))
-	same("idempotent", a.join(a), *a)
-	same("absorbing", ab.join(a), ab)
+	same("associative", ab.merge(c), a.merge(&bc))
+	same("idempotent", a.merge(a), *a)
+	same("absorbing", ab.merge(a), ab)
 	for _, s := range states {
 		if why := s.check(100); why != "" {
 			t.Error(why)
@@ -106,22 +106,22 @@ func checkLattice(t *testing.T, states []State) {
 func TestBadStatesAreRefused(t *testing.T) {
 	good := Member{Node: node("a"), Status: Joining}
 	for name, s := range map[string]State{
-		"no uid":           {Members: []*Member{{Node: sharding.NodeID{Addr: "a"}, Status: Joining}}},
-		"no status":        {Members: []*Member{{Node: node("a")}}},
-		"removed":          {Members: []*Member{{Node: node("a"), Status: Removed}}},
-		"up without age":   {Members: []*Member{{Node: node("a"), Status: Up}}},
-		"twice":            {Members: []*Member{&good, &good}},
-		"too many":         {Members: []*Member{&good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
-		"long name":        {Members: []*Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
-		"roles unsorted":   {Members: []*Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
-		"stones unsorted":  {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
-		"admitted later":   {Members: []*Member{{Node: node("a"), Status: Joining, Era: 1}}},
-		"removed later":    {Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
-		"forgotten":        {Era: Era{Number: 3}, Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
-		"clock unsorted":   {Version: Clock{{Node: 2}, {Node: 1}}},
-		"rows unsorted":    {Reach: Reachability{{Observer: node("b")}, {Observer: node("a")}}},
-		"unknown verdict":  {Reach: Reachability{{Observer: node("b"), Records: []Record{{Verdict: 9}}}}},
-		"records unsorted": {Reach: Reachability{{Observer: node("b"), Records: []Record{{Subject: node("b")}, {Subject: node("a")}}}}},
+		"no uid":             {Members: []*Member{{Node: sharding.NodeID{Addr: "a"}, Status: Joining}}},
+		"no status":          {Members: []*Member{{Node: node("a")}}},
+		"removed":            {Members: []*Member{{Node: node("a"), Status: Removed}}},
+		"up without age":     {Members: []*Member{{Node: node("a"), Status: Up}}},
+		"twice":              {Members: []*Member{&good, &good}},
+		"too many":           {Members: []*Member{&good, {Node: node("b"), Status: Joining}, {Node: node("c"), Status: Joining}}},
+		"long name":          {Members: []*Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
+		"roles unsorted":     {Members: []*Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
+		"stones unsorted":    {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
+		"admitted later":     {Members: []*Member{{Node: node("a"), Status: Joining, HeardIn: 1}}},
+		"removed later":      {Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
+		"forgotten":          {Era: Era{Number: 3}, Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
+		"clock unsorted":     {Version: Clock{{Node: 2}, {Node: 1}}},
+		"observers unsorted": {Reach: Reachability{{Node: node("b")}, {Node: node("a")}}},
+		"unknown verdict":    {Reach: Reachability{{Node: node("b"), Verdicts: []SubjectVerdict{{Verdict: 9}}}}},
+		"verdicts unsorted":  {Reach: Reachability{{Node: node("b"), Verdicts: []SubjectVerdict{{Subject: node("b")}, {Subject: node("a")}}}}},
 	} {
 		if s.check(2) == "" {
 			t.Errorf("%s: taken", name)
@@ -133,7 +133,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 }
 
 func TestSeniority(t *testing.T) {
-	old, young := ClusterID{Founded: 1, Founder: 9}, ClusterID{Founded: 2, Founder: 1}
+	old, young := Founding{Founded: 1, Founder: 9}, Founding{Founded: 2, Founder: 1}
 	for _, c := range []struct {
 		a, b Claim
 		want bool
@@ -185,11 +185,11 @@ func TestPartsMakeTheWhole(t *testing.T) {
 			joined := s[0]
 			for i := range parts {
 				f := s[1].fragment(parts, Bits(nil).With(i))
-				joined = joined.join(&f)
+				joined = joined.merge(&f)
 			}
-			again := s[1].fragment(parts, allBits(parts)) // rows may come before those they name
-			joined = joined.join(&again)
-			if whole := s[0].join(&s[1]); whole.digest() != joined.digest() {
+			again := s[1].fragment(parts, allBits(parts)) // observers may come before the members that their verdicts are about
+			joined = joined.merge(&again)
+			if whole := s[0].merge(&s[1]); whole.digest() != joined.digest() {
 				t.Fatalf("in %d parts:\n%+v\n%+v", parts, joined, whole)
 			}
 			p := s[0].sums()

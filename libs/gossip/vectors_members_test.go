@@ -44,7 +44,7 @@ func vecLeader(t judge, v *vector) {
 func vecPrecedence(t judge, v *vector) {
 	a, b := Member{Status: status(t, v.A), UpNumber: 2}, Member{Status: status(t, v.B), UpNumber: 1}
 	want := status(t, v.Winner)
-	for _, got := range []*Member{laterRecord(&a, &b), laterRecord(&b, &a)} {
+	for _, got := range []*Member{laterMember(&a, &b), laterMember(&b, &a)} {
 		if got.Status != want {
 			t.Errorf("%v wins over %v and %v, want %v", got.Status, a.Status, b.Status, want)
 		}
@@ -79,7 +79,7 @@ func vecMergeMembers(t judge, v *vector) {
 	_ = json.Unmarshal(v.Tombstones, &stones)
 	l, r := withMembers(t, left), withMembers(t, right)
 	l = l.without(nodes(stones)...)
-	for _, merged := range []State{l.join(&r), r.join(&l)} {
+	for _, merged := range []State{l.merge(&r), r.merge(&l)} {
 		if want := withMembers(t, v.ExpectMembers); len(want.Members) != len(merged.Members) {
 			t.Errorf("members are %v, want %v", merged.Members, want.Members)
 		} else {
@@ -110,7 +110,7 @@ func vecMergeSeen(t judge, v *vector) {
 	}
 	l, r := withMembers(t, list), withMembers(t, list)
 	l.Seen, r.Seen = l.seenBy(nodes(v.LeftSeen)...), r.seenBy(nodes(v.RightSeen)...)
-	if merged := l.join(&r); len(merged.Seen) != 0 {
+	if merged := l.merge(&r); len(merged.Seen) != 0 {
 		t.Errorf("merged state is seen by %v", merged.Seen)
 	}
 }
@@ -155,9 +155,9 @@ func vecOpRemove(t judge, v *vector) {
 	if _, ok := s.Member(gone); ok || s.HasSeen(gone) || !s.IsRemoved(gone) || s.Version.Count(gone.UID) != 0 {
 		t.Errorf("traces of the removed node: %+v", s)
 	}
-	for _, row := range s.Reach {
-		if row.Observer == gone || slices.ContainsFunc(row.Records, func(r Record) bool { return r.Subject == gone }) {
-			t.Errorf("the removed node is in %+v", row)
+	for _, obs := range s.Reach {
+		if obs.Node == gone || slices.ContainsFunc(obs.Verdicts, func(r SubjectVerdict) bool { return r.Subject == gone }) {
+			t.Errorf("the removed node is in %+v", obs)
 		}
 	}
 	var want struct {
@@ -370,10 +370,10 @@ func (v *vector) events(t judge, self sharding.NodeID) (members, un, re []string
 	m.phase = member
 	for _, view := range []vecView{v.Before, v.After} {
 		s := withMembers(t, view.Members)
-		s.Reach = m.state.Reach // rows keep their versions
-		for _, row := range s.Reach {
-			for _, r := range row.Records {
-				s.Reach = s.Reach.Set(row.Observer, r.Subject, Reachable)
+		s.Reach = m.state.Reach // observers keep their versions
+		for _, obs := range s.Reach {
+			for _, r := range obs.Verdicts {
+				s.Reach = s.Reach.Set(obs.Node, r.Subject, Reachable)
 			}
 		}
 		s.Reach = unreachable(s.Reach, view.Unreachable)

@@ -367,13 +367,13 @@ func vecReachability(t judge, v *vector) {
 	r := table(t, v.Ops)
 	switch {
 	case v.RemoveObservers != nil:
-		r = slices.DeleteFunc(slices.Clone(r), func(row *Row) bool {
-			return slices.Contains(nodes(v.RemoveObservers), row.Observer)
+		r = slices.DeleteFunc(slices.Clone(r), func(obs *Observer) bool {
+			return slices.Contains(nodes(v.RemoveObservers), obs.Node)
 		})
 	case v.Remove != nil:
 		r = r.Keep(func(n sharding.NodeID) bool { return !slices.Contains(nodes(v.Remove), n) })
 	case v.Keep == "records whose observer is not C":
-		r = slices.DeleteFunc(slices.Clone(r), func(row *Row) bool { return row.Observer == node("C") })
+		r = slices.DeleteFunc(slices.Clone(r), func(obs *Observer) bool { return obs.Node == node("C") })
 	case v.Keep != "":
 		t.Fatalf("no such filter here: %s", v.Keep)
 	}
@@ -401,13 +401,13 @@ func checkReach(t judge, r Reachability, want expectReach) {
 	var all, gone, observers []string
 	var records []vecRecord
 	versions := map[string]uint64{}
-	for _, row := range r {
-		versions[row.Observer.Addr] = row.Version
-		if len(row.Records) > 0 {
-			observers = append(observers, row.Observer.Addr)
+	for _, obs := range r {
+		versions[obs.Node.Addr] = obs.Version
+		if len(obs.Verdicts) > 0 {
+			observers = append(observers, obs.Node.Addr)
 		}
-		for _, rec := range row.Records {
-			records = append(records, vecRecord{row.Observer.Addr, rec.Subject.Addr, rec.Verdict.String(), rec.Version})
+		for _, rec := range obs.Verdicts {
+			records = append(records, vecRecord{obs.Node.Addr, rec.Subject.Addr, rec.Verdict.String(), rec.Version})
 			switch r.Aggregate(rec.Subject, nil) {
 			case Unreachable:
 				all = append(all, rec.Subject.Addr)
@@ -454,14 +454,14 @@ func vecAggregate(t judge, v *vector) {
 	var r Reachability
 	for _, rec := range v.Records {
 		name := node(rec[0].(string))
-		row := Row{Observer: name, Version: uint64(rec[3].(float64))}
+		obs := Observer{Node: name, Version: uint64(rec[3].(float64))}
 		i, ok := r.place(name)
 		if ok {
-			row = *r[i]
+			obs = *r[i]
 		}
-		row.Records = append(row.Records, Record{node(rec[1].(string)), verdict(t, rec[2].(string)), uint64(rec[3].(float64))})
-		slices.SortFunc(row.Records, func(a, b Record) int { return byUID(a.Subject, b.Subject) })
-		r = r.replace(i, ok, row)
+		obs.Verdicts = append(obs.Verdicts, SubjectVerdict{node(rec[1].(string)), verdict(t, rec[2].(string)), uint64(rec[3].(float64))})
+		slices.SortFunc(obs.Verdicts, func(a, b SubjectVerdict) int { return byUID(a.Subject, b.Subject) })
+		r = r.replace(i, ok, obs)
 	}
 	var want struct{ Aggregated map[string]string }
 	v.expect(t, &want)
@@ -493,7 +493,7 @@ func vecReachabilityVersions(t judge, v *vector) {
 		_ = json.Unmarshal(raw, &sides[i])
 		for name, version := range sides[i] {
 			at, _ := tables[i].place(node(name))
-			tables[i] = tables[i].replace(at, false, Row{Observer: node(name), Version: version})
+			tables[i] = tables[i].replace(at, false, Observer{Node: node(name), Version: version})
 		}
 	}
 	var want map[string]uint64

@@ -16,7 +16,7 @@ type View struct {
 	// InCluster says that the node is a member: false before it was admitted and
 	// after it left or was downed.
 	InCluster bool
-	Cluster   ClusterID
+	Cluster   Founding
 	// Members are sorted by node, Self included.
 	Members []MemberView
 	// Refusal is the last reason for not admitting this node; empty once it is a
@@ -169,10 +169,10 @@ func (m *Machine) placesByNode() []int32 {
 // observations lists who observes whom as unreachable.
 func (s *State) observations() []Observation {
 	var out []Observation
-	for _, row := range s.Reach {
-		for _, r := range row.Records {
-			if r.Verdict != Reachable && s.observes(row.Observer) {
-				out = append(out, Observation{row.Observer, r.Subject})
+	for _, obs := range s.Reach {
+		for _, r := range obs.Verdicts {
+			if r.Verdict != Reachable && s.observes(obs.Node) {
+				out = append(out, Observation{obs.Node, r.Subject})
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, sus
 // Claim describes the cluster of a node that meets another cluster, or another
 // half of its own. The senior claim wins, and the nodes of the other side stop.
 type Claim struct {
-	Cluster ClusterID
+	Cluster Founding
 	Era     Era
 	// Oldest is the oldest member that is not down, by up number and node.
 	// Halves of one cluster that downed each other have different ones.

@@ -76,7 +76,7 @@ func (m *Machine) rewatch() {
 		}
 		slices.SortFunc(wanted, sharding.NodeID.Compare)
 	}
-	m.watchingFormerPeers = false
+	m.watchingFormerReceivers = false
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool {
 		if _, ok := slices.BinarySearchFunc(wanted, p.node, sharding.NodeID.Compare); ok {
 			return false
@@ -84,7 +84,7 @@ func (m *Machine) rewatch() {
 		if _, ok := m.state.Member(p.node); !ok || !m.keepWatching(&p) {
 			return true
 		}
-		m.watchingFormerPeers = true
+		m.watchingFormerReceivers = true
 		return false
 	})
 	for _, n := range wanted {
@@ -112,13 +112,13 @@ func (m *Machine) sendHeartbeats() {
 		return
 	}
 	m.nextHeartbeat = m.now.Add(m.cfg.Watch.Interval)
-	if m.watchingFormerPeers {
+	if m.watchingFormerReceivers {
 		m.rewatch()
 	}
 	m.updateLocalHealth()
 	m.seq++
 	m.beatSeq = m.seq
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
 		if p := &m.peers[i]; verdictIn(mine, p.node) != Terminated {
 			m.sendHeartbeat(p)
@@ -149,7 +149,7 @@ const maxLocalHealth = 8
 // Phillips, Currey 2017, arXiv 1707.00788).
 func (m *Machine) updateLocalHealth() {
 	watched, silent := 0, 0
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {
 		p := &m.peers[i]
 		if p.firstSeq == 0 || p.firstSeq > m.beatSeq || p.gone || verdictIn(mine, p.node) != Reachable {
@@ -221,7 +221,7 @@ func (m *Machine) evidence(n sharding.NodeID) {
 			m.emit(NodeGone{p.node})
 		}
 	}
-	m.watchingFormerPeers = true // some of them may be outside the ring
+	m.watchingFormerReceivers = true // some of them may be outside the ring
 	m.updateReachability()
 }
 
@@ -231,7 +231,7 @@ func (m *Machine) updateReachability() {
 		return
 	}
 	patient := m.now.Add(-m.extraPause())
-	mine := m.state.Reach.row(m.self)
+	mine := m.state.Reach.verdictsBy(m.self)
 	s := m.state
 	changed := false
 	for i := range m.peers {

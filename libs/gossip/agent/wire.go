@@ -38,7 +38,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 		m.Kind = &pb.Message_Join{Join: &pb.Join{
 			Name: msg.Name, Roles: msg.Roles, Zone: msg.Zone, AppVersion: msg.Version,
 			Settings: toList(msg.Settings, func(s gossip.Setting) *pb.Setting { return &pb.Setting{Name: s.Name, Value: s.Value} }),
-			Era:      msg.Era,
+			HeardIn:  msg.HeardIn,
 		}}
 	case gossip.JoinRefused:
 		m.Kind = &pb.Message_JoinRefused{JoinRefused: &pb.JoinRefused{Reason: msg.Reason, Final: msg.Final}}
@@ -48,7 +48,7 @@ func toMessage(to sharding.NodeUID, msg gossip.Msg) *pb.Message {
 		m.Kind = &pb.Message_Welcome{Welcome: &pb.Welcome{State: toState(&msg.State)}}
 	case gossip.GossipStatus:
 		m.Kind = &pb.Message_GossipStatus{GossipStatus: &pb.GossipStatus{
-			Cluster: toClusterID(msg.Cluster), Era: toEra(msg.Era), Digest: msg.Digest, Seen: msg.Seen, Parts: msg.Parts,
+			Cluster: toFounding(msg.Cluster), Era: toEra(msg.Era), Digest: msg.Digest, Seen: msg.Seen, Parts: msg.Parts,
 		}}
 	case gossip.Gossip:
 		m.Kind = &pb.Message_Gossip{Gossip: &pb.Gossip{
@@ -84,7 +84,7 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 			Settings: toList(k.Join.GetSettings(), func(s *pb.Setting) gossip.Setting {
 				return gossip.Setting{Name: s.GetName(), Value: s.GetValue()}
 			}),
-			Era: k.Join.GetEra(),
+			HeardIn: k.Join.GetHeardIn(),
 		}, nil
 	case *pb.Message_JoinRefused:
 		return gossip.JoinRefused{Reason: k.JoinRefused.GetReason(), Final: k.JoinRefused.GetFinal()}, nil
@@ -96,7 +96,7 @@ func fromMessage(m *pb.Message) (gossip.Msg, error) {
 	case *pb.Message_GossipStatus:
 		s := k.GossipStatus
 		return gossip.GossipStatus{
-			Cluster: fromClusterID(s.GetCluster()), Era: fromEra(s.GetEra()), Digest: s.GetDigest(), Seen: fromBits(s.GetSeen()),
+			Cluster: fromFounding(s.GetCluster()), Era: fromEra(s.GetEra()), Digest: s.GetDigest(), Seen: fromBits(s.GetSeen()),
 			Parts: s.GetParts(),
 		}, nil
 	case *pb.Message_Gossip:
@@ -137,12 +137,12 @@ func fromNode(n *pb.Node) sharding.NodeID {
 	return sharding.NodeID{Addr: n.GetAddr(), UID: sharding.NodeUID(n.GetUid())}
 }
 
-func toClusterID(c gossip.ClusterID) *pb.ClusterID {
-	return &pb.ClusterID{FoundedUnixMs: c.Founded, FounderUid: uint64(c.Founder)}
+func toFounding(c gossip.Founding) *pb.Founding {
+	return &pb.Founding{FoundedUnixMs: c.Founded, FounderUid: uint64(c.Founder)}
 }
 
-func fromClusterID(c *pb.ClusterID) gossip.ClusterID {
-	return gossip.ClusterID{Founded: c.GetFoundedUnixMs(), Founder: sharding.NodeUID(c.GetFounderUid())}
+func fromFounding(c *pb.Founding) gossip.Founding {
+	return gossip.Founding{Founded: c.GetFoundedUnixMs(), Founder: sharding.NodeUID(c.GetFounderUid())}
 }
 
 // toEra is nil for the first era, which most clusters are in.
@@ -158,12 +158,12 @@ func fromEra(e *pb.Era) gossip.Era {
 }
 
 func toClaim(c gossip.Claim) *pb.Claim {
-	return &pb.Claim{Cluster: toClusterID(c.Cluster), Era: toEra(c.Era), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
+	return &pb.Claim{Cluster: toFounding(c.Cluster), Era: toEra(c.Era), OldestUpNumber: c.OldestUp, Oldest: toNode(c.OldestNode)}
 }
 
 func fromClaim(c *pb.Claim) gossip.Claim {
 	return gossip.Claim{
-		Cluster: fromClusterID(c.GetCluster()), Era: fromEra(c.GetEra()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
+		Cluster: fromFounding(c.GetCluster()), Era: fromEra(c.GetEra()), OldestUp: c.GetOldestUpNumber(), OldestNode: fromNode(c.GetOldest()),
 	}
 }
 
@@ -210,16 +210,16 @@ func fromBits(b []byte) gossip.Bits {
 
 func toState(s *gossip.State) *pb.State {
 	return &pb.State{
-		Cluster: toClusterID(s.Cluster), Era: toEra(s.Era),
+		Cluster: toFounding(s.Cluster), Era: toEra(s.Era),
 		Members: toList(s.Members, func(m *gossip.Member) *pb.Member {
 			return &pb.Member{
 				Node: toNode(m.Node), Name: m.Name, Roles: m.Roles, Status: statuses[m.Status], UpNumber: m.UpNumber,
 				Zone: m.Zone, AppVersion: m.Version,
-				Changes: s.Version.Count(m.Node.UID), Era: m.Era,
+				Changes: s.Version.Count(m.Node.UID), HeardIn: m.HeardIn,
 			}
 		}),
-		Observers: toList(s.Reach, func(r *gossip.Row) *pb.Observer {
-			return &pb.Observer{Node: toNode(r.Observer), Version: r.Version, Observations: toList(r.Records, toObservation)}
+		Observers: toList(s.Reach, func(r *gossip.Observer) *pb.Observer {
+			return &pb.Observer{Node: toNode(r.Node), Version: r.Version, Observations: toList(r.Verdicts, toObservation)}
 		}),
 		Tombstones: toList(s.Tombstones, func(t gossip.Tombstone) *pb.Tombstone {
 			return &pb.Tombstone{Node: toNode(t.Node), Era: t.Era}
@@ -229,14 +229,14 @@ func toState(s *gossip.State) *pb.State {
 	}
 }
 
-func toObservation(r gossip.Record) *pb.Observation {
+func toObservation(r gossip.SubjectVerdict) *pb.Observation {
 	return &pb.Observation{Subject: toNode(r.Subject), Verdict: verdicts[r.Verdict], Version: r.Version}
 }
 
 func fromState(s *pb.State) (gossip.State, error) {
 	clock, bad := fromClock(s)
 	out := gossip.State{
-		Cluster: fromClusterID(s.GetCluster()), Era: fromEra(s.GetEra()),
+		Cluster: fromFounding(s.GetCluster()), Era: fromEra(s.GetEra()),
 		Members: toList(s.GetMembers(), func(m *pb.Member) *gossip.Member {
 			status, ok := fromStatus(m.GetStatus())
 			if !ok {
@@ -244,17 +244,17 @@ func fromState(s *pb.State) (gossip.State, error) {
 			}
 			return &gossip.Member{
 				Node: fromNode(m.GetNode()), Name: m.GetName(), Roles: m.GetRoles(), Status: status, UpNumber: m.GetUpNumber(),
-				Zone: m.GetZone(), Version: m.GetAppVersion(), Era: m.GetEra(),
+				Zone: m.GetZone(), Version: m.GetAppVersion(), HeardIn: m.GetHeardIn(),
 			}
 		}),
-		Reach: toList(s.GetObservers(), func(o *pb.Observer) *gossip.Row {
-			return &gossip.Row{Observer: fromNode(o.GetNode()), Version: o.GetVersion(), Records: toList(o.GetObservations(),
-				func(r *pb.Observation) gossip.Record {
+		Reach: toList(s.GetObservers(), func(o *pb.Observer) *gossip.Observer {
+			return &gossip.Observer{Node: fromNode(o.GetNode()), Version: o.GetVersion(), Verdicts: toList(o.GetObservations(),
+				func(r *pb.Observation) gossip.SubjectVerdict {
 					verdict, ok := fromVerdict(r.GetVerdict())
 					if !ok {
 						bad = fmt.Errorf("an observation has the unknown verdict %d", r.GetVerdict())
 					}
-					return gossip.Record{Subject: fromNode(r.GetSubject()), Verdict: verdict, Version: r.GetVersion()}
+					return gossip.SubjectVerdict{Subject: fromNode(r.GetSubject()), Verdict: verdict, Version: r.GetVersion()}
 				})}
 		}),
 		Tombstones: toList(s.GetTombstones(), func(t *pb.Tombstone) gossip.Tombstone {

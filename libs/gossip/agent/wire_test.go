@@ -17,14 +17,14 @@ import (
 
 func samples() []gossip.Msg {
 	a, b := sharding.NodeID{Addr: "a:1", UID: 1}, sharding.NodeID{Addr: "b:2", UID: 1 << 63}
-	cluster := gossip.ClusterID{Founded: 1_700_000_000_000, Founder: 1}
+	cluster := gossip.Founding{Founded: 1_700_000_000_000, Founder: 1}
 	era := gossip.Era{Number: 3, By: 1 << 63, Before: 7}
 	claim := gossip.Claim{Cluster: cluster, Era: era, OldestUp: 3, OldestNode: b}
 	clock := gossip.Clock{vclock.Entry[sharding.NodeUID]{Node: 1, Count: 9}, {Node: 1 << 63, Count: 1 << 40}}
 	state := gossip.State{
 		Cluster: cluster, Era: era,
 		Members: []*gossip.Member{
-			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3, Era: 2},
+			{Node: a, Name: "coordinator-1", Roles: []string{"coordinator", "region"}, Status: gossip.Up, UpNumber: 3, HeardIn: 2},
 			{Node: b, Status: gossip.Joining, Zone: "eu-1", Version: "1.2.3"},
 			{Node: sharding.NodeID{Addr: "bb:2", UID: 6}, Status: gossip.WeaklyUp},
 			{Node: sharding.NodeID{Addr: "c:3", UID: 3}, Status: gossip.Leaving, UpNumber: 4},
@@ -32,11 +32,11 @@ func samples() []gossip.Msg {
 			{Node: sharding.NodeID{Addr: "e:3", UID: 5}, Status: gossip.Down, UpNumber: 6},
 		},
 		Reach: gossip.Reachability{
-			{Observer: a, Version: 7, Records: []gossip.Record{
+			{Node: a, Version: 7, Verdicts: []gossip.SubjectVerdict{
 				{Subject: a, Verdict: gossip.Reachable, Version: 5},
 				{Subject: b, Verdict: gossip.Terminated, Version: 7},
 			}},
-			{Observer: b, Version: 2},
+			{Node: b, Version: 2},
 		},
 		Tombstones: []gossip.Tombstone{{Node: sharding.NodeID{Addr: "z:1", UID: 8}, Era: 2}},
 		Version:    clock,
@@ -44,7 +44,7 @@ func samples() []gossip.Msg {
 	}
 	return []gossip.Msg{
 		gossip.InitJoin{}, gossip.InitJoinAck{Claim: claim}, gossip.InitJoinNack{},
-		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}, Era: 1 << 40}, gossip.Welcome{State: state},
+		gossip.Join{Name: "n", Roles: []string{"region"}, Zone: "z", Version: "2", Settings: []gossip.Setting{{Name: "a", Value: "b"}}, HeardIn: 1 << 40}, gossip.Welcome{State: state},
 		gossip.GossipStatus{Cluster: cluster, Era: era, Digest: 1 << 63, Seen: gossip.Bits{1}, Parts: []uint32{1, 1 << 31}},
 		gossip.Gossip{State: state, Digest: 7, Parts: 8, Which: gossip.Bits{0x81}, Answer: true}, gossip.Heartbeat{Seq: 5}, gossip.HeartbeatReply{Seq: 6},
 		gossip.JoinRefused{Reason: "full", Final: true}, gossip.LeaveRequest{}, gossip.ExitingConfirmed{}, gossip.NotMember{Claim: claim, Answer: true, Outdated: true, Era: claim.Era},

@@ -675,8 +675,8 @@ type Join struct {
 	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
 	Zone          string                 `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
 	AppVersion    string                 `protobuf:"bytes,4,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
-	Settings      []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"` // sorted by name
-	Era           uint64                 `protobuf:"varint,6,opt,name=era,proto3" json:"era,omitempty"`          // number of the era in which the sender heard of the cluster first
+	Settings      []*Setting             `protobuf:"bytes,5,rep,name=settings,proto3" json:"settings,omitempty"`               // sorted by name
+	HeardIn       uint64                 `protobuf:"varint,6,opt,name=heard_in,json=heardIn,proto3" json:"heard_in,omitempty"` // number of the era in which the sender first heard of the cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,9 +746,9 @@ func (x *Join) GetSettings() []*Setting {
 	return nil
 }
 
-func (x *Join) GetEra() uint64 {
+func (x *Join) GetHeardIn() uint64 {
 	if x != nil {
-		return x.Era
+		return x.HeardIn
 	}
 	return 0
 }
@@ -944,7 +944,7 @@ func (x *Welcome) GetState() *State {
 // GossipStatus says which state the sender holds.
 type GossipStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster       *Founding              `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Digest        uint64                 `protobuf:"fixed64,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Seen          []byte                 `protobuf:"bytes,3,opt,name=seen,proto3" json:"seen,omitempty"`            // one bit for each member, by its place; the lowest first
 	Parts         []uint32               `protobuf:"fixed32,4,rep,packed,name=parts,proto3" json:"parts,omitempty"` // hashes of the parts of the state
@@ -983,7 +983,7 @@ func (*GossipStatus) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *GossipStatus) GetCluster() *ClusterID {
+func (x *GossipStatus) GetCluster() *Founding {
 	if x != nil {
 		return x.Cluster
 	}
@@ -1284,8 +1284,8 @@ func (x *NotMember) GetOutdated() *Era {
 	return nil
 }
 
-// ClusterID names a cluster by when and by whom it was formed.
-type ClusterID struct {
+// Founding identifies a cluster by when and by whom it was formed.
+type Founding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FoundedUnixMs int64                  `protobuf:"varint,1,opt,name=founded_unix_ms,json=foundedUnixMs,proto3" json:"founded_unix_ms,omitempty"`
 	FounderUid    uint64                 `protobuf:"fixed64,2,opt,name=founder_uid,json=founderUid,proto3" json:"founder_uid,omitempty"`
@@ -1293,20 +1293,20 @@ type ClusterID struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ClusterID) Reset() {
-	*x = ClusterID{}
+func (x *Founding) Reset() {
+	*x = Founding{}
 	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ClusterID) String() string {
+func (x *Founding) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ClusterID) ProtoMessage() {}
+func (*Founding) ProtoMessage() {}
 
-func (x *ClusterID) ProtoReflect() protoreflect.Message {
+func (x *Founding) ProtoReflect() protoreflect.Message {
 	mi := &file_roost_cluster_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1318,19 +1318,19 @@ func (x *ClusterID) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ClusterID.ProtoReflect.Descriptor instead.
-func (*ClusterID) Descriptor() ([]byte, []int) {
+// Deprecated: Use Founding.ProtoReflect.Descriptor instead.
+func (*Founding) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *ClusterID) GetFoundedUnixMs() int64 {
+func (x *Founding) GetFoundedUnixMs() int64 {
 	if x != nil {
 		return x.FoundedUnixMs
 	}
 	return 0
 }
 
-func (x *ClusterID) GetFounderUid() uint64 {
+func (x *Founding) GetFounderUid() uint64 {
 	if x != nil {
 		return x.FounderUid
 	}
@@ -1401,7 +1401,7 @@ func (x *Era) GetBeforeUid() uint64 {
 // Claim decides which of two clusters, or halves of one, goes on.
 type Claim struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Cluster        *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster        *Founding              `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	OldestUpNumber uint32                 `protobuf:"varint,2,opt,name=oldest_up_number,json=oldestUpNumber,proto3" json:"oldest_up_number,omitempty"`
 	Oldest         *Node                  `protobuf:"bytes,3,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	Era            *Era                   `protobuf:"bytes,4,opt,name=era,proto3" json:"era,omitempty"`
@@ -1439,7 +1439,7 @@ func (*Claim) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *Claim) GetCluster() *ClusterID {
+func (x *Claim) GetCluster() *Founding {
 	if x != nil {
 		return x.Cluster
 	}
@@ -1470,7 +1470,7 @@ func (x *Claim) GetEra() *Era {
 // State is what is gossiped about.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       *ClusterID             `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Cluster       *Founding              `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Members       []*Member              `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"` // sorted by uid, as all lists here
 	Observers     []*Observer            `protobuf:"bytes,3,rep,name=observers,proto3" json:"observers,omitempty"`
 	Tombstones    []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
@@ -1511,7 +1511,7 @@ func (*State) Descriptor() ([]byte, []int) {
 	return file_roost_cluster_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
-func (x *State) GetCluster() *ClusterID {
+func (x *State) GetCluster() *Founding {
 	if x != nil {
 		return x.Cluster
 	}
@@ -1569,8 +1569,8 @@ type Member struct {
 	UpNumber      uint32                 `protobuf:"varint,5,opt,name=up_number,json=upNumber,proto3" json:"up_number,omitempty"` // 0: not up yet
 	Zone          string                 `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`                          // data center or availability zone
 	AppVersion    string                 `protobuf:"bytes,7,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
-	Changes       uint64                 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"` // its counter in the vector clock of the state
-	Era           uint64                 `protobuf:"varint,9,opt,name=era,proto3" json:"era,omitempty"`         // number of the era of its admission
+	Changes       uint64                 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`                // its counter in the vector clock of the state
+	HeardIn       uint64                 `protobuf:"varint,9,opt,name=heard_in,json=heardIn,proto3" json:"heard_in,omitempty"` // number of the era in which it first heard of the cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1661,9 +1661,9 @@ func (x *Member) GetChanges() uint64 {
 	return 0
 }
 
-func (x *Member) GetEra() uint64 {
+func (x *Member) GetHeardIn() uint64 {
 	if x != nil {
-		return x.Era
+		return x.HeardIn
 	}
 	return 0
 }
@@ -1930,15 +1930,15 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\bInitJoin\"<\n" +
 	"\vInitJoinAck\x12-\n" +
 	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\"\x0e\n" +
-	"\fInitJoinNack\"\xae\x01\n" +
+	"\fInitJoinNack\"\xb7\x01\n" +
 	"\x04Join\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x12\n" +
 	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1f\n" +
 	"\vapp_version\x18\x04 \x01(\tR\n" +
 	"appVersion\x125\n" +
-	"\bsettings\x18\x05 \x03(\v2\x19.roost.cluster.v1.SettingR\bsettings\x12\x10\n" +
-	"\x03era\x18\x06 \x01(\x04R\x03era\"3\n" +
+	"\bsettings\x18\x05 \x03(\v2\x19.roost.cluster.v1.SettingR\bsettings\x12\x19\n" +
+	"\bheard_in\x18\x06 \x01(\x04R\aheardIn\"3\n" +
 	"\aSetting\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\";\n" +
@@ -1947,9 +1947,9 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\x0e\n" +
 	"\fLeaveRequest\"8\n" +
 	"\aWelcome\x12-\n" +
-	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\xb0\x01\n" +
-	"\fGossipStatus\x125\n" +
-	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12\x16\n" +
+	"\x05state\x18\x01 \x01(\v2\x17.roost.cluster.v1.StateR\x05state\"\xaf\x01\n" +
+	"\fGossipStatus\x124\n" +
+	"\acluster\x18\x01 \x01(\v2\x1a.roost.cluster.v1.FoundingR\acluster\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\x06R\x06digest\x12\x12\n" +
 	"\x04seen\x18\x03 \x01(\fR\x04seen\x12\x14\n" +
 	"\x05parts\x18\x04 \x03(\aR\x05parts\x12'\n" +
@@ -1968,8 +1968,8 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\tNotMember\x12-\n" +
 	"\x05claim\x18\x01 \x01(\v2\x17.roost.cluster.v1.ClaimR\x05claim\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x121\n" +
-	"\boutdated\x18\x03 \x01(\v2\x15.roost.cluster.v1.EraR\boutdated\"T\n" +
-	"\tClusterID\x12&\n" +
+	"\boutdated\x18\x03 \x01(\v2\x15.roost.cluster.v1.EraR\boutdated\"S\n" +
+	"\bFounding\x12&\n" +
 	"\x0ffounded_unix_ms\x18\x01 \x01(\x03R\rfoundedUnixMs\x12\x1f\n" +
 	"\vfounder_uid\x18\x02 \x01(\x06R\n" +
 	"founderUid\"S\n" +
@@ -1977,14 +1977,14 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x15\n" +
 	"\x06by_uid\x18\x02 \x01(\x06R\x05byUid\x12\x1d\n" +
 	"\n" +
-	"before_uid\x18\x03 \x01(\x06R\tbeforeUid\"\xc1\x01\n" +
-	"\x05Claim\x125\n" +
-	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x12(\n" +
+	"before_uid\x18\x03 \x01(\x06R\tbeforeUid\"\xc0\x01\n" +
+	"\x05Claim\x124\n" +
+	"\acluster\x18\x01 \x01(\v2\x1a.roost.cluster.v1.FoundingR\acluster\x12(\n" +
 	"\x10oldest_up_number\x18\x02 \x01(\rR\x0eoldestUpNumber\x12.\n" +
 	"\x06oldest\x18\x03 \x01(\v2\x16.roost.cluster.v1.NodeR\x06oldest\x12'\n" +
-	"\x03era\x18\x04 \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\xde\x02\n" +
-	"\x05State\x125\n" +
-	"\acluster\x18\x01 \x01(\v2\x1b.roost.cluster.v1.ClusterIDR\acluster\x122\n" +
+	"\x03era\x18\x04 \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\xdd\x02\n" +
+	"\x05State\x124\n" +
+	"\acluster\x18\x01 \x01(\v2\x1a.roost.cluster.v1.FoundingR\acluster\x122\n" +
 	"\amembers\x18\x02 \x03(\v2\x18.roost.cluster.v1.MemberR\amembers\x128\n" +
 	"\tobservers\x18\x03 \x03(\v2\x1a.roost.cluster.v1.ObserverR\tobservers\x12;\n" +
 	"\n" +
@@ -1992,7 +1992,7 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"tombstones\x12\x12\n" +
 	"\x04seen\x18\x05 \x01(\fR\x04seen\x126\n" +
 	"\aversion\x18\x06 \x03(\v2\x1c.roost.cluster.v1.ClockEntryR\aversion\x12'\n" +
-	"\x03era\x18\a \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\x8e\x02\n" +
+	"\x03era\x18\a \x01(\v2\x15.roost.cluster.v1.EraR\x03era\"\x97\x02\n" +
 	"\x06Member\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2002,8 +2002,8 @@ const file_roost_cluster_v1_cluster_proto_rawDesc = "" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12\x1f\n" +
 	"\vapp_version\x18\a \x01(\tR\n" +
 	"appVersion\x12\x18\n" +
-	"\achanges\x18\b \x01(\x04R\achanges\x12\x10\n" +
-	"\x03era\x18\t \x01(\x04R\x03era\"\x93\x01\n" +
+	"\achanges\x18\b \x01(\x04R\achanges\x12\x19\n" +
+	"\bheard_in\x18\t \x01(\x04R\aheardIn\"\x93\x01\n" +
 	"\bObserver\x12*\n" +
 	"\x04node\x18\x01 \x01(\v2\x16.roost.cluster.v1.NodeR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12A\n" +
@@ -2069,7 +2069,7 @@ var file_roost_cluster_v1_cluster_proto_goTypes = []any{
 	(*HeartbeatReply)(nil),   // 17: roost.cluster.v1.HeartbeatReply
 	(*ExitingConfirmed)(nil), // 18: roost.cluster.v1.ExitingConfirmed
 	(*NotMember)(nil),        // 19: roost.cluster.v1.NotMember
-	(*ClusterID)(nil),        // 20: roost.cluster.v1.ClusterID
+	(*Founding)(nil),         // 20: roost.cluster.v1.Founding
 	(*Era)(nil),              // 21: roost.cluster.v1.Era
 	(*Claim)(nil),            // 22: roost.cluster.v1.Claim
 	(*State)(nil),            // 23: roost.cluster.v1.State
@@ -2098,15 +2098,15 @@ var file_roost_cluster_v1_cluster_proto_depIdxs = []int32{
 	22, // 15: roost.cluster.v1.InitJoinAck.claim:type_name -> roost.cluster.v1.Claim
 	10, // 16: roost.cluster.v1.Join.settings:type_name -> roost.cluster.v1.Setting
 	23, // 17: roost.cluster.v1.Welcome.state:type_name -> roost.cluster.v1.State
-	20, // 18: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.ClusterID
+	20, // 18: roost.cluster.v1.GossipStatus.cluster:type_name -> roost.cluster.v1.Founding
 	21, // 19: roost.cluster.v1.GossipStatus.era:type_name -> roost.cluster.v1.Era
 	23, // 20: roost.cluster.v1.Gossip.state:type_name -> roost.cluster.v1.State
 	22, // 21: roost.cluster.v1.NotMember.claim:type_name -> roost.cluster.v1.Claim
 	21, // 22: roost.cluster.v1.NotMember.outdated:type_name -> roost.cluster.v1.Era
-	20, // 23: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.ClusterID
+	20, // 23: roost.cluster.v1.Claim.cluster:type_name -> roost.cluster.v1.Founding
 	4,  // 24: roost.cluster.v1.Claim.oldest:type_name -> roost.cluster.v1.Node
 	21, // 25: roost.cluster.v1.Claim.era:type_name -> roost.cluster.v1.Era
-	20, // 26: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.ClusterID
+	20, // 26: roost.cluster.v1.State.cluster:type_name -> roost.cluster.v1.Founding
 	24, // 27: roost.cluster.v1.State.members:type_name -> roost.cluster.v1.Member
 	25, // 28: roost.cluster.v1.State.observers:type_name -> roost.cluster.v1.Observer
 	27, // 29: roost.cluster.v1.State.tombstones:type_name -> roost.cluster.v1.Tombstone
