@@ -94,7 +94,7 @@ sim-bootstrap: ## Simulate how clusters are formed, 10,000 boots under faults (B
 .PHONY: mutants
 mutants: ## Remove one guard after the other and show which seed notices
 	go test -count=1 -timeout 0 -tags mutants -run Mutants -v ./e2e/sim ./e2e/explore ./e2e/membership ./libs/bootstrap ./libs/gossip \
-		./libs/splitbrain ./libs/turn ./libs/replies ./libs/routetable ./libs/lease ./libs/link ./libs/journal/memory ./services/coordinator ./services/region ./services/gateway
+		./libs/splitbrain ./libs/turn ./libs/replies ./libs/routetable ./libs/lease ./libs/link ./libs/journal/memory ./services/coordinator ./services/region ./services/gateway ./sdk/entity
 
 .PHONY: sim-membership
 sim-membership: ## Simulate the membership of a large cluster: join, rest, kill, cut off (N=1000)
@@ -166,7 +166,7 @@ check-help: ## Check that make help lists every target
 check-vet: $(BIN)/staticcheck ## Run go vet and staticcheck
 	@echo "== go vet"
 	@go vet work
-	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./services/gateway
+	@go vet -tags mutants ./e2e/... ./libs/... ./libs/lease/... ./services/coordinator ./services/region ./services/gateway ./sdk/entity
 	@echo "== staticcheck"
 	@$(BIN)/staticcheck work
 

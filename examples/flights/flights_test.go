@@ -71,3 +71,6 @@ func TestSnapshotsReplaceEvents(t *testing.T) {
 		t.Errorf("LAS-PHX has %+v, %v", r, err)
 	}
 }
+
+// TestSchema: what is stored stays readable.
+func TestSchema(t *testing.T) { entitytest.Schema(t, flights.Airports, flights.Routes) }

@@ -166,7 +166,7 @@ func DecodeSnapshot(entity sharding.Entity, seq uint64, b []byte) (Snapshot, err
 	}
 	d := decoder{b: b[4:]}
 	d.uint()
-	s := Snapshot{Seq: seq, Encoding: sharding.Encoding(d.byte()), Form: SnapshotForm{Version: d.uint16(), Shape: d.uint64()}, Payload: d.payload()}
+	s := Snapshot{Seq: seq, Encoding: sharding.Encoding(d.byte()), Form: sharding.SnapshotForm{Version: d.uint16(), Shape: d.uint64()}, Payload: d.payload()}
 	if d.bad || len(d.b) > 0 {
 		return Snapshot{}, fmt.Errorf("%w: %s, snapshot at %d cannot be read", ErrCorrupt, entity, seq)
 	}

@@ -38,7 +38,7 @@ func TestStoredForm(t *testing.T) {
 		t.Errorf("reply is stored as %s", got)
 	}
 	s := journal.WriteSnapshot{Entity: alice, Epoch: 9, Snapshot: journal.Snapshot{
-		Seq: 4, Encoding: sharding.Protobuf, Form: journal.SnapshotForm{Version: 2, Shape: 0xfedcba9876543210}, Payload: []byte("state"),
+		Seq: 4, Encoding: sharding.Protobuf, Form: sharding.SnapshotForm{Version: 2, Shape: 0xfedcba9876543210}, Payload: []byte("state"),
 	}}
 	if got := hex.EncodeToString(journal.AppendSnapshot(nil, &s)); got != snapshotForm {
 		t.Errorf("snapshot is stored as %s", got)

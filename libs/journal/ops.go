@@ -46,17 +46,9 @@ var (
 type Snapshot struct {
 	Seq      uint64 // 0: there is none
 	Encoding sharding.Encoding
-	// Form says what Payload is the state of: the version that the author declared, and
-	// a fingerprint of the state's fields.
-	Form    SnapshotForm
+	// Form is stored and not interpreted.
+	Form    sharding.SnapshotForm
 	Payload []byte
-}
-
-// SnapshotForm tells apart snapshots of different versions of an entity type. The
-// journal stores it and does not interpret it.
-type SnapshotForm struct {
-	Version uint16
-	Shape   uint64
 }
 
 // WriteSnapshot stores a snapshot. It is refused by epoch unless Epoch is the

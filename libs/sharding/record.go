@@ -25,6 +25,15 @@ type Event struct {
 	Payload    []byte
 }
 
+// SnapshotForm says what a snapshot is the state of, so that one of another version of
+// the entity type is not taken for the current one.
+type SnapshotForm struct {
+	// Version is declared by the type's author.
+	Version uint16
+	// Shape is a fingerprint of the state's fields; 0: the author encodes snapshots.
+	Shape uint64
+}
+
 // Size is the record's size as limits in bytes count it.
 func (r *Record) Size() int {
 	return r.ReplaySize() + len(r.Reply.Payload) + len(r.Reply.Message)

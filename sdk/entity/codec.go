@@ -87,21 +87,3 @@ func preferred(v any) sharding.Encoding {
 	}
 	return sharding.JSON
 }
-
-// Named lets an event choose the name under which it is stored. Without it the
-// name is that of its Go type. The name must never change.
-type Named interface{ EventName() string }
-
-func eventName(v any) string {
-	if n, ok := v.(Named); ok {
-		return n.EventName()
-	}
-	t := reflect.TypeOf(v)
-	if t == nil {
-		return ""
-	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Name()
-}

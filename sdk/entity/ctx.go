@@ -4,6 +4,7 @@ import (
 	"context" // pure: handed on
 	"fmt"
 	"log/slog" // pure: handed on
+	"reflect"  // pure: of types
 	"slices"
 	"time"
 
@@ -66,14 +67,14 @@ func (c *Ctx) Persist(events ...any) error {
 	}
 	live, own := events, false
 	for i := range encoded {
-		t := c.inst.def.events[encoded[i].Name]
+		t := c.inst.def.byType[reflect.TypeOf(events[i])]
 		if t.same(encoded[i]) {
 			continue
 		}
 		if !own {
 			live, own = slices.Clone(events), true
 		}
-		if live[i], err = t.decode(encoded[i]); err != nil {
+		if live[i], err = t.decodeAs(encoded[i], false); err != nil {
 			return fmt.Errorf("event %s cannot be read back from %.200q, so it could not be replayed: %w", encoded[i].Name, encoded[i].Payload, err)
 		}
 	}

@@ -55,8 +55,11 @@ type definition struct {
 	snapshot int
 	create   func(id string) any
 	commands map[string]*binding
-	events   map[string]eventType
-	errs     []error
+	// events are by stored name, aliases included; byType by Go type.
+	events map[string]*EventType
+	byType map[reflect.Type]*EventType
+	state  stateForm
+	errs   []error
 }
 
 // binding is a command bound to a method.
@@ -119,7 +122,8 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 	d := &definition{
 		name: name, volatile: volatile, shards: sharding.DefaultShards, idle: turn.DefaultPassivateAfter,
 		create:   func(id string) any { return create(id) },
-		commands: map[string]*binding{}, events: map[string]eventType{},
+		commands: map[string]*binding{}, events: map[string]*EventType{}, byType: map[reflect.Type]*EventType{},
+		state: newStateForm(reflect.TypeFor[E]()),
 	}
 	for _, o := range on {
 		switch {
@@ -135,19 +139,50 @@ func define[E any](name string, volatile bool, create func(id string) *E, on []B
 	return &Type[E]{d}
 }
 
-// Events declares the events of the type, by one sample of each.
-func (t *Type[E]) Events(samples ...any) *Type[E] {
-	for _, s := range samples {
-		name := eventName(s)
-		if _, ok := t.def.events[name]; ok || name == "" {
-			t.def.errs = append(t.def.errs, fmt.Errorf("entity type %s: event %q is given twice or has no name", t.def.name, name))
+// Events declares the events of the type: each by [Event], or by a plain value, which is
+// stored under the name of its Go type as version 1.
+func (t *Type[E]) Events(events ...any) *Type[E] {
+	for _, ev := range events {
+		e, ok := ev.(*EventType)
+		if !ok {
+			typ := reflect.TypeOf(ev)
+			if typ == nil {
+				t.def.complain(errors.New("event nil has no type"))
+				continue
+			}
+			e = newEventType(typ, typeName(typ))
 		}
-		t.def.events[name] = newEventType(s)
+		t.def.addEvent(e)
 	}
 	return t
 }
 
-func (t eventType) matches(ev any) bool { return reflect.TypeOf(ev) == t.typ }
+func (d *definition) addEvent(e *EventType) {
+	if err := e.check(); err != nil {
+		d.complain(err)
+	}
+	if d.byType[e.typ] != nil {
+		d.complain(fmt.Errorf("events of type %s are declared twice", e.typ))
+	}
+	d.byType[e.typ] = e
+	for _, name := range append([]string{e.name}, e.aliases...) {
+		if d.events[name] != nil {
+			d.complain(fmt.Errorf("event %q is declared twice", name))
+		}
+		d.events[name] = e
+	}
+}
+
+func (d *definition) complain(err error) {
+	d.errs = append(d.errs, fmt.Errorf("entity type %s: %w", d.name, err))
+}
+
+func typeName(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Name()
+}
 
 // Shards sets the number of shards of the type. It is fixed for ever with the
 // type's first use. Default 1024.
@@ -160,7 +195,7 @@ func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; ret
 // SnapshotEvery cuts a snapshot after so many events (a keyed command without
 // events counts as one, since it is stored too) or 8 MiB of them, so that loading
 // stays fast: the entity's exported fields as JSON, or what its Snapshot says.
-// Default 0: never.
+// Default 0: never. See SnapshotV for what happens when those fields change.
 func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
 
 // Describe returns the type as the execution core needs it. An error names every
@@ -183,6 +218,9 @@ func Describe(t Definition) (turn.Type, error) {
 	}
 	if d.snapshot < 0 {
 		errs = append(errs, fmt.Errorf("entity type %s: SnapshotEvery is %d, must not be negative; 0 is never", d.name, d.snapshot))
+	}
+	if err := d.state.check(); err != nil {
+		errs = append(errs, fmt.Errorf("entity type %s: %w", d.name, err))
 	}
 	if len(d.commands) == 0 {
 		errs = append(errs, fmt.Errorf("entity type %s: has no commands", d.name))

@@ -44,10 +44,17 @@
 // # Versions
 //
 // Replies are read leniently: a caller leaves out fields that it does not know.
-// Commands, stored events and snapshots are read strictly: an unknown field of a
-// command is refused as invalid_argument, and an entity whose stored events or
-// snapshot have one is refused as data_loss, until a version that knows the field
-// is run. A field that is missing is zero.
+// Commands and stored events are read strictly: an unknown field of a command is
+// refused as invalid_argument, and an entity that has stored events with an unknown
+// name, version or field is refused as data_loss, until a version that knows them is
+// run. A field that is missing is zero.
+//
+// [Event] gives an event a stored name and a version, and [From] the step from an
+// older one. A snapshot of another form is ignored, and the state rebuilt from the
+// events, unless [FromSnapshot] reads it. The test [entitytest.Schema] fails when stored
+// data would become unreadable. docs/schema-evolution.md explains all of this.
+//
+// [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 //
 // # What this does not do
 //

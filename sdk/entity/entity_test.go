@@ -25,9 +25,6 @@ type (
 	}
 )
 
-// EventName keeps the stored name of an event whose Go type was renamed.
-func (note) EventName() string { return "Remark" }
-
 func (b *box) Apply(event any) {
 	switch e := event.(type) {
 	case grown:
@@ -114,7 +111,7 @@ func boxes() *entity.Type[box] {
 		return &box{}
 	}, entity.On(grow, (*box).Grow), entity.On(look, (*box).Look), entity.On(wrapped, (*box).Wrapped), entity.On(broken, (*box).Broken),
 		entity.On(tall, (*box).Tall),
-	).Events(grown{}, note{}, &wrapperspb.Int64Value{})
+	).Events(grown{}, entity.Event[note]("Remark"), &wrapperspb.Int64Value{})
 }
 
 func instance(t *testing.T) *entity.Instance {
@@ -230,8 +227,8 @@ func TestDescribe(t *testing.T) {
 		"is reserved":           entity.Define("roost.coordinator", create, entity.On(entity.Command[input, int64]("roost.coordinator", "Grow"), (*box).Grow)),
 		"0 shards":              boxes().Shards(0),
 		"70000 shards":          boxes().Shards(70000),
-		"given twice":           boxes().Events(grown{}),
-		"has no name":           boxes().Events(nil),
+		"declared twice":        boxes().Events(grown{}),
+		"has no type":           boxes().Events(nil),
 		"no events":             entity.DefineVolatile("Box", create, entity.On(grow, (*box).Grow)).Events(grown{}),
 		"command of entity":     entity.Define("Box", create, entity.On(entity.Command[input, int64]("Box", "no way"), (*box).Grow)),
 		"PassivateAfter is -1s": boxes().PassivateAfter(-time.Second),
@@ -371,14 +368,14 @@ func TestPanics(t *testing.T) {
 	}
 	i := instance(t)
 	b := i.State().(*box)
-	if err := i.Restore(nil); err == nil {
+	if err := i.Restore(sharding.SnapshotForm{}, nil); err == nil {
 		t.Error("Restore: no error")
 	}
-	if s, err := i.Snapshot(); err != nil || i.Restore(s) != nil {
+	if form, s, err := i.Snapshot(); err != nil || i.Restore(form, s) != nil {
 		t.Errorf("Snapshot: %v", err)
 	}
 	b.N = 666
-	if _, err := i.Snapshot(); err == nil {
+	if _, _, err := i.Snapshot(); err == nil {
 		t.Error("Snapshot: no error")
 	}
 	b.N = 1

@@ -45,6 +45,10 @@ var (
 // that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
+// ErrPartlyRead: the entity has events of a later version, with fields that this version
+// ignores. No snapshot is cut of such a state.
+var ErrPartlyRead = errors.New("the state lacks fields that a later version knows")
+
 // Error is the result of a command that has no plain reply.
 type Error struct {
 	Code    Code

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"reflect" // pure: of types, and of values that are no maps
 	"strings"
 
@@ -13,43 +15,164 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// eventType can decode one kind of event.
-type eventType struct {
-	sample any
-	typ    reflect.Type
-	// plain: a value of the type is the same after encoding and decoding.
-	plain bool
+// EventType says how events of one Go type are stored. [Event] makes one.
+type EventType struct {
+	name string
+	// typ is the Go type. Values of a plain one are the same after encoding and decoding.
+	typ        reflect.Type
+	plain      bool
+	version    int
+	readableBy int
+	aliases    []string
+	steps      []Step
 }
 
-func newEventType(sample any) eventType {
-	t := reflect.TypeOf(sample)
-	return eventType{sample: sample, typ: t, plain: plain(t)}
+// Event declares that events of type T are stored under a name. The name must never
+// change; the Go type may. Its first version is 1.
+//
+//	entity.Event[ItemAdded]("item-added").
+//		V(2, entity.From(1, func(old ItemAddedV1) ItemAdded { return ItemAdded{Item: old.SKU, Count: 1} })).
+//		Alias("added")
+//
+// An event that is given to Events as a plain value is stored under the name of its Go
+// type.
+func Event[T any](name string) *EventType { return newEventType(reflect.TypeFor[T](), name) }
+
+func newEventType(t reflect.Type, name string) *EventType {
+	return &EventType{name: name, typ: t, plain: plain(t), version: 1}
 }
 
-// decode reads a stored event. Unknown fields are refused: an event that says
-// more than this version knows would give a state that is wrong.
-func (t eventType) decode(ev sharding.Event) (any, error) {
-	if m, ok := t.sample.(proto.Message); ok {
+// V sets the version in which the event is stored from now on, 1 to 65535, and gives the
+// steps by which stored events of older versions are read. The version must be raised
+// with every change of what is stored: a field that is added, removed, renamed or means
+// something else. A stored event of an older version without a step is refused.
+func (e *EventType) V(version int, steps ...Step) *EventType {
+	e.version, e.steps = version, append(e.steps, steps...)
+	return e
+}
+
+// ReadableBy says that readers of this version and later ones may ignore the fields that
+// they do not know. Otherwise only readers of the event's own version, and later ones,
+// read it. An entity that has ignored something cuts no snapshots.
+func (e *EventType) ReadableBy(version int) *EventType { e.readableBy = version; return e }
+
+// Alias gives names under which the event was stored before.
+func (e *EventType) Alias(names ...string) *EventType {
+	e.aliases = append(e.aliases, names...)
+	return e
+}
+
+// Step reads what an older version stored. [From] makes one for events, [FromSnapshot]
+// one for snapshots.
+type Step struct {
+	version int
+	from    reflect.Type
+	to      reflect.Type
+	// event decodes an event of the old version and brings it to the current one.
+	event func(sharding.Event) (any, error)
+	// snapshot decodes a state of the old version into the current one.
+	snapshot func(payload []byte, state any) error
+}
+
+// From is the step from an older version of an event, with the Go type that it had, to
+// the current one. The function must depend on nothing but its argument.
+func From[Old, New any](version int, upgrade func(Old) New) Step {
+	old := newEventType(reflect.TypeFor[Old](), "")
+	return Step{version: version, from: old.typ, to: reflect.TypeFor[New](), event: func(ev sharding.Event) (any, error) {
+		v, err := old.decodeAs(ev, false)
+		if err != nil {
+			return nil, err
+		}
+		return upgrade(v.(Old)), nil
+	}}
+}
+
+// decode reads a stored event of any version that this one can read. It also reports
+// whether fields were ignored that this version may not know.
+func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
+	stored := max(int(ev.Version), 1)
+	switch {
+	case stored == e.version:
+		v, err = e.decodeAs(ev, false)
+		return v, false, err
+	case stored > e.version && (ev.ReadableBy != 0 && int(ev.ReadableBy) <= e.version || mutant.On("later-version")):
+		v, err = e.decodeAs(ev, true)
+		return v, true, err
+	case stored > e.version:
+		return nil, false, fmt.Errorf("it is of version %d, and this program knows version %d", stored, e.version)
+	}
+	for _, s := range e.steps {
+		if s.version == stored {
+			v, err = s.event(ev)
+			return v, false, err
+		}
+	}
+	return nil, false, fmt.Errorf("it is of version %d, from which there is no step: give V(%d, …) an entity.From(%d, …)", stored, e.version, stored)
+}
+
+// decodeAs reads a stored event into the Go type. Unless it is lenient it refuses unknown
+// fields: an event that says more than this version knows would give a state that is
+// wrong.
+func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
+	if m, ok := reflect.Zero(e.typ).Interface().(proto.Message); ok {
 		m = m.ProtoReflect().New().Interface()
 		if ev.Encoding != sharding.Protobuf {
-			return m, explain(m, protojson.Unmarshal(ev.Payload, m))
+			return m, explain(m, protojson.UnmarshalOptions{DiscardUnknown: lenient}.Unmarshal(ev.Payload, m))
 		}
 		if err := proto.Unmarshal(ev.Payload, m); err != nil {
 			return nil, explain(m, err)
 		}
-		if field := unknownField(m.ProtoReflect()); field != "" {
+		if field := unknownField(m.ProtoReflect()); field != "" && !lenient {
 			return nil, fmt.Errorf("unknown field %s", field)
 		}
 		return m, nil
 	}
-	p := reflect.New(t.typ)
-	if err := decodeJSON(ev.Payload, p.Interface(), false); err != nil {
+	p := reflect.New(e.typ)
+	if err := decodeJSON(ev.Payload, p.Interface(), lenient); err != nil {
 		return nil, err
 	}
 	return p.Elem().Interface(), nil
+}
+
+// check names every mistake in the declaration.
+func (e *EventType) check() error {
+	var errs []error
+	complain := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("event "+e.name+": "+format, args...))
+	}
+	for _, name := range append([]string{e.name}, e.aliases...) {
+		if err := sharding.CheckID("event name", name, sharding.MaxTypeLen); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if e.typ.Kind() == reflect.Interface {
+		complain("%s is an interface; declare each type that is stored", e.typ)
+	}
+	if e.version < 1 || e.version > math.MaxUint16 {
+		complain("version %d, must be 1 to %d", e.version, math.MaxUint16)
+	}
+	if e.readableBy < 0 || e.readableBy > e.version {
+		complain("ReadableBy(%d), must be 1 to its version %d", e.readableBy, e.version)
+	}
+	seen := map[int]bool{}
+	for _, s := range e.steps {
+		switch {
+		case s.event == nil:
+			complain("a step for snapshots, from version %d; use entity.From", s.version)
+		case s.version < 1 || s.version >= e.version:
+			complain("a step from version %d, must be 1 to %d", s.version, e.version-1)
+		case seen[s.version]:
+			complain("two steps from version %d", s.version)
+		case s.to != e.typ:
+			complain("the step from version %d returns %s, must return %s", s.version, s.to, e.typ)
+		}
+		seen[s.version] = true
+	}
+	return errors.Join(errs...)
 }
 
 // unknownField returns the path of a field that the message's type does not have; empty:
@@ -81,8 +204,8 @@ func unknownField(m protoreflect.Message) (name string) {
 // same reports whether a new event equals what its stored form is decoded as. It may be
 // called for a plain type only; it is false if a string in the event cannot be stored
 // unchanged.
-func (t eventType) same(stored sharding.Event) bool {
-	return t.plain && !bytes.Contains(stored.Payload, replacement)
+func (e *EventType) same(stored sharding.Event) bool {
+	return e.plain && !bytes.Contains(stored.Payload, replacement)
 }
 
 // replacement is how package json encodes bytes that are not UTF-8.
@@ -99,13 +222,8 @@ var (
 // it was, and shares no memory with the author's: structs, arrays, numbers, texts
 // and truth values, without methods that store them in another way.
 func plain(t reflect.Type) bool {
-	if t == nil {
+	if encodesItself(t) {
 		return false
-	}
-	for _, own := range []reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler} {
-		if t.Implements(own) || reflect.PointerTo(t).Implements(own) {
-			return false
-		}
 	}
 	switch k := t.Kind(); {
 	case k == reflect.Struct:

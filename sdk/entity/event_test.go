@@ -132,13 +132,22 @@ func persist(ev any) (err error) {
 // TestStrictSnapshots: a state that says more than the type knows is not restored.
 func TestStrictSnapshots(t *testing.T) {
 	i, _ := entity.NewInstance(traces(nil), "t")
-	err := i.Restore([]byte(`{"Seen":[],"Renamed":1}`))
+	err := restore(i, `{"Seen":[],"Renamed":1}`)
 	if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), `snapshot of Trace/t`) || !strings.Contains(err.Error(), `"Renamed"`) {
 		t.Errorf("got %v", err)
 	}
-	if err := i.Restore([]byte(`{}`)); err != nil {
+	if err := restore(i, `{}`); err != nil {
 		t.Errorf("a field that is missing: %v", err)
 	}
+}
+
+// restore restores a snapshot of the current form.
+func restore(i *entity.Instance, b string) error {
+	form, _, err := i.Snapshot()
+	if err != nil {
+		return err
+	}
+	return i.Restore(form, []byte(b))
 }
 
 // answering is a caller that always gets the same reply.

@@ -1,14 +1,17 @@
 package entity
 
 import (
+	"cmp"
 	"context" // pure: handed on
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"      // pure: handed on
+	"reflect"       // pure: of types
 	"runtime/debug" // pure: the stack of a panic, for the log
 	"time"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
 )
@@ -19,6 +22,8 @@ type Instance struct {
 	def   *definition
 	id    sharding.EntityID
 	state any
+	// partly says that the state lacks what events say that this version does not know.
+	partly bool
 }
 
 func (i *Instance) entity() sharding.Entity {
@@ -35,28 +40,46 @@ func NewInstance(t Definition, id sharding.EntityID) (inst *Instance, err error)
 // State returns the author's value, for tests.
 func (i *Instance) State() any { return i.state }
 
-// Restore sets the state to that of a snapshot.
-func (i *Instance) Restore(snapshot []byte) (err error) {
+// Restore sets the state to that of a snapshot, of a form that [ReadsSnapshot] accepts.
+func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err error) {
 	defer recovered(i.def.name, "Restore", &err)
+	if form != i.def.state.current() {
+		if step, ok := i.def.state.step(form); ok {
+			err = step.snapshot(snapshot, i.state)
+			return i.unreadable("snapshot", err)
+		}
+	}
 	if s, ok := i.state.(Snapshotter); ok {
 		return s.Restore(snapshot)
 	}
-	if err := decodeJSON(snapshot, i.state, false); err != nil {
-		return fmt.Errorf("%w: snapshot of %s: %w; %s", ErrStored, i.entity(), err, remedy)
+	return i.unreadable("snapshot", decodeJSON(snapshot, i.state, false))
+}
+
+// unreadable wraps an error about something stored.
+func (i *Instance) unreadable(what string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s of %s: %w; %s", ErrStored, what, i.entity(), err, remedy)
 }
 
 // remedy is the advice for stored data that this version cannot read.
 const remedy = "run the version of the type that knows it"
 
-// Snapshot returns the state as Restore accepts it.
-func (i *Instance) Snapshot() (b []byte, err error) {
+// Snapshot returns the state as Restore accepts it. The error wraps [ErrPartlyRead] if a
+// snapshot would make permanent what this version has ignored.
+func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) {
 	defer recovered(i.def.name, "Snapshot", &err)
-	if s, ok := i.state.(Snapshotter); ok {
-		return s.Snapshot()
+	if i.partly && !mutant.On("partly-read") {
+		return form, nil, fmt.Errorf("%w: %s", ErrPartlyRead, i.entity())
 	}
-	return json.Marshal(i.state)
+	form = i.def.state.current()
+	if s, ok := i.state.(Snapshotter); ok {
+		b, err = s.Snapshot()
+		return form, b, err
+	}
+	b, err = json.Marshal(i.state)
+	return form, b, err
 }
 
 // Replay applies stored events, in order.
@@ -77,11 +100,9 @@ func (i *Instance) decode(ev sharding.Event) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %w %s in the journal of %s: an event that was stored once must stay in Events; %s", ErrStored, ErrUnknownEvent, ev.Name, i.entity(), remedy)
 	}
-	v, err := t.decode(ev)
-	if err != nil {
-		return nil, fmt.Errorf("%w: event %s of %s: %w; %s", ErrStored, ev.Name, i.entity(), err, remedy)
-	}
-	return v, nil
+	v, partly, err := t.decode(ev)
+	i.partly = i.partly || partly
+	return v, i.unreadable("event "+ev.Name, err)
 }
 
 // Decode decodes stored events, for tests.
@@ -102,15 +123,17 @@ func (i *Instance) Decode(events []sharding.Event) ([]any, error) {
 func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	out := make([]sharding.Event, 0, len(events))
 	for _, ev := range events {
-		name := eventName(ev)
-		if t, ok := i.def.events[name]; !ok || !t.matches(ev) {
-			return nil, fmt.Errorf("%w %s: add it to Events of type %s", ErrUnknownEvent, name, i.def.name)
+		t := i.def.byType[reflect.TypeOf(ev)]
+		if t == nil {
+			return nil, fmt.Errorf("%w %T: add it to Events of type %s", ErrUnknownEvent, ev, i.def.name)
 		}
 		payload, enc, err := encode(ev, preferred(ev))
 		if err != nil {
-			return nil, fmt.Errorf("event %s cannot be encoded: %w", name, err)
+			return nil, fmt.Errorf("event %s cannot be encoded: %w", t.name, err)
 		}
-		out = append(out, sharding.Event{Name: name, Encoding: enc, Payload: payload})
+		out = append(out, sharding.Event{
+			Name: t.name, Version: uint16(t.version), ReadableBy: uint16(cmp.Or(t.readableBy, t.version)), Encoding: enc, Payload: payload,
+		})
 	}
 	return out, nil
 }

@@ -47,12 +47,15 @@ func (k *Kit) perform(o turn.Output) turn.Input {
 	case turn.ReadFence:
 		return turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: sharding.Durable}
 	case turn.Snapshot:
-		b, err := k.insts[o.Entity].Snapshot()
+		form, b, err := k.insts[o.Entity].Snapshot()
+		if errors.Is(err, entity.ErrPartlyRead) {
+			return nil
+		}
 		if err != nil {
 			k.t.Fatalf("entitytest: snapshot of %s: %v", o.Entity, err)
 		}
 		s := k.journal(o.Entity)
-		s.snapSeq, s.snap = o.Seq, b
+		s.snapSeq, s.form, s.snap = o.Seq, form, b
 	case turn.Stop:
 		if err := k.insts[o.Entity].Stop(context.Background(), k.now, o.Reason); err != nil {
 			k.t.Errorf("entitytest: %v", err)
@@ -128,8 +131,8 @@ func (k *Kit) replay(ent sharding.Entity, snapshot bool) (*entity.Instance, []sh
 	}
 	s := k.journal(ent)
 	from := uint64(0)
-	if snapshot && s.snapSeq > 0 {
-		if err := inst.Restore(s.snap); err != nil {
+	if snapshot && s.snapSeq > 0 && entity.ReadsSnapshot(k.types[ent.Type], s.form) {
+		if err := inst.Restore(s.form, s.snap); err != nil {
 			return nil, nil, err
 		}
 		from = s.snapSeq

@@ -18,8 +18,10 @@
 package entitytest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,6 +54,7 @@ type Kit struct {
 type stored struct {
 	records []sharding.Record
 	snapSeq uint64
+	form    sharding.SnapshotForm
 	snap    []byte
 }
 
@@ -64,22 +67,27 @@ func New(t testing.TB, types ...entity.Definition) *Kit {
 		insts: map[sharding.Entity]*entity.Instance{}, store: map[sharding.Entity]*stored{},
 		answers: map[turn.RequestID]sharding.Reply{},
 	}
-	var descs []turn.Type
+	k.begin(types)
+	t.Cleanup(k.checkReplay)
+	return k
+}
+
+// begin starts the execution core with the types that there are, and these.
+func (k *Kit) begin(types []entity.Definition) {
+	k.t.Helper()
 	for _, def := range types {
 		d, err := entity.Describe(def)
 		if err != nil {
-			t.Fatal(err)
+			k.t.Fatal(err)
 		}
-		descs = append(descs, d)
 		k.types[d.Desc.Type], k.descs[d.Desc.Type] = def, d
 	}
+	descs := slices.SortedFunc(maps.Values(k.descs), func(a, b turn.Type) int { return cmp.Compare(a.Desc.Type, b.Desc.Type) })
 	cfg := turn.DefaultConfig(descs...)
 	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
+		k.t.Fatal(err)
 	}
 	k.m = turn.New(cfg)
-	t.Cleanup(k.checkReplay)
-	return k
 }
 
 // Now returns the virtual time.
@@ -157,6 +165,19 @@ func (k *Kit) Given(typ, id string, events ...any) {
 	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: encoded})
 }
 
+// GivenStored stores an event of an entity that is not alive yet, in the form in which some
+// version of the program stored it: its name, its version and its payload in JSON.
+func (k *Kit) GivenStored(typ, id, name string, version int, payload string) {
+	k.t.Helper()
+	ent := address(typ, id)
+	if k.insts[ent] != nil {
+		k.t.Fatalf("entitytest: GivenStored: %s is alive already; give its events before the first command", ent)
+	}
+	s := k.journal(ent)
+	ev := sharding.Event{Name: name, Version: uint16(version), ReadableBy: uint16(version), Payload: []byte(payload)}
+	s.records = append(s.records, sharding.Record{Seq: uint64(len(s.records) + 1), Events: []sharding.Event{ev}})
+}
+
 // Events returns the stored events of an entity, in order.
 func (k *Kit) Events(typ, id string) []any {
 	k.t.Helper()
@@ -201,17 +222,13 @@ func (k *Kit) State(typ, id string) any {
 
 // Restart ends all live entities as a crash does, without their stop hooks, after
 // comparing them with their replay. The next command activates an entity again from its
-// stored events.
-func (k *Kit) Restart() {
+// stored events. The given types replace those of the same names, as when another version
+// of the program is started.
+func (k *Kit) Restart(types ...entity.Definition) {
 	k.t.Helper()
 	k.checkReplay()
 	k.step(turn.Tick{})
-	cfg := make([]turn.Type, 0, len(k.descs))
-	for _, d := range k.descs { // sorted below
-		cfg = append(cfg, d)
-	}
-	slices.SortFunc(cfg, func(a, b turn.Type) int { return strings.Compare(string(a.Desc.Type), string(b.Desc.Type)) })
-	k.m = turn.New(turn.DefaultConfig(cfg...))
+	k.begin(types)
 	k.restarts++
 	clear(k.insts)
 }

@@ -290,3 +290,41 @@ func TestVirtualNow(t *testing.T) {
 	}
 	k.WantEvents("Log", "a", visited{k.Now().Add(-time.Hour)}, visited{k.Now()})
 }
+
+type (
+	ledgerV1 struct{ Sum int }
+	ledger   struct{ Cents int }
+	paidV1   struct{ Euro int }
+	paid     struct{ Cents int }
+)
+
+func (l *ledgerV1) Apply(ev any) { l.Sum += ev.(paidV1).Euro }
+func (l *ledger) Apply(ev any)   { l.Cents += ev.(paid).Cents }
+
+// TestNextVersion: another version of the program reads what the first one has stored: its
+// events by a step, its snapshots not at all.
+func TestNextVersion(t *testing.T) {
+	pay := entity.Command[int, int]("Ledger", "Pay")
+	v1 := entity.Define("Ledger", func(string) *ledgerV1 { return &ledgerV1{} },
+		entity.On(pay, func(l *ledgerV1, ctx *entity.Ctx, n int) (int, error) { return l.Sum + n, ctx.Persist(paidV1{n}) }),
+	).Events(entity.Event[paidV1]("paid")).SnapshotEvery(2)
+	v2 := entity.Define("Ledger", func(string) *ledger { return &ledger{} },
+		entity.On(pay, func(l *ledger, ctx *entity.Ctx, n int) (int, error) { err := ctx.Persist(paid{n}); return l.Cents, err }),
+	).Events(entity.Event[paid]("paid").V(2, entity.From(1, func(o paidV1) paid { return paid{100 * o.Euro} }))).SnapshotEvery(2)
+	k := entitytest.New(t, v1)
+	k.GivenStored("Ledger", "l", "paid", 1, `{"Euro":4}`)
+	for range 3 {
+		if _, err := pay.Ask(t.Context(), k, "l", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Restart(v2)
+	if n, err := pay.Ask(t.Context(), k, "l", 5); err != nil || n != 705 {
+		t.Errorf("%d cents, %v", n, err)
+	}
+	k.Restart(v1)
+	if _, err := pay.Ask(t.Context(), k, "l", 1); entity.CodeOf(err) != "data_loss" || !strings.Contains(err.Error(), "of version 2") {
+		t.Errorf("the first version reads the second: %v", err)
+	}
+	k.Restart(v2)
+}

@@ -47,7 +47,7 @@ func add(to sharding.Entity, records ...sharding.Record) journal.Op {
 }
 
 // form is that of all snapshots here.
-var form = journal.SnapshotForm{Version: 7, Shape: 1<<63 | 5}
+var form = sharding.SnapshotForm{Version: 7, Shape: 1<<63 | 5}
 
 func snapshot(e sharding.Epoch, of sharding.Entity, seq uint64, payload string) journal.Op {
 	return journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: e, Entity: of,

@@ -79,7 +79,13 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	defer cancel()
 	if !o.Volatile {
 		var err error
-		found, err = s.journal.Load(ctx, journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly})
+		req := journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly}
+		found, err = s.journal.Load(ctx, req)
+		if err == nil && found.Snapshot.Seq > 0 && !entity.ReadsSnapshot(s.types[o.Entity.Type], found.Snapshot.Form) {
+			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
+			req.WithoutSnapshot = true
+			found, err = s.journal.Load(ctx, req)
+		}
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
 			if out.Retry = !errors.Is(err, journal.ErrCorrupt); !out.Retry {
@@ -120,7 +126,7 @@ func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Load
 		return nil, nil, err
 	}
 	if found.Snapshot.Seq > 0 {
-		if err = inst.Restore(found.Snapshot.Payload); err != nil {
+		if err = inst.Restore(found.Snapshot.Form, found.Snapshot.Payload); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -262,14 +268,17 @@ func (s *shardLoop) release(sl *slot) {
 }
 
 func (s *shardLoop) cut(o *turn.Snapshot, inst *entity.Instance) {
-	b, err := inst.Snapshot()
+	form, b, err := inst.Snapshot()
+	if errors.Is(err, entity.ErrPartlyRead) {
+		return // until it is loaded by a version that reads all of it
+	}
 	if err != nil {
 		s.noSnapshot(o.Entity, err)
 		return
 	}
 	s.journal.Submit(journal.Op{Snapshot: &journal.WriteSnapshot{
 		Shard: o.Shard, Epoch: o.Epoch, Entity: o.Entity,
-		Snapshot: journal.Snapshot{Seq: o.Seq, Payload: b},
+		Snapshot: journal.Snapshot{Seq: o.Seq, Form: form, Payload: b},
 	}}, func(r journal.Result) { s.snapshotStored(o.Entity, r) })
 }
 

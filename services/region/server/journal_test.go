@@ -71,6 +71,8 @@ type driven struct {
 var (
 	drivenShard = sharding.ShardID{Type: "Tally"}
 	drivenEpoch = sharding.MakeEpoch(1, 1)
+
+	drivenEntity = sharding.Entity{Type: "Tally", ID: "a"}
 )
 
 // drive runs a test in virtual time, with one shard claimed.
@@ -110,7 +112,7 @@ func drive(t *testing.T, typ entity.Definition, test func(t *testing.T, d *drive
 func (d *driven) send(command, payload string) uint64 {
 	d.corr++
 	d.Submit(d.answers, []link.Command{{Corr: d.corr, Epoch: drivenEpoch, Envelope: sharding.Envelope{
-		Entity: sharding.Entity{Type: "Tally", ID: "a"}, Command: command, ID: sharding.CommandID(fmt.Sprint("k", d.corr)),
+		Entity: drivenEntity, Command: command, ID: sharding.CommandID(fmt.Sprint("k", d.corr)),
 		Keyed: true, Payload: []byte(payload), Deadline: time.Now().Add(time.Minute),
 	}}})
 	return d.corr
@@ -133,6 +135,18 @@ func (d *driven) answer(corr uint64) link.Answer {
 func (d *driven) depose() {
 	d.store.Inspect(func(l *memory.Ledger) {
 		l.Apply(journal.Moment{Wall: time.Now()}, []journal.Op{{Claim: &sharding.Claim{Shard: drivenShard, Epoch: drivenEpoch + 1, Owner: 8}}})
+	})
+}
+
+// storeEvents appends a record for each event, as an earlier owner would have.
+func (d *driven) storeEvents(events ...sharding.Event) {
+	d.store.Inspect(func(l *memory.Ledger) {
+		for i, ev := range events {
+			l.Apply(journal.Moment{Wall: time.Now()}, []journal.Op{{Append: &sharding.Append{
+				Shard: drivenShard, Epoch: drivenEpoch, Entity: drivenEntity,
+				Records: []sharding.Record{{Seq: uint64(i + 1), Events: []sharding.Event{ev}}},
+			}}})
+		}
 	})
 }
 

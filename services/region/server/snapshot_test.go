@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/journal/memory"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -43,4 +45,34 @@ func TestSnapshotThatIsNotStored(t *testing.T) {
 	if got := strings.Count(text.String(), "entity.id=b error=\"too large\""); got != 2 || counter.n != 3 {
 		t.Errorf("counted %d, logged %d of 2: %s", counter.n, got, text.String())
 	}
+}
+
+// TestSnapshotOfAnotherVersion: it is not read; all events are.
+func TestSnapshotOfAnotherVersion(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.storeEvents(sharding.Event{Name: "counted", Version: 1, Payload: []byte(`{"By":3}`)}, sharding.Event{Name: "counted", Version: 1, Payload: []byte(`{"By":4}`)})
+		d.store.Inspect(func(l *memory.Ledger) {
+			l.Apply(journal.Moment{Wall: time.Now()}, []journal.Op{{Snapshot: &journal.WriteSnapshot{
+				Shard: drivenShard, Epoch: drivenEpoch, Entity: drivenEntity,
+				Snapshot: journal.Snapshot{Seq: 1, Form: sharding.SnapshotForm{Version: 9}, Payload: []byte("100")},
+			}}})
+		})
+		if a := d.answer(d.send("Get", "")); string(a.Reply.Payload) != "7" || d.script.loads != 2 {
+			t.Errorf("answer %+v after %d loads", a, d.script.loads)
+		}
+	})
+}
+
+// TestNoSnapshotOfAPartlyReadState: what this version ignores is not lost by a snapshot.
+func TestNoSnapshotOfAPartlyReadState(t *testing.T) {
+	drive(t, abaci(&slowCut{}), func(t *testing.T, d *driven) {
+		d.storeEvents(sharding.Event{Name: "counted", Version: 2, ReadableBy: 1, Payload: []byte(`{"By":3,"Why":"x"}`)})
+		for range 4 {
+			d.answer(d.send("Add", "1"))
+		}
+		found, err := d.store.Load(t.Context(), journal.LoadRequest{Entity: drivenEntity})
+		if err != nil || found.Snapshot.Seq != 0 || found.LastSeq != 5 {
+			t.Errorf("stored %+v, %v", found, err)
+		}
+	})
 }

@@ -34,7 +34,9 @@ type telemetry struct {
 	fenced  metric.Int64Counter
 	// noSnapshot counts snapshots that could not be stored.
 	noSnapshot metric.Int64Counter
-	damaged    metric.Int64Counter
+	// rebuilt counts loads that ignored a snapshot, because it is of another form.
+	rebuilt metric.Int64Counter
+	damaged metric.Int64Counter
 	// dropped counts reports that found no room in the outbox.
 	dropped metric.Int64Counter
 }
@@ -69,6 +71,10 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	}
 	if t.noSnapshot, err = meter.Int64Counter("roost.entity.snapshot.failures", metric.WithUnit("{snapshot}"),
 		metric.WithDescription("snapshots of entities that could not be taken or stored: too large, or the journal has no room")); err != nil {
+		return err
+	}
+	if t.rebuilt, err = meter.Int64Counter("roost.entity.snapshot.ignored", metric.WithUnit("{snapshot}"),
+		metric.WithDescription("loads that replayed all events of an entity, because its snapshot was cut by another version of its type")); err != nil {
 		return err
 	}
 	if t.damaged, err = meter.Int64Counter("roost.journal.damaged", metric.WithUnit("{operation}"),

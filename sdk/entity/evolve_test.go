@@ -1,0 +1,278 @@
+package entity_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// cart is an entity whose event has had three forms.
+type cart struct{ Items map[string]int }
+
+type (
+	itemV1 struct{ SKU string }
+	itemV2 struct {
+		SKU   string
+		Count int
+	}
+	item struct {
+		Item  string `json:"item"`
+		Count int    `json:"count"`
+	}
+)
+
+func (c *cart) Apply(event any) {
+	if e, ok := event.(item); ok {
+		if c.Items == nil {
+			c.Items = map[string]int{}
+		}
+		c.Items[e.Item] += e.Count
+	}
+}
+
+func carts(events ...any) *entity.Type[cart] {
+	noop := entity.Command[int, int]("Cart", "Noop")
+	return entity.Define("Cart", func(string) *cart { return &cart{} },
+		entity.On(noop, func(*cart, *entity.Ctx, int) (int, error) { return 0, nil })).Events(events...)
+}
+
+var (
+	fromV1  = entity.From(1, func(old itemV1) item { return item{Item: old.SKU, Count: 1} })
+	fromV2  = entity.From(2, func(old itemV2) item { return item{Item: old.SKU, Count: old.Count} })
+	current = entity.Event[item]("item-added").V(3, fromV1, fromV2).Alias("itemV1")
+)
+
+func replay(t *testing.T, def entity.Definition, events ...sharding.Event) (*entity.Instance, error) {
+	t.Helper()
+	i, err := entity.NewInstance(def, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i, i.Replay(events)
+}
+
+// TestOldVersions: every form that was ever stored is read, under every name.
+func TestOldVersions(t *testing.T) {
+	i, err := replay(t, carts(current),
+		sharding.Event{Name: "itemV1", Version: 1, Payload: []byte(`{"SKU":"tea"}`)},
+		sharding.Event{Name: "itemV1", Payload: []byte(`{"SKU":"tea"}`)}, // stored without a version: the first
+		sharding.Event{Name: "item-added", Version: 2, Payload: []byte(`{"SKU":"tea","Count":2}`)},
+		sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"item":"tea","count":3}`)})
+	if n := i.State().(*cart).Items["tea"]; err != nil || n != 7 {
+		t.Errorf("%d, %v", n, err)
+	}
+	stored, err := i.Encode(item{"tea", 1})
+	if err != nil || stored[0].Name != "item-added" || stored[0].Version != 3 || stored[0].ReadableBy != 3 {
+		t.Errorf("stored as %+v, %v", stored, err)
+	}
+	stored, _ = instanceOf(t, carts(entity.Event[item]("item-added").V(3, fromV1, fromV2).ReadableBy(2))).Encode(item{})
+	if stored[0].ReadableBy != 2 {
+		t.Errorf("stored as %+v", stored)
+	}
+}
+
+func instanceOf(t *testing.T, def entity.Definition) *entity.Instance {
+	t.Helper()
+	i, err := entity.NewInstance(def, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// TestWrongShapes: a stored event that this version does not read is an error that says
+// what is wrong, and nothing of it is applied.
+func TestWrongShapes(t *testing.T) {
+	if why := wrong(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func wrong(t *testing.T) string {
+	plain := entity.Event[item]("item-added").V(3, fromV2)
+	for name, c := range map[string]struct {
+		ev   sharding.Event
+		want string
+	}{
+		"no step":       {sharding.Event{Name: "item-added", Version: 1, Payload: []byte(`{"SKU":"a"}`)}, "from which there is no step: give V(3, …) an entity.From(1, …)"},
+		"renamed":       {sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"thing":"a","count":1}`)}, `there is no field "thing"`},
+		"renamed once":  {sharding.Event{Name: "item-added", Version: 2, Payload: []byte(`{"item":"a","count":1}`)}, `there is no field "item"`},
+		"later":         {sharding.Event{Name: "item-added", Version: 4, ReadableBy: 4, Payload: []byte(`{"item":"a"}`)}, "of version 4, and this program knows version 3"},
+		"later, unsaid": {sharding.Event{Name: "item-added", Version: 4, Payload: []byte(`{"item":"a"}`)}, "of version 4"},
+		"another type":  {sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"item":5}`)}, `field "item" is`},
+		"cut off":       {sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"item":`)}, "it ends too early"},
+		"empty":         {sharding.Event{Name: "item-added", Version: 3}, "it is empty"},
+		"unknown name":  {sharding.Event{Name: "item-gone", Version: 3, Payload: []byte(`{}`)}, "must stay in Events"},
+	} {
+		i, err := replay(t, carts(plain), c.ev)
+		if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "Cart/c") {
+			return fmt.Sprintf("%s: %v", name, err)
+		}
+		if len(i.State().(*cart).Items) > 0 {
+			return name + ": it was applied"
+		}
+	}
+	return ""
+}
+
+// TestLaterVersion: fields of a later version are ignored only if that version says that
+// this is right, and no snapshot makes the loss permanent.
+func TestLaterVersion(t *testing.T) {
+	if why := later(t); why != "" {
+		t.Error(why)
+	}
+}
+
+func later(t *testing.T) string {
+	def := carts(entity.Event[item]("item-added"))
+	ev := sharding.Event{Name: "item-added", Version: 2, ReadableBy: 1, Payload: []byte(`{"item":"tea","count":2,"gift":true}`)}
+	i, err := replay(t, def, ev)
+	if err != nil || i.State().(*cart).Items["tea"] != 2 {
+		return fmt.Sprintf("an event that may be read by version 1: %v, %+v", err, i.State())
+	}
+	if _, _, err := i.Snapshot(); !errors.Is(err, entity.ErrPartlyRead) {
+		return "a snapshot is cut of a state that lacks something"
+	}
+	pb := entity.Event[*wrapperspb.Int64Value]("n")
+	if _, err := replay(t, carts(pb), sharding.Event{Name: "n", Version: 2, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: []byte{8, 5, 56, 1}}); err != nil {
+		return "protobuf: " + err.Error()
+	}
+	return ""
+}
+
+// TestSnapshotForms: a snapshot of another form is read by its step or not at all.
+func TestSnapshotForms(t *testing.T) {
+	if why := snapshots(t); why != "" {
+		t.Error(why)
+	}
+}
+
+type cartV1 struct{ Things map[string]int }
+
+func snapshots(t *testing.T) string {
+	now := carts(current)
+	i, err := replay(t, now, sharding.Event{Name: "item-added", Version: 3, Payload: []byte(`{"item":"tea","count":3}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, b, err := i.Snapshot()
+	if err != nil || form.Version != 1 || form.Shape == 0 || !entity.ReadsSnapshot(now, form) {
+		t.Fatalf("%+v, %v", form, err)
+	}
+	again := instanceOf(t, now)
+	if err := again.Restore(form, b); err != nil || again.State().(*cart).Items["tea"] != 3 {
+		t.Errorf("restored %+v, %v", again.State(), err)
+	}
+	other := form
+	other.Shape++
+	if entity.ReadsSnapshot(now, other) {
+		return "a snapshot with other fields is read"
+	}
+	if entity.ReadsSnapshot(carts(current).SnapshotV(2), form) {
+		return "a snapshot of an older version is read without a step"
+	}
+	return ""
+}
+
+// TestSnapshotSteps: an older snapshot is read by the step from its form.
+func TestSnapshotSteps(t *testing.T) {
+	old := entity.Define("Cart", func(string) *oldCart { return &oldCart{} },
+		entity.On(entity.Command[int, int]("Cart", "Noop"), func(*oldCart, *entity.Ctx, int) (int, error) { return 0, nil }))
+	i := instanceOf(t, old)
+	i.State().(*oldCart).Things = map[string]int{"tea": 4}
+	form, b, err := i.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := carts(current).SnapshotV(2, entity.FromSnapshot(1, func(old cartV1, c *cart) { c.Items = old.Things }))
+	again := instanceOf(t, now)
+	if !entity.ReadsSnapshot(now, form) {
+		t.Fatal("there is a step, and the snapshot is not read")
+	}
+	if err := again.Restore(form, b); err != nil || again.State().(*cart).Items["tea"] != 4 {
+		t.Errorf("restored %+v, %v", again.State(), err)
+	}
+	if err := again.Restore(form, []byte(`{"Things":{},"More":1}`)); !errors.Is(err, entity.ErrStored) {
+		t.Errorf("a snapshot that says more than its form: %v", err)
+	}
+}
+
+type oldCart struct{ Things map[string]int }
+
+func (*oldCart) Apply(any) {}
+
+// TestBadDeclarations: mistakes are named before anything is stored.
+func TestBadDeclarations(t *testing.T) {
+	for want, def := range map[string]entity.Definition{
+		"event \"a\" is declared twice":                                       carts(entity.Event[item]("a"), entity.Event[itemV1]("a")),
+		"event \"b\" is declared twice":                                       carts(entity.Event[item]("a").Alias("b"), entity.Event[itemV1]("b")),
+		"events of type entity_test.item are declared twice":                  carts(entity.Event[item]("a"), entity.Event[item]("b")),
+		"event a: version 0, must be 1 to 65535":                              carts(entity.Event[item]("a").V(0)),
+		"event a: version 65536":                                              carts(entity.Event[item]("a").V(65536)),
+		"event a: a step from version 3, must be 1 to 2":                      carts(entity.Event[item]("a").V(3, entity.From(3, func(itemV1) item { return item{} }))),
+		"event a: two steps from version 1":                                   carts(entity.Event[item]("a").V(3, fromV1, fromV1)),
+		"the step from version 1 returns entity_test.item, must return":       carts(entity.Event[itemV2]("a").V(3, fromV1)),
+		"event a: ReadableBy(2), must be 1 to its version 1":                  carts(entity.Event[item]("a").ReadableBy(2)),
+		"event name is empty":                                                 carts(entity.Event[item]("")),
+		"event nil has no type":                                               carts(nil),
+		"is an interface":                                                     carts(entity.Event[any]("a")),
+		"a step for snapshots, from version 1; use entity.From":               carts(entity.Event[item]("a").V(2, entity.FromSnapshot(1, func(cartV1, *cart) {}))),
+		"SnapshotV(0), must be 1 to 65535":                                    carts().SnapshotV(0),
+		"SnapshotV(1) has a step from version 2: use entity.FromSnapshot":     carts().SnapshotV(1, entity.FromSnapshot(2, func(cartV1, *cart) {})),
+		"SnapshotV(2) has a step from version 1: use entity.FromSnapshot, fr": carts().SnapshotV(2, fromV1),
+	} {
+		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// TestShapes: a shape changes when stored values can no longer be exchanged, and not
+// otherwise.
+func TestShapes(t *testing.T) {
+	type inner struct{ A int }
+	type list struct{ Next *list }
+	shape := func(ev any) string {
+		s := entity.SchemaOf(carts(ev))
+		return s.Events[0].Shape
+	}
+	for want, ev := range map[string]any{
+		"{SKU:string}":                  itemV1{},
+		"{count:int64,item:string}":     item{},
+		"{At:time}":                     timedEvent{},
+		"{Open:int64}":                  hiddenEvent{},
+		"{Items:[string]}":              listEvent{},
+		"{To:int64}":                    pointEvent{},
+		"{Kept:int64}":                  tagEvent{},
+		"{F:any}":                       faceEvent{},
+		"custom(entity_test.halfEvent)": halfEvent{},
+		"{Next:^list}":                  list{},
+		"{B:bytes,M:map[string]{A:int64},Q:quoted int64}": struct {
+			B []byte
+			M map[string]inner
+			Q int `json:",string"`
+		}{},
+		"{Z:uint8,…{A:int64}}": struct {
+			inner
+			Z uint8
+		}{},
+		"google.protobuf.Int64Value{1:int64}": wrapperspb.Int64(1),
+	} {
+		if got := shape(entityEvent(ev)); got != want {
+			t.Errorf("%T: %s, want %s", ev, got, want)
+		}
+	}
+	if a, b := shape(struct{ At time.Time }{}), shape(timedEvent{}); a != b {
+		t.Errorf("the name of the Go type counts: %s, %s", a, b)
+	}
+}
+
+// entityEvent is a sample; types without a name need one to be stored under.
+func entityEvent(ev any) any { return ev }

@@ -1,0 +1,58 @@
+package entity
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Schema describes what a type stores and what it can read, for package entitytest, which
+// compares it with that of earlier versions.
+type Schema struct {
+	// Events are sorted by name.
+	Events []EventSchema `json:"events,omitempty"`
+	// Snapshot is absent if the type cuts none.
+	Snapshot *SnapshotSchema `json:"snapshot,omitempty"`
+}
+
+// EventSchema describes one event. A shape is what is stored: the fields and their types.
+type EventSchema struct {
+	Name       string   `json:"name"`
+	Aliases    []string `json:"aliases,omitempty"`
+	Version    int      `json:"version"`
+	ReadableBy int      `json:"readableBy,omitempty"`
+	Shape      string   `json:"shape"`
+	// Reads are the shapes of the older versions from which there is a step.
+	Reads map[int]string `json:"reads,omitempty"`
+	// GoType is the name of the Go type. It is not stored and may change.
+	GoType string `json:"-"`
+}
+
+// SnapshotSchema describes the snapshots of a type. The shape of a [Snapshotter] is empty.
+type SnapshotSchema struct {
+	Version int    `json:"version"`
+	Shape   string `json:"shape,omitempty"`
+}
+
+// SchemaOf returns the schema of a type.
+func SchemaOf(t Definition) Schema {
+	d := t.definition()
+	var s Schema
+	for _, e := range d.byType { // sorted below
+		es := EventSchema{
+			Name: e.name, Aliases: slices.Sorted(slices.Values(e.aliases)), Version: e.version, ReadableBy: e.readableBy,
+			Shape: shapeOf(e.typ), GoType: typeName(e.typ),
+		}
+		for _, step := range e.steps {
+			if es.Reads == nil {
+				es.Reads = map[int]string{}
+			}
+			es.Reads[step.version] = shapeOf(step.from)
+		}
+		s.Events = append(s.Events, es)
+	}
+	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
+	if d.snapshot > 0 {
+		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape}
+	}
+	return s
+}

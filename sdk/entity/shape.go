@@ -1,0 +1,152 @@
+package entity
+
+import (
+	"fmt"
+	"hash/fnv"
+	"reflect" // pure: of types
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// shapeOf describes how values of a type are stored: the fields by their stored names,
+// in alphabetical order, and what each of them holds. Two types of the same shape read
+// what the other one wrote. It does not see into types that encode themselves: it has
+// their names only.
+func shapeOf(t reflect.Type) string {
+	var b strings.Builder
+	writeShape(&b, t, nil)
+	return b.String()
+}
+
+// fingerprint is the FNV-1a hash of a shape. It is never 0.
+func fingerprint(shape string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(shape))
+	return max(h.Sum64(), 1)
+}
+
+var timeType = reflect.TypeFor[time.Time]()
+
+// writeShape appends the shape of t, inside those of the given types.
+func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
+	if t == nil {
+		b.WriteString("any")
+		return
+	}
+	if m, ok := reflect.Zero(t).Interface().(proto.Message); ok {
+		writeMessage(b, m.ProtoReflect().Descriptor(), nil)
+		return
+	}
+	switch {
+	case t.Kind() == reflect.Pointer:
+		writeShape(b, t.Elem(), inside)
+	case t == timeType:
+		b.WriteString("time")
+	case encodesItself(t):
+		fmt.Fprintf(b, "custom(%s)", t)
+	case slices.Contains(inside, t): // a type that contains itself
+		fmt.Fprintf(b, "^%s", t.Name())
+	default:
+		writeKind(b, t, append(inside, t))
+	}
+}
+
+func writeKind(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
+	switch t.Kind() {
+	case reflect.Struct:
+		writeStruct(b, t, inside)
+	case reflect.Slice, reflect.Array:
+		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 {
+			b.WriteString("bytes")
+			return
+		}
+		b.WriteString("[")
+		writeShape(b, t.Elem(), inside)
+		b.WriteString("]")
+	case reflect.Map:
+		b.WriteString("map[")
+		writeShape(b, t.Key(), inside)
+		b.WriteString("]")
+		writeShape(b, t.Elem(), inside)
+	case reflect.Interface:
+		b.WriteString("any")
+	case reflect.Int, reflect.Uint: // as large as a program of 64 bits has them
+		b.WriteString(t.Kind().String() + "64")
+	default:
+		b.WriteString(t.Kind().String())
+	}
+}
+
+func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
+	var fields []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		structure := f.Type.Kind() == reflect.Struct || f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct
+		if name == "-" && options == "" || !f.IsExported() && !(f.Anonymous && structure) {
+			continue
+		}
+		var field strings.Builder
+		switch {
+		case f.Anonymous && structure && name == "": // its fields are stored beside the others
+			field.WriteString("…")
+		case name == "":
+			field.WriteString(f.Name + ":")
+		default:
+			field.WriteString(name + ":")
+		}
+		if slices.Contains(strings.Split(options, ","), "string") {
+			field.WriteString("quoted ")
+		}
+		writeShape(&field, f.Type, inside)
+		fields = append(fields, field.String())
+	}
+	slices.Sort(fields)
+	b.WriteString("{" + strings.Join(fields, ",") + "}")
+}
+
+func writeMessage(b *strings.Builder, d protoreflect.MessageDescriptor, inside []protoreflect.FullName) {
+	if slices.Contains(inside, d.FullName()) {
+		fmt.Fprintf(b, "^%s", d.FullName())
+		return
+	}
+	inside = append(inside, d.FullName())
+	var fields []string
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		var field strings.Builder
+		fmt.Fprintf(&field, "%d:", f.Number())
+		switch {
+		case f.IsMap():
+			fmt.Fprintf(&field, "map[%s]", f.MapKey().Kind())
+			writeField(&field, f.MapValue(), inside)
+		case f.IsList():
+			field.WriteString("[")
+			writeField(&field, f, inside)
+			field.WriteString("]")
+		default:
+			writeField(&field, f, inside)
+		}
+		fields = append(fields, field.String())
+	}
+	fmt.Fprintf(b, "%s{%s}", d.FullName(), strings.Join(fields, ","))
+}
+
+func writeField(b *strings.Builder, f protoreflect.FieldDescriptor, inside []protoreflect.FullName) {
+	if f.Message() != nil {
+		writeMessage(b, f.Message(), inside)
+		return
+	}
+	b.WriteString(f.Kind().String())
+}
+
+// encodesItself reports whether a type has methods by which it is encoded or decoded.
+func encodesItself(t reflect.Type) bool {
+	return slices.ContainsFunc([]reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler}, func(own reflect.Type) bool {
+		return t.Implements(own) || reflect.PointerTo(t).Implements(own)
+	})
+}

@@ -1,0 +1,98 @@
+package entity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect" // pure: of types
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// stateForm says how snapshots of a type are read.
+type stateForm struct {
+	version int
+	shape   string
+	steps   []Step
+}
+
+var snapshotter = reflect.TypeFor[Snapshotter]()
+
+func newStateForm(t reflect.Type) stateForm {
+	f := stateForm{version: 1}
+	if !reflect.PointerTo(t).Implements(snapshotter) {
+		f.shape = shapeOf(t)
+	}
+	return f
+}
+
+func (f *stateForm) current() sharding.SnapshotForm {
+	out := sharding.SnapshotForm{Version: uint16(f.version)}
+	if f.shape != "" {
+		out.Shape = fingerprint(f.shape)
+	}
+	return out
+}
+
+// step returns the step that reads a snapshot of another form, if there is one.
+func (f *stateForm) step(of sharding.SnapshotForm) (Step, bool) {
+	for _, s := range f.steps {
+		if s.version == int(of.Version) && (of.Shape == 0 || of.Shape == fingerprint(shapeOf(s.from))) {
+			return s, true
+		}
+	}
+	return Step{}, false
+}
+
+func (f *stateForm) check() error {
+	var errs []error
+	if f.version < 1 || f.version > math.MaxUint16 {
+		errs = append(errs, fmt.Errorf("SnapshotV(%d), must be 1 to %d", f.version, math.MaxUint16))
+	}
+	for _, s := range f.steps {
+		if s.snapshot == nil || s.version < 1 || s.version > f.version {
+			errs = append(errs, fmt.Errorf("SnapshotV(%d) has a step from version %d: use entity.FromSnapshot, from 1 to %d", f.version, s.version, f.version))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// SnapshotV sets the version of the type's snapshots, 1 by default. A snapshot of another
+// version, or of other exported fields, is ignored, and the entity is rebuilt from all its
+// events, unless a step reads it. The version must be raised when the same fields get
+// another meaning, when Apply derives the state from the events in another way, and with
+// every change of what a [Snapshotter] writes.
+func (t *Type[E]) SnapshotV(version int, steps ...Step) *Type[E] {
+	t.def.state.version, t.def.state.steps = version, append(t.def.state.steps, steps...)
+	return t
+}
+
+// FromSnapshot is the step from a snapshot of an older version, with the Go type that
+// the state had, to the current state. It gets the empty entity to fill. The function
+// must depend on nothing but its arguments.
+func FromSnapshot[Old, E any](version int, upgrade func(old Old, state *E)) Step {
+	return Step{version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[E](), snapshot: func(payload []byte, state any) error {
+		e, ok := state.(*E)
+		if !ok {
+			return fmt.Errorf("the step from version %d fills a %s, the state is a %T", version, reflect.TypeFor[E](), state)
+		}
+		var old Old
+		if err := decodeJSON(payload, &old, false); err != nil {
+			return err
+		}
+		upgrade(old, e)
+		return nil
+	}}
+}
+
+// ReadsSnapshot reports whether this version of the type can read a snapshot of a form.
+// One that it cannot read must be ignored, and all events be replayed.
+func ReadsSnapshot(t Definition, form sharding.SnapshotForm) bool {
+	f := &t.definition().state
+	if form == f.current() || mutant.On("snapshot-form") {
+		return true
+	}
+	_, ok := f.step(form)
+	return ok
+}

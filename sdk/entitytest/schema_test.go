@@ -1,0 +1,120 @@
+package entitytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+type (
+	schemaBox struct{ N int }
+	addedV1   struct{ N int }
+	added     struct{ N, Weight int }
+	heavier   struct{ N, Weight, Size int }
+)
+
+func (*schemaBox) Apply(any) {}
+
+func schemaBoxes(events ...any) *entity.Type[schemaBox] {
+	noop := entity.Command[int, int]("Box", "Noop")
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(noop, func(*schemaBox, *entity.Ctx, int) (int, error) { return 0, nil })).Events(events...).SnapshotEvery(10)
+}
+
+func schemaOf(def entity.Definition) map[string]entity.Schema {
+	return map[string]entity.Schema{"Box": entity.SchemaOf(def)}
+}
+
+// TestUnreadable: what old data would not survive is named with the line to add, and
+// nothing else is.
+func TestUnreadable(t *testing.T) {
+	fromV1 := entity.From(1, func(o addedV1) added { return added{N: o.N} })
+	v1 := schemaBoxes(entity.Event[addedV1]("added"))
+	v2 := schemaBoxes(entity.Event[added]("added").V(2, fromV1))
+	for name, c := range map[string]struct {
+		before, now entity.Definition
+		want        []string // nothing: all can be read
+	}{
+		"the same":           {v1, v1, nil},
+		"another Go type":    {v1, schemaBoxes(entity.Event[struct{ N int }]("added")), nil},
+		"a step":             {v1, v2, nil},
+		"one more event":     {v1, schemaBoxes(entity.Event[addedV1]("added"), entity.Event[heavier]("more")), nil},
+		"renamed, and alias": {v1, schemaBoxes(entity.Event[addedV1]("put").Alias("added")), nil},
+		"snapshot":           {v1, v1.SnapshotV(2), nil},
+		"a field more":       {v1, schemaBoxes(entity.Event[added]("added")), []string{"has changed and still has version 1", "was {N:int64}", `entity.Event[added]("added").V(2, entity.From(1, func(old addedV1) added { return added{…} }))`}},
+		"a field more again": {v2, schemaBoxes(entity.Event[heavier]("added").V(2, entity.From(1, func(o addedV1) heavier { return heavier{} }))),
+			[]string{`entity.Event[heavier]("added").V(3, entity.From(1, func(old heavierV1) heavier { return heavier{…} }), entity.From(2, func(old heavierV2)`}},
+		"no step":      {v1, schemaBoxes(entity.Event[added]("added").V(2)), []string{"from which there is no step", "entity.From(1, func(old addedV1) added"}},
+		"step lost":    {v2, schemaBoxes(entity.Event[added]("added").V(2)), []string{"stored in version 1, from which there is no step"}},
+		"a wrong step": {v1, schemaBoxes(entity.Event[added]("added").V(2, entity.From(1, func(o heavier) added { return added{} }))), []string{"reads another form than was stored"}},
+		"version back": {v2, v1, []string{"versions only go up"}},
+		"renamed":      {v1, schemaBoxes(entity.Event[addedV1]("put")), []string{"is not declared any more", `.Alias("added")`}},
+		"alias gone":   {schemaBoxes(entity.Event[addedV1]("put").Alias("added")), schemaBoxes(entity.Event[addedV1]("put")), []string{"event added was stored"}},
+		"event gone":   {v1, schemaBoxes(), []string{"is not declared any more"}},
+	} {
+		got := strings.Join(unreadable(schemaOf(c.before), schemaOf(c.now)), "\n")
+		if (got == "") != (c.want == nil) {
+			t.Errorf("%s: %q", name, got)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: want %q in\n%s", name, want, got)
+			}
+		}
+	}
+	if got := unreadable(schemaOf(v1), nil); len(got) != 1 || !strings.Contains(got[0], "type Box is gone") {
+		t.Errorf("a type that is gone: %q", got)
+	}
+}
+
+// TestSchemaFile: the file is compared, written when asked for, and never when data would
+// be lost.
+func TestSchemaFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	v1 := schemaBoxes(entity.Event[addedV1]("added"))
+	check := func(def entity.Definition) string {
+		r := &recorder{TB: t}
+		Schema(r, def)
+		return r.text
+	}
+	if got := check(v1); !strings.Contains(got, "UPDATE_SCHEMA=1") || !strings.Contains(got, `+ "name": "added"`) {
+		t.Errorf("no file: %s", got)
+	}
+	t.Setenv(updateSchema, "1")
+	if got := check(v1); got != "" {
+		t.Errorf("writing: %s", got)
+	}
+	written, err := os.ReadFile(SchemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]entity.Schema
+	if err := json.Unmarshal(written, &back); err != nil || back["Box"].Events[0].Shape != "{N:int64}" || back["Box"].Snapshot == nil {
+		t.Errorf("%s: %v", written, err)
+	}
+	if got := check(schemaBoxes(entity.Event[added]("added"))); !strings.Contains(got, "V(2, ") {
+		t.Errorf("a change that loses data: %s", got)
+	}
+	if now, _ := os.ReadFile(SchemaFile); !reflect.DeepEqual(now, written) {
+		t.Errorf("a change that loses data is written: %s", now)
+	}
+	t.Setenv(updateSchema, "")
+	if got := check(v1); got != "" {
+		t.Errorf("unchanged: %s", got)
+	}
+}
+
+// recorder is a test that takes down its errors.
+type recorder struct {
+	testing.TB
+	text string
+}
+
+func (r *recorder) Errorf(format string, args ...any) { r.text += fmt.Sprintf(format, args...) + "\n" }
+func (r *recorder) Logf(string, ...any)               {}
+func (r *recorder) Helper()                           {}
