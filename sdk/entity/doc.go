@@ -54,8 +54,6 @@
 // events, unless [FromSnapshot] reads it. The test [entitytest.Schema] fails when stored
 // data would become unreadable. docs/schema-evolution.md explains all of this.
 //
-// [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
-//
 // # What this does not do
 //
 // Types made by [DefineVolatile] keep their state in memory only: it is gone
@@ -63,4 +61,6 @@
 // types: a pending one keeps its entity from being passivated, but it dies when
 // the entity is moved or lost. Commands without a key are
 // not repeated after a lost answer.
+//
+// [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 package entity
