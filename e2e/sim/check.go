@@ -221,10 +221,10 @@ func (c *checker) batches() {
 			continue
 		}
 		k := key{o.batch, o.entity}
-		if len(o.tries) > 1 || c.w.refused[o.key] {
-			// Another attempt of the client may have been first; and when a
-			// region had no room, and its answer was lost, the gateway's next
-			// attempt comes after what the region did take.
+		if len(o.tries) > 1 || c.w.refused[o.key] > 0 {
+			// Another attempt of the client may have been first. And when a region
+			// refused one item and took a later one, the gateway may have sent both
+			// again before it could know: see the exception to G4.
 			continue
 		}
 		if p := last[k]; p != nil && c.where[o.x][0] < c.where[p.x][0] {

@@ -26,7 +26,7 @@ type gatewayNode struct {
 	wanted  map[sharding.NodeID]bool
 	dialing map[sharding.NodeID]bool
 	ticked  bool
-	epochs  map[sharding.CommandID]sharding.Epoch // at which a command was sent last
+	last    map[sharding.CommandID]gateway.SendCommand // of a command
 	sent    map[gateway.Attempt]gateway.SendCommand
 	refused map[sharding.ShardID]sharding.Epoch // that a region refused
 }
@@ -48,7 +48,7 @@ func (w *World) gatewayProgram(p *process) program {
 		links:   map[sharding.NodeID]*link{},
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
-		epochs:  map[sharding.CommandID]sharding.Epoch{},
+		last:    map[sharding.CommandID]gateway.SendCommand{},
 		sent:    map[gateway.Attempt]gateway.SendCommand{},
 		refused: map[sharding.ShardID]sharding.Epoch{},
 	}
@@ -70,12 +70,20 @@ func (g *gatewayNode) step(in gateway.Input) {
 }
 
 // read takes the answer to an attempt. A refusal is remembered: after it nothing
-// may be sent at its epoch, whatever became of the command that was refused.
+// may be sent at its epoch, whatever became of the command that was refused. So is a
+// rejection that the gateway reads too late to keep the order.
 func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 	s := g.sent[a]
 	delete(g.sent, a)
-	if _, refused := answer.(gateway.NotMine); refused {
+	switch answer := answer.(type) {
+	case gateway.NotMine:
 		g.refused[s.Shard] = max(g.refused[s.Shard], s.Epoch)
+	case gateway.Answer:
+		// A refusal is read in time if the command was not sent elsewhere, or on
+		// another link, meanwhile. Then nothing may be taken in the wrong order.
+		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
+			g.w.refused[s.Env.ID]--
+		}
 	}
 	g.step(answer)
 }
@@ -173,10 +181,10 @@ func (g *gatewayNode) sendCommand(o gateway.SendCommand) {
 		return
 	}
 	g.sent[o.Attempt] = o
-	if e, again := g.epochs[o.Env.ID]; again && e < o.Epoch {
+	if last, again := g.last[o.Env.ID]; again && last.Epoch < o.Epoch {
 		g.w.mark("gateway: command enters again at a newer epoch")
 	}
-	g.epochs[o.Env.ID] = o.Epoch
+	g.last[o.Env.ID] = o
 	left := g.p.left(o.Env.Deadline)
 	env := o.Env
 	l.toRegion(o.Attempt, func() { l.region.command(l, o.Attempt, o.Epoch, env, left) })

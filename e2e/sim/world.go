@@ -36,9 +36,9 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	refused  map[sharding.CommandID]bool // rejected by a region at least once
-	terms    map[sharding.Term]bool      // of all acquisitions
-	highest  sharding.Term               // of those
+	refused  map[sharding.CommandID]int // refusals that no gateway has read in time
+	terms    map[sharding.Term]bool     // of all acquisitions
+	highest  sharding.Term              // of those
 	// recordLost: the lease store has forgotten its record, after which the lease
 	// alone promises nothing.
 	recordLost bool
@@ -61,7 +61,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]bool{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037

@@ -128,7 +128,6 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	}
 	r.readOnly = command.ReadOnly
 	r.resend = command.ReadOnly || r.env.Keyed && !desc.Volatile
-	r.retryWait = m.cfg.RetryAfter
 	return s, nil
 }
 

@@ -29,7 +29,7 @@ func (m *Machine) answer(in *Answer) {
 		r.lost = true
 		reply = sharding.Doubt(sharding.Internal, "the region said neither success nor failure")
 	}
-	if r.sent && !m.lastOfEpoch(a) {
+	if r.sent && !a.newest() {
 		return
 	}
 	// A request that already waits is sent again, unless that would change the order.
@@ -45,21 +45,6 @@ func (m *Machine) answer(in *Answer) {
 		r.shard.pausedUntil = m.now.Add(m.cfg.Backoff)
 		m.requeue(r)
 	}
-}
-
-// lastOfEpoch reports whether the dropped attempt was the last unanswered one of its
-// request's epoch.
-func (m *Machine) lastOfEpoch(a *attempt) bool {
-	r := a.r
-	if !r.sent || r.epoch != a.epoch {
-		return false
-	}
-	for _, id := range r.unanswered {
-		if m.attempts[id].epoch == r.epoch {
-			return false
-		}
-	}
-	return true
 }
 
 // overtaken reports whether a later command for the same entity may have taken effect, or
@@ -87,9 +72,7 @@ func (m *Machine) notMine(in NotMine) {
 	s := a.r.shard
 	m.drop(a)
 	m.refuseEpoch(s, a.epoch)
-	// Another attempt at that epoch may still be answered, but the command is sent
-	// again anyway: if that attempt took effect, the next region knows.
-	if a.r.sent && a.r.epoch == a.epoch {
+	if a.newest() {
 		m.requeue(a.r)
 	}
 	if in.Row.Shard == s.id {
@@ -130,7 +113,7 @@ func (m *Machine) sendFailed(in SendFailed) {
 	a.r.attempts--
 	a.r.shard.pausedUntil = m.now.Add(m.cfg.SendRetry)
 	m.touch(a.r.shard)
-	if m.lastOfEpoch(a) {
+	if a.newest() {
 		m.requeue(a.r)
 	}
 }
@@ -178,7 +161,7 @@ func (m *Machine) doubtAll(l *link) {
 		m.drop(a)
 		r.lost = true
 		switch {
-		case !m.lastOfEpoch(a):
+		case !a.newest():
 		case r.resend:
 			m.requeue(r)
 		default:

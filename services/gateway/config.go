@@ -35,9 +35,6 @@ type Config struct {
 	// HomeInterval is the pause before GetShardHome is sent again. Default
 	// 200 ms.
 	HomeInterval time.Duration
-	// RetryAfter is how long an attempt may stay unanswered before a command
-	// that may be repeated is sent again; it doubles each time. Default 1 s.
-	RetryAfter time.Duration
 	// UnkeyedWait is how long a moved shard waits for the answers to commands
 	// that must not be repeated. Default 200 ms: a few round trips.
 	UnkeyedWait time.Duration
@@ -66,7 +63,6 @@ func DefaultConfig() Config {
 		MaxReplyBytes:   256 << 20,
 		UnknownReply:    16 << 10,
 		HomeInterval:    200 * time.Millisecond,
-		RetryAfter:      time.Second,
 		UnkeyedWait:     200 * time.Millisecond,
 		Backoff:         100 * time.Millisecond,
 		SendRetry:       10 * time.Millisecond,
@@ -82,8 +78,8 @@ func (c *Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"DefaultTimeout", c.DefaultTimeout}, {"HomeInterval", c.HomeInterval}, {"RetryAfter", c.RetryAfter},
-		{"UnkeyedWait", c.UnkeyedWait}, {"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
+		{"DefaultTimeout", c.DefaultTimeout}, {"HomeInterval", c.HomeInterval}, {"UnkeyedWait", c.UnkeyedWait},
+		{"Backoff", c.Backoff}, {"SendRetry", c.SendRetry}, {"RetryHint", c.RetryHint},
 	} {
 		if f.value < time.Millisecond {
 			errs = append(errs, fmt.Errorf("gateway: %s is %v, must be at least 1ms", f.name, f.value))

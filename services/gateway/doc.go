@@ -57,7 +57,9 @@
 //  5. A link is reported by [Sender.Up], with a number that no link had before, before
 //     anything that arrived on it, and by [Sender.Down] after everything that arrived on
 //     it, with what was never written to it.
-//  6. Answers of a link are stepped in the order in which they arrived.
+//  6. Answers of a link are stepped in the order in which they arrived. Whatever was
+//     written to a link is answered on it, however late, unless the link is lost: nothing
+//     is sent twice on it at one epoch.
 //  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
 //  8. A [Send] that is a call is answered once, by [Replied]; one that is not may
 //     be lost. See package control.

@@ -100,15 +100,16 @@ type request struct {
 	// of the shard wait.
 	blocks bool
 
-	retryWait time.Duration // how long the next attempt may be unanswered before the command is sent again
-	retryAt   time.Time
-	timer     timer
+	timer timer
 }
 
 // inDoubt reports whether the command may have taken effect, or still may.
 func (r *request) inDoubt() bool { return r.lost || len(r.unanswered) > 0 }
 
-// attempt is one unanswered sending.
+// attempt is one unanswered sending. A request has at most one at an epoch. A second one
+// on the same link would find nothing new: the region answers the first one, or the link
+// is lost. But if the region refused the first one, and took a later command, the second
+// one would reverse their order.
 type attempt struct {
 	id     Attempt
 	r      *request
@@ -116,6 +117,9 @@ type attempt struct {
 	region sharding.NodeID
 	link   uint64
 }
+
+// newest reports whether the request has not been put back or sent again since.
+func (a *attempt) newest() bool { return a.r.sent && a.r.epoch == a.epoch }
 
 // shard holds the admitted commands of one shard, in order of admission.
 type shard struct {
@@ -263,7 +267,7 @@ func (m *Machine) tick() {
 		case t == nil:
 			return
 		case t.request != nil:
-			m.requestDue(t.request)
+			m.expire(t.request)
 		default:
 			m.shardDue(t.shard)
 		}

@@ -62,10 +62,6 @@ func (m *Machine) send(r *request, l *link) {
 	r.attempts++
 	r.region = l.region
 	l.unanswered++
-	if r.resend {
-		r.retryAt = m.now.Add(r.retryWait)
-		m.timers.set(&r.timer, earlier(r.retryAt, r.env.Deadline))
-	}
 	m.emit(SendCommand{Region: l.region, Link: l.number, Attempt: a.id, Epoch: r.epoch, Shard: r.shard.id, Env: r.env})
 }
 
@@ -168,25 +164,6 @@ func (m *Machine) shardDue(s *shard) {
 				"the shard moved while the command was on its way; it may or may not have been applied"), r.region)
 		}
 		r = next
-	}
-}
-
-// requestDue expires a request, or sends it again if it has been unanswered for too long.
-// The earlier attempt is ahead on the same link, so nothing is overtaken: the region
-// answers the later one from the earlier.
-func (m *Machine) requestDue(r *request) {
-	if !m.now.Before(r.env.Deadline) {
-		m.expire(r)
-		return
-	}
-	m.timers.set(&r.timer, r.env.Deadline)
-	row, ok := m.served(r.shard)
-	if !r.sent || !r.resend || m.now.Before(r.retryAt) || !ok || row.Epoch != r.epoch {
-		return
-	}
-	if l := m.links[row.Owner]; l != nil && l.up && !m.now.Before(r.shard.pausedUntil) {
-		r.retryWait *= 2
-		m.send(r, l)
 	}
 }
 
