@@ -180,7 +180,7 @@ func (m *member) perform(o gossip.Output) {
 		m.over = true
 		m.p.exit("not let in: " + o.Reason)
 	case gossip.Refused:
-		if m.w.weather.Harsh.Retention > 0 && (strings.Contains(o.Reason, "removed nodes") || strings.Contains(o.Reason, "latest era")) {
+		if m.w.weather.Harsh.Retention > 0 && (strings.Contains(o.Reason, "removed and forgotten") || strings.Contains(o.Reason, "removed nodes") || strings.Contains(o.Reason, "latest era")) {
 			m.w.mark("gossip: joiner refused because of its era")
 			return
 		}
