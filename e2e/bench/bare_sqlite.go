@@ -13,15 +13,15 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 )
 
-// bareBatch is how many rows a bare insert puts into a transaction: about what
-// the group commit gathers under the loads beside it.
+// bareBatch is how many rows a bare insert puts into a transaction: about as many as the
+// group commit does under the loads that it is compared with.
 const bareBatch = 256
 
 // bodyLen is the length of the record of a deposit, as the journal stores it.
 const bodyLen = 190
 
-// bareSQLite inserts the rows that the journal would: a record and the name of
-// its command, with the same durability, by one connection and nothing else.
+// bareSQLite inserts the rows that the journal would, a record and its command id, with
+// the same durability over one connection, and does nothing else.
 type bareSQLite struct {
 	db      *sql.DB
 	conn    *sql.Conn

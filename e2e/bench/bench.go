@@ -19,12 +19,12 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/report"
 )
 
-// Options is what a run consists of. Start from [DefaultOptions].
+// Options are the options of a run. Start from [DefaultOptions].
 type Options struct {
 	// Bin holds the binaries of the services and bench-region.
 	Bin string
-	// Dir is where journals are made; its disk is what durable figures depend
-	// on. It is removed at the end.
+	// Dir is where a directory for the journals is made, and removed at the end. Durable
+	// figures depend on its disk.
 	Dir string
 	// Baselines is a command that calls [baseline.Serve].
 	Baselines []string
@@ -39,8 +39,8 @@ type Options struct {
 	Length time.Duration
 	// Sizes of what is measured.
 	Sizes Sizes
-	// Profiles, if set, is a directory for processor and allocation profiles of
-	// every process of Roost during every load on it.
+	// Profiles, if set, is a directory for processor and allocation profiles of every
+	// process of Roost, one for each load on it.
 	Profiles string
 	// Progress is told which suite runs.
 	Progress io.Writer
@@ -48,24 +48,24 @@ type Options struct {
 
 // Sizes are those of the table in the documentation; tests have smaller ones.
 type Sizes struct {
-	Entities    int // that are asked. 10,000
-	Accounts    int // durable ones that work side by side. 1,000
+	Entities    int // volatile entities that are asked. 10,000
+	Accounts    int // durable entities under load at the same time. 1,000
 	Idle        int // entities that do nothing. 1,000,000
-	Activations int // entities brought to life in a round. 100,000
+	Activations int // entities activated in a round. 100,000
 	Replay      int // events of one entity that are read back. 100,000
 	Claims      int // shards claimed at once. 1,024
-	// FaultRate is commands per second under faults, FaultTime how long they are
-	// sent around each fault, Kills how often a region is killed and Times how
-	// often everything else happens. 2,000, 9 s, 50, 10
+	// FaultRate is the number of commands per second under faults. FaultTime is how long
+	// they are sent around each fault, Kills how often a region is killed, and Times how
+	// often every other fault is injected. 2,000, 9 s, 50, 10
 	FaultRate float64
 	FaultTime time.Duration
 	Kills     int
 	Times     int
-	Newcomers int           // shards that are new while there is no coordinator, each time. 60
-	Watchers  int           // of the route table. 100
-	Changes   int           // of the route table, that they wait for. 200
-	Clerks    int           // entities that are offered more than they can do. 5
-	Overload  time.Duration // how long that lasts. 60 s
+	NewShards int           // shards first used while there is no coordinator, each time. 60
+	Watchers  int           // watchers of the route table. 100
+	Changes   int           // changes of the route table that they wait for. 200
+	Clerks    int           // entities that are overloaded. 5
+	Overload  time.Duration // how long the overload lasts. 60 s
 }
 
 // DefaultOptions are those of the table in the documentation.
@@ -73,18 +73,18 @@ func DefaultOptions() Options {
 	return Options{
 		Rounds: 5, Length: time.Second, Progress: io.Discard,
 		Sizes: Sizes{Entities: 10_000, Accounts: 1000, Idle: 1_000_000, Activations: 100_000, Replay: 100_000, Claims: 1024,
-			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, Newcomers: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute},
+			FaultRate: 2000, FaultTime: 9 * time.Second, Kills: 50, Times: 10, NewShards: 60, Watchers: 100, Changes: 200, Clerks: 5, Overload: time.Minute},
 	}
 }
 
-// run is one run under way.
+// run is the state of a run.
 type run struct {
 	Options
-	ctx     context.Context
-	report  *report.Report
-	base    *baseline.Process
-	cluster *roost // started by the first suite that needs it
-	hurt    *hurt  // likewise
+	ctx      context.Context
+	report   *report.Report
+	base     *baseline.Process
+	cluster  *testCluster // started by the first suite that needs it
+	faultRun *faultRun    // likewise
 }
 
 // suite is a part of a run.
@@ -107,10 +107,10 @@ var suites = []suite{
 	{"postgres", (*run).durablePostgres},
 }
 
-// Names are those of all suites.
+// Names returns the names of all suites.
 func Names() []string { return names(suites) }
 
-// FaultNames are those of all suites of faults.
+// FaultNames returns the names of all suites of faults.
 func FaultNames() []string { return names(faults) }
 
 func names(suites []suite) (names []string) {
@@ -162,7 +162,7 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 			return nil, err
 		}
 	}
-	// Suites that share a section stand together.
+	// Suites that share a section are put together.
 	order := map[string]int{}
 	for i, row := range slices.Backward(r.report.Rows) {
 		order[row.Section] = i
@@ -176,8 +176,8 @@ func (r *run) end() error {
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.close())
 	}
-	if r.hurt != nil {
-		r.hurt.close()
+	if r.faultRun != nil {
+		r.faultRun.close()
 	}
 	if r.base != nil {
 		errs = append(errs, r.base.Close())
@@ -185,14 +185,14 @@ func (r *run) end() error {
 	return errors.Join(append(errs, os.RemoveAll(r.Dir))...)
 }
 
-// wanted is a subject of a comparison with what is reported of it.
-type wanted struct {
+// subject is a subject of a comparison, and its row in the report.
+type subject struct {
 	measure.Subject
 	row report.Row // without figures
 }
 
-// compare measures subjects beside a baseline and reports a row for each.
-func (r *run) compare(unit string, base measure.Subject, subjects ...wanted) error {
+// compare measures subjects against a baseline and reports a row for each.
+func (r *run) compare(unit string, base measure.Subject, subjects ...subject) error {
 	all := []measure.Subject{base}
 	for _, s := range subjects {
 		all = append(all, s.Subject)
@@ -216,7 +216,7 @@ func (r *run) add(row report.Row) {
 	row.Judge()
 	r.report.Rows = append(r.report.Rows, row)
 	one := report.Report{Rows: []report.Row{row}}
-	_ = one.Table(r.Progress) // progress is a courtesy
+	_ = one.Table(r.Progress) // the run does not depend on it
 }
 
 func (r *run) plan(baseline string) measure.Plan {
@@ -233,7 +233,7 @@ func (r *run) plan(baseline string) measure.Plan {
 	return p
 }
 
-// fsync is the median time of a small durable write.
+// fsync returns the median time of a small durable write.
 func fsync(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

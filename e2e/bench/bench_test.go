@@ -13,7 +13,7 @@ import (
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// asBaselines makes the test binary the process of the baselines.
+// asBaselines makes the test binary serve the baselines.
 const asBaselines = "ROOST_BENCH_BASELINES"
 
 func TestMain(m *testing.M) {
@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestHarness runs every suite with tiny sizes. It looks at what is reported,
-// not at the figures.
+// TestHarness runs every suite with tiny sizes. It checks that figures are reported, not
+// their values.
 func TestHarness(t *testing.T) {
 	bin := testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway", "e2e/bench/cmd/bench-region")
 	o := DefaultOptions()
 	o.Bin, o.Dir, o.Rounds, o.Length = bin, t.TempDir(), 1, 20*time.Millisecond
-	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1, Times: 1, Newcomers: 2, Watchers: 3, Changes: 2, Clerks: 1, Overload: time.Second}
+	o.Sizes = Sizes{Entities: 10, Accounts: 10, Idle: 100, Activations: 100, Replay: 100, Claims: 16, FaultRate: 50, FaultTime: 300 * time.Millisecond, Kills: 1, Times: 1, NewShards: 2, Watchers: 3, Changes: 2, Clerks: 1, Overload: time.Second}
 	o.Baselines, o.Env, o.Progress = []string{os.Args[0]}, []string{asBaselines + "=1"}, t.Output()
 	seen := map[string]bool{}
 	for _, o.Faults = range []bool{false, true} {
@@ -52,7 +52,7 @@ func TestHarness(t *testing.T) {
 			seen[name] = true
 		}
 		if o.Faults {
-			writes(t, r)
+			checkSections(t, r)
 		}
 	}
 	if left, _ := os.ReadDir(o.Dir); len(left) > 0 {
@@ -60,9 +60,8 @@ func TestHarness(t *testing.T) {
 	}
 }
 
-// writes puts a report into a copy of the page of the documentation, which has
-// to have a place for every section.
-func writes(t *testing.T, r *report.Report) {
+// checkSections checks that the page of the documentation has a place for every section.
+func checkSections(t *testing.T, r *report.Report) {
 	raw, err := os.ReadFile("../../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)

@@ -18,21 +18,21 @@ import (
 
 const (
 	clusterName = "bench"
-	// startTimeout bounds everything that must happen once before a load; a
-	// machine that needs it is overloaded beyond use.
+	// startTimeout bounds every step before a load. A machine that needs as long is too
+	// busy for measurements.
 	startTimeout = time.Minute
 )
 
-// roost is a cluster of one coordinator, one region and one gateway.
-type roost struct {
+// testCluster is a cluster of one coordinator, one region and one gateway.
+type testCluster struct {
 	cluster *cluster.Cluster
 	region  cluster.Process
 	gateway cluster.Process
 	rows    map[sharding.ShardID]sharding.Row
 }
 
-// started is the cluster of this run.
-func (r *run) started() (*roost, error) {
+// sharedCluster returns the cluster of this run, and starts it if it does not run yet.
+func (r *run) sharedCluster() (*testCluster, error) {
 	if r.cluster != nil {
 		return r.cluster, nil
 	}
@@ -48,14 +48,14 @@ func (r *run) started() (*roost, error) {
 	return c, err
 }
 
-func startCluster(ctx context.Context, o cluster.Options) (*roost, error) {
+func startCluster(ctx context.Context, o cluster.Options) (*testCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &roost{cluster: c, rows: map[sharding.ShardID]sharding.Row{}}
+	s := &testCluster{cluster: c, rows: map[sharding.ShardID]sharding.Row{}}
 	if err := c.Ready(ctx); err != nil {
 		return s, err
 	}
@@ -70,22 +70,22 @@ func startCluster(ctx context.Context, o cluster.Options) (*roost, error) {
 			s.gateway = p
 		}
 	}
-	return s, s.place(ctx, coordinator.Service)
+	return s, s.awaitPlacement(ctx, coordinator.Service)
 }
 
-func (s *roost) close() error {
+func (s *testCluster) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	return s.cluster.Close(ctx)
 }
 
-// controlClient speaks with coordinators as a process of its own.
+// controlClient returns a client of the control plane that counts as a process of its own.
 func controlClient(http *http.Client, timeout time.Duration) *controlrpc.Client {
 	return &controlrpc.Client{Cluster: clusterName, Self: sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}, HTTP: http, Timeout: timeout}
 }
 
-// place waits until every shard of every type is served.
-func (s *roost) place(ctx context.Context, coordinator string) error {
+// awaitPlacement waits until every shard of every type is served.
+func (s *testCluster) awaitPlacement(ctx context.Context, coordinator string) error {
 	api := controlClient(&http.Client{}, 5*time.Second)
 	var homes []control.Message
 	for _, t := range []string{entities.EchoType, entities.AccountType} {
@@ -123,11 +123,11 @@ func (s *roost) place(ctx context.Context, coordinator string) error {
 }
 
 // dial opens a link to the region, as a gateway does.
-func (s *roost) dial(ctx context.Context, answers func([]link.Answer)) (*link.Peer, *link.Link, error) {
+func (s *testCluster) dial(ctx context.Context, answers func([]link.Answer)) (*link.Peer, *link.Link, error) {
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self = clusterName, sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}
 	var owner sharding.NodeID
-	for _, row := range s.rows { // all have the same
+	for _, row := range s.rows { // there is one region
 		owner = row.Owner
 	}
 	up, failed := make(chan *link.Link, 1), make(chan error, 1)

@@ -10,43 +10,43 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
 )
 
-// cuts takes regions off the network, one at a time. The journal, a file, stays
-// in reach; connections hang.
+// cuts cuts regions off the network, one at a time. The journal, a file, stays reachable;
+// connections hang.
 func (r *run) cuts() error {
-	b := &bed{}
-	defer b.close()
+	tb := &panicTB{}
+	defer tb.close()
 	var net *netns.Net
-	if err := b.try(func() { net = netns.New(b) }); errors.Is(err, errSkipped) {
+	if err := tb.try(func() { net = netns.New(tb) }); errors.Is(err, errSkipped) {
 		r.report.Skipped = append(r.report.Skipped, "region cut off: "+err.Error())
 		return nil
 	} else if err != nil {
 		return err
 	}
-	h, err := r.victims("cut", func(o *cluster.Options) { o.Address, o.Start = net.Address, net.Start })
+	f, err := r.startFaultRun("cut", func(o *cluster.Options) { o.Address, o.Start = net.Address, net.Start })
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	if err := h.ready(); err != nil {
+	defer f.close()
+	if err := f.ready(); err != nil {
 		return err
 	}
-	return h.without("region cut off", "network cut", h.Sizes.Times, report.Target{}, report.Target{}, report.Target{AtMost: 6000},
+	return f.without("region cut off", "network cut", f.Sizes.Times, report.Target{}, report.Target{}, report.Target{AtMost: 6000},
 		func(region string) (began time.Time, err error) {
 			var others []string
-			for _, p := range h.cluster.Processes() {
+			for _, p := range f.cluster.Processes() {
 				if p.Name != region {
 					others = append(others, p.Name)
 				}
 			}
 			began = time.Now()
-			return began, b.try(func() { net.Cut(region, others...) })
+			return began, tb.try(func() { net.Cut(region, others...) })
 		}, func(region string) error {
-			if err := b.try(net.Heal); err != nil {
+			if err := tb.try(net.Heal); err != nil {
 				return err
 			}
-			err := h.cluster.Kill(region)
-			if h.ended(region) {
-				return nil // by itself, as one may that was declared down
+			err := f.cluster.Kill(region)
+			if f.hasEnded(region) {
+				return nil // by itself: it was declared down
 			}
 			return err
 		})
@@ -55,17 +55,18 @@ func (r *run) cuts() error {
 // errSkipped is wrapped when something cannot be measured here.
 var errSkipped = errors.New("not possible")
 
-// bed is the user of a network: what ends a test ends the call that try makes.
-type bed struct{ cleanups []func() }
+// panicTB lets package netns run outside a test: what ends a test ends the function that
+// try runs.
+type panicTB struct{ cleanups []func() }
 
-// ended is why a call has.
-type ended struct{ error }
+// aborted is why a function was ended.
+type aborted struct{ error }
 
-func (b *bed) try(f func()) (err error) {
+func (tb *panicTB) try(f func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil:
-		case ended:
+		case aborted:
 			err = v.error
 		default:
 			panic(v)
@@ -75,26 +76,28 @@ func (b *bed) try(f func()) (err error) {
 	return nil
 }
 
-func (b *bed) close() {
-	for _, f := range b.cleanups {
+func (tb *panicTB) close() {
+	for _, f := range tb.cleanups {
 		f()
 	}
 }
 
 // Helper does nothing.
-func (b *bed) Helper() {}
+func (tb *panicTB) Helper() {}
 
-// Cleanup keeps what close does.
-func (b *bed) Cleanup(f func()) { b.cleanups = append(b.cleanups, f) }
+// Cleanup keeps f for close.
+func (tb *panicTB) Cleanup(f func()) { tb.cleanups = append(tb.cleanups, f) }
 
-// Skip ends a call.
-func (b *bed) Skip(args ...any) { panic(ended{fmt.Errorf("%w: %s", errSkipped, fmt.Sprint(args...))}) }
+// Skip ends the function.
+func (tb *panicTB) Skip(args ...any) {
+	panic(aborted{fmt.Errorf("%w: %s", errSkipped, fmt.Sprint(args...))})
+}
 
-// Skipf ends a call.
-func (b *bed) Skipf(format string, args ...any) { b.Skip(fmt.Sprintf(format, args...)) }
+// Skipf ends the function.
+func (tb *panicTB) Skipf(format string, args ...any) { tb.Skip(fmt.Sprintf(format, args...)) }
 
-// Fatal ends a call.
-func (b *bed) Fatal(args ...any) { panic(ended{errors.New(fmt.Sprint(args...))}) }
+// Fatal ends the function.
+func (tb *panicTB) Fatal(args ...any) { panic(aborted{errors.New(fmt.Sprint(args...))}) }
 
-// Fatalf ends a call.
-func (b *bed) Fatalf(format string, args ...any) { panic(ended{fmt.Errorf(format, args...)}) }
+// Fatalf ends the function.
+func (tb *panicTB) Fatalf(format string, args ...any) { panic(aborted{fmt.Errorf(format, args...)}) }

@@ -2,7 +2,7 @@
 
 package bench
 
-// cuts need networks of their own.
+// cuts needs network namespaces.
 func (r *run) cuts() error {
 	r.report.Skipped = append(r.report.Skipped, "region cut off: networks are cut on Linux only")
 	return nil

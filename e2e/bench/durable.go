@@ -45,7 +45,7 @@ func (r *run) durable() error {
 	return r.durableHTTP(base)
 }
 
-// deposits makes commands to so many accounts.
+// deposits returns a function that makes the n-th deposit, over count accounts.
 func (l *local) deposits(count int) func(corr, n uint64) link.Command {
 	to := make([]addressee, count)
 	for i := range to {
@@ -72,9 +72,9 @@ func (r *run) durableAtRunner(section string, l *local, base measure.Subject) (p
 	}
 	many := r.Sizes.Accounts
 	if err := r.compare("commands/s", base,
-		wanted{load(1, hotCallers), report.Row{Section: section, Measure: fmt.Sprintf("at the runner, 1 entity, %d in flight", hotCallers),
+		subject{load(1, hotCallers), report.Row{Section: section, Measure: fmt.Sprintf("at the runner, 1 entity, %d in flight", hotCallers),
 			Target: report.Target{AtLeast: 10_000}}},
-		wanted{load(many, many), report.Row{Section: section, Measure: fmt.Sprintf("at the runner, %d entities", many),
+		subject{load(many, many), report.Row{Section: section, Measure: fmt.Sprintf("at the runner, %d entities", many),
 			Target: report.Target{Ratio: 0.6}}},
 	); err != nil {
 		return 0, err
@@ -82,8 +82,7 @@ func (r *run) durableAtRunner(section string, l *local, base measure.Subject) (p
 	return r.report.Rows[len(r.report.Rows)-1].Value, nil
 }
 
-// halfOfPeak measures latency in an open loop at half of the rate that was just
-// reached in a closed one.
+// halfOfPeak measures latency in an open loop at half of the rate of a closed one.
 func (r *run) halfOfPeak(l *local, peak float64) error {
 	p := &pending{done: map[uint64]func(error){}}
 	deposit := l.deposits(r.Sizes.Accounts)
@@ -106,7 +105,7 @@ func (r *run) halfOfPeak(l *local, peak float64) error {
 	return nil
 }
 
-// pending are commands of an open loop.
+// pending are the unanswered commands of an open loop.
 type pending struct {
 	mu   sync.Mutex
 	done map[uint64]func(error)
@@ -116,7 +115,7 @@ type pending struct {
 func (*pending) Unsent() int { return 0 }
 func (*pending) Ended() bool { return false }
 
-// Waiting has nothing to do: answers do not gather.
+// Waiting does nothing: answers are not batched.
 func (*pending) Waiting() {}
 
 // SendBatch takes answers.
@@ -137,27 +136,27 @@ func (p *pending) SendBatch(as []link.Answer) error {
 
 // durableHTTP measures durable commands by HTTP, for one entity and for many.
 func (r *run) durableHTTP(base measure.Subject) error {
-	s, err := r.started()
+	s, err := r.sharedCluster()
 	if err != nil {
 		return err
 	}
-	load := func(count, connections int) wanted {
-		p := posting{addr: s.gateway.Service, contentType: jsonType, connections: connections,
+	load := func(count, connections int) subject {
+		p := httpLoad{addr: s.gateway.Service, contentType: jsonType, connections: connections,
 			path: entityPath(entities.AccountType, entities.Deposit, count), body: same(questionJSON)}
 		name := "entities"
 		if count == 1 {
 			name = "entity"
 		}
-		return wanted{
-			measure.Subject{Name: fmt.Sprint("durable-http-", count), Processes: []int{s.gateway.PID, s.region.PID}, Run: p.load},
+		return subject{
+			measure.Subject{Name: fmt.Sprint("durable-http-", count), Processes: []int{s.gateway.PID, s.region.PID}, Run: p.run},
 			report.Row{Section: onSQLite, Measure: fmt.Sprintf("by HTTP, %d %s, %d connections", count, name, connections)},
 		}
 	}
 	return r.compare("commands/s", base, load(1, connections), load(r.Sizes.Accounts, 4*connections))
 }
 
-// replay measures how fast an entity with many events is read back, beside a
-// bare read of the same rows.
+// replay measures how fast an entity with many events is loaded, against a bare read of
+// the same rows.
 func (r *run) replay() error {
 	ctx, path := r.ctx, filepath.Join(r.Dir, "replay.db")
 	b, err := open.Open(ctx, "sqlite:"+path, journal.DefaultConfig())
@@ -177,7 +176,7 @@ func (r *run) replay() error {
 	definition := entities.Types()[1]
 	return r.compare("events/s",
 		measure.Subject{Name: "bare SELECT of the rows", Run: func(time.Duration) (measure.Sample, error) { return readRows(ctx, bare) }},
-		wanted{measure.Subject{Name: "replay", Run: func(time.Duration) (measure.Sample, error) {
+		subject{measure.Subject{Name: "replay", Run: func(time.Duration) (measure.Sample, error) {
 			began := time.Now()
 			found, err := b.Load(ctx, journal.LoadRequest{Entity: account})
 			if err != nil {
@@ -198,7 +197,7 @@ func (r *run) replay() error {
 		}}, report.Row{Section: onSQLite, Measure: "replay of one entity", Target: report.Target{AtLeast: 300_000}}})
 }
 
-// storeEvents gives an entity as many events as are to be replayed.
+// storeEvents stores the events that are replayed.
 func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 	shard := sharding.ShardID{Type: account.Type, Index: sharding.ShardOf(account.ID, entities.Shards)}
 	if _, err := b.Commit(r.ctx, []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}); err != nil {
@@ -231,7 +230,7 @@ func storeEvents(r *run, b journal.Driver, account sharding.Entity) error {
 	return nil
 }
 
-// claims measures how long a region needs to take many shards at once.
+// claims measures how long a region takes to claim many shards at once.
 func (r *run) claims() error {
 	return r.withLocal("claims", func(l *local) error {
 		var took []float64

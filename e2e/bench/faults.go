@@ -20,37 +20,36 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// faults measure what clients of durable entities notice of faults, under an
-// open loop of commands. Most
-// share a cluster and leave it whole.
+// faults measure what clients of durable entities notice of faults, under an open loop of
+// commands. Most suites share a cluster, and restore it at the end.
 var faults = []suite{
-	{"kill", hurting((*hurt).kills)},
-	{"pause", hurting((*hurt).pauses)},
+	{"kill", onFaultCluster((*faultRun).kills)},
+	{"pause", onFaultCluster((*faultRun).pauses)},
 	{"cut", (*run).cuts},
-	{"drain", hurting((*hurt).drains)},
-	{"scale", hurting((*hurt).scales)},
-	{"coordinator", hurting((*hurt).takeovers)},
-	{"watchers", hurting((*hurt).watchers)},
-	{"overload", hurting((*hurt).overload)},
+	{"drain", onFaultCluster((*faultRun).drains)},
+	{"scale", onFaultCluster((*faultRun).scales)},
+	{"coordinator", onFaultCluster((*faultRun).takeovers)},
+	{"watchers", onFaultCluster((*faultRun).watchers)},
+	{"overload", onFaultCluster((*faultRun).overload)},
 }
 
-// hurting starts the cluster before the first suite that needs it.
-func hurting(suite func(*hurt) error) func(*run) error {
+// onFaultCluster starts the cluster before the first suite that needs it.
+func onFaultCluster(suite func(*faultRun) error) func(*run) error {
 	return func(r *run) (err error) {
-		if r.hurt == nil {
-			if r.hurt, err = r.victims("faults", nil); err != nil {
+		if r.faultRun == nil {
+			if r.faultRun, err = r.startFaultRun("faults", nil); err != nil {
 				return err
 			}
 		}
-		if err := r.hurt.ready(); err != nil {
+		if err := r.faultRun.ready(); err != nil {
 			return err
 		}
-		return suite(r.hurt)
+		return suite(r.faultRun)
 	}
 }
 
-// victims starts a cluster to be hurt; change, if set, changes its options.
-func (r *run) victims(dir string, change func(*cluster.Options)) (*hurt, error) {
+// startFaultRun starts a cluster for faults; change, if set, changes its options.
+func (r *run) startFaultRun(dir string, change func(*cluster.Options)) (*faultRun, error) {
 	o := cluster.Options{
 		Name: clusterName, Coordinators: 2, Regions: 3, Gateways: 2, Dir: filepath.Join(r.Dir, dir), BinDir: r.Bin,
 		RegionBinary: filepath.Join(r.Bin, "bench-region"), LogLevel: "warn",
@@ -62,83 +61,83 @@ func (r *run) victims(dir string, change func(*cluster.Options)) (*hurt, error) 
 	if err != nil {
 		return nil, err
 	}
-	h := &hurt{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
-	if h.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
-		h.close()
+	f := &faultRun{run: r, cluster: c, admin: cluster.NewAdmin(c.Admin()...), journal: filepath.Join(o.Dir, "journal.db")}
+	if f.client, err = client.New(client.DefaultConfig(c.Gateways()...)); err != nil {
+		f.close()
 		return nil, err
 	}
-	return h, nil
+	return f, nil
 }
 
-// hurt is a cluster under faults.
-type hurt struct {
+// faultRun is a cluster under faults, and the load on it.
+type faultRun struct {
 	*run
 	cluster *cluster.Cluster
 	admin   *cluster.Admin
 	client  *client.Client
 	journal string // its file
-	spent   int    // unplaced shards that are placed now; see fresh
+	used    int    // shards that unplacedIDs has given out
 
-	mu    sync.Mutex
-	asked []asked
+	mu       sync.Mutex
+	commands []timedCommand
 }
 
-func (h *hurt) close() {
+func (f *faultRun) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	_ = h.cluster.Close(ctx) // what was measured stands
+	_ = f.cluster.Close(ctx) // the measurements are done
 }
 
-// asked is one command of the open loop.
-type asked struct {
+// timedCommand is one command of the open loop.
+type timedCommand struct {
 	shard    uint32
 	due, end time.Time
 	failed   bool
 }
 
-// deadline is that of a client: what it does not cover has failed. It is above
-// the longest gap that any fault may cause.
+// deadline is how long a client waits until a command has failed. It is longer than the
+// longest gap that any fault may cause.
 const deadline = 10 * time.Second
 
-func (h *hurt) ready() error {
-	ctx, cancel := context.WithTimeout(h.ctx, startTimeout)
+func (f *faultRun) ready() error {
+	ctx, cancel := context.WithTimeout(f.ctx, startTimeout)
 	defer cancel()
-	return h.cluster.Ready(ctx)
+	return f.cluster.Ready(ctx)
 }
 
-// restart starts a process that was killed, and waits until all serve.
-func (h *hurt) restart(name string) error {
-	if err := h.cluster.Restart(h.ctx, name); err != nil {
+// restart starts a process again, and waits until all are ready.
+func (f *faultRun) restart(name string) error {
+	if err := f.cluster.Restart(f.ctx, name); err != nil {
 		return err
 	}
-	return h.ready()
+	return f.ready()
 }
 
-// load sends commands at a steady rate for a time, and does what is to be
-// measured after a third of it. It returns when that began, by its own account.
-func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err error)) (began time.Time, err error) {
-	h.mu.Lock()
-	h.asked = nil
-	h.mu.Unlock()
+// load sends commands at a steady rate for a time, and calls inject after a third of it.
+// It returns what inject does: when the fault began.
+func (f *faultRun) load(length time.Duration, inject func() (began time.Time, err error)) (began time.Time, err error) {
+	f.mu.Lock()
+	f.commands = nil
+	f.mu.Unlock()
 	deposit := entity.Command[entities.Question, entities.Answer](entities.AccountType, entities.Deposit)
 	question := entities.Question{Data: "a"}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		time.Sleep(length / 3)
-		began, err = hurt()
+		began, err = inject()
 	}()
-	_, _ = measure.Open(h.Sizes.FaultRate, 1<<20, 0, length, func(n int, done func(error)) { // failures are counted below
-		id := "account-" + strconv.Itoa(n%h.Sizes.Entities)
-		a := asked{shard: sharding.ShardOf(sharding.EntityID(id), entities.Shards), due: time.Now()}
+	_, _ = measure.Open(f.Sizes.FaultRate, 1<<20, 0, length, func(n int, done func(error)) { // failures are counted below
+		id := "account-" + strconv.Itoa(n%f.Sizes.Entities)
+		a := timedCommand{shard: sharding.ShardOf(sharding.EntityID(id), entities.Shards), due: time.Now()}
 		go func() {
-			ctx, cancel := context.WithTimeout(h.ctx, deadline)
+			ctx, cancel := context.WithTimeout(f.ctx, deadline)
 			defer cancel()
-			_, err := deposit.Ask(ctx, h.client, id, question)
+			_, err := deposit.Ask(ctx, f.client, id, question)
 			a.end, a.failed = time.Now(), err != nil
-			h.mu.Lock()
-			h.asked = append(h.asked, a)
-			h.mu.Unlock()
+			f.mu.Lock()
+			f.commands = append(f.commands, a)
+			f.mu.Unlock()
 			done(nil)
 		}()
 	})()
@@ -147,15 +146,15 @@ func (h *hurt) load(length time.Duration, hurt func() (began time.Time, err erro
 }
 
 // warm sends each entity a command, so that all shards are placed.
-func (h *hurt) warm() error {
-	each := time.Duration(float64(h.Sizes.Entities) / h.Sizes.FaultRate * float64(time.Second))
-	_, err := h.load(each, func() (time.Time, error) { return time.Now(), nil })
+func (f *faultRun) warm() error {
+	each := time.Duration(float64(f.Sizes.Entities) / f.Sizes.FaultRate * float64(time.Second))
+	_, err := f.load(each, func() (time.Time, error) { return time.Now(), nil })
 	return err
 }
 
-// living are the processes of a role that run.
-func (h *hurt) living(role string) (ps []cluster.Process) {
-	for _, p := range h.cluster.Processes() {
+// running returns the processes of a role that run.
+func (f *faultRun) running(role string) (ps []cluster.Process) {
+	for _, p := range f.cluster.Processes() {
 		if p.Role == role && p.PID != 0 {
 			ps = append(ps, p)
 		}
@@ -163,14 +162,14 @@ func (h *hurt) living(role string) (ps []cluster.Process) {
 	return ps
 }
 
-// ended reports whether a process has ended.
-func (h *hurt) ended(name string) bool {
-	return slices.ContainsFunc(h.cluster.Processes(), func(p cluster.Process) bool { return p.Name == name && p.PID == 0 })
+// hasEnded reports whether a process has ended.
+func (f *faultRun) hasEnded(name string) bool {
+	return slices.ContainsFunc(f.cluster.Processes(), func(p cluster.Process) bool { return p.Name == name && p.PID == 0 })
 }
 
-// owned are the shards that a region serves.
-func (h *hurt) owned(region string) (map[uint32]bool, error) {
-	res, err := h.admin.Shards(h.ctx, entities.AccountType, region)
+// owned returns the shards that a region serves.
+func (f *faultRun) owned(region string) (map[uint32]bool, error) {
+	res, err := f.admin.Shards(f.ctx, entities.AccountType, region)
 	if err != nil {
 		return nil, err
 	}
@@ -183,10 +182,10 @@ func (h *hurt) owned(region string) (map[uint32]bool, error) {
 	return owned, nil
 }
 
-// victim is the region that owns most shards, and which those are.
-func (h *hurt) victim() (name string, owned map[uint32]bool, err error) {
-	for _, p := range h.living(cluster.Region) {
-		has, err := h.owned(p.Name)
+// victim returns the region that owns most shards, and these shards.
+func (f *faultRun) victim() (name string, owned map[uint32]bool, err error) {
+	for _, p := range f.running(cluster.Region) {
+		has, err := f.owned(p.Name)
 		if err != nil {
 			return "", nil, err
 		}
@@ -200,25 +199,25 @@ func (h *hurt) victim() (name string, owned map[uint32]bool, err error) {
 	return name, owned, nil
 }
 
-// noticed is what clients saw of a fault.
-type noticed struct {
-	back    []time.Duration // of commands that waited for the fault: until they were answered, from it on
-	gaps    []time.Duration // of the shards concerned: the longest wait of a command after it
-	calm    []time.Duration // the same of the commands before it
-	failed  float64
-	slowest time.Duration // of all commands after it
+// impact is what clients saw of a fault.
+type impact struct {
+	waits      []time.Duration // from the fault to the answer, for each command that waited for it
+	gaps       []time.Duration // the longest latency after the fault, for each affected shard
+	gapsBefore []time.Duration // the same before the fault
+	failed     float64
+	slowest    time.Duration // the longest latency of all commands after the fault
 }
 
-// waited is the latency from which on a command is said to have waited.
-const waited = 50 * time.Millisecond
+// waitThreshold is the latency above which a command has waited.
+const waitThreshold = 50 * time.Millisecond
 
-// notice tells what clients saw of a fault that concerns some shards.
-func (h *hurt) notice(began time.Time, owned map[uint32]bool) (n noticed) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	gaps, calm := map[uint32]time.Duration{}, map[uint32]time.Duration{}
-	back := map[uint32]time.Time{} // when the shard first answered what was sent after the fault
-	for _, a := range h.asked {
+// measureImpact returns what clients saw of a fault that affects the owned shards.
+func (f *faultRun) measureImpact(began time.Time, owned map[uint32]bool) (n impact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gaps, gapsBefore := map[uint32]time.Duration{}, map[uint32]time.Duration{}
+	back := map[uint32]time.Time{} // when the shard first answered a command sent after the fault
+	for _, a := range f.commands {
 		took := a.end.Sub(a.due)
 		if a.failed {
 			n.failed++
@@ -226,7 +225,7 @@ func (h *hurt) notice(began time.Time, owned map[uint32]bool) (n noticed) {
 		}
 		if a.end.Before(began) {
 			if owned[a.shard] {
-				calm[a.shard] = max(calm[a.shard], took)
+				gapsBefore[a.shard] = max(gapsBefore[a.shard], took)
 			}
 			continue
 		}
@@ -238,26 +237,26 @@ func (h *hurt) notice(began time.Time, owned map[uint32]bool) (n noticed) {
 			}
 		}
 	}
-	for _, a := range h.asked {
-		// What is slow after its shard is back, is so for another reason.
+	for _, a := range f.commands {
+		// A command that is slow after its shard is back is slow for another reason.
 		first, ok := back[a.shard]
-		if owned[a.shard] && !a.failed && a.end.After(began) && a.end.Sub(a.due) > waited && (!ok || a.due.Before(first)) {
-			n.back = append(n.back, a.end.Sub(began))
+		if owned[a.shard] && !a.failed && a.end.After(began) && a.end.Sub(a.due) > waitThreshold && (!ok || a.due.Before(first)) {
+			n.waits = append(n.waits, a.end.Sub(began))
 		}
 	}
 	for shard := range owned { // order-free: quantiles
 		if gap, ok := gaps[shard]; ok {
 			n.gaps = append(n.gaps, gap)
 		}
-		if gap, ok := calm[shard]; ok {
-			n.calm = append(n.calm, gap)
+		if gap, ok := gapsBefore[shard]; ok {
+			n.gapsBefore = append(n.gapsBefore, gap)
 		}
 	}
 	return n
 }
 
-// every is that of all shards.
-func every() map[uint32]bool {
+// allShards returns all shards of a type.
+func allShards() map[uint32]bool {
 	all := map[uint32]bool{}
 	for i := range uint32(entities.Shards) {
 		all[i] = true
@@ -265,41 +264,41 @@ func every() map[uint32]bool {
 	return all
 }
 
-// fresh are ids of volatile entities, each in a shard that nobody has asked for.
-func (h *hurt) fresh(n int) (ids []string, err error) {
-	if h.spent+n > entities.Shards {
-		return nil, fmt.Errorf("only %d shards are left that nobody has asked for, %d are needed: run fewer suites or fewer -times", entities.Shards-h.spent, n)
+// unplacedIDs returns ids of volatile entities, each in a shard that nobody has asked for.
+func (f *faultRun) unplacedIDs(n int) (ids []string, err error) {
+	if f.used+n > entities.Shards {
+		return nil, fmt.Errorf("only %d shards are left that nobody has asked for, %d are needed: run fewer suites or fewer -times", entities.Shards-f.used, n)
 	}
 	seen := map[uint32]bool{}
-	for i := 0; len(ids) < h.spent+n; i++ {
+	for i := 0; len(ids) < f.used+n; i++ {
 		id := "new-" + strconv.Itoa(i)
 		if shard := sharding.ShardOf(sharding.EntityID(id), entities.Shards); !seen[shard] {
 			seen[shard] = true
 			ids = append(ids, id)
 		}
 	}
-	ids = ids[h.spent:]
-	h.spent += n
+	ids = ids[f.used:]
+	f.used += n
 	return ids, nil
 }
 
-// direct is a client of the services themselves.
-func direct() *http.Client {
+// newHTTPClient returns a client with connections of its own.
+func newHTTPClient() *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableCompression: true}}
 }
 
-// told reports a figure in milliseconds.
-func (h *hurt) told(section, measure string, ms float64, target report.Target) {
-	h.add(report.Row{Section: section, Measure: measure, Unit: "ms", Value: ms, Target: target})
+// addMillis reports a figure in milliseconds.
+func (f *faultRun) addMillis(section, measure string, ms float64, target report.Target) {
+	f.add(report.Row{Section: section, Measure: measure, Unit: "ms", Value: ms, Target: target})
 }
 
-// lost reports how many commands failed.
-func (h *hurt) lost(section, measure string, n float64) {
-	h.add(report.Row{Section: section, Measure: measure, Unit: "commands", Value: n, Target: report.Target{None: true}})
+// addFailures reports how many commands failed.
+func (f *faultRun) addFailures(section, measure string, n float64) {
+	f.add(report.Row{Section: section, Measure: measure, Unit: "commands", Value: n, Target: report.Target{None: true}})
 }
 
-// millis is a quantile in milliseconds.
-func millis(ds []time.Duration, q float64) float64 {
+// quantileMS returns a quantile in milliseconds.
+func quantileMS(ds []time.Duration, q float64) float64 {
 	var h measure.Histogram
 	for _, d := range ds {
 		h.Add(d)
@@ -309,5 +308,5 @@ func millis(ds []time.Duration, q float64) float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// most is the largest value, 0 if there are none.
-func most(vs []float64) float64 { return slices.Max(append([]float64{0}, vs...)) }
+// maxOf returns the largest value, or 0 if there are none.
+func maxOf(vs []float64) float64 { return slices.Max(append([]float64{0}, vs...)) }

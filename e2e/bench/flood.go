@@ -11,7 +11,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// flood sends commands from one goroutine, many at a time, and counts answers.
+// flood sends commands from one goroutine, in batches, and counts answers.
 type flood struct {
 	to   func(n uint64) *addressee // of the n-th command
 	tell bool
@@ -19,11 +19,11 @@ type flood struct {
 	// flush is called before the flood waits: send may keep commands until then.
 	flush func()
 
-	n    uint64
-	mu   sync.Mutex
-	some sync.Cond // answers have come
-	open int       // sent, not answered
-	good int64     // what a full region refuses does not count
+	n         uint64
+	mu        sync.Mutex
+	answers   sync.Cond // answers have arrived
+	inFlight  int       // commands sent and not answered
+	succeeded int64     // without those that a full region refused
 }
 
 // addressed is a command with the shard it goes to.
@@ -41,21 +41,21 @@ const (
 
 func newFlood(to func(n uint64) *addressee) *flood {
 	f := &flood{to: to, flush: func() {}}
-	f.some.L = &f.mu
+	f.answers.L = &f.mu
 	return f
 }
 
-// answered takes answers.
+// answered counts answers.
 func (f *flood) answered(as []link.Answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range as {
 		if as[i].Reply.Outcome == sharding.OK {
-			f.good++
+			f.succeeded++
 		}
 	}
-	f.open -= len(as)
-	f.some.Signal()
+	f.inFlight -= len(as)
+	f.answers.Signal()
 }
 
 // SendBatch takes answers of a runner in this process.
@@ -68,33 +68,33 @@ func (f *flood) SendBatch(as []link.Answer) error {
 func (*flood) Unsent() int { return 0 }
 func (*flood) Ended() bool { return false }
 
-// Waiting has nothing to do: answers do not gather.
+// Waiting does nothing: answers are not batched.
 func (*flood) Waiting() {}
 
-// room waits until a batch may be sent.
-func (f *flood) room() {
+// reserve waits until a batch may be sent.
+func (f *flood) reserve() {
 	f.wait(floodWindow - floodBatch)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open += floodBatch
+	f.inFlight += floodBatch
 }
 
-// wait waits until no more commands are open than these.
-func (f *flood) wait(most int) {
+// wait waits until at most limit commands are in flight.
+func (f *flood) wait(limit int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open > most {
+	if f.inFlight > limit {
 		f.mu.Unlock()
 		f.flush()
 		f.mu.Lock()
 	}
-	for f.open > most {
-		f.some.Wait()
+	for f.inFlight > limit {
+		f.answers.Wait()
 	}
 }
 
 func (f *flood) batch(batch []addressed) error {
-	f.room()
+	f.reserve()
 	payload, err := proto.Marshal(question())
 	if err != nil {
 		return err
@@ -114,14 +114,14 @@ func (f *flood) run(length time.Duration) (measure.Sample, error) {
 	return f.until(func() bool { return !time.Now().Before(end) })
 }
 
-// count sends so many, rounded up to whole batches.
+// count sends n commands, rounded up to whole batches.
 func (f *flood) count(n int) (measure.Sample, error) {
 	sent := 0
 	return f.until(func() bool { sent += floodBatch; return sent-floodBatch >= n })
 }
 
 func (f *flood) until(done func() bool) (measure.Sample, error) {
-	f.good = 0
+	f.succeeded = 0
 	began := time.Now()
 	batch := make([]addressed, floodBatch)
 	for !done() {
@@ -132,5 +132,5 @@ func (f *flood) until(done func() bool) (measure.Sample, error) {
 	f.wait(0)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return measure.Sample{Ops: f.good, Elapsed: time.Since(began)}, nil
+	return measure.Sample{Ops: f.succeeded, Elapsed: time.Since(began)}, nil
 }

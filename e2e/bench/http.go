@@ -24,9 +24,8 @@ const (
 // questionJSON is 64 bytes of JSON.
 var questionJSON = []byte(`{"data":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}`)
 
-// posting is a load of HTTP requests on one server: what to send for the n-th
-// one.
-type posting struct {
+// httpLoad is a load of HTTP requests on one server: path and body of the n-th one.
+type httpLoad struct {
 	addr        string
 	contentType string
 	path        func(n uint64) []string
@@ -34,12 +33,12 @@ type posting struct {
 	connections int
 }
 
-// load opens connections for the length of a run.
-func (p posting) load(length time.Duration) (measure.Sample, error) {
-	bs := make([]*browser, p.connections)
+// run sends requests over new connections for a time.
+func (p httpLoad) run(length time.Duration) (measure.Sample, error) {
+	bs := make([]*httpConn, p.connections)
 	for i := range bs {
 		var err error
-		if bs[i], err = browse(p.addr); err != nil {
+		if bs[i], err = dialHTTP(p.addr); err != nil {
 			return measure.Sample{}, err
 		}
 		defer bs[i].close()
@@ -55,10 +54,10 @@ func (p posting) load(length time.Duration) (measure.Sample, error) {
 	})
 }
 
-// same is a path or a body that is always the same.
+// same returns a path or a body that is always the same.
 func same[T any](v T) func(uint64) T { return func(uint64) T { return v } }
 
-// entityPath is that of a command of one of so many entities.
+// entityPath returns the path of a command to one of count entities.
 func entityPath(typ, command string, count int) func(uint64) []string {
 	ids := make([]string, count)
 	for i := range ids {
@@ -67,26 +66,26 @@ func entityPath(typ, command string, count int) func(uint64) []string {
 	return func(n uint64) []string { return []string{"/v1/", typ, "/", ids[n%uint64(count)], "/", command} }
 }
 
-// httpAsks compares asks by HTTP through gateway and region with servers that
-// answer at once, under the same client.
+// httpAsks compares asks by HTTP through gateway and region with servers that answer at
+// once, with the same client.
 func (r *run) httpAsks() error {
-	s, err := r.started()
+	s, err := r.sharedCluster()
 	if err != nil {
 		return err
 	}
 	ours := []int{s.gateway.PID, s.region.PID}
-	through := func(name, measured string, target report.Target, p posting) wanted {
+	through := func(name, measured string, target report.Target, p httpLoad) subject {
 		p.addr, p.connections = s.gateway.Service, connections
-		return wanted{measure.Subject{Name: name, Processes: ours, Run: p.load}, report.Row{Section: "HTTP", Measure: measured, Target: target}}
+		return subject{measure.Subject{Name: name, Processes: ours, Run: p.run}, report.Row{Section: "HTTP", Measure: measured, Target: target}}
 	}
-	base := func(name string, p posting) measure.Subject {
+	base := func(name string, p httpLoad) measure.Subject {
 		p.addr, p.connections = r.base.HTTP, connections
-		return measure.Subject{Name: name, Processes: []int{r.base.PID}, Run: p.load}
+		return measure.Subject{Name: name, Processes: []int{r.base.PID}, Run: p.run}
 	}
 	if err := r.compare("asks/s",
-		base("net/http JSON echo", posting{contentType: jsonType, path: same([]string{baseline.EchoPath}), body: same(questionJSON)}),
+		base("net/http JSON echo", httpLoad{contentType: jsonType, path: same([]string{baseline.EchoPath}), body: same(questionJSON)}),
 		through("http-json", "JSON ask, 64 connections", report.Target{Ratio: 0.5, P99: 10 * time.Millisecond},
-			posting{contentType: jsonType, path: entityPath(entities.EchoType, entities.AskJSON, r.Sizes.Entities), body: same(questionJSON)}),
+			httpLoad{contentType: jsonType, path: entityPath(entities.EchoType, entities.AskJSON, r.Sizes.Entities), body: same(questionJSON)}),
 	); err != nil {
 		return err
 	}
@@ -101,13 +100,13 @@ func (r *run) httpAsks() error {
 	twirp := func(n uint64) []byte { return bodies[n%uint64(len(bodies))] }
 	path := same([]string{gatewayv1.EntitiesPathPrefix, "Ask"})
 	return r.compare("asks/s",
-		base("bare Twirp echo", posting{contentType: protobufType, path: path, body: twirp}),
+		base("bare Twirp echo", httpLoad{contentType: protobufType, path: path, body: twirp}),
 		through("http-protobuf", "protobuf ask, 64 connections", report.Target{},
-			posting{contentType: protobufType, path: entityPath(entities.EchoType, entities.Ask, r.Sizes.Entities), body: same(message)}),
-		through("http-twirp", "Twirp ask, 64 connections", report.Target{}, posting{contentType: protobufType, path: path, body: twirp}))
+			httpLoad{contentType: protobufType, path: entityPath(entities.EchoType, entities.Ask, r.Sizes.Entities), body: same(message)}),
+		through("http-twirp", "Twirp ask, 64 connections", report.Target{}, httpLoad{contentType: protobufType, path: path, body: twirp}))
 }
 
-// twirpBodies are requests to entities.
+// twirpBodies returns requests to count entities.
 func twirpBodies(count int, message []byte) ([][]byte, error) {
 	bodies := make([][]byte, count)
 	for i := range bodies {

@@ -22,14 +22,14 @@ import (
 // question is 64 bytes of protobuf.
 func question() *wrapperspb.BytesValue { return &wrapperspb.BytesValue{Value: make([]byte, 62)} }
 
-// addressee is an entity with what a gateway knows of its shard.
+// addressee is an entity with its shard and epoch, as a gateway knows them.
 type addressee struct {
 	entity sharding.Entity
 	shard  uint32
 	epoch  sharding.Epoch
 }
 
-func (s *roost) addressees(typ string, n int) []addressee {
+func (s *testCluster) addressees(typ string, n int) []addressee {
 	as := make([]addressee, n)
 	for i := range as {
 		as[i] = s.addressee(typ, "entity-"+strconv.Itoa(i))
@@ -37,14 +37,14 @@ func (s *roost) addressees(typ string, n int) []addressee {
 	return as
 }
 
-func (s *roost) addressee(typ, name string) addressee {
+func (s *testCluster) addressee(typ, name string) addressee {
 	id := sharding.EntityID(name)
 	shard := sharding.ShardID{Type: sharding.EntityType(typ), Index: sharding.ShardOf(id, entities.Shards)}
 	return addressee{sharding.Entity{Type: shard.Type, ID: id}, shard.Index, s.rows[shard].Epoch}
 }
 
-// asker asks entities over a link, as a gateway does: each command has a name
-// of its own and a deadline.
+// asker asks entities over a link, as a gateway does: each command has an id and a
+// deadline.
 type asker struct {
 	peer    *link.Peer
 	link    *link.Link
@@ -55,11 +55,11 @@ type asker struct {
 
 type linkCaller struct {
 	out   []byte
-	reply sharding.Reply // of the reader until done is told
+	reply sharding.Reply // belongs to the reader until done is signalled
 	done  chan struct{}
 }
 
-func (r *run) newAsker(s *roost, callers int) (*asker, error) {
+func (r *run) newAsker(s *testCluster, callers int) (*asker, error) {
 	a := &asker{to: s.addressees(entities.EchoType, r.Sizes.Entities), callers: make([]linkCaller, callers)}
 	for i := range a.callers {
 		a.callers[i].done = make(chan struct{}, 1)
@@ -107,7 +107,7 @@ func (to *addressee) command(corr, n uint64, payload []byte) link.Command {
 // linkAsks compares asks over a link to entities of a region process with the
 // entity mux, and with a link whose other end answers in place.
 func (r *run) linkAsks() error {
-	s, err := r.started()
+	s, err := r.sharedCluster()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (r *run) linkAsks() error {
 	return nil
 }
 
-func (r *run) linkAsk(s *roost, callers int, target report.Target) error {
+func (r *run) linkAsk(s *testCluster, callers int, target report.Target) error {
 	mux, err := baseline.DialMux(r.base.Mux, callers)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (r *run) linkAsk(s *roost, callers int, target report.Target) error {
 				return mux.Ask(c, keys[next.Add(1)%uint64(len(keys))], ins[c], &outs[c])
 			})
 		}},
-		wanted{measure.Subject{Name: fmt.Sprint("link-", callers), Processes: []int{s.region.PID}, Run: func(length time.Duration) (measure.Sample, error) {
+		subject{measure.Subject{Name: fmt.Sprint("link-", callers), Processes: []int{s.region.PID}, Run: func(length time.Duration) (measure.Sample, error) {
 			return measure.Callers(callers, length, func(c int) error { return a.ask(c, ins[c], &outs[c]) })
 		}}, report.Row{Section: "link", Measure: fmt.Sprintf("ask, %d in flight", callers), Target: target}})
 }
@@ -156,7 +156,7 @@ func (r *run) linkAsk(s *roost, callers int, target report.Target) error {
 // linkTells compares tells over a link with a raw one-way stream of the same
 // messages. A tell counts when the region has accepted it.
 func (r *run) linkTells() error {
-	s, err := r.started()
+	s, err := r.sharedCluster()
 	if err != nil {
 		return err
 	}
@@ -179,11 +179,11 @@ func (r *run) linkTells() error {
 			n, err := baseline.Tell(r.base.Tell, keys, question(), length)
 			return measure.Sample{Ops: n, Elapsed: time.Since(began)}, err
 		}},
-		wanted{measure.Subject{Name: "link-tell", Processes: []int{s.region.PID}, Run: f.run},
+		subject{measure.Subject{Name: "link-tell", Processes: []int{s.region.PID}, Run: f.run},
 			report.Row{Section: "link", Measure: "tell", Target: report.Target{Ratio: 1.5 / 4.6}}})
 }
 
-// overLink queues commands on a link, and again while it is full.
+// overLink returns a function that queues commands on a link, and retries while it is full.
 func overLink(l *link.Link) func([]addressed) error {
 	return func(cs []addressed) error {
 		for i := range cs {

@@ -18,8 +18,8 @@ import (
 	"github.com/roost-cluster/roost/services/region/server"
 )
 
-// local is the runner of a region inside this process: everything but the
-// network and the telemetry.
+// local is the runner of a region inside this process: a region without network and
+// telemetry.
 type local struct {
 	runner  *server.Runner
 	journal *journal.Journal
@@ -32,7 +32,7 @@ type local struct {
 	started chan struct{} // closed when none is missing
 }
 
-// startLocal runs a runner on a journal.
+// startLocal starts a runner on a journal.
 func startLocal(ctx context.Context, url string) (*local, error) {
 	l := &local{}
 	var err error
@@ -111,8 +111,8 @@ func (l *local) outside(o region.ControlOutput) {
 	}
 }
 
-// addressee is an entity; the epoch of its shard is that of the first claim of
-// its type.
+// addressee returns an entity; the epoch of its shard is that of the first claim of its
+// type.
 func (l *local) addressee(typ sharding.EntityType, name string) addressee {
 	id := sharding.EntityID(name)
 	a := addressee{entity: sharding.Entity{Type: typ, ID: id}, shard: sharding.ShardOf(id, entities.Shards)}
@@ -124,7 +124,7 @@ func (l *local) addressee(typ sharding.EntityType, name string) addressee {
 	return a
 }
 
-// submit hands commands of a flood to the runner.
+// submit returns a function that hands commands of a flood to the runner.
 func (l *local) submit(to server.Sink) func([]addressed) error {
 	cmds := make([]link.Command, 0, floodBatch)
 	return func(cs []addressed) error {
@@ -174,7 +174,7 @@ func (a *localAsker) SendBatch(as []link.Answer) error {
 func (*localAsker) Unsent() int { return 0 }
 func (*localAsker) Ended() bool { return false }
 
-// Waiting has nothing to do: answers do not gather.
+// Waiting does nothing: answers are not batched.
 func (*localAsker) Waiting() {}
 
 // ask sends the command that a caller has prepared and waits for its reply.

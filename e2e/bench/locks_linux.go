@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// locks are the exclusive locks that a process holds on some files, as the
-// kernel lists them.
+// locks returns the exclusive locks that a process holds on some files, as the kernel
+// lists them.
 func locks(pid int, files ...string) ([]string, error) {
 	names := map[uint64]string{}
 	for _, file := range files {
@@ -31,7 +31,7 @@ func locks(pid int, files ...string) ([]string, error) {
 		// 1: POSIX  ADVISORY  WRITE 4711 fe:01:131077 120 120
 		words := strings.Fields(lines.Text())
 		if len(words) != 8 || words[3] != "WRITE" || words[4] != strconv.Itoa(pid) {
-			continue // waiters have one word more
+			continue // not this process, or it only waits for the lock
 		}
 		inode, err := strconv.ParseUint(words[5][strings.LastIndexByte(words[5], ':')+1:], 10, 64)
 		if err != nil {

@@ -2,6 +2,6 @@
 
 package bench
 
-// locks needs the kernel's list of locks: elsewhere a region that is paused may
-// hold one, which shows as commands that fail.
+// locks needs the kernel's list of locks. Elsewhere a paused region may hold one, and
+// commands fail.
 func locks(int, ...string) ([]string, error) { return nil, nil }

@@ -14,71 +14,71 @@ import (
 )
 
 // kills kills regions, one at a time, by SIGKILL.
-func (h *hurt) kills() error {
-	return h.without("region killed", "kill -9", h.Sizes.Kills, report.Target{AtMost: 1000}, report.Target{AtMost: 2500}, report.Target{},
+func (f *faultRun) kills() error {
+	return f.without("region killed", "kill -9", f.Sizes.Kills, report.Target{AtMost: 1000}, report.Target{AtMost: 2500}, report.Target{},
 		func(region string) (time.Time, error) {
 			began := time.Now()
-			return began, h.cluster.Kill(region)
+			return began, f.cluster.Kill(region)
 		}, func(string) error { return nil })
 }
 
-// pauses stops regions by SIGSTOP, one at a time, for good.
-func (h *hurt) pauses() error {
-	return h.without("region paused", "SIGSTOP", h.Sizes.Times, report.Target{}, report.Target{}, report.Target{AtMost: 6000}, h.pause, h.cluster.Kill)
+// pauses stops regions by SIGSTOP, one at a time, and does not resume them.
+func (f *faultRun) pauses() error {
+	return f.without("region paused", "SIGSTOP", f.Sizes.Times, report.Target{}, report.Target{}, report.Target{AtMost: 6000}, f.pause, f.cluster.Kill)
 }
 
-// without takes regions away, one at a time, and reports how long commands
-// waited for other owners of their shards. after makes sure that the region has
-// ended, so that it can be started again.
-func (h *hurt) without(section, how string, times int, half, worst, p99 report.Target,
+// without takes regions away, one at a time, and reports how long commands waited for
+// other owners of their shards. after makes sure that the region has ended, so that it
+// can be started again.
+func (f *faultRun) without(section, how string, times int, half, worst, p99 report.Target,
 	take func(region string) (began time.Time, err error), after func(region string) error) error {
 	var halves, lasts, failed []float64
 	var all []time.Duration
 	for range times {
-		if err := h.warm(); err != nil {
+		if err := f.warm(); err != nil {
 			return err
 		}
-		victim, owned, err := h.victim()
+		victim, owned, err := f.victim()
 		if err != nil {
 			return err
 		}
-		began, err := h.load(h.Sizes.FaultTime, func() (time.Time, error) { return take(victim) })
+		began, err := f.load(f.Sizes.FaultTime, func() (time.Time, error) { return take(victim) })
 		if err != nil {
 			return err
 		}
-		n := h.notice(began, owned)
-		halves, lasts, all = append(halves, millis(n.back, 0.5)), append(lasts, millis(n.back, 1)), append(all, n.back...)
+		n := f.measureImpact(began, owned)
+		halves, lasts, all = append(halves, quantileMS(n.waits, 0.5)), append(lasts, quantileMS(n.waits, 1)), append(all, n.waits...)
 		failed = append(failed, n.failed)
 		if err := after(victim); err != nil {
 			return err
 		}
-		if err := h.restart(victim); err != nil {
+		if err := f.restart(victim); err != nil {
 			return err
 		}
 	}
-	name := fmt.Sprintf("%s, %s: ", how, often(times))
-	h.told(section, name+"commands that waited, median until answered, median of all times", measure.Median(halves), half)
-	h.told(section, name+"99th percentile, over all times", millis(all, 0.99), p99)
-	h.told(section, name+"last of them, worst time", most(lasts), worst)
-	h.lost(section, name+"failed commands, worst time", most(failed))
+	name := fmt.Sprintf("%s, %s: ", how, timesText(times))
+	f.addMillis(section, name+"commands that waited, median until answered, median of all times", measure.Median(halves), half)
+	f.addMillis(section, name+"99th percentile, over all times", quantileMS(all, 0.99), p99)
+	f.addMillis(section, name+"last of them, worst time", maxOf(lasts), worst)
+	f.addFailures(section, name+"failed commands, worst time", maxOf(failed))
 	return nil
 }
 
-// pause stops a region by SIGSTOP at a moment at which it does not hold a lock
-// on the journal's file: a process that is stopped while it has the lock stops all others, which
-// is safe and known, and would show nothing here.
-func (h *hurt) pause(region string) (began time.Time, err error) {
+// pause stops a region by SIGSTOP at a moment at which it holds no lock on the journal's
+// file. A process that is stopped while it holds one stops all others. That is safe and
+// known, and would show nothing here.
+func (f *faultRun) pause(region string) (began time.Time, err error) {
 	var held []string
 	for range 50 {
 		began = time.Now()
-		if err := h.cluster.Signal(region, syscall.SIGSTOP); err != nil {
+		if err := f.cluster.Signal(region, syscall.SIGSTOP); err != nil {
 			return began, err
 		}
-		time.Sleep(20 * time.Millisecond) // what has been begun in the kernel ends
-		if held, err = h.locked(region); err != nil || len(held) == 0 {
+		time.Sleep(20 * time.Millisecond) // system calls in progress end
+		if held, err = f.journalLocks(region); err != nil || len(held) == 0 {
 			return began, err
 		}
-		if err := h.cluster.Signal(region, syscall.SIGCONT); err != nil {
+		if err := f.cluster.Signal(region, syscall.SIGCONT); err != nil {
 			return began, err
 		}
 		time.Sleep(13 * time.Millisecond)
@@ -86,74 +86,74 @@ func (h *hurt) pause(region string) (began time.Time, err error) {
 	return began, fmt.Errorf("whenever %s is stopped, it holds a lock on the journal: %s", region, strings.Join(held, ", "))
 }
 
-// locked are the exclusive locks of a region on the journal.
-func (h *hurt) locked(region string) ([]string, error) {
-	for _, p := range h.cluster.Processes() {
+// journalLocks returns the exclusive locks of a region on the journal.
+func (f *faultRun) journalLocks(region string) ([]string, error) {
+	for _, p := range f.cluster.Processes() {
 		if p.Name == region {
-			return locks(p.PID, h.journal, h.journal+"-shm", h.journal+"-turn")
+			return locks(p.PID, f.journal, f.journal+"-shm", f.journal+"-turn")
 		}
 	}
 	return nil, fmt.Errorf("%s is no process of this cluster", region)
 }
 
-// drains lets a region hand all its shards off.
-func (h *hurt) drains() error {
-	if err := h.warm(); err != nil {
+// drains makes a region hand all its shards off.
+func (f *faultRun) drains() error {
+	if err := f.warm(); err != nil {
 		return err
 	}
-	victim, owned, err := h.victim()
+	victim, owned, err := f.victim()
 	if err != nil {
 		return err
 	}
-	began, err := h.load(h.Sizes.FaultTime, func() (time.Time, error) {
+	began, err := f.load(f.Sizes.FaultTime, func() (time.Time, error) {
 		began := time.Now()
-		_, err := h.admin.Drain(h.ctx, victim, false)
+		_, err := f.admin.Drain(f.ctx, victim, false)
 		return began, err
 	})
 	if err != nil {
 		return err
 	}
-	n := h.notice(began, owned)
-	h.moved("region drained", fmt.Sprintf("%d shards", len(owned)), n.gaps, n.calm, n.failed)
-	_, err = h.admin.Drain(h.ctx, victim, true)
+	n := f.measureImpact(began, owned)
+	f.moved("region drained", fmt.Sprintf("%d shards", len(owned)), n.gaps, n.gapsBefore, n.failed)
+	_, err = f.admin.Drain(f.ctx, victim, true)
 	return err
 }
 
-// moved reports a planned move.
-func (h *hurt) moved(section, what string, gaps, calm []time.Duration, failed float64) {
-	row := report.Row{Section: section, Measure: what + ": longest wait per shard, 99th percentile", Unit: "ms", Value: millis(gaps, 0.99), Target: report.Target{AtMost: 250}}
-	row.Baseline = before(row.Value, millis(calm, 0.99))
-	h.add(row)
-	h.lost(section, what+": failed commands", failed)
+// moved reports a graceful move.
+func (f *faultRun) moved(section, what string, gaps, gapsBefore []time.Duration, failed float64) {
+	row := report.Row{Section: section, Measure: what + ": longest wait per shard, 99th percentile", Unit: "ms", Value: quantileMS(gaps, 0.99), Target: report.Target{AtMost: 250}}
+	row.Baseline = baselineBefore(row.Value, quantileMS(gapsBefore, 0.99))
+	f.add(row)
+	f.addFailures(section, what+": failed commands", failed)
 }
 
-// before is what a figure is compared with: the same before the fault.
-func before(value, calm float64) *report.Baseline {
-	if calm == 0 {
+// baselineBefore returns the baseline of a figure: the same figure before the fault.
+func baselineBefore(value, before float64) *report.Baseline {
+	if before == 0 {
 		return nil
 	}
-	return &report.Baseline{Name: "before", Value: calm, Ratio: value / calm}
+	return &report.Baseline{Name: "before", Value: before, Ratio: value / before}
 }
 
 // scales adds a region and stops it again by SIGTERM.
-func (h *hurt) scales() error {
+func (f *faultRun) scales() error {
 	var name string
 	var shares, slowest, stops []float64
-	var gaps, calm []time.Duration
+	var gaps, gapsBefore []time.Duration
 	var failedUp, failedDown float64
-	for range h.Sizes.Times {
-		if err := h.warm(); err != nil {
+	for range f.Sizes.Times {
+		if err := f.warm(); err != nil {
 			return err
 		}
-		began, err := h.load(h.Sizes.FaultTime, func() (began time.Time, err error) {
+		began, err := f.load(f.Sizes.FaultTime, func() (began time.Time, err error) {
 			began = time.Now()
 			if name == "" {
-				name, err = h.cluster.AddRegion(h.ctx)
+				name, err = f.cluster.AddRegion(f.ctx)
 			} else {
-				err = h.cluster.Restart(h.ctx, name)
+				err = f.cluster.Restart(f.ctx, name)
 			}
 			if err == nil {
-				err = h.fair(name)
+				err = f.awaitFairShare(name)
 			}
 			shares = append(shares, ms(time.Since(began)))
 			return began, err
@@ -161,47 +161,47 @@ func (h *hurt) scales() error {
 		if err != nil {
 			return err
 		}
-		n := h.notice(began, every())
+		n := f.measureImpact(began, allShards())
 		slowest, failedUp = append(slowest, ms(n.slowest)), failedUp+n.failed
-		owned, err := h.owned(name)
+		owned, err := f.owned(name)
 		if err != nil {
 			return err
 		}
-		if began, err = h.load(h.Sizes.FaultTime, func() (time.Time, error) {
+		if began, err = f.load(f.Sizes.FaultTime, func() (time.Time, error) {
 			began := time.Now()
-			err := h.cluster.Stop(h.ctx, name)
+			err := f.cluster.Stop(f.ctx, name)
 			stops = append(stops, ms(time.Since(began)))
 			return began, err
 		}); err != nil {
 			return err
 		}
-		n = h.notice(began, owned)
-		gaps, calm, failedDown = append(gaps, n.gaps...), append(calm, n.calm...), failedDown+n.failed
+		n = f.measureImpact(began, owned)
+		gaps, gapsBefore, failedDown = append(gaps, n.gaps...), append(gapsBefore, n.gapsBefore...), failedDown+n.failed
 	}
-	section, what := "region added", fmt.Sprintf("fourth region, %s: ", often(h.Sizes.Times))
-	h.told(section, what+"from its start to a fair share of the shards, median", measure.Median(shares), report.Target{})
-	h.told(section, what+"the same, worst time", most(shares), report.Target{AtMost: 3000})
-	h.told(section, what+"slowest command, worst time", most(slowest), report.Target{AtMost: 500})
-	h.lost(section, what+"failed commands, sum", failedUp)
-	section, what = "region stopped", fmt.Sprintf("SIGTERM, %s", often(h.Sizes.Times))
-	h.told(section, what+": until it has ended, median", measure.Median(stops), report.Target{})
-	h.moved(section, what, gaps, calm, failedDown)
+	section, what := "region added", fmt.Sprintf("fourth region, %s: ", timesText(f.Sizes.Times))
+	f.addMillis(section, what+"from its start to a fair share of the shards, median", measure.Median(shares), report.Target{})
+	f.addMillis(section, what+"the same, worst time", maxOf(shares), report.Target{AtMost: 3000})
+	f.addMillis(section, what+"slowest command, worst time", maxOf(slowest), report.Target{AtMost: 500})
+	f.addFailures(section, what+"failed commands, sum", failedUp)
+	section, what = "region stopped", fmt.Sprintf("SIGTERM, %s", timesText(f.Sizes.Times))
+	f.addMillis(section, what+": until it has ended, median", measure.Median(stops), report.Target{})
+	f.moved(section, what, gaps, gapsBefore, failedDown)
 	return nil
 }
 
-// fair waits until a region has its share of the shards, give or take a
-// twentieth or, of few, one.
-func (h *hurt) fair(region string) error {
+// awaitFairShare waits until a region has its share of the shards, to within a twentieth or
+// one shard.
+func (f *faultRun) awaitFairShare(region string) error {
 	for began := time.Now(); ; {
-		all, err := h.admin.Shards(h.ctx, entities.AccountType, "")
+		all, err := f.admin.Shards(f.ctx, entities.AccountType, "")
 		if err != nil {
 			return err
 		}
-		own, err := h.owned(region)
+		own, err := f.owned(region)
 		if err != nil {
 			return err
 		}
-		share := float64(len(all.Shards)) / float64(len(h.living(cluster.Region)))
+		share := float64(len(all.Shards)) / float64(len(f.running(cluster.Region)))
 		if math.Abs(float64(len(own))-share) <= max(share/20, 1) {
 			return nil
 		}
@@ -212,8 +212,8 @@ func (h *hurt) fair(region string) error {
 	}
 }
 
-// often is a number of times in words.
-func often(n int) string {
+// timesText returns "once" or "n times".
+func timesText(n int) string {
 	if n == 1 {
 		return "once"
 	}

@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	// tooMuch is how many times the capacity is offered.
-	tooMuch = 5
-	// calmShare of the capacity is offered afterwards: while it is answered
-	// late, nothing is normal.
-	calmShare = 0.25
-	// calmTime is how long that lasts.
-	calmTime = 12 * time.Second
-	// stride is the least pause between requests.
-	stride = time.Millisecond
-	// late is an answer that is not normal.
+	// overloadFactor is the offered load as a multiple of the capacity.
+	overloadFactor = 5
+	// recoveryShare of the capacity is offered after the overload, for recoveryTime. The
+	// cluster has recovered when these requests are not answered late.
+	recoveryShare = 0.25
+	recoveryTime  = 12 * time.Second
+	// minPause is the least pause between requests.
+	minPause = time.Millisecond
+	// late is the latency above which an answer is late.
 	late = 250 * time.Millisecond
-	// memoryPause is the time between two looks at the memory of processes.
-	memoryPause = 250 * time.Millisecond
+	// memoryInterval is the time between two samples of the memory of processes.
+	memoryInterval = 250 * time.Millisecond
 )
 
-// attempt is one request and its end, with no second try.
+// attempt is one request and its outcome. It is not repeated.
 type attempt struct {
 	due, end time.Time
 	outcome  outcome
-	// took is the time at the gateway, by its own account.
+	// took is the time at the gateway, as the gateway reports it.
 	took time.Duration
 }
 
@@ -42,87 +41,87 @@ type attempt struct {
 type outcome uint8
 
 const (
-	silence  outcome = iota // nothing, or nothing that tells what became of the command
+	unknown  outcome = iota // no answer, or one that does not say what became of the command
 	answered                // by the clerk
 	refused                 // definitely not applied, with a reason
 )
 
-// overload offers a few entities far more than they can do, and then little.
-func (h *hurt) overload() error {
-	c := newCrowd(h.cluster.Gateways())
+// overload offers a few entities far more than they can do, and little after that.
+func (f *faultRun) overload() error {
+	c := newClientPool(f.cluster.Gateways())
 	defer c.close()
-	peak, err := h.peak(c)
+	peak, err := f.capacity(c)
 	if err != nil {
 		return err
 	}
-	length := h.Sizes.Overload
-	memory := h.remember(length)
+	length := f.Sizes.Overload
+	memory := f.watchMemory(length)
 	began := time.Now()
-	during := h.offer(c, tooMuch*peak, length)
+	during := f.offer(c, overloadFactor*peak, length)
 	end := began.Add(length)
 	grown, held, err := memory()
 	if err != nil {
 		return err
 	}
-	after := h.offer(c, calmShare*peak, min(calmTime, 2*length))
+	after := f.offer(c, recoveryShare*peak, min(recoveryTime, 2*length))
 
-	good, silent := 0.0, 0.0
-	var seen, told measure.Histogram // of refusals, by the client and by the gateways
+	good, unknowns := 0.0, 0.0
+	var byClient, byGateway measure.Histogram // of refusals
 	for _, a := range during() {
 		switch {
 		case a.outcome == answered && a.end.Before(end):
 			good++
 		case a.outcome == refused:
-			seen.Add(a.end.Sub(a.due))
-			told.Add(a.took)
-		case a.outcome == silence:
-			silent++
+			byClient.Add(a.end.Sub(a.due))
+			byGateway.Add(a.took)
+		case a.outcome == unknown:
+			unknowns++
 		}
 	}
-	var normal time.Duration
+	var recovered time.Duration
 	for _, a := range after() {
 		if a.outcome != answered || a.end.Sub(a.due) > late {
-			normal = max(normal, a.due.Sub(end))
+			recovered = max(recovered, a.due.Sub(end))
 		}
-		if a.outcome == silence {
-			silent++
+		if a.outcome == unknown {
+			unknowns++
 		}
 	}
-	section, what := "overload", fmt.Sprintf("%d × the capacity of %d entities for %s: ", tooMuch, h.Sizes.Clerks, length)
-	h.add(report.Row{Section: section, Measure: what + "answered", Unit: "commands/s", Value: good / length.Seconds(), Target: report.Target{Ratio: 0.8},
+	section, what := "overload", fmt.Sprintf("%d × the capacity of %d entities for %s: ", overloadFactor, f.Sizes.Clerks, length)
+	f.add(report.Row{Section: section, Measure: what + "answered", Unit: "commands/s", Value: good / length.Seconds(), Target: report.Target{Ratio: 0.8},
 		Baseline: &report.Baseline{Name: "capacity", Value: peak, Ratio: good / length.Seconds() / peak}})
 	within := report.Target{AtMost: 50}
-	if seen.N() == 0 {
+	if byClient.N() == 0 {
 		within = report.Target{} // nothing to judge
 	}
-	h.add(report.Row{Section: section, Measure: what + report.Number(float64(seen.N())) + " refused, slowest refusal", Unit: "ms", Value: ms(seen.Quantile(1)),
-		P50: seen.Quantile(0.5), P99: seen.Quantile(0.99), Target: within})
-	h.add(report.Row{Section: section, Measure: what + "the same by the gateways' account", Unit: "ms", Value: ms(told.Quantile(1)),
-		P50: told.Quantile(0.5), P99: told.Quantile(0.99)})
-	h.lost(section, what+"neither answered nor refused with a reason", silent)
-	h.add(report.Row{Section: section, Measure: what + "connections of the clients, all that were made", Unit: "connections", Value: float64(c.made.Load())})
-	h.add(report.Row{Section: section, Measure: what + "memory of all regions and gateways, peak", Unit: "MiB", Value: held})
-	h.add(report.Row{Section: section, Measure: what + "growth of that peak from the first half of the time to the second", Unit: "%", Value: grown, Target: report.Target{AtMost: 20}})
-	h.told(section, what+fmt.Sprintf("until nothing is refused or takes over %s, with %.2g × the capacity", late, calmShare), ms(normal), report.Target{AtMost: 10_000})
+	f.add(report.Row{Section: section, Measure: what + report.Number(float64(byClient.N())) + " refused, slowest refusal", Unit: "ms", Value: ms(byClient.Quantile(1)),
+		P50: byClient.Quantile(0.5), P99: byClient.Quantile(0.99), Target: within})
+	f.add(report.Row{Section: section, Measure: what + "the same by the gateways' account", Unit: "ms", Value: ms(byGateway.Quantile(1)),
+		P50: byGateway.Quantile(0.5), P99: byGateway.Quantile(0.99)})
+	f.addFailures(section, what+"neither answered nor refused with a reason", unknowns)
+	f.add(report.Row{Section: section, Measure: what + "connections of the clients, all that were made", Unit: "connections", Value: float64(c.made.Load())})
+	f.add(report.Row{Section: section, Measure: what + "memory of all regions and gateways, peak", Unit: "MiB", Value: held})
+	f.add(report.Row{Section: section, Measure: what + "growth of that peak from the first half of the time to the second", Unit: "%", Value: grown, Target: report.Target{AtMost: 20}})
+	f.addMillis(section, what+fmt.Sprintf("until nothing is refused or takes over %s, with %.2g × the capacity", late, recoveryShare), ms(recovered), report.Target{AtMost: 10_000})
 	return nil
 }
 
-// serve asks a clerk once.
-func (h *hurt) serve(c *crowd, n int) (a attempt) {
+// askClerk sends a clerk one request.
+func (f *faultRun) askClerk(c *clientPool, n int) (a attempt) {
 	a.due = time.Now()
-	a.outcome, a.took = c.ask(n/h.Sizes.Clerks, "clerk-"+strconv.Itoa(n%h.Sizes.Clerks))
+	a.outcome, a.took = c.ask(n/f.Sizes.Clerks, "clerk-"+strconv.Itoa(n%f.Sizes.Clerks))
 	a.end = time.Now()
 	return a
 }
 
-// peak is how many commands a second the clerks can answer.
-func (h *hurt) peak(c *crowd) (rate float64, err error) {
-	for range 2 { // the first time they are made
-		n := make([]int, 4*h.Sizes.Clerks)
-		s, err := measure.Callers(len(n), min(h.Sizes.Overload/10, 5*time.Second), func(caller int) error {
+// capacity returns how many commands per second the clerks can answer.
+func (f *faultRun) capacity(c *clientPool) (rate float64, err error) {
+	for range 2 { // the first round activates them
+		n := make([]int, 4*f.Sizes.Clerks)
+		s, err := measure.Callers(len(n), min(f.Sizes.Overload/10, 5*time.Second), func(caller int) error {
 			n[caller]++
-			if h.serve(c, caller+n[caller]*len(n)).outcome != answered {
-				return errors.New("a clerk that has time does not answer")
+			if f.askClerk(c, caller+n[caller]*len(n)).outcome != answered {
+				return errors.New("a clerk that is not overloaded does not answer")
 			}
 			return nil
 		})
@@ -134,13 +133,13 @@ func (h *hurt) peak(c *crowd) (rate float64, err error) {
 	return rate, nil
 }
 
-// offer sends requests at a steady rate for a time. What it returns waits for
-// the end of all of them.
-func (h *hurt) offer(c *crowd, rate float64, length time.Duration) func() []attempt {
+// offer sends requests at a steady rate for a time. The function that it returns waits for
+// all outcomes.
+func (f *faultRun) offer(c *clientPool, rate float64, length time.Duration) func() []attempt {
 	all := make([]attempt, int(rate*length.Seconds()))
-	ended := measure.Open(rate, len(all), stride, length, func(n int, done func(error)) {
+	ended := measure.Open(rate, len(all), minPause, length, func(n int, done func(error)) {
 		go func() {
-			all[n] = h.serve(c, n)
+			all[n] = f.askClerk(c, n)
 			done(nil)
 		}()
 	})
@@ -150,18 +149,18 @@ func (h *hurt) offer(c *crowd, rate float64, length time.Duration) func() []atte
 	}
 }
 
-// remember looks at the memory of all regions and gateways for a time. What it
-// returns waits for the end and tells the peak, in MiB, and by how many per cent
-// that of the second half is above that of the first.
-func (h *hurt) remember(length time.Duration) func() (grown, peak float64, err error) {
-	processes := append(h.living(cluster.Region), h.living(cluster.Gateway)...)
+// watchMemory samples the memory of all regions and gateways for a time. The function that
+// it returns waits for the end. It returns the peak, in MiB, and by how many per cent the
+// peak of the second half is above that of the first.
+func (f *faultRun) watchMemory(length time.Duration) func() (grown, peak float64, err error) {
+	processes := append(f.running(cluster.Region), f.running(cluster.Gateway)...)
 	began, over := time.Now(), make(chan error, 1)
 	var halves [2]float64
 	go func() {
-		for ; time.Since(began) < length; time.Sleep(min(memoryPause, length/8)) {
+		for ; time.Since(began) < length; time.Sleep(min(memoryInterval, length/8)) {
 			sum := 0.0
 			for _, p := range processes {
-				mib, err := resident(p.PID)
+				mib, err := residentMiB(p.PID)
 				if err != nil {
 					over <- err
 					return
@@ -179,8 +178,8 @@ func (h *hurt) remember(length time.Duration) func() (grown, peak float64, err e
 	}
 }
 
-// resident is the memory of a process, in MiB.
-func resident(pid int) (float64, error) {
+// residentMiB returns the memory of a process, in MiB.
+func residentMiB(pid int) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
@@ -191,5 +190,5 @@ func resident(pid int) (float64, error) {
 			return kib / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("process %d tells nothing of its memory", pid)
+	return 0, fmt.Errorf("process %d: /proc has no VmRSS", pid)
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
 )
 
-// durablePostgres measures durable commands at the runner on PostgreSQL, where
-// it is installed.
+// durablePostgres measures durable commands at the runner on PostgreSQL, if it is
+// installed.
 func (r *run) durablePostgres() error {
-	h := &host{}
-	defer h.end()
-	server := h.start()
+	tb := &exitTB{}
+	defer tb.end()
+	server := tb.start()
 	if server == nil {
-		r.report.Skipped = append(r.report.Skipped, "PostgreSQL: "+h.why)
+		r.report.Skipped = append(r.report.Skipped, "PostgreSQL: "+tb.why)
 		return nil
 	}
 	name, err := server.NewDatabase()
@@ -44,7 +44,7 @@ func (r *run) durablePostgres() error {
 		return err
 	}
 	if _, err := r.durableAtRunner(onPostgres, l, measure.Subject{Name: "bare batch insert", Run: bare.insert}); err != nil {
-		_ = l.close() // what failed first is worth more
+		_ = l.close() // the first error counts
 		return err
 	}
 	return l.close()
@@ -90,49 +90,49 @@ func (b *barePostgres) insert(length time.Duration) (measure.Sample, error) {
 	return measure.Sample{Ops: ops, Elapsed: time.Since(began)}, nil
 }
 
-// host lets the server of the tests run outside a test: what it needs of one is
-// to be told why there is none, and to clean up.
-type host struct {
+// exitTB lets the server of the tests run outside a test. It records why there is no
+// server, and what to clean up.
+type exitTB struct {
 	testing.TB
 	cleanups []func()
 	why      string
 }
 
-func (h *host) start() (server *postgrestest.Server) {
+func (tb *exitTB) start() (server *postgrestest.Server) {
 	done := make(chan struct{})
-	go func() { // that Skip and Fatal may end
+	go func() { // a goroutine that Skip and Fatal can end
 		defer close(done)
-		server = postgrestest.Start(h)
+		server = postgrestest.Start(tb)
 	}()
 	<-done
 	return server
 }
 
 // Helper does nothing.
-func (h *host) Helper() {}
+func (tb *exitTB) Helper() {}
 
-// Cleanup remembers what to do at the end.
-func (h *host) Cleanup(f func()) { h.cleanups = append(h.cleanups, f) }
+// Cleanup keeps f for the end.
+func (tb *exitTB) Cleanup(f func()) { tb.cleanups = append(tb.cleanups, f) }
 
-// Fatal says why there is no server.
-func (h *host) Fatal(args ...any) { h.stop(fmt.Sprintln(args...)) }
+// Fatal records why there is no server.
+func (tb *exitTB) Fatal(args ...any) { tb.stop(fmt.Sprintln(args...)) }
 
-// Fatalf says why there is no server.
-func (h *host) Fatalf(format string, args ...any) { h.stop(fmt.Sprintf(format, args...)) }
+// Fatalf records why there is no server.
+func (tb *exitTB) Fatalf(format string, args ...any) { tb.stop(fmt.Sprintf(format, args...)) }
 
-// Skip says why there is no server.
-func (h *host) Skip(args ...any) { h.stop(fmt.Sprintln(args...)) }
+// Skip records why there is no server.
+func (tb *exitTB) Skip(args ...any) { tb.stop(fmt.Sprintln(args...)) }
 
-// Skipf says why there is no server.
-func (h *host) Skipf(format string, args ...any) { h.stop(fmt.Sprintf(format, args...)) }
+// Skipf records why there is no server.
+func (tb *exitTB) Skipf(format string, args ...any) { tb.stop(fmt.Sprintf(format, args...)) }
 
-func (h *host) stop(why string) {
-	h.why = strings.TrimSpace(why)
+func (tb *exitTB) stop(why string) {
+	tb.why = strings.TrimSpace(why)
 	runtime.Goexit()
 }
 
-func (h *host) end() {
-	for _, f := range slices.Backward(h.cleanups) {
+func (tb *exitTB) end() {
+	for _, f := range slices.Backward(tb.cleanups) {
 		f()
 	}
 }

@@ -2,7 +2,7 @@
 
 package bench
 
-// durablePostgres is for Linux, where the server of the tests runs.
+// durablePostgres needs the server of the tests, which runs on Linux only.
 func (r *run) durablePostgres() error {
 	r.report.Skipped = append(r.report.Skipped, "PostgreSQL: only on Linux")
 	return nil

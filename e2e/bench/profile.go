@@ -13,8 +13,8 @@ import (
 	"github.com/roost-cluster/roost/e2e/bench/measure"
 )
 
-// profiled takes profiles of every process that works for a subject while it
-// runs. They are named after the subject and the process.
+// profiled profiles every process that works for a subject while run runs. The files are
+// named after the subject and the process.
 func (r *run) profiled(s *measure.Subject, run func()) {
 	own := http.NewServeMux()
 	own.HandleFunc("/debug/pprof/", pprof.Index)

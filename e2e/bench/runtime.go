@@ -26,7 +26,7 @@ func (r *run) withLocal(name string, f func(*local) error) error {
 		return err
 	}
 	if err := f(l); err != nil {
-		_ = l.close() // what failed first is worth more
+		_ = l.close() // the first error counts
 		return err
 	}
 	return l.close()
@@ -52,7 +52,7 @@ func (r *run) inProcessAsks() error {
 		f.tell = true
 		f.send = l.submit(f)
 		return r.compare("tells/s", measure.Subject{Name: "buffered channel", Run: baseline.Channel},
-			wanted{measure.Subject{Name: "in-process-tell", Run: f.run}, report.Row{Section: inProcess, Measure: "tell"}})
+			subject{measure.Subject{Name: "in-process-tell", Run: f.run}, report.Row{Section: inProcess, Measure: "tell"}})
 	})
 }
 
@@ -73,7 +73,7 @@ func (r *run) inProcessAsk(l *local, to []addressee, callers int, target report.
 				return measure.Callers(callers, length, ask)
 			})
 		}},
-		wanted{measure.Subject{Name: fmt.Sprint("in-process-ask-", callers), Run: func(length time.Duration) (measure.Sample, error) {
+		subject{measure.Subject{Name: fmt.Sprint("in-process-ask-", callers), Run: func(length time.Duration) (measure.Sample, error) {
 			return measure.Callers(callers, length, func(c int) error {
 				n := next.Add(1)
 				a.callers[c].command[0] = to[n%uint64(len(to))].command(uint64(c), n, payload)
@@ -82,32 +82,32 @@ func (r *run) inProcessAsk(l *local, to []addressee, callers int, target report.
 		}}, report.Row{Section: inProcess, Measure: fmt.Sprintf("ask, %d in flight", callers), Target: target}})
 }
 
-// fresh are entities that nobody has asked before.
-func fresh(make func(name string) addressee) func(n uint64) *addressee {
+// newEntities returns a function that makes entities that nobody has asked before.
+func newEntities(make func(name string) addressee) func(n uint64) *addressee {
 	return func(n uint64) *addressee {
 		a := make("fresh-" + strconv.FormatUint(n, 10))
 		return &a
 	}
 }
 
-// activations compares bringing volatile entities to life with making a struct
-// in a map, in process, and with the entity mux across processes.
+// activations compares the activation of volatile entities with making structs in a map,
+// in process, and with the entity mux, across processes.
 func (r *run) activations() error {
 	if err := r.withLocal("activation", func(l *local) error {
-		f := newFlood(fresh(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
+		f := newFlood(newEntities(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
 		f.send = l.submit(f)
 		return r.compare("activations/s", measure.Subject{Name: "struct in a locked map", Run: func(time.Duration) (measure.Sample, error) {
 			return makeStructs(r.Sizes.Activations), nil
-		}}, wanted{measure.Subject{Name: "activation", Run: func(time.Duration) (measure.Sample, error) { return f.count(r.Sizes.Activations) }},
+		}}, subject{measure.Subject{Name: "activation", Run: func(time.Duration) (measure.Sample, error) { return f.count(r.Sizes.Activations) }},
 			report.Row{Section: inProcess, Measure: "activation, volatile", Target: report.Target{AtLeast: 500_000}}})
 	}); err != nil {
 		return err
 	}
-	s, err := r.started()
+	s, err := r.sharedCluster()
 	if err != nil {
 		return err
 	}
-	f := newFlood(fresh(func(name string) addressee { return s.addressee(entities.EchoType, name) }))
+	f := newFlood(newEntities(func(name string) addressee { return s.addressee(entities.EchoType, name) }))
 	peer, open, err := s.dial(r.ctx, f.answered)
 	if err != nil {
 		return err
@@ -127,12 +127,12 @@ func (r *run) activations() error {
 				return mux.Ask(c, "fresh-"+strconv.FormatUint(next.Add(1), 10), in, question())
 			})
 		}},
-		wanted{measure.Subject{Name: "activation-link", Processes: []int{s.region.PID}, Run: func(time.Duration) (measure.Sample, error) {
+		subject{measure.Subject{Name: "activation-link", Processes: []int{s.region.PID}, Run: func(time.Duration) (measure.Sample, error) {
 			return f.count(r.Sizes.Activations)
 		}}, report.Row{Section: "link", Measure: "activation, volatile", Target: report.Target{AtLeast: 100_000}}})
 }
 
-// makeStructs is what activation would be without anything around it.
+// makeStructs measures the least that activation has to do.
 func makeStructs(count int) measure.Sample {
 	type entity struct{ _ uint64 }
 	var mu sync.Mutex
@@ -149,10 +149,10 @@ func makeStructs(count int) measure.Sample {
 	return measure.Sample{Ops: int64(len(all)), Elapsed: time.Since(began)}
 }
 
-// idleEntities measures what entities take that have nothing to do.
+// idleEntities measures the memory of idle entities.
 func (r *run) idleEntities() error {
 	return r.withLocal("idle", func(l *local) error {
-		f := newFlood(fresh(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
+		f := newFlood(newEntities(func(name string) addressee { return l.addressee(entities.EchoType, name) }))
 		f.send = l.submit(f)
 		before, goroutines := heap(), runtime.NumGoroutine()
 		s, err := f.count(r.Sizes.Idle)
@@ -168,11 +168,11 @@ func (r *run) idleEntities() error {
 	})
 }
 
-// heap is what is alive.
+// heap returns the size of the live heap.
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held
+	runtime.GC() // frees what finalizers and pools held
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }

@@ -18,36 +18,35 @@ import (
 )
 
 const (
-	// changePause is the time between two changes: the next one begins when
-	// everybody has long had the last.
+	// changePause is the time between two changes, long enough for all watchers to see the
+	// first.
 	changePause = 50 * time.Millisecond
-	// homeAgain is when a gateway asks again for the home of a shard.
+	// homeAgain is the time after which a gateway asks again for the home of a shard.
 	homeAgain = 200 * time.Millisecond
 )
 
 // watcher polls the route table as a gateway does.
 type watcher struct {
-	at   *routetable.Watcher
-	http *http.Client // of its own, as each gateway is a process
+	core *routetable.Watcher
+	http *http.Client // its own, because each gateway is a process
 	api  *controlrpc.Client
 	seen map[sharding.ShardID]time.Time // when a shard was first in a table
-	news chan sharding.ShardID          // if set, is told of them
+	news chan sharding.ShardID          // if set, receives them
 }
 
-// watchers lets many watch the route table while shards are placed, one at a
-// time, and reports when they know.
-func (h *hurt) watchers() error {
-	ids, err := h.fresh(h.Sizes.Changes)
+// watchers measures how long many watchers take to see that a shard is placed.
+func (f *faultRun) watchers() error {
+	ids, err := f.unplacedIDs(f.Sizes.Changes)
 	if err != nil {
 		return err
 	}
-	name, _, err := h.cluster.Active(h.ctx)
+	name, _, err := f.cluster.Active(f.ctx)
 	if err != nil {
 		return err
 	}
 	var coordinators []string
 	var active string
-	for _, p := range h.living(cluster.Coordinator) {
+	for _, p := range f.running(cluster.Coordinator) {
 		coordinators = append(coordinators, p.Service)
 		if p.Name == name {
 			active = p.Service
@@ -58,16 +57,16 @@ func (h *hurt) watchers() error {
 		shards[i] = sharding.ShardID{Type: entities.EchoType, Index: sharding.ShardOf(sharding.EntityID(id), entities.Shards)}
 	}
 
-	ctx, cancel := context.WithTimeout(h.ctx, startTimeout+time.Duration(len(ids))*changePause)
+	ctx, cancel := context.WithTimeout(f.ctx, startTimeout+time.Duration(len(ids))*changePause)
 	defer cancel()
 	var up, done sync.WaitGroup
-	all := make([]*watcher, h.Sizes.Watchers)
+	all := make([]*watcher, f.Sizes.Watchers)
 	news := make(chan sharding.ShardID, len(shards))
 	for i := range all {
-		w := &watcher{at: routetable.NewWatcher(routetable.DefaultWatchConfig()), http: direct(), seen: map[sharding.ShardID]time.Time{}}
+		w := &watcher{core: routetable.NewWatcher(routetable.DefaultWatchConfig()), http: newHTTPClient(), seen: map[sharding.ShardID]time.Time{}}
 		w.api = controlClient(w.http, routetable.DefaultWatchConfig().Timeout)
 		defer w.http.CloseIdleConnections()
-		w.at.SetCandidates(coordinators, nil) // none of them fails here
+		w.core.SetCandidates(coordinators, nil) // none of them fails
 		all[i] = w
 		if i == 0 {
 			w.news = news
@@ -76,7 +75,7 @@ func (h *hurt) watchers() error {
 		done.Go(func() { w.run(ctx, sync.OnceFunc(up.Done), shards) })
 	}
 	up.Wait()
-	began, err := h.change(ctx, active, shards, news)
+	began, err := f.change(ctx, active, shards, news)
 	if err != nil {
 		cancel()
 		done.Wait()
@@ -101,15 +100,15 @@ func (h *hurt) watchers() error {
 	section, what := "table changed", fmt.Sprintf("%d changes, %d watchers: ", len(ids), len(all))
 	row := report.Row{Section: section, Measure: what + "from the request for a shard's home until a watcher knows it", Unit: "ms",
 		Value: ms(took.Quantile(0.99)), P50: took.Quantile(0.5), P99: took.Quantile(0.99), Target: report.Target{AtMost: 100}}
-	h.add(row)
-	h.told(section, what+"until the last one knows, median", millis(last, 0.5), report.Target{})
+	f.add(row)
+	f.addMillis(section, what+"until the last one knows, median", quantileMS(last, 0.5), report.Target{})
 	return nil
 }
 
-// change asks for a home of one shard after the other, each until it is in the
-// table, and tells when it first did.
-func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding.ShardID, news <-chan sharding.ShardID) (began []time.Time, err error) {
-	http := direct()
+// change asks for the home of one shard after the other, until each is in the table. It
+// returns when it first asked for each.
+func (f *faultRun) change(ctx context.Context, coordinator string, shards []sharding.ShardID, news <-chan sharding.ShardID) (began []time.Time, err error) {
+	http := newHTTPClient()
 	defer http.CloseIdleConnections()
 	api := controlClient(http, 5*time.Second)
 	for _, shard := range shards {
@@ -129,7 +128,7 @@ func (h *hurt) change(ctx context.Context, coordinator string, shards []sharding
 	return began, nil
 }
 
-// run polls until all shards have been seen, and tells when there is a table.
+// run polls until all shards have been seen. It calls up when there is a table.
 func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID) {
 	defer up()
 	wanted := map[sharding.ShardID]bool{}
@@ -137,7 +136,7 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 		wanted[s] = true
 	}
 	for len(w.seen) < len(wanted) && ctx.Err() == nil {
-		to, since, ask := w.at.Poll(time.Now())
+		to, since, ask := w.core.Poll(time.Now())
 		if !ask {
 			time.Sleep(time.Millisecond)
 			continue
@@ -159,17 +158,17 @@ func (w *watcher) run(ctx context.Context, up func(), shards []sharding.ShardID)
 	}
 }
 
-// poll asks once, and reports whether the answer is a table to be taken.
+// poll asks once, and reports whether the answer changes the table.
 func (w *watcher) poll(ctx context.Context, to string, since sharding.Version) (delta sharding.TableDelta, ok bool) {
 	answer, err := w.api.Call(ctx, to, control.WatchTable{Version: since})
 	if err != nil {
-		w.at.Failed(time.Now(), to)
+		w.core.Failed(time.Now(), to)
 		return delta, false
 	}
 	if standby, ok := answer.(control.NotActive); ok {
-		w.at.NotActive(time.Now(), to, standby.Active, standby.Term)
+		w.core.NotActive(time.Now(), to, standby.Active, standby.Term)
 		return delta, false
 	}
 	table, _ := answer.(control.TableChanged)
-	return table.Delta, w.at.Changed(time.Now(), to, table.Delta)
+	return table.Delta, w.core.Changed(time.Now(), to, table.Delta)
 }

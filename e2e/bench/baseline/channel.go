@@ -31,8 +31,8 @@ func Channel(length time.Duration) (measure.Sample, error) {
 	return measure.Sample{Ops: <-done, Elapsed: time.Since(began)}, nil
 }
 
-// ChannelAsk lets callers ask entities that one goroutine keeps in a map: over
-// a buffered channel, answered over one of each caller.
+// ChannelAsk lets callers ask entities that one goroutine keeps in a map. Questions go over
+// one buffered channel, answers over a channel per caller.
 func ChannelAsk(keys []string, callers int, load func(ask func(caller int) error) (measure.Sample, error)) (measure.Sample, error) {
 	type question struct {
 		key    string

@@ -19,15 +19,15 @@ type Mux struct {
 	callers []muxCaller
 
 	mu   sync.Mutex
-	pend []byte
-	free []byte
-	busy bool // somebody writes
+	pend []byte // to be written
+	free []byte // a buffer for reuse
+	busy bool   // a caller writes
 	err  error
 }
 
 type muxCaller struct {
-	out   []byte // of the caller
-	reply []byte // of the reader until done is told
+	out   []byte // belongs to the caller
+	reply []byte // belongs to the reader until done is signalled
 	done  chan struct{}
 	_     [40]byte
 }

@@ -17,8 +17,8 @@ type Addresses struct {
 	HTTP string `json:"http"`
 }
 
-// Serve runs the servers on loopback. It tells their addresses on out and
-// returns when in ends: the process that started this one is gone.
+// Serve runs the servers on loopback. It writes their addresses to out, and returns when in
+// ends, because the process that started this one is gone.
 func Serve(in io.Reader, out io.Writer) error {
 	all := newEntities()
 	var at Addresses

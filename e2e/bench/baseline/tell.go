@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Tell sends messages to entities one way, as fast as the other side takes
-// them, for about that long. It returns how many the other side has counted.
+// Tell sends messages to entities in one direction, as fast as the other side reads them,
+// for about length. It returns how many the other side has counted.
 func Tell(addr string, keys []string, in *wrapperspb.BytesValue, length time.Duration) (int64, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -45,7 +45,7 @@ func Tell(addr string, keys []string, in *wrapperspb.BytesValue, length time.Dur
 	return int64(binary.BigEndian.Uint64(counted[:])), err
 }
 
-// serveTell takes messages and says at the end how many they were.
+// serveTell reads messages, and at the end writes how many there were.
 func serveTell(nc net.Conn, all *entities) {
 	defer func() { _ = nc.Close() }()
 	br := bufio.NewReaderSize(nc, buffer)

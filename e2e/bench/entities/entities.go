@@ -1,10 +1,9 @@
-// Package entities holds the entities that benchmarks speak to: one that only
-// counts, in memory, one that keeps its count in the journal, and one that takes
-// its time.
+// Package entities has the entities of the benchmarks: one that counts in memory, one that
+// keeps its count in the journal, and one that is slow.
 //
 // # What this does not do
 //
-// The other handlers do next to nothing, so that what is measured is Roost.
+// The handlers of the first two do almost nothing, so that Roost is measured.
 package entities
 
 import (
@@ -27,8 +26,8 @@ const (
 	Serve       = "Serve" // JSON: takes TurnTime
 )
 
-// TurnTime is how long a clerk serves, waiting for something outside. It bounds
-// what can be answered whatever else the machine does.
+// TurnTime is how long a clerk takes for a command. It waits, so that the capacity does not
+// depend on the machine.
 const TurnTime = 5 * time.Millisecond
 
 // Shards is the number of shards of each type.
@@ -62,8 +61,8 @@ func (e *Echo) AskJSON(*entity.Ctx, Question) (Answer, error) {
 	return Answer{TenDigits + int64(e.n)}, nil
 }
 
-// SnapshotEvery is after how many events an account has a snapshot, so that
-// bringing it to life takes as long in a long run as in a short one.
+// SnapshotEvery is after how many events an account has a snapshot, so that activation
+// takes as long in a long run as in a short one.
 const SnapshotEvery = 50
 
 // Account is a durable entity.
@@ -72,7 +71,7 @@ type Account struct{ N int64 }
 // Deposited is its event.
 type Deposited struct{ Data string }
 
-// Apply changes the state; the only place that does.
+// Apply changes the state. Nothing else does.
 func (a *Account) Apply(event any) {
 	switch event.(type) {
 	case Deposited:
@@ -88,10 +87,10 @@ func (a *Account) Deposit(ctx *entity.Ctx, in Question) (Answer, error) {
 	return Answer{TenDigits + a.N}, nil
 }
 
-// Clerk is a volatile entity whose commands take their time.
+// Clerk is a volatile entity whose commands take TurnTime.
 type Clerk struct{ n int64 }
 
-// Serve takes its time.
+// Serve takes TurnTime.
 func (c *Clerk) Serve(ctx *entity.Ctx, _ Question) (Answer, error) {
 	timer := time.NewTimer(TurnTime)
 	defer timer.Stop()
@@ -104,8 +103,8 @@ func (c *Clerk) Serve(ctx *entity.Ctx, _ Question) (Answer, error) {
 	return Answer{TenDigits + c.n}, nil
 }
 
-// Types are the types that a region of benchmarks hosts. Nothing is passivated:
-// what is measured would depend on how long ago something else was.
+// Types returns the types that the region of the benchmarks hosts. Nothing is passivated,
+// because figures would depend on the time since an earlier suite.
 func Types() []entity.Definition {
 	ask := entity.Command[*wrapperspb.BytesValue, *wrapperspb.BytesValue](EchoType, Ask)
 	askJSON := entity.Command[Question, Answer](EchoType, AskJSON)

@@ -10,9 +10,9 @@ import (
 // Subject is one of several things that are compared.
 type Subject struct {
 	Name string
-	// Run puts load on it for about that long.
+	// Run puts load on it for about length.
 	Run func(length time.Duration) (Sample, error)
-	// Processes are those besides this one that work for it, by pid.
+	// Processes are the pids of the processes that work for it, besides this one.
 	Processes []int
 }
 
@@ -21,12 +21,12 @@ type Plan struct {
 	Rounds int
 	// Length of one run of one subject.
 	Length time.Duration
-	// Around, if set, is called instead of each run that counts, and must do
-	// it: to take profiles, for example.
+	// Around, if set, is called for each run that counts, and must call run. It can take
+	// profiles, for example.
 	Around func(s *Subject, run func())
 }
 
-// Figure is the outcome of a subject: medians over the rounds.
+// Figure is the result of a subject: medians over the rounds.
 type Figure struct {
 	Name string
 	Rate float64 // operations per second
@@ -39,8 +39,8 @@ type Figure struct {
 	Ratio float64
 }
 
-// Compare runs the subjects in turns. The first one is the baseline. A round
-// to warm up is not counted.
+// Compare runs the subjects in turns, of which the first is the baseline. A first round,
+// to warm up, does not count.
 func (p Plan) Compare(subjects ...Subject) ([]Figure, error) {
 	rounds := make([][]round, len(subjects))
 	for n := -1; n < p.Rounds; n++ {
@@ -82,7 +82,7 @@ type round struct {
 }
 
 func (p Plan) once(s *Subject, length time.Duration, counts bool) (r round, err error) {
-	runtime.GC() // what others left behind is not this one's to clear
+	runtime.GC() // so that the garbage of other subjects is not collected at the cost of this one
 	run := func() {
 		before := usage(s.Processes)
 		var sample Sample
@@ -114,7 +114,7 @@ func median(rs []round, of func(round) float64) float64 {
 	return Median(vs)
 }
 
-// Median is the middle one of the values, 0 if there are none.
+// Median returns the median, or 0 if there are no values.
 func Median(vs []float64) float64 {
 	if len(vs) == 0 {
 		return 0

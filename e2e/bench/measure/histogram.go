@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// longest is the largest latency that is told apart.
+	// longest is the largest latency that is distinguished.
 	longest = time.Hour
-	// digits of a latency that are kept.
+	// digits is how many digits of a latency are kept.
 	digits = 2
 )
 
@@ -36,7 +36,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	}
 }
 
-// N is how many latencies were counted.
+// N returns how many latencies were counted.
 func (h *Histogram) N() int64 {
 	if h.hdr == nil {
 		return 0
@@ -44,8 +44,8 @@ func (h *Histogram) N() int64 {
 	return h.hdr.TotalCount()
 }
 
-// Quantile is the latency that the share q of all does not exceed; 0 if
-// nothing was counted.
+// Quantile returns the latency that the share q of all does not exceed, or 0 if nothing
+// was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.hdr == nil {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sample is what one run of a load came to.
+// Sample is the result of one run of a load.
 type Sample struct {
 	Ops     int64
 	Elapsed time.Duration
@@ -13,7 +13,7 @@ type Sample struct {
 	Latency *Histogram
 }
 
-// Rate is operations per second.
+// Rate returns operations per second.
 func (s *Sample) Rate() float64 {
 	if s.Elapsed <= 0 {
 		return 0
@@ -21,8 +21,8 @@ func (s *Sample) Rate() float64 {
 	return float64(s.Ops) / s.Elapsed.Seconds()
 }
 
-// Callers is a closed loop: n callers, each of which does the next operation
-// when its last one has ended, until the time is over. The first error ends it.
+// Callers runs a closed loop: n callers, each of which begins the next operation when its
+// last one has ended, until the time is over. The first error ends it.
 func Callers(n int, length time.Duration, do func(caller int) error) (Sample, error) {
 	hs, errs := make([]Histogram, n), make([]error, n)
 	began := time.Now()
@@ -55,27 +55,26 @@ func Callers(n int, length time.Duration, do func(caller int) error) (Sample, er
 	return s, nil
 }
 
-// Open is an open loop: operations begin at a steady rate whether or not the
-// ones before have ended, and are timed from when they were due. start must not
-// wait; it calls done when the operation has ended. At most limit operations
-// are under way: one more is not begun before another one has ended, which its
-// latency shows. The loop pauses for no less than stride, and then begins all
-// that is due: one that woke for each operation may cost as much as what it
-// measures. Open returns when all have begun; ended waits for the last one.
-func Open(rate float64, limit int, stride, length time.Duration, start func(n int, done func(error))) (ended func() (Sample, error)) {
+// Open runs an open loop: operations begin at a steady rate whether or not those before
+// have ended, and are timed from when they were due. start must not block; it calls done
+// when the operation has ended. At most limit operations are in progress: the next one
+// begins when another has ended, which its latency shows. The loop sleeps for at least
+// minPause, and then begins all that are due, because waking for each operation may cost as
+// much as what is measured. Open returns when all have begun; ended waits for the last one.
+func Open(rate float64, limit int, minPause, length time.Duration, start func(n int, done func(error))) (ended func() (Sample, error)) {
 	var mu sync.Mutex
 	var first error
 	h := &Histogram{}
-	room := make(chan struct{}, limit)
+	slots := make(chan struct{}, limit)
 	var wg sync.WaitGroup
 	began := time.Now()
 	total := int(rate * length.Seconds())
 	for n := range total {
 		at := began.Add(time.Duration(float64(n) / rate * 1e9))
 		if wait := time.Until(at); wait > 0 {
-			time.Sleep(max(wait, stride))
+			time.Sleep(max(wait, minPause))
 		}
-		room <- struct{}{}
+		slots <- struct{}{}
 		wg.Add(1)
 		start(n, func(err error) {
 			mu.Lock()
@@ -84,7 +83,7 @@ func Open(rate float64, limit int, stride, length time.Duration, start func(n in
 				first = err
 			}
 			mu.Unlock()
-			<-room
+			<-slots
 			wg.Done()
 		})
 	}

@@ -67,7 +67,7 @@ func TestLoadsCountEveryOperation(t *testing.T) {
 	if err != nil || s.Ops != 100 || begun != 100 || s.Latency.N() != 100 {
 		t.Errorf("%d of %d operations, %v", s.Ops, begun, err)
 	}
-	// What it has begun may end when it likes.
+	// Operations may end in any order, after Open has returned.
 	ends := make(chan func(error), 10)
 	ended := Open(1000, 10, time.Millisecond, 10*time.Millisecond, func(_ int, done func(error)) { ends <- done })
 	for range 10 {

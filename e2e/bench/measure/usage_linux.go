@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// tick is the unit of the kernel's accounts of other processes.
+// tick is the unit in which the kernel accounts for other processes.
 const tick = 10 * time.Millisecond
 
-// usage is the processor time that this process and others have used.
+// usage returns the processor time that this process and others have used.
 func usage(others []int) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -18,7 +18,7 @@ const (
 )
 
 // Chart draws the ratio of every row to its baseline as a bar, with the target
-// as a mark. Colours come from a style sheet, so that a page may be dark.
+// as a mark. Its style sheet follows the light or dark colour scheme.
 func (r *Report) Chart(w io.Writer) error {
 	var rows []*Row
 	most := 1.0

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The table in a page of the documentation stands between these lines.
+// The table in a page of the documentation is between these lines.
 const (
 	begin = "<!-- figures: begin, written by make bench -->"
 	end   = "<!-- figures: end -->"
 )
 
-// Markdown is the report as a page shows it.
+// Markdown returns the report in Markdown.
 func (r *Report) Markdown() string {
 	var b strings.Builder
 	b.WriteString(r.origin())
@@ -28,7 +28,7 @@ func (r *Report) Markdown() string {
 	return b.String()
 }
 
-// origin says when, where and how the figures were measured.
+// origin returns when, where and how the figures were measured.
 func (r *Report) origin() string {
 	how := r.How
 	if how == "" {
@@ -41,7 +41,7 @@ func (r *Report) origin() string {
 	return s
 }
 
-// section is the table of a section, without columns that say nothing.
+// section returns the table of a section, without empty columns.
 func (r *Report) section(name string) string {
 	table := [][]string{{"measure", "measured", "p50", "p99", "CPU", "baseline", "", "ratio", "target"}}
 	for i := range r.Rows {
@@ -65,13 +65,13 @@ func (r *Report) section(name string) string {
 	return b.String()
 }
 
-// Rewrite puts the report between the marks of a page.
+// Rewrite replaces what is between the marks of a page by the report.
 func (r *Report) Rewrite(page string) error {
 	return rewrite(page, func(text string) (string, error) { return between(text, begin, end, r.Markdown()) })
 }
 
-// RewriteSections puts each section between marks of its own and leaves all
-// others as they are, so that a part can be measured again.
+// RewriteSections replaces each section between marks of its own. It leaves others as they
+// are, so that a part can be measured again.
 func (r *Report) RewriteSections(page string) error {
 	return rewrite(page, func(text string) (_ string, err error) {
 		for i := range r.Rows {
@@ -100,7 +100,7 @@ func rewrite(page string, change func(string) (string, error)) error {
 	return os.WriteFile(page, []byte(text), 0o644)
 }
 
-// between replaces what stands between two lines.
+// between replaces what is between two lines.
 func between(text, first, last, with string) (string, error) {
 	head, rest, ok := strings.Cut(text, first)
 	_, tail, ok2 := strings.Cut(rest, last)

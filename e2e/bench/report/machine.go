@@ -16,15 +16,14 @@ type Machine struct {
 	Cores int    `json:"cores"`
 	OS    string `json:"os"`
 	Go    string `json:"go"`
-	// Load is the load average of the last minute before the run: what else
-	// went on.
+	// Load is the load average of the last minute before the run.
 	Load string `json:"load"`
 	// Fsync is the median time of writing 4 KiB to the end of a file and
 	// calling fsync, where the journals are.
 	Fsync time.Duration `json:"fsync_ns"`
 }
 
-// ThisMachine describes the machine, as far as it tells.
+// ThisMachine describes this machine, as far as it is known.
 func ThisMachine() Machine {
 	m := Machine{CPU: "unknown", Cores: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Load: "unknown"}
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
@@ -42,7 +41,7 @@ func ThisMachine() Machine {
 	return m
 }
 
-// String is the machine in a line.
+// String describes the machine in one line.
 func (m Machine) String() string {
 	s := fmt.Sprintf("%d cores (%s), %s, %s, load %s before the run", m.Cores, m.CPU, m.OS, m.Go, m.Load)
 	if m.Fsync > 0 {
@@ -57,5 +56,5 @@ func (m Machine) Busy() bool {
 	return err == nil && load > float64(m.Cores)
 }
 
-// busy is the warning that goes with such a run.
+// busy is the warning in the report of such a run.
 const busy = "The machine was busy with other work: rates, latencies and ratios are rough, processor times less so."

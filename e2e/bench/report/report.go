@@ -1,5 +1,5 @@
-// Package report turns figures into what people read: a table on a terminal, in
-// Markdown, JSON, and a chart.
+// Package report writes figures as a table for a terminal, as Markdown, as JSON and as a
+// chart.
 //
 // # What this does not do
 //
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Target is what a figure should reach. Fields that are zero ask for nothing.
+// Target is what a figure should reach. Zero fields are ignored.
 type Target struct {
 	Ratio   float64       `json:"ratio,omitempty"`    // of the baseline of the same run, at least
 	AtLeast float64       `json:"at_least,omitempty"` // in the row's unit
@@ -35,9 +35,9 @@ type Row struct {
 	P99     time.Duration `json:"p99_ns,omitempty"`
 	// CPU is the processor time of one operation, over all processes.
 	CPU      time.Duration `json:"cpu_ns,omitempty"`
-	Baseline *Baseline     `json:"baseline,omitempty"` // nil: the row stands alone
+	Baseline *Baseline     `json:"baseline,omitempty"` // nil: none
 	Target   Target        `json:"target"`
-	Met      *bool         `json:"met,omitempty"` // nil: nothing was asked for
+	Met      *bool         `json:"met,omitempty"` // nil: there is no target
 }
 
 // Baseline is what a row is compared with.
@@ -67,7 +67,7 @@ type Report struct {
 	Machine Machine       `json:"machine"`
 	Rounds  int           `json:"rounds"`
 	Length  time.Duration `json:"length_ns"`
-	// How it was measured, where that is not medians of rounds.
+	// How says how it was measured; empty: medians of rounds.
 	How  string `json:"how,omitempty"`
 	Rows []Row  `json:"rows"`
 	// Skipped says what was not measured, and why.
@@ -100,7 +100,7 @@ func (r *Report) Table(w io.Writer) error {
 	return t.Flush()
 }
 
-// cells are the columns after the name of the measure.
+// cells returns the columns after the name of the measure.
 func (r *Row) cells() []string {
 	name, value, ratio := "", "", ""
 	if b := r.Baseline; b != nil {
@@ -122,7 +122,7 @@ func (r *Row) cells() []string {
 	return []string{Number(r.Value) + " " + r.Unit, Duration(r.P50), Duration(r.P99), Duration(r.CPU), name, value, ratio, target}
 }
 
-// String is the target in words, empty if there is none.
+// String returns the target in words, empty if there is none.
 func (t Target) String() string {
 	var parts []string
 	if t.Ratio > 0 {
@@ -143,7 +143,7 @@ func (t Target) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Number writes three significant figures, with commas.
+// Number returns three significant figures, with commas.
 func Number(v float64) string {
 	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
 		return fmt.Sprint(v)
@@ -159,7 +159,7 @@ func Number(v float64) string {
 	return s
 }
 
-// Duration writes a time in the unit that suits it; empty for none.
+// Duration returns a time in a suitable unit, empty for 0.
 func Duration(d time.Duration) string {
 	switch {
 	case d == 0:

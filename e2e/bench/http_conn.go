@@ -10,31 +10,31 @@ import (
 	"strconv"
 )
 
-// browser is one HTTP/1.1 connection that is kept open: just enough of a client
-// that the servers, not the client, are what is measured.
-type browser struct {
+// httpConn is one HTTP/1.1 connection that is kept open: so small a client that the
+// servers are measured, not the client.
+type httpConn struct {
 	nc  net.Conn
 	br  *bufio.Reader
 	out []byte
 	in  []byte
-	// timing is memory for the header of that kind.
+	// timing is the buffer of the header Server-Timing.
 	timing []byte
 }
 
-func browse(addr string) (*browser, error) {
+func dialHTTP(addr string) (*httpConn, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return &browser{nc: nc, br: bufio.NewReader(nc)}, nil
+	return &httpConn{nc: nc, br: bufio.NewReader(nc)}, nil
 }
 
-func (b *browser) close() { _ = b.nc.Close() }
+func (c *httpConn) close() { _ = c.nc.Close() }
 
 // post sends a request and returns the body of its answer, which is valid until
 // the next call. Every status but 200 is an error.
-func (b *browser) post(path []string, contentType string, body []byte) ([]byte, error) {
-	a, err := b.request(path, contentType, "", body)
+func (c *httpConn) post(path []string, contentType string, body []byte) ([]byte, error) {
+	a, err := c.request(path, contentType, "", body)
 	if err == nil && a.status != http.StatusOK {
 		err = fmt.Errorf("%d: %s", a.status, a.body)
 	}
@@ -49,27 +49,27 @@ type reply struct {
 }
 
 // request sends a request with further header lines and reads its answer.
-func (b *browser) request(path []string, contentType, header string, body []byte) (reply, error) {
-	b.out = append(b.out[:0], "POST "...)
+func (c *httpConn) request(path []string, contentType, header string, body []byte) (reply, error) {
+	c.out = append(c.out[:0], "POST "...)
 	for _, p := range path {
-		b.out = append(b.out, p...)
+		c.out = append(c.out, p...)
 	}
-	b.out = append(b.out, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: "...)
-	b.out = append(b.out, contentType...)
-	b.out = append(b.out, "\r\nContent-Length: "...)
-	b.out = strconv.AppendInt(b.out, int64(len(body)), 10)
-	b.out = append(b.out, "\r\n"...)
-	b.out = append(b.out, header...)
-	b.out = append(b.out, "\r\n"...)
-	b.out = append(b.out, body...)
-	if _, err := b.nc.Write(b.out); err != nil {
+	c.out = append(c.out, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: "...)
+	c.out = append(c.out, contentType...)
+	c.out = append(c.out, "\r\nContent-Length: "...)
+	c.out = strconv.AppendInt(c.out, int64(len(body)), 10)
+	c.out = append(c.out, "\r\n"...)
+	c.out = append(c.out, header...)
+	c.out = append(c.out, "\r\n"...)
+	c.out = append(c.out, body...)
+	if _, err := c.nc.Write(c.out); err != nil {
 		return reply{}, err
 	}
-	return b.read()
+	return c.read()
 }
 
-func (b *browser) read() (a reply, err error) {
-	line, err := b.br.ReadSlice('\n')
+func (c *httpConn) read() (a reply, err error) {
+	line, err := c.br.ReadSlice('\n')
 	if err != nil {
 		return a, err
 	}
@@ -79,7 +79,7 @@ func (b *browser) read() (a reply, err error) {
 	}
 	length := -1
 	for {
-		if line, err = b.br.ReadSlice('\n'); err != nil {
+		if line, err = c.br.ReadSlice('\n'); err != nil {
 			return a, err
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
@@ -90,8 +90,8 @@ func (b *browser) read() (a reply, err error) {
 		case bytes.EqualFold(name, []byte("Content-Length")):
 			length, err = strconv.Atoi(string(value))
 		case bytes.EqualFold(name, []byte("Server-Timing")):
-			b.timing = append(b.timing[:0], value...)
-			a.timing = b.timing
+			c.timing = append(c.timing[:0], value...)
+			a.timing = c.timing
 		}
 		if err != nil {
 			return a, err
@@ -100,10 +100,10 @@ func (b *browser) read() (a reply, err error) {
 	if length < 0 {
 		return a, fmt.Errorf("answer %d without a length", a.status)
 	}
-	if cap(b.in) < length {
-		b.in = make([]byte, length)
+	if cap(c.in) < length {
+		c.in = make([]byte, length)
 	}
-	a.body = b.in[:length]
-	_, err = io.ReadFull(b.br, a.body)
+	a.body = c.in[:length]
+	_, err = io.ReadFull(c.br, a.body)
 	return a, err
 }
