@@ -15,15 +15,15 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
 
-// TestBootstrapByFile: coordinators and regions that know nothing but a file,
-// which is written when they run already, make one cluster; and again after
-// everything was killed and started in any order. With E2E=full also with the
-// default margins, for the figures.
+// TestBootstrapByFile: coordinators and regions that are given nothing but a file, which is
+// written after they have started, form one cluster. They come together again after all
+// were killed and started in any order. With E2E=full this is also done with the default
+// margins, for the figures.
 func TestBootstrapByFile(t *testing.T) {
 	t.Run("fast margins", func(t *testing.T) {
 		bootstrapByFile(t, "--discovery.stable_for=500ms", "--discovery.interval=100ms")
 	})
-	if everything() {
+	if fullSet() {
 		t.Run("default margins", func(t *testing.T) {
 			bootstrapByFile(t, "--discovery.stable_for=5s", "--discovery.interval=1s")
 		})
@@ -33,7 +33,7 @@ func TestBootstrapByFile(t *testing.T) {
 func bootstrapByFile(t *testing.T, margins ...string) {
 	dir, seed := t.TempDir(), rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("the order is that of seed %d", seed)
+	t.Logf("the seed of the order is %d", seed)
 	file := filepath.Join(dir, "peers")
 	find := "--discovery.url=file:" + file
 	member := append([]string{find, "--discovery.required_contacts=3"}, margins...)
@@ -107,8 +107,8 @@ func firstAnswer(t *testing.T, c *launcher.Cluster) {
 	})
 }
 
-// oneCluster checks that all are members of one cluster, and how often one was
-// formed since the beginning.
+// oneCluster checks that all are members of one cluster, and how often a cluster was formed
+// so far.
 func oneCluster(t *testing.T, c *launcher.Cluster, formed int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -19,8 +19,8 @@ import (
 	"github.com/roost-cluster/roost/libs/servertest"
 )
 
-// TestDiscoveryServers starts a cluster whose processes know nothing of each
-// other but a URL, and enter themselves there.
+// TestDiscoveryServers: processes that know nothing but a URL register there, and find each
+// other.
 func TestDiscoveryServers(t *testing.T) {
 	roost := filepath.Join(binaries(t), "roost")
 	t.Run("etcd", func(t *testing.T) {
@@ -38,7 +38,7 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 	c := start(t, launcher.Options{Coordinators: 2, Regions: 2, Gateways: 1, Args: map[string][]string{
 		launcher.Coordinator: flag, launcher.Region: flag, launcher.Gateway: flag,
 	}})
-	// listed are the names of the processes that discovery lists.
+	// listed returns the names of the processes that discovery lists.
 	listed := func() (names []string, err error) {
 		cmd := exec.CommandContext(t.Context(), roost, "discovery", "ls", "--cluster=dev", "-o", "json", url)
 		out, err := cmd.Output()
@@ -52,7 +52,7 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 		for _, p := range answer.Peers {
 			i := slices.IndexFunc(c.Processes(), func(q launcher.Process) bool { return q.Service == p.Addr && q.Role == p.Role })
 			if i < 0 {
-				return nil, fmt.Errorf("%s at %s is no process of the cluster", p.Role, p.Addr)
+				return nil, fmt.Errorf("%s at %s is not a process of the cluster", p.Role, p.Addr)
 			}
 			names = append(names, c.Processes()[i].Name)
 		}
@@ -93,8 +93,8 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 
 	want("coordinator-1", "coordinator-2", "region-1", "region-2")
 	add()
-	// Who stops takes its entry out; the entry of one that is killed stays for
-	// the minute.
+	// A process that stops removes its entry. The entry of one that is killed stays for its
+	// TTL of a minute.
 	must(c.Stop(ctx, "region-2"))
 	if got, err := listed(); err != nil || !slices.Equal(got, []string{"coordinator-1", "coordinator-2", "region-1"}) {
 		t.Errorf("after a stop discovery lists %v, %v", got, err)
@@ -103,7 +103,7 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 	must(c.Kill("coordinator-1"))
 	want("coordinator-1", "coordinator-2", "region-1")
 	add()
-	// Discovery is down: what runs goes on, and enters itself again.
+	// Discovery is down: running processes continue, and register again.
 	s.Kill()
 	add()
 	s.Run()

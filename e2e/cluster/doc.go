@@ -1,35 +1,34 @@
-// Package cluster holds the tests that run real processes: built binaries,
-// sockets, disks and signals, spoken to as any user would.
+// Package cluster has the tests that run real processes, with sockets, disks and signals,
+// and use them as any user would.
 //
 // TestHistories injects faults into the processes of a cluster under load, and package
 // history checks what the clients have seen. Each scenario prints a line
 // with its figures. The load is open-loop: calls start at a fixed rate, by several
 // clients over two gateways, most of them writes with a key, some without, some
-// in batches, some sent twice. Afterwards the journal itself is read, by plain
-// SQL and the documented form of its records, and compared as well: acknowledged values
-// are there exactly once, rejected ones are not.
+// in batches, some sent twice. Afterwards the journal itself is read, by plain SQL and the
+// documented form of its records: acknowledged values are there exactly once, rejected ones
+// are not.
 //
 // A run with too few answers is void, because it would prove nothing. It is repeated at
-// half the rate over twice the time, and the third void run fails. So the scenarios work
-// on a slow or busy machine too. They take minutes and run only on request: the most
-// important ones with E2E=short (make e2e SET=short), all with E2E=full (make e2e). Most run with the journal in SQLite and again with
-// PostgreSQL. Where processes are cut off from each other, each has a network of
-// its own (package netns). Those that need root, /proc, ip, strace or a
-// PostgreSQL server say so and are skipped without.
+// half the rate over twice the time, so that the scenarios work on a slow or busy machine
+// too; the third void run fails. They take minutes and run only on request: the most
+// important ones with E2E=short (make e2e SET=short), all with E2E=full (make e2e). Most run
+// with the journal in SQLite and again with PostgreSQL. Where processes are cut off from
+// each other, each has a network of its own (package netns). Scenarios that need root,
+// /proc, ip, strace or a PostgreSQL server are skipped without it, with a message.
 //
-// TestMembership does the same to seven members without load, and asks every one
-// of them, regions and standbys alike, for its own view by the Membership
-// service of the management listener. A removed member never comes
-// back, processes that cannot reach each other do not both continue, a member that is
-// declared down logs that and ends, and in the end all have one view.
+// TestMembership injects faults into seven members without load, and asks each of them,
+// standbys included, for its own view, by the Membership service of the management
+// listener. A removed member never comes back, processes that cannot reach each other do
+// not both continue, a member that is declared down logs that and ends, and in the end all
+// have one view.
 // docs/membership.md has the table of what proves what.
 //
 // # What this does not do
 //
-// It does not look into the processes: what it checks is what they answer, what
-// they tell their collectors, and what they store. It does not judge speed: gaps and
-// rates are printed, and only what makes a run void is compared with a limit. It
-// takes no disk away from under the system: killed processes leave what they
-// wrote to the page cache. The lease is where the journal is: with
-// SQLite, processes that are cut off can still reach it, with PostgreSQL they cannot.
+// It does not look into the processes: it checks what they answer, export and store. It
+// does not judge speed: gaps and rates are printed, and only what makes a run void has a
+// limit. It does not simulate power failures: what killed processes wrote to the page cache
+// remains. The lease is where the journal is: processes that are cut off can still reach it
+// in SQLite, but not in PostgreSQL.
 package cluster

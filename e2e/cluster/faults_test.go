@@ -17,8 +17,8 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
-// sameAddress kills processes and starts them again at once: sooner than
-// anybody misses them, at the same addresses.
+// sameAddress kills processes and starts them again at the same addresses, before anybody
+// suspects them.
 func sameAddress(r *run) {
 	r.wait(2 * time.Second)
 	for _, name := range []string{"region-1", "coordinator-1", "region-2", "gateway-2", "coordinator-2"} {
@@ -28,8 +28,8 @@ func sameAddress(r *run) {
 	}
 }
 
-// sameIdentity starts a region a second time, with the same name and data, at
-// other ports and so with another uid, and kills the double later.
+// sameIdentity starts a region a second time, with the same name and data but other ports
+// and so another uid, and kills the double later.
 func sameIdentity(r *run) {
 	r.wait(2 * time.Second)
 	first := r.process("region-2")
@@ -62,21 +62,21 @@ func sameIdentity(r *run) {
 	r.wait(5 * time.Second)
 	m, err := launcher.NewAdmin(r.cluster.Admin()...).Members(r.Context())
 	r.must(err)
-	bearers := 0
+	namesakes := 0
 	for _, member := range m.Members {
 		if member.Name == "region-2" {
-			bearers++
+			namesakes++
 		}
 	}
 	for _, name := range []string{"coordinator-1", "region-1"} { // any two of the others
 		log, err := os.ReadFile(r.process(name).Log)
 		r.must(err)
-		if bearers > 1 && !strings.Contains(string(log), "several members have one name") {
-			r.Errorf("%s does not warn of %d members of one name", name, bearers)
+		if namesakes > 1 && !strings.Contains(string(log), "several members have one name") {
+			r.Errorf("%s does not warn of %d members of one name", name, namesakes)
 		}
 	}
 	kill()
-	r.figure("%d members of one name", bearers)
+	r.figure("%d members of one name", namesakes)
 }
 
 // terminate ends one process of each role after the other by SIGTERM. The term
@@ -90,12 +90,11 @@ func terminate(r *run) {
 	r.stop("gateway-1")
 	r.stop("region-3")
 	if _, after := r.active(); after > before+1 {
-		r.isVoid("term %d follows %d: somebody could not hold the lease", after, before)
+		r.markVoid("term %d follows %d: somebody could not hold the lease", after, before)
 	}
 }
 
-// nothingUnknown: what was planned leaves no doubt, on a machine that lets
-// everybody go on.
+// nothingUnknown: graceful stops leave no operation in doubt, unless the run is void.
 func nothingUnknown(r *run) {
 	if r.unknown > 0 && len(r.void) == 0 {
 		r.Errorf("%d operations of unknown outcome", r.unknown)
@@ -114,42 +113,42 @@ func smallDisk(r *run, o *launcher.Options) {
 			r.Error(err)
 		}
 	})
-	r.keepAt(o, filepath.Join(disk, "journal.db"))
+	r.setUpJournalAt(o, filepath.Join(disk, "journal.db"))
 }
 
-// diskFull fills the file system of the journal for a while. Commands are
-// refused then, reads are not; when there is room again, all goes on.
+// diskFull fills the file system of the journal for a while. Then commands are refused, but
+// reads are not, and commands succeed again once there is space.
 func diskFull(r *run) {
 	r.wait(2 * time.Second)
-	balloon := filepath.Join(r.dir, "disk", "balloon")
-	f, err := os.Create(balloon)
+	filler := filepath.Join(r.dir, "disk", "filler")
+	f, err := os.Create(filler)
 	r.must(err)
 	defer func() { _ = f.Close() }()
-	air := make([]byte, 1<<16)
+	block := make([]byte, 1<<16)
 	for err == nil {
-		_, err = f.Write(air)
+		_, err = f.Write(block)
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		r.Fatal(err)
 	}
-	for len(air) > 1 { // the last page too
-		air = air[:len(air)/2]
+	for len(block) > 1 { // the last page too
+		block = block[:len(block)/2]
 		for err = nil; err == nil; {
-			_, err = f.Write(air)
+			_, err = f.Write(block)
 		}
 	}
 	r.wait(time.Second)
 	reads, writes := r.answered(history.Get), r.answered(history.Add)
 	r.wait(2 * time.Second)
 	reads, writes = r.answered(history.Get)-reads, r.answered(history.Add)-writes
-	r.must(os.Remove(balloon))
+	r.must(os.Remove(filler))
 	r.must(f.Truncate(0))
-	r.figure("without room %d reads and %d writes answered", reads, writes)
+	r.figure("on the full disk %d reads and %d writes answered", reads, writes)
 	if reads == 0 {
-		r.Error("without room for writes nothing is read either")
+		r.Error("on the full disk reads fail too")
 	}
 	if writes > 0 {
-		r.Error("void: there was room for writes")
+		r.Error("void: the disk was not full")
 	}
 }
 
@@ -163,31 +162,31 @@ func (r *run) answered(kind history.Kind) (n int) {
 	return n
 }
 
-// brokenDisk is what a process says that ends because it cannot know any more
-// what is on its disk.
+// brokenDisk is the message of a process that ends because it no longer knows what is on
+// its disk.
 const brokenDisk = "disk I/O error"
 
-// failFsync lets every fsync of a process fail, as long as it lives or until
-// the function returned is called, which tells how many have failed.
+// failFsync makes every fsync of a process fail, until it ends or heal is called. heal
+// returns how many have failed.
 func failFsync(r *run, name string) (heal func() (failed int)) {
 	r.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
 		r.Skipf("needs strace: %v", err)
 	}
-	r.maybeDie(brokenDisk, name)
+	r.allowDeath(brokenDisk, name)
 	p := r.process(name)
 	trace := filepath.Join(r.dir, "strace")
 	// strace ends with what it traces.
 	cmd := exec.Command(strace, "-f", "-qq", "-o", trace, "-p", strconv.Itoa(p.PID),
 		"-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO")
-	var told strings.Builder
-	cmd.Stderr = &told
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	r.must(cmd.Start())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = cmd.Wait() }()
 	heal = sync.OnceValue(func() int {
-		_ = cmd.Process.Signal(syscall.SIGINT) // it lets go of what it traces
+		_ = cmd.Process.Signal(syscall.SIGINT) // it detaches from the process
 		<-done
 		raw, err := os.ReadFile(trace)
 		r.must(err)
@@ -198,22 +197,22 @@ func failFsync(r *run, name string) (heal func() (failed int)) {
 	select {
 	case <-done:
 		if r.process(name).PID == p.PID {
-			r.Skipf("strace cannot trace here: %s", told.String())
+			r.Skipf("strace cannot trace here: %s", stderr.String())
 		}
 	default:
 	}
 	return heal
 }
 
-// failingFsync lets every fsync of a region fail. It cannot know any more what
-// is on the disk, so it has to end; nobody else is harmed.
+// failingFsync makes every fsync of a region fail. The region no longer knows what is on the
+// disk, so it has to end. Others are not affected.
 func failingFsync(r *run) {
 	r.wait(2 * time.Second)
 	began := time.Now()
 	heal := failFsync(r, "region-2")
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		if p := r.process("region-2"); p.PID != 0 {
-			return errors.New("region-2 goes on although no fsync of it succeeds")
+			return errors.New("region-2 continues although no fsync of it succeeds")
 		}
 		return nil
 	})
@@ -222,9 +221,8 @@ func failingFsync(r *run) {
 	r.up()
 }
 
-// failingFsyncOfCoordinator lets every fsync of the active coordinator fail,
-// those of its lease too: another one takes over, which the cluster notices by a
-// region that dies.
+// failingFsyncOfCoordinator makes every fsync of the active coordinator fail, those of its
+// lease too. Another coordinator takes over, and handles the death of a region.
 func failingFsyncOfCoordinator(r *run) {
 	r.wait(2 * time.Second)
 	old, before := r.active()
@@ -244,9 +242,9 @@ func failingFsyncOfCoordinator(r *run) {
 	r.up()
 }
 
-// corruptedRecord flips a bit in the last record of one list while nothing
-// runs. That list refuses everything with an explicit error, and no other does;
-// when the bit is flipped back, the list goes on where it was.
+// corruptedRecord flips a bit in the last record of one list while nothing runs. That list
+// refuses everything with an explicit error, and no other list does. When the bit is
+// flipped back, the list continues where it was.
 func corruptedRecord(r *run) {
 	victim := load.ListName(3)
 	r.wait(3 * time.Second)
@@ -268,16 +266,16 @@ func corruptedRecord(r *run) {
 	r.figure("only the damaged list refused")
 }
 
-// down kills everything.
+// down kills all processes.
 func (r *run) down() {
 	r.Helper()
 	r.kill(r.names()...)
 }
 
-// ask reads a list once; only what says that it could not be asked is repeated.
+// ask reads a list, and repeats that only while the list cannot be reached.
 func (r *run) ask(list string) (outcome history.Outcome, body string) {
 	r.Helper()
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		a := r.load.Post(r.Context(), 0, "/v1/List/"+list+"/Get", "", struct{}{})
 		outcome, body = a.Outcome, string(a.Body)
 		if outcome == history.Unknown || outcome == history.Rejected && !strings.Contains(body, "data_loss") {

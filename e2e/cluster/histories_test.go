@@ -18,11 +18,10 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// TestHistories: whatever happens to the processes, the histories of the
-// clients are right.
+// TestHistories: under every fault, the histories of the clients are correct.
 func TestHistories(t *testing.T) {
 	if os.Getenv("E2E") == "" {
-		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most telling ones")
+		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
 	}
 	for _, s := range scenarios {
 		on := s.on
@@ -32,10 +31,10 @@ func TestHistories(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, store := range on {
 				t.Run(store, func(t *testing.T) {
-					if !everything() && !slices.Contains(s.short, store) {
-						t.Skip("is not one of the short ones")
+					if !fullSet() && !slices.Contains(s.short, store) {
+						t.Skip("not in the short set")
 					}
-					played.Store(true)
+					ran.Store(true)
 					repeat(t, &s, store)
 				})
 			}
@@ -60,7 +59,7 @@ var scenarios = []scenario{
 
 	{name: "pause-region", short: both, length: 10 * time.Second, faults: func(r *run) { pauseRegion(r, 4*time.Second) }},
 	{name: "pause-coordinator", short: both, length: 10 * time.Second, faults: func(r *run) { pauseCoordinator(r, 3*time.Second) }},
-	// For so long that the others declare it down.
+	// So long that the others declare it down.
 	{name: "pause-region-long", length: 10 * time.Second, faults: func(r *run) { pauseRegion(r, 25*time.Second) }},
 	{name: "pause-coordinator-long", length: 10 * time.Second, faults: func(r *run) { pauseCoordinator(r, 25*time.Second) }},
 
@@ -89,7 +88,7 @@ var scenarios = []scenario{
 	{name: "corrupted-record", length: 16 * time.Second, least: 0.2, faults: corruptedRecord},
 }
 
-// killFor kills processes for longer than it takes to notice.
+// killFor kills processes, and starts them again after that was noticed.
 func killFor(r *run, names ...string) {
 	r.wait(2 * time.Second)
 	r.kill(names...)
@@ -102,8 +101,8 @@ func killCoordinator(r *run) {
 	killFor(r, name)
 }
 
-// killCoordinatorAndRegion leaves shards without an owner, and nobody who
-// gives them a new one at once.
+// killCoordinatorAndRegion leaves shards without an owner, and without a coordinator that
+// could allocate them at once.
 func killCoordinatorAndRegion(r *run) {
 	r.wait(2 * time.Second)
 	name, before := r.active()
@@ -115,9 +114,9 @@ func killCoordinatorAndRegion(r *run) {
 	}
 }
 
-// pauseRegion stops a region for longer than detection: its shards move, and
-// when it goes on, nothing that it still has in hand may take effect. If it was
-// declared down meanwhile, it ends then.
+// pauseRegion stops a region for longer than failure detection takes. Its shards move, and
+// when it resumes, nothing that it still holds may take effect. If it was declared down
+// meanwhile, it ends then.
 func pauseRegion(r *run, d time.Duration) {
 	r.wait(2 * time.Second)
 	r.pause("region-2")
@@ -127,7 +126,7 @@ func pauseRegion(r *run, d time.Duration) {
 	r.up()
 }
 
-// fate says whether a process has ended.
+// fate returns the end of a figure, which says whether a process has ended.
 func (r *run) fate(name string) string {
 	if r.ended(name) {
 		return ", then it ended"
@@ -135,10 +134,10 @@ func (r *run) fate(name string) string {
 	return ""
 }
 
-// pauseCoordinator stops the active coordinator for longer than its lease, and
-// kills a region meanwhile, so that its table becomes wrong. Requests wait for
-// it, and are the first that it hears of when it goes on: it must neither answer
-// them nor act on them. If it was declared down meanwhile, it ends then.
+// pauseCoordinator stops the active coordinator for longer than its lease, and kills a
+// region meanwhile, so that its table becomes wrong. When it resumes, the first that it sees
+// are requests: it must neither answer them nor act on them. If it was declared down
+// meanwhile, it ends then.
 func pauseCoordinator(r *run, d time.Duration) {
 	r.wait(2 * time.Second)
 	old, before := r.active()
@@ -162,25 +161,25 @@ func pauseCoordinator(r *run, d time.Duration) {
 	}
 	r.wait(time.Second)
 	if still, same := r.active(); same > term {
-		r.isVoid("%s of term %d followed %s of term %d: somebody could not hold the lease", still, same, now, term)
+		r.markVoid("%s of term %d followed %s of term %d: somebody could not hold the lease", still, same, now, term)
 		r.SkipNow()
 	} else if still != now || same != term {
 		r.Errorf("%s of term %d is active, it was %s of term %d", still, same, now, term)
 	}
 	if after := r.allocated(); !slices.Equal(after, allocated) {
-		r.Errorf("shards %v were allocated, and now %v are: %s went on as if it were still active", allocated, after, old)
+		r.Errorf("shards %v were allocated, and now %v are: %s acted as if it were still active", allocated, after, old)
 	}
 	if leads, err := r.scrape(old, "roost_coordinator_leader"); err == nil && leads != 0 {
 		r.Errorf("%s still leads", old)
 	} else if err != nil {
-		r.waitEnd(old) // that is the only reason to tell nothing
+		r.waitEnd(old) // a process without metrics must have ended
 	}
-	// What the old one did not do, the new one does.
+	// What the old one did not do, the new one must.
 	free := 0
 	for slices.Contains(allocated, free) {
 		free++
 	}
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		r.coordinator(now)("Send", shardHome(free))
 		if !slices.Contains(r.allocated(), free) {
 			return fmt.Errorf("%s does not allocate shard %d", now, free)
@@ -197,7 +196,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 // waitEnd waits until a process has ended by itself.
 func (r *run) waitEnd(name string) {
 	r.Helper()
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		if !r.ended(name) {
 			return fmt.Errorf("%s neither ends nor serves", name)
 		}
@@ -205,14 +204,14 @@ func (r *run) waitEnd(name string) {
 	})
 }
 
-// typeShards is how many shards the lists have.
+// typeShards is the number of shards of the type List.
 const typeShards = 64
 
-// allocated are the shards of the lists that have an owner, in order.
+// allocated returns the shards of the lists that have an owner, in order.
 func (r *run) allocated() (indexes []int) {
 	r.Helper()
 	var res *adminv1.ShardsResponse
-	eventually(r.T, soon, func() (err error) {
+	eventually(r.T, waitLimit, func() (err error) {
 		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), "List", "")
 		return err
 	})
@@ -223,8 +222,8 @@ func (r *run) allocated() (indexes []int) {
 	return indexes
 }
 
-// coordinator calls methods of a coordinator, as JSON; no answer is nil, and so
-// is an error.
+// coordinator returns a function that calls a method of a coordinator, as JSON. It returns
+// nil if there is no answer or an error.
 func (r *run) coordinator(name string) func(method, body string) []byte {
 	base := "http://" + r.process(name).Service + "/twirp/roost.control.v1.Control/"
 	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{}}
@@ -248,11 +247,10 @@ func shardHome(index int) string {
 	return fmt.Sprintf(`{"cluster":"dev","messages":[{"get_shard_home":{"shard":{"type":"List","index":%d}}}]}`, index)
 }
 
-// askCoordinator sends requests to a coordinator that is stopped: for the
-// table, and for homes of all shards that are not allocated. The channel tells
-// for each request for the table, when it is answered, whether the answer was
-// one that only the active coordinator may give. Requests for homes have no
-// answer but the table.
+// askCoordinator sends requests to a coordinator that is stopped: for the table, and for the
+// homes of all shards that are not allocated. For each request for the table, the channel
+// gets an error if the answer is one that only the active coordinator may give. Requests for
+// homes have no answer but the table.
 func (r *run) askCoordinator(name string, allocated []int) <-chan error {
 	call := r.coordinator(name)
 	for i := range typeShards {
@@ -279,7 +277,7 @@ func (r *run) askCoordinator(name string, allocated []int) <-chan error {
 	return results
 }
 
-// killAll ends everything at once, and starts it again in any order.
+// killAll kills all processes at once, and starts them again in any order.
 func killAll(r *run) {
 	r.wait(2 * time.Second)
 	names := r.names()

@@ -21,13 +21,13 @@ const (
 	onPostgres = "postgres"
 )
 
-// journal is the machine of the PostgreSQL server, where there are networks.
+// journal is the machine of the PostgreSQL server, if processes have networks.
 const journal = "journal"
 
-// keep prepares the journal of a run.
-func (r *run) keep(o *launcher.Options) {
+// setUpJournal prepares the journal of a run.
+func (r *run) setUpJournal(o *launcher.Options) {
 	if r.store == onSQLite {
-		r.keepAt(o, filepath.Join(r.dir, "journal.db"))
+		r.setUpJournalAt(o, filepath.Join(r.dir, "journal.db"))
 		return
 	}
 	if r.net == nil {
@@ -51,8 +51,8 @@ func (r *run) keep(o *launcher.Options) {
 	r.open("pgx", u.String())
 }
 
-// keepAt keeps the journal in a file.
-func (r *run) keepAt(o *launcher.Options, file string) {
+// setUpJournalAt prepares a journal in a file.
+func (r *run) setUpJournalAt(o *launcher.Options, file string) {
 	r.journal(o, (&url.URL{Scheme: "sqlite", Path: file}).String())
 	r.must(sqlite.RegisterVFS()) // corruptedRecord writes
 	r.open("sqlite", (&url.URL{Scheme: "file", Path: file, RawQuery: "vfs=" + sqlite.VFS}).String())
@@ -71,7 +71,7 @@ func (r *run) open(driver, where string) {
 	r.Cleanup(func() { _ = db.Close() })
 }
 
-// stored reads the records of all lists, by nothing of ours.
+// stored reads the records of all lists, without any code of Roost.
 func (r *run) stored() (all []history.Stored) {
 	r.Helper()
 	rows, err := r.db.QueryContext(r.Context(), `SELECT e.name, r.seq, r.body FROM record r JOIN entity e ON e.id = r.entity

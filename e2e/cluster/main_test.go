@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// binaries is the directory of the processes of a cluster.
+// binaries returns the directory of the binaries.
 func binaries(t *testing.T) string {
 	t.Helper()
 	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/region/cmd/region", "services/gateway/cmd/gateway",
@@ -26,24 +26,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(chosen(m.Run()))
+	os.Exit(failIfNothingRan(m.Run()))
 }
 
-// played is set when a scenario runs, or is skipped for what this machine lacks.
-var played atomic.Bool
+// ran is set when a scenario runs, or is skipped for what this machine lacks.
+var ran atomic.Bool
 
-// chosen turns a success into a failure if scenarios were asked for and nothing
-// is one: a run that names none proves nothing.
-func chosen(code int) int {
+// failIfNothingRan turns a success into a failure if scenarios were asked for and none
+// matched: such a run proves nothing.
+func failIfNothingRan(code int) int {
 	set := os.Getenv("E2E")
-	if code != 0 || set == "" || played.Load() {
+	if code != 0 || set == "" || ran.Load() {
 		return code
 	}
 	fmt.Fprintf(os.Stderr, "no scenario of the %s set matches %s (make e2e RUN=…): nothing was run\n", set, flag.Lookup("test.run").Value)
 	return 1
 }
 
-// checkSet refuses a set of scenarios that there is not.
+// checkSet refuses an unknown set of scenarios.
 func checkSet() error {
 	switch set := os.Getenv("E2E"); set {
 	case "", "full", "short":
@@ -53,8 +53,7 @@ func checkSet() error {
 	}
 }
 
-// start runs a cluster for the length of a test. Its logs are shown if the
-// test fails.
+// start runs a cluster until the test ends. Its logs are shown if the test fails.
 func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 	t.Helper()
 	o.BinDir = binaries(t)
@@ -66,7 +65,7 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*waitLimit)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("closing the cluster: %v", err)
@@ -75,7 +74,7 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 			showLogs(t, o.Dir)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 	defer cancel()
 	if err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -83,7 +82,7 @@ func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 	return c
 }
 
-// report is the last metrics of a process, which tell a reader little.
+// report matches the last metrics of a process, which are left out of the logs shown.
 var report = regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(reportBegins) + `.*\n`)
 
 func showLogs(t *testing.T, dir string) {

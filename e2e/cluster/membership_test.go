@@ -14,20 +14,20 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/netns"
 )
 
-// membership is something that happens to a cluster of seven members that is
-// otherwise idle: three coordinators and four regions.
+// membership is a scenario of faults in an idle cluster of seven members: three coordinators
+// and four regions.
 type membership struct {
 	name string
-	// short says that it is one of those that run when only a part is asked for.
+	// short says that it is in the short set.
 	short bool
 	// network says that every process has a network of its own, which can be cut.
 	network bool
 	faults  func(m *members)
 }
 
-// stable is how long the split brain resolver waits in these clusters, and
-// leaseless how much longer a side without a coordinator does. The defaults are
-// for larger clusters, and for people who start coordinators anew.
+// stable is how long the split-brain resolver waits in these clusters, and leaseless how
+// much longer a side without a coordinator waits. The defaults are for larger clusters, and
+// leave time to restart coordinators.
 const stable, leaseless = 4 * time.Second, 5 * time.Second
 
 var memberships = []membership{
@@ -59,27 +59,26 @@ var memberships = []membership{
 	{name: "bridge-of-one", network: true, faults: bridgeOfOne},
 }
 
-// TestMembership: every member's own view of the membership is right, whatever
-// happens to seven processes. Who was removed never comes back, parts that
-// cannot reach each other do not both go on, who was declared down says so and
-// ends, and when all is over everybody is up again in one view of all.
+// TestMembership: under every fault, each member's own view of the membership is correct. A
+// removed member never comes back, parts that cannot reach each other do not both continue,
+// a member that is declared down logs that and ends, and at the end all are up in one view.
 func TestMembership(t *testing.T) {
 	if os.Getenv("E2E") == "" {
-		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most telling ones")
+		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
 	}
 	for _, s := range memberships {
 		t.Run(s.name, func(t *testing.T) {
-			if !s.short && !everything() {
-				t.Skip("is not one of the short ones")
+			if !s.short && !fullSet() {
+				t.Skip("not in the short set")
 			}
-			played.Store(true)
+			ran.Store(true)
 			for n := range attempts {
-				m := &members{run: run{mortal: map[string]string{}}}
+				m := &members{run: run{allowed: map[string]string{}}}
 				if ok := t.Run(fmt.Sprint("attempt-", n+1), func(t *testing.T) { m.play(t, &s) }); !ok || len(m.void) == 0 {
 					return
 				}
 			}
-			t.Errorf("void in %d attempts: this machine is too slow, or too busy, to tell", attempts)
+			t.Errorf("void in %d attempts: this machine is too slow or too busy", attempts)
 		})
 	}
 }
@@ -88,14 +87,14 @@ func TestMembership(t *testing.T) {
 type members struct {
 	run
 	views views
-	cuts  [][2]string // pairs of which one does not hear the other
+	cuts  [][2]string // pairs of which the first cannot reach the second
 }
 
 func (m *members) play(t *testing.T, s *membership) {
 	m.T, m.dir = t, t.TempDir()
 	args := []string{"--gossip.stable_after=" + stable.String(), "--gossip.lease_patience=" + leaseless.String()}
 	o := launcher.Options{
-		Coordinators: 3, Regions: 4, Dir: m.dir, Changed: m.changed, StartTimeout: soon,
+		Coordinators: 3, Regions: 4, Dir: m.dir, Changed: m.changed, StartTimeout: waitLimit,
 		Args: map[string][]string{launcher.Coordinator: args, launcher.Region: args},
 	}
 	if s.network {
@@ -128,37 +127,37 @@ func (m *members) play(t *testing.T, s *membership) {
 	}
 }
 
-// oneView waits until processes hold one view of exactly them, and tells how
+// oneView waits until these processes all see exactly themselves as members. It returns how
 // long that took.
 func (m *members) oneView(names ...string) time.Duration {
 	m.Helper()
 	began := time.Now()
-	eventually(m.T, 2*soon, func() error {
+	eventually(m.T, 2*waitLimit, func() error {
 		m.skipStray()
-		return m.views.one(began, names)
+		return m.views.disagreement(began, names)
 	})
 	return time.Since(began)
 }
 
-// skipStray ends the run if somebody was declared down to whom nothing was done:
-// this machine kept it from beating.
+// skipStray ends the run if a process was declared down without a fault: this machine was
+// too busy for its heartbeats.
 func (m *members) skipStray() {
 	m.Helper()
 	for _, p := range m.cluster.Processes() {
 		m.mu.Lock()
-		_, mortal := m.mortal[p.Name]
+		_, allowed := m.allowed[p.Name]
 		m.mu.Unlock()
-		if p.State != launcher.Died || mortal {
+		if p.State != launcher.Died || allowed {
 			continue
 		}
 		if log, err := os.ReadFile(p.Log); err == nil && strings.Contains(string(log), declaredDown) {
-			m.isVoid("%s was declared down", p.Name)
+			m.markVoid("%s was declared down", p.Name)
 			m.SkipNow()
 		}
 	}
 }
 
-// living are the processes that have not ended.
+// living returns the processes that have not ended.
 func (m *members) living() (names []string) {
 	for _, p := range m.cluster.Processes() {
 		if p.PID != 0 {
@@ -168,8 +167,8 @@ func (m *members) living() (names []string) {
 	return names
 }
 
-// removal waits until those who live hold one view without some that are gone,
-// and tells when they were noticed and removed.
+// removal waits until the living processes hold one view without those that are gone, and
+// reports when these were noticed and removed.
 func (m *members) removal(from time.Time, gone []string, living ...string) {
 	m.Helper()
 	m.oneView(living...)
@@ -182,7 +181,7 @@ func (m *members) removal(from time.Time, gone []string, living ...string) {
 		first.Seconds(), last.Seconds(), len(living), view.Seconds())
 }
 
-// killed ends processes at once.
+// killed kills processes, and waits for their removal.
 func (m *members) killed(names ...string) {
 	m.Helper()
 	gone := m.views.uids(names...)
@@ -191,8 +190,7 @@ func (m *members) killed(names ...string) {
 	m.removal(from, gone, m.names(names...)...)
 }
 
-// killFive leaves a standby and a region, which have to see that they are the
-// cluster now.
+// killFive leaves a standby and a region, which become the cluster.
 func killFive(m *members) {
 	active, _ := m.active()
 	standby := "coordinator-1"
@@ -202,9 +200,8 @@ func killFive(m *members) {
 	m.killed(m.names(standby, "region-4")...)
 }
 
-// restartQuickly kills one member after the other and starts it again at once,
-// at the same address, several times. The old incarnation is removed, since a
-// new one is there.
+// restartQuickly kills one member after the other, several times, and starts it again at
+// once at the same address. The new incarnation replaces the old one.
 func restartQuickly(m *members) {
 	from := time.Now()
 	var gone []string
@@ -221,8 +218,8 @@ func restartQuickly(m *members) {
 	m.must(err)
 }
 
-// restartFirstSeed ends the one that would form a cluster if there were none,
-// and starts it again when it is removed. It must not form a second one.
+// restartFirstSeed kills the member that would form a cluster if there were none, and starts
+// it again after its removal. It must not form a second cluster.
 func restartFirstSeed(m *members) {
 	m.killed("coordinator-1")
 	began := time.Now()
@@ -231,14 +228,14 @@ func restartFirstSeed(m *members) {
 	m.figure("it is back in %.1f s", time.Since(began).Seconds())
 }
 
-// leaveInOrder ends three members by SIGTERM, the active coordinator among them.
-// Nobody is suspected: they say goodbye.
+// leaveInOrder stops three members by SIGTERM, the active coordinator among them. They
+// leave, so nobody is suspected.
 func leaveInOrder(m *members) {
 	active, _ := m.active()
 	for _, name := range []string{"region-1", active, "region-4"} {
 		gone := m.views.uids(name)
 		from := time.Now()
-		ctx, cancel := context.WithTimeout(m.Context(), 2*soon)
+		ctx, cancel := context.WithTimeout(m.Context(), 2*waitLimit)
 		m.must(m.cluster.Stop(ctx, name))
 		cancel()
 		living := m.living()
@@ -252,11 +249,11 @@ func leaveInOrder(m *members) {
 	}
 }
 
-// downByHand declares a healthy member down. It ends and says why.
+// downByHand declares a healthy member down. It ends and logs why.
 func downByHand(m *members) {
 	const victim = "region-3"
 	gone := m.views.uids(victim)
-	m.maybeDie(declaredDown, victim)
+	m.allowDeath(declaredDown, victim)
 	from := time.Now()
 	_, err := launcher.NewMembership("http://"+m.process("region-1").Management).Down(m.Context(), victim)
 	m.must(err)
@@ -265,18 +262,18 @@ func downByHand(m *members) {
 	m.removal(from, gone, m.names(victim)...)
 }
 
-// pauseFor stops a process for less than it takes to declare it down. It stays a
-// member; it may have been suspected meanwhile.
+// pauseFor stops a process for less time than it takes to declare it down. It stays a
+// member, but may be suspected meanwhile.
 func (m *members) pauseFor(d time.Duration, name string) {
 	m.Helper()
-	m.maybeDie(declaredDown, name)
+	m.allowDeath(declaredDown, name)
 	uid := m.views.uids(name)
 	from := time.Now()
 	m.must(m.cluster.Signal(name, syscall.SIGSTOP))
 	m.wait(d)
 	m.must(m.cluster.Signal(name, syscall.SIGCONT))
 	if paused := time.Since(from); paused >= stable {
-		m.isVoid("the pause took %v", paused)
+		m.markVoid("the pause took %v", paused)
 		return
 	}
 	took := m.oneView(m.names()...)
@@ -290,11 +287,11 @@ func (m *members) pauseFor(d time.Duration, name string) {
 	m.figure("stopped for %v, %s, one view %.1f s later", d, suspected, took.Seconds())
 }
 
-// pauseUntilRemoved stops a process until all others have removed it. When it
-// goes on, it hears of that, and ends.
+// pauseUntilRemoved stops a process until all others have removed it. When it resumes, it
+// learns that, and ends.
 func (m *members) pauseUntilRemoved(name string) {
 	m.Helper()
-	m.maybeDie(declaredDown, name)
+	m.allowDeath(declaredDown, name)
 	gone := m.views.uids(name)
 	from := time.Now()
 	m.must(m.cluster.Signal(name, syscall.SIGSTOP))
@@ -302,11 +299,11 @@ func (m *members) pauseUntilRemoved(name string) {
 	from = time.Now()
 	m.must(m.cluster.Signal(name, syscall.SIGCONT))
 	m.waitEnd(name)
-	m.figure("ended %.1f s after it went on", time.Since(from).Seconds())
+	m.figure("ended %.1f s after it resumed", time.Since(from).Seconds())
 	m.oneView(m.names(name)...)
 }
 
-// cut loses everything between a process and others.
+// cut drops everything between a process and others.
 func (m *members) cut(name string, others ...string) {
 	m.net.Cut(name, others...)
 	for _, other := range others {
@@ -314,7 +311,7 @@ func (m *members) cut(name string, others ...string) {
 	}
 }
 
-// cutOneWay loses what a process sends to others.
+// cutOneWay drops what a process sends to others.
 func (m *members) cutOneWay(name string, others ...string) {
 	m.net.CutOneWay(name, others...)
 	for _, other := range others {
@@ -322,23 +319,22 @@ func (m *members) cutOneWay(name string, others ...string) {
 	}
 }
 
-// partition cuts the network, and waits until nobody is left running who cannot
-// reach another one that is, and those who are left hold one view. They are no
-// fewer than they have to be.
+// partition cuts the network, and waits until all processes that still run can reach each
+// other and hold one view. At least least of them must be left.
 func (m *members) partition(cut func(), least int) (living []string) {
 	m.Helper()
-	m.maybeDie(declaredDown, m.names()...)
+	m.allowDeath(declaredDown, m.names()...)
 	before := m.views.latest(time.Time{})
 	from := time.Now()
 	cut()
-	eventually(m.T, soon, func() error {
+	eventually(m.T, waitLimit, func() error {
 		living = m.living()
 		for _, c := range m.cuts {
 			if slices.Contains(living, c[0]) && slices.Contains(living, c[1]) {
 				return fmt.Errorf("%s and %s cannot reach each other, and both run", c[0], c[1])
 			}
 		}
-		return m.views.one(from, living)
+		return m.views.disagreement(from, living)
 	})
 	if len(living) < least {
 		m.Errorf("of seven only %v are left, at least %d should be", living, least)
@@ -354,23 +350,23 @@ func (m *members) partition(cut func(), least int) (living []string) {
 	return living
 }
 
-// cutShortly divides the members, and ends that before anybody can be declared
-// down. They are the same afterwards.
+// cutShortly divides the members, and heals the cut before anybody can be declared down. The
+// members stay the same.
 func cutShortly(m *members) {
 	uids := m.views.uids(m.names()...)
-	m.maybeDie(declaredDown, m.names()...)
+	m.allowDeath(declaredDown, m.names()...)
 	from := time.Now()
 	m.cut("coordinator-1", m.names("coordinator-1", "region-1", "region-2")...)
 	m.cut("region-1", m.names("coordinator-1", "region-1", "region-2")...)
 	m.cut("region-2", m.names("coordinator-1", "region-1", "region-2")...)
-	eventually(m.T, soon, func() error {
+	eventually(m.T, waitLimit, func() error {
 		_, _, err := m.views.took(from, m.views.uids("region-1"), []string{"region-3"}, "unreachable")
 		return err
 	})
 	m.net.Heal()
 	cut := time.Since(from)
 	if cut >= stable {
-		m.isVoid("the cut took %v", cut)
+		m.markVoid("the cut took %v", cut)
 		return
 	}
 	took := m.oneView(m.names()...)
@@ -380,22 +376,22 @@ func cutShortly(m *members) {
 	m.figure("cut for %.1f s, one view %.1f s later", cut.Seconds(), took.Seconds())
 }
 
-// isolated cuts one off from all others.
+// isolated cuts one member off from all others.
 func (m *members) isolated(name string) {
 	m.Helper()
 	m.partition(func() { m.cut(name, m.names(name)...) }, 6)
 	if !m.ended(name) {
-		m.Errorf("%s, which is alone, goes on", name)
+		m.Errorf("%s, which is alone, continues", name)
 	}
 }
 
-// oneWay loses what one sends to others.
+// oneWay drops what one member sends to others.
 func (m *members) oneWay(name string, others ...string) {
 	m.Helper()
 	m.partition(func() { m.cutOneWay(name, others...) }, 6)
 }
 
-// apart cuts sides off from each other, and judges that exactly one stays, whole.
+// apart cuts sides off from each other, and checks that exactly one of them stays, complete.
 func (m *members) apart(sides ...[]string) (living []string) {
 	m.Helper()
 	active, _ := m.active()
@@ -424,8 +420,8 @@ func halve(m *members) {
 	m.apart([]string{"coordinator-1", "region-1", "region-2"}, []string{"coordinator-2", "coordinator-3", "region-3", "region-4"})
 }
 
-// activeInMinority cuts the holder of the lease off, with one region. It gives the
-// lease up for a coordinator on the other side, which stays.
+// activeInMinority cuts the holder of the lease off, with one region. It gives the lease up
+// to a coordinator on the other side, and that side stays.
 func activeInMinority(m *members) {
 	active, _ := m.active()
 	if living := m.apart([]string{active, "region-1"}, m.names(active, "region-1")); slices.Contains(living, active) {
@@ -433,8 +429,8 @@ func activeInMinority(m *members) {
 	}
 }
 
-// leaseInMinority cuts all coordinators off, which are fewer than the regions. On
-// the other side nobody can take the lease, so it stays, and they with it.
+// leaseInMinority cuts all coordinators off, which are fewer than the regions. Nobody on the
+// other side can take the lease, so the coordinators keep it and stay.
 func leaseInMinority(m *members) {
 	coordinators := []string{"coordinator-1", "coordinator-2", "coordinator-3"}
 	if living := m.apart(coordinators, m.names(coordinators...)); !slices.Contains(living, "coordinator-1") {
@@ -442,12 +438,12 @@ func leaseInMinority(m *members) {
 	}
 }
 
-// threeParts have a coordinator each.
+// threeParts divides the members into three parts with a coordinator each.
 func threeParts(m *members) {
 	m.apart([]string{"coordinator-1", "region-1"}, []string{"coordinator-2", "region-2", "region-3"}, []string{"coordinator-3", "region-4"})
 }
 
-// bridgeOfOne divides the others into two sides, which region-4 sees both of.
+// bridgeOfOne divides the others into two sides, both of which region-4 can reach.
 func bridgeOfOne(m *members) {
 	m.partition(func() {
 		for _, name := range []string{"coordinator-1", "region-1", "region-2"} {

@@ -12,12 +12,12 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// partition cuts the network for a while. Who is cut off may be declared down,
-// and ends then when it hears of it.
+// partition cuts the network for a while. Processes that are cut off may be declared down,
+// and end when they learn that.
 func (r *run) partition(d time.Duration, cut func(), off ...string) {
 	r.Helper()
 	r.wait(2 * time.Second)
-	r.maybeDie(declaredDown, off...)
+	r.allowDeath(declaredDown, off...)
 	cut()
 	before := r.load.Acked()
 	r.wait(d)
@@ -26,14 +26,13 @@ func (r *run) partition(d time.Duration, cut func(), off ...string) {
 	r.figure("%.0f/s meanwhile", acked/d.Seconds())
 }
 
-// cutTime is longer than it takes to notice a cut, and less than it takes to
-// declare anybody down.
+// cutTime is longer than it takes to notice a cut, and shorter than it takes to declare
+// anybody down.
 const cutTime = 5 * time.Second
 
-// isolateRegion cuts a region off from everybody, from the journal too if that is
-// elsewhere. Its shards move. Nothing reaches the region meanwhile, so this shows
-// that the others go on; that a deposed region has no effect, island and halves
-// show.
+// isolateRegion cuts a region off from all others, and from the journal if that is a server.
+// Its shards move. Nothing reaches the region meanwhile, so this shows that the others
+// continue; island and halves show that a deposed region has no effects.
 func isolateRegion(r *run) {
 	const victim = "region-2"
 	r.partition(cutTime, func() { r.net.Cut(victim, r.machines(victim)...) }, victim)
@@ -41,10 +40,9 @@ func isolateRegion(r *run) {
 	r.up()
 }
 
-// island leaves a region, a gateway and the journal alone with each other. The
-// shards of the region move, but neither of the two hears of it: what clients of
-// that gateway wait for goes on reaching the deposed region, which must not
-// answer it.
+// island leaves a region, a gateway and the journal alone with each other. The shards of the
+// region move, but neither of the two learns of it. The commands of that gateway still reach
+// the deposed region, which must not answer them.
 func island(r *run) {
 	r.partition(cutTime, func() {
 		for _, one := range []string{"region-2", "gateway-1"} {
@@ -55,8 +53,8 @@ func island(r *run) {
 	r.up()
 }
 
-// isolateRegionForLong is as isolateRegion, until it is declared down, and with
-// the journal in reach.
+// isolateRegionForLong is like isolateRegion, but lasts until the region is declared down,
+// and the journal stays reachable.
 func isolateRegionForLong(r *run) {
 	const victim = "region-2"
 	r.partition(25*time.Second, func() { r.net.Cut(victim, r.names(victim)...) }, victim)
@@ -65,35 +63,33 @@ func isolateRegionForLong(r *run) {
 	r.up()
 }
 
-// cutRegionFromCoordinators leaves a region its gateways, its neighbours and the
-// journal.
+// cutRegionFromCoordinators leaves a region connected to gateways, regions and the journal.
 func cutRegionFromCoordinators(r *run) {
 	r.partition(cutTime, func() { r.net.Cut("region-2", "coordinator-1", "coordinator-2") }, "region-2")
 }
 
-// cutRegionFromJournal leaves a region everybody but the journal. Nobody sees
-// that but the region itself: what it hosts stands still, and all else goes on.
+// cutRegionFromJournal cuts a region off from the journal alone. Only the region notices:
+// what it hosts stalls, and everything else continues.
 func cutRegionFromJournal(r *run) {
-	r.maybeDie("", "region-2") // without a journal there is no use in it
+	r.allowDeath("", "region-2") // a region without a journal may end
 	r.partition(cutTime, func() { r.net.Cut("region-2", journal) })
 }
 
-// regionWithoutJournal takes the journal from a region, for a minute, and nothing
-// else: everybody hears it all the time. It says so, what it hosts goes to others,
-// and shards come back after the cut.
+// regionWithoutJournal cuts a region off from the journal alone, for a minute. It reports
+// that, its shards move to others, and shards come back after the cut.
 func regionWithoutJournal(r *run) {
 	const victim = "region-2"
 	r.wait(2 * time.Second)
 	began := time.Now()
 	r.net.Cut(victim, journal)
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		if n := r.shardsOf(victim); n > 0 {
 			return fmt.Errorf("%s has %d shards", victim, n)
 		}
 		return nil
 	})
 	r.figure("its shards are with others after %.1f s", time.Since(began).Seconds())
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		if body := r.readyz(victim); !strings.Contains(body, "[-] journal: the journal has not answered since") {
 			return fmt.Errorf("%s says %q", victim, body)
 		}
@@ -108,7 +104,7 @@ func regionWithoutJournal(r *run) {
 	r.net.Heal()
 	healed := time.Now()
 	r.up()
-	eventually(r.T, soon, func() error {
+	eventually(r.T, waitLimit, func() error {
 		if r.shardsOf(victim) == 0 {
 			return fmt.Errorf("%s has no shards", victim)
 		}
@@ -117,18 +113,18 @@ func regionWithoutJournal(r *run) {
 	r.figure("and has shards again %.1f s after the cut", time.Since(healed).Seconds())
 }
 
-// shardsOf is how many shards a region has, says the active coordinator.
+// shardsOf returns how many shards a region has, by the active coordinator.
 func (r *run) shardsOf(region string) int {
 	r.Helper()
 	var res *adminv1.ShardsResponse
-	eventually(r.T, soon, func() (err error) {
+	eventually(r.T, waitLimit, func() (err error) {
 		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), "List", region)
 		return err
 	})
 	return len(res.Shards)
 }
 
-// readyz is what a process says of its readiness.
+// readyz returns the answer of a process to /readyz?verbose.
 func (r *run) readyz(name string) string {
 	client := http.Client{Timeout: 5 * time.Second}
 	res, err := client.Get("http://" + r.process(name).Management + "/readyz?verbose")
@@ -143,10 +139,9 @@ func (r *run) readyz(name string) string {
 	return string(raw)
 }
 
-// cutCoordinator cuts the active coordinator off from everybody. A lease in a
-// file stays in reach: nobody can take over, and nobody needs to; a region that
-// dies meanwhile is noticed when the cut heals. A lease on a server does not, and
-// a standby takes over.
+// cutCoordinator cuts the active coordinator off from all others. A lease in a file stays
+// reachable: nobody can take over, and nobody needs to. A lease on a server does not, and a
+// standby takes over.
 func cutCoordinator(r *run) {
 	old, before := r.active()
 	r.partition(cutTime, func() { r.net.Cut(old, r.machines(old)...) }, r.names()...)
@@ -168,19 +163,19 @@ func cutCoordinatorForLong(r *run) {
 	r.figure("%s of term %d after %s of term %d", now, term, old, before)
 }
 
-// cutGatewayFromRegion cuts one gateway off from one region, which others reach.
+// cutGatewayFromRegion cuts one gateway off from one region, which the other can reach.
 func cutGatewayFromRegion(r *run) {
 	r.partition(cutTime, func() { r.net.Cut("gateway-1", "region-2") })
 }
 
-// muteRegion loses all that a region sends; it hears everybody.
+// muteRegion drops all that a region sends. It still receives.
 func muteRegion(r *run) {
 	r.partition(cutTime, func() { r.net.CutOneWay("region-2", r.machines("region-2")...) }, "region-2")
 	r.figure("region-2 was mute%s", r.fate("region-2"))
 	r.up()
 }
 
-// deafRegion loses all that is sent to a region; everybody hears it.
+// deafRegion drops all that is sent to a region. It can still send.
 func deafRegion(r *run) {
 	r.partition(cutTime, func() {
 		for _, other := range r.machines("region-2") {
@@ -191,8 +186,8 @@ func deafRegion(r *run) {
 	r.up()
 }
 
-// bridge divides the cluster into two sides, which only region-2 and the journal
-// see both of.
+// bridge divides the cluster into two sides. Only region-2 and the journal are reachable from
+// both.
 func bridge(r *run) {
 	r.partition(cutTime, func() { r.divide() }, r.names()...)
 	r.up()
@@ -205,8 +200,8 @@ func halves(r *run) {
 		r.divide()
 		r.net.Cut("region-2", "coordinator-1", "region-1", "gateway-1")
 	}, r.names()...)
-	// The side that keeps the lease takes the shards of the other one, whose
-	// gateway and regions know nothing of it.
+	// The side that keeps the lease takes the shards of the other one, whose gateway and
+	// regions do not learn of it.
 	r.mustFence("region-1", "region-2", "region-3")
 	r.up()
 }
@@ -218,7 +213,7 @@ func (r *run) divide() {
 	}
 }
 
-// machines are those of all processes, but some, and of the journal.
+// machines returns the machines of all processes but some, and of the journal.
 func (r *run) machines(but ...string) []string {
 	names := r.names(but...)
 	if r.server != nil {
@@ -227,7 +222,7 @@ func (r *run) machines(but ...string) []string {
 	return names
 }
 
-// journalDown ends the server of the journal, and starts it again after a while.
+// journalDown stops the server of the journal, and starts it again after a while.
 func journalDown(r *run, end func(*postgrestest.Server)) {
 	r.wait(2 * time.Second)
 	end(r.server)

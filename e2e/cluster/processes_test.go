@@ -18,11 +18,11 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
 
-// up starts everything that does not run, and waits until all serve. Who was
-// declared down may end only now, and is started again then.
+// up starts every process that does not run, and waits until all are ready. A process that
+// was declared down may end only now, and is started again then.
 func (r *run) up() {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 2*soon)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*waitLimit)
 	defer cancel()
 	for {
 		var group sync.WaitGroup
@@ -46,7 +46,7 @@ func (r *run) up() {
 	}
 }
 
-// names are those of all processes, but some.
+// names returns the names of all processes but some.
 func (r *run) names(but ...string) (names []string) {
 	for _, p := range r.cluster.Processes() {
 		if !slices.Contains(but, p.Name) {
@@ -73,7 +73,7 @@ func (r *run) kill(names ...string) {
 // stop ends a process by SIGTERM, and starts it again.
 func (r *run) stop(name string) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 2*soon)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*waitLimit)
 	defer cancel()
 	began := time.Now()
 	r.must(r.cluster.Stop(ctx, name))
@@ -81,7 +81,7 @@ func (r *run) stop(name string) {
 	r.up()
 }
 
-// process is the launcher's account of a process.
+// process returns what the launcher knows of a process.
 func (r *run) process(name string) launcher.Process {
 	r.Helper()
 	all := r.cluster.Processes()
@@ -92,10 +92,10 @@ func (r *run) process(name string) launcher.Process {
 	return all[i]
 }
 
-// active is the name of the active coordinator.
+// active returns the name and term of the active coordinator.
 func (r *run) active() (name string, term uint32) {
 	r.Helper()
-	eventually(r.T, soon, func() (err error) {
+	eventually(r.T, waitLimit, func() (err error) {
 		name, term, err = r.cluster.Active(r.Context())
 		return err
 	})
@@ -105,7 +105,7 @@ func (r *run) active() (name string, term uint32) {
 // successor waits for an active coordinator of a higher term.
 func (r *run) successor(before uint32) (name string, term uint32) {
 	r.Helper()
-	eventually(r.T, soon, func() (err error) {
+	eventually(r.T, waitLimit, func() (err error) {
 		if name, term, err = r.cluster.Active(r.Context()); err == nil && term <= before {
 			err = fmt.Errorf("%s is still active in term %d", name, term)
 		}
@@ -114,13 +114,12 @@ func (r *run) successor(before uint32) (name string, term uint32) {
 	return name, term
 }
 
-// pause stops a process by SIGSTOP at a moment at which it does not hold the
-// lock of the journal's file: a process that is stopped while it has the lock stops all
-// others,
-// which is safe and known, and would show nothing here.
+// pause stops a process by SIGSTOP at a moment at which it holds no lock on the journal's
+// file. A process that is stopped while it holds one stops all others. That is safe and
+// known, and would show nothing here.
 func (r *run) pause(name string) {
 	r.Helper()
-	r.maybeDie(declaredDown, name)
+	r.allowDeath(declaredDown, name)
 	for range 50 {
 		r.must(r.cluster.Signal(name, syscall.SIGSTOP))
 		r.wait(50 * time.Millisecond)
@@ -132,29 +131,28 @@ func (r *run) pause(name string) {
 		r.must(r.cluster.Signal(name, syscall.SIGCONT))
 		r.wait(100 * time.Millisecond)
 	}
-	r.isVoid("whenever %s is stopped, everything stands still", name)
+	r.markVoid("whenever %s is stopped, all others stop too", name)
 	r.SkipNow()
 }
 
-// ended reports whether a process has ended by itself, as one may that was
-// declared down.
+// ended reports whether a process has ended by itself, for example after it was declared
+// down.
 func (r *run) ended(name string) bool {
 	r.Helper()
 	return r.process(name).State == launcher.Died
 }
 
-// mustFence waits until one of the processes has counted an operation that the
-// fence refused. A run in which none was refused shows nothing of the fence, and
-// is void.
+// mustFence waits until one of the processes has counted an operation that the fence
+// refused. A run in which none was refused proves nothing about the fence, and is void.
 func (r *run) mustFence(names ...string) {
 	r.Helper()
-	deadline := time.Now().Add(soon / 3)
+	deadline := time.Now().Add(waitLimit / 3)
 	refused, fates := 0.0, ""
 	for refused == 0 && time.Now().Before(deadline) && r.Context().Err() == nil {
 		fates = ""
 		alive := false
 		for _, name := range names {
-			ended := r.ended(name) // before its counter is read: then that is its last
+			ended := r.ended(name) // before the counter is read, so that an ended process has its last value
 			if n, err := r.counter(name, "roost.journal.fenced"); err == nil {
 				refused += n
 			}
@@ -170,12 +168,12 @@ func (r *run) mustFence(names ...string) {
 	}
 	r.figure("%.0f operations refused by the fence%s", refused, fates)
 	if refused == 0 {
-		r.isVoid("the fence refused nothing of %s", strings.Join(names, ", "))
+		r.markVoid("the fence refused nothing of %s", strings.Join(names, ", "))
 	}
 }
 
-// counter is a process's counter over all attributes. That of a process which
-// has ended by itself is in its log.
+// counter returns a counter of a process, summed over all attributes. The counters of a
+// process that has ended by itself are in its log.
 func (r *run) counter(name, metric string) (float64, error) {
 	r.Helper()
 	if p := r.process(name); p.State == launcher.Died {
@@ -220,7 +218,7 @@ func lastReport(log, metric string) (sum float64, err error) {
 // reportBegins is how the metrics in a log begin.
 const reportBegins = `{"Resource":`
 
-// scrape is the sum of a metric over all attributes, as the process serves it.
+// scrape returns a metric that a process serves, summed over all attributes.
 func (r *run) scrape(name, metric string) (sum float64, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	res, err := client.Get("http://" + r.process(name).Management + "/metrics")

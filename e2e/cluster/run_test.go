@@ -21,29 +21,26 @@ import (
 const (
 	// rate is how many calls start per second; some of them are batches.
 	rate = 300
-	// attempts is how often a run that proves nothing is repeated, each time
-	// with half the rate over twice the time: a machine that is slow, or busy
-	// with other things, carries that.
+	// attempts is how often a scenario is run until a run is not void, each time at half
+	// the rate over twice the time, for slow or busy machines.
 	attempts = 3
-	// soon bounds what must happen some time; it judges nobody's speed.
-	soon = time.Minute
-	// after is how long calls start beyond the last fault.
+	// waitLimit bounds waiting for what must happen. It does not judge speed.
+	waitLimit = time.Minute
+	// after is how long calls still start after the last fault.
 	after = 2 * time.Second
 )
 
-// scenario is a cluster under load, and what happens to it.
+// scenario is a cluster under load, and its faults.
 type scenario struct {
 	name string
 	// on is where the journal is kept; default both SQLite and PostgreSQL.
 	on []string
-	// short is where it is kept when only a part is asked for: E2E=short.
+	// short is where it is kept in the short set.
 	short []string
-	// length is for how long calls start at least; they go on until the faults
-	// are over.
+	// length is how long calls start at least. They continue until the faults are over.
 	length time.Duration
-	// least is the least share of the calls that start that must be answered.
-	// Below it the run is void: a history in which nothing happened proves
-	// nothing. Default: a half.
+	// least is the share of the started calls that must be answered. Below it the run is
+	// void: a history without answers proves nothing. Default: a half.
 	least float64
 	// network says that every process has a network of its own, which can be cut.
 	network bool
@@ -51,7 +48,7 @@ type scenario struct {
 	prepare func(r *run, o *launcher.Options)
 	// faults runs beside the load.
 	faults func(r *run)
-	// check, if set, runs after the history was found right.
+	// check, if set, runs after the history was found correct.
 	check func(r *run)
 }
 
@@ -72,21 +69,21 @@ type run struct {
 	figures []string             // of the scenario itself
 	unknown int                  // operations of this outcome
 
-	mu     sync.Mutex
-	mortal map[string]string // who may die by itself, and what its log says then
-	deaths []launcher.Process
-	void   []string // why the run proves nothing
+	mu      sync.Mutex
+	allowed map[string]string // by name: processes that may end by themselves, and what their logs say then
+	deaths  []launcher.Process
+	void    []string // why the run proves nothing
 }
 
-// repeat plays a scenario until a run proves something.
+// repeat runs a scenario until a run is not void.
 func repeat(t *testing.T, s *scenario, store string) {
 	for n := range attempts {
-		r := &run{scenario: s, store: store, rate: rate / float64(int(1)<<n), length: s.length << n, mortal: map[string]string{}}
+		r := &run{scenario: s, store: store, rate: rate / float64(int(1)<<n), length: s.length << n, allowed: map[string]string{}}
 		if ok := t.Run(fmt.Sprintf("%.0f-per-second", r.rate), r.play); !ok || len(r.void) == 0 {
 			return
 		}
 	}
-	t.Errorf("void in %d attempts: this machine is too slow, or too busy, to tell", attempts)
+	t.Errorf("void in %d attempts: this machine is too slow or too busy", attempts)
 }
 
 // play runs the scenario once and judges it.
@@ -94,7 +91,7 @@ func (r *run) play(t *testing.T) {
 	r.T, r.dir = t, t.TempDir()
 	o := launcher.Options{
 		Coordinators: 2, Regions: 3, Gateways: 2, Dir: r.dir, Args: map[string][]string{},
-		RegionBinary: filepath.Join(binaries(t), "list-region"), Changed: r.changed, StartTimeout: soon,
+		RegionBinary: filepath.Join(binaries(t), "list-region"), Changed: r.changed, StartTimeout: waitLimit,
 		// The last thing that a process does is to print its counters.
 		Env: []string{"OTEL_METRICS_EXPORTER=console", "OTEL_METRIC_EXPORT_INTERVAL=86400000"},
 	}
@@ -102,7 +99,7 @@ func (r *run) play(t *testing.T) {
 		r.net = netns.New(t)
 		o.Address, o.Start = r.net.Address, r.net.Start
 	}
-	r.keep(&o)
+	r.setUpJournal(&o)
 	if r.scenario.prepare != nil {
 		r.scenario.prepare(r, &o)
 	}
@@ -130,7 +127,7 @@ func (r *run) play(t *testing.T) {
 // judge checks the history against the lists as they are now, and against the
 // journal.
 func (r *run) judge() {
-	ctx, cancel := context.WithTimeout(r.Context(), soon)
+	ctx, cancel := context.WithTimeout(r.Context(), waitLimit)
 	defer cancel()
 	final := map[string][]int64{}
 	for i := range load.Lists {
@@ -145,7 +142,7 @@ func (r *run) judge() {
 	}
 	r.unknown = outcomes[history.Unknown]
 	began := time.Now()
-	err := history.Check(ops, final, 2*soon)
+	err := history.Check(ops, final, 2*waitLimit)
 	took := time.Since(began)
 	stored := r.stored()
 	got := float64(outcomes[history.OK]) / r.load.End.Seconds()
@@ -166,33 +163,33 @@ func (r *run) judge() {
 		least = 0.5
 	}
 	if got < least*r.rate {
-		r.isVoid("%.0f answers per second are below the least rate of %.0f; attempts failed by %v", got, least*r.rate, r.load.Reasons)
+		r.markVoid("%.0f answers per second are below the least rate of %.0f; attempts failed by %v", got, least*r.rate, r.load.Reasons)
 	}
 	if r.load.Turned > 0 {
-		r.isVoid("%d calls did not start, because %d were under way", r.load.Turned, load.Crowd)
+		r.markVoid("%d calls did not start, because %d were under way", r.load.Turned, load.Crowd)
 	}
 	for _, p := range r.load.Problems {
-		r.Errorf("an answer that must not be: %s", p)
+		r.Errorf("an answer that no fault explains: %s", p)
 	}
 	r.judgeDeaths()
 }
 
-// declaredDown is what a process says that the others took for gone. It ends
-// then, whichever side was wrong.
+// declaredDown is the message of a process that was declared down. It ends then, even if the
+// others were wrong.
 const declaredDown = "this node was declared down"
 
-// judgeDeaths looks at who died by itself.
+// judgeDeaths checks the processes that have ended by themselves.
 func (r *run) judgeDeaths() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.deaths {
 		log, err := os.ReadFile(p.Log)
 		r.must(err)
-		because, mortal := r.mortal[p.Name]
+		because, allowed := r.allowed[p.Name]
 		switch {
-		case mortal && strings.Contains(string(log), because):
-		case !mortal && strings.Contains(string(log), declaredDown):
-			// Nothing was done to it: this machine kept it from beating.
+		case allowed && strings.Contains(string(log), because):
+		case !allowed && strings.Contains(string(log), declaredDown):
+			// Without a fault: this machine was too busy for its heartbeats.
 			r.void = append(r.void, p.Name+" was declared down")
 		default:
 			r.Errorf("%s died (%s), which %q would explain:\n%s", p.Name, p.Reason, because, strings.Join(p.LastLines, "\n"))
@@ -200,7 +197,7 @@ func (r *run) judgeDeaths() {
 	}
 }
 
-// changed notes who died. It must not call the cluster.
+// changed records processes that died. It must not call the cluster.
 func (r *run) changed(p launcher.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,19 +206,17 @@ func (r *run) changed(p launcher.Process) {
 	}
 }
 
-// maybeDie says that processes may end by themselves, and what they have to say
-// then.
-func (r *run) maybeDie(because string, names ...string) {
+// allowDeath says that processes may end by themselves, if their logs contain because.
+func (r *run) allowDeath(because string, names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
-		r.mortal[name] = because
+		r.allowed[name] = because
 	}
 }
 
-// isVoid notes why the run proves nothing. It is judged all the same: what is
-// wrong is wrong.
-func (r *run) isVoid(format string, args ...any) {
+// markVoid records why the run proves nothing. Its history is checked all the same.
+func (r *run) markVoid(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.void = append(r.void, fmt.Sprintf(format, args...))
@@ -232,7 +227,7 @@ func (r *run) figure(format string, args ...any) {
 	r.figures = append(r.figures, fmt.Sprintf(format, args...))
 }
 
-// wait lets the load go on for a while.
+// wait lets the load continue for a while.
 func (r *run) wait(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -247,5 +242,5 @@ func (r *run) must(err error) {
 	}
 }
 
-// everything says whether the long scenarios are asked for.
-func everything() bool { return os.Getenv("E2E") == "full" }
+// fullSet reports whether all scenarios are asked for.
+func fullSet() bool { return os.Getenv("E2E") == "full" }

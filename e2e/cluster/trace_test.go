@@ -22,7 +22,7 @@ import (
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 )
 
-// collector takes spans as OTLP over HTTP.
+// collector receives spans as OTLP over HTTP.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -96,8 +96,7 @@ func (c *collector) trace(id string) []span {
 	return slices.Clone(c.spans[id])
 }
 
-// TestOneTraceThroughAllProcesses: a traced HTTP request shows as one trace
-// from the gateway through link and mailbox to the handler and the journal.
+// TestOneTraceThroughAllProcesses: a traced HTTP request makes one trace, from the gateway through link and mailbox to the handler and the journal.
 func TestOneTraceThroughAllProcesses(t *testing.T) {
 	col := newCollector(t)
 	c := start(t, launcher.Options{Coordinators: 1, Regions: 1, Gateways: 1, Env: []string{

@@ -7,8 +7,7 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// TestViewsAreJudged: what must not happen is found where it is made up, and
-// nothing is where all is well.
+// TestViewsAreJudged: invented violations are found, and nothing is found in correct views.
 func TestViewsAreJudged(t *testing.T) {
 	event := func(seq uint64, kind, node string) *adminv1.Event {
 		return &adminv1.Event{Seq: seq, Kind: kind, Node: node, AtUnixMs: int64(seq) * 1000}
@@ -23,12 +22,12 @@ func TestViewsAreJudged(t *testing.T) {
 		a, b       []*adminv1.Member
 		bad, apart bool
 	}{
-		"a new incarnation":       {events: history, a: both, b: both},
-		"back in the eyes of one": {events: append(history[:3:3], event(4, "up", "b:1#1")), a: both, b: both, bad: true},
-		"back in a view":          {events: history, a: both, b: append(both[:2:2], member("b:1", "1", "up")), bad: true, apart: true},
-		"too few events":          {events: history[1:], a: both, b: both, bad: true},
-		"unlike views":            {events: history, a: both, b: both[:1], apart: true},
-		"not all are up":          {events: history, a: both, b: []*adminv1.Member{both[0], member("b:1", "2", "joining")}, apart: true},
+		"a new incarnation":         {events: history, a: both, b: both},
+		"back in one view's events": {events: append(history[:3:3], event(4, "up", "b:1#1")), a: both, b: both, bad: true},
+		"back in a view":            {events: history, a: both, b: append(both[:2:2], member("b:1", "1", "up")), bad: true, apart: true},
+		"too few events":            {events: history[1:], a: both, b: both, bad: true},
+		"different views":           {events: history, a: both, b: both[:1], apart: true},
+		"not all are up":            {events: history, a: both, b: []*adminv1.Member{both[0], member("b:1", "2", "joining")}, apart: true},
 	} {
 		var v views
 		v.note("a", time.Unix(9, 0), &adminv1.EventsResponse{Stream: "a:1#1", Members: c.a, Events: c.events})
@@ -36,10 +35,10 @@ func TestViewsAreJudged(t *testing.T) {
 		if errs := v.check([]string{"a", "b"}); len(errs) > 0 != c.bad {
 			t.Errorf("%s: %v", name, errs)
 		}
-		if err := v.one(time.Unix(9, 0), []string{"a", "b"}); err != nil != c.apart {
+		if err := v.disagreement(time.Unix(9, 0), []string{"a", "b"}); err != nil != c.apart {
 			t.Errorf("%s: %v", name, err)
 		}
-		if v.one(time.Unix(10, 0), []string{"a"}) == nil {
+		if v.disagreement(time.Unix(10, 0), []string{"a"}) == nil {
 			t.Errorf("%s: an old answer counts", name)
 		}
 	}

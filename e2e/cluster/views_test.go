@@ -14,25 +14,23 @@ import (
 	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 )
 
-// views is what the members themselves say about the membership, each of them,
-// whatever the others say.
+// views has what each member itself reports about the membership.
 type views struct {
-	mu    sync.Mutex
-	lives []*life // of all incarnations, in the order in which they first answered
+	mu           sync.Mutex
+	incarnations []*incarnation // in the order in which they first answered
 }
 
-// life is one incarnation of a process, as it told of itself when it answered
-// last.
-type life struct {
+// incarnation is one incarnation of a process, by its last answer.
+type incarnation struct {
 	name, self string // self is host:port#uid
 	asked      time.Time
 	members    []*adminv1.Member
-	events     []*adminv1.Event // all that happened in its eyes
-	missed     uint64           // events that it does not keep any more
+	events     []*adminv1.Event // all that it has seen
+	missed     uint64           // events that it no longer keeps
 }
 
-// follow asks processes for their views, again and again, until ctx ends. The
-// moments of what happens are those of the process, not of the answer.
+// follow polls processes for their views until ctx ends. Events have the time at which the
+// process saw them, not that of the answer.
 func (v *views) follow(ctx context.Context, processes []launcher.Process) (wait func()) {
 	var group sync.WaitGroup
 	for _, p := range processes {
@@ -59,32 +57,32 @@ func (v *views) follow(ctx context.Context, processes []launcher.Process) (wait 
 func (v *views) note(name string, asked time.Time, res *adminv1.EventsResponse) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	i := slices.IndexFunc(v.lives, func(l *life) bool { return l.self == res.Stream })
+	i := slices.IndexFunc(v.incarnations, func(l *incarnation) bool { return l.self == res.Stream })
 	if i < 0 {
-		i = len(v.lives)
-		v.lives = append(v.lives, &life{name: name, self: res.Stream})
+		i = len(v.incarnations)
+		v.incarnations = append(v.incarnations, &incarnation{name: name, self: res.Stream})
 	}
-	l := v.lives[i]
+	l := v.incarnations[i]
 	l.asked, l.members, l.events = asked, res.Members, res.Events
 	if len(l.events) > 0 {
 		l.missed = l.events[0].Seq - 1
 	}
 }
 
-// latest is the last incarnation of each process; those that have not answered
-// a question asked since then are left out.
-func (v *views) latest(since time.Time) map[string]life {
+// latest returns the last incarnation of each process, without those that have not answered
+// a question asked since then.
+func (v *views) latest(since time.Time) map[string]incarnation {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	all := map[string]life{}
-	for _, l := range v.lives {
+	all := map[string]incarnation{}
+	for _, l := range v.incarnations {
 		all[l.name] = *l
 	}
-	maps.DeleteFunc(all, func(_ string, l life) bool { return l.asked.Before(since) })
+	maps.DeleteFunc(all, func(_ string, l incarnation) bool { return l.asked.Before(since) })
 	return all
 }
 
-// uids are the incarnations of processes as they are now.
+// uids returns the latest incarnations of processes, as host:port#uid.
 func (v *views) uids(names ...string) (selves []string) {
 	all := v.latest(time.Time{})
 	for _, name := range names {
@@ -93,9 +91,9 @@ func (v *views) uids(names ...string) (selves []string) {
 	return selves
 }
 
-// one tells why processes do not hold one view, in which they are up and
-// reachable, and nobody else is.
-func (v *views) one(since time.Time, names []string) error {
+// disagreement returns why these processes do not all see exactly themselves, up and
+// reachable.
+func (v *views) disagreement(since time.Time, names []string) error {
 	all := v.latest(since)
 	var want []string
 	for _, name := range names {
@@ -108,14 +106,14 @@ func (v *views) one(since time.Time, names []string) error {
 	slices.Sort(want)
 	for _, name := range names {
 		if got := all[name].view(); !slices.Equal(got, want) {
-			return fmt.Errorf("in the eyes of %s the members are\n  %s\ninstead of\n  %s", name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			return fmt.Errorf("%s sees the members\n  %s\ninstead of\n  %s", name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		}
 	}
 	return nil
 }
 
-// view lists members with their status, in order.
-func (l life) view() (list []string) {
+// view returns the members with their status, in order.
+func (l incarnation) view() (list []string) {
 	for _, m := range l.members {
 		s := fmt.Sprintf("%s#%s %s", m.Addr, m.Uid, m.Status)
 		if !m.Reachable {
@@ -127,8 +125,8 @@ func (l life) view() (list []string) {
 	return list
 }
 
-// took is how long it took from a moment until something happened to all of some
-// nodes: as seen by the first that noticed it, and by all that are named.
+// took returns how long it took until an event of one of these kinds happened to all of
+// selves: until the first of names saw it, and until all of them did.
 func (v *views) took(from time.Time, selves, names []string, kinds ...string) (first, last time.Duration, err error) {
 	all := v.latest(time.Time{})
 	for _, self := range selves {
@@ -139,7 +137,7 @@ func (v *views) took(from time.Time, selves, names []string, kinds ...string) (f
 				return e.Node == self && slices.Contains(kinds, e.Kind) && e.AtUnixMs >= from.UnixMilli()
 			})
 			if at < 0 {
-				return 0, 0, fmt.Errorf("in the eyes of %s, %s was never one of %v", name, self, kinds)
+				return 0, 0, fmt.Errorf("%s never saw %s become one of %v", name, self, kinds)
 			}
 			d := time.Duration(events[at].AtUnixMs-from.UnixMilli()) * time.Millisecond
 			early, last = min(early, d), max(last, d)
@@ -149,17 +147,16 @@ func (v *views) took(from time.Time, selves, names []string, kinds ...string) (f
 	return first, last, nil
 }
 
-// check looks for incarnations that came back: in the eyes of one process after
-// it had removed them, or in the last view of any process that lives after any
-// other of these had.
+// check returns incarnations that came back: in the events of a process after it had removed
+// them, or in the last view of a living process after another living one had removed them.
 func (v *views) check(living []string) (errs []error) {
 	v.mu.Lock()
-	lives := slices.Clone(v.lives)
+	all := slices.Clone(v.incarnations)
 	v.mu.Unlock()
-	gone := map[string]string{} // and who removed them
-	for _, l := range lives {
+	gone := map[string]string{} // by whom
+	for _, l := range all {
 		if l.missed > 0 {
-			errs = append(errs, fmt.Errorf("%s has kept too few events: %d are missing", l.self, l.missed))
+			errs = append(errs, fmt.Errorf("%s has kept too few events, %d are missing", l.self, l.missed))
 		}
 		removed := map[string]bool{}
 		for _, e := range l.events {

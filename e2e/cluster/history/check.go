@@ -10,13 +10,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// most is how many findings are told; the first ones say it all.
-const most = 10
+// maxFindings is how many findings an error has.
+const maxFindings = 10
 
-// Check judges a history, given the values of every list in their order, read
-// after the last operation had ended. An error tells what is wrong; nil means
-// that nothing is. The search for an order gives up after the time given, which
-// is an error too.
+// Check checks a history, given the values of every list in their order, read after the last
+// operation had ended. It returns an error for every violation. If the search for an order
+// takes longer than within, that is an error too.
 func Check(ops []Op, final map[string][]int64, within time.Duration) error {
 	c := &check{ops: ops, final: final, at: map[int64]place{}}
 	c.readFinal()
@@ -25,8 +24,8 @@ func Check(ops []Op, final map[string][]int64, within time.Duration) error {
 	}
 	c.batches()
 	if len(c.findings) > 0 {
-		told := c.findings[:min(most, len(c.findings))]
-		return fmt.Errorf("%d findings: %w", len(c.findings), errors.Join(told...))
+		shown := c.findings[:min(maxFindings, len(c.findings))]
+		return fmt.Errorf("%d findings: %w", len(c.findings), errors.Join(shown...))
 	}
 	return c.linearizable(within)
 }
@@ -49,7 +48,7 @@ func (c *check) found(format string, args ...any) {
 	c.findings = append(c.findings, fmt.Errorf(format, args...))
 }
 
-// readFinal notes where every value is, and the hash of every prefix.
+// readFinal records the place of every value and the hash of every prefix.
 func (c *check) readFinal() {
 	c.hashes = map[string][]uint64{}
 	for _, list := range c.lists() {
@@ -81,7 +80,7 @@ func (c *check) readFinal() {
 	}
 }
 
-// lists are the names of the lists, in order.
+// lists returns the names of the lists, in order.
 func (c *check) lists() []string {
 	var names []string
 	for list := range c.final {
@@ -91,10 +90,10 @@ func (c *check) lists() []string {
 	return names
 }
 
-// op judges an operation by the final lists alone.
+// op checks an operation against the final lists.
 func (c *check) op(o *Op) {
 	if _, read := c.final[o.List]; !read {
-		c.found("no history: list %s was not read in the end", o.List)
+		c.found("no history: list %s was not read at the end", o.List)
 		return
 	}
 	p, there := c.at[o.Value]
@@ -124,17 +123,17 @@ func (c *check) op(o *Op) {
 	}
 }
 
-// reply checks that an answer tells of a prefix of the final list.
+// reply checks that an answer is the state of a prefix of the final list.
 func (c *check) reply(o *Op, r Reply) {
 	hashes := c.hashes[o.List]
 	if r.Length < 0 || r.Length >= int64(len(hashes)) {
-		c.found("lost: %v tells of %d values, in the end there are %d", o, r.Length, len(hashes)-1)
+		c.found("lost: %v has %d values, at the end there are %d", o, r.Length, len(hashes)-1)
 	} else if hashes[r.Length] != r.Hash {
-		c.found("another past: %v tells of the hash %d of values 1 to %d, in the end it is %d", o, r.Hash, r.Length, hashes[r.Length])
+		c.found("another past: %v has the hash %d of values 1 to %d, at the end it is %d", o, r.Hash, r.Length, hashes[r.Length])
 	}
 }
 
-// batches checks the order of the values of each batch that are there.
+// batches checks the order of the values of each batch in the final lists.
 func (c *check) batches() {
 	type group struct {
 		batch int
@@ -164,15 +163,13 @@ func (c *check) batches() {
 	}
 }
 
-// linearizable looks for an order of all operations on each list.
+// linearizable searches for an order of all operations on each list.
 //
-// What the final list tells makes the search short: an Unknown Add that is
-// there took effect at its position, some time after its call; one that is not
-// there took none before the final reading, which ends the history. And every
-// order has all Gets of a length before the Add that ends it, so that the model
-// lets no Add pass before them: else the search goes astray where many
-// operations overlap. Neither takes anything away from what an order has to
-// explain.
+// The final list makes the search short. An Unknown Add that is in it took effect at its
+// position, some time after its call; one that is not had no effect before the final read,
+// which ends the history. In every order, all Gets of a length come before the Add that ends
+// it, so the model allows no Add before them: otherwise the search explodes where many
+// operations overlap. Neither weakens what an order has to explain.
 func (c *check) linearizable(within time.Duration) error {
 	var end time.Duration
 	for i := range c.ops {
@@ -199,7 +196,7 @@ func (c *check) linearizable(within time.Duration) error {
 		o := &c.ops[i]
 		p, there := c.at[o.Value]
 		switch {
-		case o.Kind == Peek: // its reply is a prefix of the list, and more is not promised
+		case o.Kind == Peek: // only a prefix of the list is promised
 		case o.Outcome == OK && o.Kind.ordered():
 			add(o.Client, int64(o.Call), int64(o.Return), input{list: o.List, kind: Get}, o.Reply)
 		case o.Outcome == OK:
@@ -222,7 +219,7 @@ func (c *check) linearizable(within time.Duration) error {
 	}
 }
 
-// illegal names the lists without an order.
+// illegal returns an error with the lists that have no order.
 func (c *check) illegal(history []porcupine.Operation, within time.Duration) error {
 	var bad []string
 	for _, part := range model.Partition(history) {
@@ -239,11 +236,11 @@ type input struct {
 	list  string
 	kind  Kind
 	value int64
-	gets  int // of an Add: the Gets that tell of the list just before it
+	gets  int // of an Add: the Gets that saw the list just before it
 }
 
-// modelled is the state of a list: what a Reply tells, and how many Gets have
-// told it so far.
+// modelled is the state of a list: the Reply that describes it, and how many Gets have seen
+// it so far.
 type modelled struct {
 	Reply
 	gets int

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// forge makes a true history: operations on two lists that overlap, each with
-// one moment between call and return at which it took effect.
-func forge(seed uint64) (ops []Op, final map[string][]int64) {
+// generate returns a correct history: overlapping operations on two lists, each with one
+// moment between call and return at which it took effect.
+func generate(seed uint64) (ops []Op, final map[string][]int64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	final = map[string][]int64{"a": nil, "b": nil}
 	state, older := map[string]Reply{}, map[string]Reply{}
@@ -27,7 +27,7 @@ func forge(seed uint64) (ops []Op, final map[string][]int64) {
 		case n == 5:
 			o.Outcome = Rejected
 		case n == 6:
-			o.Outcome = Unknown // and did nothing
+			o.Outcome = Unknown // and had no effect
 		case n == 7:
 			o.Outcome, o.Return = Unknown, o.Call // and had its effect after its return
 		case n == 8:
@@ -55,18 +55,18 @@ func forge(seed uint64) (ops []Op, final map[string][]int64) {
 	return ops, final
 }
 
-func TestTrueHistories(t *testing.T) {
+func TestCorrectHistories(t *testing.T) {
 	for seed := range uint64(50) {
-		ops, final := forge(seed)
+		ops, final := generate(seed)
 		if err := Check(ops, final, 10*time.Second); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// TestCrowd: operations that all overlap are judged as fast as others.
-func TestCrowd(t *testing.T) {
-	ops, final := forge(1)
+// TestAllOverlap: operations that all overlap are checked as fast as others.
+func TestAllOverlap(t *testing.T) {
+	ops, final := generate(1)
 	for i := range ops {
 		ops[i].Call, ops[i].Return = 0, time.Second
 	}
@@ -75,7 +75,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// rehash makes replies fit again after a change of the final lists.
+// rehash corrects the hashes of replies after a change of the final lists.
 func rehash(ops []Op, final map[string][]int64) {
 	hashes := map[string][]uint64{}
 	for list, values := range final {
@@ -92,14 +92,14 @@ func rehash(ops []Op, final map[string][]int64) {
 	}
 }
 
-// pick is the first operation from the middle on that fits.
+// pick returns the first operation from the middle on that fits.
 func pick(ops []Op, fits func(*Op) bool) *Op {
 	for i := len(ops) / 2; i < len(ops); i++ {
 		if fits(&ops[i]) {
 			return &ops[i]
 		}
 	}
-	panic("the forger has no such operation")
+	panic("no such operation was generated")
 }
 
 func acknowledged(o *Op) bool { return o.Kind == Add && o.Outcome == OK && o.List == "a" }
@@ -107,11 +107,11 @@ func read(o *Op) bool {
 	return o.Kind == Get && o.Outcome == OK && o.List == "a" && o.Reply.Length > 20
 }
 
-// TestForgedHistories: every lie is found, and called by its name.
-func TestForgedHistories(t *testing.T) {
-	lies := []struct {
+// TestCorruptedHistories: every corruption is found, with its name.
+func TestCorruptedHistories(t *testing.T) {
+	corruptions := []struct {
 		name, want string
-		lie        func(ops []Op, final map[string][]int64)
+		corrupt    func(ops []Op, final map[string][]int64)
 	}{
 		{"acknowledged and lost", "lost", func(ops []Op, final map[string][]int64) {
 			o := pick(ops, acknowledged)
@@ -157,7 +157,7 @@ func TestForgedHistories(t *testing.T) {
 			o := pick(ops, func(o *Op) bool { return o.Kind == Refuse })
 			o.Repeats = []Reply{{o.Reply.Length + 1, o.Reply.Hash}}
 		}},
-		{"a refusal that tells of an older state", "not linearizable", func(ops []Op, final map[string][]int64) {
+		{"a refusal with an older state", "not linearizable", func(ops []Op, final map[string][]int64) {
 			o := pick(ops, func(o *Op) bool { return o.Kind == Refuse && o.Reply.Length > 20 })
 			o.Reply.Length, o.Repeats = o.Reply.Length-15, nil
 			rehash(ops, final)
@@ -194,14 +194,14 @@ func TestForgedHistories(t *testing.T) {
 			pick(ops, func(o *Op) bool { return o.Outcome == Unknown && slices.Contains(final[o.List], o.Value) }).Call += 100 * time.Millisecond
 		}},
 	}
-	for _, l := range lies {
-		t.Run(l.name, func(t *testing.T) {
+	for _, c := range corruptions {
+		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(10) {
-				ops, final := forge(seed)
-				l.lie(ops, final)
+				ops, final := generate(seed)
+				c.corrupt(ops, final)
 				err := Check(ops, final, 10*time.Second)
-				if err == nil || !strings.Contains(err.Error(), l.want) {
-					t.Fatalf("seed %d: got %v, want %q", seed, err, l.want)
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("seed %d: got %v, want %q", seed, err, c.want)
 				}
 			}
 		})

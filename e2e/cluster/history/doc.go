@@ -1,6 +1,6 @@
-// Package history checks the histories of clients of lists. A list grows by Add
-// and is read by Get; both tell its length and a hash of everything in it, so
-// that an answer names the whole state it came from. Given every operation with
+// Package history checks the histories of clients of lists. A list grows by Add and is read
+// by Get. Both return its length and a hash of its values, so that an answer identifies the
+// whole state it came from. Given every operation with
 // its call, its return and its outcome, and the final lists, [Check] finds violations:
 //
 //   - an acknowledged value that is not where its answer said (lost);

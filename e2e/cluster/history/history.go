@@ -15,17 +15,15 @@ const (
 	Add Kind = iota + 1
 	// Get reads length and hash.
 	Get
-	// Refuse is answered by an error of the list's own that tells length and
-	// hash: it has no effect, its place in the order is that of a Get, and sent
-	// again with its key it gets the first error.
+	// Refuse is answered by an error of the list itself, with length and hash. It has no
+	// effect, is ordered like a Get, and a repeat with its key gets the first error.
 	Refuse
-	// Peek is a stale read: it may tell of an older state, but of none that never
-	// was.
+	// Peek is a stale read: it may return an older state, but none that never existed.
 	Peek
 )
 
-// ordered reports whether an operation of the kind tells the state as it is at
-// one moment between call and return.
+// ordered reports whether operations of the kind return the state as it is at one moment
+// between call and return.
 func (k Kind) ordered() bool { return k == Get || k == Refuse }
 
 // Outcome is what a client knows about the effects of an operation.
@@ -40,7 +38,7 @@ const (
 	Unknown
 )
 
-// String is the outcome in capitals.
+// String returns the outcome in capitals.
 func (o Outcome) String() string {
 	switch o {
 	case OK:
@@ -59,13 +57,13 @@ type Reply struct {
 	Hash   uint64 `json:"hash"`
 }
 
-// String is how an error tells a state; see [ParseReply].
+// String returns the state as errors have it; see [ParseReply].
 func (r Reply) String() string { return fmt.Sprintf("%d values with the hash %d", r.Length, r.Hash) }
 
-// ParseReply reads what [Reply.String] has written.
+// ParseReply parses the result of [Reply.String].
 func ParseReply(text string) (r Reply, err error) {
 	if _, err := fmt.Sscanf(text, "%d values with the hash %d", &r.Length, &r.Hash); err != nil {
-		return Reply{}, fmt.Errorf("no state of a list: %.200q", text)
+		return Reply{}, fmt.Errorf("not the state of a list: %.200q", text)
 	}
 	return r, nil
 }
@@ -76,8 +74,8 @@ type BigReply struct {
 	Padding string `json:"padding"`
 }
 
-// Padding is what makes the reply of a list large, made from its hash: 300 kB, so
-// that a few of them fill what a connection may hold.
+// Padding returns what makes the reply of a list large, derived from its hash: 300 kB, so
+// that a few of them fill the buffers of a connection.
 func Padding(hash uint64) string {
 	return strings.Repeat(fmt.Sprintf("%020d", hash), 15_000)
 }
@@ -116,8 +114,8 @@ func (o *Op) String() string {
 	return fmt.Sprintf("%s.%s by client %d, %v to %v, %v %+v", o.List, what, o.Client, o.Call.Round(time.Microsecond), o.Return.Round(time.Microsecond), o.Outcome, o.Reply)
 }
 
-// Hash is the hash of a list with one more value at its end: FNV-1a, 64 bit,
-// over the bytes of all values, lowest first. The empty list has the hash 0.
+// Hash returns the hash of a list with one more value at its end: FNV-1a, 64 bit, over the
+// bytes of all values, lowest first. The empty list has the hash 0.
 func Hash(list uint64, value int64) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	if list == 0 {
@@ -129,7 +127,7 @@ func Hash(list uint64, value int64) uint64 {
 	return list
 }
 
-// Longest is the longest time, over all lists, in which no operation on a list
+// Longest returns the longest time, over all lists, in which no operation on a list
 // returned OK between start and end. It includes the pauses between calls.
 func Longest(ops []Op, start, end time.Duration) time.Duration {
 	returns := map[string][]time.Duration{}

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Stored is a record of the journal, as far as a list's history goes.
+// Stored is a record of the journal, as far as the history of a list needs it.
 type Stored struct {
 	List    string
 	Seq     int64
 	Epoch   uint64
-	Command string  // the idempotency key, or a name that the gateway gave
+	Command string  // the idempotency key, or an id from the gateway
 	Values  []int64 // what its events added, in their order
 }
 
@@ -40,17 +40,17 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 		}
 		var added struct{ Value int64 }
 		if err := json.Unmarshal(payload, &added); err != nil || name != "Added" {
-			return Stored{}, fmt.Errorf("record %d of %s has an event %q that adds nothing: %q", seq, list, name, payload)
+			return Stored{}, fmt.Errorf("record %d of %s has an event %q that is not an Added: %q", seq, list, name, payload)
 		}
 		s.Values = append(s.Values, added.Value)
 	}
 	if d.short || len(d.rest) > 0 {
-		return Stored{}, fmt.Errorf("record %d of %s is no record: %q", seq, list, body)
+		return Stored{}, fmt.Errorf("record %d of %s is malformed: %q", seq, list, body)
 	}
 	return s, nil
 }
 
-// decoder takes a stored form apart; short says that it ended too soon.
+// decoder reads a stored form; short says that it was too short.
 type decoder struct {
 	rest  []byte
 	short bool
@@ -77,8 +77,8 @@ func (d *decoder) number() uint64 {
 
 func (d *decoder) bytes() []byte { return d.skip(d.number()) }
 
-// CheckStored judges a history by the records of the journal, each list's in
-// the order of their sequence numbers. An error tells what is wrong.
+// CheckStored checks a history against the records of the journal, those of each list in the
+// order of their sequence numbers. It returns an error for every violation.
 func CheckStored(ops []Op, stored []Stored) error {
 	c := &storedCheck{last: map[string]Stored{}, length: map[string]int64{}, at: map[int64]storedAt{}, commands: map[[2]string]int64{}}
 	for i := range stored {
@@ -90,8 +90,8 @@ func CheckStored(ops []Op, stored []Stored) error {
 		}
 	}
 	if len(c.findings) > 0 {
-		told := c.findings[:min(most, len(c.findings))]
-		return fmt.Errorf("%d findings in the journal: %w", len(c.findings), errors.Join(told...))
+		shown := c.findings[:min(maxFindings, len(c.findings))]
+		return fmt.Errorf("%d findings in the journal: %w", len(c.findings), errors.Join(shown...))
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *storedCheck) record(s *Stored) {
 	}
 }
 
-// op judges an Add by what the journal has of it.
+// op checks an Add against the journal.
 func (c *storedCheck) op(o *Op) {
 	p, there := c.at[o.Value]
 	if seq, stored := c.commands[[2]string{o.List, o.Key}]; o.Key != "" && o.Outcome == Rejected && stored {
@@ -156,8 +156,7 @@ func (c *storedCheck) op(o *Op) {
 	}
 }
 
-// CheckRead compares what was read of the lists in the end with the records of
-// the journal.
+// CheckRead compares the lists as read at the end with the records of the journal.
 func CheckRead(final map[string][]int64, stored []Stored) error {
 	values := map[string][]int64{}
 	for i := range stored {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// store makes the records that a true history leaves.
+// store returns the records that a correct history leaves.
 func store(ops []Op, final map[string][]int64) (stored []Stored) {
 	keys := map[int64]string{}
 	for i := range ops {
@@ -31,7 +31,7 @@ func store(ops []Op, final map[string][]int64) (stored []Stored) {
 	return stored
 }
 
-// all judges like a run does.
+// all checks what a run does.
 func all(ops []Op, final map[string][]int64, stored []Stored) error {
 	if err := CheckStored(ops, stored); err != nil {
 		return err
@@ -39,17 +39,17 @@ func all(ops []Op, final map[string][]int64, stored []Stored) error {
 	return CheckRead(final, stored)
 }
 
-func TestTrueJournals(t *testing.T) {
+func TestCorrectJournals(t *testing.T) {
 	for seed := range uint64(50) {
-		ops, final := forge(seed)
+		ops, final := generate(seed)
 		if err := all(ops, final, store(ops, final)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// TestForgedJournals: every lie of a journal is found, and called by its name.
-func TestForgedJournals(t *testing.T) {
+// TestCorruptedJournals: every corruption is found, with its name.
+func TestCorruptedJournals(t *testing.T) {
 	record := func(stored []Stored, o *Op) *Stored {
 		return &stored[slices.IndexFunc(stored, func(s Stored) bool { return s.Values[0] == o.Value })]
 	}
@@ -60,9 +60,9 @@ func TestForgedJournals(t *testing.T) {
 		s.Seq, s.Command, s.Values = s.Seq+1, "another", nil
 		return s
 	}
-	for _, l := range []struct {
+	for _, c := range []struct {
 		name, want string
-		lie        func(ops []Op, final map[string][]int64, stored []Stored) []Stored
+		corrupt    func(ops []Op, final map[string][]int64, stored []Stored) []Stored
 	}{
 		{"acknowledged and lost", "lost", func(ops []Op, _ map[string][]int64, stored []Stored) []Stored {
 			record(stored, pick(ops, acknowledged)).Values = nil
@@ -116,19 +116,19 @@ func TestForgedJournals(t *testing.T) {
 			return stored
 		}},
 	} {
-		t.Run(l.name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(10) {
-				ops, final := forge(seed)
-				stored := l.lie(ops, final, store(ops, final))
-				if err := all(ops, final, stored); err == nil || !strings.Contains(err.Error(), l.want) {
-					t.Fatalf("seed %d: got %v, want %q", seed, err, l.want)
+				ops, final := generate(seed)
+				stored := c.corrupt(ops, final, store(ops, final))
+				if err := all(ops, final, stored); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Fatalf("seed %d: got %v, want %q", seed, err, c.want)
 				}
 			}
 		})
 	}
 }
 
-// form is a stored record, written by hand.
+// form returns a stored record, encoded by hand.
 func form(events ...string) []byte {
 	b := []byte("\x01\x02\x03\x04")
 	b = binary.AppendUvarint(b, 1<<32|7)

@@ -16,7 +16,7 @@ type call struct {
 	list   string
 	kind   history.Kind
 	keyed  bool
-	twins  bool // send it to two gateways at once
+	twice  bool // send it to two gateways at once
 	again  bool // send it once more after its answer
 	big    bool // a read with a large answer
 }
@@ -25,11 +25,11 @@ type addRequest struct {
 	Value int64 `json:"value"`
 }
 
-// keyOf is the idempotency key with which a value is added.
+// keyOf returns the idempotency key with which a value is added.
 func keyOf(value int64) string { return fmt.Sprintf("key-%d", value) }
 
-// one does one operation to its end.
-func (c *call) one(ctx context.Context) history.Op {
+// operation does one operation, and returns when it has ended.
+func (c *call) operation(ctx context.Context) history.Op {
 	o := history.Op{Client: c.client, List: c.list, Kind: c.kind}
 	command, body := "Get", any(struct{}{})
 	switch {
@@ -48,15 +48,15 @@ func (c *call) one(ctx context.Context) history.Op {
 	}
 	path, key := "/v1/List/"+c.list+"/"+command, o.Key
 	o.Call = time.Since(c.began)
-	var twin chan Answer
-	if c.twins {
-		twin = make(chan Answer, 1)
-		go func() { twin <- c.insist(ctx, c.client+1, path, key, body) }()
+	var second chan Answer
+	if c.twice {
+		second = make(chan Answer, 1)
+		go func() { second <- c.repeat(ctx, c.client+1, path, key, body) }()
 	}
-	a := c.insist(ctx, c.client, path, key, body)
+	a := c.repeat(ctx, c.client, path, key, body)
 	answers := []Answer{a}
-	if c.twins {
-		answers = append(answers, <-twin)
+	if c.twice {
+		answers = append(answers, <-second)
 	}
 	if c.again && a.Outcome == history.OK {
 		answers = append(answers, c.Post(ctx, c.client+1, path, key, body))
@@ -65,8 +65,8 @@ func (c *call) one(ctx context.Context) history.Op {
 	return o
 }
 
-// conclude makes an operation's end of the ends of everything that was sent:
-// the first answer counts, and without one a single doubt is enough.
+// conclude sets the outcome of an operation from those of all that was sent for it. The
+// first answer counts. Without one, a single unknown outcome makes it unknown.
 func (c *call) conclude(o *history.Op, answers []Answer) {
 	o.Outcome = history.Rejected
 	for _, a := range answers {
@@ -82,7 +82,7 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 		}
 		r, err := c.reply(a.Body)
 		if err != nil {
-			c.problem("an answer that is no reply of a list: %v: %.200q", err, a.Body)
+			c.problem("an answer that is not the reply of a list: %v: %.200q", err, a.Body)
 			continue
 		}
 		if first {
@@ -94,7 +94,7 @@ func (c *call) conclude(o *history.Op, answers []Answer) {
 	}
 }
 
-// reply reads the answer of a list.
+// reply decodes the answer of a list.
 func (c *call) reply(body []byte) (history.Reply, error) {
 	if c.kind == history.Refuse {
 		var e struct{ Msg string }
@@ -113,19 +113,19 @@ func (c *call) reply(body []byte) (history.Reply, error) {
 	return r.Reply, nil
 }
 
-// tally calls a volatile entity. Nothing is promised of its state; what answers
-// must be an answer.
+// tally calls a volatile entity. Nothing is promised about its state, but an answer must be
+// well-formed.
 func (c *call) tally(ctx context.Context) {
 	a := c.Post(ctx, c.client, "/v1/Tally/"+c.list+"/Count", "", struct{}{})
 	var r history.Reply
 	if err := json.Unmarshal(a.Body, &r); a.Outcome == history.OK && (err != nil || r.Length < 1) {
-		c.problem("an answer that is no reply of a tally: %.200q", a.Body)
+		c.problem("an answer that is not the reply of a tally: %.200q", a.Body)
 	}
 }
 
-// insist sends an operation until it is answered or its time is over. What has
-// neither a key nor is a read is sent once.
-func (c *call) insist(ctx context.Context, gateway int, path, key string, body any) Answer {
+// repeat sends an operation until it is answered or its time is over. A write without a key
+// is sent once.
+func (c *call) repeat(ctx context.Context, gateway int, path, key string, body any) Answer {
 	doubt := false
 	pause := 20 * time.Millisecond
 	for {
@@ -147,7 +147,7 @@ func (c *call) insist(ctx context.Context, gateway int, path, key string, body a
 	}
 }
 
-// item is a part of a batch as the gateway's generic API has it.
+// item is one command of an AskMany.
 type item struct {
 	Type    string `json:"type"`
 	ID      string `json:"id"`
@@ -157,9 +157,9 @@ type item struct {
 	Timeout int64  `json:"timeout_ms"`
 }
 
-// many sends a batch once: three values for one list, which have to be in
-// their order, and between them one for another list.
-func (c *call) many(ctx context.Context, other string) {
+// sendBatch sends a batch once: three values for one list, which must keep their order, and
+// between them one for another list.
+func (c *call) sendBatch(ctx context.Context, other string) {
 	batch := int(c.batch.Add(1))
 	var ops []history.Op
 	var items []item
@@ -183,7 +183,7 @@ func (c *call) many(ctx context.Context, other string) {
 	}
 	if a.Outcome == history.OK {
 		if err := json.Unmarshal(a.Body, &res); err != nil || len(res.Results) != len(items) {
-			c.problem("an answer that is none to a batch: %.200q", a.Body)
+			c.problem("an answer that is not one to a batch: %.200q", a.Body)
 			a.Outcome = history.Unknown
 		}
 	}
@@ -196,7 +196,7 @@ func (c *call) many(ctx context.Context, other string) {
 			c.count("batch item " + e.Code)
 			ops[i].Outcome = c.executed(e.Executed, e.Code, e.Message)
 		} else if err := json.Unmarshal(res.Results[i].Payload, &ops[i].Reply); err != nil {
-			c.problem("a result that is no reply of a list: %.200q", res.Results[i].Payload)
+			c.problem("a result that is not the reply of a list: %.200q", res.Results[i].Payload)
 			ops[i].Outcome = history.Unknown
 		}
 	}
@@ -206,13 +206,13 @@ func (c *call) many(ctx context.Context, other string) {
 // Final reads all values of a list.
 func (l *Load) Final(ctx context.Context, list string) ([]int64, error) {
 	c := call{Load: l, kind: history.Get}
-	a := c.insist(ctx, 0, "/v1/List/"+list+"/All", "", struct{}{})
+	a := c.repeat(ctx, 0, "/v1/List/"+list+"/All", "", struct{}{})
 	if a.Outcome != history.OK {
-		return nil, fmt.Errorf("%s cannot be read in the end: %.500s", list, a.Body)
+		return nil, fmt.Errorf("%s cannot be read at the end: %.500s", list, a.Body)
 	}
 	var all struct{ Values []int64 }
 	if err := json.Unmarshal(a.Body, &all); err != nil {
-		return nil, fmt.Errorf("%s cannot be read in the end: %w", list, err)
+		return nil, fmt.Errorf("%s cannot be read at the end: %w", list, err)
 	}
 	return all.Values, nil
 }

@@ -24,21 +24,21 @@ const (
 	// Lists is how many lists the calls go to; see [ListName].
 	Lists   = 16
 	clients = 8
-	// patience is the time that an operation has, all its attempts included.
+	// patience is the time that an operation has, with all its attempts.
 	patience = 10 * time.Second
-	// Crowd is the most calls under way. More of them is no load that this
-	// machine carries, and the run is void.
+	// Crowd is the most calls in progress. If there are more, the machine is too slow for
+	// the load, and the run is void.
 	Crowd = 4000
 )
 
-// Load is the clients of a run and what they have seen. Its methods may be
-// called from any goroutine; its fields are for after Run.
+// Load has the clients of a run and what they have seen. Its methods may be called from any
+// goroutine. Its fields may be read after Run.
 type Load struct {
 	// End is how long calls have started.
 	End time.Duration
-	// Turned is how many calls did not start, because [Crowd] were under way.
+	// Turned is how many calls did not start, because [Crowd] were in progress.
 	Turned int
-	// Reasons counts attempts that were not answered OK, by why.
+	// Reasons counts attempts that were not answered OK, by reason.
 	Reasons map[string]int
 	// Problems are answers that no fault explains.
 	Problems []string
@@ -57,8 +57,8 @@ type Load struct {
 	ops []history.Op
 }
 
-// New makes a load for gateways, given as URLs, that starts so many calls per
-// second. The history begins now.
+// New returns a load for gateways, given as URLs, that starts rate calls per second. The
+// history begins now.
 func New(gateways []string, rate float64) *Load {
 	return &Load{
 		gateways: gateways, rate: rate, began: time.Now(), Reasons: map[string]int{},
@@ -69,11 +69,11 @@ func New(gateways []string, rate float64) *Load {
 	}
 }
 
-// ListName names one of the lists, from 0.
+// ListName returns the name of list i, from 0.
 func ListName(i int) string { return "list-" + strconv.Itoa(i) }
 
-// Run starts calls for a while, and as long as the faults are not over, and
-// returns when the last one has ended.
+// Run starts calls for atLeast, and until over is closed. It returns when the last call has
+// ended.
 func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struct{}, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	tick := time.NewTicker(time.Millisecond)
@@ -99,10 +99,9 @@ func (l *Load) Run(ctx context.Context, atLeast time.Duration, over <-chan struc
 	l.http.CloseIdleConnections()
 }
 
-// start begins the next call: one in four reads, and one in forty reads much; one
-// in twenty is a stale read, as many are refused by the list; one in ten has no
-// key, one in twenty is a batch, some go to a volatile entity, and some are sent
-// twice.
+// start begins the next call. Of 40, ten are reads, one of them large; two are stale reads,
+// two are refused by the list, four have no key, two are batches, one goes to a volatile
+// entity, and four are sent twice.
 func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
 	if l.underway.Add(1) > Crowd {
 		l.Turned++
@@ -131,24 +130,24 @@ func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
 		case dice < 19:
 			c.keyed = false
 		case dice < 21:
-			c.many(ctx, other)
+			c.sendBatch(ctx, other)
 			return
 		case dice < 23:
-			c.twins = true
+			c.twice = true
 		case dice < 25:
 			c.again = true
 		}
-		l.record(c.one(ctx))
+		l.record(c.operation(ctx))
 	})
 }
 
-// Now is the time in the history.
+// Now returns the time in the history.
 func (l *Load) Now() time.Duration { return time.Since(l.began) }
 
 // Acked counts the operations answered OK so far.
 func (l *Load) Acked() int64 { return l.acked.Load() }
 
-// Ops are the operations that have ended so far.
+// Ops returns the operations that have ended so far.
 func (l *Load) Ops() []history.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,11 +179,11 @@ func (l *Load) count(reason string) {
 	l.Reasons[reason]++
 }
 
-// Answer is the end of one attempt.
+// Answer is the outcome of one attempt.
 type Answer struct {
 	Outcome history.Outcome
 	Body    []byte
-	At      time.Duration // since the load was made
+	At      time.Duration // since the history began
 }
 
 // Post sends one request to a gateway.
@@ -226,14 +225,14 @@ func (l *Load) Post(ctx context.Context, gateway int, path, key string, body any
 	return a
 }
 
-// refusal reads an error as the gateway documents it.
+// refusal decodes an error as the gateway documents it.
 func (l *Load) refusal(body []byte) history.Outcome {
 	var e struct {
 		Code, Msg string
 		Meta      struct{ Executed, Error string }
 	}
 	if err := json.Unmarshal(body, &e); err != nil {
-		l.problem("an error that is no JSON: %.200q", body)
+		l.problem("an error that is not JSON: %.200q", body)
 		return history.Unknown
 	}
 	l.count(e.Meta.Error)

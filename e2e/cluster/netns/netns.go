@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// networks is how many of them may be on one machine at a time; each has a
-	// part of 198.18.0.0/15, which is set aside for tests of networks (RFC 2544).
+	// networks is how many networks may be on one machine at a time. Each has a part of
+	// 198.18.0.0/15, which is reserved for tests of networks (RFC 2544).
 	networks = 256
-	// machines of one network fit into a /24 without the test's own.
+	// machines is how many machines of a network fit into a /24 with the test's own.
 	machines = 250
-	// nowhere is a hardware address that nobody has.
+	// nowhere is a hardware address that no machine has.
 	nowhere = "02:00:00:00:00:00"
 )
 
-// User is whom a network belongs to: mostly a test.
+// User is what a network belongs to, mostly a test.
 type User interface {
 	Helper()
 	Cleanup(func())
@@ -55,15 +55,14 @@ type machine struct {
 	namespace *os.File
 }
 
-// cut is a direction in which nothing arrives.
+// cut is a direction in which packets are dropped.
 type cut struct{ from, to string }
 
-// New makes a network that lives until the test ends, or skips the test and says
-// why. See [servertest.Missing] for a machine without the program ip.
+// New returns a network that exists until the test ends, or skips the test and says why. See [servertest.Missing] for a machine without the program ip.
 func New(tb User) *Net {
 	tb.Helper()
 	if os.Geteuid() != 0 {
-		tb.Skip("networks can be cut by root only")
+		tb.Skip("only root can cut networks")
 	}
 	ip, err := exec.LookPath("ip")
 	if err != nil {
@@ -77,15 +76,15 @@ func New(tb User) *Net {
 	if err := n.run(n.fabric, "link add name switch type bridge", "link set switch up"); err != nil {
 		tb.Skipf("networks cannot be made here: %v", err)
 	}
-	if err := n.plug(); err != nil {
+	if err := n.connect(); err != nil {
 		tb.Skipf("networks cannot be made here: %v", err)
 	}
 	return n
 }
 
-// plug connects the test's own process with the switch, at a part of the
-// network that nobody else has: the name of the interface decides.
-func (n *Net) plug() (err error) {
+// connect connects the test's own process to the switch, with a part of the address range
+// that no other network has: the name of the interface decides.
+func (n *Net) connect() (err error) {
 	for i := range networks {
 		device := fmt.Sprint("roost", i)
 		if err = n.run(nil, fmt.Sprintf("link add name %s type veth peer name test netns %s", device, path(n.fabric))); err != nil {
@@ -106,13 +105,12 @@ func (n *Net) close() {
 		_ = m.namespace.Close()
 	}
 	if n.fabric != nil {
-		// The wires end with it.
+		// The interfaces end with it.
 		_ = n.fabric.Close()
 	}
 }
 
-// Address is the IP address of a machine, which is made if there is none of
-// that name.
+// Address returns the IP address of a machine, which is made if there is none of that name.
 func (n *Net) Address(name string) string { return n.machine(name).address.String() }
 
 func (n *Net) machine(name string) *machine {
@@ -123,7 +121,7 @@ func (n *Net) machine(name string) *machine {
 		return m
 	}
 	if len(n.machines) == machines {
-		n.tb.Fatalf("%d machines are in the network, there is no room for %s", machines, name)
+		n.tb.Fatalf("%d machines are in the network, %s is one too many", machines, name)
 	}
 	number := len(n.machines) + 2 // the test's own is the first
 	address := n.test.As4()
@@ -152,8 +150,7 @@ func (n *Net) Start(name string, cmd *exec.Cmd) error {
 	return in(n.machine(name).namespace, cmd.Start)
 }
 
-// Cut loses everything between a machine and each of the others, in both
-// directions.
+// Cut drops everything between a machine and each of the others, in both directions.
 func (n *Net) Cut(machine string, others ...string) {
 	n.tb.Helper()
 	for _, other := range others {
@@ -162,8 +159,7 @@ func (n *Net) Cut(machine string, others ...string) {
 	}
 }
 
-// CutOneWay loses what from sends to any of the machines to; what they send to
-// from arrives.
+// CutOneWay drops what from sends to any of the machines to. What they send to from arrives.
 func (n *Net) CutOneWay(from string, to ...string) {
 	n.tb.Helper()
 	for _, to := range to {
@@ -190,12 +186,12 @@ func (n *Net) Heal() {
 	clear(n.cuts)
 }
 
-// run runs commands of ip in a namespace; nil is that of the test.
+// run runs commands of ip in a namespace; nil: that of the test.
 func (n *Net) run(namespace *os.File, commands ...string) error {
 	for _, c := range commands {
 		cmd := exec.Command(n.ip, strings.Fields(c)...)
-		var told bytes.Buffer
-		cmd.Stderr = &told
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
 		start := cmd.Start
 		if namespace != nil {
 			start = func() error { return in(namespace, cmd.Start) }
@@ -204,33 +200,33 @@ func (n *Net) run(namespace *os.File, commands ...string) error {
 			return err
 		}
 		if err := cmd.Wait(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", c, err, bytes.TrimSpace(told.Bytes()))
+			return fmt.Errorf("ip %s: %w: %s", c, err, bytes.TrimSpace(stderr.Bytes()))
 		}
 	}
 	return nil
 }
 
-// path leads other processes to a namespace.
+// path returns a path by which other processes can open a namespace.
 func path(namespace *os.File) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), namespace.Fd())
 }
 
 // namespace makes a network namespace.
 func namespace() (made *os.File, err error) {
-	err = away(func() error {
+	err = onLockedThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
-		made, err = own()
+		made, err = currentNamespace()
 		return err
 	})
 	return made, err
 }
 
-// in calls f on a thread that is in a namespace. Processes that f starts, and
-// sockets that it opens, stay there.
+// in calls f on a thread in a namespace. Processes that f starts and sockets that it opens
+// stay there.
 func in(namespace *os.File, f func() error) error {
-	return away(func() error {
+	return onLockedThread(func() error {
 		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("setns: %w", err)
 		}
@@ -238,12 +234,12 @@ func in(namespace *os.File, f func() error) error {
 	})
 }
 
-// away calls f on a thread that f may take to another namespace, and brings it
-// back. The thread is the caller's own: a process may be told to die with the
-// thread that started it.
-func away(f func() error) error {
+// onLockedThread calls f, which may move the thread to another namespace, and moves it back.
+// It is the thread of the caller, because a process may be told to die with the thread that
+// started it.
+func onLockedThread(f func() error) error {
 	runtime.LockOSThread()
-	home, err := own()
+	home, err := currentNamespace()
 	if err != nil {
 		runtime.UnlockOSThread()
 		return err
@@ -252,11 +248,11 @@ func away(f func() error) error {
 	err = f()
 	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
 		// The thread stays locked, and ends with its goroutine.
-		return errors.Join(err, fmt.Errorf("a thread is lost in another network: %w", back))
+		return errors.Join(err, fmt.Errorf("a thread cannot return from another namespace: %w", back))
 	}
 	runtime.UnlockOSThread()
 	return err
 }
 
-// own is the namespace of the calling thread.
-func own() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }
+// currentNamespace returns the namespace of the calling thread.
+func currentNamespace() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// soon bounds what must happen; nothing is judged by how long it takes.
-const soon = 30 * time.Second
+// waitLimit bounds waiting for what must happen. It does not judge speed.
+const waitLimit = 30 * time.Second
 
 // socket opens a UDP socket on a machine.
 func socket(t *testing.T, n *Net, machine string) net.PacketConn {
@@ -37,10 +37,10 @@ func send(t *testing.T, from, to net.PacketConn, what string) {
 	}
 }
 
-// next is the next packet that arrives.
+// next returns the next packet that arrives.
 func next(t *testing.T, s net.PacketConn) string {
 	t.Helper()
-	_ = s.SetReadDeadline(time.Now().Add(soon))
+	_ = s.SetReadDeadline(time.Now().Add(waitLimit))
 	buf := make([]byte, 100)
 	n, _, err := s.ReadFrom(buf)
 	if err != nil {
@@ -49,47 +49,47 @@ func next(t *testing.T, s net.PacketConn) string {
 	return string(buf[:n])
 }
 
-// TestCuts: what is sent over a cut never arrives, and all else does. A packet
-// that is sent later arrives later, so that the first one to arrive after a cut
-// shows whether the cut was effective.
+// TestCuts: what is sent over a cut never arrives, and everything else does. Packets arrive
+// in the order in which they were sent, so the first one to arrive after a cut shows whether
+// the cut was effective.
 func TestCuts(t *testing.T) {
 	n := New(t)
 	a, b, c := socket(t, n, "a"), socket(t, n, "b"), socket(t, n, "c")
-	hear := func(s net.PacketConn, want string) {
+	expect := func(s net.PacketConn, want string) {
 		t.Helper()
 		if got := next(t, s); got != want {
-			t.Errorf("%v heard %q, want %q", s.LocalAddr(), got, want)
+			t.Errorf("%v received %q, want %q", s.LocalAddr(), got, want)
 		}
 	}
 	send(t, a, b, "hello b")
-	hear(b, "hello b")
+	expect(b, "hello b")
 
 	n.CutOneWay("a", "b")
 	send(t, a, b, "lost")
 	send(t, b, a, "against a one-way cut")
-	hear(a, "against a one-way cut")
+	expect(a, "against a one-way cut")
 	n.Heal()
 	send(t, a, b, "after")
-	hear(b, "after")
+	expect(b, "after")
 
 	n.Cut("a", "b")
 	send(t, a, b, "lost")
 	send(t, b, a, "lost")
 	send(t, a, c, "past the cut")
-	hear(c, "past the cut")
+	expect(c, "past the cut")
 	send(t, c, b, "on the other side")
-	hear(b, "on the other side")
-	n.Cut("a", "b") // again is no error
+	expect(b, "on the other side")
+	n.Cut("a", "b") // a second time is no error
 	n.Heal()
 	n.Heal()
 	send(t, b, a, "after")
-	hear(a, "after")
+	expect(a, "after")
 	send(t, a, b, "after")
-	hear(b, "after")
+	expect(b, "after")
 }
 
-// TestConnectionsHang: a connection over a cut is not reset; it goes on when
-// the cut heals.
+// TestConnectionsHang: a connection over a cut is not reset, and continues when the cut is
+// healed.
 func TestConnectionsHang(t *testing.T) {
 	n := New(t)
 	address := net.JoinHostPort(n.Address("a"), "7000")
@@ -104,7 +104,7 @@ func TestConnectionsHang(t *testing.T) {
 	n.Address("b")
 	var client net.Conn
 	if err := in(n.machines["b"].namespace, func() (err error) {
-		client, err = net.DialTimeout("tcp", address, soon)
+		client, err = net.DialTimeout("tcp", address, waitLimit)
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -125,14 +125,13 @@ func TestConnectionsHang(t *testing.T) {
 		t.Errorf("over a cut came %q, %v", buf, err)
 	}
 	n.Heal()
-	_ = server.SetReadDeadline(time.Now().Add(soon))
+	_ = server.SetReadDeadline(time.Now().Add(waitLimit))
 	if _, err := io.ReadFull(server, buf); err != nil || string(buf) != "late" {
 		t.Errorf("after the cut came %q, %v", buf, err)
 	}
 }
 
-// TestStart: a process runs on its machine, and the test's own process is where
-// it was.
+// TestStart: a process runs on its machine, and the test's own process stays where it was.
 func TestStart(t *testing.T) {
 	n := New(t)
 	addresses := func(start func(cmd *exec.Cmd) error) string {
