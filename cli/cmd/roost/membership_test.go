@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // fakeMember has one other member, which leaves when it was asked three times.
 type fakeMember struct {
 	asked  atomic.Int32
+	stays  func() // called instead when it was asked three times
 	stream string
 }
 
@@ -30,8 +32,11 @@ func (f *fakeMember) Join(_ context.Context, req *adminv1.JoinRequest) (*adminv1
 }
 
 func (f *fakeMember) Leave(_ context.Context, req *adminv1.NodeRequest) (*adminv1.NodeResponse, error) {
-	if f.asked.Add(1) > 3 {
+	switch n := f.asked.Add(1); {
+	case n > 3 && f.stays == nil:
 		return nil, twirp.NewError(twirp.NotFound, "no such member")
+	case n == 4:
+		f.stays()
 	}
 	return f.find(req.Node)
 }
@@ -90,14 +95,33 @@ func TestSteeringMembers(t *testing.T) {
 	}
 }
 
+// timeIsOver is a context whose deadline is when done is closed.
+type timeIsOver struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c timeIsOver) Done() <-chan struct{} { return c.done }
+
+func (c timeIsOver) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestLeave(t *testing.T) {
 	code, out, errOut := roost(t, "leave", "region-1", "--admin", serveMember(t, &fakeMember{}))
 	if code != 0 || !strings.HasPrefix(out, "region-1 has left the cluster") {
 		t.Errorf("leave: %d\n%s%s", code, out, errOut)
 	}
-	stays := &fakeMember{}
-	stays.asked.Store(-1 << 20)
-	code, _, errOut = roost(t, "leave", "region-1", "--timeout", "600ms", "--admin", serveMember(t, stays))
+	over := timeIsOver{t.Context(), make(chan struct{})}
+	stays := serveMember(t, &fakeMember{stays: func() { close(over.done) }})
+	var stdout, stderr bytes.Buffer
+	code = run(over, []string{"leave", "region-1", "--admin", stays}, &stdout, &stderr)
+	errOut = stderr.String()
 	if code != exitTimedOut || errOut != "roost: region-1 is still up; it continues to leave, see roost members\n" {
 		t.Errorf("one that stays: %d %s", code, errOut)
 	}

@@ -85,9 +85,9 @@ type running struct {
 }
 
 // start runs a coordinator until it is ready.
-func start(t *testing.T, dir, addr, discovery string) *running {
+func start(t *testing.T, dir, addr, discovery string, change func(*Config)) *running {
 	t.Helper()
-	r := launch(t, dir, addr, discovery, nil)
+	r := launch(t, dir, addr, discovery, change)
 	await(t, "the coordinator is ready", func() bool { return strings.HasPrefix(r.get("/readyz"), "ok") })
 	return r
 }
