@@ -123,7 +123,7 @@ func (s *testCluster) awaitPlacement(ctx context.Context, coordinator string) er
 }
 
 // dial opens a link to the region, as a gateway does.
-func (s *testCluster) dial(ctx context.Context, answers func([]link.Answer)) (*link.Peer, *link.Link, error) {
+func (s *testCluster) dial(ctx context.Context, answers func([]link.Answer)) (*link.Client, *link.Link, error) {
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self = clusterName, sharding.NodeID{UID: sharding.NodeUID(clients.Add(1))}
 	var owner sharding.NodeID
@@ -131,7 +131,7 @@ func (s *testCluster) dial(ctx context.Context, answers func([]link.Answer)) (*l
 		owner = row.Owner
 	}
 	up, failed := make(chan *link.Link, 1), make(chan error, 1)
-	peer, err := link.NewPeer(cfg, owner, link.Events{
+	client, err := link.NewClient(cfg, owner, link.Events{
 		Up:   func(l *link.Link) { up <- l },
 		Down: func(*link.Link, link.Down) {},
 		Failed: func(err error, _ bool) {
@@ -147,12 +147,12 @@ func (s *testCluster) dial(ctx context.Context, answers func([]link.Answer)) (*l
 	}
 	select {
 	case l := <-up:
-		return peer, l, nil
+		return client, l, nil
 	case err = <-failed:
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	peer.Close()
+	client.Close()
 	return nil, nil, err
 }
 

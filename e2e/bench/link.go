@@ -46,7 +46,7 @@ func (s *testCluster) addressee(typ, name string) addressee {
 // asker asks entities over a link, as a gateway does: each command has an id and a
 // deadline.
 type asker struct {
-	peer    *link.Peer
+	client  *link.Client
 	link    *link.Link
 	to      []addressee
 	next    atomic.Uint64
@@ -65,7 +65,7 @@ func (r *run) newAsker(s *testCluster, callers int) (*asker, error) {
 		a.callers[i].done = make(chan struct{}, 1)
 	}
 	var err error
-	a.peer, a.link, err = s.dial(r.ctx, func(as []link.Answer) {
+	a.client, a.link, err = s.dial(r.ctx, func(as []link.Answer) {
 		for i := range as {
 			c := &a.callers[as[i].Corr]
 			c.reply = as[i].Reply
@@ -132,7 +132,7 @@ func (r *run) linkAsk(s *testCluster, callers int, target report.Target) error {
 	if err != nil {
 		return err
 	}
-	defer a.peer.Close()
+	defer a.client.Close()
 	keys := make([]string, len(a.to))
 	for i := range keys {
 		keys[i] = string(a.to[i].entity.ID)
@@ -163,11 +163,11 @@ func (r *run) linkTells() error {
 	to := s.addressees(entities.EchoType, r.Sizes.Entities)
 	f := newFlood(func(n uint64) *addressee { return &to[n%uint64(len(to))] })
 	f.tell = true
-	peer, l, err := s.dial(r.ctx, f.answered)
+	client, l, err := s.dial(r.ctx, f.answered)
 	if err != nil {
 		return err
 	}
-	defer peer.Close()
+	defer client.Close()
 	f.send, f.flush = overLink(l), l.Flush
 	keys := make([]string, len(to))
 	for i := range keys {

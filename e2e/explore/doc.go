@@ -15,11 +15,11 @@
 // lost on it. In the scopes with regions, a crashed coordinator is one that sends nothing
 // until it is elected again.
 //
-// In the tenure scope each coordinator holds the lease by a candidate of its own,
-// and every request to the lease and to the journal is a message, and its answer
-// another one. There are no regions: a region that does not run registers a changed
-// type, its shard is asked for, or it is drained, twice on a path altogether. That
-// is enough for a checkpoint and for the snapshot after it.
+// In the tenure scope each coordinator holds the lease by a candidate of its own, and
+// every request to the lease and to the journal is a message, and its answer another
+// one. Regions are only names there: at most twice on a path, one registers a changed
+// type, has a shard asked for, or is drained. That is enough for a checkpoint and for
+// the snapshot after it.
 //
 // # How
 //

@@ -60,7 +60,7 @@ func (s *stream) facts(number uint64) coordinator.Input {
 			in.Facts = append(in.Facts, decodeFact(e.Payload))
 		}
 	}
-	in.Since = len(in.Facts)
+	in.AfterSnapshot = len(in.Facts)
 	return in
 }
 

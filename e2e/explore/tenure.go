@@ -382,7 +382,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		default:
 			w.says(i, o, m, nil, m.About().Rows)
 		}
-	case coordinator.SteppedDown, coordinator.Waits, coordinator.Adopts:
+	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted:
 	default:
 		w.fail("c%d: output %T is not known here", i, o)
 	}

@@ -224,7 +224,7 @@ func (c *coordNode) load(o coordinator.Load) {
 				in.Facts = append(in.Facts, c.w.facts[decodeNumber(e.Payload)])
 			}
 		}
-		in.Since = len(in.Facts)
+		in.AfterSnapshot = len(in.Facts)
 		if got.Snapshot.Seq > 0 {
 			c.w.mark("facts read from a snapshot on")
 		}
@@ -322,9 +322,9 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.writeJournalHeartbeat(o)
 	case coordinator.Contested:
 		w.violate("driver", "%s meets another cluster: %+v", c.p.name, o.By)
-	case coordinator.Waits:
+	case coordinator.Waiting:
 		w.mark("coordinator: watches for journal heartbeats")
-	case coordinator.Adopts:
+	case coordinator.Adopted:
 		w.mark("coordinator: adopts the journal")
 	case coordinator.WriteSnapshot:
 		op := journal.WriteSnapshot{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Snapshot: journal.Snapshot{Seq: o.Seq}}

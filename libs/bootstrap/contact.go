@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // ContactPoint is where a node can be asked.
@@ -15,13 +17,10 @@ type ContactPoint struct {
 	IP   netip.Addr // of the host; zero: not resolved
 }
 
-// maxAddrLen bounds an address, in bytes: a DNS name, a colon and a port.
-const maxAddrLen = 261
-
 // ParseContactPoint reads "host:port"; an IPv6 address stands in brackets.
 func ParseContactPoint(addr string) (p ContactPoint, ok bool) {
 	i := strings.LastIndexByte(addr, ':')
-	if i <= 0 || len(addr) > maxAddrLen {
+	if i <= 0 || len(addr) > sharding.MaxAddrLen {
 		return p, false
 	}
 	port, err := strconv.ParseUint(addr[i+1:], 10, 16)

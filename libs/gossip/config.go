@@ -241,7 +241,7 @@ func (c Config) Validate() error {
 		bad("WeaklyUpAfter is %v: choose 0 for never, or more", c.WeaklyUpAfter)
 	}
 	for _, s := range c.Seeds {
-		if s == "" || len(s) > maxAddrLen {
+		if s == "" || len(s) > sharding.MaxAddrLen {
 			bad("Seeds: %.40q is no host:port", s)
 		}
 	}

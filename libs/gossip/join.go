@@ -33,7 +33,7 @@ func (m *Machine) search() {
 // joinVia joins through one address, whatever the seeds say.
 func (m *Machine) joinVia(addr string) {
 	switch {
-	case m.phase != idle && m.phase != seeking || addr == "" || len(addr) > maxAddrLen:
+	case m.phase != idle && m.phase != seeking || addr == "" || len(addr) > sharding.MaxAddrLen:
 	case addr == m.self.Addr:
 		m.form()
 	default:

@@ -72,7 +72,6 @@ func (s Status) CanBecome(next Status) bool {
 
 // Limits of what a member may say about itself.
 const (
-	maxAddrLen = 261 // a DNS name, a colon and a port
 	maxNameLen = 128
 	maxRoles   = 16
 	maxRoleLen = 64
@@ -180,7 +179,7 @@ func (m *Member) check() string {
 	switch {
 	case m.Node.UID == 0:
 		return "uid is 0"
-	case m.Node.Addr == "" || len(m.Node.Addr) > maxAddrLen:
+	case m.Node.Addr == "" || len(m.Node.Addr) > sharding.MaxAddrLen:
 		return "address is empty or too long"
 	case len(m.Name) > maxNameLen:
 		return "name is too long"

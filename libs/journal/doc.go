@@ -6,13 +6,13 @@
 // fence: the epoch at which it was claimed, and by whom. A [Driver]
 // decides a batch of operations ([Op]) in one transaction, by [Decide]:
 //
-//   - [sharding.Claim] holds if the stored epoch is lower, or equal with the
+//   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
-//   - [sharding.Append] holds if its epoch is the stored one, its first record
+//   - [sharding.Append] succeeds if its epoch is the stored one, its first record
 //     follows the entity's last one, and no command of it is stored. All
 //     records of it are written, or none.
-//   - [sharding.ReadFence] holds if its epoch is the stored one.
-//   - [WriteSnapshot] holds if its epoch is the stored one, at a sequence
+//   - [sharding.ReadFence] succeeds if its epoch is the stored one.
+//   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence
 //     number that is stored and not below the snapshot there is.
 //
 // Checking epoch and sequence is not redundant: with the epoch alone two

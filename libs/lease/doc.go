@@ -53,7 +53,7 @@
 // suspended with its monotonic clock stopped may believe in its lease for a moment
 // after it resumes. A record that is deleted while its holder lives does not
 // exclude processes that start afterwards; the term still does. It does not elect
-// by health or load, and it is not fair: the first candidate in line gets it.
+// by health or load, nor in turn: the candidate of the lowest rank gets it.
 //
 // # Duties of the driver
 //

@@ -31,7 +31,7 @@ type Holder struct {
 	lostHolderUntil time.Time // when the holder of a lost record has stopped
 
 	held     bool
-	term     sharding.Term // of the tenure
+	term     sharding.Term // that is held
 	until    time.Time
 	attempts []attempt // unsettled Swaps of version record.Version
 
@@ -193,7 +193,7 @@ func (h *Holder) nextFree(now time.Time, out []Output) []Output {
 }
 
 // freeAt is when the record may be replaced by an acquisition: at once if it has
-// no holder or is our own from an earlier tenure, else when it has been seen
+// no holder or is our own of an earlier term, else when it has been seen
 // unchanged, or is known to be lost, for its TTL.
 func (h *Holder) freeAt() time.Time {
 	if h.record.Version == 0 && h.lostHolderUntil.After(h.seenAt) {
@@ -309,8 +309,7 @@ func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 	return out
 }
 
-// confirmed handles an attempt that has happened. The tenure counts from its
-// start.
+// confirmed handles an attempt that has happened. The time to live counts from its start.
 func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 	raised := a.next.Term != h.record.Term
 	h.attempts = h.attempts[:0]
@@ -336,7 +335,7 @@ func (h *Holder) confirmed(now time.Time, a attempt, out []Output) []Output {
 		h.until = until
 		return append(out, Renewed{Term: a.next.Term, Until: until})
 	case !h.held && !raised && !mutant.On("term-per-incarnation"):
-		// A renewal of a tenure that ended while it was under way.
+		// A renewal of a term that ended while it was under way.
 		return out
 	}
 	h.held, h.term, h.until = true, a.next.Term, until
@@ -357,7 +356,7 @@ func (h *Holder) setRecord(now time.Time, r Record, mine bool, out []Output) []O
 	return out
 }
 
-// lose ends the tenure. The known record remains.
+// lose ends the term. The known record remains.
 func (h *Holder) lose(now time.Time, out []Output) []Output {
 	h.held, h.until, h.nextAt = false, time.Time{}, now
 	return append(out, Lost{Term: h.term})

@@ -117,7 +117,7 @@ func TestAcquiresFreeLeaseAndRenews(t *testing.T) {
 	}
 }
 
-// The tenure ends TTL minus margin after the start of the last renewal that
+// The term ends TTL minus margin after the start of the last renewal that
 // succeeded, however late its answer came.
 func TestLostWithoutAnswers(t *testing.T) {
 	b := newBench(t, config(1))
@@ -138,7 +138,7 @@ func TestLostWithoutAnswers(t *testing.T) {
 	b.run(time.Second)
 	got, ok := find[Acquired](b.take())
 	if !ok || got.Term != 2 {
-		t.Errorf("after its own lost tenure it got %+v, want a new term", got)
+		t.Errorf("after its own lost term it got %+v, want a new term", got)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestLostReplyOfRenewalIsFoundByNonce(t *testing.T) {
 	}
 }
 
-func TestForeignRecordEndsTenure(t *testing.T) {
+func TestForeignRecordEndsTerm(t *testing.T) {
 	b := newBench(t, config(1))
 	b.step(Tick{})
 	b.take()

@@ -28,7 +28,7 @@ type world struct {
 	uid    sharding.NodeUID
 	calm   bool
 
-	owner    *node // of the last tenure
+	owner    *node // of the last term
 	ownerEnd time.Duration
 	top      sharding.Term
 	acquired int
@@ -146,9 +146,9 @@ func (w *world) perform(n *node, inc int, o Output) {
 		w.request(func() Input { return Swapped{Request: o.Request, Outcome: w.swap(o)} },
 			Swapped{Request: o.Request, Outcome: Unknown}, n, inc)
 	case Acquired:
-		w.tenure(n, o.Term, o.Until, true)
+		w.held(n, o.Term, o.Until, true)
 	case Renewed:
-		w.tenure(n, o.Term, o.Until, false)
+		w.held(n, o.Term, o.Until, false)
 	case Lost:
 		w.losses["lost"]++
 		if w.owner == n {
@@ -194,11 +194,11 @@ func (w *world) swap(o Swap) Outcome {
 	return Done
 }
 
-// tenure checks the promise: nobody acts while somebody else may.
-func (w *world) tenure(n *node, term sharding.Term, until time.Time, fresh bool) {
+// held checks the promise: nobody acts while somebody else may.
+func (w *world) held(n *node, term sharding.Term, until time.Time, fresh bool) {
 	left := time.Duration(float64(until.Sub(w.local(n))) / n.rate)
 	if left <= 0 {
-		w.fail("node %d: tenure of term %d ends before it begins", n.id, term)
+		w.fail("node %d: term %d ends before it begins", n.id, term)
 	}
 	if w.owner != nil && w.owner != n && w.ownerEnd > w.now {
 		w.fail("node %d acts in term %d while node %d may for %v", n.id, term, w.owner.id, w.ownerEnd-w.now)

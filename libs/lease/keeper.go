@@ -36,7 +36,7 @@ type Keeper struct {
 	mu     sync.Mutex
 	inputs []Input // SetRank, RaiseTerm and Yield, not stepped yet
 
-	tenure  atomic.Pointer[Acquired] // nil: none
+	held    atomic.Pointer[Acquired] // nil: none
 	current atomic.Pointer[current]  // nil: nothing known
 }
 
@@ -68,7 +68,7 @@ func NewKeeper(store Driver, name string, c Config, log *slog.Logger) (*Keeper, 
 // and in which term. It is cheap, safe for concurrent use, and does not depend on
 // the loop having noticed that the lease expired.
 func (k *Keeper) Valid() (sharding.Term, bool) {
-	t := k.tenure.Load()
+	t := k.held.Load()
 	if t == nil || !time.Now().Before(t.Until) {
 		return 0, false
 	}
@@ -127,7 +127,7 @@ func (k *Keeper) takeInputs() []Input {
 func (k *Keeper) Run(ctx context.Context, notify func(Output)) {
 	ops, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer k.tenure.Store(nil)
+	defer k.held.Store(nil)
 	defer k.current.Store(nil)
 	testing, endTests := context.WithCancel(ctx)
 	var tests sync.WaitGroup
@@ -181,11 +181,11 @@ func (k *Keeper) step(ctx context.Context, ins []Input, notify func(Output)) boo
 				}
 				continue
 			case Acquired:
-				k.tenure.Store(&o)
+				k.held.Store(&o)
 			case Renewed:
-				k.tenure.Store(&Acquired{Term: o.Term, Until: o.Until})
+				k.held.Store(&Acquired{Term: o.Term, Until: o.Until})
 			case Lost:
-				k.tenure.Store(nil)
+				k.held.Store(nil)
 			}
 			notify(o)
 			if _, end := o.(Released); end {

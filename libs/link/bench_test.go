@@ -154,7 +154,7 @@ func benchLink(b *testing.B, wake func(uint64)) *Link {
 	hs := &http.Server{Handler: s}
 	go func() { _ = hs.Serve(ln) }()
 	up := make(chan *Link, 1)
-	p, err := NewPeer(testConfig(testGateway), sharding.NodeID{Addr: ln.Addr().String(), UID: testRegion.UID}, Events{
+	p, err := NewClient(testConfig(testGateway), sharding.NodeID{Addr: ln.Addr().String(), UID: testRegion.UID}, Events{
 		Up:     func(l *Link) { up <- l },
 		Down:   func(*Link, Down) {},
 		Failed: func(err error, _ bool) { b.Error(err) },

@@ -342,7 +342,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 		m.Row.Shard.Index = uint32(index)
 	}
 	if flags&flagOwner != 0 {
-		m.Row.Owner.Addr = d.string("owner", MaxAddrLen)
+		m.Row.Owner.Addr = d.string("owner", sharding.MaxAddrLen)
 		m.Row.Owner.UID = sharding.NodeUID(d.uint64("owner uid"))
 		if m.Row.Owner.IsZero() || !utf8.ValidString(m.Row.Owner.Addr) {
 			d.fail("owner is empty or not valid UTF-8")

@@ -21,10 +21,6 @@ const (
 	MinVersion, MaxVersion = 1, 1
 	// MaxLanes is the largest number of lanes of one link.
 	MaxLanes = 64
-	// MaxClusterLen is the longest cluster name, in bytes.
-	MaxClusterLen = 128
-	// MaxAddrLen is the longest host:port, in bytes.
-	MaxAddrLen = 262
 	// MaxTraceLen is the longest trace context, in bytes; longer ones are left
 	// out. A traceparent of version 00 has 55.
 	MaxTraceLen = 128
@@ -82,7 +78,7 @@ var (
 	// ErrSlowReader: the client took none of its answers for Config.Timeout.
 	ErrSlowReader = errors.New("answers not read")
 	// ErrSuperseded: the same client opened this lane again.
-	ErrSuperseded = errors.New("superseded by a newer link")
+	ErrSuperseded = errors.New("superseded by a newer connection of its lane")
 )
 
 // Stalled is the error of a connection that was closed because the other side made
@@ -182,14 +178,14 @@ func DefaultConfig() Config {
 func (c *Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("link: "+format, args...)) }
-	if err := sharding.CheckID("Cluster", c.Cluster, MaxClusterLen); err != nil {
+	if err := sharding.CheckCluster("Cluster", c.Cluster); err != nil {
 		bad("%w", err)
 	}
 	if c.Self.UID == 0 {
 		bad("Self.UID is 0, set the uid of this process")
 	}
-	if len(c.Self.Addr) > MaxAddrLen {
-		bad("Self.Addr has %d bytes, at most %d are allowed", len(c.Self.Addr), MaxAddrLen)
+	if len(c.Self.Addr) > sharding.MaxAddrLen {
+		bad("Self.Addr has %d bytes, at most %d are allowed", len(c.Self.Addr), sharding.MaxAddrLen)
 	}
 	if c.Lanes < 1 || c.Lanes > MaxLanes {
 		bad("Lanes is %d, set 1 to %d", c.Lanes, MaxLanes)

@@ -66,7 +66,7 @@ func (c *Conn) SendBatch(as []Answer) error {
 	for i := range as {
 		a := &as[i]
 		if st.err != nil || st.closing {
-			err = fmt.Errorf("%w: %v", ErrDown, st.downReason())
+			err = fmt.Errorf("%w: %v", ErrDown, st.errOrClosed())
 			break
 		}
 		if !a.fits(st.maxPayload, &st.out) {

@@ -1,6 +1,6 @@
-// Package link is the data plane: it carries commands from gateways (the client
-// side, [Peer]) to regions (the server side, [Server]), and answers back, in frames
-// over a few TCP or TLS connections.
+// Package link is the data plane: it carries commands from gateways (the client side,
+// [Client]) to regions (the server side, [Server]), and answers back, in frames over a
+// few TCP or TLS connections.
 //
 // # Opening
 //
@@ -12,12 +12,12 @@
 //
 // # Lanes
 //
-// A link to one region is Config.Lanes connections. A command takes the lane
-// shard mod lanes, so commands of one entity stay in order. The lanes open and end
-// together: a [Link] is one incarnation of all of them, and a command that was sent
-// on a Link is answered on it or in doubt. A server reads a new connection of the
-// same client and lane only after it has stopped reading the older one and dropped
-// its unread frames, so no command overtakes an earlier one; [Readers] decides that.
+// A link to one region is Config.Lanes connections. A command takes the lane shard mod
+// lanes, so commands of one entity stay in order. The lanes open and end together: a
+// [Link] is one set of them, and a command that was sent on a Link is answered on it or
+// in doubt. A server reads a new connection of the same client and lane only after it
+// has stopped reading the older one and dropped its unread frames, so no command
+// overtakes an earlier one; [Readers] decides that.
 //
 // The goroutine that reads a connection also calls the callback with its commands.
 // When that takes long, [Conn.Detach] makes another goroutine the reader.

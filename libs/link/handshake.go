@@ -56,9 +56,9 @@ func readHello(body []byte) (h hello, err error) {
 	d := decoder{b: body}
 	h.minVersion = d.uvarint("lowest version")
 	h.maxVersion = d.uvarint("highest version")
-	h.cluster = d.id("cluster", MaxClusterLen)
+	h.cluster = d.id("cluster", sharding.MaxClusterLen)
 	h.self.UID = sharding.NodeUID(d.uint64("uid"))
-	h.self.Addr = d.string("address", MaxAddrLen)
+	h.self.Addr = d.string("address", sharding.MaxAddrLen)
 	h.peer = sharding.NodeUID(d.uint64("peer uid"))
 	h.lane = d.uvarint("lane")
 	h.lanes = d.uvarint("lanes")
@@ -120,9 +120,9 @@ func readWelcome(kind byte, body []byte) (w welcome, err error) {
 		return w, fmt.Errorf("%w: kind %d is no handshake", ErrMalformed, kind)
 	}
 	w.version = d.uvarint("version")
-	w.cluster = d.id("cluster", MaxClusterLen)
+	w.cluster = d.id("cluster", sharding.MaxClusterLen)
 	w.self.UID = sharding.NodeUID(d.uint64("uid"))
-	w.self.Addr = d.string("address", MaxAddrLen)
+	w.self.Addr = d.string("address", sharding.MaxAddrLen)
 	if w.maxPayload = d.uvarint("payload limit"); w.maxPayload == 0 {
 		d.fail("payload limit is 0")
 	}

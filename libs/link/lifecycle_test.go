@@ -336,8 +336,8 @@ func TestHoldingBackIsNotSilence(t *testing.T) {
 	})
 }
 
-// TestPeerReconnects: a lost link is reported once and opened again.
-func TestPeerReconnects(t *testing.T) {
+// TestClientReconnects: a lost link is reported once and opened again.
+func TestClientReconnects(t *testing.T) {
 	p := newPipes()
 	conns := make(chan *Conn, 10)
 	serve(t, p, testConfig(testRegion), func(c *Conn, cs []Command) { echo(c, cs); conns <- c }, nil)

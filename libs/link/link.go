@@ -67,7 +67,7 @@ func (l *Link) send(shard uint32, c *Command, now bool) error {
 // queue appends a command. left is the time until its deadline, if it has one.
 func (s *stream) queue(c *Command, left time.Duration) error {
 	if s.err != nil || s.closing {
-		return fmt.Errorf("%w: %v", ErrDown, s.downReason())
+		return fmt.Errorf("%w: %v", ErrDown, s.errOrClosed())
 	}
 	if n := len(c.Envelope.Payload); n > s.maxPayload {
 		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, n, s.maxPayload)

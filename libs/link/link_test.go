@@ -104,7 +104,7 @@ func serve(t testing.TB, l net.Listener, cfg Config, onCommands func(*Conn, []Co
 	return s
 }
 
-// events records what a Peer reports.
+// events records what a Client reports.
 type events struct {
 	up      chan *Link
 	down    chan Down
@@ -117,10 +117,10 @@ type failure struct {
 	gone bool
 }
 
-func connect(t testing.TB, cfg Config, to sharding.NodeID) (*events, *Peer) {
+func connect(t testing.TB, cfg Config, to sharding.NodeID) (*events, *Client) {
 	t.Helper()
 	e := &events{make(chan *Link, 16), make(chan Down, 16), make(chan failure, 16), make(chan Answer, 1<<17)}
-	p, err := NewPeer(cfg, to, Events{
+	p, err := NewClient(cfg, to, Events{
 		Up:   func(l *Link) { e.up <- l },
 		Down: func(_ *Link, d Down) { e.down <- d },
 		Failed: func(err error, gone bool) {
@@ -401,10 +401,10 @@ func TestConfigNamesTheField(t *testing.T) {
 	if _, err := NewServer(good, nil, nil); err == nil {
 		t.Error("server takes no callback")
 	}
-	if _, err := NewPeer(good, testRegion, Events{}); err == nil {
+	if _, err := NewClient(good, testRegion, Events{}); err == nil {
 		t.Error("peer takes no events")
 	}
-	if _, err := NewPeer(zero, testRegion, Events{}); err == nil {
+	if _, err := NewClient(zero, testRegion, Events{}); err == nil {
 		t.Error("peer takes a zero config")
 	}
 }

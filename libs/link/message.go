@@ -105,7 +105,7 @@ func goodCode(c sharding.Code) bool { return sharding.CheckType("code", string(c
 func rowFits(r sharding.Row) bool {
 	typeOK := r.Shard == sharding.ShardID{} || sharding.CheckEntityType("type", r.Shard.Type) == nil
 	return typeOK && r.Shard.Index < sharding.MaxShards && r.Phase <= sharding.HandingOff &&
-		len(r.Owner.Addr) <= MaxAddrLen && utf8.ValidString(r.Owner.Addr)
+		len(r.Owner.Addr) <= sharding.MaxAddrLen && utf8.ValidString(r.Owner.Addr)
 }
 
 // clipMessage returns s as valid UTF-8 of at most MaxMessageLen bytes.

@@ -15,7 +15,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// raw opens a lane without Peer and returns the client's end of the connection.
+// raw opens a lane without a Client and returns the client's end of the connection.
 func raw(t *testing.T, p *pipes, h hello) (net.Conn, *bufio.Reader, error) {
 	t.Helper()
 	nc, err := p.dial(context.Background(), "")

@@ -28,14 +28,14 @@ type stream struct {
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
 	// A client accepts no more commands at either limit; a server stops reading at
-	// maxPendingMsgs, and ignores maxPendingBytes for that.
+	// maxPendingMsgs alone.
 	maxPendingBytes int
 	maxPendingMsgs  int
 	beat            time.Duration
 	timeout         time.Duration
-	// server: close the connection if the other side does not read. A client
-	// does not do that: a region that stops reading is alive as long as it sends
-	// heartbeats.
+	// server says that this side closes the connection if the other one does not read.
+	// A client does not do that: a region that stops reading is alive as long as it
+	// sends heartbeats.
 	server bool
 
 	mu          sync.Mutex
@@ -319,8 +319,9 @@ func (s *stream) closeSent() bool {
 	return s.closing && len(s.pending) == 0
 }
 
-// downReason returns why the stream ends. mu must be held.
-func (s *stream) downReason() error {
+// errOrClosed returns the error to give to callers: errClosed if the stream was closed
+// in order. mu must be held.
+func (s *stream) errOrClosed() error {
 	if s.err != nil {
 		return s.err
 	}
@@ -483,16 +484,16 @@ type stallCounter struct {
 	ticks  int
 }
 
-func (w *stallCounter) stuck(now uint64, queued int) int {
+func (c *stallCounter) stuck(now uint64, queued int) int {
 	switch {
-	case now != w.last || now%2 == 0:
-		w.last, w.queued, w.ticks = now, queued, 0
-	case queued != w.queued:
-		w.queued, w.ticks = queued, 0
+	case now != c.last || now%2 == 0:
+		c.last, c.queued, c.ticks = now, queued, 0
+	case queued != c.queued:
+		c.queued, c.ticks = queued, 0
 	default:
-		w.ticks++
+		c.ticks++
 	}
-	return w.ticks
+	return c.ticks
 }
 
 // noDelay switches off Nagle's algorithm on a TCP connection.

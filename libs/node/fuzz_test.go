@@ -75,7 +75,7 @@ func TestLongNames(t *testing.T) {
 
 // asFlags returns every value as a flag. ok is false if an item contains a list
 // separator, which only a file can express.
-func asFlags(s *Settings) (flags []string, ok bool) {
+func asFlags(s *Sources) (flags []string, ok bool) {
 	for _, f := range s.fields {
 		text := f.text()
 		var items []string

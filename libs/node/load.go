@@ -57,8 +57,8 @@ type Configured interface {
 	Validate() error
 }
 
-// Settings records where every value of a configuration comes from.
-type Settings struct {
+// Sources records where every value of a configuration comes from.
+type Sources struct {
 	// File is the configuration file that was read, if any.
 	File string
 
@@ -78,12 +78,12 @@ type Settings struct {
 // may be set. Unknown keys in the file, unknown flags and unknown ROOST_… names in the
 // environment are errors, except those of other services, of the roost command, and of
 // the links that Kubernetes and Docker set. An error names the key, its source and the fix.
-func Load(config Configured, args, environ []string) (*Settings, error) {
+func Load(config Configured, args, environ []string) (*Sources, error) {
 	fields, err := fieldsOf(config)
 	if err != nil {
 		return nil, err
 	}
-	s := &Settings{fields: fields}
+	s := &Sources{fields: fields}
 	flags, err := s.parseArgs(args)
 	if err != nil || s.asked == "help" || s.asked == "version" {
 		return s, err
@@ -112,7 +112,7 @@ func Load(config Configured, args, environ []string) (*Settings, error) {
 }
 
 // explain adds the sources of the values that a validation error names.
-func (s *Settings) explain(err error) error {
+func (s *Sources) explain(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ type given struct {
 
 // parseArgs splits the command line into flags. Their values are parsed later, because
 // flags override everything else.
-func (s *Settings) parseArgs(args []string) ([]given, error) {
+func (s *Sources) parseArgs(args []string) ([]given, error) {
 	var flags []given
 	for len(args) > 0 {
 		arg := args[0]
@@ -169,7 +169,7 @@ func (s *Settings) parseArgs(args []string) ([]given, error) {
 	return flags, nil
 }
 
-func (s *Settings) field(key string) *field {
+func (s *Sources) field(key string) *field {
 	for _, f := range s.fields {
 		if f.key == key {
 			return f
@@ -179,7 +179,7 @@ func (s *Settings) field(key string) *field {
 }
 
 // foreign reports whether a key belongs to another service.
-func (s *Settings) foreign(key string) bool {
+func (s *Sources) foreign(key string) bool {
 	if slices.Contains(partKeys, key) && s.field(key) == nil {
 		return true
 	}
@@ -189,7 +189,7 @@ func (s *Settings) foreign(key string) bool {
 	})
 }
 
-func (s *Settings) readEnv(env map[string]string) error {
+func (s *Sources) readEnv(env map[string]string) error {
 	var problems []error
 	known := map[string]bool{envPrefix + "CONFIG": true}
 	for _, f := range s.fields {
@@ -238,7 +238,7 @@ func (s *Settings) readEnv(env map[string]string) error {
 	return errors.Join(problems...)
 }
 
-func (s *Settings) readFile() error {
+func (s *Sources) readFile() error {
 	content, err := readBounded(s.File, maxConfig)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
@@ -263,7 +263,7 @@ func (s *Settings) readFile() error {
 
 // readNode sets the values below a node of the file; lines has the line in which each key
 // was set before.
-func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, problems *[]error) {
+func (s *Sources) readNode(key string, node *yaml.Node, lines map[string]int, problems *[]error) {
 	where := fmt.Sprintf("%s:%d", s.File, node.Line)
 	bad := func(format string, args ...any) {
 		*problems = append(*problems, fmt.Errorf(where+": "+format, args...))
@@ -299,7 +299,7 @@ func (s *Settings) readNode(key string, node *yaml.Node, lines map[string]int, p
 	}
 }
 
-func (s *Settings) hasSection(key string) bool {
+func (s *Sources) hasSection(key string) bool {
 	return slices.ContainsFunc(s.fields, func(f *field) bool { return strings.HasPrefix(f.key, key+".") })
 }
 
@@ -344,7 +344,7 @@ func readBounded(path string, most int64) ([]byte, error) {
 }
 
 // suggest returns the known key that is nearest to an unknown one, in the given spelling.
-func (s *Settings) suggest(key string, spell func(*field) string) string {
+func (s *Sources) suggest(key string, spell func(*field) string) string {
 	var best *field
 	nearest := max(2, len(key)/4) + 1
 	suffix := "." + key // once: it may be long

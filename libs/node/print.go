@@ -9,7 +9,7 @@ import (
 )
 
 // WriteHelp writes every key with its default, unit, variable and flag.
-func (s *Settings) WriteHelp(w io.Writer, program string) {
+func (s *Sources) WriteHelp(w io.Writer, program string) {
 	fmt.Fprintf(w, "Usage: %s [--config FILE] [--KEY VALUE]…\n\n", program)
 	fmt.Fprintf(w, "  --config FILE    read a YAML file first (or %sCONFIG)\n", envPrefix)
 	fmt.Fprintf(w, "  --print-config   print every value and where it comes from, even if the configuration is invalid, and exit\n")
@@ -33,7 +33,7 @@ func (s *Settings) WriteHelp(w io.Writer, program string) {
 
 // WriteEffective writes every key with its value and source. Secrets are not shown, nor
 // are passwords and tokens in URLs.
-func (s *Settings) WriteEffective(w io.Writer) {
+func (s *Sources) WriteEffective(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range s.fields {
 		value := backendurl.Redact(f.text())

@@ -1,6 +1,7 @@
-// Package sharding holds the basic types of Roost: the names of entities, shards,
-// nodes and epochs, the command envelope, and the records that the journal's fence
-// protects. It imports no other package of Roost, and every other package uses it.
+// Package sharding holds the basic types of Roost: the names of entities, shards, nodes
+// and epochs, the command envelope, and the records that the journal's fence protects.
+// It imports no other package of Roost, and every package that speaks of shards uses
+// it.
 //
 // # Shards
 //

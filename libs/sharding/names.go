@@ -17,6 +17,8 @@ const (
 	// MaxClusterLen is the longest name of a cluster, in bytes: it may be a label
 	// in DNS.
 	MaxClusterLen = 63
+	// MaxAddrLen is the longest host:port, in bytes: a DNS name, a colon and a port.
+	MaxAddrLen = 261
 	// MaxIDLen is the longest entity id, in bytes.
 	MaxIDLen = 256
 	// MaxCommandIDLen is the longest idempotency key, in bytes.
@@ -143,8 +145,8 @@ type JournalHeartbeat struct {
 // every incarnation has a term of its own, higher than all before it.
 type Term uint32
 
-// Epoch says which tenure of a shard something belongs to: the term of the
-// coordinator that allocated it in the upper 32 bits, a counter in the lower.
+// Epoch numbers one assignment of a shard to an owner: the term of the coordinator that
+// made it in the upper 32 bits, a counter in the lower.
 type Epoch uint64
 
 // MakeEpoch is term<<32 | counter.

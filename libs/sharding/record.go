@@ -2,9 +2,9 @@ package sharding
 
 import "github.com/cespare/xxhash/v2"
 
-// Record is one entry of an entity's journal: the unit that one turn staged.
-// It holds events, or the stored reply of a keyed command, or both. A Record
-// with neither settles an unknown outcome.
+// Record is one entry of an entity's journal: what one turn stored. It holds events, or
+// the stored reply of a keyed command, or both. A Record with neither settles an
+// unknown outcome.
 type Record struct {
 	Seq     uint64 // 1, 2, 3, … per entity, without gaps
 	Command CommandID
@@ -59,8 +59,8 @@ func PayloadHash(command string, payload []byte) uint64 {
 	return d.Sum64()
 }
 
-// Claim takes a shard for an owner at an epoch. It holds if the stored epoch
-// is lower, or equal with the same owner (so that a claim whose reply was lost can be
+// Claim takes a shard for an owner at an epoch. It succeeds if the stored epoch is
+// lower, or equal with the same owner (so that a claim whose reply was lost can be
 // repeated).
 type Claim struct {
 	Shard ShardID
@@ -78,8 +78,8 @@ type Append struct {
 	Records []Record // consecutive sequence numbers, at least one
 }
 
-// ReadFence asks whether the shard's stored epoch still is Epoch. The read must
-// begin after the request.
+// ReadFence asks whether the shard's stored epoch still is Epoch. The store must be
+// read after this operation was handed to it.
 type ReadFence struct {
 	Shard ShardID
 	Epoch Epoch
@@ -113,8 +113,8 @@ const (
 )
 
 // Answered reports whether the verdict proves that the journal answered: a refusal
-// does, unless it may come from this process: RefusedFull, whose queue may be full
-// (on a full disk, reads still succeed), and RefusedTooLarge.
+// does, unless this process may have made it itself: RefusedFull, if its own queue was
+// full, and RefusedTooLarge.
 func (v Verdict) Answered() bool {
 	return v != UnknownOutcome && v != RefusedFull && v != RefusedTooLarge
 }

@@ -1,7 +1,8 @@
 // Package splitbrain decides which members stay when members of a cluster cannot reach
 // each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a
-// partition continue. The members of the other sides down themselves, as do members
-// that are only indirectly connected.
+// partition continue, except in one case with lease-majority (see The lease). The
+// members of the other sides down themselves, as do members that are only indirectly
+// connected.
 //
 // # Strategies
 //
@@ -35,9 +36,9 @@
 // may have become.
 //
 // Nodes that are both observer and subject of unreachability are indirectly connected:
-// some of their links are cut, and others still carry the gossip about that. The same is
-// true of both ends of an observation that its subject has seen. All of them are downed;
-// the strategy decides about the others.
+// some of their links are cut, and others still carry the gossip about that. So are the
+// observer and the subject if the subject has seen the observation: then gossip still
+// passes between them. All of them are downed; the strategy decides about the others.
 //
 // # The lease
 //

@@ -178,7 +178,9 @@ func (m *Machine) appended(in Appended) {
 		e.inflight = nil
 		m.endIncarnation(e)
 		m.reload(e)
-	default: // refused by sequence or command id: another owner wrote a record
+	default:
+		// Refused by sequence or by command id: a record is stored that this incarnation
+		// does not know, or the command is.
 		m.markInDoubt(e)
 		e.inflight = nil
 		m.endIncarnation(e)

@@ -1,7 +1,6 @@
-// Package turn is the execution core of stateful entities: a pure state
-// machine that gives each entity one command at a time, stages what its turns
-// produce, holds every reply until everything it depends on is durable, and
-// activates and passivates entities.
+// Package turn is the entity core: a pure state machine that gives each entity one
+// command at a time, stages what its turns produce, holds every reply until everything
+// it depends on is durable, and activates and passivates entities.
 //
 // # Life of a command
 //
@@ -16,7 +15,7 @@
 // # Output gate
 //
 // A reply leaves when every record staged before it, its own included, is
-// durable. For a turn that staged nothing the shard's fence row is read as well
+// durable. For a turn that staged nothing the shard's fence is read as well
 // ([ReadFence]), so that a deposed owner can neither write nor answer, and reads
 // are linearizable.
 //

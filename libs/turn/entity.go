@@ -122,7 +122,7 @@ type command struct {
 	held int
 	// record is the sequence number of the record that the turn staged, or 0.
 	record uint64
-	// seq must be durable and fence must be read before the reply leaves.
+	// The reply leaves when seq is durable and the fence read of this number is done.
 	seq      uint64
 	fence    uint64
 	finished time.Time // when the turn was over

@@ -104,8 +104,8 @@ func New(cfg Config) (*Client, error) {
 	return &Client{cfg: cfg, traced: traced || cfg.HTTP.Transport == nil}, nil
 }
 
-// Retries describes one retry, for tests and tools.
-type Retries struct {
+// Retry describes one retry, for tests and tools.
+type Retry struct {
 	// Failed is the error that caused the retry.
 	Failed error
 	// Attempt counts from 1.
@@ -115,7 +115,7 @@ type Retries struct {
 type observerKey struct{}
 
 // WithObserver returns a context whose calls report every retry.
-func WithObserver(ctx context.Context, f func(Retries)) context.Context {
+func WithObserver(ctx context.Context, f func(Retry)) context.Context {
 	return context.WithValue(ctx, observerKey{}, f)
 }
 
@@ -151,7 +151,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	}
 	deadline, _ := ctx.Deadline()
 	by := answerBy(time.Now(), deadline)
-	observe, _ := ctx.Value(observerKey{}).(func(Retries))
+	observe, _ := ctx.Value(observerKey{}).(func(Retry))
 	doubt := false
 	var ran *entity.Error // the last error that says that the command ran
 	useless := 0          // consecutive answers that a retry would not change
@@ -180,7 +180,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 			return sharding.Reply{}, settled(&call, err, ran, doubt)
 		}
 		if observe != nil {
-			observe(Retries{Failed: err, Attempt: int(n)})
+			observe(Retry{Failed: err, Attempt: int(n)})
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -186,7 +186,7 @@ func TestRefusedConnectionCarriedNothing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	retries := 0
-	ctx = client.WithObserver(ctx, func(client.Retries) { retries++ })
+	ctx = client.WithObserver(ctx, func(client.Retry) { retries++ })
 	_, err = add.Ask(ctx, dial(t, nil, dead), "c1", 5, entity.NoKey())
 	if entity.OutcomeOf(err) != sharding.Rejected || entity.CodeOf(err) != entity.Unavailable && entity.CodeOf(err) != entity.DeadlineExceeded || retries == 0 {
 		t.Errorf("got %v (%s) after %d retries", err, entity.OutcomeOf(err), retries)
@@ -284,7 +284,7 @@ func TestWrongScheme(t *testing.T) {
 		secure.URL: "which certificates HTTP trusts",
 		strings.Replace(secure.URL, "https:", "http:", 1): "HTTP request to an HTTPS server",
 	} {
-		ctx := client.WithObserver(t.Context(), func(r client.Retries) { t.Errorf("%s: sent again after %v", url, r.Failed) })
+		ctx := client.WithObserver(t.Context(), func(r client.Retry) { t.Errorf("%s: sent again after %v", url, r.Failed) })
 		_, err := add.Ask(ctx, dial(t, nil, url), "c1", 5)
 		if entity.CodeOf(err) != entity.Internal || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "/v1/") {
 			t.Errorf("%s: %v", url, err)

@@ -52,7 +52,7 @@ func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
 	}
 	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.term, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
-		return // a newer coordinator has been at it: this term is over
+		return // a newer coordinator has allocated it: this term is over
 	}
 	if to.IsZero() {
 		m.commit(RowFact{Row: next})
@@ -69,8 +69,8 @@ func (m *Machine) plausible(e sharding.Epoch) bool {
 	return e <= sharding.MakeEpoch(m.term, m.counter)+1
 }
 
-// getShardHome allocates a shard that is asked for the first time, and asks
-// the owner of one that was refused what it makes of it.
+// getShardHome allocates a shard that is asked for the first time, and asks the owner
+// of one that was refused whether it serves it.
 func (m *Machine) getShardHome(in control.GetShardHome) {
 	t, r := m.find(in.Shard)
 	switch {

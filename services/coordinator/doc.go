@@ -27,9 +27,10 @@
 //
 // # Epochs
 //
-// Every allocation counts an epoch up within the term. A message about
-// an epoch that this term cannot have given out shows that a newer coordinator
-// exists. It is ignored: this term is about to end anyway.
+// Every allocation takes the next epoch of the term. A message about an epoch more than
+// one above the last one given out shows that a newer coordinator exists (a region that
+// released a shard names the epoch after its own). It is ignored: this term is about to
+// end anyway.
 //
 // # What this does not do
 //

@@ -41,13 +41,13 @@ type Gate struct {
 	busy    bool // a record is under way
 	sending int  // facts of the Machine in it
 
-	since      int    // facts in the stream after its snapshot
-	first      uint64 // first record of the checkpoint under way; 0: none
-	cursor     cursor // of the checkpoint
-	done       bool   // everything of the checkpoint is in a record
-	checkpoint int    // facts of the checkpoint in the record under way
-	own        int    // of the facts that since counts, those from first on
-	compacting bool   // the snapshot is under way
+	afterSnapshot int    // facts in the stream after its snapshot
+	first         uint64 // first record of the checkpoint under way; 0: none
+	cursor        cursor // of the checkpoint
+	done          bool   // everything of the checkpoint is in a record
+	checkpoint    int    // facts of the checkpoint in the record under way
+	own           int    // of the facts that since counts, those from first on
+	compacting    bool   // the snapshot is under way
 }
 
 // heldOutput is an output that waits; nil was dropped.
@@ -59,7 +59,7 @@ type heldOutput struct {
 // NewGate begins a term: seq is the number of the last record in the stream,
 // facts how many facts follow its snapshot.
 func NewGate(cfg Config, seq uint64, facts int) *Gate {
-	return &Gate{cfg: cfg, seq: seq, since: facts, sends: map[Send]struct{}{}, replies: map[control.Call]uint64{}}
+	return &Gate{cfg: cfg, seq: seq, afterSnapshot: facts, sends: map[Send]struct{}{}, replies: map[control.Call]uint64{}}
 }
 
 // Add takes the outputs of a Step.
@@ -169,7 +169,7 @@ func (g *Gate) full(facts, bytes int) bool {
 
 // checkpointFacts fills a record up with facts of the table if a checkpoint is due.
 func (g *Gate) checkpointFacts(m *Machine, facts []Fact, start, bytes int) []Fact {
-	if g.first == 0 && g.seq > 0 && g.since >= max(g.cfg.CompactAfter, 2*m.allocated) {
+	if g.first == 0 && g.seq > 0 && g.afterSnapshot >= max(g.cfg.CompactAfter, 2*m.allocated) {
 		g.first, g.cursor, g.done, g.own = g.seq+1, cursor{}, false, 0
 	}
 	if g.first == 0 || g.done {
@@ -200,7 +200,7 @@ func (g *Gate) Stored() int {
 	g.seq++
 	g.durable += n
 	g.facts -= n
-	g.since += all
+	g.afterSnapshot += all
 	if g.first > 0 {
 		g.own += all
 	}
@@ -226,12 +226,12 @@ func (g *Gate) Snapshot() uint64 {
 func (g *Gate) Compacted(stored bool) {
 	g.compacting = false
 	if stored {
-		g.since, g.first = g.own, 0
+		g.afterSnapshot, g.first = g.own, 0
 	}
 }
 
 // Waiting returns how much is held back: outputs, facts among them, and bytes.
-func (g *Gate) Waiting() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
+func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
 // Over reports whether more waits than may, as an error that says how much.
 func (g *Gate) Over() error {

@@ -25,7 +25,7 @@ func TestGate(t *testing.T) {
 	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint([]Output{off}) {
 		t.Errorf("before the fact is durable leaves %+v", got)
 	}
-	_, _, before := g.Waiting()
+	_, _, before := g.Held()
 	for i := range control.Call(1000) {
 		g.Forget(ack.Call)
 		g.Forget(bye.Call)
@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 		ack.Call, bye.Call = 20+2*i, 21+2*i
 		g.Add([]Output{host, ack, bye})
 	}
-	if outputs, facts, bytes := g.Waiting(); outputs > 2*6+1 || facts != 1 || bytes != before || before < 100*rowBytes || before > 150*rowBytes {
+	if outputs, facts, bytes := g.Held(); outputs > 2*6+1 || facts != 1 || bytes != before || before < 100*rowBytes || before > 150*rowBytes {
 		t.Errorf("%d outputs wait, %d facts among them, %d bytes after %d", outputs, facts, bytes, before)
 	}
 	if facts := g.Record(m, nil); len(facts) != 1 || len(g.Record(m, nil)) > 0 || !g.Busy() {

@@ -197,17 +197,17 @@ func (m *Machine) deposed() {
 	*m = Machine{cfg: m.cfg, now: m.now, out: m.out, term: m.term, known: m.known, regions: m.regions, scratch: m.scratch}
 }
 
-// endRecovery ends the wait for the owners in the facts when all are settled or
-// the time is over.
+// endRecovery ends the wait for the owners in the facts when none is awaited any more
+// or the time is over.
 func (m *Machine) endRecovery() {
 	if !m.recovered && (len(m.awaited) == 0 || m.now.Sub(m.since) >= m.cfg.RecoveryWait || mutant.On("recovery-wait")) {
 		m.recovered, m.awaited, m.sweepDue = true, nil, true
 	}
 }
 
-// settle strikes an owner off the list of those that are waited for, and tells
-// whether it was on it.
-func (m *Machine) settle(node sharding.NodeID) bool {
+// arrived strikes an owner off the list of those that are awaited, and reports whether
+// it was on it.
+func (m *Machine) arrived(node sharding.NodeID) bool {
 	i, found := slices.BinarySearchFunc(m.awaited, node, sharding.NodeID.Compare)
 	if found {
 		m.awaited = slices.Delete(m.awaited, i, i+1)

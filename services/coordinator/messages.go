@@ -52,13 +52,13 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
-	// Loaded answers Load: the facts, oldest first, how many of them follow the
+	// Loaded answers Load: the facts, oldest first, how many of them come after the
 	// snapshot, and the sequence number of the last record.
 	Loaded struct {
-		Number  uint64
-		Facts   []Fact
-		Since   int
-		LastSeq uint64
+		Number        uint64
+		Facts         []Fact
+		AfterSnapshot int
+		LastSeq       uint64
 	}
 	// ReadFailed answers Survey and Load: try again.
 	ReadFailed struct{ Number uint64 }
@@ -98,8 +98,8 @@ type (
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on the only answer is which coordinator is active.
 	Deposed struct{}
-	// Stored: the oldest so many of the facts that Persist gave out in this term,
-	// and of which it was not said before, are durable.
+	// Stored: the oldest Facts facts of this term that were not yet reported durable
+	// now are.
 	Stored struct{ Facts int }
 )
 
@@ -197,15 +197,15 @@ type (
 
 // Outputs of a [Tenure] that say what became of it.
 type (
-	// Waits: the journal may be another cluster's, which wrote By. Its
+	// Waiting: the journal may be another cluster's, which wrote By. Its
 	// heartbeats are watched for before the journal is claimed.
-	Waits struct {
+	Waiting struct {
 		Term sharding.Term
 		By   sharding.JournalHeartbeat
 	}
-	// Adopts: the journal was another cluster's, which wrote From and writes no
+	// Adopted: the journal was another cluster's, which wrote From and writes no
 	// heartbeats any more. It is claimed for this one.
-	Adopts struct {
+	Adopted struct {
 		Term    sharding.Term
 		Cluster sharding.ClusterID
 		From    sharding.JournalHeartbeat
@@ -298,8 +298,8 @@ func (Survey) output()                {}
 func (Claim) output()                 {}
 func (Load) output()                  {}
 func (Append) output()                {}
-func (Waits) output()                 {}
-func (Adopts) output()                {}
+func (Waiting) output()               {}
+func (Adopted) output()               {}
 func (WriteJournalHeartbeat) output() {}
 func (Contested) output()             {}
 func (WriteSnapshot) output()         {}

@@ -73,7 +73,7 @@ func (m *Machine) member(in Member) {
 	}
 	r := &m.regions[i]
 	r.name, r.reachable, r.joining, r.going = in.Name, in.Reachable, in.Joining, in.Leaving
-	m.openGate()
+	m.allowAllocation()
 	m.sweepDue = true
 }
 
@@ -81,7 +81,7 @@ func (m *Machine) memberGone(node sharding.NodeID) {
 	if i, found := m.searchRegion(node); found {
 		m.regions = slices.Delete(m.regions, i, i+1)
 	}
-	m.settle(node)
+	m.arrived(node)
 	m.sweepDue = true
 }
 
@@ -131,9 +131,9 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 			m.commit(TypeFact{Desc: d})
 		}
 	}
-	old := m.settle(from)
+	old := m.arrived(from)
 	m.open = m.open || old || in.Last != 0
-	m.openGate()
+	m.allowAllocation()
 	m.sweepDue = true
 	m.reply(call, control.RegisterAck{Term: m.term})
 }
@@ -159,8 +159,8 @@ func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, m.cluster)
 }
 
-// openGate lets allocation begin once enough regions are there.
-func (m *Machine) openGate() {
+// allowAllocation lets allocation begin once enough regions are there.
+func (m *Machine) allowAllocation() {
 	n := 0
 	for i := range m.regions {
 		n += one(m.regions[i].present())

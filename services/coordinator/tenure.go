@@ -58,15 +58,15 @@ type Tenure struct {
 	askedAt time.Time // when asked was
 	retryAt time.Time // when to begin anew
 
-	takeover  takeover
-	waits     bool                      // Waits was emitted in this term
-	cluster   sharding.ClusterID        // the cluster of the lease
-	heartbeat sharding.JournalHeartbeat // the last one of this term
+	takeover        takeover
+	waitingReported bool                      // Waiting was emitted in this term
+	cluster         sharding.ClusterID        // the cluster of the lease
+	heartbeat       sharding.JournalHeartbeat // the last one of this term
 
 	gate           *Gate   // of the active term; nil: not active
 	append         request // the record under way
 	facts          []Fact  // of that record
-	decided        int     // facts of that record that the Machine waits for
+	decided        int     // how many of them are new; the rest are of a checkpoint
 	snapshot       request // the snapshot under way
 	heartbeatWrite request // under way
 	heartbeatAt    time.Time
@@ -172,7 +172,7 @@ func (t *Tenure) acquired(in Acquired) {
 	if t.resigned {
 		return
 	}
-	t.term, t.until, t.cluster, t.waits = in.Term, in.Until, in.Cluster, false
+	t.term, t.until, t.cluster, t.waitingReported = in.Term, in.Until, in.Cluster, false
 	t.survey()
 }
 
@@ -250,21 +250,21 @@ func (t *Tenure) surveyed(in Surveyed) {
 	}
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
-		// A coordinator hands out epochs only after it has claimed the stream in
-		// their term. So no epoch has a higher term than the stream's fence, and that
-		// fence refuses the claim below if it is higher.
+		// A coordinator hands out epochs only after it has claimed the stream in their
+		// term. So no epoch has a higher term than the stream's fence. If the fence's
+		// term is above ours, it refuses the Claim that follows.
 		f.Highest = 0
 	}
 	switch t.takeover.look(t.now, f) {
 	case mayClaim:
 		if f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != t.cluster {
-			t.emit(Adopts{Term: t.term, Cluster: t.cluster, From: f.Heartbeat})
+			t.emit(Adopted{Term: t.term, Cluster: t.cluster, From: f.Heartbeat})
 		}
 		t.emit(Claim{Number: t.ask(claiming), Term: t.term})
 	case lookAgain:
-		if !t.waits {
-			t.waits = true
-			t.emit(Waits{Term: t.term, By: f.Heartbeat})
+		if !t.waitingReported {
+			t.waitingReported = true
+			t.emit(Waiting{Term: t.term, By: f.Heartbeat})
 		}
 		t.retryAt = t.now.Add(t.cfg.SurveyInterval)
 	case termSpent:
@@ -306,7 +306,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 			t.step(Identified{Cluster: t.cluster})
 		}
 	case !first:
-		if t.heartbeat.N == 1 { // the next one is a first one again
+		if t.heartbeat.N == 1 { // none is stored yet, so the next is number 1 again
 			t.heartbeat.N = 0
 		}
 		return
@@ -325,7 +325,7 @@ func (t *Tenure) loaded(in Loaded) {
 	if !t.current(in.Number) || t.phase != loading {
 		return
 	}
-	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.Since), t.now
+	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.AfterSnapshot), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
 	elected := Elected{Term: t.term, Facts: in.Facts}
 	if t.heartbeat.N > 0 { // it is stored
@@ -448,11 +448,11 @@ func (t *Tenure) Active() sharding.Term {
 }
 
 // Waiting returns how much is held back: outputs, facts among them, and bytes.
-func (t *Tenure) Waiting() (outputs, facts, bytes int) {
+func (t *Tenure) Held() (outputs, facts, bytes int) {
 	if t.gate == nil {
 		return 0, 0, 0
 	}
-	return t.gate.Waiting()
+	return t.gate.Held()
 }
 
 // View returns what an operator may want to see.

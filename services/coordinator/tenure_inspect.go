@@ -73,7 +73,7 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 
 // gate leaves out what follows from what is held.
 func (s *state) gate(g *Gate) {
-	for _, v := range []int{g.durable, g.sending, g.since, g.checkpoint, g.own} {
+	for _, v := range []int{g.durable, g.sending, g.afterSnapshot, g.checkpoint, g.own} {
 		s.uint(uint64(v))
 	}
 	s.uint(g.seq)

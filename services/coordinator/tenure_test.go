@@ -92,7 +92,7 @@ func (w *tenureTest) active(term sharding.Term, facts ...Fact) {
 	w.step(Surveyed{Number: want[Survey](w).Number, Highest: sharding.MakeEpoch(term-1, 7), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: term - 1}})
 	w.step(Claimed{Number: want[Claim](w).Number, Verdict: sharding.Durable})
 	w.step(JournalHeartbeatWritten{Number: want[WriteJournalHeartbeat](w).Number, Verdict: sharding.Durable})
-	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, Since: len(facts), LastSeq: uint64(len(facts))})
+	w.step(Loaded{Number: want[Load](w).Number, Facts: facts, AfterSnapshot: len(facts), LastSeq: uint64(len(facts))})
 	if got := want[BecameActive](w); got.Term != term || w.core.Active() != term {
 		w.t.Fatalf("active in term %d, want %d", w.core.Active(), term)
 	}
@@ -123,12 +123,12 @@ func TestTermAboveEveryEpoch(t *testing.T) {
 	w := newTenureTest(t, DefaultConfig())
 	w.acquire(3)
 	w.surveyed(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
-	want[Waits](w)
+	want[Waiting](w)
 	for waited := time.Duration(0); waited < DefaultConfig().JournalHeartbeatPatience; waited += DefaultConfig().SurveyInterval {
 		never[Claim](w, "in term 3, below an epoch of term 5")
 		never[RaiseTerm](w, "while another cluster may live")
 		w.lookAgain(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
-		never[Waits](w, "said once")
+		never[Waiting](w, "said once")
 	}
 	if raise := want[RaiseTerm](w); raise.Above != 5 {
 		t.Errorf("the term is raised above %d", raise.Above)
@@ -321,11 +321,11 @@ func TestCallEnded(t *testing.T) {
 		if end == nil {
 			w.now = w.now.Add(10 * time.Second)
 		}
-		outs, _, _ := w.core.Waiting()
+		outs, _, _ := w.core.Held()
 		w.step(CallEnded{Call: calls(sharding.NodeID{}, nil).Call})
 		neverSent[control.NotActive](w, "at once")
 		if end != nil {
-			if left, _, _ := w.core.Waiting(); left != outs { // its place is only taken when it leaves
+			if left, _, _ := w.core.Held(); left != outs { // its place is only taken when it leaves
 				t.Errorf("%d outputs wait, %d did before", left, outs)
 			}
 			end(w)

@@ -14,10 +14,11 @@
 //
 // # Outcomes
 //
-// A command ends as Rejected only if no attempt was ever written to a link or each was
-// definitely refused; otherwise a command that does not succeed ends as Unknown. A command may be sent again after doubt only if that is
-// harmless: if it is read-only, or has a key and its type is journaled. Others
-// are sent again only after a definite refusal.
+// A command ends as Rejected only if every attempt was either never written to a link
+// or definitely refused; otherwise a command that does not succeed ends as Unknown. A
+// command may be sent again after doubt only if that is harmless: if it is read-only,
+// or has a key and its type is journaled. Others are sent again only after a definite
+// refusal.
 //
 // # Moves
 //
@@ -28,11 +29,11 @@
 // be repeated blocks later ones until it is answered, for [Config].UnkeyedWait at most;
 // then it ends as Unknown. The first answer counts, whichever attempt it belongs to.
 //
-// Order depends on links and regions too: a [Sender] decides which commands are written, so
-// that a link has the commands of one shard in order; a link delivers them without gaps
-// until it breaks; a region that refused a shard at an epoch never takes it at that epoch
-// again, and reads a new link only after it has stopped reading the old one, as
-// link.Readers says.
+// Order depends on links and regions too: a [Sender] decides which commands are
+// written, so that a link has the commands of one shard in order; a link delivers them
+// without gaps until it breaks; a region that refused a shard at an epoch never takes
+// it at that epoch again, and reads a new connection of a lane only after it has
+// stopped reading the old one, as link.Readers says.
 //
 // # What this does not do
 //
@@ -46,8 +47,9 @@
 //     the outputs of each Step in their order, before those of the next. A Tick comes
 //     every 20 ms or so.
 //  2. Commands are submitted with names ([sharding.Envelope.Check]) and sizes that were
-//     checked, and an id, each with a Request of its own. Those of one client that must keep their order are submitted in it. A
-//     command ends with one [Finish], or with [Cancel] when its client has gone.
+//     checked, and an id, each with a Request of its own. Commands of one client whose
+//     order matters are submitted in that order. A command ends with one [Finish], or
+//     with [Cancel] when its client has gone.
 //  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
 //     gone. Several may be added up.
 //  4. The command of a [SendCommand] is written only to the link that [Sender.Link]

@@ -132,12 +132,12 @@ type shard struct {
 	refused     sharding.Epoch // highest refused epoch; nothing is sent at it again
 	departed    uint64         // highest order of a forgotten request that may have taken effect
 
-	askAt       time.Time // next GetShardHome; zero: none is needed
-	pausedUntil time.Time // nothing is sent before
-	settleBy    time.Time // deadline of blocking requests, if there are any
-	timer       timer
-	dirty       bool
-	known       bool // is in the machine's shards
+	askAt        time.Time // next GetShardHome; zero: none is needed
+	pausedUntil  time.Time // nothing is sent before
+	blockedUntil time.Time // blocking requests end then, if there are any
+	timer        timer
+	dirty        bool
+	known        bool // is in the machine's shards
 }
 
 // link is the link to one region incarnation.
@@ -173,7 +173,7 @@ type Stats struct {
 	Requests int // admitted, not finished
 	Bytes    int // of those
 	Replies  int // bytes of replies, expected or not delivered
-	Waiting  int // of those not sent
+	Waiting  int // requests not sent
 	Links    int // to regions, up or not
 }
 
@@ -230,7 +230,7 @@ func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
 
 // end does what is due at the end of every step.
 func (m *Machine) end() []Output {
-	m.settle()
+	m.flushTouched()
 	m.poll()
 	out := m.out
 	m.out = nil
@@ -239,7 +239,7 @@ func (m *Machine) end() []Output {
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }
 
-// touch marks a shard for settle.
+// touch marks a shard for flushTouched.
 func (m *Machine) touch(s *shard) {
 	if !s.dirty && s != m.unplaced {
 		s.dirty = true
@@ -247,8 +247,8 @@ func (m *Machine) touch(s *shard) {
 	}
 }
 
-// settle sends what can be sent in every shard that was touched.
-func (m *Machine) settle() {
+// flushTouched sends what can be sent in every shard that was touched.
+func (m *Machine) flushTouched() {
 	for i := 0; i < len(m.dirty); i++ { // flush may touch more shards
 		s := m.dirty[i]
 		s.dirty = false
@@ -381,7 +381,7 @@ func (m *Machine) supersede(s *shard, epoch sharding.Epoch) {
 				continue
 			}
 			if s.blocking == 0 {
-				s.settleBy = m.now.Add(m.cfg.UnkeyedWait)
+				s.blockedUntil = m.now.Add(m.cfg.UnkeyedWait)
 			}
 			r.blocks = true
 			s.blocking++

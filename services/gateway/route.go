@@ -116,7 +116,7 @@ func (m *Machine) rearm(s *shard) {
 		at = earlier(at, s.pausedUntil)
 	}
 	if s.blocking > 0 {
-		at = earlier(at, s.settleBy)
+		at = earlier(at, s.blockedUntil)
 	}
 	if at.IsZero() {
 		m.timers.stop(&s.timer)
@@ -154,7 +154,7 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 func (m *Machine) shardDue(s *shard) {
 	m.timers.stop(&s.timer)
 	m.touch(s)
-	if s.blocking == 0 || m.now.Before(s.settleBy) {
+	if s.blocking == 0 || m.now.Before(s.blockedUntil) {
 		return
 	}
 	for r := s.first; r != nil; {

@@ -207,7 +207,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, s := range append(m.sortedShards(), m.unplaced) {
 		b = fmt.Appendf(b, "shard %s refused %s ask %d pause %d", s.id, s.refused, rel(s.askAt), rel(s.pausedUntil))
 		if s.blocking > 0 {
-			b = fmt.Appendf(b, " settle %d", rel(s.settleBy))
+			b = fmt.Appendf(b, " blocked until %d", rel(s.blockedUntil))
 		}
 		if s.first != nil && s.departed > s.first.order {
 			b = fmt.Appendf(b, " passed -%d", m.order-s.departed)

@@ -23,8 +23,8 @@ import (
 //     back down to it, as their commands end.
 //
 // The sum of what the cores have and what nobody has is the bound, at any time: what is
-// on its way between two cores belongs to nobody who could spend it. One core alone has
-// all of it from the beginning, and never asks.
+// on its way between two cores can be spent by neither. One core alone has all of it
+// from the beginning, and never asks.
 
 // Resource is something of which a region has a bounded amount.
 type Resource uint8
@@ -48,8 +48,8 @@ const (
 	leastBlocks    = 4
 )
 
-// mostCores is among how many cores a bound can be divided, of which one thing takes at
-// most largest.
+// mostCores is the largest number of cores that can share a bound, if one command takes
+// at most largest of it.
 func mostCores(total, largest int) int { return max(1, total/(leastBlocks*largest)) }
 
 // budget is a bound of the region, as the control core divides it.
@@ -109,12 +109,12 @@ func (b *budget) keep() (keep int, wanted bool) {
 	return keep, wanted
 }
 
-// mayReturn reports whether a core may have something to give back. One that has asked for
-// more may: that was a while ago.
+// mayReturn reports whether a core may have something to give back. A core that asked
+// for more may have finished commands since.
 func (b *budget) mayReturn(core int) bool { return b.granted[core] > b.block }
 
-// returned takes back what a core returns. With that it takes back that it wants more,
-// too, and asks again if it does.
+// returned takes back what a core returns. This cancels the core's wish for more; it
+// asks again if it still has one.
 func (b *budget) returned(core, n int) {
 	b.granted[core] -= n
 	b.free += n
@@ -141,7 +141,7 @@ type allowance struct {
 	// blocks above it are given back as soon as they are not used any more.
 	granted, ceiling int
 	block            int
-	asked            bool // and was granted nothing since, nor gave anything back
+	asked            bool // for more, and neither was granted nor returned anything since
 }
 
 func (b *budget) allowance() allowance {

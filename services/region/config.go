@@ -20,9 +20,10 @@ type Config struct {
 	// ShardCores is how many shard cores share the shards: 1 to [MaxShardCores], and
 	// not more than the limits allow, see [Config.FitShardCores]. Default 1.
 	ShardCores int
-	// Turn holds the hosted types and the limits of entity execution. Its limits for
-	// all entities are those of the region, however many shard cores there are; of the
-	// recent ids each shard core remembers an equal part.
+	// Turn holds the hosted types and the limits of entity execution. TotalCommands,
+	// TotalBytes and TotalLoads are limits of the region, however many shard cores
+	// there are. Of TotalHeldBytes and RecentIDs each shard core has an equal part; of
+	// TotalHeldBytes at least HeldBytes.
 	Turn turn.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig

@@ -125,8 +125,8 @@ func (c *ControlCore) current(t sharding.Term) bool {
 }
 
 // obeyed reports whether an order of a coordinator of the term is to be obeyed, and
-// whether that coordinator can have meant the epoch: one that it has not reached would
-// keep the shard from everybody for good.
+// whether that coordinator can have given out the epoch: one of a later term would
+// block the shard for ever.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
 }

@@ -19,19 +19,20 @@
 //	└──────┬────────────▲───────┘                  │ │
 //	ToCore │            │ FromCore                 │ │
 //	       ▼            │                          ▼ │
-//	┌─ ShardCore: shards of index i mod n ───────────────────────┐
+//	┌─ ShardCore: shards whose index mod n is i ────────────────────┐
 //	│ epoch check, claims, buffers, minimum epochs, rows  │ turn │ × n
 //	└────────────────────────────────────────────────────────────┘
 //
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
 // on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
-// and tells what has come of it. What the table says of its shards comes to it the same
-// way and in the same order, so a refusal brings the newest row that was known when the
-// shard core looked. Each shard core claims its own shards; nothing about a shard is
-// known in two places but its row.
+// and reports the result. Changes of its rows in the table come to it the same way and
+// in the same order, so a refusal brings the newest row that was known when the shard
+// core looked. Each shard core claims its own shards; nothing about a shard is known in
+// two places, except its row.
 //
-// The limits of the region hold for all shard cores together, however many there are: see
-// [Resource]. A shard core that has no room refuses, and never waits for another core.
+// The limits of commands, bytes and loads hold for all shard cores together, see
+// [Resource]. What finished turns may hold is divided into equal parts. A shard core
+// that has no room refuses, and never waits for another core.
 //
 // # A shard's life in a region
 //

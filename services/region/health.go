@@ -10,8 +10,8 @@ import (
 
 // A region without a journal can serve nothing that is stored, and nobody else sees
 // that: other members and the coordinator still hear it. So it judges its journal by
-// the operations that succeed, and by questions of its own when none has for a while.
-// So an idle region notices the beginning and the end of an outage too.
+// the operations that succeed, and probes it when none has for a while: an idle region
+// notices the beginning and the end of an outage too.
 
 // JournalPath is a way to the journal. Backends may use different connections for
 // them, and each can die alone.
@@ -36,13 +36,13 @@ func (p JournalPath) String() string {
 // evidence is what is known of one path.
 type evidence struct {
 	heard  time.Time // last success; zero: the core has just begun
-	asking time.Time // since when a question has no success; zero: none has been asked since
-	asked  time.Time // the newest question
-	number uint64    // of that
-	open   bool      // it is not answered
+	asking time.Time // when the first probe was sent that nothing has answered since; zero: none
+	asked  time.Time // when the newest probe was sent
+	number uint64    // of the newest probe
+	open   bool      // the newest probe is not answered
 }
 
-// health is what the region makes of its journal.
+// health is the region's judgement of its journal.
 type health struct {
 	paths  [journalPaths]evidence
 	state  sharding.JournalState
@@ -52,8 +52,8 @@ type health struct {
 	ticked time.Time
 }
 
-// Journal is what this region makes of its journal, since when, and since when
-// nothing has succeeded there.
+// Journal returns this region's judgement of its journal, since when it is so, and when
+// something last succeeded there.
 func (c *ControlCore) Journal() (state sharding.JournalState, since, heard time.Time) {
 	h := &c.health
 	heard = h.paths[Commits].heard
@@ -64,7 +64,7 @@ func (c *ControlCore) Journal() (state sharding.JournalState, since, heard time.
 }
 
 // answered notes that an operation has succeeded at a time: that the journal has
-// answered it. A question that was asked after that is still open.
+// answered it. A probe that was sent after that is still open.
 func (c *ControlCore) answered(p JournalPath, at time.Time) {
 	e := &c.health.paths[p]
 	if at.After(e.heard) {
@@ -124,7 +124,7 @@ func (c *ControlCore) tickJournal() {
 	}
 }
 
-// gap reports whether nothing has succeeded for longer than between two questions.
+// gap reports whether nothing has succeeded for longer than the pause between two probes.
 func (c *ControlCore) gap() bool {
 	for p := range journalPaths {
 		if c.now.Sub(c.health.paths[p].heard) >= 2*c.cfg.JournalProbe {
@@ -134,9 +134,9 @@ func (c *ControlCore) gap() bool {
 	return false
 }
 
-// probe asks the journal, if nothing has succeeded for Config.JournalProbe. A
-// question that is not answered is asked again after Config.JournalPatience: the
-// answer may never come.
+// probe asks the journal, if nothing has succeeded for Config.JournalProbe. An
+// unanswered probe is sent again after Config.JournalPatience, since its answer may
+// never come.
 func (c *ControlCore) probe(p JournalPath, e *evidence) {
 	pause := c.cfg.JournalProbe
 	if e.open {
@@ -164,9 +164,9 @@ func (c *ControlCore) journalIs(s sharding.JournalState) {
 	c.reportJournal()
 }
 
-// reportJournal tells the coordinator. What is told is no fact and not
-// acknowledged: it is repeated while there is something to tell, and a new
-// coordinator learns it from the next repeat.
+// reportJournal tells the coordinator. The report is not acknowledged: it is repeated
+// while there is something to report, and a new coordinator learns it from the next
+// one.
 func (c *ControlCore) reportJournal() {
 	h := &c.health
 	addr, _ := c.watcher.Active()

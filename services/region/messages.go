@@ -50,8 +50,8 @@ type (
 	// Coordinators is what membership and discovery say: where coordinators
 	// may be.
 	Coordinators struct{ Addrs []string }
-	// Probed answers ProbeJournal. The verdict on a load is Durable if it has
-	// brought something or nothing.
+	// Probed answers ProbeJournal. The verdict on a load is Durable if the journal
+	// answered it, even with no record.
 	Probed struct {
 		Path    JournalPath
 		Number  uint64
@@ -107,8 +107,8 @@ type (
 		Path   JournalPath
 		Number uint64
 	}
-	// JournalChanged says, once, that this region makes something else of its
-	// journal. Nothing has succeeded there since Heard.
+	// JournalChanged says, once, that this region judges its journal differently.
+	// Nothing has succeeded there since Heard.
 	JournalChanged struct {
 		State sharding.JournalState
 		Heard time.Time
@@ -198,7 +198,7 @@ type (
 
 // Events of a shard core.
 type (
-	// Report is a message to the coordinator at To; empty: to the one that is watched.
+	// Report is a message to the coordinator at To, or to the watched one if To is empty.
 	Report struct {
 		To  string
 		Msg control.Message

@@ -76,7 +76,7 @@ type heldShard struct {
 	buffer  []Command
 	bytes   int
 	claimAt time.Time // when the claim is repeated; zero: one is under way
-	damaged bool      // the last claim was refused for that: so is every command
+	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
 	// from is the coordinator's address that asked last.
 	from string
 	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
@@ -274,9 +274,7 @@ func (m *ShardCore) command(in *Command) {
 		m.wantMore(in.Env.Size())
 		m.buffer(h, in)
 	default:
-		if !m.alone {
-			m.wantMore(in.Env.Size())
-		}
+		m.wantMore(in.Env.Size())
 		m.deliver(id, in)
 	}
 }
@@ -358,7 +356,7 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// wantMore asks for more if little will be left beside a command of a size.
+// wantMore asks for more if admitting a command of this size would leave little.
 func (m *ShardCore) wantMore(size int) {
 	if m.alone {
 		return
@@ -397,8 +395,8 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 	m.take(m.turn.Deliver(m.now, &in, m.out.Turn))
 }
 
-// take takes the outputs of a step of the entity core, and deals with what it tells of
-// shards.
+// take takes the outputs of a step of the entity core, and deals with what it reports
+// about shards.
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {

@@ -167,7 +167,7 @@ func (n *Net) Resume(node *Node) {
 func (n *Net) Cut(from, to string, cut bool) { n.cuts[[2]string{from, to}] = cut }
 
 // IsCut reports whether messages from one address to another are stopped.
-func (n *Net) IsCut(from, to string) bool { return n.cuts[[2]string{from, to}] }
+func (n *Net) IsCut(from, to string) bool { return len(n.cuts) > 0 && n.cuts[[2]string{from, to}] }
 
 // Heal restores all links.
 func (n *Net) Heal() { clear(n.cuts) }
@@ -290,7 +290,7 @@ func (n *Net) send(from *Node, s gossip.Send) {
 		copies = 2
 	}
 	for range copies {
-		if n.rng.Float64() < n.Weather.Loss || n.isCut(from.Addr, s.To.Addr) {
+		if n.rng.Float64() < n.Weather.Loss || n.IsCut(from.Addr, s.To.Addr) {
 			continue
 		}
 		w := n.Weather
@@ -315,11 +315,9 @@ func kind(msg gossip.Msg) string {
 	return fmt.Sprintf("%T", msg)
 }
 
-func (n *Net) isCut(from, to string) bool { return len(n.cuts) > 0 && n.cuts[[2]string{from, to}] }
-
 func (n *Net) deliver(e event) {
 	node := n.byAddr[e.in.To.Addr]
-	if node == nil || node.M == nil || n.isCut(e.in.From.Addr, e.in.To.Addr) {
+	if node == nil || node.M == nil || n.IsCut(e.in.From.Addr, e.in.To.Addr) {
 		return
 	}
 	if node.paused || node.starved {

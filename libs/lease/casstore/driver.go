@@ -49,7 +49,7 @@ type Driver struct {
 // New returns a Driver; close, if not nil, is called by Close.
 func New(r Register, close func() error) *Driver { return &Driver{r, close} }
 
-// Get implements [lease.Store].
+// Get implements [lease.Driver].
 func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	r, _, err := d.read(ctx, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Driver) Get(ctx context.Context, name string) (lease.Record, error) {
 	return r, nil
 }
 
-// Swap implements [lease.Store].
+// Swap implements [lease.Driver].
 func (d *Driver) Swap(ctx context.Context, name string, old, next lease.Record) (bool, error) {
 	ok, err := d.swap(ctx, name, old, next)
 	if err != nil {

@@ -223,7 +223,7 @@ func (w *watch) look() sharding.Term {
 	var held sharding.Term
 	for _, k := range w.all {
 		if term, ok := k.Valid(); ok {
-			// A tenure may end between two checks, but a new one cannot have a lower term.
+			// A term may end between two checks, but the next one cannot be lower.
 			if held != 0 && term < held {
 				w.t.Errorf("terms %d and %d are held at the same time", held, term)
 			}

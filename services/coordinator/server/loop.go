@@ -66,10 +66,10 @@ func (s *Server) perform(o coordinator.Output) {
 		s.steppedDown(o)
 	case coordinator.Contested:
 		s.fail(s.contested(o))
-	case coordinator.Waits:
+	case coordinator.Waiting:
 		s.log.Info("the journal may be another cluster's: watching for journal heartbeats before it is claimed",
 			"term", o.Term, "other", o.By.Cluster, "coordinator", o.By.Coordinator.Addr)
-	case coordinator.Adopts:
+	case coordinator.Adopted:
 		s.log.Warn("the journal was another cluster's, which writes no journal heartbeats any more; it is this one's from now on",
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
 	case coordinator.RaiseTerm:

@@ -252,7 +252,7 @@ func (r *rig) in(f func()) {
 func (r *rig) state() (term sharding.Term, outputs, bytes int) {
 	r.in(func() {
 		term = r.core.Active()
-		outputs, _, bytes = r.core.Waiting()
+		outputs, _, bytes = r.core.Held()
 	})
 	return term, outputs, bytes
 }

@@ -110,7 +110,7 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 		s.fail(err)
 		return nil, err
 	}
-	return coordinator.Loaded{Number: number, Facts: facts, Since: since, LastSeq: found.LastSeq}, nil
+	return coordinator.Loaded{Number: number, Facts: facts, AfterSnapshot: since, LastSeq: found.LastSeq}, nil
 }
 
 // storeFacts stores facts as one record.

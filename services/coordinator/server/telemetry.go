@@ -140,7 +140,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(moving, int64(moves))
 			o.ObserveInt64(watches, int64(s.calls.Len()))
 			if s.core.Active() != 0 {
-				outputs, _, _ := s.core.Waiting()
+				outputs, _, _ := s.core.Held()
 				o.ObserveInt64(held, int64(outputs))
 			}
 			return nil

@@ -48,7 +48,7 @@ func (t *trouble) why() string {
 func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
 		t.logged = time.Now()
-		outputs, facts, bytes := s.core.Waiting()
+		outputs, facts, bytes := s.core.Held()
 		s.log.Error("facts cannot be stored; nothing is decided until they are", "journal", t.why(), "term", s.core.Active(),
 			"for", time.Since(t.since).Round(time.Second), "facts", facts, "outputs", outputs, "bytes", bytes)
 	}

@@ -17,15 +17,15 @@ type openLink struct {
 // connect starts to keep a link up. Its events come back as inputs; links are numbered
 // across all regions.
 func (s *Server) connect(region sharding.NodeID) {
-	var peer *link.Peer
+	var client *link.Client
 	var number uint64 // of the link that is up; Up and Down alternate
 	var err error
-	peer, err = link.NewPeer(s.linkConfig, region, link.Events{
+	client, err = link.NewClient(s.linkConfig, region, link.Events{
 		Up: func(open *link.Link) {
 			number = s.lastLink.Add(1)
 			up := gateway.LinkUp{Region: region, Link: number}
 			s.put(func() {
-				if s.links[region] == peer { // else disconnected meanwhile
+				if s.links[region] == client { // else disconnected meanwhile
 					s.linkUp(up, open)
 				}
 			})
@@ -44,15 +44,15 @@ func (s *Server) connect(region sharding.NodeID) {
 		s.log.Error("a row has an invalid address of a region", "region", region, "error", err)
 		return
 	}
-	s.links[region] = peer
+	s.links[region] = client
 }
 
 // disconnect closes a link; the loop does not wait for that.
 func (s *Server) disconnect(region sharding.NodeID) {
-	if peer := s.links[region]; peer != nil {
+	if client := s.links[region]; client != nil {
 		delete(s.links, region)
 		s.sender.Close(region)
-		s.jobs.Go(peer.Close)
+		s.jobs.Go(client.Close)
 	}
 }
 

@@ -85,7 +85,7 @@ type Server struct {
 	outs       []gateway.Output
 	submission gateway.Submit // reused for each step
 	calls      map[gateway.RequestID]*call
-	links      map[sharding.NodeID]*link.Peer
+	links      map[sharding.NodeID]*link.Client
 	sender     *gateway.Sender[*openLink]
 	candidates gateway.Coordinators
 	complaints map[string]string // last error by address
@@ -101,7 +101,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 		self:       n.Self(),
 		inbox:      loop.NewInbox[item](loop.Limits{Items: cfg.Inbox}),
 		calls:      map[gateway.RequestID]*call{},
-		links:      map[sharding.NodeID]*link.Peer{},
+		links:      map[sharding.NodeID]*link.Client{},
 		sender:     gateway.NewSender[*openLink](),
 		complaints: map[string]string{},
 		shedder:    shedder{core: gateway.NewShedder(cfg.Refusals)},

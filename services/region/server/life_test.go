@@ -75,7 +75,7 @@ func TestLifeOfARegion(t *testing.T) {
 	f.remaining = 0
 	f.mu.Unlock()
 	r.end()
-	g.peer.Close()
+	g.client.Close()
 
 	// The next incarnation finds the state and the keys, at a higher epoch only.
 	r = start(t, f, journal, nil)
@@ -91,7 +91,7 @@ func TestLifeOfARegion(t *testing.T) {
 	g.want(g.answer(g.send(e, "a", "Get", "")), sharding.OK, "13")
 	g.want(g.keyed(e, "a", "Add", "k1", "5"), sharding.OK, "5")
 	g.want(g.keyed(e, "a", "Add", "k4", "1"), sharding.OK, "14")
-	g.peer.Close()
+	g.client.Close()
 	r.end()
 }
 
@@ -133,7 +133,7 @@ func TestBrokenJournalEndsTheProcess(t *testing.T) {
 	}
 	g.send(e, "a", "Add", "1")
 	await(t, "the journal is broken", func() bool { return r.server.runner.journal.Err() != nil })
-	g.peer.Close()
+	g.client.Close()
 	select {
 	case err := <-r.done:
 		if !errors.Is(err, journal.ErrBroken) {
@@ -166,7 +166,7 @@ func TestHungTurnIsCancelledAtHandOff(t *testing.T) {
 			t.Errorf("command %d: %+v", c, a)
 		}
 	}
-	g.peer.Close()
+	g.client.Close()
 	r.end()
 }
 
@@ -180,7 +180,7 @@ func TestStopHookThatHangs(t *testing.T) {
 	g.want(g.keyed(e, "stubborn", "Add", "k1", "5"), sharding.OK, "5")
 	g.want(g.answer(g.send(e, "stubborn", "Close", "")), sharding.OK, "{}")
 	g.want(g.answer(g.send(e, "stubborn", "Get", "")), sharding.OK, "5")
-	g.peer.Close()
+	g.client.Close()
 	r.end()
 }
 

@@ -129,7 +129,7 @@ func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd 
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self, cfg.Lanes = "test", sharding.NodeID{UID: uid}, 1
 	up := make(chan *link.Link, 16)
-	peer, err := link.NewPeer(cfg, s.node, link.Events{
+	client, err := link.NewClient(cfg, s.node, link.Events{
 		Up:     func(l *link.Link) { up <- l },
 		Down:   func(*link.Link, link.Down) { close(g.answers) },
 		Failed: func(error, bool) {},
@@ -149,7 +149,7 @@ func (s *site) dial(t *testing.T, uid sharding.NodeUID, reads bool) *gatewayEnd 
 		default:
 			close(g.reads)
 		}
-		peer.Close()
+		client.Close()
 	})
 	g.link = <-up
 	return g

@@ -348,11 +348,11 @@ func (r *running) host(counter uint32) sharding.Epoch {
 
 // gateway is the other end of a link.
 type gateway struct {
-	t    *testing.T
-	peer *link.Peer
-	up   chan *link.Link
-	link *link.Link
-	corr uint64
+	t      *testing.T
+	client *link.Client
+	up     chan *link.Link
+	link   *link.Link
+	corr   uint64
 
 	mu      sync.Mutex
 	answers map[uint64]link.Answer
@@ -364,7 +364,7 @@ func (r *running) dial() *gateway {
 	cfg := link.DefaultConfig()
 	cfg.Cluster, cfg.Self = "dev", sharding.NodeID{UID: 99}
 	var err error
-	g.peer, err = link.NewPeer(cfg, r.server.self, link.Events{
+	g.client, err = link.NewClient(cfg, r.server.self, link.Events{
 		Up: func(l *link.Link) { g.up <- l }, Down: func(*link.Link, link.Down) {}, Failed: func(error, bool) {},
 		Answers: func(_ *link.Link, as []link.Answer) {
 			g.mu.Lock()
@@ -380,7 +380,7 @@ func (r *running) dial() *gateway {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(g.peer.Close)
+	r.t.Cleanup(g.client.Close)
 	g.link = <-g.up
 	return g
 }

@@ -106,7 +106,7 @@ func (s *stream) carry(ctx context.Context, i int64) error {
 // Every error is counted once.
 func (s *stream) attempt(ctx context.Context, f *flight, leg int) error {
 	var seen error
-	ctx = client.WithObserver(ctx, func(r client.Retries) {
+	ctx = client.WithObserver(ctx, func(r client.Retry) {
 		seen = r.Failed
 		s.rec.retry(string(entity.CodeOf(r.Failed)))
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Events are the callbacks of a Peer. All four must be set, must return soon, and
-// must not call Peer.Close. Up, Down and Failed are called one at a time, in
+// Events are the callbacks of a Client. All four must be set, must return soon, and
+// must not call Client.Close. Up, Down and Failed are called one at a time, in
 // order. Answers is called only between Up and Down of its Link, concurrently for
 // different lanes, but one call at a time per lane.
 type Events struct {
@@ -29,7 +29,7 @@ type Events struct {
 	Down func(*Link, Down)
 	// Failed is called when an attempt to open a link has failed. gone is evidence
 	// that this incarnation of the region no longer runs: its port refuses
-	// connections, or another node answers there. The Peer goes on trying until it
+	// connections, or another node answers there. The Client goes on trying until it
 	// is closed.
 	Failed func(err error, gone bool)
 	// Answers is called with answers from the region. The slice is only valid
@@ -50,48 +50,48 @@ type Down struct {
 // tell newer from older ones.
 var sessions atomic.Uint64
 
-// Peer keeps a link to one incarnation of a region open: it opens the link in the
+// Client keeps a link to one incarnation of a region open: it opens the link in the
 // background, and again whenever it is lost.
-type Peer struct {
+type Client struct {
 	cfg    Config
-	peer   sharding.NodeID
+	region sharding.NodeID
 	events Events
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// NewPeer starts to open a link to a region.
-func NewPeer(cfg Config, peer sharding.NodeID, events Events) (*Peer, error) {
+// NewClient starts to open a link to a region.
+func NewClient(cfg Config, region sharding.NodeID, events Events) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if events.Up == nil || events.Down == nil || events.Failed == nil || events.Answers == nil {
 		return nil, errors.New("link: set all four of Events")
 	}
-	if peer.UID == 0 || peer.Addr == "" {
-		return nil, fmt.Errorf("link: peer %v needs an address and a uid", peer)
+	if region.UID == 0 || region.Addr == "" {
+		return nil, fmt.Errorf("link: region %v needs an address and a uid", region)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Peer{cfg: cfg, peer: peer, events: events, cancel: cancel, done: make(chan struct{})}
-	go p.run(ctx)
-	return p, nil
+	c := &Client{cfg: cfg, region: region, events: events, cancel: cancel, done: make(chan struct{})}
+	go c.run(ctx)
+	return c, nil
 }
 
 // Node returns the incarnation of the region that the link leads to.
-func (p *Peer) Node() sharding.NodeID { return p.peer }
+func (c *Client) Node() sharding.NodeID { return c.region }
 
 // Close ends the link at once and stops opening it. After it returns no event is
 // reported; for an open link Down has been called.
-func (p *Peer) Close() {
-	p.cancel()
-	<-p.done
+func (c *Client) Close() {
+	c.cancel()
+	<-c.done
 }
 
-func (p *Peer) run(ctx context.Context) {
-	defer close(p.done)
-	pause := p.cfg.RetryMin
+func (c *Client) run(ctx context.Context) {
+	defer close(c.done)
+	pause := c.cfg.RetryMin
 	for ctx.Err() == nil {
-		l, err := p.open(ctx)
+		l, err := c.open(ctx)
 		switch {
 		case ctx.Err() != nil:
 			if l != nil {
@@ -99,21 +99,21 @@ func (p *Peer) run(ctx context.Context) {
 			}
 			return
 		case err != nil:
-			p.events.Failed(err, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ErrOtherNode))
+			c.events.Failed(err, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ErrOtherNode))
 		default:
 			opened := time.Now()
-			p.events.Up(l)
-			p.events.Down(l, l.serve(ctx, &p.cfg, p.events.Answers))
+			c.events.Up(l)
+			c.events.Down(l, l.serve(ctx, &c.cfg, c.events.Answers))
 			// A link that lasted is opened again at once: if that is refused,
 			// the process is gone. Otherwise wait, so that a server that closes
 			// every link at once is not hammered.
-			if time.Since(opened) >= p.cfg.RetryMax {
-				pause = p.cfg.RetryMin
+			if time.Since(opened) >= c.cfg.RetryMax {
+				pause = c.cfg.RetryMin
 				continue
 			}
 		}
 		sleep(ctx, pause-time.Duration(rand.Int64N(int64(pause)/4+1)))
-		pause = min(2*pause, p.cfg.RetryMax)
+		pause = min(2*pause, c.cfg.RetryMax)
 	}
 }
 
@@ -127,36 +127,36 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // open opens all lanes of a new link.
-func (p *Peer) open(ctx context.Context) (*Link, error) {
-	l := &Link{node: p.peer, lanes: make([]lane, p.cfg.Lanes)}
+func (c *Client) open(ctx context.Context) (*Link, error) {
+	l := &Link{node: c.region, lanes: make([]lane, c.cfg.Lanes)}
 	session := sessions.Add(1)
 	for i := range l.lanes {
 		h := hello{
-			minVersion: MinVersion, maxVersion: MaxVersion, cluster: p.cfg.Cluster, self: p.cfg.Self, peer: p.peer.UID,
-			lane: uint64(i), lanes: uint64(len(l.lanes)), session: session, maxPayload: uint64(p.cfg.MaxPayload),
+			minVersion: MinVersion, maxVersion: MaxVersion, cluster: c.cfg.Cluster, self: c.cfg.Self, peer: c.region.UID,
+			lane: uint64(i), lanes: uint64(len(l.lanes)), session: session, maxPayload: uint64(c.cfg.MaxPayload),
 		}
-		if err := p.openLane(ctx, &l.lanes[i], &h); err != nil {
+		if err := c.openLane(ctx, &l.lanes[i], &h); err != nil {
 			l.lanes = l.lanes[:i]
 			l.fail(ErrDown)
-			return nil, fmt.Errorf("link to %v, lane %d: %w", p.peer, i, err)
+			return nil, fmt.Errorf("link to %v, lane %d: %w", c.region, i, err)
 		}
 	}
 	for i := range l.lanes {
-		l.lanes[i].stream.start(&p.cfg, l.lanes[i].first)
+		l.lanes[i].stream.start(&c.cfg, l.lanes[i].first)
 		l.lanes[i].first = nil
 	}
 	return l, nil
 }
 
-func (p *Peer) openLane(ctx context.Context, ln *lane, h *hello) error {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+func (c *Client) openLane(ctx context.Context, ln *lane, h *hello) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.HandshakeTimeout)
 	defer cancel()
-	nc, err := p.cfg.Dial(ctx, p.peer.Addr)
+	nc, err := c.cfg.Dial(ctx, c.region.Addr)
 	if err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { abort(nc) })
-	w, first, err := handshake(nc, p.peer.Addr, h)
+	w, first, err := handshake(nc, c.region.Addr, h)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -165,7 +165,7 @@ func (p *Peer) openLane(ctx context.Context, ln *lane, h *hello) error {
 		return err
 	}
 	ln.first = first
-	ln.stream.open(nc, &p.cfg, int(min(w.maxPayload, uint64(p.cfg.MaxPayload))), false)
+	ln.stream.open(nc, &c.cfg, int(min(w.maxPayload, uint64(c.cfg.MaxPayload))), false)
 	return nil
 }
 
