@@ -36,9 +36,10 @@
 // may have become.
 //
 // Nodes that are both observer and subject of unreachability are indirectly connected:
-// some of their links are cut, and others still carry the gossip about that. So are the
-// observer and the subject if the subject has seen the observation: then gossip still
-// passes between them. All of them are downed; the strategy decides about the others.
+// some of their links are cut, and others still carry the gossip about that. The
+// observer and the subject of one observation are too, if the subject has seen it:
+// gossip still passes between them. All of them are downed; the strategy decides about
+// the others.
 //
 // # The lease
 //

@@ -19,7 +19,7 @@
 //	└──────┬────────────▲───────┘                  │ │
 //	ToCore │            │ FromCore                 │ │
 //	       ▼            │                          ▼ │
-//	┌─ ShardCore: shards whose index mod n is i ────────────────────┐
+//	┌─ ShardCore i: shards whose index mod n is i ───────────────┐
 //	│ epoch check, claims, buffers, minimum epochs, rows  │ turn │ × n
 //	└────────────────────────────────────────────────────────────┘
 //
