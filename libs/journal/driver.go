@@ -36,3 +36,11 @@ type Driver interface {
 	Declare(ctx context.Context, d Declaration) (Facts, error)
 	Close() error
 }
+
+// Upkeep is implemented by drivers that have work to do beside the calls, such as copying
+// a log. It may fail while every call succeeds.
+type Upkeep interface {
+	// NotifyUpkeep makes the driver call notify with the error of every attempt that
+	// failed, and with nil when one has succeeded after that. It must not block.
+	NotifyUpkeep(notify func(error))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -31,6 +32,7 @@ type Journal struct {
 	// writeToken holds a token while a commit or a declaration is under way.
 	writeToken chan struct{}
 	damage     damage
+	upkeepErr  atomic.Pointer[error]
 }
 
 // pending is an operation that is waiting for its batch.
@@ -61,6 +63,9 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 		stopped:    make(chan struct{}),
 		loadTokens: make(chan struct{}, cfg.Loads),
 		writeToken: make(chan struct{}, 1),
+	}
+	if u, ok := driver.(Upkeep); ok {
+		u.NotifyUpkeep(j.noteUpkeep)
 	}
 	if _, err := j.Declare(ctx, d); err != nil {
 		return nil, err
@@ -245,6 +250,22 @@ func (j *Journal) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.brokenErr
+}
+
+func (j *Journal) noteUpkeep(err error) {
+	j.upkeepErr.Store(&err)
+	if j.obs.Upkeep != nil {
+		j.obs.Upkeep(err)
+	}
+}
+
+// UpkeepErr returns why the work that the driver does beside the calls fails, nil if it
+// does not: see [Upkeep]. The journal works meanwhile.
+func (j *Journal) UpkeepErr() error {
+	if err := j.upkeepErr.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Close commits the submitted operations, closes the driver, and refuses later

@@ -582,3 +582,32 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 		t.Errorf("another format: %v", err)
 	}
 }
+
+// upkept is a driver with upkeep.
+type upkept struct {
+	journal.Driver
+	notify func(error)
+}
+
+func (u *upkept) NotifyUpkeep(notify func(error)) { u.notify = notify }
+
+// TestUpkeep: upkeep that fails is told and remembered until it succeeds.
+func TestUpkeep(t *testing.T) {
+	cfg := journal.DefaultConfig()
+	u := &upkept{Driver: memory.New(cfg)}
+	var told []error
+	j, err := journal.Open(t.Context(), u, journal.Declaration{Cluster: "blue"}, cfg, journal.Observer{Upkeep: func(err error) { told = append(told, err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if j.UpkeepErr() != nil {
+		t.Errorf("in the beginning the upkeep fails: %v", j.UpkeepErr())
+	}
+	failed := errors.New("the log cannot be copied")
+	for _, err := range []error{failed, nil} {
+		if u.notify(err); j.UpkeepErr() != err || told[len(told)-1] != err || j.Err() != nil {
+			t.Errorf("after %v, the upkeep is %v, was told %v, and the journal is %v", err, j.UpkeepErr(), told, j.Err())
+		}
+	}
+}

@@ -15,6 +15,9 @@ type Observer struct {
 	// Damage is called when a load or a commit meets damage, at most once a minute
 	// for the same entity or fence.
 	Damage func(Damaged)
+	// Upkeep is called when work that the driver does beside the calls has failed, which
+	// harms nothing yet and is tried again, and with nil when it succeeds again.
+	Upkeep func(error)
 }
 
 // BatchStats describes one attempt to commit.

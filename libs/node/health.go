@@ -32,6 +32,15 @@ func (h *health) add(name string, check func(context.Context) error) {
 	h.checks[name] = check
 }
 
+// warning is an error that does not fail a check.
+type warning struct{ error }
+
+// Warn returns the result of a check that passes but has something to say: it is listed,
+// and the answer is 200 all the same.
+func Warn(err error) error { return warning{err} }
+
+func failed(err error) bool { return err != nil && !errors.As(err, new(warning)) }
+
 type result struct {
 	name string
 	err  error
@@ -77,13 +86,13 @@ func safely(f func() error) (err error) {
 	return f()
 }
 
-// ServeHTTP answers 200 if all checks pass, otherwise 503. With ?verbose it lists them;
-// ?exclude=name omits one.
+// ServeHTTP answers 200 if all checks pass, otherwise 503. It lists those that failed or
+// warn, with ?verbose all; ?exclude=name omits one.
 func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	results := h.run(r.Context(), query["exclude"])
 	status, word := http.StatusOK, "ok"
-	if slices.ContainsFunc(results, func(r result) bool { return r.err != nil }) {
+	if slices.ContainsFunc(results, func(r result) bool { return failed(r.err) }) {
 		status, word = http.StatusServiceUnavailable, "failed"
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -91,8 +100,10 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 	for _, r := range results {
 		switch {
-		case r.err != nil:
+		case failed(r.err):
 			fmt.Fprintf(w, "[-] %s: %v\n", r.name, r.err)
+		case r.err != nil:
+			fmt.Fprintf(w, "[!] %s: %v\n", r.name, r.err)
 		case query.Has("verbose"):
 			fmt.Fprintf(w, "[+] %s\n", r.name)
 		}

@@ -3,7 +3,9 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -192,4 +194,26 @@ func TestHealth(t *testing.T) {
 			t.Errorf("got %v", results)
 		}
 	})
+}
+
+// TestWarning: a check that warns is listed, and does not fail.
+func TestWarning(t *testing.T) {
+	var h health
+	h.add("good", func(context.Context) error { return nil })
+	h.add("journal", func(context.Context) error { return Warn(errors.New("the log grows")) })
+	answer := func(query string) string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/readyz"+query, nil))
+		return fmt.Sprint(w.Code, " ", w.Body)
+	}
+	if got := answer(""); got != "200 [!] journal: the log grows\nok\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := answer("?verbose"); got != "200 [+] good\n[!] journal: the log grows\nok\n" {
+		t.Errorf("got %q", got)
+	}
+	h.add("bad", func(context.Context) error { return errors.New("behind") })
+	if got := answer(""); got != "503 [!] journal: the log grows\n[-] bad: behind\nfailed\n" {
+		t.Errorf("got %q", got)
+	}
 }

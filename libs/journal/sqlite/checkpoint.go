@@ -3,9 +3,12 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	driver "modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -34,6 +37,10 @@ const (
 	// read from the log. If a load takes longer, the checkpoint is tried again when
 	// the log is twice as long.
 	checkpointStall = 10 * time.Millisecond
+	// checkpointRetry is the delay after a first failed checkpoint. It doubles with each
+	// further one, up to checkpointRetryMost: each begins at the end of what is copied.
+	checkpointRetry     = time.Second
+	checkpointRetryMost = time.Minute
 )
 
 // checkpointer copies the write-ahead log into the main file, beside the
@@ -49,7 +56,8 @@ type checkpointer struct {
 	checks     chan struct{}
 	done       chan struct{}
 	markBroken func(error) error
-	threshold  int // size of the log, in pages, from which it is copied
+	threshold  int                         // size of the log, in pages, from which it is copied
+	notify     atomic.Pointer[func(error)] // see journal.Upkeep
 
 	state, passive, restart *sql.Stmt
 	begin, rollback         *sql.Stmt
@@ -105,12 +113,48 @@ func (d *Driver) countPages(ops []journal.Op) {
 	}
 }
 
+// errOthers is returned by a checkpoint while another process makes one.
+var errOthers = errors.New("another process copies the log")
+
+// run makes the checkpoints that are due. After one that failed it waits for a while,
+// and tries again without being asked: the reason may go away, and if it does not, the
+// log grows, but nothing else suffers. It says so, and when a checkpoint succeeds again.
 func (c *checkpointer) run() {
 	defer close(c.done)
-	for range c.checks {
-		if err := c.checkpoint(); err != nil && !retryable(err) {
-			_ = c.markBroken(fmt.Errorf("checkpoint: %w", err))
+	var delay time.Duration // before the next one, 0 if the last one did not fail
+	var retry <-chan time.Time
+	for {
+		select {
+		case _, open := <-c.checks:
+			if !open {
+				return
+			}
+			if delay > 0 {
+				continue
+			}
+		case <-retry:
 		}
+		err := c.checkpoint()
+		switch {
+		case err == nil && delay > 0:
+			delay, retry = 0, nil
+			c.report(nil)
+			continue
+		case err != nil && !contended(err) && !retryable(err):
+			_ = c.markBroken(fmt.Errorf("checkpoint: %w", err))
+		case err != nil && !contended(err):
+			delay = min(max(2*delay, checkpointRetry), checkpointRetryMost)
+			c.report(fmt.Errorf("the log cannot be copied into the main file, and grows until it can; check the disk: %w", err))
+		}
+		if delay > 0 {
+			retry = time.After(delay)
+		}
+	}
+}
+
+func (c *checkpointer) report(err error) {
+	if f := c.notify.Load(); f != nil {
+		(*f)(err)
 	}
 }
 
@@ -126,8 +170,11 @@ func (c *checkpointer) checkpoint() error {
 		return nil
 	}
 	for pass := 0; l.remaining() > checkpointRemaining && pass < checkpointPasses; pass++ {
-		if l, err = c.exec(c.passive); err != nil || l.busy {
-			return err // busy: another process does it
+		if l, err = c.exec(c.passive); err != nil {
+			return err
+		}
+		if l.busy {
+			return errOthers
 		}
 		if l, err = c.exec(c.state); err != nil {
 			return err
@@ -184,11 +231,27 @@ func (c *checkpointer) exec(s *sql.Stmt) (l logState, err error) {
 	return l, err
 }
 
-// retryable reports whether a failed checkpoint may simply be tried later. A failed
-// fsync may not: the kernel may have dropped a part of the main file.
-func retryable(err error) bool {
+// contended reports whether a checkpoint was not made because of others, or has taken
+// too long: the next one that is due is made as usual.
+func contended(err error) bool {
 	switch code(err) {
-	case lib.SQLITE_OK, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_NOMEM, lib.SQLITE_INTERRUPT:
+	case lib.SQLITE_OK, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_INTERRUPT:
+		return true
+	}
+	return false
+}
+
+// retryable reports whether a failed checkpoint may be tried again. SQLite counts nothing
+// as copied that was not written and synced, so a page that cannot be read or written is
+// copied again. A failed fsync is different: the kernel may have dropped a part of the
+// main file, and report success the next time.
+func retryable(err error) bool {
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() {
+	case lib.SQLITE_FULL, lib.SQLITE_NOMEM, lib.SQLITE_IOERR_READ, lib.SQLITE_IOERR_SHORT_READ, lib.SQLITE_IOERR_WRITE:
 		return true
 	}
 	return false

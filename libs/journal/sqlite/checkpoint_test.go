@@ -4,8 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -115,4 +123,97 @@ func TestCheckpoint(t *testing.T) {
 	if checkpoint(); c.threshold != checkpointPages {
 		t.Fatalf("the next checkpoint is at %d pages of log", c.threshold)
 	}
+}
+
+// TestLogThatCannotBeCopied: a page of the log cannot be read. That ends none of the
+// processes that meet it: each says so, goes on, and tries again, not too often. When the
+// page can be read, the log is copied, and each says that too.
+func TestLogThatCannotBeCopied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "j.db")
+		type process struct {
+			*Driver
+			said []error
+		}
+		processes := make([]*process, 2)
+		for i := range processes {
+			d, err := Open(t.Context(), path, journal.DefaultConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &process{Driver: d}
+			d.pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
+			d.NotifyUpkeep(func(err error) { p.said = append(p.said, err) })
+			t.Cleanup(func() { _ = d.Close() })
+			processes[i] = p
+		}
+		first := processes[0]
+		c, flights := &first.checkpoints, newLoad("uncopied")
+		commit := func(ops ...journal.Op) {
+			t.Helper()
+			if _, err := first.Commit(t.Context(), ops); err != nil {
+				t.Fatal(err)
+			}
+		}
+		commit(journal.Op{Claim: &sharding.Claim{Shard: benchShard, Epoch: 1, Owner: 1}})
+		state := func() logState {
+			t.Helper()
+			l, err := c.exec(c.state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		for state().pages < checkpointPages {
+			commit(flights.batch(64)...)
+		}
+
+		_, _, bit := pickLeaf(t, path+"-wal", rand.New(rand.NewPCG(1, 1)))
+		badFrame := (int64(bit/8) - logHeader) / (frameHeader + pageSize)
+		read, bad := shim.log.read, new(atomic.Bool)
+		shim.log.read = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
+			if bad.Load() && n == pageSize && offset == logHeader+badFrame*(frameHeader+pageSize)+frameHeader {
+				return lib.SQLITE_IOERR_READ
+			}
+			return read(tls, file, buf, n, offset)
+		}
+		t.Cleanup(func() { shim.log.read = read })
+		bad.Store(true)
+		for _, p := range processes {
+			p.checkpoints.checks <- struct{}{}
+			synctest.Wait()
+			if len(p.said) != 1 || p.said[0] == nil || !strings.Contains(p.said[0].Error(), "disk I/O error") {
+				t.Fatalf("a process whose log cannot be copied says %v", p.said)
+			}
+		}
+		for range 60 { // an hour in which many checks are due
+			time.Sleep(time.Minute)
+			for _, p := range processes {
+				p.checkpoints.checks <- struct{}{}
+			}
+			synctest.Wait()
+		}
+		commit(journal.Op{Claim: &sharding.Claim{Shard: sharding.ShardID{Type: "Other"}, Epoch: 1, Owner: 1}})
+		for _, p := range processes {
+			if lost := p.broken.Load(); lost != nil {
+				t.Errorf("a process ends: %v", *lost)
+			}
+			if n := len(p.said); n < 50 || n > 80 {
+				t.Errorf("the log was copied in vain %d times within an hour", n)
+			}
+			p.said = nil
+		}
+
+		bad.Store(false)
+		time.Sleep(checkpointRetryMost)
+		synctest.Wait()
+		for _, p := range processes {
+			if len(p.said) != 1 || p.said[0] != nil {
+				t.Errorf("a process whose log can be copied says %v", p.said)
+			}
+		}
+		if l := state(); l.remaining() > 0 {
+			t.Errorf("the log is not copied: %+v", l)
+		}
+	})
 }

@@ -216,3 +216,6 @@ func (d *Driver) closeAll() error {
 	errs = append(errs, d.checkpoints.stop()...)
 	return errors.Join(append(errs, d.queue.close())...)
 }
+
+// NotifyUpkeep implements [journal.Upkeep].
+func (d *Driver) NotifyUpkeep(f func(error)) { d.checkpoints.notify.Store(&f) }

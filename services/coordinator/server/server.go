@@ -150,6 +150,12 @@ func (s *Server) stages(n *node.Node) {
 				return err
 			}
 			n.Ready("lease", func(context.Context) error { return s.keeper.Usable() })
+			n.Ready("journal", func(context.Context) error {
+				if err := s.journal.UpkeepErr(); err != nil {
+					return node.Warn(err)
+				}
+				return nil
+			})
 			return nil
 		},
 		Run: func(ctx context.Context) error {

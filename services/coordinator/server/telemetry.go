@@ -64,6 +64,13 @@ func (s *Server) journalObserver() journal.Observer {
 			}
 			s.log.Error("what the coordinator has in the journal beside its facts is damaged", "shard", d.Shard, "entity.id", d.Entity.ID, "error", d.Err)
 		},
+		Upkeep: func(err error) {
+			if err != nil {
+				s.log.Error("the journal works, but not its upkeep, which is tried again", "error", err)
+				return
+			}
+			s.log.Info("the upkeep of the journal works again")
+		},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 )
@@ -58,10 +59,13 @@ func (s *shared) journalChanged(o region.JournalChanged) {
 func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Type == probeType }
 
 // journalReadiness says that this region is cut off from the journal, since when,
-// and what to do.
+// and what to do; or warns that the journal's upkeep fails.
 func (s *Server) journalReadiness() error {
 	state, _, heard := s.runner.control.core.Journal()
 	if state != sharding.JournalSilent {
+		if err := s.runner.journal.UpkeepErr(); err != nil {
+			return node.Warn(err)
+		}
 		return nil
 	}
 	return fmt.Errorf("the journal has not answered since %s (%s): shards of this region go to others until it does; check that this host reaches the server of journal.url",

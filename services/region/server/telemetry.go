@@ -192,6 +192,7 @@ func (s *shared) journalObserver() journal.Observer {
 			}
 		},
 		Damage: func(d journal.Damaged) { journalDamage(s.log, d) },
+		Upkeep: func(err error) { journalUpkeep(s.log, err) },
 	}
 }
 
@@ -207,6 +208,15 @@ func journalDamage(log *slog.Logger, d journal.Damaged) {
 	}
 	log.Error("what is stored of an entity is damaged: its commands are refused with data_loss until it can be read again",
 		"entity.type", d.Entity.Type, "entity.id", d.Entity.ID, "error", d.Err)
+}
+
+// journalUpkeep logs that the journal's upkeep fails, or works again.
+func journalUpkeep(log *slog.Logger, err error) {
+	if err != nil {
+		log.Error("the journal works, but not its upkeep, which is tried again", "error", err)
+		return
+	}
+	log.Info("the upkeep of the journal works again")
 }
 
 // traceContext is a context that continues the trace of a command's sender.
