@@ -18,16 +18,16 @@ import (
 	"github.com/roost-cluster/roost/libs/servertest"
 )
 
-// backend is what the processes of a cluster find each other by, and what
-// decides who is active.
+// backend has the servers by which the processes of a cluster find each other and decide
+// which coordinator is active.
 type backend struct {
 	name string
-	// serve starts its servers and says where they are.
+	// serve starts its servers and sets their URLs.
 	serve func(c *cluster)
-	// stopped is the server that is stopped for a minute. The journal's is none:
-	// without it nothing can be acknowledged.
+	// stopped is the server that is stopped for a minute. It is not that of the journal,
+	// without which nothing can be acknowledged.
 	stopped string
-	// withLease says that the lease is there too: without it nobody is active.
+	// withLease says that it has the lease, without which no coordinator is active.
 	withLease bool
 }
 
@@ -42,7 +42,7 @@ func serveConsul(c *cluster) {
 	c.Helper()
 	program := servertest.Program("consul")
 	if program == "" {
-		c.Skip("there is no consul in bin/ or $PATH; build one with: make servers")
+		c.Skip("no consul in bin/ or $PATH; build one with: make servers")
 	}
 	image := c.imageOf("consul", func() (string, error) {
 		f := newFiles()
@@ -69,16 +69,15 @@ func serveEtcd(c *cluster) {
 	c.lease = "etcd://" + endpoint + "/lease/" + clusterName
 }
 
-// serveDNS has the coordinators in a zone. That decides nothing, so the lease is
-// in etcd.
+// serveDNS has the coordinators in a zone. DNS has no lease, so that is in etcd.
 func serveDNS(c *cluster) {
 	c.Helper()
 	c.dns()
 	c.lease = "etcd://" + c.etcd() + "/lease/" + clusterName
 }
 
-// servePostgres keeps lease and journal in PostgreSQL, each in a server of its
-// own, so that one of them can be stopped alone.
+// servePostgres keeps lease and journal in PostgreSQL, each in its own server, so that one
+// can be stopped alone.
 func servePostgres(c *cluster) {
 	c.Helper()
 	c.dns()
@@ -113,7 +112,7 @@ func (c *cluster) etcd() string {
 // zoneName is the name that has the coordinators' addresses.
 const zoneName = "coordinator.roost.test"
 
-// dns starts a server of an empty zone.
+// dns starts a server with an empty zone.
 func (c *cluster) dns() {
 	c.Helper()
 	image := c.imageOf("zone", func() (string, error) {
@@ -130,9 +129,9 @@ func (c *cluster) dns() {
 	c.discovery = "dns://" + ip + ":5353/" + zoneName + "?port=25521"
 }
 
-// list enters the coordinators into the zone, if there is one. Everybody else
-// enters himself.
-func (c *cluster) list() {
+// updateZone writes the coordinators into the zone, if there is one. With other backends,
+// processes register themselves.
+func (c *cluster) updateZone() {
 	c.Helper()
 	if c.zone == "" {
 		return
@@ -146,7 +145,7 @@ func (c *cluster) list() {
 	c.must(request(c.Context(), http.MethodPut, c.zone, text.String()))
 }
 
-// unneeded are files of PostgreSQL's that no test needs, and are large.
+// unneeded matches large files of PostgreSQL that no test needs.
 var unneeded = regexp.MustCompile(`llvmjit|/bitcode/|/pgxs/|\.bc$|\.mo$`)
 
 // postgres starts a server and returns the URL of a database.
@@ -179,11 +178,10 @@ func (c *cluster) postgres(name string) string {
 	return where
 }
 
-// oneOff takes a connection for each request: one from before a restart says
-// nothing.
-var oneOff = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+// noKeepAlive uses a connection per request: one from before a restart proves nothing.
+var noKeepAlive = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// request asks a server by HTTP; any answer but a failure of its own will do.
+// request sends a request to a server. Any answer but a server error will do.
 func request(ctx context.Context, method, url, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -191,7 +189,7 @@ func request(ctx context.Context, method, url, body string) error {
 	if err != nil {
 		return err
 	}
-	res, err := oneOff.Do(req)
+	res, err := noKeepAlive.Do(req)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
-// firstAnswer repeats a command, at all gateways in turn, until it is answered.
+// firstAnswer repeats a command, through each gateway in turn, until it is answered.
 func (c *cluster) firstAnswer() {
 	c.Helper()
 	gateways := c.all(gateway)
@@ -27,8 +27,7 @@ func (c *cluster) firstAnswer() {
 	})
 }
 
-// underLoad runs something while clients write and read, and judges then what
-// they have seen.
+// underLoad calls do while clients write and read, and then checks what they have seen.
 func (c *cluster) underLoad(do func()) {
 	c.Helper()
 	var urls []string
@@ -41,7 +40,7 @@ func (c *cluster) underLoad(do func()) {
 		defer close(ended)
 		c.load.Run(c.Context(), 2*time.Second, over, 1)
 	}()
-	c.known()
+	c.placeLists()
 	do()
 	close(over)
 	<-ended
@@ -50,12 +49,12 @@ func (c *cluster) underLoad(do func()) {
 	}
 }
 
-// known waits until every list of the load is at its place, so that no shard of
-// theirs is new any more.
-func (c *cluster) known() {
+// placeLists waits until every list of the load answers, so that all their shards are
+// placed.
+func (c *cluster) placeLists() {
 	c.Helper()
 	for i := range load.Lists {
-		c.opened(c.all(gateway)[0], load.ListName(i))
+		c.awaitAnswer(c.all(gateway)[0], load.ListName(i))
 	}
 }
 
@@ -63,7 +62,7 @@ func (c *cluster) known() {
 // journal.
 func (c *cluster) judge() {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
+	ctx, cancel := context.WithTimeout(c.Context(), waitLimit)
 	defer cancel()
 	final := map[string][]int64{}
 	values := 0
@@ -78,7 +77,7 @@ func (c *cluster) judge() {
 	for i := range ops {
 		outcomes[ops[i].Outcome]++
 	}
-	if err := history.Check(ops, final, soon); err != nil {
+	if err := history.Check(ops, final, waitLimit); err != nil {
 		c.Errorf("the history is wrong: %v", err)
 	}
 	stored := c.stored()
@@ -89,7 +88,7 @@ func (c *cluster) judge() {
 		c.Error(err)
 	}
 	for _, p := range c.load.Problems {
-		c.Errorf("an answer that must not be: %s", p)
+		c.Errorf("an answer that no fault explains: %s", p)
 	}
 	if c.load.Turned > 0 {
 		c.Errorf("void: %d calls did not start, because %d were under way", c.load.Turned, load.Crowd)
@@ -98,7 +97,7 @@ func (c *cluster) judge() {
 		"", "the history:", len(ops), c.load.End.Seconds(), outcomes[history.OK], outcomes[history.Rejected], outcomes[history.Unknown], values)
 }
 
-// window is what the clients see in a part of the history.
+// window is a part of the history.
 type window struct {
 	c     *cluster
 	begin time.Duration
@@ -106,7 +105,7 @@ type window struct {
 
 func (c *cluster) window() window { return window{c, c.load.Now()} }
 
-// end sums up the operations that ended since the beginning.
+// end sums up the operations that ended since the window began.
 func (w window) end() (answered, failed int, slowest time.Duration) {
 	ops := w.c.load.Ops()
 	for i := range ops {
@@ -122,14 +121,14 @@ func (w window) end() (answered, failed int, slowest time.Duration) {
 	return answered, failed, slowest
 }
 
-// String is for the figures of a scenario.
+// String returns figures of a scenario.
 func (w window) String() string {
 	answered, failed, slowest := w.end()
 	return fmt.Sprintf("%d operations answered meanwhile, %d not, the slowest took %s s", answered, failed, seconds(slowest))
 }
 
-// fresh names lists whose shards nobody has yet, each with another shard.
-func (c *cluster) fresh(n int) (names []string) {
+// unplacedLists returns names of lists in different shards that are not placed yet.
+func (c *cluster) unplacedLists(n int) (names []string) {
 	c.Helper()
 	taken := map[uint32]bool{}
 	for i := 0; len(names) < n; i++ {
@@ -148,16 +147,16 @@ func (c *cluster) fresh(n int) (names []string) {
 			names = append(names, name)
 		}
 		if i > 1000 {
-			c.Fatal("no shards are left that nobody has")
+			c.Fatal("too few shards are left that are not placed")
 		}
 	}
 	return names
 }
 
-// opened asks a gateway for a list until it is answered.
-func (c *cluster) opened(gateway *node, list string) {
+// awaitAnswer asks a gateway for a list until it is answered.
+func (c *cluster) awaitAnswer(gateway *node, list string) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
+	ctx, cancel := context.WithTimeout(c.Context(), waitLimit)
 	defer cancel()
 	for {
 		err := get(ctx, gateway, list)
@@ -171,7 +170,7 @@ func (c *cluster) opened(gateway *node, list string) {
 	}
 }
 
-// acked are the values of all lists that were acknowledged so far.
+// acked returns the acknowledged values of all lists.
 func (c *cluster) acked() map[string][]int64 {
 	all := map[string][]int64{}
 	for _, o := range c.load.Ops() {
@@ -182,7 +181,7 @@ func (c *cluster) acked() map[string][]int64 {
 	return all
 }
 
-// get asks a list, by a gateway, once.
+// get asks a list once, through a gateway.
 func get(ctx context.Context, gateway *node, list string) error {
 	url := gateway.url() + "/v1/List/" + list + "/Get"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
@@ -190,7 +189,7 @@ func get(ctx context.Context, gateway *node, list string) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := oneOff.Do(req)
+	res, err := noKeepAlive.Do(req)
 	if err != nil {
 		return err
 	}
@@ -203,7 +202,7 @@ func get(ctx context.Context, gateway *node, list string) error {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
 
-// milliseconds lists some durations.
+// milliseconds returns durations as a list.
 func milliseconds(all []time.Duration) string {
 	var text []string
 	for _, d := range all {

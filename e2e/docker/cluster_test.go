@@ -29,8 +29,8 @@ const (
 	clusterName = "proof"
 	// patience is the time for one request to a process.
 	patience = 2 * time.Second
-	// inOrder is how long a process may take to stop; longer than its own limit.
-	inOrder = 95 * time.Second
+	// stopTimeout is how long a process may take to stop, longer than its own limit.
+	stopTimeout = 95 * time.Second
 
 	coordinator = launcher.Coordinator
 	region      = launcher.Region
@@ -50,13 +50,13 @@ type node struct {
 func (n *node) url() string        { return "http://" + n.ip + ports[n.role] }
 func (n *node) management() string { return "http://" + n.ip + ":8558" }
 
-// cluster is a network with servers and with the processes of one cluster.
+// cluster is a network with the servers and the processes of one cluster.
 type cluster struct {
 	*testing.T
 	*network
 	margins []string // environment of the members
 
-	// Where the servers are; the journal is on the volume if not elsewhere.
+	// URLs of the servers. The default of the journal is a file on the volume.
 	discovery, lease, journal string
 	zone                      string // URL to change it at; empty: none
 
@@ -67,8 +67,8 @@ type cluster struct {
 	load    *load.Load
 }
 
-// newCluster starts the servers of a backend for a cluster, and makes its
-// containers. Whatever is made is gone at the end of the test.
+// newCluster starts the servers of a backend and makes the containers of a cluster. All are
+// removed when the test ends.
 func newCluster(t *testing.T, e *engine, b *backend, margins ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, margins: margins, ready: map[string]func(context.Context) error{}}
@@ -127,7 +127,7 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// imageOf is the name of an image, which is built if it is not there yet.
+// imageOf returns the name of an image, which is built at the first call.
 func (c *cluster) imageOf(name string, build func() (string, error)) string {
 	c.Helper()
 	c.mu.Lock()
@@ -141,7 +141,7 @@ func (c *cluster) imageOf(name string, build func() (string, error)) string {
 	return image
 }
 
-// server starts a server and waits until it serves.
+// server starts a server and waits until it is ready.
 func (c *cluster) server(s spec, ready func(context.Context) error) {
 	c.Helper()
 	made, err := c.create(s)
@@ -149,10 +149,10 @@ func (c *cluster) server(s spec, ready func(context.Context) error) {
 	c.servers = append(c.servers, made)
 	c.ready[made.name] = ready
 	c.must(made.start())
-	c.serves(made)
+	c.awaitServer(made)
 }
 
-func (c *cluster) serves(server *container) {
+func (c *cluster) awaitServer(server *container) {
 	c.Helper()
 	eventually(c.T, func(ctx context.Context) error {
 		s, err := server.state()
@@ -163,15 +163,15 @@ func (c *cluster) serves(server *container) {
 	})
 }
 
-// packages are what the services are built from. Regions host lists, whose
-// answers tell the whole state they are in.
+// packages are those of the services, by role. Regions host lists, whose answers identify
+// their whole state.
 var packages = map[string]string{
 	coordinator: "services/coordinator/cmd/coordinator",
 	region:      "e2e/cluster/cmd/list-region",
 	gateway:     "services/gateway/cmd/gateway",
 }
 
-// binary is the file built from a package.
+// binary returns the file built from a package.
 func (c *cluster) binary(pkg string) string {
 	c.Helper()
 	return filepath.Join(testbin.Build(c, pkg), path.Base(pkg))
@@ -186,7 +186,8 @@ func (c *cluster) add(name, role string) *node {
 	return n
 }
 
-// newContainer knows nothing but its own name and where the servers are.
+// newContainer makes the container of a process, which is given nothing but its name and the
+// URLs of the servers.
 func (c *cluster) newContainer(name, role, ip string) *container {
 	c.Helper()
 	image := c.imageOf(role, func() (string, error) { return c.service(role, c.binary(packages[role])) })
@@ -206,14 +207,14 @@ func (c *cluster) newContainer(name, role, ip string) *container {
 	return made
 }
 
-// replace makes a process a new container at another address.
+// replace gives a process a new container at another address.
 func (c *cluster) replace(n *node) {
 	c.Helper()
 	c.must(n.remove())
 	n.container = c.newContainer(n.name, n.role, c.address())
 }
 
-// all are the nodes of a role.
+// all returns the nodes of a role.
 func (c *cluster) all(role string) (nodes []*node) {
 	for _, n := range c.nodes {
 		if n.role == role {
@@ -232,29 +233,28 @@ func (c *cluster) node(name string) *node {
 	return c.nodes[i]
 }
 
-// run starts processes all at once.
+// run starts processes at the same time.
 func (c *cluster) run(nodes ...*node) {
 	c.Helper()
 	for _, n := range nodes {
 		n.listed = true
 	}
-	c.list()
+	c.updateZone()
 	c.must(each(nodes, func(n *node) error { return n.start() }))
 }
 
-// gone stops processes one after the other, as an operator would, and forgets
-// them.
-func (c *cluster) gone(nodes ...*node) {
+// stopAndRemove stops processes one after the other, as an operator would, and removes them.
+func (c *cluster) stopAndRemove(nodes ...*node) {
 	c.Helper()
 	for _, n := range nodes {
-		c.must(n.stop(inOrder))
+		c.must(n.stop(stopTimeout))
 		if s, err := n.state(); err != nil || s.ExitCode != 0 {
 			c.Errorf("%s ended with %d, %v", n.name, s.ExitCode, err)
 		}
 		c.must(n.remove())
 		c.nodes = slices.DeleteFunc(c.nodes, func(m *node) bool { return m == n })
 	}
-	c.list()
+	c.updateZone()
 }
 
 func (c *cluster) serverOf(name string) *container {
@@ -266,7 +266,7 @@ func (c *cluster) serverOf(name string) *container {
 	return c.servers[i]
 }
 
-// admin asks the active one of some coordinators; none given: of all.
+// admin returns a client for the active one of some coordinators; none given: of all.
 func (c *cluster) admin(of ...*node) *launcher.Admin {
 	if len(of) == 0 {
 		of = c.all(coordinator)
@@ -278,7 +278,7 @@ func (c *cluster) admin(of ...*node) *launcher.Admin {
 	return launcher.NewAdmin(urls...)
 }
 
-// active is the active one of some coordinators, and its term.
+// active returns the active one of some coordinators, and its term.
 func (c *cluster) active(of ...*node) (n *node, term uint32) {
 	c.Helper()
 	eventually(c.T, func(ctx context.Context) error {
@@ -291,9 +291,9 @@ func (c *cluster) active(of ...*node) (n *node, term uint32) {
 	return n, term
 }
 
-// says is what a coordinator says of itself, asked alone: whether it is active,
-// and in which term. No answer is an error.
-func says(ctx context.Context, n *node) (active bool, term uint32, err error) {
+// isActive asks one coordinator whether it is active, and in which term. No answer is an
+// error.
+func isActive(ctx context.Context, n *node) (active bool, term uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	raw, err := twirp(ctx, n, "Call", `{"cluster":"`+clusterName+`","message":{"watch_table":{}}}`)
@@ -324,7 +324,7 @@ func twirp(ctx context.Context, n *node, method, body string) ([]byte, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := oneOff.Do(req)
+	res, err := noKeepAlive.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -336,8 +336,8 @@ func twirp(ctx context.Context, n *node, method, body string) ([]byte, error) {
 	return raw, err
 }
 
-// up waits until every process is ready, and every coordinator and region is a
-// member of one cluster.
+// up waits until every process is ready, and all coordinators and regions are members of one
+// cluster.
 func (c *cluster) up() {
 	c.Helper()
 	eventually(c.T, func(ctx context.Context) error {
@@ -368,17 +368,17 @@ func (c *cluster) isReady(ctx context.Context, n *node) error {
 	return nil
 }
 
-// ends are the reasons for which a process may end by itself; it is started
-// again then.
-var ends = regexp.MustCompile(`this node was declared down|open journal \S+ at`)
+// expectedEnds matches the reasons for which a process may end by itself. The engine starts
+// it again then.
+var expectedEnds = regexp.MustCompile(`this node was declared down|open journal \S+ at`)
 
-// died finds processes that have ended for any other reason.
-func (c *cluster) died() {
+// checkDeaths fails if a process has ended for any other reason.
+func (c *cluster) checkDeaths() {
 	c.Helper()
 	c.must(each(c.nodes, func(n *node) error {
 		for line := range strings.Lines(n.log("all")) {
 			fatal := strings.Contains(line, "panic:") || strings.Contains(line, "fatal error:")
-			if fatal || strings.Contains(line, "level=ERROR msg=stopped") && !ends.MatchString(line) {
+			if fatal || strings.Contains(line, "level=ERROR msg=stopped") && !expectedEnds.MatchString(line) {
 				return fmt.Errorf("%s ended by itself: %s", n.name, line)
 			}
 		}
@@ -386,9 +386,9 @@ func (c *cluster) died() {
 	}))
 }
 
-// calm waits until all are members and no shard is on the way, nor has been for a
-// few looks of the coordinator: what follows tells of nothing but itself.
-func (c *cluster) calm() {
+// settle waits until all are members and no shard has moved for two seconds, so that figures
+// are those of the next scenario alone.
+func (c *cluster) settle() {
 	c.Helper()
 	c.up()
 	last, since := "", time.Now()
@@ -407,13 +407,13 @@ func (c *cluster) calm() {
 			last, since = now, time.Now()
 		}
 		if quiet := time.Since(since); quiet < 2*time.Second {
-			return fmt.Errorf("shards have moved %v ago", quiet)
+			return fmt.Errorf("a shard moved %v ago", quiet)
 		}
 		return nil
 	})
 }
 
-// formed is how often a cluster was formed by any of the processes.
+// formed returns how often processes have formed a cluster.
 func (c *cluster) formed() (times int) {
 	var mu sync.Mutex
 	c.must(each(c.all(coordinator), func(n *node) error {

@@ -2,17 +2,16 @@
 // which processes find each other: Consul, etcd, DNS, PostgreSQL.
 //
 // For each of them, TestBackends creates an isolated network with the servers, three
-// coordinators, three regions and two gateways. The processes find each other only by a
-// URL. While clients write and read,
-// the cluster is scaled, loses its servers for a minute, its active coordinator
-// by SIGKILL and by firewall rules, and in the end all its containers at once.
-// What the clients saw is checked by package history, and compared with the
-// journal, as in package cluster. Every scenario prints a line with its figures.
+// coordinators, three regions and two gateways. The processes are given only a URL to find
+// each other. While clients write and read, the cluster is scaled, loses its servers for a
+// minute, its active coordinator by SIGKILL and by firewall rules, and finally all its
+// containers at once. As in package cluster, package history checks what the clients saw and
+// compares it with the journal. Every scenario prints a line with its figures.
 //
-// Nothing is pulled: images are made from nothing but static binaries, the Consul
-// that "make servers" builds, and the etcd and PostgreSQL of this machine with
-// the libraries that they name. Everything that is created is labelled, and is removed at the
-// end, after an interrupt, or by the next run. So an engine can have one run at a time.
+// Nothing is pulled: images are made from static binaries, the Consul that "make servers"
+// builds, and the etcd and PostgreSQL of this machine with their libraries. Everything that
+// is created is labelled, and removed at the end, after an interrupt, or by the next run. So
+// an engine can have one run at a time.
 //
 // The tests take minutes, and run only on request: make e2e-docker. Without an engine or
 // a server's program they are skipped with a message.
@@ -20,6 +19,6 @@
 // # What this does not do
 //
 // It does not judge speed: figures are printed, and only violations of guarantees fail a
-// test. It reaches containers by their addresses, so the engine
-// must be on this machine. All containers share one clock and one disk.
+// test. It reaches containers by their addresses, so the engine must be on this machine. All
+// containers share one clock and one disk.
 package docker

@@ -27,8 +27,8 @@ const (
 	label = "roost.e2e.docker"
 	// prefix begins the names of everything that a run makes.
 	prefix = "roost-e2e-"
-	// soon bounds what must happen some time; it judges nobody's speed.
-	soon = 2 * time.Minute
+	// waitLimit bounds waiting for what must happen. It does not judge speed.
+	waitLimit = 2 * time.Minute
 )
 
 // engine is the Docker engine of this machine.
@@ -36,7 +36,7 @@ type engine struct {
 	*docker.Client
 
 	mu     sync.Mutex
-	images map[string]string // built already
+	images map[string]string // that were built, by name
 }
 
 // theEngine is made by the first test that needs it.
@@ -47,12 +47,12 @@ var theEngine struct {
 	err  error
 }
 
-// needEngine skips the test where no containers can be run, or when nobody has
-// asked for what takes minutes.
+// needEngine returns the engine. It skips the test if no containers can be run, or unless
+// E2E is set, because these tests take minutes.
 func needEngine(t *testing.T) *engine {
 	t.Helper()
 	if os.Getenv("E2E") == "" {
-		t.Skip("takes minutes, and runs when asked for: make e2e-docker")
+		t.Skip("takes minutes, and runs on request: make e2e-docker")
 	}
 	e := &theEngine
 	e.Do(func() { e.engine, e.skip, e.err = newEngine() })
@@ -80,8 +80,8 @@ func newEngine() (e *engine, skip string, err error) {
 	return e, "", nil
 }
 
-// played is set when a scenario runs, or is skipped for what this machine lacks.
-var played atomic.Bool
+// ran is set when a scenario runs, or is skipped for what this machine lacks.
+var ran atomic.Bool
 
 func TestMain(m *testing.M) {
 	interrupted := make(chan os.Signal, 1)
@@ -93,7 +93,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}()
 	code := m.Run()
-	if code == 0 && os.Getenv("E2E") != "" && !played.Load() {
+	if code == 0 && os.Getenv("E2E") != "" && !ran.Load() {
 		fmt.Fprintf(os.Stderr, "no scenario matches %s (make e2e-docker RUN=…): nothing was run\n", flag.Lookup("test.run").Value)
 		code = 1
 	}
@@ -110,7 +110,7 @@ var finish = sync.OnceValue(func() error {
 	if e == nil {
 		return nil
 	}
-	// Somebody may be about to make something when this is an interrupt.
+	// After an interrupt, a test may still be about to create something.
 	var err error
 	for range 3 {
 		err = e.sweep()
@@ -159,21 +159,21 @@ func (e *engine) sweep() error {
 	return errors.Join(errs...)
 }
 
-// root is the repository.
+// root is the path of the repository.
 const root = "../.."
 
-// network is a network that nothing leads out of.
+// network is an isolated network.
 type network struct {
 	*engine
 	name    string
 	id      string
 	subnet  netip.Prefix
-	gateway netip.Addr // of the bridge, by which this machine is in it
-	last    byte       // address given away
+	gateway netip.Addr // of the bridge: the address of this machine in it
+	last    byte       // the last address in use
 }
 
-// subnets is how many networks of 198.19.0.0/16 are tried; 198.18.0.0/15 is set
-// aside for tests of networks (RFC 2544), and package netns has the other half.
+// subnets is how many networks of 198.19.0.0/16 are tried. 198.18.0.0/15 is reserved for
+// tests of networks (RFC 2544), and package netns has the other half.
 const subnets = 256
 
 func (e *engine) network(name string) (*network, error) {
@@ -196,7 +196,7 @@ func (e *engine) network(name string) (*network, error) {
 	return nil, fmt.Errorf("network %s: %w", name, err)
 }
 
-// address gives an address away that nobody had before.
+// address returns an address that was not used before.
 func (n *network) address() string {
 	n.last++
 	a := n.subnet.Addr().As4()
@@ -210,7 +210,7 @@ type container struct {
 	name, id, ip string
 }
 
-// spec is what a container is made of.
+// spec describes a container.
 type spec struct {
 	name, image, ip string
 	env, args       []string
@@ -218,9 +218,9 @@ type spec struct {
 	volumes []string
 }
 
-// create makes a container that does not run yet. It has as few rights as the
-// services are documented to need, and as with the compose files of deploy/ the
-// engine starts it again when it ends by itself.
+// create makes a container and does not start it. It has no more rights than the services are
+// documented to need. As with the compose files of deploy/, the engine starts it again when
+// it ends by itself.
 func (n *network) create(s spec) (*container, error) {
 	made, err := n.CreateContainer(docker.CreateContainerOptions{
 		Name:   prefix + s.name,
@@ -247,7 +247,7 @@ func (c *container) start() error {
 	return nil
 }
 
-// kill ends it as a power cut would.
+// kill sends SIGKILL and waits for the end.
 func (c *container) kill() error {
 	err := c.KillContainer(docker.KillContainerOptions{ID: c.id, Signal: docker.SIGKILL})
 	var not *docker.ContainerNotRunning
@@ -260,9 +260,9 @@ func (c *container) kill() error {
 	return nil
 }
 
-// stop ends it as an operator would; after the patience it is killed.
-func (c *container) stop(patience time.Duration) error {
-	err := c.StopContainer(c.id, uint(patience.Seconds()))
+// stop sends the stop signal. After timeout the container is killed.
+func (c *container) stop(timeout time.Duration) error {
+	err := c.StopContainer(c.id, uint(timeout.Seconds()))
 	var not *docker.ContainerNotRunning
 	if err != nil && !errors.As(err, &not) {
 		return fmt.Errorf("stop %s: %w", c.name, err)
@@ -270,7 +270,7 @@ func (c *container) stop(patience time.Duration) error {
 	return nil
 }
 
-// remove removes it with what it has stored.
+// remove removes the container and its volumes.
 func (c *container) remove() error {
 	return c.RemoveContainer(docker.RemoveContainerOptions{ID: c.id, Force: true, RemoveVolumes: true})
 }
@@ -283,7 +283,7 @@ func (c *container) state() (docker.State, error) {
 	return i.State, nil
 }
 
-// log is the end of what it has printed.
+// log returns the last lines of its output.
 func (c *container) log(lines string) string {
 	var out strings.Builder
 	err := c.Logs(docker.LogsOptions{Container: c.id, OutputStream: &out, ErrorStream: &out, Stdout: true, Stderr: true, Tail: lines})
@@ -293,7 +293,7 @@ func (c *container) log(lines string) string {
 	return out.String()
 }
 
-// firewall runs iptables in the container's network; its own image has none.
+// firewall runs the iptables of this machine in the container's network namespace.
 func (c *container) firewall(args ...string) error {
 	s, err := c.state()
 	if err != nil {
@@ -306,8 +306,8 @@ func (c *container) firewall(args ...string) error {
 	return nil
 }
 
-// cut lets nothing through between the container and all others. This machine
-// still reaches it, to look at it.
+// cut drops everything between the container and all others. This machine can still reach
+// it.
 func (c *container) cut() error {
 	here := c.gateway.String()
 	for _, rule := range [][]string{
@@ -325,10 +325,10 @@ func (c *container) heal() error {
 	return errors.Join(c.firewall("-F", "INPUT"), c.firewall("-F", "OUTPUT"))
 }
 
-// canCut says why firewall rules cannot be set, if they cannot.
+// canCut returns why firewall rules cannot be set, or "".
 func canCut() (why string) {
 	if os.Geteuid() != 0 {
-		return "firewall rules can be set by root only"
+		return "only root can set firewall rules"
 	}
 	for _, program := range []string{"nsenter", "iptables"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -338,7 +338,7 @@ func canCut() (why string) {
 	return ""
 }
 
-// each does something with all of them at once.
+// each calls do for all at the same time.
 func each[T any](all []T, do func(T) error) error {
 	errs := make([]error, len(all))
 	var group sync.WaitGroup
@@ -352,7 +352,7 @@ func each[T any](all []T, do func(T) error) error {
 // eventually repeats a check until it passes.
 func eventually(t *testing.T, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -364,7 +364,7 @@ func eventually(t *testing.T, check func(context.Context) error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not within %v: %v", soon, err)
+			t.Fatalf("not within %v: %v", waitLimit, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 func TestHouse(t *testing.T) {
 	archtest.Check(t, archtest.Rules{
 		May: map[string][]string{
-			// The server that the others are tested with has nothing of theirs.
+			// The DNS server shares no code with what it tests.
 			"cmd/...": {},
 			".":       {},
 		},

@@ -17,10 +17,10 @@ import (
 	"github.com/ory/dockertest/v3/docker"
 )
 
-// owner is who the servers and services run as.
+// owner is the user that servers and services run as.
 const owner = 65532
 
-// files are what an image is built from, as a tape archive.
+// files are the files of an image or a build context, as a tar archive.
 type files struct {
 	buffer bytes.Buffer
 	tar    *tar.Writer
@@ -50,7 +50,7 @@ func (f *files) text(name, content string) {
 	f.write(tar.Header{Name: name, Mode: 0o644, Typeflag: tar.TypeReg}, []byte(content))
 }
 
-// file adds a file of this machine, everybody's to read.
+// file adds a file of this machine, readable by everybody.
 func (f *files) file(name, from string) {
 	content, err := os.ReadFile(from)
 	if err == nil {
@@ -62,8 +62,7 @@ func (f *files) file(name, from string) {
 	f.err = errors.Join(f.err, err)
 }
 
-// folder adds all files of a folder of this machine but some, at the same or
-// another place.
+// folder adds all files of a folder of this machine, except those that match but.
 func (f *files) folder(name, from string, but *regexp.Regexp) {
 	f.err = errors.Join(f.err, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || but != nil && but.MatchString(path) {
@@ -74,7 +73,7 @@ func (f *files) folder(name, from string, but *regexp.Regexp) {
 	}))
 }
 
-// owned adds a folder that belongs to the image's user, with all that is in it.
+// owned adds a folder that belongs to the image's user, with its content.
 func (f *files) owned(name, from string) {
 	f.err = errors.Join(f.err, filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -104,16 +103,15 @@ func (f *files) empty(name string) {
 	f.write(tar.Header{Name: name + "/", Mode: 0o700, Uid: owner, Gid: owner, Typeflag: tar.TypeDir}, nil)
 }
 
-// library is a line of ldd that names a file.
+// library matches a line of ldd that names a file.
 var library = regexp.MustCompile(`(?m)(?:=> |^\s+)(/\S+) \(0x`)
 
-// program adds a program of this machine with the libraries that it names; a
-// static one has none.
+// program adds a program of this machine and its shared libraries.
 func (f *files) program(name, from string) {
 	f.file(name, from)
 	out, err := exec.Command("ldd", from).Output()
 	if err != nil {
-		return // no dynamic executable
+		return // a static executable
 	}
 	for _, match := range library.FindAllStringSubmatch(string(out), -1) {
 		f.file(strings.TrimPrefix(match[1], "/"), match[1])
@@ -124,7 +122,7 @@ func (f *files) done() ([]byte, error) {
 	return f.buffer.Bytes(), errors.Join(f.err, f.tar.Close())
 }
 
-// rootfs is an image whose only layer is these files.
+// rootfs builds an image whose only layer is these files.
 func (e *engine) rootfs(name, instructions string, f *files) (image string, err error) {
 	layer, err := f.done()
 	if err != nil {
@@ -136,7 +134,7 @@ func (e *engine) rootfs(name, instructions string, f *files) (image string, err 
 	return e.image(name, context)
 }
 
-// service is the image of a service, as a user builds it.
+// service builds the image of a service, as users do.
 func (e *engine) service(name, binary string) (image string, err error) {
 	context := newFiles()
 	context.file("Dockerfile", filepath.Join(root, "deploy/Dockerfile"))
@@ -151,13 +149,13 @@ func (e *engine) image(name string, context *files, args ...docker.BuildArg) (im
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", name, err)
 	}
-	var told bytes.Buffer
+	var output bytes.Buffer
 	err = e.BuildImage(docker.BuildImageOptions{
-		Name: image, InputStream: bytes.NewReader(input), OutputStream: &told, BuildArgs: args,
+		Name: image, InputStream: bytes.NewReader(input), OutputStream: &output, BuildArgs: args,
 		Labels: map[string]string{label: ""}, RmTmpContainer: true, ForceRmTmpContainer: true,
 	})
 	if err != nil {
-		return "", fmt.Errorf("image %s: %w\n%s", name, err, &told)
+		return "", fmt.Errorf("image %s: %w\n%s", name, err, &output)
 	}
 	return image, nil
 }

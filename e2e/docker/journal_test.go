@@ -19,12 +19,12 @@ import (
 	"github.com/roost-cluster/roost/e2e/cluster/history"
 )
 
-// stored reads the records of all lists from the journal, by nothing of ours.
-// All services are stopped for that.
+// stored stops all services and reads the records of all lists from the journal, without any
+// code of Roost.
 func (c *cluster) stored() (all []history.Stored) {
 	c.Helper()
 	for _, role := range []string{gateway, region, coordinator} {
-		c.must(each(c.all(role), func(n *node) error { return n.stop(inOrder) }))
+		c.must(each(c.all(role), func(n *node) error { return n.stop(stopTimeout) }))
 	}
 	driver, where := "pgx", c.journal+"?search_path=roost"
 	if file, ok := strings.CutPrefix(c.journal, "sqlite:"); ok {

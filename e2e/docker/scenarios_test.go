@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// rate is how many calls start per second. It is low: a dozen containers
-	// share this machine.
+	// rate is how many calls start per second. It is low because a dozen containers share
+	// this machine.
 	rate = 40
-	// minute is for how long a server is stopped.
+	// minute is how long a server is stopped.
 	minute = time.Minute
 )
 
-// Environments of the members: how patient they are before a cluster is formed.
+// Environments of the members: how long they wait before they form a cluster.
 var (
 	fastMargins    = []string{"ROOST_DISCOVERY_STABLE_FOR=500ms", "ROOST_DISCOVERY_INTERVAL=100ms"}
 	defaultMargins = []string(nil)
@@ -35,26 +35,26 @@ func TestBackends(t *testing.T) {
 	for i := range backends {
 		b := &backends[i]
 		t.Run(b.name, func(t *testing.T) {
-			played.Store(true)
+			ran.Store(true)
 			t.Run("cold start with default margins", func(t *testing.T) {
 				c := newCluster(t, e, b, defaultMargins...)
-				tell(t, b, coldStart(c))
+				logFigures(t, b, coldStart(c))
 			})
 			c := newCluster(t, e, b, fastMargins...)
 			figures := coldStart(c)
-			t.Run("cold start with fast margins", func(t *testing.T) { tell(t, b, figures) })
+			t.Run("cold start with fast margins", func(t *testing.T) { logFigures(t, b, figures) })
 			c.underLoad(func() {
 				for _, s := range scenarios {
 					t.Run(s.name, func(t *testing.T) {
 						outer := c.T
 						c.T = t
 						defer func() { c.T = outer }()
-						c.calm()
-						tell(t, b, s.play(c, b))
-						c.died()
+						c.settle()
+						logFigures(t, b, s.play(c, b))
+						c.checkDeaths()
 					})
 					if t.Failed() {
-						break // what comes after would tell nothing
+						break // the next scenarios would prove nothing
 					}
 				}
 			})
@@ -62,7 +62,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// scenarios are played in this order with one cluster, and leave it whole. Each
+// scenarios run in this order with one cluster, and restore it at the end. Each
 // returns its figures.
 var scenarios = []struct {
 	name string
@@ -77,13 +77,13 @@ var scenarios = []struct {
 	{"everything is killed and replaced at other addresses", replaceAll},
 }
 
-func tell(t *testing.T, b *backend, figures string) {
+func logFigures(t *testing.T, b *backend, figures string) {
 	t.Helper()
 	_, name, _ := strings.Cut(strings.TrimPrefix(t.Name(), "TestBackends/"), "/")
 	t.Logf("%-9s %-38s %s", b.name, strings.ReplaceAll(name, "_", " ")+":", figures)
 }
 
-// coldStart starts everything at once, with servers that are up.
+// coldStart starts all processes at once. The servers run already.
 func coldStart(c *cluster) string {
 	c.Helper()
 	began := time.Now()
@@ -106,27 +106,27 @@ func newGateways(c *cluster, _ *backend) string {
 		n := c.add(fmt.Sprint("gateway-new-", i), gateway)
 		began := time.Now()
 		c.run(n)
-		c.opened(n, load.ListName(0))
+		c.awaitAnswer(n, load.ListName(0))
 		answered := time.Now()
 		s, err := n.state()
 		c.must(err)
 		since, total = append(since, answered.Sub(s.StartedAt)), append(total, answered.Sub(began))
-		c.gone(n)
+		c.stopAndRemove(n)
 	}
 	return fmt.Sprintf("first command answered %s ms after the process started (%s ms after the engine was told to)",
 		milliseconds(since), milliseconds(total))
 }
 
-// killActive kills the active coordinator. Who is next decides about new
-// shards; those that have a place are served on.
+// killActive kills the active coordinator. The next one places new shards; placed shards are
+// served without interruption.
 func killActive(c *cluster, _ *backend) string {
 	var took []time.Duration
 	slowest, others := time.Duration(0), 0
-	for _, list := range c.fresh(3) {
+	for _, list := range c.unplacedLists(3) {
 		old, before := c.active()
 		w := c.window()
 		c.must(old.kill())
-		c.opened(c.all(gateway)[0], list)
+		c.awaitAnswer(c.all(gateway)[0], list)
 		answered := time.Now()
 		state, err := old.state()
 		c.must(err)
@@ -134,19 +134,19 @@ func killActive(c *cluster, _ *backend) string {
 		a, failed, s := w.end()
 		slowest, others = max(slowest, s), others+a
 		if failed > 0 {
-			c.Errorf("%d operations on shards that have a place were not answered", failed)
+			c.Errorf("%d operations on placed shards were not answered", failed)
 		}
 		if now, term := c.active(c.but(old)...); term <= before {
 			c.Errorf("%s is active in term %d after %s in term %d", now.name, term, old.name, before)
 		}
 		c.run(old)
-		c.calm()
+		c.settle()
 	}
 	return fmt.Sprintf("a command for a new shard answered %s ms after SIGKILL; all %d others answered, the slowest within %s s",
 		milliseconds(took), others, seconds(slowest))
 }
 
-// but are the coordinators but one.
+// but returns all coordinators but one.
 func (c *cluster) but(one *node) []*node {
 	return slices.DeleteFunc(c.all(coordinator), func(n *node) bool { return n == one })
 }
@@ -173,7 +173,7 @@ func scale(c *cluster, _ *backend) string {
 	}
 	spread := time.Since(began)
 	began = time.Now()
-	c.gone(c.node("region-1"), c.node("region-4"), c.node("region-2"), c.node("region-5"))
+	c.stopAndRemove(c.node("region-1"), c.node("region-4"), c.node("region-2"), c.node("region-5"))
 	stopped := time.Since(began)
 	c.up()
 	figures := fmt.Sprintf("3 more are members after %s s and have shards after %s s; 4 stopped in %s s; %v",
@@ -186,11 +186,11 @@ func scale(c *cluster, _ *backend) string {
 	return figures
 }
 
-// stopServer stops what processes find each other by, and with it perhaps the
+// stopServer stops the server by which processes find each other, and that may have the
 // lease.
 func stopServer(c *cluster, b *backend) string {
 	server := c.serverOf(b.stopped)
-	fresh := c.fresh(2)
+	lists := c.unplacedLists(2)
 	_, before := c.active()
 	w := c.window()
 	c.must(server.stop(10 * time.Second))
@@ -199,7 +199,7 @@ func stopServer(c *cluster, b *backend) string {
 	if b.withLease {
 		eventually(c.T, func(ctx context.Context) error {
 			for _, n := range c.all(coordinator) {
-				active, term, err := says(ctx, n)
+				active, term, err := isActive(ctx, n)
 				if err == nil && active {
 					err = fmt.Errorf("%s is active in term %d without a lease", n.name, term)
 				}
@@ -211,7 +211,7 @@ func stopServer(c *cluster, b *backend) string {
 		})
 		inactive = fmt.Sprintf("nobody active after %s s", seconds(time.Since(began)))
 	} else {
-		c.opened(c.all(gateway)[0], fresh[0])
+		c.awaitAnswer(c.all(gateway)[0], lists[0])
 	}
 	c.wait(minute - time.Since(began))
 	meanwhile := w.String()
@@ -220,9 +220,9 @@ func stopServer(c *cluster, b *backend) string {
 	}
 	began = time.Now()
 	c.must(server.start())
-	c.serves(server)
+	c.awaitServer(server)
 	serving := time.Since(began)
-	c.opened(c.all(gateway)[0], fresh[1])
+	c.awaitAnswer(c.all(gateway)[0], lists[1])
 	opened := time.Since(began)
 	_, term := c.active()
 	if b.withLease && term <= before {
@@ -233,31 +233,30 @@ func stopServer(c *cluster, b *backend) string {
 		meanwhile, inactive, seconds(serving), seconds(opened), term, before)
 }
 
-// cutActive lets nothing through between the active coordinator and everybody
-// else, the server of the lease included. It is looked at all the time: once
-// another is active, it must not claim to be, and nothing that is asked of it may
-// happen.
+// cutActive cuts the active coordinator off from all others, the server of the lease
+// included. Once another one is active, it must not claim to be, and nothing that it is
+// asked for may happen.
 func cutActive(c *cluster, _ *backend) string {
 	if why := canCut(); why != "" {
 		c.Skip(why)
 	}
-	fresh := c.fresh(2)
+	lists := c.unplacedLists(2)
 	old, before := c.active()
 	w := c.window()
 	began := time.Now()
 	c.must(old.cut())
-	c.opened(c.all(gateway)[0], fresh[0])
+	c.awaitAnswer(c.all(gateway)[0], lists[0])
 	opened := time.Since(began)
 	now, term := c.active(c.but(old)...)
 	if term <= before {
 		c.Errorf("%s is active in term %d after %s in term %d", now.name, term, old.name, before)
 	}
-	c.powerless(old, fresh[1])
+	c.checkPowerless(old, lists[1])
 	c.wait(8*time.Second - time.Since(began))
-	c.powerless(old, fresh[1])
+	c.checkPowerless(old, lists[1])
 	meanwhile := w.String()
 	if _, failed, _ := w.end(); failed > 0 {
-		c.Errorf("%d operations on shards that have a place were not answered", failed)
+		c.Errorf("%d operations on placed shards were not answered", failed)
 	}
 	c.must(old.heal())
 	c.up()
@@ -268,13 +267,13 @@ func cutActive(c *cluster, _ *backend) string {
 		seconds(opened), now.name, term, old.name, before, meanwhile)
 }
 
-// powerless asks a coordinator that is not active any more for what only the
-// active one may do.
-func (c *cluster) powerless(old *node, list string) {
+// checkPowerless asks a coordinator that is no longer active for what only the active one may
+// do.
+func (c *cluster) checkPowerless(old *node, list string) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
+	ctx, cancel := context.WithTimeout(c.Context(), waitLimit)
 	defer cancel()
-	if active, term, err := says(ctx, old); err != nil || active {
+	if active, term, err := isActive(ctx, old); err != nil || active {
 		c.Errorf("%s cannot reach anybody, and says that it is active: %v, in term %d, %v", old.name, active, term, err)
 	}
 	where, err := c.admin(c.but(old)...).Where(ctx, "List", list)
@@ -293,14 +292,13 @@ func (c *cluster) powerless(old *node, list string) {
 	}
 }
 
-// restartAll kills all containers, those of the servers too, and starts the same
-// ones again.
+// restartAll kills all containers, the servers included, and starts them again.
 func restartAll(c *cluster, _ *backend) string {
 	return c.again(func(*node) {})
 }
 
-// replaceAll is the same with new containers of the members, at addresses that
-// nobody had before. What the servers list is wrong then, until they notice.
+// replaceAll does the same with new containers for the members, at addresses that were not
+// used before. What the servers list is wrong until they notice.
 func replaceAll(c *cluster, _ *backend) string {
 	return c.again(func(n *node) {
 		if n.role != gateway {
@@ -309,16 +307,15 @@ func replaceAll(c *cluster, _ *backend) string {
 	})
 }
 
-// again kills all containers at once and starts them in any order, after
-// something was done to them. What was acknowledged must be there before the
-// clients write anything new.
+// again kills all containers at once, calls between for each node, and starts them in any
+// order. All acknowledged values must be there afterwards.
 func (c *cluster) again(between func(*node)) string {
 	c.Helper()
 	seed := rand.Uint64()
 	_, before := c.active()
 	acked := c.acked()
 	c.must(each(c.containers(), (*container).kill))
-	c.died()
+	c.checkDeaths()
 	for _, n := range c.nodes {
 		between(n)
 	}
@@ -328,22 +325,22 @@ func (c *cluster) again(between func(*node)) string {
 	for _, one := range order {
 		c.must(one.start())
 		if one.name == "zone" { // it still lists the old addresses
-			c.serves(one)
-			c.list()
+			c.awaitServer(one)
+			c.updateZone()
 		}
 	}
 	running := time.Since(began)
 	c.firstAnswer()
 	answered := time.Since(began)
 	for _, s := range c.servers {
-		c.serves(s)
+		c.awaitServer(s)
 	}
 	c.up()
 	whole := time.Since(began)
 	if _, term := c.active(); term <= before {
 		c.Errorf("term %d after %d", term, before)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), soon)
+	ctx, cancel := context.WithTimeout(c.Context(), waitLimit)
 	defer cancel()
 	count := 0
 	for _, list := range slices.Sorted(maps.Keys(acked)) {
@@ -351,7 +348,7 @@ func (c *cluster) again(between func(*node)) string {
 		c.must(err)
 		for _, v := range acked[list] {
 			if count++; !slices.Contains(final, v) {
-				c.Errorf("%d was acknowledged, and is not in %s", v, list)
+				c.Errorf("%d was acknowledged and is not in %s", v, list)
 			}
 		}
 	}
@@ -359,7 +356,7 @@ func (c *cluster) again(between func(*node)) string {
 		seed, seconds(answered), seconds(whole), seconds(running), len(order), count)
 }
 
-// containers are those of servers and processes.
+// containers returns the containers of servers and processes.
 func (c *cluster) containers() []*container {
 	all := slices.Clone(c.servers)
 	for _, n := range c.nodes {
@@ -368,7 +365,7 @@ func (c *cluster) containers() []*container {
 	return all
 }
 
-// wait lets the clients go on for a while.
+// wait lets the clients continue for a while.
 func (c *cluster) wait(d time.Duration) {
 	select {
 	case <-time.After(d):

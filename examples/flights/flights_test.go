@@ -12,7 +12,7 @@ import (
 func TestAirportCountsDeparturesAndArrivals(t *testing.T) {
 	k, ctx := entitytest.New(t, flights.Airports), context.Background()
 	for key, delay := range map[string]int64{"a": 14, "b": -20, "c": 0} {
-		for range 2 { // The second one is a repeat and counts nothing.
+		for range 2 { // the second one is a repeat, and is not counted
 			if _, err := flights.Depart.Ask(ctx, k, "PHX", flights.Departure{Delay: delay}, entity.Key(key)); err != nil {
 				t.Fatal(err)
 			}

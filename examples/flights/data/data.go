@@ -1,4 +1,4 @@
-// Package data holds the flights that the demonstration carries: the first
+// Package data has the flights of the demonstration: the first
 // quarter of 2001, from the on-time records of the US Bureau of Transportation
 // Statistics, by way of vega-datasets (BSD-3-Clause). The README beside it names
 // the columns.

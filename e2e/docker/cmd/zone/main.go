@@ -1,10 +1,10 @@
 // Command zone is a DNS server for tests, whose zone is changed by HTTP: PUT
 // /zone replaces it by the lines of the body, each a record as in a zone file.
-// The zone outlives the process in a file.
+// The zone is kept in a file.
 //
 // # What this does not do
 //
-// It resolves nothing for others, transfers and signs nothing, and lets everybody
+// It does not resolve other names, has no zone transfers and no DNSSEC, and lets everybody
 // change the zone.
 package main
 

@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// answer takes what the server writes.
+// answer records what the server writes.
 type answer struct {
 	dns.ResponseWriter
 	msg *dns.Msg

@@ -25,10 +25,10 @@ const (
 
 	// readyWait bounds the time until the cluster serves.
 	readyWait = 60 * time.Second
-	// closeWait bounds the end in order; then processes are killed, which costs
-	// nothing that is durable. hastyWait is for who pressed Ctrl-C.
-	closeWait = 10 * time.Second
-	hastyWait = 2 * time.Second
+	// closeWait bounds a graceful end; then processes are killed, which loses nothing that
+	// is durable. urgentCloseWait is the same after Ctrl-C.
+	closeWait       = 10 * time.Second
+	urgentCloseWait = 2 * time.Second
 )
 
 // demo is one run.
@@ -36,7 +36,7 @@ type demo struct {
 	*options
 	stdout, stderr io.Writer
 	terminal       bool
-	now            context.Context // ends when processes must end at once
+	now            context.Context // is done when processes must end at once
 
 	begun    time.Time
 	in       *input
@@ -50,7 +50,7 @@ type demo struct {
 	report   report
 }
 
-// run does everything. Whatever happens, no process is left.
+// run runs the demonstration. Whatever happens, it leaves no process behind.
 func (d *demo) run(ctx context.Context) (err error) {
 	d.begun = time.Now()
 	if d.in, err = d.load(); err != nil {
@@ -82,8 +82,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.finish()
 }
 
-// makeDir makes the directory of journal and logs. What it returns removes it
-// again, unless it is to be kept, or shows why something failed.
+// makeDir makes the directory of journal and logs. The function that it returns removes the
+// directory, unless it is to be kept or its logs show why something failed.
 func (d *demo) makeDir() (remove func(error) error, err error) {
 	if d.data != "" {
 		d.dir = d.data
@@ -100,21 +100,20 @@ func (d *demo) makeDir() (remove func(error) error, err error) {
 		if err == nil || errors.As(err, &by) {
 			return errors.Join(err, os.RemoveAll(d.dir))
 		}
-		if os.Remove(d.dir) != nil { // It is not empty.
+		if os.Remove(d.dir) != nil { // it is not empty
 			fmt.Fprintf(d.stderr, "journal and logs are kept in %s\n", d.dir)
 		}
 		return err
 	}, nil
 }
 
-// carried is what a -data directory says about the flights in its journal.
+// carried is the record in a -data directory of the flights in its journal.
 type carried struct {
 	File   string `json:"file"`
 	Digest string `json:"digest"`
 }
 
-// claim refuses a -data directory that has other flights: its totals would be
-// those of both.
+// claim refuses a -data directory with other flights: the totals would be those of both.
 func (d *demo) claim() error {
 	path := filepath.Join(d.data, "flights.json")
 	content, err := os.ReadFile(path)
@@ -175,7 +174,7 @@ func (d *demo) start(ctx context.Context, fail context.CancelCauseFunc) (err err
 	return err
 }
 
-// binaries is where the services are.
+// binaries returns the directory of the services.
 func (d *demo) binaries() (string, error) {
 	if d.bin != "" {
 		return d.bin, nil
@@ -192,7 +191,7 @@ func watchDeaths(p cluster.Process, fail context.CancelCauseFunc) {
 	}
 }
 
-// carry sends all commands while the cluster is ill-treated.
+// carry sends all commands while faults are injected.
 func (d *demo) carry(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	var watchers errgroup.Group
@@ -222,11 +221,10 @@ func (d *demo) carry(ctx context.Context) error {
 	return err
 }
 
-// verify reads all totals back and writes the files. Unequal totals are no
-// error yet.
+// verify reads all totals back and writes the files. Unequal totals are not an error here.
 func (d *demo) verify(ctx context.Context) error {
 	d.progress.say("reading back the totals of %d airports and %d routes", len(d.in.airports), len(d.in.routes))
-	// Another client: on connections that nothing that happened has touched.
+	// Another client, with connections that no fault has affected.
 	via, err := client.Dial(d.cluster.Gateways()...)
 	if err != nil {
 		return err
@@ -254,18 +252,18 @@ func (d *demo) close(ctx context.Context) error {
 	}
 	wait := closeWait
 	if ctx.Err() != nil {
-		wait = hastyWait
+		wait = urgentCloseWait
 	}
 	closing, cancel := context.WithTimeout(d.now, wait)
 	defer cancel()
 	err := d.cluster.Close(closing)
 	if closing.Err() != nil {
-		return nil // That the rest was killed is as meant.
+		return nil // killing the rest is intended
 	}
 	return err
 }
 
-// finish says how it went.
+// finish prints and writes the report.
 func (d *demo) finish() error {
 	r := &d.report
 	r.File, r.Digest, r.Flights, r.Commands = d.in.name, d.in.digest, len(d.in.flights), d.stream.total()

@@ -1,30 +1,28 @@
-// Command flights carries flights through a Roost cluster while the cluster is
-// ill-treated, and then verifies that nothing was lost and nothing was counted
-// twice.
+// Command flights sends flights through a Roost cluster while it injects faults, and then
+// verifies that nothing was lost and nothing was counted twice.
 //
 // It starts a coordinator and a standby, three regions and two gateways as
 // processes on this machine, sends three durable commands per flight through the
 // gateways' public HTTP API (Depart at the origin, Arrive at the destination, Fly
 // at the route), and reads all totals back from the entities through a gateway.
 // Meanwhile it kills a region, adds one, kills the active coordinator while shards
-// are moving to the new region, starts again what it killed, and stops a region in
-// order. `flights -help` lists the flags.
+// are moving to the new region, restarts what it killed, and stops a region by SIGTERM. `flights -help` lists the flags.
 //
-// Every command has an idempotency key made of the digest of the file's content,
-// the line and the leg. So a repeat counts nothing twice, be it of a command whose
-// answer was lost or of the whole demonstration with the same -data.
+// Every command has an idempotency key made of the digest of the file's content, the line
+// and the leg. So a repeated command is not counted twice, nor is anything when the whole
+// demonstration is run again with the same -data.
 //
 // Exit codes: 0 every total is equal; 1 it is not, or something failed; 2 bad
 // flags; 130 interrupted. Whatever happens, no process is left behind.
 //
 // # What this does not do
 //
-// It is not the load of a benchmark: an example imports only what a user may import,
-// so its closed loop is its own, and a command of it is repeated until it succeeds.
+// It is not a benchmark. An example imports only what a user may import, so it has a closed
+// loop of its own, in which every command is repeated until it succeeds.
 //
-// The latencies are those of a client that waits for each answer: while the
-// cluster stalls, such a client asks less. The stalls are therefore reported on
-// their own, as the longest time in which an airport that had commands waiting had
-// no success. -data can be used again within a day: after that, an entity forgets
-// keys that are older than 24 hours and not among its newest 100,000.
+// The latencies are those of a client that waits for each answer: while the cluster stalls,
+// such a client sends less. Stalls are therefore reported separately, as the longest time
+// in which an airport with waiting commands had no success. -data can be used again within
+// a day: after that, an entity forgets keys that are older than 24 hours and not among its
+// newest 100,000.
 package main

@@ -24,7 +24,7 @@ import (
 	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// build is the directory of all binaries.
+// build returns the directory of all binaries.
 func build(t *testing.T) string {
 	t.Helper()
 	return testbin.Build(t, "services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway",
@@ -42,7 +42,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, output *bytes.Buffer)
 	return cmd, output
 }
 
-// demand runs the demonstration and fails unless it ends with the code.
+// demand runs the demonstration, and fails the test unless it ends with the code.
 func demand(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	cmd, output := command(t, args...)
@@ -53,7 +53,7 @@ func demand(t *testing.T, code int, args ...string) string {
 	return output.String()
 }
 
-// countText is a direct count that shares nothing with the one of the program.
+// countText counts independently of the program.
 func countText(t *testing.T, text string) (airports, routes string) {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
@@ -101,7 +101,7 @@ func TestCarriesFlightsThroughFaultsTwice(t *testing.T) {
 	file := write(t, filepath.Join(dir, "in.csv.gz"), zipped(t, text))
 	at := func(name string) string { return filepath.Join(dir, name) }
 	airports, routes := countText(t, text)
-	for _, faults := range []string{"all", "none"} { // The second run repeats every command.
+	for _, faults := range []string{"all", "none"} { // the second run repeats every command
 		out := demand(t, 0, "-flights", file, "-faults", faults, "-data", at("data"), "-concurrency", "16",
 			"-totals", at("totals.csv"), "-routes", at("routes.csv"), "-report", at("report.json"))
 		if !strings.Contains(out, "\nEQUAL: ") {
@@ -148,7 +148,7 @@ func TestAMalformedRowStopsBeforeAnythingIsSent(t *testing.T) {
 	file := write(t, filepath.Join(dir, "in.csv"), []byte(text))
 	out := demand(t, 1, "-flights", file, "-data", filepath.Join(dir, "data"))
 	if !strings.Contains(out, file+`:52: delay "soon"`) {
-		t.Errorf("the error names not file, line and reason:\n%s", out)
+		t.Errorf("the error does not name file, line and reason:\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was started: %v", err)
@@ -177,7 +177,7 @@ func TestInterruptLeavesNoProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(stderr)
-		for lines.Scan() && !strings.Contains(lines.Text(), "of 693,249") { // It is well under way.
+		for lines.Scan() && !strings.Contains(lines.Text(), "of 693,249") { // well under way
 		}
 		if n := len(processesWith(data)); n != coordinators+regions+gateways {
 			t.Errorf("%d processes before the interrupt", n)
@@ -191,7 +191,7 @@ func TestInterruptLeavesNoProcess(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != tc.code {
 			t.Errorf("exit code %d after %s, want %d", code, tc.signal, tc.code)
 		}
-		// The kernel ends what a killed launcher leaves; that takes a moment.
+		// The kernel ends the processes of a killed launcher, which takes a moment.
 		deadline := time.Now().Add(10 * time.Second)
 		left := processesWith(data)
 		for ; len(left) > 0 && tc.signal == syscall.SIGKILL && time.Now().Before(deadline); left = processesWith(data) {

@@ -11,23 +11,23 @@ import (
 const (
 	// stepPoll is how often a fault checks whether its time has come.
 	stepPoll = 10 * time.Millisecond
-	// startWait bounds how long a started process may need until it serves, and
-	// stopWait how long a region may take to hand its shards off; both many
-	// times what a loaded machine needs.
+	// startWait bounds how long a started process may take until it is ready, and stopWait
+	// how long a region may take to hand its shards off. Both are many times what a loaded
+	// machine needs.
 	startWait = 30 * time.Second
 	stopWait  = 40 * time.Second
 )
 
-// step is one thing that is done to the cluster.
+// step is one fault.
 type step struct {
-	// begin is the share of all commands after which it begins. No command
-	// beyond the share hold is sent before it has been done.
+	// begin is the share of all commands after which it begins. No command beyond the share
+	// hold is sent before it is done.
 	begin, hold float64
 	do          func(context.Context) error
 }
 
-// play does the steps one after the other, and lets the stream run as far as
-// they allow.
+// play runs the steps one after the other, and lets the stream continue as far as they
+// allow.
 func play(ctx context.Context, steps []step, s *stream) error {
 	poll := time.NewTicker(stepPoll)
 	defer poll.Stop()
@@ -48,21 +48,20 @@ func play(ctx context.Context, steps []step, s *stream) error {
 	return nil
 }
 
-// faults does bad things to a cluster.
+// faults injects faults into a cluster.
 type faults struct {
 	cluster *cluster.Cluster
 	table   *table
 	rec     *recorder
 	say     func(format string, args ...any)
-	// moving is how many shards were on their way when the coordinator was
-	// killed.
+	// moving is how many shards were moving when the coordinator was killed.
 	moving int
 	killed string // the coordinator
 }
 
-// steps is the plan: a region is killed at a third and comes back; a region is
-// added at two thirds and the active coordinator killed while shards move to it,
-// and that comes back; near the end a region is stopped in order.
+// steps returns the plan. A region is killed at a third and started again. At two thirds a
+// region is added, the active coordinator is killed while shards move to it, and started
+// again. Near the end a region is stopped by SIGTERM.
 func (f *faults) steps() []step {
 	return []step{
 		{1. / 3, 0.36, func(context.Context) error { return f.kill("region-2") }},
@@ -73,7 +72,7 @@ func (f *faults) steps() []step {
 	}
 }
 
-// note begins a fault: from here on it answers for what stalls.
+// note records the beginning of a fault, to which stalls are attributed from here on.
 func (f *faults) note(what string) {
 	f.rec.fault(what, time.Now())
 	f.say("%s", what)
@@ -95,7 +94,7 @@ func (f *faults) restart(ctx context.Context, name string) error {
 }
 
 func (f *faults) killDuringRebalance(ctx context.Context) error {
-	f.table.settled(ctx) // Moves of an earlier fault are not those that are wanted.
+	f.table.settled(ctx) // moves of an earlier fault do not count
 	active, term, err := f.cluster.Active(ctx)
 	if err != nil {
 		return err
@@ -118,7 +117,7 @@ func (f *faults) killDuringRebalance(ctx context.Context) error {
 	return f.cluster.Kill(active)
 }
 
-// stop ends a process in order, which must be how it ends.
+// stop stops a process by SIGTERM. It must end with exit status 0.
 func (f *faults) stop(ctx context.Context, name string) error {
 	f.note("SIGTERM " + name)
 	stopping, cancel := context.WithTimeout(ctx, stopWait)
@@ -128,7 +127,7 @@ func (f *faults) stop(ctx context.Context, name string) error {
 	}
 	for _, p := range f.cluster.Processes() {
 		if p.Name == name && p.Reason != "exit status 0" {
-			return fmt.Errorf("%s did not stop in order: %s; see %s", name, p.Reason, p.Log)
+			return fmt.Errorf("%s did not stop gracefully: %s; see %s", name, p.Reason, p.Log)
 		}
 	}
 	f.say("%s has handed its shards off and ended with %s", name, "exit status 0")

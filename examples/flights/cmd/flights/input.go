@@ -21,8 +21,7 @@ import (
 // columns is the header every file must have.
 var columns = []string{"date", "delay", "distance", "origin", "destination"}
 
-// Limits of a row. They are far beyond what flies, so that only nonsense meets
-// them.
+// Limits of a row, far beyond any real flight.
 const (
 	maxDelay    = 100_000 // minutes; two months
 	maxDistance = 100_000 // miles; four times around the earth
@@ -39,21 +38,20 @@ type flight struct {
 // input is a whole file, checked and counted.
 type input struct {
 	name string
-	// digest names the content, uncompressed: the first 64 bits of its SHA-256
-	// in hexadecimal. It makes the idempotency keys of one file.
+	// digest identifies the uncompressed content: the first 64 bits of its SHA-256 in
+	// hexadecimal. It is part of the idempotency keys.
 	digest  string
 	flights []flight
 
-	// What was counted directly, by the index that flights use.
+	// Counted directly, by the indexes in flights.
 	airports      []string
 	airportCounts []flights.AirportCount
 	routes        []string
 	routeCounts   []flights.RouteCount
 }
 
-// readInput reads flights from CSV, compressed with gzip or not. A malformed
-// row is an error that names file, line and reason; so the caller knows that
-// either all rows are good or none was used.
+// readInput reads flights from CSV, compressed with gzip or not. For a malformed row it
+// returns an error with file, line and reason, so that no row of such a file is used.
 func readInput(name string, from io.Reader) (*input, error) {
 	plain := bufio.NewReaderSize(from, 1<<16)
 	content := io.Reader(plain)
@@ -74,9 +72,9 @@ func readInput(name string, from io.Reader) (*input, error) {
 }
 
 func (in *input) read(rows *csv.Reader) error {
-	rows.FieldsPerRecord = -1 // Said in our own words.
+	rows.FieldsPerRecord = -1 // checked below, with a better error
 	rows.ReuseRecord = true
-	book := book{in: in, airports: map[string]int32{}, routes: map[[2]int32]int32{}}
+	c := counter{in: in, airports: map[string]int32{}, routes: map[[2]int32]int32{}}
 	for header := true; ; header = false {
 		row, err := rows.Read()
 		if errors.Is(err, io.EOF) && !header {
@@ -92,13 +90,13 @@ func (in *input) read(rows *csv.Reader) error {
 			}
 			continue
 		}
-		if reason := book.enter(int32(line), row); reason != "" {
+		if reason := c.add(int32(line), row); reason != "" {
 			return fmt.Errorf("%s:%d: %s", in.name, line, reason)
 		}
 	}
 }
 
-// unreadable is the error of a file that ends early or is no CSV.
+// unreadable returns the error for a file that ends early or is not CSV.
 func (in *input) unreadable(rows *csv.Reader, err error) error {
 	var malformed *csv.ParseError
 	switch {
@@ -110,37 +108,37 @@ func (in *input) unreadable(rows *csv.Reader, err error) error {
 	return fmt.Errorf("%s: not readable after %d bytes of content: %w", in.name, rows.InputOffset(), err)
 }
 
-// book enters rows into an input.
-type book struct {
+// counter adds rows to an input.
+type counter struct {
 	in       *input
 	airports map[string]int32
 	routes   map[[2]int32]int32
 }
 
-// enter takes one row in, or says why it cannot.
-func (b *book) enter(line int32, row []string) (reason string) {
+// add adds a row, or returns why it cannot.
+func (c *counter) add(line int32, row []string) (reason string) {
 	if len(row) != len(columns) {
 		return fmt.Sprintf("%d columns, there must be %d", len(row), len(columns))
 	}
 	if !isDate(row[0]) {
-		return fmt.Sprintf("date %.20q is no MMDDhhmm", row[0])
+		return fmt.Sprintf("date %.20q is not MMDDhhmm", row[0])
 	}
 	delay, err := strconv.ParseInt(row[1], 10, 32)
 	if err != nil || delay < -maxDelay || delay > maxDelay {
-		return fmt.Sprintf("delay %.20q is no whole number of minutes from -%d to %d", row[1], maxDelay, maxDelay)
+		return fmt.Sprintf("delay %.20q is not a whole number of minutes from -%d to %d", row[1], maxDelay, maxDelay)
 	}
 	distance, err := strconv.ParseInt(row[2], 10, 32)
 	if err != nil || distance < 0 || distance > maxDistance {
-		return fmt.Sprintf("distance %.20q is no whole number of miles from 0 to %d", row[2], maxDistance)
+		return fmt.Sprintf("distance %.20q is not a whole number of miles from 0 to %d", row[2], maxDistance)
 	}
 	for i := 3; i < 5; i++ {
 		if !isAirport(row[i]) {
-			return fmt.Sprintf("%s %.20q is no airport code: three or four of A-Z and 0-9", columns[i], row[i])
+			return fmt.Sprintf("%s %.20q is not an airport code: three or four of A-Z and 0-9", columns[i], row[i])
 		}
 	}
-	from, to := b.airport(row[3]), b.airport(row[4])
-	route := b.route(from, to)
-	in := b.in
+	from, to := c.airport(row[3]), c.airport(row[4])
+	route := c.route(from, to)
+	in := c.in
 	in.flights = append(in.flights, flight{line, int32(delay), int32(distance), from, to, route})
 	in.airportCounts[from].Departures++
 	in.airportCounts[from].DepartureDelayMinutes += delay
@@ -150,24 +148,24 @@ func (b *book) enter(line int32, row []string) (reason string) {
 	return ""
 }
 
-func (b *book) airport(code string) int32 {
-	i, known := b.airports[code]
+func (c *counter) airport(code string) int32 {
+	i, known := c.airports[code]
 	if !known {
-		i = int32(len(b.in.airports))
-		b.airports[code] = i
-		b.in.airports = append(b.in.airports, code)
-		b.in.airportCounts = append(b.in.airportCounts, flights.AirportCount{})
+		i = int32(len(c.in.airports))
+		c.airports[code] = i
+		c.in.airports = append(c.in.airports, code)
+		c.in.airportCounts = append(c.in.airportCounts, flights.AirportCount{})
 	}
 	return i
 }
 
-func (b *book) route(from, to int32) int32 {
-	i, known := b.routes[[2]int32{from, to}]
+func (c *counter) route(from, to int32) int32 {
+	i, known := c.routes[[2]int32{from, to}]
 	if !known {
-		i = int32(len(b.in.routes))
-		b.routes[[2]int32{from, to}] = i
-		b.in.routes = append(b.in.routes, flights.RouteID(b.in.airports[from], b.in.airports[to]))
-		b.in.routeCounts = append(b.in.routeCounts, flights.RouteCount{})
+		i = int32(len(c.in.routes))
+		c.routes[[2]int32{from, to}] = i
+		c.in.routes = append(c.in.routes, flights.RouteID(c.in.airports[from], c.in.airports[to]))
+		c.in.routeCounts = append(c.in.routeCounts, flights.RouteCount{})
 	}
 	return i
 }
@@ -177,7 +175,7 @@ func isDate(s string) bool {
 	if hours, midnight := strings.CutSuffix(s, "2400"); midnight {
 		s = hours + "0000"
 	}
-	_, err := time.Parse("200601021504", "2000"+s) // the year is not known: 29 February may be
+	_, err := time.Parse("200601021504", "2000"+s) // a leap year, because the year is not known
 	return err == nil && len(s) == len("MMDDhhmm")
 }
 

@@ -17,16 +17,16 @@ import (
 	"github.com/roost-cluster/roost/examples/flights/data"
 )
 
-// Exit codes, but for signals: 128 and their number.
+// Exit codes. After a signal the code is 128 and its number.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// errUnequal: the demonstration ran to its end, and the totals are wrong.
+// errUnequal is returned when the demonstration ran to its end and the totals are wrong.
 var errUnequal = errors.New("totals differ")
 
-// interrupted is the cause of a run that a signal ended.
+// interrupted is the cause when a signal ended a run.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "interrupted: " + i.signal.String() }
@@ -51,9 +51,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	set.StringVar(&o.faults, "faults", "all", "`faults` done to the cluster while it runs: all or none")
 	set.StringVar(&o.data, "data", "", "keep journal and logs in this `directory`; the same flights again count nothing twice")
 	set.StringVar(&o.bin, "bin", "", "`directory` of coordinator, gateway and flights-region (default: where this binary is)")
-	// Measured: half as many make smaller commits, which costs a quarter more CPU
-	// per command; twice as many gain a tenth and wait twice as long.
-	set.IntVar(&o.concurrency, "concurrency", 512, "commands on their way at a time")
+	// Measured: half as many make smaller commits, which costs a quarter more processor
+	// time per command; twice as many gain a tenth and double the latency.
+	set.IntVar(&o.concurrency, "concurrency", 512, "commands in flight")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		problems = append(problems, fmt.Errorf("-faults %q: write all or none", o.faults))
 	}
 	if o.concurrency < 1 || o.concurrency > 4096 {
-		problems = append(problems, fmt.Errorf("-concurrency %d: from 1 to 4096 are possible", o.concurrency))
+		problems = append(problems, fmt.Errorf("-concurrency %d: must be from 1 to 4096", o.concurrency))
 	}
 	for _, path := range []string{o.totals, o.routes, o.report} {
 		if path != "" {
@@ -75,7 +75,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	return o, errors.Join(problems...)
 }
 
-// writable says before the work what would only show after it.
+// writable checks before the run whether a file can be written after it.
 func writable(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a directory", path)
@@ -84,7 +84,7 @@ func writable(path string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	}
 	return nil
 }
@@ -110,14 +110,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case errors.As(context.Cause(ctx), &by):
 		fmt.Fprintln(stderr, "flights: interrupted; everything is stopped")
 		return 128 + int(by.signal)
-	case !errors.Is(err, errUnequal): // That has been said at length.
+	case !errors.Is(err, errUnequal): // the report has said so
 		fmt.Fprintln(stderr, "flights:", err)
 	}
 	return exitFailed
 }
 
-// signals returns a context that ends at the first signal that asks for an end,
-// and one that ends at the second: that one cannot wait.
+// signals returns a context that is done at the first signal, and one that is done at the
+// second, when processes must end at once.
 func signals() (ctx, now context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	now, cancelNow := context.WithCancel(context.Background())

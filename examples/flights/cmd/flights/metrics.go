@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// resentCounter is the gateways' count of attempts that were not a command's
-	// first.
+	// resentCounter counts, at a gateway, all attempts but the first of each command.
 	resentCounter = "roost_gateway_retries_total"
-	// metricsPoll is how often it is read.
+	// metricsPoll is the time between two reads.
 	metricsPoll = time.Second
 	// maxMetrics bounds what is read of one answer, in bytes.
 	maxMetrics = 4 << 20
 )
 
-// resent counts what the gateways have sent again by themselves, so that the
-// client saw no error.
+// resent counts the attempts that gateways repeated themselves, so that the client saw no
+// error.
 type resent struct {
 	urls  []string
 	http  *http.Client
@@ -55,8 +54,8 @@ func (r *resent) watch(ctx context.Context) {
 	}
 }
 
-// look reads the count once. While a gateway does not answer the last one holds:
-// it is for show.
+// look reads the count once. If a gateway does not answer, the last count is kept: it is only
+// displayed.
 func (r *resent) look(ctx context.Context) {
 	var sum int64
 	for _, url := range r.urls {

@@ -37,7 +37,7 @@ func TestResentIsTheSumOverGateways(t *testing.T) {
 	})
 	r.look(context.Background())
 	server.Close()
-	r.look(context.Background()) // Nobody answers: the last count holds.
+	r.look(context.Background()) // no answer: the last count is kept
 	if n := r.count.Load(); n != 398 {
 		t.Errorf("%d, want 398", n)
 	}

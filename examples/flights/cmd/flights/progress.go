@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// redraw is how often the bar moves; lineEvery how often a line is written
-	// where there is no terminal.
+	// redraw is how often the bar is drawn, lineEvery how often a line is written if there
+	// is no terminal.
 	redraw    = 250 * time.Millisecond
 	lineEvery = 5 * time.Second
-	// rateOver is the time over which the rate is taken.
+	// rateOver is the time over which the rate is measured.
 	rateOver = 2 * time.Second
 	// barWidth is the length of the bar, so that a line fits 80 columns.
 	barWidth = 24
-	// clearLine returns to the beginning of a terminal's line and empties it.
+	// clearLine clears the current line of a terminal.
 	clearLine = "\r\x1b[K"
 )
 
-// progress tells how far the stream is and what is done to the cluster.
+// progress shows the progress of the stream and the faults.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -38,7 +38,7 @@ type progress struct {
 	lined  time.Time
 }
 
-// point is how far the stream was at a time.
+// point is the progress at a time.
 type point struct {
 	at   time.Time
 	done int64
@@ -118,7 +118,7 @@ func bar(done, total int64) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
 }
 
-// clock writes a time as minutes and seconds.
+// clock returns a time as minutes and seconds.
 func clock(d time.Duration) string {
 	seconds := int(d.Seconds())
 	return fmt.Sprintf("%02d:%02d", seconds/60, seconds%60)

@@ -7,8 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Range of the latencies that are told apart, in microseconds, and the digits to
-// which they are.
+// Range of latencies, in microseconds, and the digits that are kept.
 const (
 	latencyMax    = int64(10 * time.Minute / time.Microsecond)
 	latencyDigits = 3
@@ -27,14 +26,14 @@ type window struct {
 	airport int32
 }
 
-// waiting is what is known of one airport's commands on their way.
+// waiting is the state of one airport's commands in flight.
 type waiting struct {
 	commands int
 	// since is the last success, or when the first of the commands began.
 	since time.Time
 }
 
-// recorder gathers what happens to commands. It may be used by any goroutine.
+// recorder records what happens to commands. It is safe for concurrent use.
 type recorder struct {
 	mu       sync.Mutex
 	latency  *hdrhistogram.Histogram
@@ -60,8 +59,8 @@ func (r *recorder) fault(what string, now time.Time) {
 	r.windows = append(r.windows, window{what: what, begin: now})
 }
 
-// begin tells that a command is sent for the first time. Commands of routes have
-// a negative airport.
+// begin records that a command is sent for the first time. Commands of routes have a
+// negative airport.
 func (r *recorder) begin(airport int32, now time.Time) {
 	if airport < 0 {
 		return
@@ -75,7 +74,7 @@ func (r *recorder) begin(airport int32, now time.Time) {
 	w.commands++
 }
 
-// done tells of a command's success.
+// done records that a command succeeded.
 func (r *recorder) done(airport int32, began, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +88,7 @@ func (r *recorder) done(airport int32, began, now time.Time) {
 	w.since = now
 }
 
-// gap enters a time without success into the window that it overlaps most.
+// gap attributes a time without success to the window that it overlaps most.
 func (r *recorder) gap(airport int32, from, to time.Time) {
 	best, most := len(r.windows)-1, time.Duration(-1)
 	for i := len(r.windows) - 1; i >= 0; i-- {
@@ -104,7 +103,7 @@ func (r *recorder) gap(airport int32, from, to time.Time) {
 			best, most = i, overlap
 		}
 		if !r.windows[i].begin.After(from) {
-			break // Earlier windows ended before the gap began.
+			break // earlier windows ended before the gap began
 		}
 	}
 	if w := &r.windows[best]; to.Sub(from) > w.longest {
@@ -120,7 +119,7 @@ func (r *recorder) retry(code string) {
 	r.retried++
 }
 
-// retries is how many errors there were so far.
+// retries returns how many errors there were so far.
 func (r *recorder) retries() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

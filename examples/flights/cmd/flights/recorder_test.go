@@ -11,9 +11,9 @@ func TestGapsBelongToTheFaultTheyOverlapMost(t *testing.T) {
 	r := newRecorder(2, start)
 	r.begin(0, at(0))
 	r.begin(0, at(5))
-	r.done(0, at(0), at(20)) // a gap of 20 in the calm
+	r.done(0, at(0), at(20)) // a gap of 20 before any fault
 	r.done(0, at(5), at(30)) // of 10
-	// Nothing waits for a long time: no gap.
+	// No command waits for a long time: no gap.
 	r.begin(0, at(990))
 	r.fault("kill", at(1000))
 	r.done(0, at(990), at(2000)) // 1010, of which 1000 after the kill
@@ -23,7 +23,7 @@ func TestGapsBelongToTheFaultTheyOverlapMost(t *testing.T) {
 	r.done(1, at(2000), at(3100)) // 1100, of which 1000 before the stop
 	r.done(1, at(2500), at(3200)) // 100 after it
 	r.begin(-1, at(3200))
-	r.done(-1, at(3200), at(9200)) // routes are not looked at
+	r.done(-1, at(3200), at(9200)) // routes are ignored
 
 	want := []struct {
 		what    string

@@ -24,7 +24,7 @@ const busiest = 10
 // shownDifferences is how many differences are printed; the report has all.
 const shownDifferences = 20
 
-// report is all figures of a run, as -report writes them.
+// report has all figures of a run, as -report writes them.
 type report struct {
 	File     string `json:"file"`
 	Digest   string `json:"digest"`
@@ -41,16 +41,15 @@ type report struct {
 	StreamSeconds float64 `json:"stream_seconds"`
 	PerSecond     float64 `json:"commands_per_second"`
 
-	// Retried is how many errors the client saw; each was retried. Resent is how
-	// many the gateways saw and hid from it by sending the command again.
+	// Retried is how many errors the client saw and retried. Resent is how many the gateways
+	// hid from it by sending the command again.
 	Retried int64            `json:"errors_retried"`
 	Resent  int64            `json:"resent_by_gateways"`
 	Errors  map[string]int64 `json:"errors_by_code"`
 	Latency latency          `json:"latency_ms"`
 	Stalls  []stall          `json:"stalls"`
 	Moved   int              `json:"shards_moved"`
-	// Moving is how many shards were on their way when the coordinator was
-	// killed.
+	// Moving is how many shards were moving when the coordinator was killed.
 	Moving int `json:"shards_moving_at_coordinator_kill"`
 
 	Busiest     []airport    `json:"busiest_airports"`
@@ -79,7 +78,7 @@ type airport struct {
 	flights.AirportCount
 }
 
-// fill takes in what the recorder saw.
+// fill adds what the recorder saw.
 func (r *report) fill(rec *recorder, in *input, begun time.Time) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
@@ -95,7 +94,7 @@ func (r *report) fill(rec *recorder, in *input, begun time.Time) {
 	}
 }
 
-// judge takes in what was read back.
+// judge compares what was read back with the file.
 func (r *report) judge(in *input, got *totals) {
 	r.Differences = compare(in, got)
 	r.Equal = len(r.Differences) == 0
@@ -133,7 +132,7 @@ func (r *report) print(out io.Writer) {
 	r.verdict(out)
 }
 
-// codes lists the errors by their codes.
+// codes returns the errors by code.
 func (r *report) codes() (list string) {
 	if len(r.Errors) == 0 {
 		return ""

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// patience is how long one command is tried before the demonstration gives
-	// up: far longer than any failover takes.
+	// patience is how long a command is repeated before the demonstration gives up, far
+	// longer than any failover.
 	patience = 60 * time.Second
-	// attemptTime is how long the gateways have for one try, the client's own
-	// repeats included; then it is begun anew, with the same key. Longer than a
-	// handoff's time-out.
+	// attemptTime is the timeout of one attempt, with the client's own repeats. After that
+	// the command is sent again with the same key. It is longer than the timeout of a
+	// handoff.
 	attemptTime = 15 * time.Second
-	// attemptPause is the pause between two tries. The client pauses by itself
-	// but for errors that it does not expect to pass.
+	// attemptPause is the pause between two attempts. The client pauses itself, except after
+	// errors that it does not retry.
 	attemptPause = 50 * time.Millisecond
 	// legs is how many commands a flight has.
 	legs = 3
@@ -86,7 +86,7 @@ func (s *stream) carry(ctx context.Context, i int64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !again(err) || time.Since(began) > patience {
+		if !retryable(err) || time.Since(began) > patience {
 			return fmt.Errorf("%s:%d: %s was not carried after %s: %w",
 				s.in.name, f.line, legNames[leg], time.Since(began).Round(time.Millisecond), err)
 		}
@@ -102,8 +102,8 @@ func (s *stream) carry(ctx context.Context, i int64) error {
 	return nil
 }
 
-// attempt sends a command once, within which the client repeats what it can.
-// Every error is counted once.
+// attempt sends a command once; the client itself repeats what it can. Every error is counted
+// once.
 func (s *stream) attempt(ctx context.Context, f *flight, leg int) error {
 	var seen error
 	ctx = client.WithObserver(ctx, func(r client.Retry) {
@@ -133,7 +133,7 @@ func (s *stream) send(ctx context.Context, f *flight, leg int) (err error) {
 }
 
 // again reports whether an error may be transient. A refusal of the command itself is not.
-func again(err error) bool {
+func retryable(err error) bool {
 	switch entity.CodeOf(err) {
 	case entity.InvalidArgument, entity.AlreadyExists, entity.PermissionDenied,
 		entity.FailedPrecondition, entity.OutOfRange, entity.Unimplemented:
@@ -152,8 +152,8 @@ func newClient(gateways []string, concurrency int) (*client.Client, error) {
 	return client.New(cfg)
 }
 
-// gate holds commands back until the faults that belong before them have
-// happened, so that a small file meets them all. The zero gate holds everything.
+// gate holds commands back until the faults before them have happened, so that all happen
+// even with a small file. The zero gate holds back everything.
 type gate struct {
 	mu     sync.Mutex
 	limit  int64 // commands below it may pass

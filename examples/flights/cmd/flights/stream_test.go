@@ -17,17 +17,17 @@ import (
 	"github.com/roost-cluster/roost/sdk/entitytest"
 )
 
-// rough calls entities in memory, and loses commands, answers and sends twice.
-type rough struct {
+// lossyCaller calls entities in memory. It loses commands and answers, and sends some twice.
+type lossyCaller struct {
 	mu     sync.Mutex
 	kit    *entitytest.Kit
 	rng    *rand.Rand
-	most   int // commands on their way at a time
-	now    int
-	forget bool // does not pass on idempotency keys
+	most   int  // commands in flight, at most
+	now    int  // commands in flight
+	forget bool // drops idempotency keys
 }
 
-func (r *rough) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
+func (r *lossyCaller) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	r.mu.Lock()
 	r.now++
 	r.most = max(r.most, r.now)
@@ -54,7 +54,7 @@ func (r *rough) Call(ctx context.Context, c entity.Call) (sharding.Reply, error)
 	return reply, err
 }
 
-// generated is a file of so many flights.
+// generated returns a file with that many flights.
 func generated(rng *rand.Rand, rows int) string {
 	codes := []string{"PHX", "LAX", "ORD", "MDW", "HOU", "DAL", "OAK", "LAS", "BWI", "1G4"}
 	var b strings.Builder
@@ -70,7 +70,7 @@ func generated(rng *rand.Rand, rows int) string {
 	return b.String()
 }
 
-func carryRoughly(t *testing.T, forget bool) []difference {
+func carryWithLosses(t *testing.T, forget bool) []difference {
 	t.Helper()
 	const seed = 7
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -78,9 +78,9 @@ func carryRoughly(t *testing.T, forget bool) []difference {
 	if err != nil {
 		t.Fatal(err)
 	}
-	via := &rough{kit: entitytest.New(t, flights.Airports, flights.Routes), rng: rng, forget: forget}
+	via := &lossyCaller{kit: entitytest.New(t, flights.Airports, flights.Routes), rng: rng, forget: forget}
 	var got *totals
-	for range 2 { // The second time is a demonstration that is started again.
+	for range 2 { // the second round is a demonstration that is run again
 		s := &stream{in: in, via: via, concurrency: 8, rec: newRecorder(len(in.airports), time.Now())}
 		s.gate.open(s.total())
 		if err := s.run(t.Context()); err != nil {
@@ -98,17 +98,17 @@ func carryRoughly(t *testing.T, forget bool) []difference {
 
 func TestStreamCountsOnceWhatIsLostAndRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if found := carryRoughly(t, false); len(found) > 0 {
+		if found := carryWithLosses(t, false); len(found) > 0 {
 			t.Errorf("differences: %+v", found)
 		}
 	})
 }
 
-// Without keys it goes wrong, and that is seen.
+// TestCompareSeesWhatIsCountedTwice: without keys, totals are wrong, and compare finds it.
 func TestCompareSeesWhatIsCountedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if found := carryRoughly(t, true); len(found) == 0 {
-			t.Error("no differences, though no command had a key")
+		if found := carryWithLosses(t, true); len(found) == 0 {
+			t.Error("no differences although no command had a key")
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestStreamStopsWhenInterrupted(t *testing.T) {
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := &stream{in: in, via: broken{errors.New("no way")}, concurrency: 4, rec: newRecorder(10, time.Now())}
-		s.gate.open(2) // Two workers wait at the gate, two try in vain.
+		s.gate.open(2) // two workers wait at the gate, two retry
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		if err := s.run(ctx); !errors.Is(err, cause) {
 			t.Errorf("%v, want %v", err, cause)
@@ -168,7 +168,7 @@ func TestStepsHappenInOrderAtTheirTimes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			via := &rough{kit: entitytest.New(t, flights.Airports, flights.Routes), rng: rng}
+			via := &lossyCaller{kit: entitytest.New(t, flights.Airports, flights.Routes), rng: rng}
 			s := &stream{in: in, via: via, concurrency: 16, rec: newRecorder(len(in.airports), time.Now())}
 			var at []float64
 			slow := func(context.Context) error {

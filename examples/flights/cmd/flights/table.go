@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// tablePoll is how often the route table is looked at to count moves. A
-	// shard that moves there and back in between is not seen.
+	// tablePoll is how often the route table is polled to count moves. A shard that moves
+	// there and back in between is not counted.
 	tablePoll = 200 * time.Millisecond
-	// quickPoll is how often while a rebalance is waited for: its handoffs take
-	// tens of milliseconds.
+	// quickPoll is how often while waiting for a rebalance, whose handoffs take tens of
+	// milliseconds.
 	quickPoll = 5 * time.Millisecond
-	// rebalanceWait is how long a rebalance is waited for. Clusters with few
-	// shards may need none.
+	// rebalanceWait is how long to wait for a rebalance. Clusters with few shards may need
+	// none.
 	rebalanceWait = 10 * time.Second
 )
 
-// Phases of rows as the admin API writes them.
+// Phases of rows in the admin API.
 const (
 	serving    = "serving"
 	handingOff = "handing-off"
 )
 
-// table watches the route table of the cluster. It may be used by any goroutine.
+// table watches the route table of the cluster. It is safe for concurrent use.
 type table struct {
 	admin *cluster.Admin
 
@@ -50,7 +50,7 @@ func (t *table) watch(ctx context.Context) {
 	poll := time.NewTicker(tablePoll)
 	defer poll.Stop()
 	for {
-		// Without an active coordinator there is nothing to be seen.
+		// Without an active coordinator there is no table.
 		_, _ = t.look(ctx)
 		select {
 		case <-poll.C:
@@ -70,7 +70,7 @@ func (t *table) look(ctx context.Context) ([]*adminv1.Shard, error) {
 	return res.Shards, nil
 }
 
-// enter counts what has another owner than before.
+// enter counts the shards that have another owner than before.
 func (t *table) enter(rows []*adminv1.Shard) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *table) enter(rows []*adminv1.Shard) {
 	}
 }
 
-// moves is how many shards have moved so far, each move of a shard counted.
+// moves returns how many moves there were so far.
 func (t *table) moves() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,8 +100,8 @@ func (t *table) settled(ctx context.Context) {
 	})
 }
 
-// rebalance returns as soon as shards are on their way to a region, and how many
-// were; 0 if there was no rebalance within rebalanceWait.
+// rebalance waits until shards are moving to a region, and returns how many; 0 if there was
+// no rebalance within rebalanceWait.
 func (t *table) rebalance(ctx context.Context, region string) (moving int) {
 	t.until(ctx, func(rows []*adminv1.Shard) bool {
 		moving = count(rows, func(r *adminv1.Shard) bool {
@@ -112,7 +112,7 @@ func (t *table) rebalance(ctx context.Context, region string) (moving int) {
 	return moving
 }
 
-// until looks at the table until it is as wanted, or rebalanceWait is over.
+// until polls the table until it is as wanted, or rebalanceWait is over.
 func (t *table) until(ctx context.Context, wanted func([]*adminv1.Shard) bool) {
 	ctx, cancel := context.WithTimeout(ctx, rebalanceWait)
 	defer cancel()

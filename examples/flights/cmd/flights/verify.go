@@ -14,7 +14,7 @@ import (
 // readers is how many totals are read at a time.
 const readers = 32
 
-// totals are what the entities have counted, by the input's indexes.
+// totals are what the entities have counted, by the indexes of the input.
 type totals struct {
 	airports []flights.AirportCount
 	routes   []flights.RouteCount
@@ -49,20 +49,20 @@ func ask[T any](ctx context.Context, totals *entity.Handle[flights.Nothing, T], 
 		if err == nil {
 			return got, nil
 		}
-		if ctx.Err() != nil || !again(err) {
+		if ctx.Err() != nil || !retryable(err) {
 			return got, fmt.Errorf("the totals of %s could not be read within %s: %w", id, time.Since(began).Round(time.Millisecond), err)
 		}
 	}
 }
 
-// difference is a total that is not what was counted directly.
+// difference is a total that differs from the direct count.
 type difference struct {
 	Entity string `json:"entity"`
 	Want   any    `json:"want"`
 	Got    any    `json:"got"`
 }
 
-// compare lists every difference between the direct count and the entities.
+// compare returns every difference between the direct count and the entities.
 func compare(in *input, got *totals) []difference {
 	found := []difference{}
 	for i, want := range in.airportCounts {
