@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
@@ -48,10 +49,12 @@ func commands() []sharding.CommandDesc {
 
 const passivateAfter = 3 * sec
 
-// turnTypes are the types as the execution core sees them.
-func turnTypes() []turn.Type {
+// turnTypes are the types as the execution core sees them, in one of several versions of
+// the program: each has a command that the others do not have.
+func turnTypes(version int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
+		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: fmt.Sprint("Version", version)})
 		tt := turn.Type{Desc: t, PassivateAfter: nanos(passivateAfter)}
 		if i == 1 {
 			tt.SnapshotEvery = 7

@@ -54,6 +54,7 @@ var mutants = []struct{ name, place string }{
 	{"rows-forward", "table: rows only go forward"},
 	{"only-up-hosts", "coordinator: who is not up is given no shard"},
 	{"drain-kept", "coordinator: a drain is folded by the next term"},
+	{"last-registers", "coordinator: a command exists while a registered region has it"},
 	{"region-as-coordinator", "region: a watch meant for a coordinator is not answered with the copy of a region"},
 	{"late-tick", "gossip: one's own pause is nobody's death"},
 }

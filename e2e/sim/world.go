@@ -97,7 +97,7 @@ func newGateway(w *World, p *process) *gateway.Machine {
 }
 
 func regionConfig(w *World, p *process) region.Config {
-	cfg := region.DefaultConfig(p.id(), p.name, turnTypes()...)
+	cfg := region.DefaultConfig(p.id(), p.name, turnTypes(w.dice("versions").IntN(3))...)
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // where everybody must be served
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
@@ -386,12 +386,37 @@ func (w *World) tables(alive []sharding.NodeID) string {
 			return fmt.Sprintf("%s has another table: %v, not %v", p.name, t.Rows(), first.Rows())
 		}
 	}
+	if why := w.unknownCommand(first); why != "" {
+		return why
+	}
 	for _, row := range first.Rows() {
 		if row.Phase != sharding.Serving || !slices.Contains(alive, row.Owner) {
 			return fmt.Sprintf("%v is not served: %+v", row.Shard, row)
 		}
 		if !w.volatile(sharding.Entity{Type: row.Shard.Type}) && w.journal.ledger.Fence(row.Shard) != (sharding.Fence{Epoch: row.Epoch, Owner: row.Owner.UID}) {
 			return fmt.Sprintf("%v is served without a claim: %+v, stored %+v", row.Shard, row, w.journal.ledger.Fence(row.Shard))
+		}
+	}
+	return ""
+}
+
+// unknownCommand names a command that a region has and the table lacks.
+func (w *World) unknownCommand(table *routetable.Table) string {
+	for _, p := range w.processes[firstRegion:firstGateway] {
+		n, ok := p.body.(*regionNode)
+		if !ok {
+			continue
+		}
+		for _, t := range n.cfg.Turn.Types {
+			known, found := table.Type(t.Desc.Type)
+			for _, c := range t.Desc.Commands {
+				if found {
+					_, found = known.Command(c.Name)
+				}
+				if !found {
+					return fmt.Sprintf("%s has %s.%s, which the table lacks", p.name, t.Desc.Type, c.Name)
+				}
+			}
 		}
 	}
 	return ""

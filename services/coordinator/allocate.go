@@ -109,6 +109,7 @@ func (m *Machine) sweep() {
 			}
 		}
 	}
+	m.dropCommands()
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {

@@ -145,7 +145,7 @@ func (s *state) region(r *region) {
 	s.text(r.version)
 	s.uint(uint64(len(r.types)))
 	for _, t := range r.types {
-		s.text(string(t))
+		s.desc(t)
 	}
 }
 
@@ -221,7 +221,7 @@ func (m *Machine) View() View {
 	for i := range m.regions {
 		r := &m.regions[i]
 		rv := RegionView{
-			Node: r.node, Name: r.name, Version: r.version, Types: r.types,
+			Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
 			Reachable: r.reachable, Registered: r.registered,
 			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
 			Journal: r.journal.state,
@@ -236,4 +236,12 @@ func (m *Machine) View() View {
 		v.Regions = append(v.Regions, rv)
 	}
 	return v
+}
+
+func typesOf(descs []sharding.TypeDesc) []sharding.EntityType {
+	types := make([]sharding.EntityType, len(descs))
+	for i := range descs {
+		types[i] = descs[i].Type
+	}
+	return types
 }

@@ -25,14 +25,14 @@ type region struct {
 	journal    journalHealth
 	version    string
 	parsed     allocation.Version
-	types      []sharding.EntityType // sorted
+	types      []sharding.TypeDesc // sorted by type
 }
 
 // leaves reports whether the region's shards are to be handed off.
 func (r *region) leaves() bool { return r.going || r.leaving || r.draining }
 
 func (r *region) hosts(t sharding.EntityType) bool {
-	_, found := slices.BinarySearch(r.types, t)
+	_, found := searchDesc(r.types, t)
 	return found
 }
 
@@ -113,20 +113,23 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	if err := checkVersion(in.Version); err != nil {
 		refusal = err.Error()
 	}
+	if refusal == "" {
+		refusal = m.checkCommands(from, descs)
+	}
 	if refusal != "" {
 		m.reply(call, control.RegisterAck{Term: m.term, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].fact) && !slices.Equal(m.types[i].desc.Commands, d.Commands) {
+		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].fact) && !slices.Equal(m.types[i].desc.Commands, m.commands(from, d)) {
 			return
 		}
 	}
-	r.registered, r.version, r.types = true, in.Version, nil
+	r.registered, r.version, r.types = true, in.Version, descs
 	// A version that says nothing is the lowest; it only orders candidates.
 	r.parsed, _ = allocation.ParseVersion(in.Version)
 	for _, d := range descs {
-		r.types = append(r.types, d.Type)
+		d.Commands = m.commands(from, d)
 		if i, found := m.searchType(d.Type); !found || !slices.Equal(m.types[i].desc.Commands, d.Commands) {
 			m.commit(TypeFact{Desc: d})
 		}

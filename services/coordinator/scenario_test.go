@@ -250,6 +250,8 @@ func (w *world) configure(args []string) {
 			cfg.MaxWatches = n
 		case "change-log":
 			cfg.ChangeLog = n
+		case "max-commands":
+			cfg.MaxCommands = n
 		case "max-types":
 			cfg.MaxTypes = n
 		case "max-shards":

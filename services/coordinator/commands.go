@@ -1,0 +1,110 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Regions of several versions may run side by side, in a rollout for instance, and know
+// different commands of a type. A command exists as long as a registered region has it,
+// whichever region registered last. When no region of a type is left, its commands stay.
+
+// commands returns the commands of a type, sorted by name, if a region registers it with
+// desc.
+func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
+	all := desc.Commands
+	for i := range m.regions {
+		if r := &m.regions[i]; r.node != from {
+			all = join(all, r.commands(desc.Type))
+		}
+	}
+	if i, found := m.searchType(desc.Type); found && !m.allSpoken(from) {
+		all = join(all, m.types[i].desc.Commands)
+	}
+	if mutant.On("last-registers") {
+		return desc.Commands
+	}
+	return all
+}
+
+// allSpoken reports whether every region besides one has told this term its commands. A
+// new term may not know all regions at first.
+func (m *Machine) allSpoken(besides sharding.NodeID) bool {
+	return m.now.Sub(m.since) >= m.cfg.RecoveryWait && !slices.ContainsFunc(m.regions, func(r region) bool {
+		return !r.registered && r.node != besides
+	})
+}
+
+// checkCommands says why the region cannot join with its commands: there would be too
+// many.
+func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
+	for _, d := range descs {
+		if n := len(m.commands(from, d)); n > m.cfg.MaxCommands {
+			return fmt.Sprintf("with this region type %q would have %d commands, at most %d are allowed; stop regions of older versions first, or split the type", d.Type, n, m.cfg.MaxCommands)
+		}
+	}
+	return ""
+}
+
+// dropCommands removes the commands that no region has any more.
+func (m *Machine) dropCommands() {
+	if !m.allSpoken(sharding.NodeID{}) {
+		return
+	}
+	for _, t := range m.types {
+		var all []sharding.CommandDesc
+		hosted := false
+		for i := range m.regions {
+			r := &m.regions[i]
+			hosted = hosted || r.hosts(t.desc.Type)
+			all = join(all, r.commands(t.desc.Type))
+		}
+		switch {
+		case !hosted || slices.Equal(all, t.desc.Commands):
+		case m.pending(t.fact):
+			m.deferred = true
+		default:
+			desc := t.desc
+			desc.Commands = all
+			m.commit(TypeFact{Desc: desc})
+		}
+	}
+}
+
+func (r *region) commands(t sharding.EntityType) []sharding.CommandDesc {
+	if i, found := searchDesc(r.types, t); found {
+		return r.types[i].Commands
+	}
+	return nil
+}
+
+func searchDesc(types []sharding.TypeDesc, t sharding.EntityType) (int, bool) {
+	return slices.BinarySearchFunc(types, t, func(d sharding.TypeDesc, t sharding.EntityType) int {
+		return strings.Compare(string(d.Type), string(t))
+	})
+}
+
+// join merges two lists of commands, both sorted by name. A command is read-only, or may
+// be answered stale, only if it is in both lists that have it.
+func join(a, b []sharding.CommandDesc) []sharding.CommandDesc {
+	if len(b) == 0 || slices.Equal(a, b) {
+		return a
+	}
+	out := make([]sharding.CommandDesc, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].Name < b[0].Name:
+			out, a = append(out, a[0]), a[1:]
+		case len(a) == 0 || b[0].Name < a[0].Name:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			both := sharding.CommandDesc{Name: a[0].Name, ReadOnly: a[0].ReadOnly && b[0].ReadOnly, Stale: a[0].Stale && b[0].Stale}
+			out, a, b = append(out, both), a[1:], b[1:]
+		}
+	}
+	return out
+}
