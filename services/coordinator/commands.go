@@ -52,7 +52,7 @@ func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc)
 
 // dropCommands removes the commands that no region has any more.
 func (m *Machine) dropCommands() {
-	if !m.allSpoken(sharding.NodeID{}) {
+	if !m.allSpoken(sharding.NodeID{}) || mutant.On("last-registers") {
 		return
 	}
 	for _, t := range m.types {
