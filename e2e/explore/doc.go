@@ -59,6 +59,11 @@
 // heartbeat per term, and those of another cluster are not watched to their end. Only
 // safety is searched; package sim checks that everything finishes.
 //
+// A region has one shard core, because there is one shard: what is known of a shard is
+// known to its own shard core and the control core, so a second one would have nothing to
+// do. What passes between the two arrives at once. Package sim delays it, in regions with
+// three shard cores.
+//
 // Each scope but tenure is searched to the end of two faults and two timeouts by make
 // explore, which takes minutes. The tenure scope is too large for that: make explore
 // searches it to the end of two faults and one timeout, and of two timeouts without a
