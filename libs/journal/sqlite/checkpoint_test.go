@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -170,15 +171,15 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 
 		_, _, bit := pickLeaf(t, path+"-wal", rand.New(rand.NewPCG(1, 1)))
 		badFrame := (int64(bit/8) - logHeader) / (frameHeader + pageSize)
-		read, bad := shim.log.read, new(atomic.Bool)
+		read, failure := shim.log.read, new(atomic.Int32)
 		shim.log.read = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
-			if bad.Load() && n == pageSize && offset == logHeader+badFrame*(frameHeader+pageSize)+frameHeader {
-				return lib.SQLITE_IOERR_READ
+			if rc := failure.Load(); rc != 0 && n == pageSize && offset == logHeader+badFrame*(frameHeader+pageSize)+frameHeader {
+				return rc
 			}
 			return read(tls, file, buf, n, offset)
 		}
 		t.Cleanup(func() { shim.log.read = read })
-		bad.Store(true)
+		failure.Store(lib.SQLITE_IOERR_READ)
 		for _, p := range processes {
 			p.checkpoints.checks <- struct{}{}
 			synctest.Wait()
@@ -204,7 +205,7 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 			p.said = nil
 		}
 
-		bad.Store(false)
+		failure.Store(0)
 		time.Sleep(checkpointRetryMost)
 		synctest.Wait()
 		for _, p := range processes {
@@ -214,6 +215,17 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 		}
 		if l := state(); l.remaining() > 0 {
 			t.Errorf("the log is not copied: %+v", l)
+		}
+
+		// A failed fsync is another matter, here by its code alone: the process ends.
+		for state().pages < checkpointPages || state().remaining() == 0 {
+			commit(flights.batch(64)...)
+		}
+		failure.Store(lib.SQLITE_IOERR_FSYNC)
+		first.checkpoints.checks <- struct{}{}
+		synctest.Wait()
+		if lost := first.broken.Load(); lost == nil || !errors.Is(*lost, journal.ErrBroken) {
+			t.Error("a process goes on after a failed fsync of a checkpoint")
 		}
 	})
 }
