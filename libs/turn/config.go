@@ -87,9 +87,10 @@ type Config struct {
 	// TotalLoads bounds the loads of all entities in the same way. Default 20,000:
 	// enough for all entities of a region that have commands when its shards arrive.
 	TotalLoads int
-	// LoadCheck is how often the commands that wait for a load are checked for
-	// expired deadlines. Default 250 ms: a small part of a usual deadline.
-	LoadCheck time.Duration
+	// DeadlineCheck is how often the commands that wait for a load, or for the turns
+	// ahead of them, are checked for expired deadlines. Default 250 ms: a small part of
+	// a usual deadline.
+	DeadlineCheck time.Duration
 	// LookupTimeout is how long a repeat of a recent command, and the commands behind
 	// it, wait for the journal's answer about it. Then it has a turn like any other
 	// command. Default 1 s: a lookup takes some milliseconds.
@@ -120,7 +121,7 @@ func DefaultConfig(types ...Type) Config {
 		LoadTimeout:     30 * time.Second,
 		EntityLoads:     4,
 		TotalLoads:      20_000,
-		LoadCheck:       250 * time.Millisecond,
+		DeadlineCheck:   250 * time.Millisecond,
 		LookupTimeout:   time.Second,
 		Retry:           50 * time.Millisecond,
 	}
@@ -155,7 +156,7 @@ func (c *Config) Validate() error {
 	positive("LoadTimeout", int(c.LoadTimeout))
 	positive("EntityLoads", c.EntityLoads)
 	positive("TotalLoads", c.TotalLoads)
-	positive("LoadCheck", int(c.LoadCheck))
+	positive("DeadlineCheck", int(c.DeadlineCheck))
 	positive("LookupTimeout", int(c.LookupTimeout))
 	positive("Retry", int(c.Retry))
 	seen := map[sharding.EntityType]bool{}

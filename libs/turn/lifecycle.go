@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"time"
+
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -10,6 +12,7 @@ import (
 func (m *Machine) newIncarnation(e *entity, state entityState) {
 	m.lastIncarnation++
 	e.inc, e.state = incarnation(e.inc.Slot(), m.lastIncarnation), state
+	e.mailboxCheck = false
 }
 
 // load starts an incarnation. All appends of the entity must be settled.
@@ -39,7 +42,7 @@ func (m *Machine) emitLoad(e *entity) {
 		}
 	}
 	m.emit(o)
-	m.schedule(wake{at: m.now.Add(m.cfg.LoadCheck), kind: wakeLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
+	m.schedule(wake{at: m.now.Add(m.cfg.DeadlineCheck), kind: wakeLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
 }
 
 // checkLoad handles a load that has no answer yet. Commands whose deadline has
@@ -55,11 +58,11 @@ func (m *Machine) checkLoad(w wake) {
 	case left <= 0 && m.mayLoad(e.id) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
-	case 0 < left && left < m.cfg.LoadCheck:
+	case 0 < left && left < m.cfg.DeadlineCheck:
 		w.at = m.now.Add(left)
 		m.schedule(w)
 	default:
-		w.at = m.now.Add(m.cfg.LoadCheck)
+		w.at = m.now.Add(m.cfg.DeadlineCheck)
 		m.schedule(w)
 	}
 }
@@ -70,7 +73,7 @@ func (m *Machine) expire(e *entity) {
 	doubt := sharding.Doubt(sharding.DeadlineExceeded, "the deadline passed before the journal said whether the command was applied")
 	reject := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed before the journal had answered with the entity's state")
 	for _, c := range e.cmds {
-		if c.answered || c.env.Deadline.IsZero() || m.now.Before(c.env.Deadline) || mutant.On("load-deadline") {
+		if c.answered || !c.expired(m.now) || mutant.On("load-deadline") {
 			continue
 		}
 		if c.inDoubt {
@@ -202,8 +205,47 @@ func (m *Machine) removeEntity(e *entity) {
 	m.checkDrained(e.shard)
 }
 
-// advance starts the entity's next turn. Without one the entity becomes idle.
+// checkMailbox answers the commands whose deadline has passed before their turn: the turn
+// ahead of them may never end. They leave the mailbox at once, so that it stays bounded.
+func (m *Machine) checkMailbox(e *entity) {
+	e.mailboxCheck = false
+	if e.next == len(e.cmds) {
+		return
+	}
+	reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
+	waiting := e.cmds[:e.next]
+	for _, c := range e.cmds[e.next:] {
+		if !c.answered && c.expired(m.now) && !mutant.On("mailbox-deadline") {
+			m.answer(e, c, &reply)
+		}
+		if c.answered {
+			m.freeCommand(c)
+		} else {
+			waiting = append(waiting, c)
+		}
+	}
+	clear(e.cmds[len(waiting):])
+	e.cmds = waiting
+	m.advance(e)
+}
+
+// expired reports whether the deadline of the command has passed.
+func (c *command) expired(now time.Time) bool {
+	return !c.env.Deadline.IsZero() && !now.Before(c.env.Deadline)
+}
+
+// advance starts the entity's next turn. Without one the entity becomes idle. The
+// commands that still wait are checked for their deadlines from time to time.
 func (m *Machine) advance(e *entity) {
+	m.startTurn(e)
+	if e.state == live && e.next < len(e.cmds) && !e.mailboxCheck {
+		e.mailboxCheck = true
+		m.schedule(wake{at: m.now.Add(m.cfg.DeadlineCheck), kind: wakeMailbox, entity: e, incarnation: e.inc})
+	}
+}
+
+// startTurn starts the next turn unless one is running.
+func (m *Machine) startTurn(e *entity) {
 	if e.state != live || e.running != nil {
 		return
 	}
@@ -220,7 +262,7 @@ func (m *Machine) advance(e *entity) {
 			e.next++
 			continue
 		}
-		if !c.env.Deadline.IsZero() && !m.now.Before(c.env.Deadline) {
+		if c.expired(m.now) {
 			reply := sharding.Reject(sharding.DeadlineExceeded, "the deadline passed in the mailbox")
 			m.answer(e, c, &reply)
 			e.next++

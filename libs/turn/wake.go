@@ -26,6 +26,7 @@ type wakeKind uint8
 const (
 	wakeLoad      wakeKind = iota + 1 // load again, after a failure or because the limits allowed no load
 	wakeLoadCheck                     // a load may still be unanswered
+	wakeMailbox                       // deadlines may have passed in the mailbox
 	wakeLookup                        // a lookup may still be unanswered
 	wakeSettle                        // settle again
 	wakeDrain                         // drain time-out
@@ -64,6 +65,8 @@ func (m *Machine) relevant(w wake) bool {
 		return w.shard.registered() && w.shard.fence.issued == w.fence && w.shard.fence.completed < w.fence
 	case wakeLoad, wakeLoadCheck:
 		return w.entity.inc == w.incarnation && (w.entity.state == loading || w.entity.state == lookup)
+	case wakeMailbox:
+		return w.entity.inc == w.incarnation && w.entity.mailboxCheck
 	case wakeLookup:
 		if w.entity.inc != w.incarnation || w.entity.state != live {
 			return false
@@ -91,6 +94,8 @@ func (m *Machine) handleWake(w wake) {
 		m.retryLoad(w.entity)
 	case wakeLoadCheck:
 		m.checkLoad(w)
+	case wakeMailbox:
+		m.checkMailbox(w.entity)
 	case wakeLookup:
 		m.lookedUp(LookedUp{Incarnation: w.incarnation, ID: w.id, Failed: true})
 	case wakeSettle:
