@@ -1,8 +1,8 @@
-// Command bench-region is the region that benchmarks speak to.
+// Command bench-region is the region of the benchmarks.
 //
 // # What this does not do
 //
-// It is no example: its entities are never put to sleep.
+// It is not an example: its entities are never passivated.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command bench measures the layers of Roost beside baselines of the same run
-// and prints ratios beside absolute numbers.
+// Command bench measures the layers of Roost and baselines in the same run, and prints
+// ratios and absolute numbers.
 //
 // # What this does not do
 //
@@ -24,12 +24,11 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 )
 
-// serveBaselines is the argument under which this binary is the process of the
-// baselines.
+// serveBaselines is the argument with which this binary serves the baselines.
 const serveBaselines = "baselines"
 
 func main() {
-	// As in a region: the baselines and what runs in this process have the same.
+	// The baselines and what runs in this process collect garbage as a region does.
 	node.CollectFrom(node.DefaultConfig("").CollectFrom)
 	if len(os.Args) == 2 && os.Args[1] == serveBaselines {
 		exit(baseline.Serve(os.Stdin, os.Stdout))
@@ -51,19 +50,19 @@ func measure() error {
 	raw := flag.String("json", "", "file for the report as JSON")
 	docs := flag.String("docs", "", "directory of the documentation: rewrites the figures in performance.md and, without -faults, the chart performance.svg")
 	flag.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
-	flag.StringVar(&o.Dir, "dir", "", "where journals are made; the figures of durable commands are those of its disk (default: where temporary files go)")
+	flag.StringVar(&o.Dir, "dir", "", "directory of the journals, whose disk determines durable figures (default: that of temporary files)")
 	flag.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each comparison; figures are medians")
 	flag.DurationVar(&o.Length, "length", o.Length, "length of one run in a round")
-	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; profiled figures are no figures")
+	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of every process; figures of a profiled run are not valid")
 	flag.BoolVar(&o.Faults, "faults", false, "measure what clients notice of faults, instead of rates")
 	flag.IntVar(&o.Sizes.Kills, "kills", o.Sizes.Kills, "with -faults: how often a region is killed")
-	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often everything else happens")
+	flag.IntVar(&o.Sizes.Times, "times", o.Sizes.Times, "with -faults: how often each other fault is injected")
 	flag.IntVar(&o.Sizes.Entities, "entities", o.Sizes.Entities, "entities that are asked")
 	flag.DurationVar(&o.Sizes.Overload, "overload", o.Sizes.Overload, "with -faults: how long the overload lasts")
 	flag.Float64Var(&o.Sizes.FaultRate, "rate", o.Sizes.FaultRate, "with -faults: commands per second")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		return fmt.Errorf("%q is no flag", flag.Arg(0))
+		return fmt.Errorf("%q is not a flag", flag.Arg(0))
 	}
 	if *only != "" {
 		var err error

@@ -1,11 +1,10 @@
-// Command list-region is a region that hosts lists for the tests of histories:
-// entities whose every answer tells the whole state they are in. Some answers are
-// large, some are errors of the list's own, some are stale reads. Beside the lists
-// there is a volatile type.
+// Command list-region is a region that hosts lists for the history tests: entities whose
+// answers identify their whole state. Some answers are large, some are errors of the list
+// itself, some are stale reads. It also hosts a volatile type.
 //
 // # What this does not do
 //
-// It is no example: a list here grows for ever, and so do its snapshots.
+// It is not an example: lists grow for ever, and so do their snapshots.
 package main
 
 import (
@@ -23,7 +22,7 @@ type List struct {
 // Added is the event of a list.
 type Added struct{ Value int64 }
 
-// Apply changes the state; the only place that does.
+// Apply changes the state. Nothing else does.
 func (l *List) Apply(event any) {
 	switch e := event.(type) {
 	case Added:
@@ -41,7 +40,7 @@ type Values struct {
 	Values []int64 `json:"values"`
 }
 
-// Add appends a number. It does not check whether it is there already.
+// Add appends a number, even if the list already has it.
 func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
 	if err := ctx.Persist(Added(in)); err != nil {
 		return history.Reply{}, err
@@ -49,13 +48,13 @@ func (l *List) Add(ctx *entity.Ctx, in AddRequest) (history.Reply, error) {
 	return l.reply(), nil
 }
 
-// Refuse is an error of the list's own, which tells the state as [List.Get] does.
-// Sent with a key, it is stored, and the key gets the same error again.
+// Refuse returns an error of the list itself, with the same state as [List.Get]. If it has a
+// key, the error is stored, and a repeat gets the same one.
 func (l *List) Refuse(*entity.Ctx, struct{}) (history.Reply, error) {
 	return history.Reply{}, entity.Errorf(entity.FailedPrecondition, "%s", l.reply())
 }
 
-// Big tells length and hash, and much else.
+// Big returns length and hash, and padding.
 func (l *List) Big(*entity.Ctx, struct{}) (history.BigReply, error) {
 	return history.BigReply{Reply: l.reply(), Padding: history.Padding(l.Hash)}, nil
 }
@@ -63,16 +62,16 @@ func (l *List) Big(*entity.Ctx, struct{}) (history.BigReply, error) {
 // Tally counts in memory only.
 type Tally struct{ n int64 }
 
-// Count counts.
+// Count counts up.
 func (t *Tally) Count(*entity.Ctx, struct{}) (history.Reply, error) {
 	t.n++
 	return history.Reply{Length: t.n}, nil
 }
 
-// Get tells length and hash.
+// Get returns length and hash.
 func (l *List) Get(*entity.Ctx, struct{}) (history.Reply, error) { return l.reply(), nil }
 
-// All tells all values.
+// All returns all values.
 func (l *List) All(*entity.Ctx, struct{}) (Values, error) { return Values{l.Values}, nil }
 
 func (l *List) reply() history.Reply {
