@@ -20,7 +20,7 @@ type Stored struct {
 // Decode reads a record's stored form, which package journal documents:
 //
 //	crc(4) epoch stored-at-ms hash(8) command
-//	count { name encoding(1) payload }
+//	count { name version readable-by encoding(1) payload }
 //
 // Numbers are unsigned varints, strings and bytes are preceded by their length.
 func Decode(list string, seq int64, body []byte) (Stored, error) {
@@ -33,6 +33,8 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 	s.Command = string(d.bytes())
 	for range d.number() {
 		name := string(d.bytes())
+		d.number()
+		d.number()
 		d.skip(1)
 		payload := d.bytes()
 		if d.short {

@@ -136,7 +136,7 @@ func form(events ...string) []byte {
 	b = append(b, "hashhash\x05key-1"...)
 	b = append(b, byte(len(events)))
 	for _, e := range events {
-		b = append(b, "\x05Added\x00"...)
+		b = append(b, "\x05Added\x01\x00\x00"...)
 		b = append(append(b, byte(len(e))), e...)
 	}
 	return b
