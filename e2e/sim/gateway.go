@@ -217,7 +217,7 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 	env.Deadline = g.p.deadline(left)
 	c.due, c.left = env.Deadline, left
 	g.waiting[id] = c
-	g.step(gateway.Submit{Request: id, Env: env})
+	g.step(gateway.Submit{Request: id, Env: &env})
 	if !g.w.calm && g.w.dice("cancel").chance(0.002) && c.op.client != proberID {
 		gen := g.p.gen
 		g.w.after(g.w.dice("cancel").between(0, sec), func() {

@@ -449,7 +449,7 @@ func rejected(buffer, commands int) []int {
 	var turned []int
 	var out []gateway.Output
 	for n := 1; n <= commands; n++ {
-		out = m.Step(now, gateway.Submit{Request: gateway.RequestID(n), Env: sharding.Envelope{
+		out = m.Step(now, gateway.Submit{Request: gateway.RequestID(n), Env: &sharding.Envelope{
 			Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", ID: sharding.CommandID(strconv.Itoa(n)),
 		}}, out[:0])
 		for _, o := range out {

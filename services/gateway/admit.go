@@ -16,17 +16,17 @@ func (m *Machine) submit(in *Submit) {
 	if m.requests[in.Request] != nil {
 		return
 	}
-	env := in.Env
+	deadline := in.Env.Deadline
 	switch {
-	case env.Deadline.IsZero():
-		env.Deadline = m.now.Add(m.cfg.DefaultTimeout)
-	case !m.now.Before(env.Deadline):
+	case deadline.IsZero():
+		deadline = m.now.Add(m.cfg.DefaultTimeout)
+	case !m.now.Before(deadline):
 		m.refuse(in.Request, sharding.DeadlineExceeded, "not applied: the deadline had passed on arrival")
 		return
-	case env.Deadline.After(m.now.Add(m.cfg.MaxTimeout)):
-		env.Deadline = m.now.Add(m.cfg.MaxTimeout)
+	case deadline.After(m.now.Add(m.cfg.MaxTimeout)):
+		deadline = m.now.Add(m.cfg.MaxTimeout)
 	}
-	size := env.Size()
+	size := in.Env.Size()
 	switch {
 	case size > m.cfg.MaxWaitingBytes:
 		m.refuse(in.Request, sharding.InvalidArgument,
@@ -36,13 +36,14 @@ func (m *Machine) submit(in *Submit) {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many commands are in progress in this gateway")
 		return
 	}
-	expects := m.expect(&env)
+	expects := m.expect(in.Env)
 	if m.expects+m.held+expects > m.cfg.MaxReplyBytes {
 		m.refuse(in.Request, sharding.ResourceExhausted, "too many replies are expected, or wait for their clients, in this gateway")
 		return
 	}
 	r := reuse(&m.spareRequests)
-	r.id, r.env, r.size, r.expects = in.Request, env, size, expects
+	r.id, r.env, r.size, r.expects = in.Request, *in.Env, size, expects
+	r.env.Deadline = deadline
 	s := m.unplaced
 	if m.known() {
 		var refusal *sharding.Reply
@@ -59,7 +60,7 @@ func (m *Machine) submit(in *Submit) {
 	m.waiting++
 	s.push(r)
 	r.timer = timer{request: r}
-	m.timers.set(&r.timer, env.Deadline)
+	m.timers.set(&r.timer, deadline)
 	m.touch(s)
 }
 

@@ -46,7 +46,7 @@ func BenchmarkAsk(b *testing.B) {
 	for b.Loop() {
 		next++
 		now = now.Add(10 * time.Microsecond)
-		submit.Request, submit.Env = next, envs[int(next)%len(envs)]
+		submit.Request, submit.Env = next, &envs[int(next)%len(envs)]
 		outs = m.Submit(now, &submit, outs[:0])
 		for _, o := range outs {
 			if s, ok := o.(gateway.SendCommand); ok {

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"fmt"
+
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -24,7 +26,8 @@ type (
 	// Submit is a new command. The answer is exactly one Finish.
 	Submit struct {
 		Request RequestID
-		Env     sharding.Envelope
+		// Env is copied.
+		Env *sharding.Envelope
 	}
 	// Cancel: the client has gone. The core forgets the request, and no Finish
 	// follows. Its effects, if it was sent, are not undone.
@@ -118,6 +121,9 @@ type (
 		Msg control.Message
 	}
 )
+
+// String shows the command, not its address: traces must be reproducible.
+func (s Submit) String() string { return fmt.Sprintf("{Request:%d Env:%+v}", s.Request, *s.Env) }
 
 func (Submit) input()       {}
 func (Cancel) input()       {}

@@ -115,7 +115,7 @@ func TestNonsense(t *testing.T) {
 			case 0, 1, 2:
 				env := sharding.Envelope{Entity: sharding.Entity{Type: typ(), ID: "a"}, Command: []string{"Do", "Get", "", "No"}[rng.IntN(4)], ID: "k", Keyed: small() > 2}
 				env.Payload = make([]byte, rng.IntN(300_000))
-				in = Submit{Request: RequestID(rng.IntN(200)), Env: env}
+				in = Submit{Request: RequestID(rng.IntN(200)), Env: &env}
 			case 3:
 				in = Cancel{Request: RequestID(rng.IntN(200))}
 			case 4:
@@ -156,7 +156,7 @@ func BenchmarkCommand(b *testing.B) {
 	var out []Output
 	b.ReportAllocs()
 	for i := range b.N {
-		out = s.m.Step(s.now, Submit{Request: RequestID(i), Env: env}, out[:0])
+		out = s.m.Step(s.now, Submit{Request: RequestID(i), Env: &env}, out[:0])
 		out = s.m.Step(s.now, Answer{Attempt: s.m.next, Reply: sharding.Reply{Outcome: sharding.OK}}, out)
 	}
 }

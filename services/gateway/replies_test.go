@@ -63,7 +63,7 @@ func TestRepliesAreBounded(t *testing.T) {
 		sent, refused = nil, 0
 		for range count {
 			next++
-			step(gateway.Submit{Request: next, Env: sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: sharding.CommandID(fmt.Sprint(next)), Keyed: next%2 == 0}})
+			step(gateway.Submit{Request: next, Env: &sharding.Envelope{Entity: sharding.Entity{Type: "Blob", ID: "a"}, Command: "Get", ID: sharding.CommandID(fmt.Sprint(next)), Keyed: next%2 == 0}})
 		}
 	}
 	answer := func(size int) {

@@ -73,7 +73,8 @@ func (s *scenario) do(line string) {
 	case "down": // r1 [2]
 		s.step(LinkDown{Region: node(arg(1)), Link: s.number(arg(2))})
 	case "submit": // 1 T/x Do [key=k] [timeout=1s] [size=200]
-		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: s.envelope(word)})
+		env := s.envelope(word)
+		s.step(Submit{Request: RequestID(s.number(arg(1))), Env: &env})
 	case "answer": // 1 ok | 1 rejected unavailable | 1 unknown internal
 		s.step(Answer{Attempt: Attempt(s.number(arg(1))), Reply: s.reply(arg(2), arg(3))})
 	case "notmine": // 1 1.1 [T/0 1.2 serving r2]: attempt, refused epoch, row

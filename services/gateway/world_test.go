@@ -314,5 +314,5 @@ func (w *world) submit(e sharding.Entity, kind int) {
 		env.Deadline = w.start.Add(w.now + time.Duration(w.rng.IntN(2000))*ms)
 	}
 	w.calls[w.last] = &call{env: env}
-	w.inbox = append(w.inbox, Submit{Request: w.last, Env: env})
+	w.inbox = append(w.inbox, Submit{Request: w.last, Env: &env})
 }

@@ -65,8 +65,8 @@ func (s *Server) takeIn(it *item) {
 	switch {
 	case it.call != nil:
 		s.calls[it.call.id] = it.call
-		s.submission.Request, s.submission.Env = it.call.id, it.call.env
-		s.performAll(s.core.Submit(time.Now(), &s.submission, s.outs[:0]))
+		in := gateway.Submit{Request: it.call.id, Env: &it.call.env}
+		s.performAll(s.core.Submit(time.Now(), &in, s.outs[:0]))
 	case it.answer.Attempt != 0:
 		s.performAll(s.core.Answer(time.Now(), &it.answer, s.outs[:0]))
 	case it.do != nil:

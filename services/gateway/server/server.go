@@ -83,7 +83,6 @@ type Server struct {
 	// Used by the loop only.
 	core       *gateway.Machine
 	outs       []gateway.Output
-	submission gateway.Submit // reused for each step
 	calls      map[gateway.RequestID]*call
 	links      map[sharding.NodeID]*link.Client
 	sender     *gateway.Sender[*openLink]

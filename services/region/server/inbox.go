@@ -14,12 +14,10 @@ import (
 
 // arrival is a command on its way into the core, and where its answer goes.
 type arrival struct {
-	epoch sharding.Epoch
-	env   sharding.Envelope
-	to    Sink
-	corr  uint64
-	at    time.Time
-	core  int
+	cmd  link.Command
+	to   Sink
+	at   time.Time
+	core int
 	// refused, if set, is its answer: the core is not asked.
 	refused *sharding.Reply
 	ticket  replies.Ticket
@@ -151,8 +149,7 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 	b.budget.Unsent(&queue.Account, to.Unsent())
 	told := false
 	for i := range cmds {
-		c := &cmds[i]
-		a := arrival{epoch: c.Epoch, env: c.Envelope, to: to, corr: c.Corr, at: now, refused: refused[i]}
+		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i]}
 		for !b.over && !b.admit(queue, &a, &took) {
 			if to.Ended() { // its gateway counts the rest as lost
 				queue.Drop(b.budget)
@@ -188,12 +185,13 @@ var (
 // admit takes a command in, lets it wait, refuses it or, if its connection has ended,
 // drops it. It reports whether there is room for any of these.
 func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bool {
-	a.core = b.coreOf(&a.env)
+	env := &a.cmd.Envelope
+	a.core = b.coreOf(env)
 	if b.next[a.core].len() >= b.limit {
 		return false
 	}
-	r := replies.Request{Entity: a.env.Entity, Kind: b.kinds[a.env.Entity.Type][a.env.Command], Size: a.env.Size(), Deadline: a.env.Deadline}
-	if r.Kind == nil || a.env.Tell && !a.env.Keyed {
+	r := replies.Request{Entity: env.Entity, Kind: b.kinds[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
+	if r.Kind == nil || env.Tell && !env.Keyed {
 		r.Kind = &b.short
 	}
 	ticket, verdict := queue.Ask(b.budget, a.at, &r, *a)

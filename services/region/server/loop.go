@@ -172,9 +172,10 @@ func (s *shardLoop) takeIn() (commands int) {
 	some := b.arrivals[s.taken:min(s.taken+maxStep, len(b.arrivals))]
 	for i := range some {
 		a := &some[i]
-		in := region.Command{Epoch: a.epoch, Env: &a.env, Request: s.callers.add(caller{
-			to: a.to, corr: a.corr, arrived: a.at, entity: a.env.Entity, command: a.env.Command, trace: a.env.Trace,
-			tell: a.env.Tell && !a.env.Keyed, ticket: a.ticket,
+		env := &a.cmd.Envelope
+		in := region.Command{Epoch: a.cmd.Epoch, Env: env, Request: s.callers.add(caller{
+			to: a.to, corr: a.cmd.Corr, arrived: a.at, entity: env.Entity, command: env.Command, trace: env.Trace,
+			tell: env.Tell && !env.Keyed, ticket: a.ticket,
 		})}
 		if a.refused != nil {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})
