@@ -27,7 +27,8 @@ func read(raw []byte) ([]control.Message, error) {
 	if err := proto.Unmarshal(raw, &w); err != nil {
 		return nil, err
 	}
-	return wire.DecodeAll(w.GetMessages())
+	msgs, _ := wire.DecodeAll(w.GetMessages())
+	return msgs, nil
 }
 
 func write(msgs []control.Message) ([]byte, error) {

@@ -116,15 +116,16 @@ func EncodeAll(msgs []control.Message) []*controlv1.Message {
 	return out
 }
 
-// DecodeAll reads messages in their order, all or none.
-func DecodeAll(list []*controlv1.Message) ([]control.Message, error) {
-	out := make([]control.Message, len(list))
-	for i, w := range list {
-		m, err := Decode(w)
-		if err != nil {
-			return nil, err
+// DecodeAll reads messages in their order. It leaves out those of unknown kinds, which a
+// newer process may send, and returns how many these are.
+func DecodeAll(list []*controlv1.Message) (msgs []control.Message, unknown int) {
+	msgs = make([]control.Message, 0, len(list))
+	for _, w := range list {
+		if m, err := Decode(w); err == nil {
+			msgs = append(msgs, m)
+		} else {
+			unknown++
 		}
-		out[i] = m
 	}
-	return out, nil
+	return msgs, unknown
 }

@@ -2,6 +2,7 @@ package controlrpc
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/twitchtv/twirp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	controlv1 "github.com/roost-cluster/roost/proto/roost/control/v1"
 )
@@ -19,15 +21,15 @@ const PathPrefix = controlv1.ControlPathPrefix
 // Receiver is what a driver does with messages, whatever their kinds. Its errors are
 // Twirp's. size is the length of the request on the wire.
 type Receiver interface {
-	// Receive takes one-way messages, all or none.
+	// Receive takes one-way messages, all or none. Those of an unknown kind are left out.
 	Receive(ctx context.Context, from sharding.NodeID, msgs []control.Message, size int) error
 	// Answer waits for the answer to a call, as long as ctx allows.
 	Answer(ctx context.Context, from sharding.NodeID, m control.Message, size int) (control.Message, error)
 }
 
 // Handler serves the messages to one process.
-func Handler(cluster string, self sharding.NodeID, role control.Role, r Receiver) http.Handler {
-	return controlv1.NewControlServer(service{cluster: cluster, self: self, role: role, receiver: r})
+func Handler(cluster string, self sharding.NodeID, role control.Role, r Receiver, log *slog.Logger) http.Handler {
+	return controlv1.NewControlServer(&service{cluster: cluster, self: self, role: role, receiver: r, log: log})
 }
 
 type service struct {
@@ -35,11 +37,13 @@ type service struct {
 	self     sharding.NodeID
 	role     control.Role
 	receiver Receiver
+	log      *slog.Logger
+	unknown  node.Repeated
 }
 
 // check refuses what is meant for another cluster or incarnation. The refusal says what
 // role this process has.
-func (s service) check(cluster string, to uint64) error {
+func (s *service) check(cluster string, to uint64) error {
 	if cluster != s.cluster {
 		return twirp.NewErrorf(twirp.FailedPrecondition, "this is cluster %q, not %q; see cluster.name", s.cluster, cluster).
 			WithMeta("role", s.role.String())
@@ -53,13 +57,13 @@ func (s service) check(cluster string, to uint64) error {
 func invalid(err error) error { return twirp.NewError(twirp.InvalidArgument, err.Error()) }
 
 // Send takes one-way messages.
-func (s service) Send(ctx context.Context, req *controlv1.SendRequest) (*controlv1.SendResponse, error) {
+func (s *service) Send(ctx context.Context, req *controlv1.SendRequest) (*controlv1.SendResponse, error) {
 	if err := s.check(req.Cluster, req.To); err != nil {
 		return nil, err
 	}
-	msgs, err := wire.DecodeAll(req.Messages)
-	if err != nil {
-		return nil, invalid(err)
+	msgs, unknown := wire.DecodeAll(req.Messages)
+	if unknown > 0 {
+		s.unknown.Warn(s.log, "messages of a kind that this version does not know are ignored; give both processes the same version", "from", req.From.GetAddr())
 	}
 	for _, m := range msgs {
 		if err := control.CheckOneWay(s.role, m); err != nil {
@@ -76,7 +80,7 @@ func (s service) Send(ctx context.Context, req *controlv1.SendRequest) (*control
 }
 
 // Call takes a call and waits for its answer.
-func (s service) Call(ctx context.Context, req *controlv1.CallRequest) (*controlv1.CallResponse, error) {
+func (s *service) Call(ctx context.Context, req *controlv1.CallRequest) (*controlv1.CallResponse, error) {
 	if err := s.check(req.Cluster, req.To); err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	}
 	client := &controlrpc.Client{Cluster: cfg.ClusterName, Self: s.self, HTTP: s.peers.Client(), URL: s.peers.URL, Timeout: callTimeout}
 	s.outbox = controlrpc.NewOutbox(s.ctx, client.Send, s.log, s.telemetry.dropped)
-	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}))
+	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Coordinator, service{s}, s.log))
 	n.HandleManagement(adminv1.AdminPathPrefix, adminv1.NewAdminServer(admin{s}))
 	n.Ready("coordinator", s.ready)
 	s.stages(n)

@@ -233,7 +233,7 @@ func newRegion(t *testing.T, seeds []string, types ...sharding.TypeDesc) *fakeRe
 		t.Fatal(err)
 	}
 	mux.Handle(a.PathPrefix(), a.Handler())
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, f))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", f.self, control.Region, f, slog.New(slog.DiscardHandler)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) })

@@ -122,7 +122,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		return nil, err
 	}
 	n.Handle(link.Path, s.links)
-	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}))
+	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
 	// The entry in discovery is taken out before shards are handed off.
 	return s, s.member.Register(scope)

@@ -148,7 +148,7 @@ func newFake(t *testing.T) *fake {
 	if f.agent, err = agent.New(agent.Config{Core: g, Cluster: "dev", Client: client}); err != nil {
 		t.Fatal(err)
 	}
-	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, f))
+	mux.Handle(controlrpc.PathPrefix, controlrpc.Handler("dev", g.Self, control.Coordinator, f, slog.New(slog.DiscardHandler)))
 	mux.Handle(f.agent.PathPrefix(), f.agent.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
