@@ -11,6 +11,7 @@
 //	             ◀ NotActive                     by a standby, at once
 //	region       Register          coordinator   at its start and in every new term, until acknowledged
 //	             ◀ RegisterAck
+//	             ◀ NotActive                     by a standby, or if it must ask again later
 //
 // A gateway watches the table too, and asks for shards that have no owner:
 //

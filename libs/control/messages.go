@@ -31,7 +31,8 @@ type (
 	// TableChanged answers WatchTable.
 	TableChanged struct{ Delta sharding.TableDelta }
 	// NotActive is a standby's answer to every call: the coordinator that holds the
-	// lease, as far as known, and its term. A zero Active: none is known.
+	// lease, as far as known, and its term. A zero Active: none is known. The active
+	// coordinator gives it, without Active, if the call must be made again later.
 	NotActive struct {
 		Active sharding.NodeID
 		Term   sharding.Term

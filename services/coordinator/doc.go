@@ -53,8 +53,8 @@
 //     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
 //     the Tenure give up waiting for an answer.
 //  5. Messages may be lost, and the answer to a call too; see package control. A call
-//     that nobody waits for any more is reported by CallEnded. Calls that are not
-//     answered when SteppedDown is emitted are given up.
+//     that nobody waits for any more is reported by CallEnded. Each call has a number
+//     of its own.
 //  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is
 //     released; after Contested the process stops.
 //

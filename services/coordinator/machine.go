@@ -155,6 +155,11 @@ func (m *Machine) sendOn(call control.Call) {
 	m.reply(call, control.NotActive{Active: m.known.Node, Term: m.known.Term})
 }
 
+// askAgain answers a call that the active coordinator cannot do anything about yet.
+func (m *Machine) askAgain(call control.Call) {
+	m.reply(call, control.NotActive{Term: m.term})
+}
+
 // elected starts a term: fold the facts, repeat what was under way, and wait
 // for the owners.
 func (m *Machine) elected(in Elected) {

@@ -98,12 +98,13 @@ func (m *Machine) forgetDrained() {
 	}
 }
 
-// register takes a region into the term. One that is no member yet is not
-// answered: it asks again, and the membership is about to say so. Nor is one
-// that changes a type whose last change is not durable yet.
+// register takes a region into the term. One that is no member yet is to ask again: the
+// membership is about to say so. So is one that changes a type whose last change is not
+// durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
 	r := m.region(from)
 	if r == nil {
+		m.askAgain(call)
 		return
 	}
 	descs, refusal := m.checkTypes(in.Types)
@@ -122,6 +123,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	}
 	for _, d := range descs {
 		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].fact) && !slices.Equal(m.types[i].desc.Commands, m.commands(from, d)) {
+			m.askAgain(call)
 			return
 		}
 	}

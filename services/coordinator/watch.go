@@ -44,12 +44,10 @@ func (m *Machine) version() sharding.Version { return sharding.Version{Term: m.t
 // watchTable answers at once if the watcher is behind, and at the next change
 // otherwise. While facts are not durable an answer would have to wait for them, and
 // the watcher would time out and ask again; so the watch is parked until some are.
-// A repeated watch waits once.
 func (m *Machine) watchTable(call control.Call, from sharding.Version) {
 	if from != m.version() && m.pending(m.persisted) {
-		m.watchEnded(call)
 		if len(m.parked) >= m.cfg.MaxWatches {
-			m.reply(m.parked[0].call, control.NotActive{Term: m.term})
+			m.askAgain(m.parked[0].call)
 			m.parked = slices.Delete(m.parked, 0, 1)
 		}
 		m.parked = append(m.parked, parked{call, from})
@@ -59,7 +57,6 @@ func (m *Machine) watchTable(call control.Call, from sharding.Version) {
 		m.reply(call, control.TableChanged{Delta: m.delta(from)})
 		return
 	}
-	m.watchEnded(call)
 	if len(m.waiting) >= m.cfg.MaxWatches {
 		m.answer(1, m.delta(m.version()))
 	}

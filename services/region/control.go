@@ -23,7 +23,7 @@ type ControlCore struct {
 	registered sharding.Term // the term that acknowledged us
 	announcing announcing
 	leaving    bool
-	leaveAt    time.Time // last GracefulShutdown
+	leaveCall  repeated // GracefulShutdown
 	leftBy     time.Time
 	left       bool
 	released   bool // the coordinator says that nothing is ours any more
@@ -242,8 +242,8 @@ func (c *ControlCore) tickLeave() {
 		c.emit(Left{})
 		return
 	}
-	if addr, _ := c.watcher.Active(); addr != "" && (c.leaveAt.IsZero() || c.now.Sub(c.leaveAt) >= c.cfg.Resend) {
-		c.leaveAt = c.now
+	if addr, _ := c.watcher.Active(); addr != "" && c.due(&c.leaveCall, addr) {
+		c.leaveCall = repeated{at: c.now, askedOf: addr}
 		c.emit(Send{To: addr, Msg: control.GracefulShutdown{}})
 	}
 }

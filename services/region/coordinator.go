@@ -40,6 +40,7 @@ func (c *ControlCore) replied(in Replied) bool {
 	case control.WatchTable:
 		return c.watched(in.From, in.Msg)
 	case control.Register:
+		c.announcing.call.answered(in.From)
 		switch msg := in.Msg.(type) {
 		case control.RegisterAck:
 			c.registerAck(in.From, in.Asked.(control.Register), msg)
@@ -48,6 +49,7 @@ func (c *ControlCore) replied(in Replied) bool {
 			return true
 		}
 	case control.GracefulShutdown:
+		c.leaveCall.answered(in.From)
 		switch msg := in.Msg.(type) {
 		case control.ShutdownAck:
 			c.shutdownAck(msg)
@@ -120,14 +122,37 @@ func (c *ControlCore) report(to string, msg control.Message) {
 	}
 }
 
+// repeated is a call to the coordinator that is repeated until what it asks for has
+// happened. There is one at a time: a coordinator that cannot store its facts holds the
+// answers back, and has no room for many calls of one region.
+type repeated struct {
+	at      time.Time // of the last one
+	askedOf string    // who has not answered that; empty: it is answered
+}
+
+func (r *repeated) answered(from string) {
+	if r.askedOf == from {
+		r.askedOf = ""
+	}
+}
+
+// due reports whether a call is to be made now, for the first time or again.
+func (c *ControlCore) due(r *repeated, to string) bool {
+	pause := c.cfg.Resend
+	if r.askedOf == to {
+		pause = max(pause, c.cfg.Watch.Timeout) // the answer may never come
+	}
+	return r.at.IsZero() || c.now.Sub(r.at) >= pause
+}
+
 // announcing is how far the announcement to the coordinator of a new term has come. A
 // region says whose its journal is, so that one with the journal of another cluster is
 // given no shards. What it has read may be old when the answer comes: a refusal is
 // believed only if the journal is still whose it was.
 type announcing struct {
-	at     time.Time // last attempt
-	number uint64    // of the newest ReadJournalHeartbeat
-	open   bool      // it is not answered
+	call   repeated // Register, with the ReadJournalHeartbeat before it
+	number uint64   // of the newest ReadJournalHeartbeat
+	open   bool     // it is not answered
 	// refusal is what the coordinator said of a region with the journal of refused, to
 	// be believed if it is still that one's.
 	refusal string
@@ -139,15 +164,10 @@ func (c *ControlCore) register() {
 	if !c.unregistered() {
 		return
 	}
-	pause := c.cfg.Resend
-	if c.announcing.open {
-		pause = max(pause, c.cfg.Watch.Timeout) // the answer may never come
+	if to, _ := c.watcher.Active(); c.due(&c.announcing.call, to) {
+		c.announcing.call.at, c.announcing.refusal = c.now, ""
+		c.readJournalHeartbeat()
 	}
-	if !c.announcing.at.IsZero() && c.now.Sub(c.announcing.at) < pause {
-		return
-	}
-	c.announcing.at, c.announcing.refusal = c.now, ""
-	c.readJournalHeartbeat()
 }
 
 // unregistered reports whether there is a coordinator whose term does not know this
@@ -160,6 +180,7 @@ func (c *ControlCore) unregistered() bool {
 func (c *ControlCore) readJournalHeartbeat() {
 	c.announcing.number++
 	c.announcing.open = true
+	c.announcing.call.askedOf, _ = c.watcher.Active()
 	c.emit(ReadJournalHeartbeat{Number: c.announcing.number})
 }
 
@@ -169,7 +190,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 	if in.Number != a.number || !a.open {
 		return
 	}
-	a.open = false
+	a.open, a.call.askedOf = false, ""
 	var journal control.JournalOwner
 	if in.OK && (in.Heartbeat.Cluster != 0 || in.Heartbeat.Term == 0) { // else an earlier version wrote it
 		journal = control.JournalOwner{Known: true, Cluster: in.Heartbeat.Cluster}
@@ -182,6 +203,7 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 		for i := range c.cfg.Turn.Types {
 			reg.Types = append(reg.Types, c.cfg.Turn.Types[i].Desc)
 		}
+		a.call.askedOf = to
 		c.emit(Send{To: to, Msg: reg})
 	case journal == a.refused:
 		c.fail(a.refusal)
@@ -194,9 +216,10 @@ func (c *ControlCore) registerAck(from string, asked control.Register, in contro
 		return
 	}
 	switch {
+	case in.Refusal == "" && in.Term <= c.registered: // known
 	case in.Refusal == "":
-		c.registered = max(c.registered, in.Term)
-		c.announcing.at = time.Time{}
+		c.registered = in.Term
+		c.announcing.call = repeated{}
 		c.health.told = time.Time{} // it may know nothing yet
 		c.emit(Registered{With: from, Term: in.Term})
 	case !asked.Journal.Known:

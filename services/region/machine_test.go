@@ -55,7 +55,8 @@ type scenario struct {
 	held      []func() []string // in order
 	now       time.Time
 	watches   []region.Send
-	asked     control.Register
+	registers region.Send // the newest
+	leaves    region.Send // the newest
 	heartbeat region.JournalHeartbeatRead
 	claims    []region.Claim
 	loads     []of[turn.Load]
@@ -168,7 +169,11 @@ func (s *scenario) command(f []string) []string {
 	case "watch-failed":
 		return s.watched(nil)
 	case "registered":
-		return s.step(region.Replied{From: "c", Asked: s.asked, Msg: control.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")}})
+		return s.step(region.Replied{From: s.registers.To, Asked: s.registers.Msg, Msg: control.RegisterAck{Term: sharding.Term(number(f[1])), Refusal: strings.Join(f[2:], " ")}})
+	case "register-failed":
+		return s.step(region.Replied{From: s.registers.To, Asked: s.registers.Msg})
+	case "leave-failed":
+		return s.step(region.Replied{From: s.leaves.To, Asked: s.leaves.Msg})
 	case "journal":
 		s.heartbeat = region.JournalHeartbeatRead{OK: f[1] != "unknown", Heartbeat: sharding.JournalHeartbeat{Term: sharding.Term(number(opt["term"])), Cluster: sharding.ClusterID(number(f[1]))}}
 		return nil
@@ -205,7 +210,7 @@ func (s *scenario) command(f []string) []string {
 		if t := opt["term"]; t != "" {
 			term = sharding.Term(number(t))
 		}
-		return s.step(region.Replied{From: "c", Asked: control.GracefulShutdown{}, Msg: control.ShutdownAck{Term: term, Remaining: number(f[1])}})
+		return s.step(region.Replied{From: s.leaves.To, Asked: control.GracefulShutdown{}, Msg: control.ShutdownAck{Term: term, Remaining: number(f[1])}})
 	case "tick":
 		s.now = s.now.Add(time.Duration(number(f[1])) * time.Millisecond)
 		var lines []string
@@ -344,11 +349,13 @@ func (s *scenario) send(o region.Send) string {
 			fields = fmt.Sprintf("{Version:%+v}", m.Version)
 		}
 	case control.Register:
-		s.asked = m
+		s.registers = o
 		fields = fmt.Sprintf("{%s Last:%d}", m.Name, m.Last)
 		if m.Journal.Known {
 			fields = fmt.Sprintf("{%s Last:%d Journal:%d}", m.Name, m.Last, m.Journal.Cluster)
 		}
+	case control.GracefulShutdown:
+		s.leaves = o
 	}
 	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }

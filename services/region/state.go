@@ -106,8 +106,8 @@ func relative(now, t time.Time) time.Duration {
 func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 	rel := func(t time.Time) time.Duration { return relative(now, t) }
 	a := &c.announcing
-	b = fmt.Appendf(b, "term %d registered %d announced %d number %d open %t refused %q %v leaving %t %d %d left %t released %t draining %t failed %t\n",
-		c.term, c.registered, rel(a.at), a.number, a.open, a.refusal, a.refused, c.leaving, rel(c.leaveAt), rel(c.leftBy), c.left, c.released, c.draining, c.failed)
+	b = fmt.Appendf(b, "term %d registered %d announced %d %q number %d open %t refused %q %v leaving %t %d %q %d left %t released %t draining %t failed %t\n",
+		c.term, c.registered, rel(a.call.at), a.call.askedOf, a.number, a.open, a.refusal, a.refused, c.leaving, rel(c.leaveCall.at), c.leaveCall.askedOf, rel(c.leftBy), c.left, c.released, c.draining, c.failed)
 	if c.cfg.JournalPatience > 0 {
 		h := &c.health
 		b = fmt.Appendf(b, "journal %s %d report %d told %d ticked %d\n", h.state, rel(h.since), h.report, rel(h.told), rel(h.ticked))

@@ -55,13 +55,6 @@ func (c *Calls) Answer(call control.Call, a Answer) {
 	}
 }
 
-// AnswerAll answers every call that waits.
-func (c *Calls) AnswerAll(a Answer) {
-	for call := range c.waiting { // order-free: each gets the same
-		c.Answer(call, a)
-	}
-}
-
 // Forget ends a call whose caller waits no more.
 func (c *Calls) Forget(call control.Call) {
 	h, waits := c.waiting[call]

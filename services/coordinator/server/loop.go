@@ -81,7 +81,7 @@ func (s *Server) perform(o coordinator.Output) {
 	}
 }
 
-// steppedDown tells those who wait that nobody acts here any more.
+// steppedDown logs the end of a term, and forgets what belongs to it.
 func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	log := s.log
 	if !s.trouble.since.IsZero() {
@@ -90,7 +90,6 @@ func (s *Server) steppedDown(o coordinator.SteppedDown) {
 	log.Warn("stepped down", "term", o.Term, "why", o.Why)
 	clear(s.moves)
 	s.trouble = trouble{}
-	s.calls.AnswerAll(controlrpc.Answer{Err: s.errStandby()})
 }
 
 // onLease takes the lease's news; it runs on the keeper's goroutine.

@@ -15,8 +15,7 @@ import (
 // service takes the messages of regions and gateways.
 type service struct{ s *Server }
 
-// errStandby answers operators at a standby, and the calls that the core has not
-// answered when it steps down.
+// errStandby answers operators at a standby.
 func (s *Server) errStandby() error {
 	err := twirp.NewError(twirp.FailedPrecondition, "this coordinator stands by")
 	if !s.known.Node.IsZero() {

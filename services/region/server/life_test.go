@@ -205,7 +205,6 @@ func TestWhatIsRefused(t *testing.T) {
 		{r.send("other", uid, host), `not "other"`},
 		{r.send("dev", uid, host, control.ShardStarted{}), "ShardStarted is no one-way message for a region"},
 		{r.send("dev", uid, control.WatchTable{}), "WatchTable is no one-way message for a region"},
-		{r.send("dev", uid, host, nil), "unknown kind"},
 		{watch("other", control.WatchTable{}), `not "other"`},
 		{watch("dev", control.Register{}), "Register is no call that a region answers"},
 		{watch("dev", host), "HostShard is no call that a region answers"},
