@@ -57,10 +57,10 @@ func (f *faultRun) without(section, how string, times int, half, worst, p99 repo
 		}
 	}
 	name := fmt.Sprintf("%s, %s: ", how, timesText(times))
-	f.addMillis(section, name+"commands that waited, median until answered, median of all times", measure.Median(halves), half)
-	f.addMillis(section, name+"99th percentile, over all times", quantileMS(all, 0.99), p99)
-	f.addMillis(section, name+"last of them, worst time", maxOf(lasts), worst)
-	f.addFailures(section, name+"failed commands, worst time", maxOf(failed))
+	f.addMillis(section, name+"commands that waited, median until answered, median of all runs", measure.Median(halves), half)
+	f.addMillis(section, name+"99th percentile, over all runs", quantileMS(all, 0.99), p99)
+	f.addMillis(section, name+"last of them, worst run", maxOf(lasts), worst)
+	f.addFailures(section, name+"failed commands, worst run", maxOf(failed))
 	return nil
 }
 
@@ -180,8 +180,8 @@ func (f *faultRun) scales() error {
 	}
 	section, what := "region added", fmt.Sprintf("fourth region, %s: ", timesText(f.Sizes.Times))
 	f.addMillis(section, what+"from its start to a fair share of the shards, median", measure.Median(shares), report.Target{})
-	f.addMillis(section, what+"the same, worst time", maxOf(shares), report.Target{AtMost: 3000})
-	f.addMillis(section, what+"slowest command, worst time", maxOf(slowest), report.Target{AtMost: 500})
+	f.addMillis(section, what+"the same, worst run", maxOf(shares), report.Target{AtMost: 3000})
+	f.addMillis(section, what+"slowest command, worst run", maxOf(slowest), report.Target{AtMost: 500})
 	f.addFailures(section, what+"failed commands, sum", failedUp)
 	section, what = "region stopped", fmt.Sprintf("SIGTERM, %s", timesText(f.Sizes.Times))
 	f.addMillis(section, what+": until it has ended, median", measure.Median(stops), report.Target{})

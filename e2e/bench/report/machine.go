@@ -43,7 +43,7 @@ func ThisMachine() Machine {
 
 // String describes the machine in one line.
 func (m Machine) String() string {
-	s := fmt.Sprintf("%d cores (%s), %s, %s, load %s before the run", m.Cores, m.CPU, m.OS, m.Go, m.Load)
+	s := fmt.Sprintf("%d processors (%s), %s, %s, load %s before the run", m.Cores, m.CPU, m.OS, m.Go, m.Load)
 	if m.Fsync > 0 {
 		s += ", fsync of 4 KiB " + Duration(m.Fsync)
 	}
