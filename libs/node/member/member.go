@@ -40,6 +40,8 @@ type Options struct {
 	// Cluster is the name of the cluster, and Role what the process is for.
 	Cluster string
 	Role    string
+	// Version is the version of what the process runs, for people to see.
+	Version string
 	// WatchRoles are the roles of the members that this process watches whatever the
 	// others do, see [gossip.Config].
 	WatchRoles []string
@@ -56,7 +58,7 @@ func Join(n *node.Node, o Options) (*Member, error) {
 	if g.Watch, err = gossip.ProfileOf(o.Settings.FastWatch, o.Settings.Detector); err != nil {
 		return nil, err
 	}
-	g.Version = n.Version().Version
+	g.Version = o.Version
 	o.Settings.Joining.Apply(&g)
 	if g.Downing, err = o.Settings.Downing.Open(); err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 func (s *Server) join(n *node.Node) error {
 	var err error
 	s.member, err = member.Join(n, member.Options{
-		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "coordinator", WatchRoles: []string{"region"},
+		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "coordinator", Version: n.Version().Version, WatchRoles: []string{"region"},
 	})
 	if err != nil {
 		return err

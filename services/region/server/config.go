@@ -9,6 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/replies"
+	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/region"
 )
 
@@ -17,6 +18,7 @@ type Config struct {
 	node.Config
 	member.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
+	AppVersion   string        `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: that of the binary's main module"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
 	ShardCores   int           `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`
@@ -75,6 +77,9 @@ func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate()}
 	if c.Journal == "" {
 		errs = append(errs, errors.New("journal.url is empty; give the journal of the cluster, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost"))
+	}
+	if c.AppVersion != "" {
+		errs = append(errs, sharding.CheckID("app.version", c.AppVersion, sharding.MaxTypeLen))
 	}
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,

@@ -21,7 +21,10 @@ func TestLifeOfARegion(t *testing.T) {
 	noneLeft(t)
 	f := newFake(t)
 	journal := "sqlite:" + t.TempDir() + "/journal.db"
-	r := start(t, f, journal, nil)
+	r := start(t, f, journal, func(c *Config) { c.AppVersion = "7.2" })
+	if !f.look(func() bool { return f.version == "7.2" })() {
+		t.Error("the region registers with another version than that of its configuration")
+	}
 	e := r.host(1)
 	g := r.dial()
 

@@ -11,6 +11,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		Inbox: cfg.Inbox, StopTimeout: cfg.StopTimeout, Failures: cfg.Failures, Log: s.log,
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
-			core.Version, core.ShardCores = n.Version().Version, cfg.ShardCores
+			core.Version, core.ShardCores = appVersion(n, cfg), cfg.ShardCores
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads
@@ -193,11 +194,15 @@ func (s *Server) performOutside(o region.ControlOutput) {
 	}
 }
 
+// appVersion is the version of the entities' code: that of the binary if none is
+// configured.
+func appVersion(n *node.Node, cfg *Config) string { return cmp.Or(cfg.AppVersion, n.Version().Version) }
+
 // join prepares the membership of this region.
 func (s *Server) join(n *node.Node) error {
 	var err error
 	s.member, err = member.Join(n, member.Options{
-		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "region", Changed: s.findCoordinators,
+		Settings: &s.cfg.Settings, Cluster: s.cfg.ClusterName, Role: "region", Version: appVersion(n, s.cfg), Changed: s.findCoordinators,
 	})
 	if err != nil {
 		return err

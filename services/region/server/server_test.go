@@ -122,6 +122,7 @@ type fake struct {
 
 	mu       sync.Mutex
 	journals []control.JournalOwner // whose, says the region
+	version  string                 // of the last one that registered
 	// onRegister returns a refusal; nil: none.
 	onRegister func() string
 	term       sharding.Term
@@ -170,6 +171,7 @@ func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message,
 		if f.unwilling != nil {
 			return nil, f.unwilling
 		}
+		f.version = m.Version
 		if f.journals = append(f.journals, m.Journal); f.onRegister != nil {
 			return control.RegisterAck{Term: f.term, Refusal: f.onRegister()}, nil
 		}
