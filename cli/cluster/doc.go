@@ -1,7 +1,6 @@
-// Package cluster starts a whole Roost cluster as real processes on this
-// machine, on loopback, and does to them what happens to processes: kill, stop,
-// start again. `roost dev` is one user, demonstrations and end-to-end tests are
-// others.
+// Package cluster starts a whole Roost cluster as real processes on this machine, on
+// loopback, and can kill, stop and restart each of them. `roost dev`, demonstrations
+// and end-to-end tests use it.
 //
 //	c, err := cluster.Start(ctx, cluster.Options{Coordinators: 2, Regions: 3, Gateways: 2, Dir: dir, BinDir: "bin"})
 //	defer c.Close(context.Background())

@@ -1,9 +1,8 @@
-// Package archtest checks the architecture of Roost in the tests of its modules:
-// which packages may import which (layers), what pure cores must not use (purity),
-// that every core says what its driver must do (duties), and that every package has a
-// comment (docs). The house_test.go of every module has that module's rules and calls
-// [Check]. [Memory] limits what decoders may allocate
-// in their fuzz tests.
+// Package archtest checks the architecture of Roost in the tests of its modules: which
+// packages may import which (layers), what pure cores must not use (purity), that every
+// core says what its driver must do (duties), and that every package has a comment
+// (docs). The house_test.go of every module has that module's rules and calls [Check].
+// [Memory] limits what decoders may allocate in their fuzz tests.
 //
 // # What this does not do
 //

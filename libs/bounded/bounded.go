@@ -1,11 +1,11 @@
 // Package bounded keeps untrusted messages from taking memory out of proportion to
 // their size. Two bytes of protobuf, an empty message in a list, become a struct, an
-// element of a growing slice, and another struct that it is converted to: a body of
-// 4 MiB can take 500 MiB. [Limits.Check] walks over the bytes before anything is
-// allocated and adds up how much memory they would take;
-// [Limits.Handler] and [Limits.Transport] do so for the requests and answers of
-// Twirp services, and expand compressed requests, within the same limits. A
-// [Budget] bounds the bodies of all requests together.
+// element of a growing slice, and another struct that it is converted to: a body
+// of 4 MiB can take 500 MiB. [Limits.Check] walks over the bytes before anything is
+// allocated and adds up how much memory they would take; [Limits.Handler] and
+// [Limits.Transport] do so for the requests and answers of Twirp services, and expand
+// compressed requests, within the same limits. A [Budget] bounds the bodies of all
+// requests together.
 //
 // # What this does not do
 //

@@ -57,6 +57,6 @@
 // # What this does not do
 //
 // It neither sends nor encodes: see package wire for the messages as protobuf, and
-// package controlrpc for what carries them. It does not validate names and numbers: the core
-// that gets a message ignores or refuses invalid ones.
+// package controlrpc for what carries them. It does not validate names and numbers: the
+// core that gets a message ignores or refuses invalid ones.
 package control

@@ -85,8 +85,8 @@
 //  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
 //  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder,
-//     or the time until which it may act, is news. On [YieldLease] the process gives the
-//     lease up, and takes its place in line after the other candidates.
+//     or the time until which it may act, has changed. On [YieldLease] the process
+//     gives the lease up, and takes its place in line after the other candidates.
 //
 // Package agent is that driver. The loop to write:
 //

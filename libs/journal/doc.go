@@ -1,6 +1,6 @@
-// Package journal stores the events of entities durably, and enforces by a fence
-// who may append. It is the one place where ownership is enforced; everywhere else
-// it is advice.
+// Package journal stores the events of entities durably, and enforces by a fence who
+// may append. It is the one place where ownership is enforced; everywhere else it is
+// advisory.
 //
 // An entity's journal is a sequence of records without gaps. A shard has a
 // fence: the epoch at which it was claimed, and by whom. A [Driver]
@@ -15,13 +15,13 @@
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence
 //     number that is stored and not below the snapshot there is.
 //
-// Checking epoch and sequence is not redundant: with the epoch alone two
-// incarnations under one epoch double an effect, with the sequence alone two
-// epochs interleave. (Fencing by a number checked inside the write is the
-// pattern of Temporal's range ids; the sequence as primary key is that of
-// event stores.)
+// Both the epoch and the sequence must be checked: with the epoch alone, two
+// incarnations of an entity at one epoch could apply an effect twice; with the sequence
+// alone, the records of two epochs could interleave. (Fencing by a number checked
+// inside the write is the pattern of Temporal's range ids; the sequence as primary key
+// is that of event stores.)
 //
-// One operation that is refused does not hurt the others of its batch.
+// A refused operation does not affect the others of its batch.
 //
 // # Outcomes
 //

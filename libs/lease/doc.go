@@ -12,14 +12,13 @@
 //
 // # How it stays exclusive
 //
-// No wall clock is trusted. The holder counts its time to live from the *start* of
-// the last write that succeeded, by its own monotonic clock, less a margin. A
-// contender counts the same time to live from the moment at which it first saw the
-// current record, and then replaces exactly that record: the store compares
-// version and nonce. The write happened before the contender saw it, so the holder
-// stops first, as long as clocks run at nearly the same rate: the
-// margin (200 ms of 2 s) covers clocks that differ by 10 %. The idea of observed
-// time is that of client-go's leaderelection
+// No wall clock is trusted. The holder counts its time to live from the *start* of the
+// last write that succeeded, by its own monotonic clock, less a margin. A contender
+// counts the same time to live from the moment at which it first saw the current
+// record, and then replaces exactly that record: the store compares version and nonce.
+// The write happened before the contender saw it, so the holder stops first, as long as
+// clocks run at nearly the same rate: the margin (200 ms of 2 s) covers clocks that
+// differ by 10 %. The idea of observed time is that of client-go's leaderelection
 // (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
 //
 // # Terms
@@ -85,7 +84,7 @@
 //		select {
 //		case in := <-answers: // taken first if several wait
 //			out = h.Step(time.Now(), in, out[:0])
-//		case in := <-wishes: // SetRank, RaiseTerm, Yield, Release
+//		case in := <-calls: // SetRank, RaiseTerm, Yield, Release
 //			out = h.Step(time.Now(), in, out[:0])
 //		case <-ticker.C:
 //			out = h.Step(time.Now(), lease.Tick{}, out[:0])

@@ -9,12 +9,12 @@
 // # What this does not do
 //
 // Nothing here decides who owns a shard, talks to a network or reads a clock.
-// A copy may be stale at any time: routing is advice, the fence is law.
+// A copy may be stale at any time: routing is advisory, and only the fence is enforced.
 //
 // # Duties of the driver
 //
-// The drivers are the cores of regions and gateways, which embed both types, and theirs
-// the services that make the polls.
+// The drivers are the cores of regions and gateways, which embed both types. Their own
+// drivers make the polls.
 //
 //  1. Table and Watcher are used by one goroutine at a time, with the times of one
 //     monotonic clock.

@@ -21,11 +21,11 @@
 //
 // # Unknown outcomes
 //
-// An append whose outcome is unknown ends the incarnation. It is settled by a
-// write, never by a read: an empty record at the same sequence number, repeated
-// until it is durable or refused. Only then is the entity loaded again, and the
-// commands in doubt are looked up: a stored one gets its stored reply; the others
-// were not applied and run again in arrival order.
+// An append whose outcome is unknown ends the incarnation. The outcome is settled by a
+// write, never by a read: an empty record at the same sequence number, repeated until
+// it is durable or refused. Only then is the entity loaded again, and the commands in
+// doubt are looked up: a stored one gets its stored reply; the others were not applied
+// and run again in arrival order.
 //
 // # What this does not do
 //

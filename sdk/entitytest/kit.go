@@ -1,5 +1,5 @@
-// Package entitytest runs entity types in memory, with the execution core that
-// regions use, under virtual time: no network, no disk, no waiting.
+// Package entitytest runs entity types in memory, with the entity core that regions
+// use, in virtual time: no network, no disk, no waiting.
 //
 //	k := entitytest.New(t, Accounts)
 //	k.Given("Account", "alice", Deposited{100})

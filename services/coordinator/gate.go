@@ -46,7 +46,7 @@ type Gate struct {
 	cursor        cursor // of the checkpoint
 	done          bool   // everything of the checkpoint is in a record
 	checkpoint    int    // facts of the checkpoint in the record under way
-	own           int    // of the facts that since counts, those from first on
+	own           int    // those of afterSnapshot that are in first or a later record
 	compacting    bool   // the snapshot is under way
 }
 
@@ -230,7 +230,7 @@ func (g *Gate) Compacted(stored bool) {
 	}
 }
 
-// Waiting returns how much is held back: outputs, facts among them, and bytes.
+// Held returns how much is held back: outputs, facts among them, and bytes.
 func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
 // Over reports whether more waits than may, as an error that says how much.

@@ -45,9 +45,9 @@ type Machine struct {
 	counter  uint32
 	handoffs int // rows handing off
 
-	probedAt   time.Time // when the own journal was asked last
-	probing    bool      // it has not answered that
-	answeredAt time.Time // when it answered last
+	probedAt   time.Time // when this coordinator's journal was last probed
+	probing    bool      // that probe is not answered
+	answeredAt time.Time // when the journal last answered
 
 	sweepDue   bool      // the membership has changed, or what a region or an operator wants
 	short      bool      // a sweep ran out of handoffs
@@ -150,7 +150,7 @@ func (m *Machine) receive(in Received) bool {
 	return true
 }
 
-// sendOn answers a call at a standby.
+// sendOn answers a call at a standby with the active coordinator, as far as known.
 func (m *Machine) sendOn(call control.Call) {
 	m.reply(call, control.NotActive{Active: m.known.Node, Term: m.known.Term})
 }
@@ -237,17 +237,17 @@ func (m *Machine) tick() {
 	}
 }
 
-// factsStored takes up what was left until facts are durable: rows that a sweep
-// has passed over, and watches that are behind.
+// factsStored resumes what waited for facts to become durable: rows that a sweep has
+// passed over, and watches that are behind.
 func (m *Machine) factsStored(n int) {
 	m.stored = min(m.stored+uint64(max(n, 0)), m.persisted)
 	m.sweepDue = m.sweepDue || m.deferred
 	m.unpark()
 }
 
-// pending reports whether a fact of this term, by its number, is not durable
-// yet. What it is about is left alone until then: nobody has heard of it, and
-// nothing may pile up behind a journal that does not answer.
+// pending reports whether a fact of this term, by its number, is not durable yet. Until
+// then its row or type is not changed again: nobody has heard of the fact, and nothing
+// may pile up behind a journal that does not answer.
 func (m *Machine) pending(fact uint64) bool { return fact > m.stored }
 
 func (m *Machine) emit(o Output) { m.out = append(m.out, o) }

@@ -17,8 +17,8 @@ type Output interface{ output() }
 // Inputs to a [Tenure] from the lease. The driver takes them before anything else
 // that waits: a term that has ended must not wait behind work.
 type (
-	// Acquired: the term is ours and may be used before Until. Cluster is whose lease
-	// it is.
+	// Acquired: the term is ours and may be used before Until. Cluster is the cluster
+	// that the lease belongs to.
 	Acquired struct {
 		Term    sharding.Term
 		Until   time.Time
@@ -31,7 +31,7 @@ type (
 	}
 	// Lost: the term must not be used any more.
 	Lost struct{ Term sharding.Term }
-	// Resign: the process stops. The term is not used any more, nor is any other.
+	// Resign: the process stops. Neither this term nor any other is used from now on.
 	Resign struct{}
 )
 
@@ -89,11 +89,12 @@ type (
 	Elected struct {
 		Term  sharding.Term
 		Facts []Fact
-		// Cluster is what the journal says by now about whose it is; 0: nothing.
+		// Cluster is the cluster to which the journal says that it belongs; 0: it says
+		// nothing.
 		Cluster sharding.ClusterID
 	}
-	// Identified: the journal says by now that it is Cluster's, which it did not when
-	// the term began.
+	// Identified: the journal now says that it belongs to Cluster. When the term began
+	// it said nothing.
 	Identified struct{ Cluster sharding.ClusterID }
 	// Deposed: the lease is lost, past its time, or the stream was fenced.
 	// From here on the only answer is which coordinator is active.
@@ -145,8 +146,8 @@ type (
 	CallEnded struct{ Call control.Call }
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
-	// DrainRegion hands all shards of a region off without its leaving; Resume
-	// ends that. Operator's wish; it outlives the term.
+	// DrainRegion is an operator's request to hand off all shards of a region, although
+	// it does not leave. Resume ends that. The request outlives the term.
 	DrainRegion struct {
 		Region sharding.NodeID
 		Resume bool
@@ -160,8 +161,8 @@ type (
 	RaiseTerm struct{ Above sharding.Term }
 	// YieldLease gives the lease up and stays in line for it.
 	YieldLease struct{}
-	// Survey asks whose the journal is and what was claimed in it; answered by
-	// Surveyed or ReadFailed.
+	// Survey asks which cluster the journal belongs to and which epochs were claimed in
+	// it; answered by Surveyed or ReadFailed.
 	Survey struct{ Number uint64 }
 	// Claim claims the shard of the facts; answered by Claimed.
 	Claim struct {

@@ -86,7 +86,7 @@ func (m *Machine) memberGone(node sharding.NodeID) {
 }
 
 // forgetDrained ends the drain of regions that are gone for good: an incarnation
-// never comes back. A new term knows all members when the owners had their time.
+// never comes back. A new term knows all members once RecoveryWait is over.
 func (m *Machine) forgetDrained() {
 	if len(m.drained) == 0 || m.now.Sub(m.since) < m.cfg.RecoveryWait {
 		return
@@ -128,7 +128,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		}
 	}
 	r.registered, r.version, r.types = true, in.Version, descs
-	// A version that says nothing is the lowest; it only orders candidates.
+	// An unreadable version counts as the lowest: versions only order candidates.
 	r.parsed, _ = allocation.ParseVersion(in.Version)
 	for _, d := range descs {
 		d.Commands = m.commands(from, d)
@@ -152,8 +152,8 @@ func checkVersion(v string) error {
 	return sharding.CheckID("app_version", v, sharding.MaxTypeLen)
 }
 
-// checkJournal says what is wrong with a region whose journal is not the one that
-// the facts are in: its claims would fence nobody off.
+// checkJournal says what is wrong with a region whose journal is not the one that has
+// the facts: its claims would not fence other regions.
 func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	switch {
 	case !owner.Known || m.cluster == 0 || owner.Cluster == m.cluster || mutant.On("region-journal"):

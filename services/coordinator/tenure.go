@@ -33,9 +33,9 @@ import (
 //
 // # What is held back
 //
-// See [Gate]. Whether the lease is valid is judged at the now of the Step. What a
-// driver sends later, because it was paused in between, is not prevented: receivers
-// refuse it by its term, and the journal by its epoch.
+// See [Gate]. The lease is checked at the time of the Step. A driver that is paused
+// after it may perform outputs when the lease is over: receivers refuse those by their
+// term, and the journal by their epoch.
 //
 // A Tenure is not safe for concurrent use.
 type Tenure struct {
@@ -84,8 +84,8 @@ const (
 	active
 )
 
-// request is something that the journal is asked for. One that it refused for now
-// is made again.
+// request is one request to the journal. One that was refused for the time being is
+// repeated.
 type request struct {
 	number  uint64 // 0: nothing is under way
 	retryAt time.Time
@@ -100,7 +100,7 @@ func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 // order. It never fails: what makes no sense is ignored.
 func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	t.now, t.out = now, out
-	switch in := in.(type) { // whether the term lasts is settled before anything else
+	switch in := in.(type) { // whether the term goes on is decided before anything else
 	case Acquired:
 		t.acquired(in)
 	case Renewed:
@@ -112,7 +112,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // its caller is gone, and is not told that the term ends either
+	case CallEnded: // drop the answer before the term may end, which would answer the call
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -197,8 +197,8 @@ func (t *Tenure) lapse() {
 	}
 }
 
-// stepDown ends the use of the term. What was decided and is not durable is
-// forgotten; the next active coordinator folds what is.
+// stepDown ends the use of the term. Decisions that are not durable are forgotten; the
+// next active coordinator folds the durable ones.
 func (t *Tenure) stepDown(why string) {
 	term, gate := t.term, t.gate
 	t.term, t.phase, t.asked, t.retryAt = 0, standingBy, 0, time.Time{}
@@ -208,7 +208,7 @@ func (t *Tenure) stepDown(why string) {
 		return
 	}
 	t.step(Deposed{})
-	for _, call := range gate.End() { // not durable, so not told
+	for _, call := range gate.End() { // the facts behind these answers are not durable
 		t.emit(Reply{Call: call, Msg: control.NotActive{Active: t.m.known.Node, Term: t.m.known.Term}})
 	}
 	t.emit(SteppedDown{Term: term, Why: why})
@@ -228,7 +228,7 @@ func (t *Tenure) ask(p phase) uint64 {
 	return t.last
 }
 
-// current reports whether an answer is the one that is waited for, and takes it.
+// current reports whether an answer is the awaited one. Then none is awaited any more.
 func (t *Tenure) current(number uint64) bool {
 	if number != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
 		return false
@@ -455,5 +455,5 @@ func (t *Tenure) Held() (outputs, facts, bytes int) {
 	return t.gate.Held()
 }
 
-// View returns what an operator may want to see.
+// View returns the state of the coordinator for operators.
 func (t *Tenure) View() View { return t.m.View() }

@@ -5,12 +5,13 @@
 //
 // # Life of a command
 //
-// [Submit] is checked and admitted within the limits. A command counts in them until it is
-// finished, so that putting it back into the queue never exceeds them. Every shard has one list of commands in the order of admission.
-// A command is waiting (to be sent) or sent (its newest attempt is unanswered). If the
-// shard's row is serving and the link to its owner is up, waiting commands are sent in
-// order: none overtakes an earlier waiting command of its shard. Otherwise the gateway
-// asks for a home and waits for the row.
+// [Submit] is checked and admitted within the limits. A command counts in them until it
+// is finished, so that putting it back into the queue never exceeds them. Every shard
+// has one list of commands in the order of admission. A command is waiting (to be sent)
+// or sent (its newest attempt is unanswered). If the shard's row is serving and the
+// link to its owner is up, waiting commands are sent in order: none overtakes an
+// earlier waiting command of its shard. Otherwise the gateway asks for a home and waits
+// for the row.
 //
 // # Outcomes
 //

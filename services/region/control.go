@@ -101,7 +101,7 @@ func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) 
 
 func (c *ControlCore) emit(o ControlOutput) { c.out = append(c.out, o) }
 
-// order gives an order to the shard core that a shard belongs to, and orderAll to all.
+// order gives an order to the shard core of a shard, and orderAll to all shard cores.
 func (c *ControlCore) order(id sharding.ShardID, o Order) {
 	c.emit(ToCore{Core: c.cfg.CoreOf(id), Order: o})
 }
@@ -151,7 +151,7 @@ func (c *ControlCore) handOff(from string, in control.HandOff) {
 	}
 }
 
-// event takes what a shard core tells.
+// event handles an event of a shard core.
 func (c *ControlCore) event(core int, e Event) {
 	switch e := e.(type) {
 	case Report:
@@ -226,7 +226,7 @@ func (c *ControlCore) shutdownAck(in control.ShutdownAck) {
 	c.tickLeave()
 }
 
-// tickLeave repeats the request to leave and tells when it is fulfilled.
+// tickLeave repeats the request to leave, and emits Left when the region has left.
 func (c *ControlCore) tickLeave() {
 	if !c.leaving || c.left {
 		return
@@ -248,8 +248,8 @@ func (c *ControlCore) tickLeave() {
 	}
 }
 
-// empty reports whether no shard core holds a shard, or will take one: one that has not
-// told that it is leaving may still have an order before it to host one.
+// empty reports whether no shard core holds a shard, or will take one. A core that has
+// not yet reported that it is leaving may still have an order to host one in its inbox.
 func (c *ControlCore) empty() bool {
 	for _, core := range c.cores {
 		if !core.Leaving || core.Shards > 0 {

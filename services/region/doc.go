@@ -36,11 +36,10 @@
 //
 // # A shard's life in a region
 //
-// HostShard(e) → Claim(e) in the journal → serving: it takes
-// commands routed at exactly e → HandOff(e): what was accepted is finished, the
-// entities stop, the appends settle → the minimum epoch of the shard is e+1, and
-// ShardStopped(e) is answered. A HostShard below it is refused: a late
-// repeat must not revive a shard that was let go.
+// HostShard(e) → Claim(e) in the journal → serving: it takes commands routed at exactly
+// e → HandOff(e): what was accepted is finished, the entities stop, the appends settle
+// → the minimum epoch of the shard is e+1, and ShardStopped(e) is answered. A HostShard
+// below it is refused: a late repeat must not revive a shard that was let go.
 //
 // Whatever shows the shard at a higher epoch (a table row, a command, the
 // fence) stops it at once.
@@ -53,8 +52,8 @@
 //
 // # What this does not do
 //
-// It opens no connection, writes no disk and runs no user code. It does not
-// trust its own picture of ownership: the journal's fence decides.
+// It opens no connection, writes no disk and runs no user code. It does not trust its
+// own view of ownership: the journal's fence decides.
 //
 // # Duties of the driver
 //
@@ -72,9 +71,9 @@
 //     of [Outputs] in its order, the events last. None of them may wait. What package
 //     turn wants of its driver holds for Outputs.Turn; answers to it go back to the same
 //     shard core, as [Turn].
-//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; one whose
-//     result is not known by UnknownOutcome. [ProbeJournal] and [ReadJournalHeartbeat] are asked
-//     beside the loop; their answers may get lost.
+//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; one
+//     whose result is not known by UnknownOutcome. [ProbeJournal] and
+//     [ReadJournalHeartbeat] are asked beside the loop; their answers may get lost.
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].
 //  7. After [Left] the process may leave the membership. After [Fail] it stops.

@@ -1,10 +1,10 @@
 // Package wire is the codec of package control: its messages as those of
-// roost.control.v1. Nothing else of Roost knows both.
+// roost.control.v1. No other package of Roost knows both forms.
 //
 // # What this does not do
 //
-// It checks no names and numbers: what makes no sense is for the core that takes it to
-// ignore or refuse.
+// It does not validate names and numbers: the core that gets a message ignores or
+// refuses invalid ones.
 package wire
 
 import (

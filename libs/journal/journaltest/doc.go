@@ -3,6 +3,6 @@
 //
 // # What this does not do
 //
-// It cannot cut the power. That a commit is on the disk when it is reported is
-// for the driver's own tests.
+// It cannot cut the power. That a commit is on the disk when it is reported must be
+// tested by the driver's own tests.
 package journaltest

@@ -3,5 +3,5 @@
 //
 // # What this does not do
 //
-// Nothing survives the process.
+// It keeps nothing on disk: everything is lost when the process ends.
 package memory

@@ -1,24 +1,24 @@
 // Package postgres is a journal in a PostgreSQL database (14 or later), shared
 // by processes on many machines.
 //
-// A batch is one call of the function roost.commit_batch (schema.sql), which
-// is a transaction of its own: one round trip that ends in COMMIT. The function
-// locks the fence rows that the batch writes under (FOR SHARE; FOR UPDATE if it
-// claims any), then the entities, each in one order for all, decides like
-// [journal.Decide], and writes what holds. A process that is paused or cut off
-// holds no lock: locks live as long as the function runs. Batches that only
-// read fences lock and write nothing.
+// A batch is one call of the function roost.commit_batch (schema.sql), which is a
+// transaction of its own: one round trip that ends in COMMIT. The function locks the
+// fence rows that the batch writes under (FOR SHARE; FOR UPDATE if it claims any), then
+// the entities, each in one order for all, decides like [journal.Decide], and writes
+// the operations that succeed. A process that is paused or cut off holds no lock: locks
+// live as long as the function runs. Batches that only read fences lock and write
+// nothing.
 //
 // # Outcomes
 //
-// An ERROR of the server is a transaction that was rolled back: not committed,
-// or full if the disk is (SQLSTATE 53100). A batch for which no connection could
-// be had is not committed either. Everything that comes between sending the batch and the
-// server's readiness for the next one is unknown, the FATAL of a server that
-// shuts down included. An ERROR about a damaged page is ErrCorrupt; the server
-// finds most of them only if the cluster has data checksums. The pool dials
-// again; the server ends an orphaned batch after Config.CommitTimeout at the
-// latest.
+// An ERROR of the server means that the transaction was rolled back: nothing is
+// committed, and if the disk is full (SQLSTATE 53100) the operations are refused for
+// that. A batch for which no connection could be had is not committed either.
+// Everything that comes between sending the batch and the server's readiness for the
+// next one is unknown, the FATAL of a server that shuts down included. An ERROR about a
+// damaged page is ErrCorrupt; the server finds most of them only if the cluster has
+// data checksums. The pool dials again; the server ends an orphaned batch after
+// Config.CommitTimeout at the latest.
 //
 // # Silence
 //
@@ -38,11 +38,11 @@
 // # What this does not do
 //
 // It promises what the server promises: Open refuses a server with fsync or
-// synchronous_commit off, but a failover to a replica that lags loses what it
-// lacks; use synchronous replication for that. The role keeps events as they
-// are; it does not distinguish services, and a malicious one can claim shards that
-// it does not own, or hold a lock by calling a function inside a transaction of its
-// own. Tables never shrink, except for dropped command ids. The schema's name is
-// fixed: one journal per database. A connection pooler must keep a session per
-// connection, because prepared statements are used.
+// synchronous_commit off, but a failover to a replica that lags loses the commits that
+// it lacks; use synchronous replication for that. The role keeps events as they are; it
+// does not distinguish services, and a malicious one can claim shards that it does not
+// own, or hold a lock by calling a function inside a transaction of its own. Tables
+// never shrink, except for dropped command ids. The schema's name is fixed: one journal
+// per database. A connection pooler must keep a session per connection, because
+// prepared statements are used.
 package postgres

@@ -3,15 +3,16 @@
 //	consul://127.0.0.1:8500/roost/prod
 //
 // The record of a lease is the key "roost/prod/<name>". Reads are consistent and writes
-// compare the index, so a majority of Consul's servers decides. Parameters: token_file (read at every request; default
-// the environment variable CONSUL_HTTP_TOKEN), datacenter (default the agent's),
-// tls, ca, cert, key.
+// compare the index, so a majority of Consul's servers decides. Parameters: token_file
+// (read at every request; default the environment variable CONSUL_HTTP_TOKEN),
+// datacenter (default the agent's), tls, ca, cert, key.
 //
 // # What this does not do
 //
 // It does not use Consul's sessions and their lock delay (see [casstore]). It grants no
 // permissions: with access control the token needs
-// key_prefix "roost/prod/" { policy = "write" }.
+//
+//	key_prefix "roost/prod/" { policy = "write" }
 package consul
 
 import (

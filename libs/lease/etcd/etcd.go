@@ -2,10 +2,9 @@
 //
 //	etcd://10.0.0.2:2379,10.0.0.3:2379/roost/prod
 //
-// The record of a lease is the key "/roost/prod/<name>". Reads are
-// linearizable and writes are transactions that compare the revision, so a majority of
-// etcd's members decides. Parameters: user and
-// password_file, tls, ca, cert, key.
+// The record of a lease is the key "/roost/prod/<name>". Reads are linearizable and
+// writes are transactions that compare the revision, so a majority of etcd's members
+// decides. Parameters: user and password_file, tls, ca, cert, key.
 //
 // # What this does not do
 //

@@ -7,8 +7,8 @@
 //
 // # What this does not do
 //
-// It does not pull plugs: that an acknowledged write survives a power cut is
-// for the driver to see to.
+// It does not cut the power: that an acknowledged write survives is the driver's
+// responsibility.
 package leasetest
 
 import (

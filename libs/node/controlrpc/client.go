@@ -4,7 +4,7 @@
 //
 // # What this does not do
 //
-// It promises no delivery, and repeats nothing: the cores do.
+// It does not guarantee delivery and repeats nothing: the cores repeat what must arrive.
 package controlrpc
 
 import (

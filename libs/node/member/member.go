@@ -4,7 +4,7 @@
 //
 // # What this does not do
 //
-// It decides nothing: packages bootstrap, gossip and splitbrain do. Gateways are no
+// It decides nothing: packages bootstrap, gossip and splitbrain do. Gateways are not
 // members and need none of it.
 package member
 

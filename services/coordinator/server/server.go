@@ -3,8 +3,8 @@
 //
 // # What this does not do
 //
-// Nothing is decided here, neither about shards nor about who may act. The loop
-// hands inputs to the core and performs its outputs in order.
+// It makes no decisions, neither about shards nor about who may act: the loop passes
+// inputs to the core and performs its outputs in order.
 package server
 
 import (

@@ -5,9 +5,9 @@
 //
 // # What this does not do
 //
-// No decision is made here: the goroutine that steps the core hands it inputs and performs its
-// outputs. Slow work (disk, calls, entity code) runs beside that and comes back as an
-// input.
+// It makes no decisions: the goroutine that steps a core hands it inputs and performs
+// its outputs. Slow work (disk, calls, entity code) runs beside that and comes back as
+// an input.
 package server
 
 import (
