@@ -88,8 +88,8 @@ type Config struct {
 
 	// JournalHeartbeatInterval is the time between two journal heartbeats. Default 1 s.
 	JournalHeartbeatInterval time.Duration
-	// JournalHeartbeatPatience is how long no heartbeat must come before a journal
-	// counts as nobody's. It must be longer than a lease, whose record may have been lost while
+	// JournalHeartbeatPatience is how long no heartbeat must come before a journal counts
+	// as nobody's. It must be longer than a lease, whose record may have been lost while
 	// its holder acts. Default 4 s.
 	JournalHeartbeatPatience time.Duration
 	// SurveyInterval is the time between two surveys of a journal that may be

@@ -48,7 +48,7 @@ func TestMutantsOfTakeover(t *testing.T) {
 			takeover: takeover{patience: 4 * time.Second}, now: time.Unix(1e6, 0), beats: true,
 			found: found{Term: 99, Cluster: ours, Highest: sharding.MakeEpoch(5, 9)}, other: sharding.JournalHeartbeat{Cluster: theirs, Term: 5},
 		}
-		if step, _ := j.look(t); (step == contested) != (name == "") {
+		if step, _ := j.decide(t); (step == contested) != (name == "") {
 			t.Errorf("mutant %q: another cluster that lives ends in %v", name, step)
 		}
 	}

@@ -21,12 +21,12 @@ type takeover struct {
 	// holder acts, and than several heartbeat intervals.
 	patience time.Duration
 
-	fenced bool                      // another coordinator claimed the stream while the lease was ours
-	looks  bool                      // heartbeats are watched for
-	since  time.Time                 // since when
-	last   sharding.JournalHeartbeat // the newest
-	lastAt time.Time                 // when it was first seen
-	lookAt time.Time                 // the latest look
+	fenced     bool                      // another coordinator claimed the stream while the lease was ours
+	watching   bool                      // heartbeats are watched for
+	since      time.Time                 // since when
+	last       sharding.JournalHeartbeat // the newest
+	lastAt     time.Time                 // when it was first seen
+	surveyedAt time.Time                 // the latest survey
 }
 
 // found is what the journal says, and the lease for which it is asked.
@@ -43,30 +43,30 @@ type takeoverStep uint8
 const (
 	// mayClaim: the stream can be claimed.
 	mayClaim takeoverStep = iota
-	// lookAgain: it is not known yet whether another cluster lives.
-	lookAgain
+	// surveyAgain: it is not known yet whether another cluster lives.
+	surveyAgain
 	// termSpent: the term must be raised above that of the highest epoch.
 	termSpent
 	// contested: another cluster uses the journal.
 	contested
 )
 
-// wasFenced says that another coordinator claimed the stream while the lease was
-// this one's: its lease is another one.
-func (t *takeover) wasFenced() { t.fenced, t.looks = true, false }
+// wasFenced records that another coordinator claimed the stream while the lease was this
+// one's: its lease is another one.
+func (t *takeover) wasFenced() { t.fenced, t.watching = true, false }
 
-// look takes what was found at now, and says what comes next.
-func (t *takeover) look(now time.Time, f found) takeoverStep {
+// decide returns what comes next, by what was found at now.
+func (t *takeover) decide(now time.Time, f found) takeoverStep {
 	// A claim of this very term is this lease's own, tried before.
 	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign()) && !mutant.On("term-above-epochs")
 	if !below && !t.fenced && !f.foreign() {
-		t.looks = false
+		t.watching = false
 		return mayClaim
 	}
-	if !t.looks || now.Sub(t.lookAt) >= t.patience {
-		t.looks, t.since, t.last, t.lastAt = true, now, f.Heartbeat, now
+	if !t.watching || now.Sub(t.surveyedAt) >= t.patience {
+		t.watching, t.since, t.last, t.lastAt = true, now, f.Heartbeat, now
 	}
-	t.lookAt = now
+	t.surveyedAt = now
 	if f.Heartbeat != t.last {
 		t.last, t.lastAt = f.Heartbeat, now
 		if now.Sub(t.since) > t.patience {
@@ -75,12 +75,12 @@ func (t *takeover) look(now time.Time, f found) takeoverStep {
 	}
 	switch {
 	case now.Sub(t.lastAt) < t.patience && !mutant.On("foreign-heartbeat"):
-		return lookAgain
+		return surveyAgain
 	case below:
 		t.fenced = false
 		return termSpent
 	}
-	t.fenced, t.looks = false, false
+	t.fenced, t.watching = false, false
 	return mayClaim
 }
 

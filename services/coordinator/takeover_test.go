@@ -25,8 +25,8 @@ const (
 	theirs sharding.ClusterID = 22
 )
 
-// look goes on until the decision is made.
-func (j *journalOf) look(t *testing.T) (takeoverStep, time.Duration) {
+// decide surveys until the decision is made.
+func (j *journalOf) decide(t *testing.T) (takeoverStep, time.Duration) {
 	t.Helper()
 	start := j.now
 	for {
@@ -35,11 +35,11 @@ func (j *journalOf) look(t *testing.T) (takeoverStep, time.Duration) {
 			j.other.N++
 			j.found.Heartbeat = j.other
 		}
-		step := j.takeover.look(j.now, j.found)
+		step := j.takeover.decide(j.now, j.found)
 		switch {
 		case step == termSpent:
 			j.found.Term = j.found.Highest.Term() + 1
-		case step != lookAgain:
+		case step != surveyAgain:
 			return step, took
 		case took > time.Minute:
 			t.Fatal("no decision within a minute")
@@ -86,7 +86,7 @@ func TestTakeover(t *testing.T) {
 			if c.fenced {
 				j.takeover.wasFenced()
 			}
-			if got, took := j.look(t); got != c.want || took < c.least || took > c.most {
+			if got, took := j.decide(t); got != c.want || took < c.least || took > c.most {
 				t.Errorf("%s, %s: %v after %v, want %v between %v and %v", c.name, life, got, took, c.want, c.least, c.most)
 			}
 			if c.want == contested {
@@ -102,7 +102,7 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestTakeoverOnce: what was waited for once is not waited for again when the term
-// has been raised; a pause between two looks proves nothing.
+// has been raised; a pause between two surveys proves nothing.
 func TestTakeoverOnce(t *testing.T) {
 	now := time.Unix(1e6, 0)
 	f := found{Term: 1, Cluster: ours, Highest: sharding.MakeEpoch(5, 9), Heartbeat: sharding.JournalHeartbeat{Cluster: theirs, Term: 5, N: 1}}
@@ -111,24 +111,24 @@ func TestTakeoverOnce(t *testing.T) {
 		after time.Duration
 		want  takeoverStep
 	}{
-		{0, lookAgain}, {time.Second, lookAgain}, {10 * time.Second, lookAgain}, // it slept
-		{2 * time.Second, lookAgain}, {time.Second, lookAgain}, {time.Second, termSpent},
+		{0, surveyAgain}, {time.Second, surveyAgain}, {10 * time.Second, surveyAgain}, // it slept
+		{2 * time.Second, surveyAgain}, {time.Second, surveyAgain}, {time.Second, termSpent},
 	} {
 		now = now.Add(c.after)
-		if got := tk.look(now, f); got != c.want {
-			t.Fatalf("look %d: %v, want %v", i, got, c.want)
+		if got := tk.decide(now, f); got != c.want {
+			t.Fatalf("survey %d: %v, want %v", i, got, c.want)
 		}
 	}
 	f.Term = 6
-	if got := (&takeover{patience: time.Second}).look(now, found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: 5}}); got != mayClaim {
+	if got := (&takeover{patience: time.Second}).decide(now, found{Term: 6, Cluster: ours, Highest: sharding.MakeEpoch(6, 0), Heartbeat: sharding.JournalHeartbeat{Cluster: ours, Term: 5}}); got != mayClaim {
 		t.Errorf("a claim that was tried before: %v", got)
 	}
 	tried, twin := f, tk
 	tried.Highest = sharding.MakeEpoch(6, 0) // of the other cluster
-	if got := twin.look(now.Add(time.Second), tried); got != termSpent {
+	if got := twin.decide(now.Add(time.Second), tried); got != termSpent {
 		t.Errorf("the claim of another cluster in the same term: %v", got)
 	}
-	if got := tk.look(now.Add(time.Second), f); got != mayClaim {
+	if got := tk.decide(now.Add(time.Second), f); got != mayClaim {
 		t.Errorf("in the raised term: %v", got)
 	}
 }

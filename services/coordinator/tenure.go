@@ -255,13 +255,13 @@ func (t *Tenure) surveyed(in Surveyed) {
 		// term is above ours, it refuses the Claim that follows.
 		f.Highest = 0
 	}
-	switch t.takeover.look(t.now, f) {
+	switch t.takeover.decide(t.now, f) {
 	case mayClaim:
 		if f.Heartbeat.Cluster != 0 && f.Heartbeat.Cluster != t.cluster {
 			t.emit(Adopted{Term: t.term, Cluster: t.cluster, From: f.Heartbeat})
 		}
 		t.emit(Claim{Number: t.ask(claiming), Term: t.term})
-	case lookAgain:
+	case surveyAgain:
 		if !t.waitingReported {
 			t.waitingReported = true
 			t.emit(Waiting{Term: t.term, By: f.Heartbeat})

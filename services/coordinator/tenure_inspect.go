@@ -51,10 +51,10 @@ func (t *Tenure) AppendState(now time.Time, b []byte) []byte {
 	s.time(t.retryAt)
 	s.bool(t.resigned)
 	s.bool(t.takeover.fenced)
-	if s.bool(t.takeover.looks); t.takeover.looks {
+	if s.bool(t.takeover.watching); t.takeover.watching {
 		s.time(t.takeover.since)
 		s.time(t.takeover.lastAt)
-		s.time(t.takeover.lookAt)
+		s.time(t.takeover.surveyedAt)
 		s.text(fmt.Sprint(t.takeover.last))
 	}
 	s.uint(t.heartbeat.N)

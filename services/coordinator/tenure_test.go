@@ -127,7 +127,7 @@ func TestTermAboveEveryEpoch(t *testing.T) {
 	for waited := time.Duration(0); waited < DefaultConfig().JournalHeartbeatPatience; waited += DefaultConfig().SurveyInterval {
 		never[Claim](w, "in term 3, below an epoch of term 5")
 		never[RaiseTerm](w, "while another cluster may live")
-		w.lookAgain(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
+		w.surveyAgain(Surveyed{Highest: sharding.MakeEpoch(5, 1)})
 		never[Waiting](w, "said once")
 	}
 	if raise := want[RaiseTerm](w); raise.Above != 5 {
@@ -142,8 +142,8 @@ func (w *tenureTest) surveyed(in Surveyed) {
 	w.step(in)
 }
 
-// lookAgain lets the next look be due, and answers it.
-func (w *tenureTest) lookAgain(in Surveyed) {
+// surveyAgain lets the next survey be due, and answers it.
+func (w *tenureTest) surveyAgain(in Surveyed) {
 	w.t.Helper()
 	w.step(Tick{})
 	never[Survey](w, "too early")
@@ -175,7 +175,7 @@ func TestContested(t *testing.T) {
 			return
 		}
 		heartbeat.N++
-		w.lookAgain(Surveyed{Heartbeat: heartbeat})
+		w.surveyAgain(Surveyed{Heartbeat: heartbeat})
 	}
 	t.Error("never contested")
 }
