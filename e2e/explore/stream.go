@@ -36,18 +36,6 @@ func recordOp(o coordinator.Append) journal.Op {
 	return journal.Op{Append: &sharding.Append{Shard: factShard, Epoch: sharding.MakeEpoch(o.Term, 0), Entity: factEntity, Records: []sharding.Record{r}}}
 }
 
-// heartbeatOps returns the operations that store a journal heartbeat.
-func heartbeatOps(s sharding.JournalHeartbeat) []journal.Op {
-	epoch := sharding.MakeEpoch(s.Term, 0)
-	return []journal.Op{
-		{Append: &sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}},
-		{Snapshot: &journal.WriteSnapshot{
-			Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
-			Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(s)},
-		}},
-	}
-}
-
 // facts reads the stream from its snapshot on, as a driver does.
 func (s *stream) facts(number uint64) coordinator.Input {
 	got, err := s.ledger.Load(journal.LoadRequest{Entity: factEntity})

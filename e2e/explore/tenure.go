@@ -146,7 +146,7 @@ func (w *tenureWorld) before() {
 	w.record = lease.Record{Version: 1, Term: first, TTL: lease.DefaultConfig().TTL, Nonce: 1, Cluster: 1}
 	epoch := sharding.MakeEpoch(first, 0)
 	w.apply(journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: epoch, Owner: gone.UID}})
-	w.apply(heartbeatOps(sharding.JournalHeartbeat{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
+	w.apply(journal.HeartbeatOps(sharding.JournalHeartbeat{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
 	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: outside}, coordinator.DrainFact{Region: outside, Resume: true}} {
 		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, Decided: 1}))
 	}
@@ -350,7 +350,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.WriteJournalHeartbeat:
 		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
 			return coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}
-		}, heartbeatOps(o.Heartbeat)...)
+		}, journal.HeartbeatOps(o.Heartbeat)...)
 	case coordinator.Append:
 		w.commit(i, o.Number, o, func(r journal.Result) coordinator.Input {
 			return coordinator.Appended{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch}

@@ -254,25 +254,8 @@ func (c *coordNode) survey(o coordinator.Survey) {
 }
 
 func (c *coordNode) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
-	done := func(r journal.Result) {
+	journal.WriteHeartbeat(c.commit, o.Heartbeat, func(r journal.Result) {
 		c.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
-	}
-	epoch := sharding.MakeEpoch(o.Heartbeat.Term, 0)
-	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
-		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(o.Heartbeat)},
-	}}
-	if o.Heartbeat.N > 1 {
-		c.commit(snapshot, done)
-		return
-	}
-	record := sharding.Append{Shard: factShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}
-	c.commit(journal.Op{Append: &record}, func(r journal.Result) {
-		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // it was there
-			c.commit(snapshot, done)
-			return
-		}
-		done(r)
 	})
 }
 

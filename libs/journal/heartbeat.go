@@ -21,6 +21,39 @@ type heartbeat struct {
 	N       uint64             `json:"n"`
 }
 
+// HeartbeatOps returns what writes a heartbeat, one operation after the other: the first
+// heartbeat of a term makes sure that the record exists. That it does already
+// (RefusedSeq) is as good as Durable. The fence is that of the coordinators' facts.
+func HeartbeatOps(h sharding.JournalHeartbeat) []Op {
+	shard, epoch := sharding.ShardID{Type: HeartbeatEntity.Type}, sharding.MakeEpoch(h.Term, 0)
+	record := Op{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}}
+	snapshot := Op{Snapshot: &WriteSnapshot{
+		Shard: shard, Epoch: epoch, Entity: HeartbeatEntity,
+		Snapshot: Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: EncodeHeartbeat(h)},
+	}}
+	if h.N > 1 {
+		return []Op{snapshot}
+	}
+	return []Op{record, snapshot}
+}
+
+// WriteHeartbeat submits the [HeartbeatOps], each after the one before, until one does
+// not succeed. done is called once.
+func WriteHeartbeat(submit func(Op, func(Result)), h sharding.JournalHeartbeat, done func(Result)) {
+	ops := HeartbeatOps(h)
+	if len(ops) == 1 {
+		submit(ops[0], done)
+		return
+	}
+	submit(ops[0], func(r Result) {
+		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq {
+			submit(ops[1], done)
+			return
+		}
+		done(r)
+	})
+}
+
 // EncodeHeartbeat returns the payload of the snapshot.
 func EncodeHeartbeat(h sharding.JournalHeartbeat) []byte {
 	b, err := json.Marshal(heartbeat{h.Coordinator.Addr, h.Coordinator.UID, h.Cluster, h.Term, h.N})

@@ -139,31 +139,13 @@ func (s *Server) storeFacts(o coordinator.Append) {
 	})
 }
 
-// writeJournalHeartbeat stores a journal heartbeat: a snapshot of an entity that has one
-// record. The first heartbeat of a term makes sure that the record exists.
+// writeJournalHeartbeat stores a journal heartbeat.
 func (s *Server) writeJournalHeartbeat(o coordinator.WriteJournalHeartbeat) {
-	done := func(r journal.Result) {
+	journal.WriteHeartbeat(s.submit, o.Heartbeat, func(r journal.Result) {
 		if r.Verdict != sharding.Durable {
 			s.log.Warn("no journal heartbeat was stored", "term", o.Heartbeat.Term, "verdict", r.Verdict, "error", r.Err)
 		}
 		s.step(coordinator.JournalHeartbeatWritten{Number: o.Number, Verdict: r.Verdict, Fence: r.Fence.Epoch})
-	}
-	epoch := sharding.MakeEpoch(o.Heartbeat.Term, 0)
-	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{
-		Shard: streamShard, Epoch: epoch, Entity: journal.HeartbeatEntity,
-		Snapshot: journal.Snapshot{Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(o.Heartbeat)},
-	}}
-	if o.Heartbeat.N > 1 {
-		s.submit(snapshot, done)
-		return
-	}
-	record := journal.Op{Append: &sharding.Append{Shard: streamShard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}}
-	s.submit(record, func(r journal.Result) {
-		if r.Verdict == sharding.Durable || r.Verdict == sharding.RefusedSeq { // refused: it was there
-			s.submit(snapshot, done)
-			return
-		}
-		done(r)
 	})
 }
 

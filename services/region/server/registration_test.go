@@ -21,13 +21,8 @@ func TestWhoseJournal(t *testing.T) {
 	}
 	heartbeat := func(c sharding.ClusterID, term sharding.Term) {
 		shard, epoch := sharding.ShardID{Type: journal.HeartbeatEntity.Type}, sharding.MakeEpoch(term, 0)
-		for _, op := range []journal.Op{
-			{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 1}},
-			{Append: &sharding.Append{Shard: shard, Epoch: epoch, Entity: journal.HeartbeatEntity, Records: []sharding.Record{{Seq: 1}}}},
-			{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: epoch, Entity: journal.HeartbeatEntity, Snapshot: journal.Snapshot{
-				Seq: 1, Encoding: sharding.JSON, Payload: journal.EncodeHeartbeat(sharding.JournalHeartbeat{Cluster: c, Term: term, N: 1}),
-			}}},
-		} {
+		claim := journal.Op{Claim: &sharding.Claim{Shard: shard, Epoch: epoch, Owner: 1}}
+		for _, op := range append([]journal.Op{claim}, journal.HeartbeatOps(sharding.JournalHeartbeat{Cluster: c, Term: term, N: 1})...) {
 			done := make(chan journal.Result, 1)
 			j.Submit(op, func(r journal.Result) { done <- r })
 			if r := <-done; r.Verdict != sharding.Durable && r.Verdict != sharding.RefusedSeq {
