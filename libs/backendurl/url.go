@@ -1,4 +1,4 @@
-// Package backendurl takes the URLs apart by which backends are chosen at start-up:
+// Package backendurl takes the URLs apart by which backends are chosen at startup:
 // where peers are discovered, where leases are kept.
 //
 // # What this does not do

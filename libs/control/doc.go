@@ -6,7 +6,7 @@
 //
 // A region finds the active coordinator by watching the table, and announces itself:
 //
-//	region       WatchTable        coordinator   again after every answer, or after a time-out
+//	region       WatchTable        coordinator   again after every answer, or after a timeout
 //	             ◀ TableChanged                  when the table is newer, at the latest after about a second
 //	             ◀ NotActive                     by a standby, at once
 //	region       Register          coordinator   at its start and in every new term, until acknowledged

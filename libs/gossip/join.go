@@ -50,7 +50,7 @@ func (m *Machine) joinAddrs() []string {
 	return m.otherSeeds()
 }
 
-// setSeeds replaces the seeds. A search goes on with them at once; its time-outs
+// setSeeds replaces the seeds. A search goes on with them at once; its timeouts
 // continue.
 func (m *Machine) setSeeds(seeds []string) {
 	if slices.Equal(m.cfg.Seeds, seeds) {

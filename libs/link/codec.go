@@ -70,17 +70,17 @@ type names struct {
 	// looks names up only to refuse a second definition, and a peer that sends
 	// only short names could make the map take far more memory than the names.
 	ids map[string]uint64
-	// recent are the numbers that were written last, by role: a cache, as the
+	// recent are the numbers that were written last, by kind: a cache, as the
 	// same name often follows.
-	recent [roles]uint64
+	recent [nameKinds]uint64
 }
 
-// Roles of names.
+// Kinds of names.
 const (
 	typeName = iota
 	commandName
 	codeName
-	roles
+	nameKinds
 )
 
 func (n *names) add(s string) {
@@ -92,20 +92,20 @@ func (n *names) add(s string) {
 }
 
 // number returns the number of a name; 0 if it has none.
-func (n *names) number(role int, s string) uint64 {
-	if last := n.recent[role]; last != 0 && n.list[last-1] == s {
+func (n *names) number(kind int, s string) uint64 {
+	if last := n.recent[kind]; last != 0 && n.list[last-1] == s {
 		return last
 	}
 	id := n.ids[s]
 	if id != 0 {
-		n.recent[role] = id
+		n.recent[kind] = id
 	}
 	return id
 }
 
 // append appends a reference to a name.
-func (n *names) append(b []byte, role int, s string) []byte {
-	if id := n.number(role, s); id != 0 {
+func (n *names) append(b []byte, kind int, s string) []byte {
+	if id := n.number(kind, s); id != 0 {
 		return binary.AppendUvarint(b, id)
 	}
 	if len(n.list) == maxNames {
@@ -116,7 +116,7 @@ func (n *names) append(b []byte, role int, s string) []byte {
 }
 
 // read reads a reference and returns its name, which the caller checks: what is allowed
-// depends on the role.
+// depends on the kind.
 func (n *names) read(d *decoder, field string) string {
 	ref := d.uvarint(field)
 	switch {

@@ -100,7 +100,7 @@ func (c *Conn) Unsent() int {
 func (c *Conn) Ended() bool {
 	c.stream.mu.Lock()
 	defer c.stream.mu.Unlock()
-	return c.stream.err != nil || c.stream.left
+	return c.stream.err != nil || c.stream.readerLeft
 }
 
 // Waiting announces that the current callback is about to wait for something:
@@ -220,7 +220,7 @@ func (c *Conn) read() {
 // connection has ended by then: what waits of it may be sent again on the next one.
 func (c *Conn) leave() {
 	c.stream.mu.Lock()
-	c.stream.left = true
+	c.stream.readerLeft = true
 	c.stream.mu.Unlock()
 	c.server.leave(c)
 }

@@ -51,7 +51,7 @@ type stream struct {
 	writing     bool   // a goroutine is writing, or is about to
 	handedOver  bool   // that goroutine is the writer
 	closing     bool   // nothing more is accepted; pending is still written
-	left        bool   // server: the reader has left, and another connection may have the lane
+	readerLeft  bool   // server: the reader has left, and another connection may have the lane
 	err         error  // the first reason for the end; pending is not written any more
 
 	down chan struct{} // closed when err is set

@@ -246,7 +246,7 @@ func TestBodyTimeout(t *testing.T) {
 	conn := send(t, n, 10, "")
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
-	for range 10 { // longer in total than the time-out
+	for range 10 { // longer in total than the timeout
 		<-tick.C
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -321,7 +321,7 @@ func TestSlowReaders(t *testing.T) {
 		t.Errorf("an answer that nobody reads ends with %v", err)
 	}
 	slow, got := begin(), 0
-	tick := time.NewTicker(40 * time.Millisecond) // 8 MiB take longer than the time-out
+	tick := time.NewTicker(40 * time.Millisecond) // 8 MiB take longer than the timeout
 	defer tick.Stop()
 	buf := make([]byte, 256<<10)
 	for {

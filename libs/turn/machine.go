@@ -50,7 +50,7 @@ type Stats struct {
 	Passivations uint64
 	Unknown      uint64 // appends whose outcome was unknown
 	Duplicates   uint64 // commands answered with a stored or joined reply
-	Abandoned    uint64 // turns abandoned at a drain time-out
+	Abandoned    uint64 // turns abandoned at a drain timeout
 	LostTells    uint64 // accepted tells and timer firings that did not succeed
 	Spoiled      uint64 // turns discarded after they had staged events
 }

@@ -29,7 +29,7 @@ const (
 	wakeMailbox                       // deadlines may have passed in the mailbox
 	wakeLookup                        // a lookup may still be unanswered
 	wakeSettle                        // settle again
-	wakeDrain                         // drain time-out
+	wakeDrain                         // drain timeout
 	wakeTimer                         // timer fires
 	wakeFence                         // read the fence again
 )

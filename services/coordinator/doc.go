@@ -18,7 +18,7 @@
 //	                             ▲ HostShard                                    │ HandOff
 //	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
 //
-// Owner lost, claim refused, time-out: from any phase to starting elsewhere at a higher
+// Owner lost, claim refused, timeout: from any phase to starting elsewhere at a higher
 // epoch. A row that is starting without an owner has nobody who could take it; it is
 // allocated as soon as a candidate appears (a region that is being drained is the last
 // resort). Lost means: no member any more, or, for journaled types, unreachable, or not

@@ -47,7 +47,7 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 		return
 	}
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
-		return // another epoch would not help: leave it to the time-out
+		return // another epoch would not help: leave it to the timeout
 	}
 	to := m.choose(t, r.Shard, r.Owner)
 	if to.IsZero() {
@@ -70,7 +70,7 @@ func (m *Machine) ask(r *row) {
 }
 
 // repeat visits the rows whose owner has not answered. It repeats the order, or
-// allocates the shard elsewhere after the time-out. If there is no other region it
+// allocates the shard elsewhere after the timeout. If there is no other region it
 // goes on to repeat the order, so that a slow claim can succeed.
 func (m *Machine) repeat() {
 	for _, t := range m.types {

@@ -337,7 +337,7 @@ func (m *Machine) merge(row sharding.Row) {
 		s.askAt = time.Time{}
 	}
 	if row.Phase == sharding.Serving {
-		m.supersede(s, row.Epoch)
+		m.reenter(s, row.Epoch)
 	}
 	m.touch(s)
 }
@@ -368,9 +368,9 @@ func (m *Machine) release(l *link) {
 	}
 }
 
-// supersede puts commands that were sent at older epochs back into the queue: the new
+// reenter puts commands that were sent at older epochs back into the queue: the new
 // epoch is claimed, so they cannot take effect any more.
-func (m *Machine) supersede(s *shard, epoch sharding.Epoch) {
+func (m *Machine) reenter(s *shard, epoch sharding.Epoch) {
 	for r := s.first; r != nil; r = r.next {
 		switch {
 		case !r.sent || r.epoch >= epoch || r.blocks || mutant.On("re-entry"):

@@ -68,7 +68,7 @@ type (
 	// instead.
 	SendFailed struct{ Attempt Attempt }
 	// Replied is the answer of the process at From to Asked, a Send that is a call.
-	// A nil Msg: there is none (connection refused, time-out).
+	// A nil Msg: there is none (connection refused, timeout).
 	Replied struct {
 		From       string
 		Asked, Msg control.Message

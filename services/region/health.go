@@ -33,8 +33,8 @@ func (p JournalPath) String() string {
 	return "commits"
 }
 
-// evidence is what is known of one path.
-type evidence struct {
+// pathHealth is what is known of one path.
+type pathHealth struct {
 	heard  time.Time // last success; zero: the core has just begun
 	asking time.Time // when the first probe was sent that nothing has answered since; zero: none
 	asked  time.Time // when the newest probe was sent
@@ -44,7 +44,7 @@ type evidence struct {
 
 // health is the region's judgement of its journal.
 type health struct {
-	paths  [journalPaths]evidence
+	paths  [journalPaths]pathHealth
 	state  sharding.JournalState
 	since  time.Time // of the state
 	report uint64    // number of the newest report
@@ -137,7 +137,7 @@ func (c *ControlCore) gap() bool {
 // probe asks the journal, if nothing has succeeded for Config.JournalProbe. An
 // unanswered probe is sent again after Config.JournalPatience, since its answer may
 // never come.
-func (c *ControlCore) probe(p JournalPath, e *evidence) {
+func (c *ControlCore) probe(p JournalPath, e *pathHealth) {
 	pause := c.cfg.JournalProbe
 	if e.open {
 		pause = c.cfg.JournalPatience

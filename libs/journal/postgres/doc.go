@@ -26,7 +26,7 @@
 // request has a deadline (Config.CommitTimeout, Config.LoadTimeout); when it passes,
 // the connection is closed at once, together with the pool's idle ones. A connection
 // that was idle for a second is pinged before it is used, for at most a tenth of that
-// time. TCP keepalive and user time-out detect dead connections that are not in use.
+// time. TCP keepalive and user timeout detect dead connections that are not in use.
 //
 // # Roles
 //

@@ -113,7 +113,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 	passivations := counter("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
 	unknown := counter("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
 	duplicates := counter("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
-	abandoned := counter("roost.entity.abandoned", "{turn}", "turns given up at a handoff time-out")
+	abandoned := counter("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
 	lost := counter("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
 	if errs != nil {
 		return errs
