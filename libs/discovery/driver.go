@@ -19,6 +19,8 @@ import (
 //     and is not left out.
 //  4. It does not cache, retry or wait: that is left to Watch.
 //  5. Every call returns soon after ctx ends.
+//  6. Close releases resources; requests under way may fail. Afterwards only Close may
+//     be called, and does nothing. Who has opened a driver closes it.
 //
 // The races it has to stand: Peers is called concurrently, also with the methods of
 // Follower and Registrar.
@@ -26,6 +28,7 @@ import (
 // Package discoverytest checks all of this.
 type Driver interface {
 	Peers(ctx context.Context) ([]Peer, error)
+	Close() error
 }
 
 // Follower is a Driver that notices changes.

@@ -29,7 +29,8 @@ type RegistrationStats struct {
 // within its TTL, adds it again if it is lost, and removes it at the end. With a
 // driver that is not a Registrar it does nothing.
 type Registration struct {
-	registrar Registrar // nil: nothing to do
+	driver    Driver
+	registrar Registrar // the driver; nil: nothing to do
 	self      Peer
 	cfg       Config
 	log       *slog.Logger
@@ -41,8 +42,8 @@ type Registration struct {
 	stats    RegistrationStats
 }
 
-// NewRegistration prepares the entry of self; nothing is registered yet. A nil log
-// is silent. Errors wrap ErrConfig.
+// NewRegistration prepares the entry of self; nothing is registered yet. The driver is
+// closed by [Registration.Close]. A nil log is silent. Errors wrap ErrConfig.
 func NewRegistration(d Driver, self Peer, c Config, log *slog.Logger) (*Registration, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func NewRegistration(d Driver, self Peer, c Config, log *slog.Logger) (*Registra
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &Registration{self: self, cfg: c, log: log, turn: make(chan struct{}, 1)}
+	r := &Registration{driver: d, self: self, cfg: c, log: log, turn: make(chan struct{}, 1)}
 	r.registrar, _ = d.(Registrar)
 	return r, nil
 }
@@ -141,6 +142,9 @@ func (r *Registration) Leave(ctx context.Context) error {
 	r.stats.Entered = false
 	return nil
 }
+
+// Close closes the driver. The registration cannot be used any more.
+func (r *Registration) Close() error { return r.driver.Close() }
 
 // Stats returns what happened so far.
 func (r *Registration) Stats() RegistrationStats {

@@ -43,6 +43,8 @@ func (f *fake) Peers(ctx context.Context) ([]Peer, error) {
 	return peers, err
 }
 
+func (f *fake) Close() error { return nil }
+
 func (f *fake) set(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

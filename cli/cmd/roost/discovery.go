@@ -105,6 +105,7 @@ func (a *app) listPeers(ctx context.Context, u discoveryURL, args []string) erro
 	if err != nil {
 		return err
 	}
+	defer func() { _ = d.Close() }()
 	w, err := u.watch(d)
 	if err != nil {
 		return err
@@ -152,6 +153,7 @@ func (a *app) watchPeers(ctx context.Context, u discoveryURL, args []string) err
 	if err != nil {
 		return err
 	}
+	defer func() { _ = d.Close() }()
 	w, err := u.watch(d)
 	if err != nil {
 		return err

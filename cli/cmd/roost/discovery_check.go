@@ -41,6 +41,7 @@ func (a *app) testDiscovery(ctx context.Context, u discoveryURL, args []string, 
 	if err != nil {
 		return err
 	}
+	defer func() { _ = d.Close() }()
 	scheme, _, _ := strings.Cut(url, ":")
 	t := discoveryTest{driver: d, scheme: scheme, timeout: u.timeout}
 	checks := t.run(ctx, write)

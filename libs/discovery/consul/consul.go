@@ -49,6 +49,7 @@ const (
 // Driver queries an agent for the instances of one service.
 type Driver struct {
 	client     *api.Client
+	transport  *http.Transport
 	at         string // for error messages
 	service    string
 	cluster    string
@@ -80,14 +81,20 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 		scheme = "https"
 	}
 	// Not the library's transport, which would read TLS settings from the environment.
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
+	d.transport = http.DefaultTransport.(*http.Transport).Clone()
+	d.transport.TLSClientConfig = secure
 	var err error
-	d.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: transport}})
+	d.client, err = api.NewClient(&api.Config{Address: u.Hosts, Scheme: scheme, HttpClient: &http.Client{Transport: d.transport}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: consul: %w", discovery.ErrConfig, err)
 	}
 	return d, nil
+}
+
+// Close closes the idle connections.
+func (d *Driver) Close() error {
+	d.transport.CloseIdleConnections()
+	return nil
 }
 
 // Peers returns the instances.

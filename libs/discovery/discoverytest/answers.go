@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -34,6 +35,24 @@ func many(t *testing.T, s Suite) {
 	}
 	h := s.with(t, peers, nil)
 	h.want(t, h.Driver, s.express(peers...))
+}
+
+// closed: nothing of a driver is left when it is closed.
+func closed(t *testing.T, s Suite) {
+	h := s.with(t, some, func(h Harness) bool { return h.Second != nil })
+	h.want(t, h.Driver, s.express(some...))
+	before := runtime.NumGoroutine()
+	second := h.Second(t)
+	h.want(t, second, s.express(some...))
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	retry(t, func() error {
+		if n := runtime.NumGoroutine(); n > before {
+			return fmt.Errorf("%d goroutines are left", n-before)
+		}
+		return nil
+	})
 }
 
 func owned(t *testing.T, s Suite) {

@@ -82,6 +82,7 @@ func (s Suite) Run(t *testing.T) {
 		{"duplicates", duplicates},
 		{"many", many},
 		{"owned by the caller", owned},
+		{"closed", closed},
 		{"cancelled", cancelled},
 		{"concurrent", concurrent},
 		{"join and leave", change},
@@ -110,6 +111,13 @@ func (s Suite) Run(t *testing.T) {
 func (s Suite) with(t *testing.T, peers []discovery.Peer, possible func(Harness) bool) Harness {
 	t.Helper()
 	h := s.With(t, s.express(peers...))
+	t.Cleanup(func() {
+		for range 2 {
+			if err := h.Driver.Close(); err != nil {
+				t.Errorf("it cannot be closed: %v", err)
+			}
+		}
+	})
 	if possible != nil && !possible(h) {
 		t.Skip("cannot happen with this driver")
 	}

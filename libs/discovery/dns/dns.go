@@ -112,6 +112,9 @@ func resolver(s string) (string, error) {
 	return addr, nil
 }
 
+// Close does nothing.
+func (d *Driver) Close() error { return nil }
+
 // Peers queries the records now.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.lookup(ctx)

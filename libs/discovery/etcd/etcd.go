@@ -252,7 +252,7 @@ func (d *Driver) Remove(ctx context.Context, self discovery.Peer) error {
 	return nil
 }
 
-// Close closes the connections. The Driver may be used again.
+// Close closes the connections.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,6 +21,7 @@ import (
 type Joiner struct {
 	cfg     Config
 	url     string // without secrets
+	driver  discovery.Driver
 	watch   *discovery.Watch
 	inbox   chan bootstrap.Input
 	members atomic.Pointer[Membership]
@@ -54,15 +55,15 @@ func New(cfg Config) (*Joiner, error) {
 	if len(cfg.Seeds) > 0 {
 		return j, nil
 	}
-	driver, err := open.Open(context.Background(), bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster)
-	if err != nil {
+	var err error
+	if j.driver, err = open.Open(context.Background(), bootstrap.Expand(cfg.URL, cfg.Cluster), cfg.Cluster); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
 	c := discovery.DefaultConfig()
 	c.Interval, c.Timeout = cfg.Interval, cfg.Timeout
 	c.MaxBackoff = max(c.MaxBackoff, c.Interval)
-	if j.watch, err = discovery.NewWatch(driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
-		return nil, err
+	if j.watch, err = discovery.NewWatch(j.driver, c, cfg.Log.With("discovery.url", j.url)); err != nil {
+		return nil, errors.Join(err, j.driver.Close())
 	}
 	return j, nil
 }
@@ -90,15 +91,16 @@ func coordinators(peers []discovery.Peer) []string {
 }
 
 // Run looks for the cluster until this node is a member, and then passes changes of
-// discovery on to the membership until ctx is done. It returns an error only when it
-// gives up.
-func (j *Joiner) Run(ctx context.Context) error {
+// discovery on to the membership until ctx is done; then it closes the driver. It returns
+// an error only when it gives up.
+func (j *Joiner) Run(ctx context.Context) (err error) {
 	m := *j.members.Load()
 	if j.watch == nil {
 		j.cfg.Log.Warn("bootstrap is off: cluster.seeds names the nodes to join through; discovery.url is not asked", "cluster.seeds", j.cfg.Seeds)
 		<-ctx.Done()
 		return nil
 	}
+	defer func() { err = errors.Join(err, j.driver.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer j.probes.Wait()
 	defer cancel()

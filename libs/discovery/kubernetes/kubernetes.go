@@ -80,6 +80,9 @@ func Open(u *backendurl.URL, cluster string) (*Driver, error) {
 	return d, nil
 }
 
+// Close closes the idle connections.
+func (d *Driver) Close() error { return d.api.Close() }
+
 // Peers returns the endpoints.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	peers, _, err := d.Follow(ctx)

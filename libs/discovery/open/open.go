@@ -17,6 +17,7 @@ package open
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -54,7 +55,11 @@ func Registration(ctx context.Context, url, cluster string, self discovery.Peer,
 	if err != nil {
 		return nil, err
 	}
-	return discovery.NewRegistration(d, self, discovery.DefaultConfig(), log)
+	r, err := discovery.NewRegistration(d, self, discovery.DefaultConfig(), log)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return r, nil
 }
 
 // choose is the one place where drivers are listed.

@@ -35,6 +35,9 @@ func Open(list string) (*Driver, error) {
 	return d, nil
 }
 
+// Close does nothing.
+func (d *Driver) Close() error { return nil }
+
 // Peers returns the list.
 func (d *Driver) Peers(ctx context.Context) ([]discovery.Peer, error) {
 	if err := ctx.Err(); err != nil {

@@ -108,7 +108,7 @@ func (m *Member) Register(scope string) error {
 		Run:  r.Run,
 		Stop: func(ctx context.Context) error {
 			_ = r.Leave(ctx) // it is logged, and the entry ends by itself
-			return nil
+			return r.Close()
 		},
 		StopTimeout: 5 * time.Second,
 	})

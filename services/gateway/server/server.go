@@ -59,6 +59,7 @@ type Server struct {
 	log       *slog.Logger
 	self      sharding.NodeID
 	peers     *node.Peers
+	discovery discovery.Driver
 	watcher   *discovery.Watch
 	telemetry telemetry
 	idPrefix  []byte // of the ids of commands without key
@@ -125,11 +126,11 @@ func New(n *node.Node, cfg *Config) (*Server, error) {
 	s.outbox = controlrpc.NewOutbox(s.ctx, s.client.Send, s.log, s.telemetry.dropped)
 	s.types.Store(&types{other: newMeasures(s.telemetry.duration, "")})
 	url := bootstrap.Expand(cfg.Discovery, cfg.ClusterName)
-	driver, err := discoveryopen.Open(context.Background(), url, cfg.ClusterName)
-	if err != nil {
+	var err error
+	if s.discovery, err = discoveryopen.Open(context.Background(), url, cfg.ClusterName); err != nil {
 		return nil, fmt.Errorf("discovery.url: %w", err)
 	}
-	if s.watcher, err = discovery.NewWatch(driver, discovery.DefaultConfig(), s.log); err != nil {
+	if s.watcher, err = discovery.NewWatch(s.discovery, discovery.DefaultConfig(), s.log); err != nil {
 		return nil, err
 	}
 	if err := discoverytelemetry.Observe(n.MeterProvider().Meter(scope), url, s.watcher, nil); err != nil {
@@ -166,7 +167,7 @@ func (s *Server) stages(n *node.Node) {
 		Name: "discovery",
 		Run: func(ctx context.Context) error {
 			s.watcher.Run(ctx, s.discovered)
-			return nil
+			return s.discovery.Close()
 		},
 	})
 }
