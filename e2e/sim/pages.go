@@ -143,10 +143,11 @@ func (s *store) maxEpoch() sharding.Epoch {
 }
 
 // answersDamage reports whether a command of the last round meets damage and its
-// answer says so.
+// answer says so. The outcome is unknown if the clocks have been set such that its key
+// was taken for an expired one before.
 func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
 	meets := w.journal.loadDamaged(o.entity) || o.cmd == cmdAdd && w.journal.writeDamaged(o.entity)
-	return meets && r.Outcome == sharding.Rejected && r.Code == sharding.DataLoss
+	return meets && r.Outcome != sharding.OK && r.Code == sharding.DataLoss
 }
 
 // contained checks an answer that says that data is lost: damage of an entity, or

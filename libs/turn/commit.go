@@ -146,9 +146,12 @@ func (m *Machine) appended(in Appended) {
 	if e == nil || len(e.inflight) == 0 || e.inflight[0].Seq != in.Seq {
 		return
 	}
-	if e.state == settling {
+	switch e.state {
+	case settling:
 		m.settled(e, in)
 		return
+	case unsettled:
+		return // of a write that was repeated
 	}
 	switch in.Verdict {
 	case sharding.Durable:
@@ -240,14 +243,16 @@ func (m *Machine) settled(e *entity, in Appended) {
 		return
 	case sharding.RefusedDamaged:
 		// No write can settle it while the damage lasts. Waiting callers learn that
-		// the outcome is unknown. If the unit is committed late, it becomes the next
-		// record or none.
+		// the outcome is unknown. The unit may still be committed late, when the damage
+		// is repaired: an instance that was loaded before would not show it.
 		if mutant.On("damage-settles") {
 			m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
 			return
 		}
-		e.inflight = nil
-		m.failEntity(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
+		m.answerFailed(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})
+		if e.state = unsettled; e.shard.phase != open || mutant.On("unsettled-stays") {
+			m.removeEntity(e) // the next owner loads it behind a higher epoch, which refuses the unit
+		}
 		return
 	case sharding.RefusedEpoch:
 		e.inflight = nil

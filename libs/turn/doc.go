@@ -25,7 +25,8 @@
 // write, never by a read: an empty record at the same sequence number, repeated until
 // it is durable or refused. Only then is the entity loaded again, and the commands in
 // doubt are looked up: a stored one gets its stored reply; the others were not applied
-// and run again in arrival order.
+// and run again in arrival order. While damage refuses that write, the entity's commands
+// are refused, and each of them tries the write again.
 //
 // # What this does not do
 //

@@ -94,6 +94,7 @@ const (
 	stopping                        // Stop is under way
 	ending                          // no instance; what was staged must become durable or refused
 	settling                        // no instance; an append's outcome is unknown
+	unsettled                       // like settling, but damage refuses the write that settles; the next command tries again
 	lookup                          // no instance, fenced; commands in doubt are looked up
 )
 
@@ -234,6 +235,10 @@ func (m *Machine) deliver(in *Deliver) {
 		return
 	}
 	m.enqueue(e, c)
+	if e.state == unsettled {
+		e.state = settling
+		m.emitSettle(e)
+	}
 	if e.state == live && c.recordable() && m.recent.has(e.inc, c.env.ID) {
 		c.lookupPending = true
 		m.emit(Lookup{Entity: e.id, Incarnation: e.inc, ID: c.env.ID})

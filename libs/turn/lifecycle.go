@@ -181,6 +181,12 @@ func (m *Machine) resolveStored(e *entity, c *command, found bool, s *sharding.S
 // failEntity answers the commands of an entity that cannot be loaded, and
 // removes it.
 func (m *Machine) failEntity(e *entity, in *Loaded) {
+	m.answerFailed(e, in)
+	m.removeEntity(e)
+}
+
+// answerFailed answers all commands of an entity for the reason of a failed load.
+func (m *Machine) answerFailed(e *entity, in *Loaded) {
 	doubt, reject := sharding.Doubt(in.Code, in.Err), sharding.Reject(in.Code, in.Err)
 	for _, c := range e.cmds {
 		switch {
@@ -192,14 +198,13 @@ func (m *Machine) failEntity(e *entity, in *Loaded) {
 		}
 	}
 	m.removeAnswered(e)
-	m.removeEntity(e)
 }
 
 // removeEntity removes an entity without commands and without an instance.
 func (m *Machine) removeEntity(e *entity) {
 	m.removeIdle(e)
 	m.slots.free(e.inc.Slot())
-	e.inc, e.state = 0, 0
+	e.inc, e.state, e.inflight = 0, 0, nil
 	e.shard.remove(e)
 	m.stats.Entities--
 	m.checkDrained(e.shard)

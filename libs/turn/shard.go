@@ -113,8 +113,11 @@ func (m *Machine) drain(id sharding.ShardID) {
 	s.phase = draining
 	m.schedule(wake{at: m.now.Add(m.cfg.DrainTimeout), kind: wakeDrain, shard: s})
 	for _, e := range s.sorted() {
-		if e.state == live && !e.busy() && e.running == nil {
+		switch {
+		case e.state == live && !e.busy() && e.running == nil:
 			m.stop(e, HandedOff)
+		case e.state == unsettled:
+			m.removeEntity(e)
 		}
 	}
 	m.checkDrained(s)
@@ -156,6 +159,10 @@ func (m *Machine) abortShard(s *shard, stored sharding.Epoch) {
 }
 
 func (m *Machine) abortEntity(e *entity, stored sharding.Epoch) {
+	if e.state == unsettled {
+		m.removeEntity(e)
+		return
+	}
 	if c := e.running; c != nil {
 		m.emit(Cancel{Entity: e.id, Incarnation: e.inc, Request: c.runID})
 	}

@@ -84,7 +84,7 @@ func (e *entity) check(cfg *Config) error {
 		return fmt.Errorf("is in the idle list and busy")
 	case len(e.inflight) == 0 && len(e.pending) > 0:
 		return fmt.Errorf("has %d pending records and no append in flight", len(e.pending))
-	case e.state == settling && len(e.inflight) != 1:
+	case (e.state == settling || e.state == unsettled) && len(e.inflight) != 1:
 		return fmt.Errorf("settles %d records", len(e.inflight))
 	case len(e.cmds) > cfg.MailboxCommands || e.bytes > cfg.MailboxBytes:
 		return fmt.Errorf("mailbox of %d commands, %d bytes is above its limit", len(e.cmds), e.bytes)
