@@ -89,13 +89,13 @@ func (m *Machine) freeWork(e *entity) {
 type entityState uint8
 
 const (
-	loading  entityState = iota + 1 // Load is under way
-	live                            // has an instance
-	stopping                        // Stop is under way
-	ending                          // no instance; what was staged must become durable or refused
-	settling                        // no instance; an append's outcome is unknown
-	unsettled                       // like settling, but damage refuses the write that settles; the next command tries again
-	lookup                          // no instance, fenced; commands in doubt are looked up
+	loading   entityState = iota + 1 // Load is under way
+	live                             // has an instance
+	stopping                         // Stop is under way
+	ending                           // no instance; what was staged must become durable or refused
+	settling                         // no instance; an append's outcome is unknown
+	unsettled                        // like settling, but damage refuses the write that settles; the next command tries again
+	lookup                           // no instance, fenced; commands in doubt are looked up
 )
 
 // command is one delivered command until its answer.
