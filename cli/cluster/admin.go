@@ -64,7 +64,7 @@ func (a *Admin) Shards(ctx context.Context, typ, region string) (*adminv1.Shards
 	})
 }
 
-// Where tells which region owns an entity.
+// Where returns the region that owns an entity.
 func (a *Admin) Where(ctx context.Context, typ, id string) (*adminv1.WhereResponse, error) {
 	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.WhereResponse, error) {
 		return c.Where(ctx, &adminv1.WhereRequest{Type: typ, Id: id})

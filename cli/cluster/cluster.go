@@ -80,7 +80,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			if group.role == Coordinator {
 				c.seeds = append(c.seeds, p.service)
 			}
-			// A log tells of one cluster's life: it starts anew with it.
+			// A log is of one cluster's life: a new cluster starts with empty logs.
 			if err := os.Truncate(p.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}

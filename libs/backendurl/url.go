@@ -21,8 +21,8 @@ import (
 )
 
 // URL is the address of a backend taken apart, for the backend that reads it:
-// scheme://hosts/path?parameters. Every parameter is asked for by name, and
-// then Err tells what was given wrongly or not asked for.
+// scheme://hosts/path?parameters. Every parameter is asked for by name; after that, Err
+// names those that are invalid or were not asked for.
 type URL struct {
 	Scheme string
 	Hosts  string // what stands between // and /, such as "a:1,b:2"

@@ -71,8 +71,8 @@ type (
 		Term      sharding.Term
 		Remaining int
 	}
-	// JournalReport is what a region makes of its journal. A report with a lower Number
-	// than another one is older, and counts nothing.
+	// JournalReport is a region's judgement of its journal. A report with a lower
+	// Number than an earlier one is outdated and is ignored.
 	JournalReport struct {
 		Number uint64
 		State  sharding.JournalState

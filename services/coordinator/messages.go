@@ -234,7 +234,7 @@ type (
 type (
 	// Persist stores a fact. It is applied already. Every output after it, answers
 	// to watches included, waits until the fact is durable, while Step goes on; a
-	// Tenure sees to that, and gives out no Persist.
+	// Tenure does the waiting, and emits no Persist.
 	Persist struct{ Fact Fact }
 	// Send sends a control message to a region. It may get lost: it is repeated.
 	Send struct {

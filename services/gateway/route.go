@@ -150,7 +150,7 @@ func (m *Machine) ask(s *shard, row sharding.Row, known bool) {
 	m.emit(Send{To: to, Msg: control.GetShardHome{Shard: s.id, Refused: s.refused}})
 }
 
-// shardDue gives up blocking requests after their deadline; settle does the rest.
+// shardDue gives up blocking requests after their deadline; flushTouched does the rest.
 func (m *Machine) shardDue(s *shard) {
 	m.timers.stop(&s.timer)
 	m.touch(s)

@@ -27,25 +27,25 @@ type Config struct {
 	Turn turn.Config
 	// Watch times the watch of the route table.
 	Watch routetable.WatchConfig
-	// BufferCommands and BufferBytes bound what waits per shard for its claim:
-	// that wait is one commit long. Defaults 1,000 and 8 MiB. The limits of Turn
-	// for all entities count what waits here too.
+	// BufferCommands and BufferBytes bound what waits per shard for its claim: that
+	// wait is one commit long. Defaults 1,000 and 8 MiB. It counts in the limits of
+	// Turn for all entities too.
 	BufferCommands int
 	BufferBytes    int
-	// Replies bounds what the region owes. A [replies.Queue] is asked
-	// before each command: what finds no room waits with its connection.
+	// Replies bounds the memory of replies that are expected or not yet sent. Commands
+	// beyond it wait with their connection, see [replies.Queue].
 	Replies replies.Config
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.
 	Resend time.Duration
-	// JournalPatience is for how long nothing may succeed at the journal, though
-	// something is asked, before the region calls itself cut off from it: its
-	// shards move then. Default 5 s: longer than a failover of the database's
-	// network, shorter than most clients wait. 0: it never does.
+	// JournalPatience is how long no operation on the journal may succeed, although the
+	// region tries, before the region reports that it is cut off: its shards then move.
+	// Default 5 s: longer than a failover of the database's network, shorter than most
+	// clients wait. 0: it never reports.
 	JournalPatience time.Duration
-	// JournalProbe is for how long nothing succeeds before the region asks for
-	// the sake of asking, and the pause between two reports. Default 1 s; at most
-	// half of JournalPatience.
+	// JournalProbe is how long no operation may succeed before the region probes the
+	// journal, and the pause between two reports. Default 1 s; at most half of
+	// JournalPatience.
 	JournalProbe time.Duration
 	// JournalRecovery is how long the journal must answer again before the region
 	// is given shards. Default 10 s: a connection that comes and goes must not

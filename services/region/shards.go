@@ -62,7 +62,7 @@ func (m *ShardCore) claimed(in Claimed) {
 		m.raiseMinEpoch(h.id, in.Fence.Epoch)
 		m.letGo(h)
 		m.report(h.from, control.HostRefused{Shard: h.id, Epoch: h.epoch, Above: in.Fence.Epoch})
-	default: // an unanswered claim is repeated: a held one holds again
+	default: // an unanswered claim is repeated: one that succeeded succeeds again
 		h.claimAt = m.now.Add(m.cfg.Resend)
 		m.claimsToRepeat = true
 		was := h.damaged
@@ -73,9 +73,9 @@ func (m *ShardCore) claimed(in Claimed) {
 	}
 }
 
-// refuseAll takes a shard whose fence is damaged: nothing of it runs, but commands
-// for it are refused at once, and do not wait for a claim that may not succeed. When
-// the fence can be read again, the repeated claim decides.
+// refuseAll takes a shard whose fence is damaged. None of its commands run: they are
+// refused at once instead of waiting for a claim that may never succeed. When the fence
+// can be read again, the repeated claim decides.
 func (m *ShardCore) refuseAll(h *heldShard) {
 	m.report(h.from, control.ShardStarted{Shard: h.id, Epoch: h.epoch})
 	for _, c := range m.unbuffer(h) {
@@ -96,7 +96,7 @@ func (m *ShardCore) started(h *heldShard) {
 	}
 }
 
-// letGo forgets a shard that is not open, turning away what waits for it.
+// letGo forgets a shard that is not served yet, and refuses what waits for it.
 func (m *ShardCore) letGo(h *heldShard) {
 	m.forget(h)
 	for _, c := range m.unbuffer(h) {

@@ -120,8 +120,8 @@ func toJournalState(s sharding.JournalState) controlv1.JournalState {
 	return controlv1.JournalState(s) + controlv1.JournalState_JOURNAL_STATE_ANSWERS
 }
 
-// fromJournalState reads what a region makes of its journal. What is unknown may come
-// from a newer region; the journal answers then, as far as known here.
+// fromJournalState reads a region's judgement of its journal. An unknown one may come
+// from a newer region, and counts as a journal that answers.
 func fromJournalState(s controlv1.JournalState) sharding.JournalState {
 	switch s {
 	case controlv1.JournalState_JOURNAL_STATE_RECOVERING:

@@ -134,7 +134,7 @@ func typeNames(v *coordinator.View) string {
 	return fmt.Sprint(out)
 }
 
-// Where tells which region owns an entity.
+// Where returns the region that owns an entity.
 func (a admin) Where(ctx context.Context, req *adminv1.WhereRequest) (*adminv1.WhereResponse, error) {
 	entity := sharding.Entity{Type: sharding.EntityType(req.Type), ID: sharding.EntityID(req.Id)}
 	if err := entity.Check(); err != nil {

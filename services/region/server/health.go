@@ -43,7 +43,7 @@ func (l *controlLoop) probeJournal(o region.ProbeJournal) {
 // probeType is reserved: no shard and no entity is of this type.
 const probeType = "roost.probe"
 
-// journalChanged logs what this region makes of its journal.
+// journalChanged logs the region's judgement of its journal.
 func (s *shared) journalChanged(o region.JournalChanged) {
 	switch o.State {
 	case sharding.JournalSilent:

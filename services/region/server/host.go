@@ -258,7 +258,7 @@ func (s *shardLoop) snapshot(o turn.Snapshot) {
 	}}})
 }
 
-// release lets go what has waited for a snapshot.
+// release continues the jobs that waited for a snapshot.
 func (s *shardLoop) release(sl *slot) {
 	more := s.cuts[sl]
 	delete(s.cuts, sl)
@@ -282,9 +282,9 @@ func (s *shardLoop) cut(o *turn.Snapshot, inst *entity.Instance) {
 	}}, func(r journal.Result) { s.snapshotStored(o.Entity, r) })
 }
 
-// snapshotStored looks at what became of a snapshot. None is lost with one that
-// is not stored, and the next is cut after as many events again; until then the
-// entity takes longer to come to life, which an operator should know.
+// snapshotStored handles the result of storing a snapshot. Nothing is lost if it is not
+// stored: the next one is cut after as many events again. Until then the entity takes
+// longer to load, which an operator should know.
 func (s *shardLoop) snapshotStored(of sharding.Entity, r journal.Result) {
 	switch r.Verdict {
 	case sharding.Durable:

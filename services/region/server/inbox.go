@@ -65,9 +65,10 @@ func (b *batch) reset(taken bool) {
 	}
 }
 
-// inbox gathers what each shard core will take in as one batch. What comes from
-// outside waits while the batch of its core is full; answers of our own slow jobs never
-// do. There is one for all cores, because what the region owes is bounded for all.
+// inbox gathers the next batch of inputs of each shard core. What comes from outside
+// waits while the batch of its core is full; results of the region's own jobs never
+// wait. There is one inbox for all cores, because the memory of replies is bounded for
+// all of them together.
 type inbox struct {
 	mu     sync.Mutex
 	room   sync.Cond
@@ -76,7 +77,7 @@ type inbox struct {
 	coreOf func(*sharding.Envelope) int
 	over   bool // nobody takes any more
 
-	// What is owed to those that brought commands.
+	// The replies that are expected or not yet sent.
 	budget  *replies.Budget
 	queues  map[Sink]*replies.Queue[arrival]
 	kinds   map[sharding.EntityType]map[string]*replies.Kind

@@ -285,8 +285,8 @@ func (k *attributeKey) end() attribute.KeyValue {
 // measures are where a command with certain attributes is counted.
 type measures struct{ command, mailbox *histogram.Series }
 
-// measures looks series up. Commands come many of a kind, so the last ones are
-// kept at hand.
+// measures returns the series for some attributes. Many commands of one kind follow
+// each other, so the last series are remembered.
 func (s *shardLoop) measures(k attributeKey) *measures {
 	if s.lastMeasures != nil && s.lastAttributes == k {
 		return s.lastMeasures
