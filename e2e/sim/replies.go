@@ -19,7 +19,7 @@ const (
 
 var replyLimits = replies.Config{
 	Total: 24_000, Connection: 12_000, Largest: largeReply, Unknown: largeReply,
-	Waiting: 20, WaitingBytes: 100_000, WaitingShare: 0.5,
+	EntityShare: 0.75, Waiting: 20, WaitingBytes: 100_000, WaitingShare: 0.5,
 }
 
 // silence is how long a gateway may read nothing while replies wait for it.

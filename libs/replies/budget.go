@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Config bounds the memory that a region uses for replies.
@@ -24,6 +25,12 @@ type Config struct {
 	// yet: enough for a first burst of large replies, and so little that hundreds of
 	// slow turns can be under way at a time. Default 64 KiB.
 	Unknown int
+	// EntityShare is the share of Connection that is for the replies to one entity's
+	// unanswered commands, and the share of Waiting and WaitingBytes that is for its
+	// commands on one connection: an entity whose turns do not end leaves the rest to
+	// the others. It may always have one command. Default 0.25: room for 128 replies of
+	// unknown size, while three such entities leave room for the others.
+	EntityShare float64
 	// Waiting and WaitingBytes bound the commands that wait for capacity, on all
 	// connections together. Defaults 10,000 commands and 32 MiB.
 	Waiting      int
@@ -38,7 +45,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Total: 256 << 20, Connection: 32 << 20, Largest: 1<<20 + Overhead, Unknown: 64 << 10,
-		Waiting: 10_000, WaitingBytes: 32 << 20, WaitingShare: 0.5,
+		EntityShare: 0.25, Waiting: 10_000, WaitingBytes: 32 << 20, WaitingShare: 0.5,
 	}
 }
 
@@ -55,6 +62,9 @@ func (c *Config) Validate() error {
 	if c.Total < 2*c.Connection {
 		errs = append(errs, fmt.Errorf("replies: Total is %d, must be at least twice Connection (%d), or one connection could take all", c.Total, c.Connection))
 	}
+	if !(c.EntityShare > 0 && c.EntityShare <= 1) {
+		errs = append(errs, fmt.Errorf("replies: EntityShare is %v, must be above 0 and at most 1", c.EntityShare))
+	}
 	if c.Waiting <= 0 || c.WaitingBytes <= 0 {
 		errs = append(errs, errors.New("replies: Waiting and WaitingBytes must be above 0"))
 	}
@@ -63,6 +73,9 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// entity returns how many bytes of replies one entity may owe on a connection.
+func (c *Config) entity() int { return int(c.EntityShare * float64(c.Connection)) }
 
 // Budget counts the replies of all connections of a region. It is not safe for
 // concurrent use.
@@ -74,13 +87,68 @@ type Budget struct {
 
 // Account counts the replies of one connection.
 type Account struct {
-	unsent int // replies that are not sent yet
-	owed   int // expected for admitted commands without a reply
+	unsent   int // replies that are not sent yet
+	owed     int // expected for admitted commands without a reply
+	entities map[sharding.Entity]*entity
+	freed    []*entity // of which some commands may pass now
+	spare    *entity   // for reuse: most entities have one command at a time
+}
+
+// entity counts the commands for one entity on a connection. They first wait for the
+// entity's share, while it owes too much, then pass to the lists of the connection.
+type entity struct {
+	id    sharding.Entity
+	owed  int  // bytes expected for the commands that have passed, until they are answered
+	small int  // commands that wait in the list of that name
+	large int  // the same
+	held  int  // commands that wait for the share
+	bytes int  // of all that wait
+	freed bool // it is in Account.freed
+}
+
+func (e *entity) waiting() int { return e.small + e.large + e.held }
+
+// entity returns what counts the commands for an entity.
+func (a *Account) entity(id sharding.Entity) *entity {
+	if e := a.entities[id]; e != nil {
+		return e
+	}
+	e := a.spare
+	if a.spare = nil; e == nil {
+		e = &entity{}
+	}
+	e.id = id
+	if a.entities == nil {
+		a.entities = map[sharding.Entity]*entity{}
+	}
+	a.entities[id] = e
+	return e
+}
+
+// release ends that an entity owes some bytes.
+func (a *Account) release(e *entity, bytes int) {
+	e.owed -= bytes
+	if e.held > 0 && !e.freed {
+		e.freed = true
+		a.freed = append(a.freed, e)
+	}
+	a.forget(e)
+}
+
+// forget drops an entity without commands.
+func (a *Account) forget(e *entity) {
+	if e.owed > 0 || e.waiting() > 0 || e.freed {
+		return
+	}
+	delete(a.entities, e.id)
+	*e = entity{}
+	a.spare = e
 }
 
 // Ticket is a command that was admitted.
 type Ticket struct {
 	account  *Account
+	entity   *entity // nil: that of a refusal
 	kind     *Kind
 	expected int
 }
@@ -88,9 +156,13 @@ type Ticket struct {
 // NewBudget returns an unused budget.
 func NewBudget(cfg Config) *Budget { return &Budget{cfg: cfg} }
 
-// Admit admits a command of a connection if there is capacity for its reply.
-func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) {
-	t := Ticket{account: a, kind: k, expected: b.expect(k)}
+// Admit admits a refusal, or a command that belongs to no queue, if there is capacity for
+// the reply.
+func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) { return b.admit(a, nil, k) }
+
+// admit admits a command for an entity if there is capacity for its reply.
+func (b *Budget) admit(a *Account, e *entity, k *Kind) (Ticket, bool) {
+	t := Ticket{account: a, entity: e, kind: k, expected: b.expect(k)}
 	mine, all := a.unsent+a.owed+t.expected, b.unsent+b.owed+t.expected
 	limit := min(b.cfg.Connection, b.cfg.Total-all)
 	if !b.small(t.expected) {
@@ -101,6 +173,9 @@ func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) {
 	}
 	a.owed += t.expected
 	b.owed += t.expected
+	if e != nil {
+		e.owed += t.expected
+	}
 	return t, true
 }
 
@@ -122,6 +197,9 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 		return false
 	}
 	t.account.owed += more
+	if t.entity != nil {
+		t.entity.owed += more
+	}
 	b.owed += more
 	t.expected = size
 	return true
@@ -131,6 +209,9 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 // [Budget.Unsent]). size is the size of the reply, 0 if it is not typical of its kind.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
+	if t.entity != nil {
+		t.account.release(t.entity, t.expected)
+	}
 	b.owed -= t.expected
 	if size > 0 {
 		t.kind.Learn(size)

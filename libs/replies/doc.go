@@ -5,7 +5,10 @@
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in
 // the [Queue] of their connection, before they can have any effect. Commands with small
 // replies overtake them, except those for the same entity. A command that has waited
-// for too large a part of the time until its deadline is taken out, to be refused.
+// for too large a part of the time until its deadline is taken out, to be refused. An
+// entity has a share of its connection: its commands beyond that wait apart, so that turns
+// that never end do not take all of it.
+//
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
 // its buffer: none may hold more than what is free, so that a few that do not read
 // cannot take all of it.

@@ -22,8 +22,15 @@ func TestMutants(t *testing.T) {
 		"reply-patience": func() bool {
 			b, q, _ := testQueue(t)
 			at := time.Unix(1000, 0)
-			q.Ask(b, at, &Request{Entity: entity("a"), Kind: large, Deadline: at.Add(time.Second)}, "")
+			q.Ask(b, at, &Request{Entity: entityOf("a"), Kind: large, Deadline: at.Add(time.Second)}, "")
 			return len(q.Late(b, at.Add(time.Second), small)) == 0
+		},
+		"entity-share": func() bool {
+			b, q := NewBudget(sharedConfig()), &Queue[string]{}
+			for range 20 {
+				q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, "")
+			}
+			return q.owed > 4_000
 		},
 		"dropped-stays": func() bool {
 			b, q, ask := testQueue(t)

@@ -1,6 +1,7 @@
 package replies
 
 import (
+	"slices"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -10,17 +11,22 @@ import (
 // Queue holds the commands of one connection that wait for capacity for their replies.
 // Commands for one entity keep their order. Commands with a large reply keep theirs
 // too, so that the largest is not overtaken for ever. Commands with a small reply
-// overtake them: some capacity is reserved for those.
+// overtake them: some capacity is reserved for those. Commands for an entity that owes
+// its share wait apart, and hold up no others.
 type Queue[T any] struct {
 	Account
 	small, large list[T]
+	held         []*held[T]
 	dropped      bool // the connection has ended
 }
 
 // list is one of the two orders of a queue.
-type list[T any] struct {
-	waiting  []waiting[T]
-	entities map[sharding.Entity]int // how many of each wait
+type list[T any] []waiting[T]
+
+// held are the commands that wait until their entity owes less.
+type held[T any] struct {
+	entity  *entity
+	waiting list[T]
 }
 
 // Request is what is asked for.
@@ -33,8 +39,10 @@ type Request struct {
 
 type waiting[T any] struct {
 	Request
-	command T
-	until   time.Time // it waits
+	command  T
+	entity   *entity
+	until    time.Time // it waits
+	expected int       // what its entity owes for it, if it has passed
 }
 
 // Verdict is the result of [Queue.Ask].
@@ -57,47 +65,130 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket,
 	if q.dropped && !mutant.On("dropped-stays") {
 		return Ticket{}, Dropped
 	}
-	small := b.small(b.expect(r.Kind))
+	e := q.entity(r.Entity)
+	holds := e.held > 0 || !b.passes(e, r.Kind)
 	// A command joins the list that holds the last command of its entity.
-	to := &q.large
-	if small && q.large.entities[r.Entity] == 0 {
-		to = &q.small
-	}
-	if len(to.waiting) == 0 && q.small.entities[r.Entity] == 0 || mutant.On("reply-order") {
-		if t, ok := b.Admit(&q.Account, r.Kind); ok {
+	small := b.small(b.expect(r.Kind)) && e.large == 0
+	if !holds && e.small == 0 && (small && len(q.small) == 0 || !small && len(q.large) == 0) || mutant.On("reply-order") {
+		if t, ok := b.admit(&q.Account, e, r.Kind); ok {
 			return t, Admitted
 		}
 	}
-	if b.waiting >= b.cfg.Waiting || b.bytes+r.Size > b.cfg.WaitingBytes {
+	if b.full(e, r.Size) {
+		q.forget(e)
 		return Ticket{}, Full
 	}
-	w := waiting[T]{Request: *r, command: command}
+	w := waiting[T]{Request: *r, command: command, entity: e}
 	if !r.Deadline.IsZero() {
 		w.until = now.Add(time.Duration(b.cfg.WaitingShare * float64(r.Deadline.Sub(now))))
 	}
 	b.waiting++
 	b.bytes += r.Size
-	to.waiting = append(to.waiting, w)
-	to.add(r.Entity)
+	e.bytes += r.Size
+	if holds {
+		q.hold(&w)
+	} else {
+		q.pass(b, &w)
+	}
 	return Ticket{}, Waits
+}
+
+// passes reports whether an entity may owe one more reply. The first one it always may.
+func (b *Budget) passes(e *entity, k *Kind) bool {
+	return e.owed == 0 || e.owed+b.expect(k) <= b.cfg.entity() || mutant.On("entity-share")
+}
+
+// full reports whether too much waits, in all or for the entity, which always may have one.
+func (b *Budget) full(e *entity, size int) bool {
+	if b.waiting >= b.cfg.Waiting || b.bytes+size > b.cfg.WaitingBytes {
+		return true
+	}
+	n := e.waiting()
+	return n > 0 && (float64(n+1) > b.cfg.EntityShare*float64(b.cfg.Waiting) ||
+		float64(e.bytes+size) > b.cfg.EntityShare*float64(b.cfg.WaitingBytes))
+}
+
+// hold keeps a command until its entity owes less.
+func (q *Queue[T]) hold(w *waiting[T]) {
+	h := q.holding(w.entity)
+	if h == nil {
+		h = &held[T]{entity: w.entity}
+		q.held = append(q.held, h)
+	}
+	h.waiting = append(h.waiting, *w)
+	w.entity.held++
+}
+
+// holding returns the commands that wait for the share of an entity. Only entities that
+// owe much have some, so there are few.
+func (q *Queue[T]) holding(e *entity) *held[T] {
+	for _, h := range q.held {
+		if h.entity == e {
+			return h
+		}
+	}
+	return nil
+}
+
+// pass puts a command into a list of the connection.
+func (q *Queue[T]) pass(b *Budget, w *waiting[T]) {
+	e := w.entity
+	w.expected = b.expect(w.Kind)
+	e.owed += w.expected
+	if b.small(w.expected) && e.large == 0 {
+		q.small = append(q.small, *w)
+		e.small++
+	} else {
+		q.large = append(q.large, *w)
+		e.large++
+	}
+}
+
+// passFreed lets the commands pass for which their entities have a share again.
+func (q *Queue[T]) passFreed(b *Budget) {
+	for _, e := range q.freed {
+		e.freed = false
+		if h := q.holding(e); h != nil {
+			n := 0
+			for n < len(h.waiting) && b.passes(e, h.waiting[n].Kind) {
+				q.pass(b, &h.waiting[n])
+				e.held--
+				n++
+			}
+			clear(h.waiting[:n])
+			h.waiting = h.waiting[n:]
+		}
+		q.forget(e)
+	}
+	clear(q.freed)
+	q.freed = q.freed[:0]
+	q.forgetHeld()
+}
+
+// forgetHeld drops what holds no commands any more.
+func (q *Queue[T]) forgetHeld() {
+	q.held = slices.DeleteFunc(q.held, func(h *held[T]) bool { return len(h.waiting) == 0 })
 }
 
 // Next admits the next waiting command for which there is capacity now.
 func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
-	if len(q.small.waiting) > 0 && !b.small(b.expect(q.small.waiting[0].Kind)) {
+	if len(q.freed) > 0 {
+		q.passFreed(b)
+	}
+	if len(q.small) > 0 && !b.small(b.expect(q.small[0].Kind)) {
 		q.enlarge(b)
 	}
 	for _, l := range []*list[T]{&q.small, &q.large} {
-		if len(l.waiting) == 0 {
+		if len(*l) == 0 {
 			continue
 		}
-		w := l.waiting[0]
-		if l == &q.large && q.small.entities[w.Entity] > 0 {
+		w := (*l)[0]
+		if l == &q.large && w.entity.small > 0 {
 			continue // it came after those
 		}
-		if t, ok = b.Admit(&q.Account, w.Kind); ok {
-			l.waiting[0] = waiting[T]{}
-			l.waiting = l.waiting[1:]
+		if t, ok = b.admit(&q.Account, w.entity, w.Kind); ok {
+			(*l)[0] = waiting[T]{}
+			*l = (*l)[1:]
 			q.removed(b, l, &w)
 			return w.command, t, true
 		}
@@ -110,37 +201,22 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 // large ones, because they came before those of their entities. All are moved in one
 // pass: many may wait.
 func (q *Queue[T]) enlarge(b *Budget) {
-	var moved []waiting[T]
-	grown := map[sharding.Entity]bool{}
-	kept := q.small.waiting[:0]
-	for _, w := range q.small.waiting {
-		if !grown[w.Entity] && b.small(b.expect(w.Kind)) {
+	var moved list[T]
+	grown := map[*entity]bool{}
+	kept := q.small[:0]
+	for _, w := range q.small {
+		if !grown[w.entity] && b.small(b.expect(w.Kind)) {
 			kept = append(kept, w)
 			continue
 		}
-		grown[w.Entity] = true
+		grown[w.entity] = true
 		moved = append(moved, w)
-		q.small.remove(w.Entity)
-		q.large.add(w.Entity)
+		w.entity.small--
+		w.entity.large++
 	}
-	clear(q.small.waiting[len(kept):])
-	q.small.waiting = kept
-	q.large.waiting = append(moved, q.large.waiting...)
-}
-
-// add counts a command for an entity.
-func (l *list[T]) add(e sharding.Entity) {
-	if l.entities == nil {
-		l.entities = map[sharding.Entity]int{}
-	}
-	l.entities[e]++
-}
-
-// remove takes back one add.
-func (l *list[T]) remove(e sharding.Entity) {
-	if l.entities[e]--; l.entities[e] == 0 {
-		delete(l.entities, e)
-	}
+	clear(q.small[len(kept):])
+	q.small = kept
+	q.large = append(moved, q.large...)
 }
 
 // Lapsed is a command that has waited for too much of its time, with a ticket for
@@ -154,10 +230,10 @@ type Lapsed[T any] struct {
 // their deadline, as far as there is room for refusals; the others stay. It looks at all that wait, so it is for
 // every tick rather than for every command.
 func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapsed[T]) {
-	for _, l := range []*list[T]{&q.small, &q.large} {
-		kept := l.waiting[:0]
-		for i := range l.waiting {
-			w := &l.waiting[i]
+	late := func(l *list[T]) {
+		kept := (*l)[:0]
+		for i := range *l {
+			w := &(*l)[i]
 			if !w.until.IsZero() && !now.Before(w.until) && !mutant.On("reply-patience") {
 				if t, ok := b.Admit(&q.Account, refusal); ok {
 					lapsed = append(lapsed, Lapsed[T]{w.command, t})
@@ -167,34 +243,63 @@ func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapse
 			}
 			kept = append(kept, *w)
 		}
-		clear(l.waiting[len(kept):])
-		l.waiting = kept
+		clear((*l)[len(kept):])
+		*l = kept
 	}
+	late(&q.small)
+	late(&q.large)
+	for _, h := range q.held {
+		late(&h.waiting)
+	}
+	q.forgetHeld()
 	return lapsed
 }
 
-// removed updates the counters for a command that no longer waits.
+// removed updates the counters for a command that no longer waits in a list.
 func (q *Queue[T]) removed(b *Budget, l *list[T], w *waiting[T]) {
 	b.waiting--
 	b.bytes -= w.Size
-	l.remove(w.Entity)
+	w.entity.bytes -= w.Size
+	switch l {
+	case &q.small:
+		w.entity.small--
+	case &q.large:
+		w.entity.large--
+	default:
+		w.entity.held--
+	}
+	q.release(w.entity, w.expected)
 }
 
 // Len is how many commands wait.
-func (q *Queue[T]) Len() int { return len(q.small.waiting) + len(q.large.waiting) }
+func (q *Queue[T]) Len() int {
+	n := len(q.small) + len(q.large)
+	for _, h := range q.held {
+		n += len(h.waiting)
+	}
+	return n
+}
 
 // Drop clears the queue of a connection that has ended, and its unsent replies.
 // What comes after that on the connection is dropped too: what waited before it may
 // be sent again on another connection, and would come after it.
 func (q *Queue[T]) Drop(b *Budget) {
 	q.dropped = true
-	for _, l := range []*list[T]{&q.small, &q.large} {
-		for i := range l.waiting {
-			b.waiting--
-			b.bytes -= l.waiting[i].Size
+	drop := func(l *list[T]) {
+		for i := range *l {
+			q.removed(b, l, &(*l)[i])
 		}
-		*l = list[T]{}
+		*l = nil
 	}
+	drop(&q.small)
+	drop(&q.large)
+	for _, h := range q.held {
+		drop(&h.waiting)
+	}
+	if len(q.freed) > 0 {
+		q.passFreed(b)
+	}
+	q.held = nil
 	b.Unsent(&q.Account, 0)
 }
 

@@ -17,12 +17,12 @@ func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k
 	b, q = NewBudget(testConfig()), &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	return b, q, func(id string, k *Kind, command string) Verdict {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entity(id), Kind: k, Size: 10}, command)
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: k, Size: 10}, command)
 		return v
 	}
 }
 
-func entity(id string) sharding.Entity {
+func entityOf(id string) sharding.Entity {
 	return sharding.Entity{Type: "T", ID: sharding.EntityID(id)}
 }
 
@@ -128,7 +128,7 @@ func TestLate(t *testing.T) {
 	short.Learn(Overhead)
 	at := time.Unix(1000, 0)
 	for i, left := range []time.Duration{0, 10 * time.Second, 2 * time.Second, 10 * time.Second, 0} {
-		r := Request{Entity: entity("a"), Kind: &Kind{size: 4_000}, Size: 10}
+		r := Request{Entity: entityOf("a"), Kind: &Kind{size: 4_000}, Size: 10}
 		if left > 0 {
 			r.Deadline = at.Add(left)
 		}
@@ -191,10 +191,91 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	q = &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entity("a"), Kind: large, Size: size}, "")
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: large, Size: size}, "")
 		if (v == Full) != (size == 1) {
 			t.Errorf("%d: %v", size, v)
 		}
+	}
+}
+
+// sharedConfig leaves an entity a quarter of a connection, 4,000 bytes, and 5 commands that
+// wait.
+func sharedConfig() Config {
+	c := testConfig()
+	c.EntityShare = 0.25
+	return c
+}
+
+// TestAHungEntityLeavesTheRest: an entity whose turns do not end has its share of the
+// connection, and what waits for that holds up nobody. When it is answered its commands
+// go on in their order.
+func TestAHungEntityLeavesTheRest(t *testing.T) {
+	b, q := NewBudget(sharedConfig()), &Queue[string]{}
+	kind := &Kind{size: 500}
+	ask := func(id, command string, want Verdict) (ticket Ticket) {
+		t.Helper()
+		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: kind, Size: 10}, command)
+		if v != want {
+			t.Errorf("%s: %v, want %v", command, v, want)
+		}
+		return ticket
+	}
+	var hung []Ticket
+	for i := range 8 {
+		hung = append(hung, ask("hung", fmt.Sprint("h", i), Admitted))
+	}
+	for i := range 5 {
+		ask("hung", fmt.Sprint("w", i), Waits)
+	}
+	ask("hung", "too many", Full)
+	for i := range 20 {
+		ask(fmt.Sprint("other", i), "", Admitted)
+	}
+	if c, _, ok := q.Next(b); ok {
+		t.Errorf("%q passes, and nothing was answered", c)
+	}
+	for i := range 5 {
+		b.Answered(hung[i], 0)
+		if c, _, ok := q.Next(b); !ok || c != fmt.Sprint("w", i) {
+			t.Errorf("%q is next, want w%d", c, i)
+		}
+	}
+	if b.Waiting() != 0 || q.Len() != 0 || len(q.held) != 0 {
+		t.Errorf("%+v is left", q)
+	}
+}
+
+// TestALargeReplyHasAShare: what is larger than the rest of a share, or has grown beyond
+// all of it, is admitted when its entity owes nothing.
+func TestALargeReplyHasAShare(t *testing.T) {
+	b, q := NewBudget(sharedConfig()), &Queue[string]{}
+	large, small := &Kind{size: 4_000}, &Kind{size: 300}
+	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, "1")
+	for _, k := range []*Kind{large, small} {
+		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: k}, ""); v != Waits {
+			t.Errorf("%v", v)
+		}
+	}
+	if !b.Grow(&first, 6_000) {
+		t.Error("the reply finds no room")
+	}
+	b.Answered(first, 0)
+	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Kind: large}, "")
+	_, ticket, ok := q.Next(b)
+	if !ok || ticket.Expected() != 4_000 {
+		t.Errorf("%+v", ticket)
+	}
+	if _, _, ok := q.Next(b); ok {
+		t.Error("the last one passes beyond the share")
+	}
+	b.Answered(ticket, 0)
+	b.Answered(large1, 0)
+	if _, ticket, ok = q.Next(b); !ok {
+		t.Error("the last one still waits")
+	}
+	b.Answered(ticket, 0)
+	if b.Used() != 0 || len(q.entities) != 0 {
+		t.Errorf("%+v is left", q)
 	}
 }
 
@@ -203,7 +284,11 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 func TestEntitiesKeepTheirOrder(t *testing.T) {
 	for seed := uint64(1); seed <= 300; seed++ {
 		d := rand.New(rand.NewPCG(seed, 2))
-		b, q := NewBudget(testConfig()), &Queue[[2]int]{}
+		cfg := testConfig()
+		if seed%2 == 0 {
+			cfg = sharedConfig()
+		}
+		b, q := NewBudget(cfg), &Queue[[2]int]{}
 		kinds := []Kind{{size: 300}, {size: 4_000}, {size: 400}, {}}
 		var short Kind
 		short.Learn(Overhead)
@@ -222,7 +307,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			switch d.IntN(5) {
 			case 0, 1:
 				c := [2]int{d.IntN(5), n}
-				r := Request{Entity: entity(fmt.Sprint(c[0])), Kind: &kinds[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
+				r := Request{Entity: entityOf(fmt.Sprint(c[0])), Kind: &kinds[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
 				switch ticket, v := q.Ask(b, at, &r, c); v {
 				case Admitted:
 					took(c, ticket)
@@ -266,8 +351,26 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			}
 			tickets = nil
 		}
-		if gone += len(tickets); came != gone {
+		for _, ticket := range tickets {
+			gone++
+			b.Answered(ticket, 0)
+		}
+		q.Next(b) // forgets the rest
+		if len(q.entities)+len(q.held)+len(q.freed) > 0 || b.Used() != 0 {
+			t.Fatalf("seed %d: %+v is left", seed, q)
+		}
+		if came != gone {
 			t.Fatalf("seed %d: %d came and %d went", seed, came, gone)
 		}
+	}
+}
+
+func BenchmarkAsk(b *testing.B) {
+	budget, q := NewBudget(DefaultConfig()), &Queue[string]{}
+	r := Request{Entity: entityOf("a"), Kind: &Kind{size: 300}, Size: 10}
+	b.ReportAllocs()
+	for range b.N {
+		t, _ := q.Ask(budget, time.Time{}, &r, "")
+		budget.Answered(t, 300)
 	}
 }

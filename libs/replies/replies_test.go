@@ -8,7 +8,7 @@ import (
 )
 
 func testConfig() Config {
-	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000, Waiting: 20, WaitingBytes: 1_000, WaitingShare: 0.5}
+	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000, EntityShare: 1, Waiting: 20, WaitingBytes: 1_000, WaitingShare: 0.5}
 }
 
 // TestKind: what is expected rises at once, and falls slowly.
@@ -157,6 +157,8 @@ func TestValidate(t *testing.T) {
 		func(c *Config) { c.Total = 2*c.Connection - 1 },
 		func(c *Config) { c.Unknown = Overhead - 1 },
 		func(c *Config) { c.Unknown = c.Largest + 1 },
+		func(c *Config) { c.EntityShare = 0 },
+		func(c *Config) { c.EntityShare = 1.1 },
 		func(c *Config) { c.Waiting = 0 },
 		func(c *Config) { c.WaitingBytes = 0 },
 		func(c *Config) { c.WaitingShare = 0 },

@@ -178,9 +178,9 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 // Refusals of commands that no entity has seen.
 var (
 	tooMuchWaits = sharding.Reject(sharding.ResourceExhausted,
-		"not run: the region owes too many replies, and too many commands wait for room (region.link_reply_bytes, region.reply_bytes)")
+		"not run: the region or this entity owes too many replies, and too many commands wait for room (region.link_reply_bytes, region.reply_bytes)")
 	waitedTooLong = sharding.Reject(sharding.ResourceExhausted,
-		"not run: there was no room for the reply within half of the command's time; the region owes too many (region.link_reply_bytes, region.reply_bytes)")
+		"not run: there was no room for the reply within half of the command's time; the region or this entity owes too many (region.link_reply_bytes, region.reply_bytes)")
 )
 
 // admit takes a command in, lets it wait, refuses it or, if its connection has ended,

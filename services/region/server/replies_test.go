@@ -21,13 +21,18 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// blob is an entity whose replies are as large as the command asks for.
+// blob is an entity whose replies are as large as the command asks for, and whose turns hang
+// if that is what it asks for.
 type blob struct{ n int }
 
-func blobs() entity.Definition {
+func blobs(hang <-chan struct{}) entity.Definition {
 	return entity.DefineVolatile("Blob", func(string) *blob { return &blob{} },
 		entity.On(entity.Command[int, string]("Blob", "Fill").ReadOnly(), func(_ *blob, _ *entity.Ctx, n int) (string, error) {
 			return strings.Repeat("x", n-2), nil // and two quotes
+		}),
+		entity.On(entity.Command[int, int]("Blob", "Hang"), func(_ *blob, _ *entity.Ctx, n int) (int, error) {
+			<-hang
+			return n, nil
 		}),
 		entity.On(entity.Command[int, int]("Blob", "Note"), func(b *blob, _ *entity.Ctx, n int) (int, error) {
 			b.n += n
@@ -42,18 +47,22 @@ type site struct {
 	links *link.Server
 	mu    sync.Mutex
 	ended []error // of connections
+	// unhang ends the turns that hang.
+	unhang func()
 }
 
 func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	t.Helper()
+	hang := make(chan struct{})
+	let := sync.OnceFunc(func() { close(hang) })
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}}
+	s := &site{node: sharding.NodeID{Addr: ln.Addr().String(), UID: 1}, unhang: let}
 	var started sync.WaitGroup // shards
 	if s.Runner, err = NewRunner(RunnerConfig{
-		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs()}, Core: limits,
+		Self: s.node, Name: "blobs", Types: []entity.Definition{blobs(hang)}, Core: limits,
 		Inbox: 10_000, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(o region.ControlOutput) {
 			if o, ok := o.(region.Send); ok && control.Name(o.Msg) == control.Name(control.ShardStarted{}) {
 				started.Done()
@@ -93,6 +102,7 @@ func runBlobs(t *testing.T, limits func(*region.Config)) *site {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
+		s.unhang()
 		s.End()
 		_ = s.links.Close(ctx)
 		_ = hs.Close()
@@ -288,6 +298,32 @@ func TestSmallCommandsPass(t *testing.T) {
 	}
 	close(silent.reads)
 	silent.get(40)
+}
+
+// TestAHungEntityLeavesRoom: commands for an entity whose turns do not end take only a part
+// of what the connection may owe. The others are answered meanwhile, and in the end all.
+func TestAHungEntityLeavesRoom(t *testing.T) {
+	s := runBlobs(t, func(c *region.Config) { c.Replies.Total, c.Replies.Connection = 40<<20, 4<<20 })
+	g := s.dial(t, 7, true)
+	shard := sharding.ShardOf("hung", g.shards)
+	const hung = 200 // of an unknown kind: 64 KiB are expected for each
+	for range hung {
+		g.corr++
+		if err := g.link.Queue(shard, &link.Command{Corr: g.corr, Epoch: sharding.MakeEpoch(1, 1), Envelope: sharding.Envelope{
+			Entity: sharding.Entity{Type: "Blob", ID: "hung"}, Command: "Hang", ID: sharding.CommandID(fmt.Sprint(g.corr)), Payload: []byte("1"),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.link.Flush()
+	await(t, "most of them wait", func() bool { return s.waitForRoom() > hung/2 })
+	for range 3 {
+		g.ask(20, "Note", 1)
+		g.ask(2, "Fill", 1_000_000)
+		g.get(22)
+	}
+	s.unhang()
+	g.get(hung)
 }
 
 // waitForRoom is how many commands wait for room for their replies.

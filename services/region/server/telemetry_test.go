@@ -15,7 +15,7 @@ import (
 // its own.
 func TestAttributesAreBounded(t *testing.T) {
 	s, err := NewRunner(RunnerConfig{
-		Self: sharding.NodeID{Addr: "r:1", UID: 1}, Name: "r", Types: []entity.Definition{blobs()},
+		Self: sharding.NodeID{Addr: "r:1", UID: 1}, Name: "r", Types: []entity.Definition{blobs(nil)},
 		Inbox: 1, StopTimeout: time.Second, Log: slog.New(slog.DiscardHandler), Outside: func(region.ControlOutput) {},
 	})
 	if err != nil {
