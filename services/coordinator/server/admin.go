@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/twitchtv/twirp"
 
@@ -163,16 +164,33 @@ func (a admin) Drain(ctx context.Context, req *adminv1.DrainRequest) (*adminv1.D
 		if a.s.core.Active() == 0 {
 			return a.s.errStandby()
 		}
-		v := a.s.core.View()
-		i := slices.IndexFunc(v.Regions, func(r coordinator.RegionView) bool {
-			return r.Name == req.Region || r.Node.Addr == req.Region
-		})
-		if i < 0 {
-			return twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", req.Region)
+		r, err := findRegion(a.s.core.View().Regions, req.Region)
+		if err != nil {
+			return err
 		}
-		out.Remaining = uint32(v.Regions[i].Shards)
-		a.s.step(coordinator.DrainRegion{Region: v.Regions[i].Node, Resume: req.Resume})
+		out.Remaining = uint32(r.Shards)
+		a.s.step(coordinator.DrainRegion{Region: r.Node, Resume: req.Resume})
 		return nil
 	})
 	return &out, err
+}
+
+// findRegion finds a region by name, address, or address and uid.
+func findRegion(regions []coordinator.RegionView, name string) (found coordinator.RegionView, err error) {
+	var all []string
+	for _, r := range regions {
+		if r.Node.String() == name {
+			return r, nil
+		}
+		if r.Name == name || r.Node.Addr == name {
+			found, all = r, append(all, r.Node.String())
+		}
+	}
+	switch len(all) {
+	case 0:
+		return found, twirp.NewErrorf(twirp.NotFound, "no region %s; see roost members", name)
+	case 1:
+		return found, nil
+	}
+	return found, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several regions; choose one of %s", name, strings.Join(all, ", "))
 }
