@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
@@ -76,52 +77,28 @@ func (s *Server) journalObserver() journal.Observer {
 
 // instrument registers what the coordinator tells about itself.
 func (s *Server) instrument(mp metric.MeterProvider) error {
-	meter := mp.Meter(scope)
-	var err error
-	if s.telemetry.handoff, err = meter.Float64Histogram("roost.shard.handoff.duration", metric.WithUnit("s"),
-		metric.WithDescription("time from the decision to move a shard until it is served again")); err != nil {
-		return err
-	}
-	if s.telemetry.moves, err = meter.Int64Counter("roost.coordinator.rebalance.moves", metric.WithUnit("{shard}"),
-		metric.WithDescription("shards told to move: rebalanced, drained, or their region leaves")); err != nil {
-		return err
-	}
-	if s.telemetry.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
-		metric.WithDescription("claims, appends and snapshots of the facts that the journal refused, because another coordinator is active")); err != nil {
-		return err
-	}
-	if s.telemetry.noSnapshot, err = meter.Int64Counter("roost.coordinator.snapshot.failures", metric.WithUnit("{snapshot}"),
-		metric.WithDescription("snapshots of the facts that the journal did not store; each is tried again")); err != nil {
-		return err
-	}
-	if s.telemetry.refused, err = meter.Int64Counter("roost.coordinator.calls.refused", metric.WithUnit("{call}"),
-		metric.WithDescription("calls refused because too many waited for the coordinator; callers repeat them")); err != nil {
-		return err
-	}
-	if s.telemetry.dropped, err = meter.Int64Counter("roost.coordinator.messages.dropped", metric.WithUnit("{message}"),
-		metric.WithDescription("messages to regions left out because too many waited for the same region; each is repeated")); err != nil {
-		return err
-	}
-	var errs error
-	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
-		if err != nil {
-			errs = err
-		}
-		return g
-	}
-	leader := gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator")
-	term := gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
-	regions := gauge("roost.coordinator.regions", "{region}", "regions that are members")
-	allocated := gauge("roost.shard.allocated", "{shard}", "shards with an owner")
-	unallocated := gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
-	moving := gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
-	watches := gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
-	held := gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
-	if errs != nil {
-		return errs
-	}
-	_, err = meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+	meter := node.NewInstruments(mp.Meter(scope))
+	s.telemetry.handoff = meter.Histogram("roost.shard.handoff.duration", "s",
+		"time from the decision to move a shard until it is served again")
+	s.telemetry.moves = meter.Counter("roost.coordinator.rebalance.moves", "{shard}",
+		"shards told to move: rebalanced, drained, or their region leaves")
+	s.telemetry.fenced = meter.Counter("roost.journal.fenced", "{operation}",
+		"claims, appends and snapshots of the facts that the journal refused, because another coordinator is active")
+	s.telemetry.noSnapshot = meter.Counter("roost.coordinator.snapshot.failures", "{snapshot}",
+		"snapshots of the facts that the journal did not store; each is tried again")
+	s.telemetry.refused = meter.Counter("roost.coordinator.calls.refused", "{call}",
+		"calls refused because too many waited for the coordinator; callers repeat them")
+	s.telemetry.dropped = meter.Counter("roost.coordinator.messages.dropped", "{message}",
+		"messages to regions left out because too many waited for the same region; each is repeated")
+	leader := meter.Gauge("roost.coordinator.leader", "{coordinator}", "1 at the active coordinator")
+	term := meter.Gauge("roost.coordinator.term", "{term}", "term of the active coordinator, 0 at a standby")
+	regions := meter.Gauge("roost.coordinator.regions", "{region}", "regions that are members")
+	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards with an owner")
+	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
+	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
+	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
+	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
+	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the loop has ended; the last report has what is counted elsewhere
 		}
@@ -152,8 +129,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			}
 			return nil
 		})
-	}, leader, term, regions, allocated, unallocated, moving, watches, held)
-	return err
+	})
 }
 
 func active(v coordinator.View) int64 {

@@ -43,38 +43,22 @@ func (s *Server) instrument(n *node.Node) error {
 		Scope: scope, Name: "roost.gateway.hops", Unit: "{attempt}", Bounds: []float64{0, 1, 2, 3, 5, 8},
 		Description: "sendings that a command needed; more than one when its shard moved or an answer was lost",
 	}).With()
-	meter := n.MeterProvider().Meter(scope)
-	var err error
-	if t.dropped, err = meter.Int64Counter("roost.gateway.messages.dropped", metric.WithUnit("{message}"),
-		metric.WithDescription("questions for the homes of shards left out because too many waited for the coordinator; they are asked again")); err != nil {
-		return err
-	}
-	if t.retries, err = meter.Int64Counter("roost.gateway.retries", metric.WithUnit("{attempt}"),
-		metric.WithDescription("sendings of a command after its first")); err != nil {
-		return err
-	}
+	meter := node.NewInstruments(n.MeterProvider().Meter(scope))
+	t.dropped = meter.Counter("roost.gateway.messages.dropped", "{message}",
+		"questions for the homes of shards left out because too many waited for the coordinator; they are asked again")
+	t.retries = meter.Counter("roost.gateway.retries", "{attempt}",
+		"sendings of a command after its first")
 	return s.gauges(meter)
 }
 
 // gauges registers the gauges, which are read inside the loop.
-func (s *Server) gauges(meter metric.Meter) error {
-	var errs error
-	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
-		if err != nil {
-			errs = err
-		}
-		return g
-	}
-	requests := gauge("roost.gateway.requests", "{command}", "commands admitted and not answered")
-	size := gauge("roost.gateway.bytes", "By", "size of the commands admitted and not answered")
-	waiting := gauge("roost.gateway.waiting", "{command}", "of those, the ones that wait to be sent")
-	links := gauge("roost.gateway.links", "{link}", "regions that rows name")
-	up := gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
-	if errs != nil {
-		return errs
-	}
-	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+func (s *Server) gauges(meter *node.Instruments) error {
+	requests := meter.Gauge("roost.gateway.requests", "{command}", "commands admitted and not answered")
+	size := meter.Gauge("roost.gateway.bytes", "By", "size of the commands admitted and not answered")
+	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "of those, the ones that wait to be sent")
+	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows name")
+	up := meter.Gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
+	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the loop has ended; the last report has what is counted elsewhere
 		}
@@ -89,8 +73,7 @@ func (s *Server) gauges(meter metric.Meter) error {
 		o.ObserveInt64(links, int64(st.Links))
 		o.ObserveInt64(up, int64(open))
 		return nil
-	}, requests, size, waiting, links, up)
-	return err
+	})
 }
 
 // observe records an ended request with its number of attempts.

@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/loop"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -111,7 +112,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	if c.Meters == nil {
 		c.Meters = metricnoop.NewMeterProvider()
 	}
-	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(c.Meters.Meter(scope)))
+	errs = append(errs, s.instrument(c.Tracers, c.Meters, c.Histograms), s.gauges(node.NewInstruments(c.Meters.Meter(scope))))
 	s.cfg = region.DefaultConfig(s.self, s.name, s.descs...)
 	if c.Core != nil {
 		c.Core(&s.cfg)

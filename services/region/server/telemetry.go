@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/histogram"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -63,62 +64,33 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.batch = number("roost.journal.batch.size", "{operation}", "operations in one group commit").With()
 	t.load = byType(seconds("roost.journal.replay.duration", "time to read one entity back"))
 	t.replay = byType(number("roost.journal.replay.events", "{record}", "records replayed after the snapshot, per entity read back"))
-	meter := mp.Meter(scope)
-	var err error
-	if t.fenced, err = meter.Int64Counter("roost.journal.fenced", metric.WithUnit("{operation}"),
-		metric.WithDescription("claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")); err != nil {
-		return err
-	}
-	if t.noSnapshot, err = meter.Int64Counter("roost.entity.snapshot.failures", metric.WithUnit("{snapshot}"),
-		metric.WithDescription("snapshots of entities that could not be taken or stored: too large, or the journal has no room")); err != nil {
-		return err
-	}
-	if t.rebuilt, err = meter.Int64Counter("roost.entity.snapshot.ignored", metric.WithUnit("{snapshot}"),
-		metric.WithDescription("loads that replayed all events of an entity, because its snapshot was cut by another version of its type")); err != nil {
-		return err
-	}
-	if t.damaged, err = meter.Int64Counter("roost.journal.damaged", metric.WithUnit("{operation}"),
-		metric.WithDescription("loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")); err != nil {
-		return err
-	}
-	if t.dropped, err = meter.Int64Counter("roost.region.reports.dropped", metric.WithUnit("{report}"),
-		metric.WithDescription("reports about shards left out because too many waited for the coordinator, which asks again")); err != nil {
-		return err
-	}
-	return nil
+	meter := node.NewInstruments(mp.Meter(scope))
+	t.fenced = meter.Counter("roost.journal.fenced", "{operation}",
+		"claims, appends, fence reads and snapshots that the journal refused, because the shard belongs to another epoch")
+	t.noSnapshot = meter.Counter("roost.entity.snapshot.failures", "{snapshot}",
+		"snapshots of entities that could not be taken or stored: too large, or the journal has no room")
+	t.rebuilt = meter.Counter("roost.entity.snapshot.ignored", "{snapshot}",
+		"loads that replayed all events of an entity, because its snapshot was cut by another version of its type")
+	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
+		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
+	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
+		"reports about shards left out because too many waited for the coordinator, which asks again")
+	return meter.Err()
 }
 
 // gauges are read from the counts of the shard cores.
-func (s *Runner) gauges(meter metric.Meter) error {
-	var errs error
-	gauge := func(name, unit, help string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help))
-		if err != nil {
-			errs = err
-		}
-		return g
-	}
-	counter := func(name, unit, help string) metric.Int64ObservableCounter {
-		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(help))
-		if err != nil {
-			errs = err
-		}
-		return c
-	}
-	shards := gauge("roost.region.shards", "{shard}", "shards that this region holds")
-	active := gauge("roost.entity.active", "{entity}", "entities alive or on the way")
-	loads := gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
-	waiting := gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
-	activations := counter("roost.entity.activations", "{activation}", "entities brought to life")
-	passivations := counter("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
-	unknown := counter("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
-	duplicates := counter("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
-	abandoned := counter("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
-	lost := counter("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
-	if errs != nil {
-		return errs
-	}
-	_, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+func (s *Runner) gauges(meter *node.Instruments) error {
+	shards := meter.Gauge("roost.region.shards", "{shard}", "shards that this region holds")
+	active := meter.Gauge("roost.entity.active", "{entity}", "entities alive or on the way")
+	loads := meter.Gauge("roost.entity.loads", "{load}", "loads of entities that have not ended, those included that nobody waits for any more")
+	waiting := meter.Gauge("roost.region.buffer.messages", "{message}", "commands delivered and not answered")
+	activations := meter.Count("roost.entity.activations", "{activation}", "entities brought to life")
+	passivations := meter.Count("roost.entity.passivations", "{passivation}", "entities stopped because they were idle")
+	unknown := meter.Count("roost.journal.unknown", "{append}", "appends whose outcome was unknown")
+	duplicates := meter.Count("roost.entity.duplicates", "{command}", "commands answered with a stored or joined reply")
+	abandoned := meter.Count("roost.entity.abandoned", "{turn}", "turns given up at a handoff timeout")
+	lost := meter.Count("roost.entity.tells.lost", "{command}", "accepted tells and timer firings that were not done, or not with success")
+	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
 		if s.ctx.Err() != nil {
 			return nil // the core is not stepped any more; the last report has what is counted elsewhere
 		}
@@ -137,8 +109,7 @@ func (s *Runner) gauges(meter metric.Meter) error {
 		o.ObserveInt64(abandoned, int64(st.Abandoned))
 		o.ObserveInt64(lost, int64(st.LostTells))
 		return nil
-	}, shards, active, loads, waiting, activations, passivations, unknown, duplicates, abandoned, lost)
-	return err
+	})
 }
 
 // counts asks the shard cores for their counts.
