@@ -447,7 +447,7 @@ func (t *Tenure) Active() sharding.Term {
 	return t.term
 }
 
-// Waiting returns how much is held back: outputs, facts among them, and bytes.
+// Held returns how much is held back: outputs, facts among them, and bytes.
 func (t *Tenure) Held() (outputs, facts, bytes int) {
 	if t.gate == nil {
 		return 0, 0, 0
