@@ -78,7 +78,7 @@ func TestOldVersions(t *testing.T) {
 	}
 }
 
-func instanceOf(t *testing.T, def entity.Definition) *entity.Instance {
+func instanceOf(t testing.TB, def entity.Definition) *entity.Instance {
 	t.Helper()
 	i, err := entity.NewInstance(def, "c")
 	if err != nil {
