@@ -32,6 +32,8 @@ type store struct {
 	hangs     []*hang
 	unhang    []func() // answers what hangs, when the calm comes
 	pages     []*page
+	// doubtful are all entities of which an append ever had an unknown outcome.
+	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
 	touched  map[sharding.Entity]bool
 	unfenced map[sharding.ShardID]bool
@@ -42,13 +44,13 @@ var errLost = errors.New("connection to the journal lost")
 func newStore(w *World) *store {
 	return &store{
 		w: w, ledger: memory.NewLedger(w.journalConfig()),
-		rows:    map[sharding.Row]bool{},
-		newest:  map[sharding.ShardID]sharding.Row{},
-		drained: map[sharding.NodeID]bool{},
-		stopped: map[sharding.ShardID]sharding.Epoch{},
-		claims:  map[sharding.Claim]bool{},
-		highest: map[sharding.ShardID]sharding.Claim{},
-		touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
+		rows:     map[sharding.Row]bool{},
+		newest:   map[sharding.ShardID]sharding.Row{},
+		drained:  map[sharding.NodeID]bool{},
+		stopped:  map[sharding.ShardID]sharding.Epoch{},
+		claims:   map[sharding.Claim]bool{},
+		highest:  map[sharding.ShardID]sharding.Claim{},
+		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }
 
@@ -297,6 +299,8 @@ func (g *group) kick() {
 				r := journal.Result{Verdict: sharding.UnknownOutcome, Err: errLost}
 				if results != nil {
 					r = results[i]
+				} else if ops[i].Append != nil {
+					g.s.doubtful[ops[i].Append.Entity] = true
 				}
 				done[i](r)
 			}

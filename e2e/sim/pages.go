@@ -143,10 +143,12 @@ func (s *store) maxEpoch() sharding.Epoch {
 }
 
 // answersDamage reports whether a command of the last round meets damage and its
-// answer says so. The outcome is unknown if the clocks have been set such that its key
+// answer says so. A read meets damage of what is written if an append must be settled
+// before it. The outcome is unknown if the clocks have been set such that its key
 // was taken for an expired one before.
 func (w *World) answersDamage(o *op, r *sharding.Reply) bool {
-	meets := w.journal.loadDamaged(o.entity) || o.cmd == cmdAdd && w.journal.writeDamaged(o.entity)
+	j := w.journal
+	meets := j.loadDamaged(o.entity) || j.writeDamaged(o.entity) && (o.cmd == cmdAdd || j.doubtful[o.entity])
 	return meets && r.Outcome != sharding.OK && r.Code == sharding.DataLoss
 }
 
