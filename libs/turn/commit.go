@@ -26,7 +26,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 	if m.mayBeStored(e, c) {
 		c.done = false
 		m.endIncarnation(e) // the reload runs the command again, unless its reply is stored
-		m.flush(e)
+		m.releaseReplies(e)
 		return
 	}
 	switch {
@@ -53,7 +53,7 @@ func (m *Machine) turnDone(in *TurnDone) {
 		e.passivate = e.passivate || in.Passivate
 	}
 	m.appendPending(e)
-	m.flush(e)
+	m.releaseReplies(e)
 	if c.done && !c.answered {
 		size := len(c.reply.Payload)
 		for i := range events {
@@ -110,8 +110,8 @@ func (m *Machine) appendPending(e *entity) {
 	}})
 }
 
-// flush answers the commands whose gate has opened.
-func (m *Machine) flush(e *entity) {
+// releaseReplies answers the commands whose output gate has opened.
+func (m *Machine) releaseReplies(e *entity) {
 	for _, c := range e.cmds[:e.next] {
 		if c.answered || !c.done {
 			continue
@@ -158,7 +158,7 @@ func (m *Machine) appended(in Appended) {
 		e.durable = e.inflight[len(e.inflight)-1].Seq
 		e.inflight = nil
 		m.appendPending(e)
-		m.flush(e)
+		m.releaseReplies(e)
 		m.advance(e)
 	case sharding.UnknownOutcome:
 		m.stats.Unknown++

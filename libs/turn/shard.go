@@ -73,7 +73,7 @@ func (m *Machine) fenceReadDone(s *shard, refusal *sharding.Reply) {
 		if e.inc == 0 {
 			continue
 		}
-		m.flush(e)
+		m.releaseReplies(e)
 		m.advance(e)
 	}
 }

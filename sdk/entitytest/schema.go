@@ -28,8 +28,8 @@ const updateSchema = "UPDATE_SCHEMA"
 //   - if data that an earlier version stored could not be read any more; the message has
 //     the line to add;
 //   - if the file lacks something that is stored now. Run the test once with
-//     UPDATE_SCHEMA=1 to add it, and commit the file. Nothing is written while older data
-//     could not be read.
+//     UPDATE_SCHEMA=1 to add it, and commit the file. Then nothing is written as long
+//     as older data could not be read.
 //
 // All types of a program belong in one call.
 func Schema(t testing.TB, types ...entity.Definition) {

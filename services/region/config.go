@@ -38,8 +38,8 @@ type Config struct {
 	// Resend is the pause before an unanswered message to the coordinator is
 	// repeated, and before an unanswered claim is. Default 200 ms.
 	Resend time.Duration
-	// JournalPatience is how long no operation on the journal may succeed, although the
-	// region tries, before the region reports that it is cut off: its shards then move.
+	// JournalPatience is how long the journal may leave commits, or loads, unanswered before
+	// the region reports that it is cut off: its journaled shards then move.
 	// Default 5 s: longer than a failover of the database's network, shorter than most
 	// clients wait. 0: it never reports.
 	JournalPatience time.Duration

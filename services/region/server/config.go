@@ -39,7 +39,7 @@ type Config struct {
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
 	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is cut, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
 	// Health of the journal, as the core judges it.
-	JournalPatience time.Duration `key:"journal.patience" help:"time for which no operation of the journal succeeds before this region counts as cut off from it: it is not ready then, and its shards move to other regions; 0: never"`
+	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
 }
 
