@@ -30,7 +30,7 @@ const (
 // sections are those of the file and the environment that belong to some services only. A
 // service without keys in such a section ignores it, so that all services of a cluster
 // can share one file.
-var sections = []string{"allocation", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
+var sections = []string{"allocation", "app", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
 
 // partKeys belong to some services only, but are in sections in which others have keys
 // too. Those of the journal are for regions, the others for members of a cluster.

@@ -149,6 +149,9 @@ func (e *EventType) check() error {
 			errs = append(errs, err)
 		}
 	}
+	if _, message := reflect.Zero(e.typ).Interface().(proto.Message); e.typ.Kind() == reflect.Pointer && !message {
+		complain("%s is a pointer; declare and persist the value", e.typ)
+	}
 	if e.typ.Kind() == reflect.Interface {
 		complain("%s is an interface; declare each type that is stored", e.typ)
 	}

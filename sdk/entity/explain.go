@@ -36,7 +36,7 @@ func explain(into any, err error) error {
 	text, ours := strings.CutPrefix(text, "json: ")
 	switch {
 	case unknown:
-		return fmt.Errorf("there is no field %s; check its spelling or leave it out", name)
+		return unknownFieldError(name)
 	case ours && strings.HasPrefix(text, "invalid use of ,string"):
 		return errors.New("a field holds a number or boolean in quotes, and what is sent for it is not that")
 	}
@@ -44,6 +44,13 @@ func explain(into any, err error) error {
 		return errors.New(strings.TrimSpace(text))
 	}
 	return err
+}
+
+// unknownFieldError names a field, in quotes, that a command's input must not have.
+type unknownFieldError string
+
+func (e unknownFieldError) Error() string {
+	return "there is no field " + string(e) + "; check its spelling or leave it out"
 }
 
 // fieldPath returns the path of a field as the sender knows it: without the names of

@@ -50,7 +50,10 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 		}
 	}
 	if s, ok := i.state.(Snapshotter); ok {
-		return s.Restore(snapshot)
+		if err := s.Restore(snapshot); err != nil {
+			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; if its form has changed, raise SnapshotV", err))
+		}
+		return nil
 	}
 	return i.unreadable("snapshot", decodeJSON(snapshot, i.state, false))
 }
@@ -59,6 +62,10 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 func (i *Instance) unreadable(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	var field unknownFieldError
+	if errors.As(err, &field) {
+		err = fmt.Errorf("it was stored with a field %s that this program does not know: the form has changed without a new version", string(field))
 	}
 	return fmt.Errorf("%w: %s of %s: %w; %s", ErrStored, what, i.entity(), err, remedy)
 }
@@ -78,8 +85,30 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 		b, err = s.Snapshot()
 		return form, b, err
 	}
-	b, err = json.Marshal(i.state)
+	if b, err = json.Marshal(i.state); err == nil {
+		err = i.checkSnapshot(form, b)
+	}
 	return form, b, err
+}
+
+// checkSnapshot returns an error if a snapshot lacks a part of the state: fields that are
+// not exported are not in it, and may be set by Apply.
+func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
+	hidden := i.def.state.hidden
+	if hidden == "" || mutant.On("lossy-snapshot") {
+		return nil
+	}
+	again, err := NewInstance(&Type[any]{i.def}, i.id)
+	if err != nil {
+		return err
+	}
+	if err := again.Restore(form, b); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(again.state, i.state) {
+		return fmt.Errorf("%w of %s: a field that is not stored, such as %s, would be lost; export it, or give the type Snapshot and Restore", ErrLossySnapshot, i.entity(), hidden)
+	}
+	return nil
 }
 
 // Replay applies stored events, in order.
@@ -98,7 +127,7 @@ func (i *Instance) Replay(events []sharding.Event) (err error) {
 func (i *Instance) decode(ev sharding.Event) (any, error) {
 	t, ok := i.def.events[ev.Name]
 	if !ok {
-		return nil, fmt.Errorf("%w: %w %s in the journal of %s: an event that was stored once must stay in Events; %s", ErrStored, ErrUnknownEvent, ev.Name, i.entity(), remedy)
+		return nil, fmt.Errorf("%w: %w %s in the journal of %s: an event that was stored once must stay in Events, and one that was renamed needs an Alias; %s", ErrStored, ErrUnknownEvent, ev.Name, i.entity(), remedy)
 	}
 	v, partly, err := t.decode(ev)
 	i.partly = i.partly || partly
@@ -125,7 +154,7 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 	for _, ev := range events {
 		t := i.def.byType[reflect.TypeOf(ev)]
 		if t == nil {
-			return nil, fmt.Errorf("%w %T: add it to Events of type %s", ErrUnknownEvent, ev, i.def.name)
+			return nil, i.undeclared(ev)
 		}
 		payload, enc, err := encode(ev, preferred(ev))
 		if err != nil {
@@ -136,6 +165,14 @@ func (i *Instance) Encode(events ...any) ([]sharding.Event, error) {
 		})
 	}
 	return out, nil
+}
+
+// undeclared is the error about an event that Events does not list.
+func (i *Instance) undeclared(ev any) error {
+	if typ := reflect.TypeOf(ev); typ != nil && typ.Kind() == reflect.Pointer && i.def.byType[typ.Elem()] != nil {
+		return fmt.Errorf("%w %T: persist the value, not a pointer to it", ErrUnknownEvent, ev)
+	}
+	return fmt.Errorf("%w %T: add it to Events of type %s", ErrUnknownEvent, ev, i.def.name)
 }
 
 // Start runs the start hook, at the time now.

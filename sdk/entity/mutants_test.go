@@ -13,9 +13,10 @@ import (
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
 	for name, broken := range map[string]func(*testing.T) string{
-		"snapshot-form": snapshots,
-		"partly-read":   later,
-		"later-version": wrong,
+		"snapshot-form":  snapshots,
+		"partly-read":    later,
+		"later-version":  wrong,
+		"lossy-snapshot": lossy,
 	} {
 		mutant.Activate("")
 		if why := broken(t); why != "" {

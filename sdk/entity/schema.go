@@ -31,6 +31,8 @@ type EventSchema struct {
 type SnapshotSchema struct {
 	Version int    `json:"version"`
 	Shape   string `json:"shape,omitempty"`
+	// Reads are the shapes of the older versions from which there is a step.
+	Reads map[int]string `json:"reads,omitempty"`
 }
 
 // SchemaOf returns the schema of a type.
@@ -53,6 +55,12 @@ func SchemaOf(t Definition) Schema {
 	slices.SortFunc(s.Events, func(a, b EventSchema) int { return cmp.Compare(a.Name, b.Name) })
 	if d.snapshot > 0 {
 		s.Snapshot = &SnapshotSchema{Version: d.state.version, Shape: d.state.shape}
+		for _, step := range d.state.steps {
+			if s.Snapshot.Reads == nil {
+				s.Snapshot.Reads = map[int]string{}
+			}
+			s.Snapshot.Reads[step.version] = shapeOf(step.from)
+		}
 	}
 	return s
 }

@@ -150,3 +150,26 @@ func encodesItself(t reflect.Type) bool {
 		return t.Implements(own) || reflect.PointerTo(t).Implements(own)
 	})
 }
+
+// hiddenField returns the path of a field that package json does not store; empty: there is
+// none. It does not look into types that encode themselves.
+func hiddenField(t reflect.Type, inside []reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return hiddenField(t.Elem(), inside)
+	}
+	if t.Kind() != reflect.Struct || t == timeType || encodesItself(t) || slices.Contains(inside, t) {
+		return ""
+	}
+	inside = append(inside, t)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Tag.Get("json") == "-" || !f.IsExported() && !f.Anonymous {
+			return f.Name
+		}
+		if path := hiddenField(f.Type, inside); path != "" {
+			return f.Name + "." + path
+		}
+	}
+	return ""
+}

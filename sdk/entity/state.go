@@ -14,7 +14,9 @@ import (
 type stateForm struct {
 	version int
 	shape   string
-	steps   []Step
+	// hidden is a field of the state that is not stored; empty: there is none.
+	hidden string
+	steps  []Step
 }
 
 var snapshotter = reflect.TypeFor[Snapshotter]()
@@ -22,7 +24,7 @@ var snapshotter = reflect.TypeFor[Snapshotter]()
 func newStateForm(t reflect.Type) stateForm {
 	f := stateForm{version: 1}
 	if !reflect.PointerTo(t).Implements(snapshotter) {
-		f.shape = shapeOf(t)
+		f.shape, f.hidden = shapeOf(t), hiddenField(t, nil)
 	}
 	return f
 }

@@ -167,6 +167,13 @@ func (k *Kit) checkOne(ent sharding.Entity) {
 		if !reflect.DeepEqual(inst.State(), live) {
 			k.t.Errorf("entitytest: replay of %s (with snapshot: %t) differs from live: state changes only in Apply\n  live %+v\nreplay %+v",
 				ent, snapshot, live, inst.State())
+			return
+		}
+		if !snapshot && d.SnapshotEvery > 0 {
+			if _, _, err := k.insts[ent].Snapshot(); err != nil && !errors.Is(err, entity.ErrPartlyRead) {
+				k.t.Errorf("entitytest: %v", err)
+				return
+			}
 		}
 	}
 }

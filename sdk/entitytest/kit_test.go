@@ -238,6 +238,25 @@ func (b *broken) Errorf(format string, args ...any) { b.errs = append(b.errs, fo
 func (b *broken) Helper()                           {}
 func (b *broken) Cleanup(func())                    {}
 
+type hider struct{ n int }
+
+func (h *hider) Apply(any) { h.n++ }
+
+// TestSnapshotsHaveTheWholeState: a field that no snapshot has is found before the first
+// snapshot is cut.
+func TestSnapshotsHaveTheWholeState(t *testing.T) {
+	b := &broken{TB: t}
+	hide := entity.Command[int, int]("Hider", "Hide")
+	k := entitytest.New(b, entity.Define("Hider", func(string) *hider { return &hider{} },
+		entity.On(hide, func(h *hider, ctx *entity.Ctx, n int) (int, error) { return h.n, ctx.Persist(paid{n}) }),
+	).Events(paid{}).SnapshotEvery(500))
+	_, _ = hide.Ask(t.Context(), k, "a", 1)
+	k.Restart()
+	if len(b.errs) != 1 || strings.Contains(b.errs[0], "differs from live") {
+		t.Errorf("reported: %v", b.errs)
+	}
+}
+
 func TestReplayMustEqualLive(t *testing.T) {
 	b := &broken{TB: t}
 	k := entitytest.New(b, accounts)

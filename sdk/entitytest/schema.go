@@ -94,6 +94,9 @@ func unreadable(before, now map[string]entity.Schema) []string {
 			}
 			continue
 		}
+		if why := wrongSnapshotStep(before[typ].Snapshot, s.Snapshot); why != "" {
+			broken = append(broken, "type "+typ+": "+why)
+		}
 		for _, e := range before[typ].Events {
 			for _, why := range lost(typ, e, s.Events) {
 				broken = append(broken, "type "+typ+": "+why)
@@ -101,6 +104,25 @@ func unreadable(before, now map[string]entity.Schema) []string {
 		}
 	}
 	return broken
+}
+
+// wrongSnapshotStep names a step that would never be used, because snapshots of its version
+// have another form.
+func wrongSnapshotStep(before, now *entity.SnapshotSchema) string {
+	if before == nil || now == nil || before.Shape == "" {
+		return ""
+	}
+	stored := maps.Clone(before.Reads)
+	if stored == nil {
+		stored = map[int]string{}
+	}
+	stored[before.Version] = before.Shape
+	for _, v := range slices.Sorted(maps.Keys(now.Reads)) {
+		if shape, ok := stored[v]; ok && shape != now.Reads[v] {
+			return fmt.Sprintf("the step from snapshots of version %d reads another form than was stored, so it would never be used:\n\tstored %s\n\treads  %s\nGive the old struct the fields that the state had.", v, shape, now.Reads[v])
+		}
+	}
+	return ""
 }
 
 // lost says why stored events cannot be read any more, nothing if they can.
@@ -116,7 +138,7 @@ func lost(typ string, e entity.EventSchema, events []entity.EventSchema) []strin
 	}
 	for _, name := range append([]string{e.Name}, e.Aliases...) {
 		if _, ok := by[name]; !ok {
-			complain("event %s was stored and is not declared any more. Keep it in Events; if it has another name now, add\n\t.Alias(%q)", name, name)
+			complain("event %s was stored and is not declared any more. Keep it in Events. If only its Go type has another name now, declare\n\tentity.Event[NewName](%q)\nIf it is to be stored under another name, add\n\t.Alias(%q)", name, name, name)
 		}
 	}
 	now, ok := by[e.Name]

@@ -72,6 +72,24 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+type (
+	crateV1 struct{ N int }
+	crateV2 struct{ N, M int }
+)
+
+// TestSnapshotSteps: a step that no stored snapshot fits is a mistake.
+func TestSnapshotSteps(t *testing.T) {
+	v1 := schemaBoxes(entity.Event[addedV1]("added"))
+	right := schemaBoxes(entity.Event[addedV1]("added")).SnapshotV(2, entity.FromSnapshot(1, func(crateV1, *schemaBox) {}))
+	wrong := schemaBoxes(entity.Event[addedV1]("added")).SnapshotV(2, entity.FromSnapshot(1, func(crateV2, *schemaBox) {}))
+	if got := unreadable(schemaOf(v1), schemaOf(right)); len(got) > 0 {
+		t.Errorf("a step that fits: %q", got)
+	}
+	if got := unreadable(schemaOf(v1), schemaOf(wrong)); len(got) != 1 || !strings.Contains(got[0], "would never be used") {
+		t.Errorf("a step that fits nothing: %q", got)
+	}
+}
+
 // TestSchemaFile: the file is compared, written when asked for, and never when data would
 // be lost.
 func TestSchemaFile(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -134,7 +135,16 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "j.db")
 		type process struct {
 			*Driver
+			mu   sync.Mutex
 			said []error
+		}
+		// heard returns what a process has said since it was asked last.
+		heard := func(p *process) []error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			said := p.said
+			p.said = nil
+			return said
 		}
 		processes := make([]*process, 2)
 		for i := range processes {
@@ -144,7 +154,11 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 			}
 			p := &process{Driver: d}
 			d.pagesSinceCheck = math.MinInt / 2 // checkpoints come when the test wants them
-			d.NotifyUpkeep(func(err error) { p.said = append(p.said, err) })
+			d.NotifyUpkeep(func(err error) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.said = append(p.said, err)
+			})
 			t.Cleanup(func() { _ = d.Close() })
 			processes[i] = p
 		}
@@ -183,8 +197,8 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 		for _, p := range processes {
 			p.checkpoints.checks <- struct{}{}
 			synctest.Wait()
-			if len(p.said) != 1 || p.said[0] == nil || !strings.Contains(p.said[0].Error(), "disk I/O error") {
-				t.Fatalf("a process whose log cannot be copied says %v", p.said)
+			if said := heard(p); len(said) != 1 || said[0] == nil || !strings.Contains(said[0].Error(), "disk I/O error") {
+				t.Fatalf("a process whose log cannot be copied says %v", said)
 			}
 		}
 		for range 60 { // an hour in which many checks are due
@@ -199,18 +213,17 @@ func TestLogThatCannotBeCopied(t *testing.T) {
 			if lost := p.broken.Load(); lost != nil {
 				t.Errorf("a process ends: %v", *lost)
 			}
-			if n := len(p.said); n < 50 || n > 80 {
+			if n := len(heard(p)); n < 50 || n > 80 {
 				t.Errorf("the log was copied in vain %d times within an hour", n)
 			}
-			p.said = nil
 		}
 
 		failure.Store(0)
 		time.Sleep(checkpointRetryMost)
 		synctest.Wait()
 		for _, p := range processes {
-			if len(p.said) != 1 || p.said[0] != nil {
-				t.Errorf("a process whose log can be copied says %v", p.said)
+			if said := heard(p); len(said) != 1 || said[0] != nil {
+				t.Errorf("a process whose log can be copied says %v", said)
 			}
 		}
 		if l := state(); l.remaining() > 0 {
