@@ -11,24 +11,23 @@
 //
 // A run with too few answers is void, because it would prove nothing. It is repeated at
 // half the rate over twice the time, so that the scenarios work on a slow or busy machine
-// too; the third void run fails. They take minutes and run only on request: the most
-// important ones with E2E=short (make e2e SET=short), all with E2E=full (make e2e). Most run
-// with the journal in SQLite and again with PostgreSQL. Where processes are cut off from
-// each other, each has a network of its own (package netns). Scenarios that need root,
-// /proc, ip, strace or a PostgreSQL server are skipped without it, with a message.
+// too; the third void run fails. The scenarios take minutes and run only on request: the
+// most important ones with E2E=short (make e2e SET=short), all with E2E=full (make e2e).
+// Most run with the journal in SQLite and again with PostgreSQL. Where processes are cut
+// off from each other, each has a network of its own (package netns). Scenarios that need
+// root, /proc, ip, strace or a PostgreSQL server are skipped without it, with a message.
 //
 // TestMembership injects faults into seven members without load, and asks each of them,
 // standbys included, for its own view, by the Membership service of the management
 // listener. A removed member never comes back, processes that cannot reach each other do
-// not both continue, a member that is declared down logs that and ends, and in the end all
-// have one view.
-// docs/membership.md has the table of what proves what.
+// not both continue, a member that is declared down logs it and ends, and in the end all
+// have one view. docs/membership.md has the table of what proves what.
 //
 // # What this does not do
 //
 // It does not look into the processes: it checks what they answer, export and store. It
 // does not judge speed: gaps and rates are printed, and only what makes a run void has a
-// limit. It does not simulate power failures: what killed processes wrote to the page cache
-// remains. The lease is where the journal is: processes that are cut off can still reach it
-// in SQLite, but not in PostgreSQL.
+// limit. It does not simulate power failures: what killed processes wrote to the page
+// cache remains. The lease is in the same store as the journal: processes that are cut
+// off from each other still reach it if it is SQLite, but not if it is PostgreSQL.
 package cluster

@@ -16,17 +16,17 @@
 // until it is elected again.
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own, and
-// every request to the lease and to the journal is a message, and its answer another
-// one. Regions are only names there: at most twice on a path, one registers a changed
-// type, has a shard asked for, or is drained. That is enough for a checkpoint and for
-// the snapshot after it.
+// every request to the lease and to the journal is a message, and its answer another one.
+// Regions are only names there: at most twice on a path, a region registers a changed
+// type, the home of a shard is asked for, or a region is drained. That is enough for a
+// checkpoint and for the snapshot after it.
 //
 // # How
 //
 // A world consists of parts: processes, the store, the client. The effect of a move
-// depends only on the parts that it uses; the engine ensures that by passing it no others. So the cores are stepped once for each
-// combination of a move and the parts it uses, and a state is a few numbers:
-// which parts, which messages.
+// depends only on the parts that it uses; the engine ensures that by passing it no other
+// parts. So the cores are stepped once for each combination of a move and the parts it
+// uses, and a state is a few numbers: which parts, which messages.
 //
 // Messages that cannot change anything any more are pruned (void.go, stream.go): orders
 // and answers about an epoch that the shard has passed, and operations that the journal
@@ -44,18 +44,17 @@
 //
 // # What this does not do
 //
-// Gateways, gossip and the watch of the table are left out: a client sends to
-// the owner of any row that ever served, and regions register when the search
-// says so. Where there are regions, the lease is given, a take-over takes no time,
-// and an answer of the journal arrives at the instant of the commit, or never (the
-// outcome is unknown). A message to a standby is lost. In the append scope
-// the coordinators decide in no time: what is sent to them arrives at once, and
-// their facts are durable at once; what they do when that takes longer is searched
-// by the handoff scope. Time advances by one second at a time (in the lease and
-// tenure scopes by one or three), which is longer than any pause that the cores of the
-// other scopes make, and there are no deadlines and no passivation. In the lease and
-// tenure scopes time passes for both processes alike; in the tenure scope
-// reads do not fail, the journal is never full, a coordinator writes one journal
+// Gateways, gossip and the watch of the table are left out: a client sends to the owner
+// of any row that ever served, and regions register when the search says so. In the
+// scopes with regions the lease is given, a take-over takes no time, and an answer of the
+// journal arrives at the instant of the commit, or never (the outcome is unknown). A
+// message to a standby is lost. In the append scope the coordinators decide in no time:
+// what is sent to them arrives at once, and their facts are durable at once; what they do
+// when that takes longer is searched by the handoff scope. Time advances by one second at
+// a time (in the lease and tenure scopes by one or three), which is longer than any pause
+// that the cores of the other scopes make, and there are no deadlines and no passivation.
+// In the lease and tenure scopes time passes for both processes alike; in the tenure
+// scope reads do not fail, the journal is never full, a coordinator writes one journal
 // heartbeat per term, and those of another cluster are not watched to their end. Only
 // safety is searched; package sim checks that everything finishes.
 //

@@ -6,13 +6,13 @@
 //
 // # What this does not do
 //
-// It checks source text and types, not behaviour: it does not see what a
-// function called through an interface does. It reads only the files of the
-// module whose test runs, because the go command caches test results by the files
-// of that module. The one exception is the check that forbidden packages exist, whose
-// cached result may be stale. A pure core may call impure functions of a package of
-// ours that it may import. Limits on the size of files and functions are habits, and
-// are not checked.
+// It checks source text and types, not behaviour: it does not see what a function called
+// through an interface does. It reads only the files of the module whose test runs,
+// because the go command caches test results by the files of that module. The one
+// exception is the check that the packages listed in Rules.Never exist, whose cached
+// result may be stale. It does not notice when a pure core calls an impure function of
+// one of our packages that the core may import. Limits on the size of files and functions
+// are habits, and are not checked.
 package archtest
 
 import (

@@ -77,8 +77,8 @@ func (m *Machine) resetSearch(from time.Time) {
 	m.nacks = nil
 }
 
-// delayForming notes that this node heard of a cluster at from, and restarts the time
-// to wait before forming one: it begins at from.
+// delayForming restarts the wait before forming a cluster: it counts from since, when
+// this node last heard of one.
 func (m *Machine) delayForming(from time.Time) {
 	m.lastHeardAt = from
 	m.resetSearch(from)
@@ -312,11 +312,12 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 }
 
-// challengeOldIncarnations sends a heartbeat to every member at the address of a
-// joiner, and reports whether one of them is in the way of its admission. Only a reply
-// decides which of them lives there: the joiner's message may be older than the member.
-// A member that is down and proven gone prevents nothing, although it cannot be removed
-// while others are unreachable: the joiner may be the node that can decide about those.
+// challengeOldIncarnations sends a heartbeat to every member at the address of a joiner,
+// and reports whether one of them is in the way of its admission. Only a reply decides
+// which incarnation lives there: the joiner's message may be older than the member. A
+// member that is down and proven gone is not in the way, even if it cannot be removed yet
+// because others are unreachable. If it were, that could be a deadlock: the joiner may be
+// the node that has to decide about the unreachable ones.
 func (m *Machine) challengeOldIncarnations(joiner sharding.NodeID) (inTheWay bool) {
 	m.watchAt(joiner.Addr)
 	at := m.peersAt(joiner.Addr)
@@ -412,8 +413,8 @@ func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 func (m *Machine) resolveClaims(from sharding.NodeID, theirs Claim, answer bool) {
 	mine := m.state.claim()
 	if !mine.Senior(theirs) {
-		// Otherwise the peers may never meet the senior side, and keep admitting
-		// nodes that it stops.
+		// The peers are told before this node stops. They may never meet the senior side
+		// themselves, and would keep admitting nodes that the senior side stops.
 		for i := range m.peers {
 			m.send(m.peers[i].node, NotMember{Claim: theirs, Answer: true})
 		}

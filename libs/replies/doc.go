@@ -2,12 +2,12 @@
 // before the command has run. So an admitted command reserves what replies to commands
 // of its [Kind] took before, and a reply counts with its size until it is sent.
 //
-// A region has a [Budget], shared by its connections. Commands that exceed it wait in
-// the [Queue] of their connection, before they can have any effect. Commands with small
-// replies overtake them, except those for the same entity. A command that has waited
-// for too large a part of the time until its deadline is taken out, to be refused. An
-// entity has a share of its connection: its commands beyond that wait apart, so that turns
-// that never end do not take all of it.
+// A region has a [Budget], shared by its connections. Commands that exceed it wait in the
+// [Queue] of their connection, before they can have any effect. Commands with small
+// replies overtake them, except those for the same entity. A command that has waited for
+// too large a part of the time until its deadline is taken out, to be refused. The
+// commands of one entity may use only a share of what their connection may use; further
+// ones wait apart, so that turns that never end do not take all of it.
 //
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
 // its buffer: none may hold more than what is free, so that a few that do not read
@@ -24,16 +24,16 @@
 //     are those of a monotonic clock.
 //  2. Every command goes through [Queue.Ask] in the order in which its connection brought
 //     it, before it can have any effect. After Waits the queue has the command, after
-//     Dropped nobody has: the driver does nothing more with it.
+//     Dropped nobody has it: in both cases the driver does nothing more with it.
 //  3. Full is a refusal, and the refusal is a reply, too: it needs a ticket of its own
 //     ([Budget.Admit]). If there is none, the connection is not read until there is.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
-//     the connection and [Budget.Unsent] says how much that has not sent; a reply that is
-//     larger than expected asks [Budget.Grow] first, and is replaced by [NoRoom] if there
-//     is no capacity.
-//  5. Unsent is set again for every connection at every tick, as connections send without
-//     saying so. After that, and after every Answered, [Queue.Next] is called for all
-//     queues until none admits anything.
+//     the connection, and after [Budget.Unsent] was told how much the connection has not
+//     sent yet. For a reply that is larger than expected [Budget.Grow] is asked first; if
+//     there is no capacity, [NoRoom] replaces the reply.
+//  5. Unsent is set again for every connection at every tick, because connections send
+//     without reporting it. After that, and after every Answered, [Queue.Next] is called
+//     for all queues until none admits anything.
 //  6. [Queue.Late] is called for every queue at every tick, and what it returns is refused.
 //  7. When a connection has ended, its queue is dropped ([Queue.Drop]) before anything
 //     that the connection brought is looked at again.

@@ -18,15 +18,16 @@
 //
 //  1. Table and Watcher are used by one goroutine at a time, with the times of one
 //     monotonic clock.
-//  2. [Watcher.Poll] is called after every input and at every tick, every 20 ms or so, and
-//     what it returns is asked at once, beside the loop: the coordinator at the address or,
-//     if it is that of a fallback, the region. A region holds a poll no longer than a
-//     coordinator does.
+//  2. [Watcher.Poll] is called after every input and at every tick, every 20 ms or so.
+//     The process at the address that it returns is polled at once, beside the loop: a
+//     coordinator or, while none answers, a fallback, which is a region. A region holds a
+//     poll no longer than a coordinator does.
 //  3. Every poll ends in one call of Changed, NotActive or Failed, with the address that
-//     Poll returned. What comes after Timeout is passed on all the same.
-//  4. A delta is applied to the Table ([Table.Apply]) if [Watcher.Changed] returns true,
-//     and not otherwise. Rows that came by another way are merged ([Table.Merge]).
-//  5. [Watcher.SetCandidates] is called whenever discovery lists others.
+//     Poll returned. An answer that comes after Timeout is passed on all the same.
+//  4. A delta is applied to the Table ([Table.Apply]) only if [Watcher.Changed] returns
+//     true. Rows that came by another way are merged ([Table.Merge]).
+//  5. [Watcher.SetCandidates] is called whenever the addresses that discovery lists have
+//     changed.
 //
 // What to write:
 //

@@ -13,8 +13,9 @@
 // # What this does not do
 //
 // It is not github.com/cockroachdb/datadriven: there a block is one directive with parsed
-// arguments, which cannot be "T:4"; here it is any number of commands, and [Differing]
-// compares without failing the test, for mutants.
+// arguments, which cannot contain a colon as T:4 in "register r1 T:4" does. Here a block
+// is any number of commands, and [Differing] compares without failing the test, for
+// mutants.
 package scenariotest
 
 import (

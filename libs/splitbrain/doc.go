@@ -27,19 +27,20 @@
 // process was paused does not count. If reachability does not become stable, every
 // member downs itself after a while (DownAllWhenUnstable).
 //
-// The leader of a side decides for it (with lease-majority a coordinator, see below).
-// All members run the resolver all the time, because each must know for how long nothing
-// has changed when it becomes the decider. Both sides must come to consistent results
+// The leader of a side decides for it (with lease-majority a coordinator, see below). All
+// members run the resolver all the time, because each must know for how long nothing has
+// changed when it becomes the decider. Both sides must come to consistent results
 // although they may have different information. So members that are joining, weakly up,
-// exiting or down are not counted; and with keep-majority and keep-oldest, a side stays
-// only if it would also stay with itself as small and the other side as large as they
-// may have become.
+// exiting or down are not counted; and with keep-majority and keep-oldest, a side decides
+// doubtful cases against itself: it does not count its own members that may be leaving,
+// counts members of the other side that may have come up, and stays only if it wins even
+// so.
 //
 // Nodes that are both observer and subject of unreachability are indirectly connected:
-// some of their links are cut, and others still carry the gossip about that. The
-// observer and the subject of one observation are too, if the subject has seen it:
-// gossip still passes between them. All of them are downed; the strategy decides about
-// the others.
+// some of their links are cut, and others still carry the gossip about that. So are the
+// observer and the subject of a single observation, if the subject has seen the state
+// with that observation: gossip still passes between them. All of them are downed; the
+// strategy decides about the others.
 //
 // # The lease
 //
@@ -56,17 +57,18 @@
 //     may be about to acquire it. The decider waits for the next tick. So after the
 //     crash of the active coordinator, of all other coordinators, or of all regions but
 //     one, the remaining members continue.
-//   - A side without a coordinator cannot hold the lease. But it cannot distinguish
-//     this from a crash or restart of all coordinators, after which it should continue:
-//     effects of journaled entities are fenced, so it does no harm, and its entities
-//     stay available. So it waits for LeasePatience, by default 5 min, and downs itself
-//     if it has not reached a coordinator by then.
+//   - A side without a coordinator cannot hold the lease. But it cannot distinguish a
+//     partition from a crash or restart of all coordinators, after which it should
+//     continue: effects of journaled entities are fenced, so it does no harm, and its
+//     entities stay available. So once the membership is stable, it waits for
+//     LeasePatience, by default 5 min, and downs itself if it has not reached a
+//     coordinator by then.
 //   - A side whose coordinators cannot read the record, or find that nobody holds the
 //     lease, waits for the same time and then downs itself.
 //
 // Two sides cannot hold the lease at the same time, but they can hold it one after the
-// other: if the holder dies between the decisions of two sides, both may stay. The first
-// one has no coordinator then, and downs itself after LeasePatience.
+// other: if the holder dies between the decisions of two sides, both may stay. The side
+// that decided first has no coordinator then, and downs itself after LeasePatience.
 //
 // A free lease should not go to the fastest candidate: one that is [InMinority] waits
 // for [MinorityDelay] before it acquires the lease ([LeaseRank]).
@@ -89,9 +91,10 @@
 // it is carried out, both sides work. Nothing that must happen at most once may depend on
 // it; for journaled entities the fence guarantees that. Volatile entities have no fence:
 // one on a side without coordinators may exist at the same time as its successor for up
-// to StableAfter plus LeasePatience. The package does not protect against partitions that
-// change faster than gossip, against members with different settings, or against
-// operators who down the wrong side. It restarts nothing; that is a supervisor's task.
+// to about LeasePatience, because both sides first wait for StableAfter. The package does
+// not protect against partitions that change faster than gossip, against members with
+// different settings, or against operators who down the wrong side. It restarts nothing;
+// that is a supervisor's task.
 //
 // # Duties of the driver
 //

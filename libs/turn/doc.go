@@ -22,11 +22,11 @@
 // # Unknown outcomes
 //
 // An append whose outcome is unknown ends the incarnation. The outcome is settled by a
-// write, never by a read: an empty record at the same sequence number, repeated until
-// it is durable or refused. Only then is the entity loaded again, and the commands in
-// doubt are looked up: a stored one gets its stored reply; the others were not applied
-// and run again in arrival order. While damage refuses that write, the entity's commands
-// are refused, and each of them tries the write again.
+// write, never by a read: an empty record at the same sequence number, repeated until it
+// is durable or refused. Only then is the entity loaded again, and the commands in doubt
+// are looked up: one that is stored gets its stored reply; one that is not stored was not
+// applied, and runs again, in arrival order. While damage refuses that write, the
+// entity's commands are refused, and each of them tries the write again.
 //
 // # What this does not do
 //
@@ -36,9 +36,9 @@
 //
 // # Duties of the driver
 //
-// The driver is whatever holds the instances. In the services package region stands
-// between the two: it opens, drains and aborts shards and takes [Machine.ShardEvents];
-// the rest is passed on to the driver of the region.
+// The driver is whatever holds the instances. In the services, package region stands
+// between the machine and the driver: it opens, drains and aborts shards and takes
+// [Machine.ShardEvents]; it passes on everything else.
 //
 //  1. Step is never called by two goroutines at a time. The time is that of a monotonic
 //     clock, and a [Tick] comes every 20 ms or so. The outputs of a step are performed
@@ -50,8 +50,8 @@
 //  3. Every Load is answered by one [Loaded], every Run by one [TurnDone], every Append
 //     by one [Appended], every ReadFence by one [FenceRead], every Lookup by one
 //     [LookedUp], every Stop by one [Stopped], however late. A stop hook that does not
-//     end is abandoned, and answered all the same. A handler cannot be: its entity
-//     waits for it, and [Cancel] asks it to end.
+//     end is abandoned, and answered all the same. A handler cannot be abandoned: its
+//     entity waits for it, and [Cancel] asks it to end.
 //  4. Events are applied to the instance by the turn that staged them, and in a Load by
 //     replay, in the order of their records, by the same code.
 //  5. Append and ReadFence go to the journal as they are, in their order. What the

@@ -395,8 +395,9 @@ func (m *Machine) hold(e *entity, c *command, size int) {
 	m.held += size
 }
 
-// holdsTooMuch reports whether the entity must wait for the journal before its next
-// turn. Without anything that waits it need not: nobody would wake it.
+// holdsTooMuch reports whether the entity must wait for the journal before its next turn.
+// An entity that holds nothing itself does not wait: no answer of the journal would wake
+// it.
 func (m *Machine) holdsTooMuch(e *entity) bool {
 	return e.held > 0 && (e.held >= m.cfg.HeldBytes || m.held >= m.cfg.TotalHeldBytes) && !mutant.On("held-bytes")
 }

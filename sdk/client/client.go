@@ -6,8 +6,9 @@
 // Commands that change state get an idempotency key, generated here unless the caller
 // provides one. If an answer is lost, the client sends the same key again, to another
 // gateway if there is one, until the context ends. Give the context a deadline; without
-// one [Config.Timeout] applies. Gateways must answer a tenth of that time earlier, at
-// most 100 ms, so that their last answer still arrives.
+// one [Config.Timeout] applies. The client gives gateways a slightly shorter deadline (a
+// tenth of the time less, but at most 100 ms less), so that their last answer still
+// arrives.
 //
 // # What this does not do
 //

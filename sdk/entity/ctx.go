@@ -45,9 +45,10 @@ func (c *Ctx) Log() *slog.Logger {
 	return slog.Default().With("entity.type", c.inst.def.name, "entity.id", c.inst.id, "command", c.command)
 }
 
-// Persist stages events and applies them at once. They become durable together
-// when the handler returns nil; its reply is held until then. If the handler
-// fails after Persist, the events are discarded and the entity is loaded again.
+// Persist stages events and applies them at once. They become durable together when the
+// handler returns nil; its reply is held until then. If the handler returns an error or
+// panics, the events are discarded and the entity is loaded again. That includes an error
+// made by [Errorf], although it is the command's answer.
 //
 // Apply receives the event as it will be replayed, after encoding and decoding: a copy
 // without unexported fields, and a time.Time without its monotonic clock.

@@ -31,23 +31,23 @@
 //
 // # Guarantees
 //
-// An entity handles one command at a time, so that its methods need no locks.
-// State changes only in Apply. Live and in replay, Apply gets the same event: the
-// stored form, decoded. [Ctx.Persist] stages events and applies them at once. An
-// event takes its time from [Ctx.Now]. The reply leaves when the events are durable.
-// A handler that fails after Persist is undone: the entity is loaded again without it.
-// An error made by [Errorf] is an answer: it is stored with the idempotency key
-// and repeated to duplicates. After any other error, a panic, or a reply longer than
-// 1 MiB the command was not applied. For a volatile type its outcome is unknown instead,
-// because what the handler has changed cannot be undone.
+// An entity handles one command at a time, so that its methods need no locks. State
+// changes only in Apply. Live and in replay, Apply gets the same event: the stored form,
+// decoded. [Ctx.Persist] stages events and applies them at once. An event takes its time
+// from [Ctx.Now]. The reply leaves when the events are durable. A handler that returns an
+// error after Persist is undone: its events are discarded, and the entity is loaded
+// again. An error made by [Errorf] is an answer all the same: it is stored with the
+// idempotency key, without the events, and repeated to duplicates. After any other error,
+// a panic, or a reply longer than 1 MiB the command was not applied. For a volatile type
+// its outcome is unknown instead, because what the handler has changed cannot be undone.
 //
 // # Versions
 //
-// Replies are read leniently: a caller leaves out fields that it does not know.
-// Commands and stored events are read strictly: an unknown field of a command is
-// refused as invalid_argument, and an entity that has stored events with an unknown
-// name, version or field is refused as data_loss, until a version that knows them is
-// run. A field that is missing is zero.
+// Replies are read leniently: a caller ignores fields that it does not know. Commands and
+// stored events are read strictly: an unknown field of a command is refused as
+// invalid_argument, and an entity that has stored events with an unknown name, version or
+// field is refused as data_loss, until a version that knows them is run. A field that is
+// missing is zero.
 //
 // [Event] gives an event a stored name and a version, and [From] the step from an
 // older one. A snapshot of another form is ignored, and the state rebuilt from the

@@ -18,18 +18,19 @@
 //	                             ▲ HostShard                                    │ HandOff
 //	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
 //
-// Owner lost, claim refused, timeout: from any phase to starting elsewhere at a higher
-// epoch. A row that is starting without an owner has nobody who could take it; it is
-// allocated as soon as a candidate appears (a region that is being drained is the last
-// resort). Lost means: no member any more, or, for journaled types, unreachable, or not
-// registered within [Config.RecoveryWait] of the term's start.
+// When the owner is lost, its claim is refused or a timeout has passed, a row goes from
+// any phase to starting at a higher epoch, at another region if there is one. A starting
+// row without an owner waits for a region that can take it, and is allocated as soon as
+// there is one (a region that is being drained is the last resort). An owner is lost if
+// it is no member any more or has not registered within [Config.RecoveryWait] of the
+// term's start; for journaled types also if it is unreachable.
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. A message about an epoch more than
-// one above the last one given out shows that a newer coordinator exists (a region that
-// released a shard names the epoch after its own). It is ignored: this term is about to
-// end anyway.
+// Every allocation takes the next epoch of the term. A region that has released a shard
+// names the epoch after its own, so a message may name the epoch after the last one given
+// out. A message with a higher epoch than that shows that a newer coordinator exists. The
+// message is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //
@@ -47,10 +48,10 @@
 //     A term whose renewal waited behind work would end without need.
 //  3. Members are reported at every change, and before the first Acquired; a Tick
 //     comes every 50 ms or so.
-//  4. Requests to the journal are made beside the loop. Each is answered with its
-//     Number, however late: an operation whose result is not known by
-//     UnknownOutcome, a read that fails by ReadFailed. Only while taking over does
-//     the Tenure give up waiting for an answer.
+//  4. Requests to the journal are made beside the loop. Each is answered with its Number,
+//     however late: with UnknownOutcome if the result of an operation is not known, and
+//     with ReadFailed if a read failed. Only while taking over does the Tenure give up
+//     waiting for an answer.
 //  5. Messages may be lost, and the answer to a call too; see package control. A call
 //     that nobody waits for any more is reported by CallEnded. Each call has a number
 //     of its own.

@@ -250,9 +250,10 @@ func (t *Tenure) surveyed(in Surveyed) {
 	}
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
-		// A coordinator hands out epochs only after it has claimed the stream in their
-		// term. So no epoch has a higher term than the stream's fence. If the fence's
-		// term is above ours, it refuses the Claim that follows.
+		// The highest epoch could not be read. The take-over goes on without it, because
+		// the stream's fence protects as well: a coordinator claims the stream before it
+		// hands out epochs of a term, so no epoch has a higher term than the fence, and a
+		// fence above our term refuses the Claim that follows.
 		f.Highest = 0
 	}
 	switch t.takeover.decide(t.now, f) {

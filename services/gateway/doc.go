@@ -57,12 +57,14 @@
 //     returns, on the lane of its shard. What becomes of it goes to the [Sender]: Failed
 //     if the link did not take it, Refused if no link ever would. After the outputs of a
 //     step, [Sender.Next] is stepped until it returns nothing.
-//  5. A link is reported by [Sender.Up], with a number that no link had before, before
-//     anything that arrived on it, and by [Sender.Down] after everything that arrived on
-//     it, with what was never written to it.
-//  6. Answers of a link are stepped in the order in which they arrived. Whatever was
-//     written to a link is answered on it, however late, unless the link is lost: nothing
-//     is sent twice on it at one epoch.
+//  5. [Sender.Up] reports a new link, with a number that no link had before; it is called
+//     before anything that arrived on the link is stepped. [Sender.Down] reports the end
+//     of the link, with the commands that were never written to it; it is called after
+//     everything that arrived on the link has been stepped.
+//  6. Answers of a link are stepped in the order in which they arrived. A command that
+//     was written to a link is answered on it, however late, unless the link is lost. The
+//     core relies on this: it never repeats an unanswered command on the same link at the
+//     same epoch.
 //  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
 //  8. A [Send] that is a call is answered once, by [Replied]; one that is not may
 //     be lost. See package control.

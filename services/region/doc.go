@@ -25,21 +25,22 @@
 //
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
 // on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
-// and reports the result. Changes of its rows in the table come to it the same way and
-// in the same order, so a refusal brings the newest row that was known when the shard
-// core looked. Each shard core claims its own shards; nothing about a shard is known in
-// two places, except its row.
+// and reports the result. Changes of the table's rows come to the shard core the same way
+// and in the same order, so a NotMine carries the newest row that the shard core knew
+// when it refused. Each shard core claims its own shards; nothing about a shard is known
+// in two places, except its row.
 //
 // The limits of commands, bytes and loads hold for all shard cores together, see
-// [Resource]. What finished turns may hold is divided into equal parts. A shard core
-// that has no room refuses, and never waits for another core.
+// [Resource]. What finished turns may hold is divided into equal parts. A shard core that
+// has reached a limit refuses commands, and never waits for another core.
 //
 // # A shard's life in a region
 //
-// HostShard(e) → Claim(e) in the journal → serving: it takes commands routed at exactly
-// e → HandOff(e): what was accepted is finished, the entities stop, the appends settle
-// → the minimum epoch of the shard is e+1, and ShardStopped(e) is answered. A HostShard
-// below it is refused: a late repeat must not revive a shard that was let go.
+// HostShard(e) → Claim(e) in the journal → serving: it takes commands routed at exactly e
+// → HandOff(e): what was accepted is finished, the entities stop, the appends settle →
+// the minimum epoch of the shard is e+1, and ShardStopped(e) is answered. A HostShard
+// below the minimum epoch is refused: a late repeat must not revive a shard that was
+// released.
 //
 // Whatever shows the shard at a higher epoch (a table row, a command, the
 // fence) stops it at once.
@@ -47,8 +48,9 @@
 // # Leaving
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
-// take no others. It has left when each of them has said that it is leaving and holds
-// none: by then every earlier order to it has been obeyed or refused.
+// take no others. The region has left when every shard core has reported that it is
+// leaving and holds no shard: by then the shard core has obeyed or refused every earlier
+// order.
 //
 // # What this does not do
 //
@@ -60,19 +62,21 @@
 //  1. No core is stepped by two goroutines at a time; different cores may be. The time is
 //     that of a monotonic clock, the same for all cores. Every core gets a [Tick] every
 //     20 ms or so.
-//  2. A [ToCore] is an input of that shard core, an [Event] one of the control core, as
-//     [FromCore]. None gets lost. Those from one core to another arrive in their order;
-//     how long they take, and what others do meanwhile, does not matter.
-//  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]), those of
-//     one connection in their order. One for a type that is not hosted may go to any.
-//     Its names are checked ([sharding.Envelope.Check]; the decoder of links does it).
-//     Nobody waits for one shard core while stepping another.
+//  2. A [ToCore] is an input of the shard core that it names; an [Event] is an input of
+//     the control core, as [FromCore]. None gets lost, and those from one core to another
+//     arrive in their order. How long they take, and what other cores do meanwhile, does
+//     not matter.
+//  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]); the
+//     commands of one connection go there in their order. A command for a type that is
+//     not hosted may go to any shard core. Its names are checked
+//     ([sharding.Envelope.Check]; the decoder of links does it). Nobody waits for one
+//     shard core while stepping another.
 //  4. The outputs of a step are performed before those of the core's next one: each list
 //     of [Outputs] in its order, the events last. None of them may wait. What package
 //     turn wants of its driver holds for Outputs.Turn; answers to it go back to the same
 //     shard core, as [Turn].
-//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; one
-//     whose result is not known by UnknownOutcome. [ProbeJournal] and
+//  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
+//     UnknownOutcome if its result is not known. [ProbeJournal] and
 //     [ReadJournalHeartbeat] are asked beside the loop; their answers may get lost.
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].

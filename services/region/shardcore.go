@@ -29,7 +29,7 @@ type ShardCore struct {
 	// alone: there is no other shard core, and all limits are its own.
 	alone      bool
 	allowances [resources]allowance
-	returning  bool // some allowance exceeds its ceiling; the excess is returned once it is unused
+	returning  bool // some allowance has more granted than its ceiling, after a [Reclaim]; the excess is given back once it is unused
 
 	lastHeld Held // as the control core was told
 	heard    [journalPaths]time.Time
@@ -339,7 +339,7 @@ func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	return waiting
 }
 
-// used is what this core uses of what the region has a bounded amount of.
+// used returns how much of each [Resource] this core uses.
 func (m *ShardCore) used() [resources]int {
 	u := m.turn.Usage()
 	return [resources]int{

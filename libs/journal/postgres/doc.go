@@ -12,37 +12,38 @@
 // # Outcomes
 //
 // An ERROR of the server means that the transaction was rolled back: nothing is
-// committed, and if the disk is full (SQLSTATE 53100) the operations are refused for
-// that. A batch for which no connection could be had is not committed either.
-// Everything that comes between sending the batch and the server's readiness for the
-// next one is unknown, the FATAL of a server that shuts down included. An ERROR about a
-// damaged page is ErrCorrupt; the server finds most of them only if the cluster has
-// data checksums. The pool dials again; the server ends an orphaned batch after
+// committed. If the reason is a full disk (SQLSTATE 53100), the operations are refused as
+// full. A batch for which no connection could be had is not committed either. Everything
+// that comes between sending the batch and the server's readiness for the next one is
+// unknown, the FATAL of a server that shuts down included. An ERROR about a damaged page
+// is ErrCorrupt; the server finds most damaged pages only if its data checksums are
+// enabled. The pool dials again; the server ends an orphaned batch after
 // Config.CommitTimeout at the latest.
 //
 // # Silence
 //
 // A connection may die silently: its machine lost power, a firewall forgot it. Every
-// request has a deadline (Config.CommitTimeout, Config.LoadTimeout); when it passes,
-// the connection is closed at once, together with the pool's idle ones. A connection
-// that was idle for a second is pinged before it is used, for at most a tenth of that
-// time. TCP keepalive and user timeout detect dead connections that are not in use.
+// request has a deadline (Config.CommitTimeout, Config.LoadTimeout); when it passes, the
+// connection is closed at once, together with the pool's idle ones. A connection that was
+// idle for a second is pinged before it is used; the ping takes at most a tenth of the
+// request's deadline. TCP keepalive and user timeout detect dead connections that are not
+// in use.
 //
 // # Roles
 //
-// schema.sql makes the schema, as its owner; [Open] does it by itself if there
-// is none and it may. roles.sql makes the role roost_service, which may read,
-// and write through the functions only: no service may change or delete an
+// schema.sql makes the schema, and its owner runs it; [Open] runs it if the schema does
+// not exist and its role may create one. roles.sql makes the role roost_service, which
+// may read, and write through the functions only: no service may change or delete an
 // event, even if its password leaks.
 //
 // # What this does not do
 //
 // It promises what the server promises: Open refuses a server with fsync or
 // synchronous_commit off, but a failover to a replica that lags loses the commits that
-// it lacks; use synchronous replication for that. The role keeps events as they are; it
-// does not distinguish services, and a malicious one can claim shards that it does not
-// own, or hold a lock by calling a function inside a transaction of its own. Tables
-// never shrink, except for dropped command ids. The schema's name is fixed: one journal
-// per database. A connection pooler must keep a session per connection, because
+// the replica lacks; use synchronous replication for that. The role keeps events as they
+// are; it does not distinguish services, and a malicious one can claim shards that it
+// does not own, or hold a lock by calling a function inside a transaction of its own.
+// Tables never shrink, except for dropped command ids. The schema's name is fixed: one
+// journal per database. A connection pooler must keep a session per connection, because
 // prepared statements are used.
 package postgres

@@ -1,9 +1,9 @@
-// Package shardingtest has the commands that everybody refuses who takes commands from
-// somebody that is not trusted.
+// Package shardingtest has invalid commands. Every component that receives commands from
+// untrusted senders must refuse them.
 //
 // # What this does not do
 //
-// It says what is refused, not how: each of those has a test of its own.
+// It says what is refused, not how: each such component has a test of its own.
 package shardingtest
 
 import (
