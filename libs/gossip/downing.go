@@ -84,7 +84,7 @@ func (m *Machine) askDowning() {
 		return
 	}
 	was := m.hadUnreachable
-	m.hadUnreachable = slices.ContainsFunc(m.publishedSuspects, func(x suspect) bool { return x.verdict != Reachable })
+	m.hadUnreachable = slices.ContainsFunc(m.publishedSuspects, func(x suspect) bool { return x.forCluster != Reachable })
 	if _, ok := m.downing.(LeaderDowning); ok && m.leader() != m.self {
 		return
 	}

@@ -72,16 +72,16 @@ func (m *Machine) mayForm() bool {
 	return !m.cfg.Wait && m.viaAddr == "" && (len(m.cfg.Seeds) == 0 || m.cfg.Seeds[0] == m.self.Addr)
 }
 
-func (m *Machine) resetSearch(from time.Time) {
-	m.formAt, m.formAtIfNacked = from.Add(m.cfg.SeedTimeout), from.Add(m.cfg.SeedNackTimeout)
+func (m *Machine) resetSearch(since time.Time) {
+	m.formAt, m.formAtIfNacked = since.Add(m.cfg.SeedTimeout), since.Add(m.cfg.SeedNackTimeout)
 	m.nacks = nil
 }
 
 // delayForming restarts the wait before forming a cluster: it counts from since, when
 // this node last heard of one.
-func (m *Machine) delayForming(from time.Time) {
-	m.lastHeardAt = from
-	m.resetSearch(from)
+func (m *Machine) delayForming(since time.Time) {
+	m.lastHeardAt = since
+	m.resetSearch(since)
 }
 
 // formWhenAlone forms a cluster on request, unless another one was heard of

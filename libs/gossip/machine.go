@@ -49,7 +49,7 @@ type Machine struct {
 	digest                  uint64            // of the sums
 	peers                   []peer            // the members that this node watches, sorted by node
 	watchingFormerReceivers bool              // peers has some that receivers no longer names; they are watched until they answer
-	ringEnd                 uint64            // distance of the last of the receivers, see ringEnd
+	receiversEnd            uint64            // distance of the last of the receivers, by the function ringEnd
 	confirmedExits          []sharding.NodeID // members that have confirmed their exit
 	seq                     uint64            // of the last heartbeat sent
 	beatSeq                 uint64            // of the last heartbeat sent to all peers
@@ -70,14 +70,14 @@ type Machine struct {
 	paused                  time.Duration // total time for which this process was found paused
 
 	observed     tallies   // of the state
-	suspects     []suspect // of the state
+	suspects     []suspect // by the observations in the state
 	sortedPlaces []int32   // places of the members in the state, sorted by node; nil until needed
 
 	// What the events so far have announced.
 	unpublished       bool // the state has changed since
 	published         []*Member
 	publishedSuspects []suspect   // the suspects at the last publish, those without an event included
-	unreachableSince  []time.Time // of each of publishedSuspects; zero if reachable for the cluster
+	unreachableSince  []time.Time // of each of publishedSuspects; zero if its forCluster is Reachable
 	publishedLeader   sharding.NodeID
 }
 
@@ -398,9 +398,9 @@ func (m *Machine) publishReachability(news *touched) {
 			old, since = old[1:], since[1:]
 		}
 		switch {
-		case x.verdict == Reachable:
+		case x.forCluster == Reachable:
 			at = time.Time{}
-		case before.verdict == Reachable:
+		case before.forCluster == Reachable:
 			at = m.now
 		}
 		m.unreachableSince = append(m.unreachableSince, at)
@@ -418,7 +418,7 @@ func (m *Machine) emitReachability(was, now suspect) {
 	if byMe := now.mine != Reachable; byMe != (was.mine != Reachable) {
 		m.emit(ReachabilityChanged{Node: now.node, Reachable: !byMe, ByMe: true})
 	}
-	if un := now.verdict != Reachable; un != (was.verdict != Reachable) {
+	if un := now.forCluster != Reachable; un != (was.forCluster != Reachable) {
 		m.emit(ReachabilityChanged{Node: now.node, Reachable: !un})
 	}
 }

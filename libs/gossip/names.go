@@ -44,5 +44,5 @@ func (m *Machine) nodesNamed(name string) (nodes []sharding.NodeID) {
 }
 
 func (m *Machine) countsForName(mem *Member) bool {
-	return mem.Status < Exiting && (mem.Node == m.self || suspected(m.suspects, mem.Node).verdict == Reachable)
+	return mem.Status < Exiting && (mem.Node == m.self || suspected(m.suspects, mem.Node).forCluster == Reachable)
 }

@@ -182,12 +182,12 @@ func newerObserver(a, b *Observer) *Observer {
 	return &Observer{a.Node, a.Version, both}
 }
 
-// suspect is a node that some node observes as not reachable.
+// suspect is a node that any observer, even one that is down, sees as not reachable.
 type suspect struct {
-	node    sharding.NodeID
-	worst   Verdict // of all observers
-	verdict Verdict // the worst of the members that are not down
-	mine    Verdict // of this node
+	node       sharding.NodeID
+	worst      Verdict // of all observers
+	forCluster Verdict // the worst of the observers that are members and not down
+	mine       Verdict // of this node
 }
 
 func compareSuspect(s suspect, n sharding.NodeID) int { return byUID(s.node, n) }
@@ -278,7 +278,7 @@ func (t tallies) suspects() []suspect {
 	}
 	out := make([]suspect, len(t))
 	for i, x := range t {
-		out[i] = suspect{node: x.node, worst: worst(x.by), verdict: worst(x.counted), mine: x.mine}
+		out[i] = suspect{node: x.node, worst: worst(x.by), forCluster: worst(x.counted), mine: x.mine}
 	}
 	return out
 }

@@ -46,7 +46,7 @@ func (s *State) receivers(self sharding.NodeID, k int, suspects []suspect) []sha
 		}
 		switch {
 		case m.Node == self:
-		case len(suspects) > 0 && suspects[0].node == m.Node && suspects[0].verdict != Reachable:
+		case len(suspects) > 0 && suspects[0].node == m.Node && suspects[0].forCluster != Reachable:
 			silent = append(silent, place{distance(self, m.Node), m.Node})
 		default:
 			next.offer(m.Node)
@@ -84,7 +84,7 @@ func ringEnd(self sharding.NodeID, k int, receivers []sharding.NodeID, suspects 
 	end, reachable := uint64(0), 0
 	for _, n := range receivers {
 		end = max(end, distance(self, n))
-		if suspected(suspects, n).verdict == Reachable {
+		if suspected(suspects, n).forCluster == Reachable {
 			reachable++
 		}
 	}

@@ -145,7 +145,7 @@ func (m *Machine) View() View {
 		}
 		if at, ok := slices.BinarySearchFunc(m.publishedSuspects, mem.Node, compareSuspect); ok && mem.Node != m.self {
 			x := &m.publishedSuspects[at]
-			mv.Reachable, mv.ReachableByMe = x.verdict == Reachable, x.mine == Reachable
+			mv.Reachable, mv.ReachableByMe = x.forCluster == Reachable, x.mine == Reachable
 			mv.UnreachableSince = m.unreachableSince[at]
 		}
 		v.Members = append(v.Members, mv)
@@ -213,7 +213,7 @@ func (s *State) leader(self sharding.NodeID, suspects []suspect) sharding.NodeID
 // the state. Members that confirmed their exit do not matter any more.
 func (s *State) converged(self sharding.NodeID, confirmed []sharding.NodeID, suspects []suspect) bool {
 	for _, x := range suspects {
-		if x.verdict == Reachable || x.node == self || slices.Contains(confirmed, x.node) {
+		if x.forCluster == Reachable || x.node == self || slices.Contains(confirmed, x.node) {
 			continue
 		}
 		if m, ok := s.Member(x.node); ok && m.Status != Down && m.Status != Exiting {

@@ -67,7 +67,7 @@ func (m *Machine) watchAt(addr string) {
 // is about to: no other node can withdraw its observation.
 func (m *Machine) rewatch() {
 	wanted := m.state.receivers(m.self, m.cfg.MonitoredBy, m.suspects)
-	m.ringEnd = ringEnd(m.self, m.cfg.MonitoredBy, wanted, m.suspects)
+	m.receiversEnd = ringEnd(m.self, m.cfg.MonitoredBy, wanted, m.suspects)
 	if len(m.cfg.WatchRoles) > 0 {
 		for _, mem := range m.state.Members {
 			if mem.Node != m.self && slices.ContainsFunc(m.cfg.WatchRoles, mem.HasRole) {
@@ -95,7 +95,7 @@ func (m *Machine) rewatch() {
 // affectsPeers reports whether the peers of this node may change when a node
 // joins, goes, or changes its reachability.
 func (m *Machine) affectsPeers(n sharding.NodeID) bool {
-	return len(m.cfg.WatchRoles) > 0 || distance(m.self, n) <= m.ringEnd || m.peer(n) != nil
+	return len(m.cfg.WatchRoles) > 0 || distance(m.self, n) <= m.receiversEnd || m.peer(n) != nil
 }
 
 func (m *Machine) keepWatching(p *peer) bool {

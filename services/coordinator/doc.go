@@ -22,8 +22,8 @@
 // any phase to starting at a higher epoch, at another region if there is one. A starting
 // row without an owner waits for a region that can take it, and is allocated as soon as
 // there is one (a region that is being drained is the last resort). An owner is lost if
-// it is no member any more or has not registered within [Config.RecoveryWait] of the
-// term's start; for journaled types also if it is unreachable.
+// it is no member any more; for journaled types also if it is unreachable, or has not
+// registered within [Config.RecoveryWait] of the term's start.
 //
 // # Epochs
 //
