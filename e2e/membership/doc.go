@@ -13,9 +13,9 @@
 //
 // # What is checked
 //
-// A removed node never comes back; the view of a node only moves on; nobody
-// acts on gossip that is too old; a node that is starved of time costs nobody
-// else's membership; after the faults end, the live nodes hold the same view.
+// A removed node never comes back; the view of a node only moves forward; nobody acts on
+// gossip that is too old; no other node is removed because a node gets no processor time;
+// after the faults end, the live nodes hold the same view.
 //
 // # What this does not do
 //

@@ -27,10 +27,10 @@
 // # How to use it
 //
 // A run depends only on climate and seed. SIM_CLIMATE chooses the climate: classic, or
-// harsh, which adds faults of its own (see harshWeather). SIM_SEED=7 go test -run TestSeed
-// runs one seed, SIM_TRACE=1 prints what happens; SIM_SEEDS and SIM_FIRST choose how many
-// seeds TestSeeds runs, and the first. The build tag "mutants" adds TestMutants: it
-// removes one guard at a time and shows which seed detects it.
+// harsh, which adds faults of its own (see harshWeather). SIM_SEED=7 go test -run
+// TestSeed runs one seed, SIM_TRACE=1 prints what happens; SIM_SEEDS is the number of
+// seeds that TestSeeds runs, SIM_FIRST the first of them. The build tag "mutants" adds
+// TestMutants: it removes one guard at a time and shows which seed detects it.
 //
 // # What this does not do
 //

@@ -9,11 +9,11 @@
 // which members of a cluster do you know ([Answer])? A node that hears of members
 // joins through them, and then names them in its own answers.
 //
-// If no contact point knows of a cluster, the node with the lowest address may
-// form it. It does so only when enough contact points of the right role have
-// answered, none of those listed is silent, and the list has not changed for a
-// while: then all others see the same, and wait for it. [LowestAddress] is that
-// rule; another [JoinDecider] can replace it.
+// If no contact point knows of a cluster, the node with the lowest address may form it.
+// It does so only when enough contact points of the right role have answered, none of
+// those listed is silent, and the list has not changed for a while: then all others see
+// the same list, and wait for this node. [LowestAddress] is that rule; another
+// [JoinDecider] can replace it.
 //
 // The process follows Akka Management's Cluster Bootstrap, with three differences.
 // Nodes are identified and ordered by the address that they advertise, so that a
@@ -23,28 +23,28 @@
 //
 // # What this does not do
 //
-// It sends no probes and joins nothing itself: a driver does. It guarantees a
-// single cluster only if the required number of contact points is the real number
-// of nodes that form it. With a lower one there can be two, if discovery shows
-// different lists to different nodes for longer than the stable margin.
+// It sends no probes and joins nothing itself: a driver does. It guarantees a single
+// cluster only if the required number of contact points is the real number of nodes that
+// form it. With a lower number two clusters can form, if discovery shows different lists
+// to different nodes for longer than the stable margin.
 //
 // # Duties of the driver
 //
 //  1. One goroutine steps the machine, with the time of a monotonic clock; [Start] comes
 //     first and once. A [Tick] comes at least twice per ProbeInterval.
 //  2. What discovery says now is stepped before each Tick: [Discovered] if the latest
-//     lookup succeeded, [LookupFailed] if it did not, neither before the first has ended.
-//     An old list must not be passed off as the result of a lookup that failed. Answers
-//     that have arrived are stepped before both.
+//     lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
+//     lookup has ended. An old list must not be passed off as the result of a lookup that
+//     failed. Answers that have arrived are stepped before these and before the Tick.
 //  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
 //     once, by [Answered] or [ProbeFailed], and named by the address in the Probe.
-//  4. The node answers the probes of others, its own included, with [AnswerOf] its
-//     membership, from before Start until it ends.
+//  4. The node answers all probes, its own included, with [AnswerOf] its membership. It
+//     does so from before Start until the process ends.
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
 //     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.
-//  6. [Joined] is stepped when the membership says so, and only then. After [Finished]
-//     the membership is told what discovery lists, so that a node which does not know of
-//     the cluster is found; after [GaveUp] the process stops.
+//  6. [Joined] is stepped when the membership reports that the node is in a cluster, and
+//     only then. After [Finished] the membership is told what discovery lists, so that a
+//     node which does not know of the cluster is found; after [GaveUp] the process stops.
 //
 // Package joiner, beside discovery, is that driver. The loop to write:
 //

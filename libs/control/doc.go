@@ -42,8 +42,8 @@
 // messages. One-way messages from one process to another that arrive do so in the order in
 // which they were sent. Answers are not ordered relative to other messages.
 //
-// A one-way message of a kind that the receiver does not know is ignored, and those that
-// came with it are not; the receiver's log says so. A call of such a kind is refused.
+// A one-way message of a kind that the receiver does not know is ignored and logged; the
+// messages that came with it are processed. A call of such a kind is refused.
 //
 // The receiver learns which incarnation of which process a message is from. A message
 // to a region names its incarnation, and other incarnations refuse it.

@@ -39,14 +39,14 @@
 // # Forming one cluster
 //
 // With Config.Wait only [Form] forms a cluster: the driver decides, see package
-// bootstrap. Without it two nodes may form one: a node without other seeds, at once;
-// and the first seed, when no other seed has known of a cluster for a while. (A
-// [JoinVia] with the node's own address always forms one.) Members announce the cluster
-// to seed addresses that are not members, so restarted seeds find it. If two clusters
-// exist all the same, or two halves of one that declared each other down, the senior
-// one survives: the older cluster or, of two halves, the one in the later era, then the
-// one with the older member (see [Claim]). The nodes of the other stop; they may be
-// restarted as new incarnations.
+// bootstrap. Without it two nodes may form one: a node without other seeds, at once; and
+// the first seed, when no other seed has known of a cluster for a while. (A [JoinVia]
+// with the node's own address always forms one.) Members announce the cluster to seed
+// addresses that are not members, so restarted seeds find it. If two clusters exist all
+// the same, or two halves of one that declared each other down, the senior one survives:
+// the older cluster or, of two halves, the one in the later era, then the one with the
+// older member (see [Claim]). The nodes of the junior one stop; they may be restarted as
+// new incarnations.
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
 // Service"). Three things differ: states of one era are merged unconditionally, claims
@@ -71,13 +71,14 @@
 //  1. One goroutine steps the machine, with the time of a monotonic clock. Every start
 //     of the process has a new UID in Config.Self, and is a new incarnation.
 //  2. [Start], or [JoinVia], comes first and once. A [Tick] comes every 50 to 100 ms,
-//     after all messages that arrived before it: otherwise peers whose heartbeats wait
-//     in the process look silent.
+//     after all messages that arrived before it: if it came first, peers whose heartbeats
+//     wait in the process would look silent.
 //  3. A message that arrives becomes [Receive], with From and To as they were sent, and
-//     Waited, the time that it waited in the process. What comes from a process that
-//     names another cluster, or is not trusted, is refused before that.
-//  4. A [Send] is sent once, without waiting for the network. It may be lost; it must
-//     not go to another address, and UID 0 means any incarnation there.
+//     Waited, the time that it waited in the process. A message from a process that names
+//     another cluster, or is not trusted, is refused and never stepped.
+//  4. A [Send] is sent once, without waiting for the network. It may be lost, but must
+//     not go to any other address than that of To; UID 0 in To means any incarnation at
+//     that address.
 //  5. [Evidence] is stepped only if a connection to the node had been open, was ended by
 //     the other side, and the next dial was refused.
 //  6. Events are passed on in order. When an event is delivered, the [View] already

@@ -50,7 +50,7 @@ func (m *Machine) joinAddrs() []string {
 	return m.otherSeeds()
 }
 
-// setSeeds replaces the seeds. A search goes on with them at once; its timeouts
+// setSeeds replaces the seeds. A search under way uses the new ones at once; its timeouts
 // continue.
 func (m *Machine) setSeeds(seeds []string) {
 	if slices.Equal(m.cfg.Seeds, seeds) {
@@ -364,9 +364,10 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 	m.sendStatus(from)
 }
 
-// announce tells seed addresses where the cluster is, unless a reachable member
-// lives there. An unreachable member may have been restarted: the new incarnation
-// must not form another cluster before the old one is downed here.
+// announce tells seed addresses where the cluster is, unless a reachable member lives at
+// the address. The address of an unreachable member is told too, because the member may
+// have been restarted: the new incarnation must not form another cluster before the old
+// one is downed here.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return
@@ -386,11 +387,11 @@ func (m *Machine) announce() {
 	}
 }
 
-// notMember handles the news that this node is not a member according to the
-// sender. A node that was not admitted yet stops, and one that is exiting has left.
-// Otherwise a sender that is a member here and not down is believed; with any
-// other one, the senior claim wins. What is said about an era that this node has left
-// is ignored.
+// notMember handles the news that this node is not a member according to the sender. A
+// node that was not admitted yet stops, and one that is exiting has left. A node in any
+// other status believes a sender that is a member here and not down, and stops; against
+// any other sender, the senior claim wins. What is said about an era that this node has
+// left is ignored.
 func (m *Machine) notMember(from sharding.NodeID, msg NotMember) {
 	switch {
 	case msg.Outdated && msg.Era != m.state.Era && !mutant.On("era-left"):

@@ -213,8 +213,8 @@ func (m *Machine) tick() {
 	}
 }
 
-// wasPaused makes up for a pause of this process: other nodes are not to blame
-// for what this one did not hear in the meantime.
+// wasPaused corrects timers after a pause of this process: what it did not hear in the
+// meantime is no sign that other nodes are silent.
 func (m *Machine) wasPaused(gap time.Duration) {
 	mine := m.state.Reach.verdictsBy(m.self)
 	for i := range m.peers {

@@ -123,9 +123,9 @@ func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 // Nobody is known to have seen the result. Lists that do not change are shared
 // with s.
 //
-// The other state must be of the same [Era]. It may be a [State.fragment]. An
-// observer in it that has a verdict about an unknown node is left out: that verdict
-// would be lost now. It comes again with that member or after it.
+// The other state must be of the same [Era]. It may be a [State.fragment]. If an observer
+// in it has a verdict about an unknown node, the observer's entry is left out, because
+// that verdict would be lost. The entry comes again with the unknown member or after it.
 func (s *State) merge(o *State) State {
 	out := State{Cluster: s.Cluster, Era: s.Era, Version: s.Version}
 	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, laterTombstone)

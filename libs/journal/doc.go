@@ -8,12 +8,12 @@
 //
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
-//   - [sharding.Append] succeeds if its epoch is the stored one, its first record
-//     follows the entity's last one, and no command of it is stored. All
-//     records of it are written, or none.
+//   - [sharding.Append] succeeds if its epoch is the stored one, its first record follows
+//     the entity's last one, and none of its commands is stored. All records of it are
+//     written, or none.
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
-//   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence
-//     number that is stored and not below the snapshot there is.
+//   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence number that
+//     is stored and not below that of the snapshot already stored.
 //
 // Both the epoch and the sequence must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence

@@ -23,14 +23,13 @@
 //
 // # Terms
 //
-// The record keeps the highest term ever given. Each acquisition takes the next
-// one, even if the same process replaces a record that it wrote itself a second
-// ago. So whatever is fenced by term remains fenced. If the record was lost and
-// the journal knows higher terms, [RaiseTerm] raises the term above them before it
-// is used. After a loss versions start again, so a holder from before could meet
-// the version that it knows: the nonce shows that the record is another one. A
-// candidate that saw the lost record waits for its time to live before it takes
-// over.
+// The record keeps the highest term ever given. Each acquisition takes the next one, even
+// if the same process replaces a record that it wrote itself a second ago. So whatever is
+// fenced by term remains fenced. If the record was lost and the journal knows higher
+// terms, [RaiseTerm] raises the term above them before it is used. After a loss versions
+// start again from the beginning, so a holder from before the loss could find the version
+// that it expects; the nonce shows that the record is another one. A candidate that saw
+// the lost record waits for that record's time to live before it takes over.
 //
 // # Which cluster it is
 //
@@ -47,12 +46,12 @@
 //
 // # What this does not do
 //
-// It does not stop a paused process in the middle of an instruction: the lease
-// alone is no fence, the term together with the journal is. A machine that was
-// suspended with its monotonic clock stopped may believe in its lease for a moment
-// after it resumes. A record that is deleted while its holder lives does not
-// exclude processes that start afterwards; the term still does. It does not elect
-// by health or load, nor in turn: the candidate of the lowest rank gets it.
+// It does not stop a paused process in the middle of an instruction: the lease alone is
+// no fence, the term together with the journal is. A machine that was suspended with its
+// monotonic clock stopped may believe in its lease for a moment after it resumes. A
+// record that is deleted while its holder lives does not exclude processes that start
+// afterwards; the term still does. It does not elect by health or load, nor in turn: the
+// candidate of the lowest rank gets the lease.
 //
 // # Duties of the driver
 //

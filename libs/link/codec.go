@@ -61,9 +61,9 @@ func end(b []byte, start int) []byte {
 	return b
 }
 
-// names numbers the names that are sent in one direction. Both ends build the same
-// table: a reference one above the last number defines a name. Reference 0 is
-// followed by a name for which the table has no room.
+// names numbers the names that are sent in one direction. Both ends build the same table:
+// a reference one above the last number defines a name. Reference 0 is followed by the
+// name itself, for which the table has no capacity.
 type names struct {
 	list []string
 	// ids are the numbers, from 1, at the writer's end. A reader has no map: it

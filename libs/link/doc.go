@@ -14,10 +14,10 @@
 //
 // A link to one region is Config.Lanes connections. A command takes the lane shard mod
 // lanes, so commands of one entity stay in order. The lanes open and end together: a
-// [Link] is one set of them, and a command that was sent on a Link is answered on it or
-// in doubt. A server reads a new connection of the same client and lane only after it
-// has stopped reading the older one and dropped its unread frames, so no command
-// overtakes an earlier one; [Readers] decides that.
+// [Link] is one set of them, and a command that was sent on a Link is answered on the
+// same Link or is in doubt. A server reads a new connection of the same client and lane
+// only after it has stopped reading the older one and dropped its unread frames, so no
+// command overtakes an earlier one; [Readers] decides that.
 //
 // The goroutine that reads a connection also calls the callback with its commands.
 // When that takes long, [Conn.Detach] makes another goroutine the reader.
@@ -54,10 +54,10 @@
 //
 // # What this does not do
 //
-// A link does not retry, does not store, and does not find out whether a
-// command that it lost was handled: it only reports which ones were definitely
-// not sent. It knows nothing of shard ownership. It does not authenticate peers;
-// that is left to the TLS configuration of listener and dialer.
+// A link does not retry, does not store, and does not find out whether a command that it
+// lost was handled: it only reports which commands were definitely not sent. It knows
+// nothing of shard ownership. It does not authenticate peers; that is left to the TLS
+// configuration of listener and dialer.
 //
 // # Duties of the driver
 //

@@ -12,9 +12,9 @@
 //
 // # Epochs
 //
-// A region serves a shard at an [Epoch]. The coordinator hands out
-// epochs, each strictly higher than every earlier one of that shard; the journal
-// refuses every operation with an older one. Routing is advisory; the fence is
+// A region serves a shard at an [Epoch]. The coordinator hands out epochs, each strictly
+// higher than every earlier one of that shard; the journal refuses every operation with
+// an older epoch than the one that was claimed last. Routing is advisory; the fence is
 // enforced.
 //
 // # What this does not do

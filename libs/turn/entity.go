@@ -29,10 +29,10 @@ type entity struct {
 	sinceSnapshot      int
 	bytesSinceSnapshot int
 	state              entityState
-	passivate          bool // it asked to be stopped as soon as it is idle
+	passivate          bool // the entity asked to be stopped as soon as it is idle
 	inIdleList         bool // linked into the idle list of its type
 	mailboxCheck       bool // a wakeMailbox is scheduled
-	// avgTurnMicros is a moving average of the length of its turns, in microseconds.
+	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32
 	// shardIndex is the index of the entity in shard.entities.

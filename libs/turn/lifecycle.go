@@ -239,8 +239,8 @@ func (c *command) expired(now time.Time) bool {
 	return !c.env.Deadline.IsZero() && !now.Before(c.env.Deadline)
 }
 
-// advance starts the entity's next turn. Without one the entity becomes idle. The
-// commands that still wait are checked for their deadlines from time to time.
+// advance starts the entity's next turn. If no command is left, the entity becomes idle.
+// While commands still wait, their deadlines are checked from time to time.
 func (m *Machine) advance(e *entity) {
 	m.startTurn(e)
 	if e.state == live && e.next < len(e.cmds) && !e.mailboxCheck {

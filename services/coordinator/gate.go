@@ -230,7 +230,8 @@ func (g *Gate) Compacted(stored bool) {
 	}
 }
 
-// Held returns how much is held back: outputs, facts among them, and bytes.
+// Held returns how many outputs are held back, how many of them are facts, and their
+// size in bytes.
 func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
 // Over reports whether more waits than may, as an error that says how much.

@@ -27,9 +27,10 @@ import (
 // unknown, is followed by a higher one, asked for with [RaiseTerm]. If too much
 // waits, the lease is given up with [YieldLease].
 //
-// Whether the journal may be claimed at all is decided by takeover, which also
-// checks whether the term is above every epoch. Before anything is decided, a
-// journal heartbeat records which cluster the journal belongs to.
+// Whether the journal may be claimed at all is decided by takeover, which also checks
+// whether the term is above every epoch. Before anything is decided, a journal heartbeat
+// records which cluster the journal belongs to, unless the journal is full or damaged and
+// refuses it.
 //
 // # What is held back
 //
@@ -176,8 +177,8 @@ func (t *Tenure) acquired(in Acquired) {
 	t.survey()
 }
 
-// renewed prolongs the term. One that has ended here, while the lease went on, is
-// followed by a higher one.
+// renewed prolongs the term. If the term has ended here while the lease went on, a higher
+// term is asked for.
 func (t *Tenure) renewed(in Renewed) {
 	switch t.term {
 	case in.Term:
@@ -354,8 +355,8 @@ func (t *Tenure) retry() {
 	}
 }
 
-// writeNextHeartbeat writes a heartbeat if it is time. One that fails is not repeated:
-// the next one replaces it.
+// writeNextHeartbeat writes a journal heartbeat if it is time. A write that fails is not
+// repeated: the next heartbeat replaces it.
 func (t *Tenure) writeNextHeartbeat() {
 	if t.phase != active || t.heartbeatWrite.number != 0 || t.now.Sub(t.heartbeatAt) < t.cfg.JournalHeartbeatInterval {
 		return
@@ -412,8 +413,8 @@ func (t *Tenure) appended(in Appended) {
 	case sharding.RefusedEpoch:
 		t.fenced(in.Fence)
 	default:
-		// Whether these facts are true is not known. The claim of the next term
-		// settles it, and what is loaded then is true.
+		// It is not known whether these facts are stored. The claim of the next term
+		// settles that, and the facts that are loaded after it are the stored ones.
 		t.raise(fmt.Sprintf("what became of facts is not known (%s)", in.Verdict), t.term)
 	}
 }
@@ -448,7 +449,8 @@ func (t *Tenure) Active() sharding.Term {
 	return t.term
 }
 
-// Held returns how much is held back: outputs, facts among them, and bytes.
+// Held returns how many outputs are held back, how many of them are facts, and their size
+// in bytes.
 func (t *Tenure) Held() (outputs, facts, bytes int) {
 	if t.gate == nil {
 		return 0, 0, 0

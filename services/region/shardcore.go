@@ -67,7 +67,7 @@ type hosted struct {
 	rows []sharding.Row
 }
 
-// heldShard is one shard that this core claims, serves or lets go.
+// heldShard is one shard that this core claims, serves or releases.
 type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
@@ -167,7 +167,7 @@ func (m *ShardCore) Stats() turn.Stats {
 	return st
 }
 
-// Held counts the shards that this core has not let go.
+// Held returns how many shards this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 
 // Step applies in at now and appends to out what the driver must do.
@@ -292,8 +292,9 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-// rowsChanged keeps the rows for refusals, and stops what they show elsewhere. Each is
-// newer than the one before: they come in the order in which the table has changed.
+// rowsChanged keeps the rows for refusals, and stops shards that the rows show at a
+// higher epoch. Each row of a shard is newer than the one before: rows come in the order
+// in which the table has changed.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
 		t := m.typeOfShard(row.Shard)
@@ -395,8 +396,7 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 	m.take(m.turn.Deliver(m.now, &in, m.out.Turn))
 }
 
-// take takes the outputs of a step of the entity core, and deals with what it reports
-// about shards.
+// take takes the outputs of a step of the entity core, and handles the shard events.
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {
@@ -420,7 +420,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// hear takes what an answer of the driver to the entity core says of the journal.
+// hear notes what an answer of the driver to the entity core shows about the journal.
 func (m *ShardCore) hear(in turn.Input) {
 	switch in := in.(type) {
 	case turn.Appended:

@@ -4,7 +4,7 @@
 // its call, its return and its outcome, and the final lists, [Check] finds violations:
 //
 //   - an acknowledged value that is not where its answer said (lost);
-//   - a value that is there twice, or that nobody added (double, invented);
+//   - a value that is in a list twice, or that nobody added (double, invented);
 //   - a value whose command was refused (a false refusal);
 //   - another answer to a repeated idempotency key than the first one;
 //   - values of one batch out of order;

@@ -9,11 +9,11 @@
 //	net.CutOneWay("gateway-1", "region-2") // only what gateway-1 sends is lost
 //	net.Heal()
 //
-// The test's own process reaches every machine, and is never cut off. A cut
-// silently drops packets: connections hang as when a cable is pulled, and continue by
-// retransmission when the cut is healed. It is a permanent entry in the
-// sender's neighbour table with a hardware address that does not exist, so no program
-// but ip is needed.
+// The test's own process reaches every machine, and is never cut off. A cut silently
+// drops packets: connections hang as when a cable is pulled, and continue by
+// retransmission when the cut is healed. A cut is made by a permanent entry in the
+// sender's neighbour table with a hardware address that does not exist, so no program but
+// ip is needed.
 //
 // # What this does not do
 //

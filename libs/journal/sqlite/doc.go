@@ -5,10 +5,10 @@
 // before it is reported. Each [Driver] has one connection that writes and a
 // few that read beside it.
 //
-// Writers of several processes queue: each takes an advisory lock on a second file
-// (path + "-turn"), waits with it for SQLite's own write lock, and releases the
-// first one as soon as it has the second. So at most one writer competes with the
-// active one, and none starves, which SQLite's own waiting does not promise.
+// Writers of several processes queue: each takes an advisory lock on a second file (path
+// + "-turn"), holds it while it waits for SQLite's own write lock, and releases it as
+// soon as it has that lock. So at most one writer competes with the active one, and none
+// starves, which SQLite's own waiting does not promise.
 //
 // # Layout
 //
@@ -24,17 +24,16 @@
 // lies together. The command id itself is in the record only; the hash finds
 // the record, the record decides.
 //
-// Every page of the file ends in a checksum, and every page that is read from the
-// log is checked too: see [VFS]. The file is opened through it only.
+// Every page of the file ends in a checksum, and every page that is read from the log is
+// checked too: see [VFS], through which alone the file is opened.
 //
 // # What this does not do
 //
-// It is for one machine and a local file system: never put the file on a
-// network share. A process that is paused inside a transaction stops the other
-// writers until it goes on or dies; nothing wrong is written meanwhile. The
-// file never shrinks. A log that nobody closed, because the machine stopped, ends at
-// its first damaged frame: commits behind a flipped bit that was not noticed before
-// are lost then, because SQLite cannot distinguish it from a commit that was cut
-// off. Command ids that are made to collide in xxh64 make the appends of their
-// entity slower, not wrong.
+// It is for one machine and a local file system: never put the file on a network share. A
+// process that is paused inside a transaction stops the other writers until it goes on or
+// dies; nothing wrong is written meanwhile. The file never shrinks. A log that nobody
+// closed, because the machine stopped, ends at its first damaged frame: if a bit flipped
+// and nobody noticed, the commits behind it are lost then, because SQLite cannot
+// distinguish a damaged frame from a commit that was cut off. Command ids that are made
+// to collide in xxh64 make the appends of their entity slower, not wrong.
 package sqlite

@@ -1,13 +1,13 @@
 // Package executor runs the work of a region: many short jobs, most of which are
 // done by the goroutine that brought them, and a few that block.
 //
-// A [Worker] is what one goroutine needs to do jobs one after the other. There are
-// two kinds of goroutines that have one: those of the [Pool], and inline runners,
-// which brought commands and run the resulting jobs themselves. A watchdog looks
-// every [WatchdogInterval] at the workers that are busy. One that has been at the
-// same job since the last look is preempted: the jobs behind it go to the pool, the
-// results of those before it are handed in, and if it is an inline runner its yield
-// function is called, so that another goroutine brings commands meanwhile.
+// A [Worker] is what one goroutine needs to do jobs one after the other. There are two
+// kinds of goroutines that have one: those of the [Pool], and inline runners, which
+// brought commands and run the resulting jobs themselves. A watchdog looks every
+// [WatchdogInterval] at the workers that are busy. One that has been at the same job
+// since the last look is preempted: the jobs behind that job go to the pool, and the
+// results of the jobs before it are handed in. If the worker is that of an inline runner,
+// its yield function is called, so that another goroutine brings commands meanwhile.
 //
 // # Life of a worker
 //
@@ -19,7 +19,7 @@
 //	                                      ▼              Finish      │
 //	                                  preempted ─────────────────────┘
 //
-// A preempted worker ends the job that it is at, and has no others.
+// A preempted worker finishes its current job, and has no others.
 //
 // # How many there are
 //
