@@ -1,9 +1,9 @@
-// Package backendurl takes the URLs apart by which backends are chosen at startup:
-// where peers are discovered, where leases are kept.
+// Package backendurl parses the URLs by which backends are chosen at startup: where peers
+// are discovered, where leases are kept.
 //
 // # What this does not do
 //
-// It opens nothing, and it knows no backend: each asks for its own parameters.
+// It opens nothing, and it knows no backend: each backend asks for its own parameters.
 package backendurl
 
 import (

@@ -7,7 +7,7 @@
 // # What this does not do
 //
 // It installs nothing: without the program the test is skipped with advice. It has no
-// client: a test uses the one that it tests.
+// client: a test uses the client that it tests.
 package servertest
 
 import (

@@ -8,7 +8,7 @@
 // # What this does not do
 //
 // It starts none of them, and needs the workspace: a module alone does not have the
-// others' sources.
+// sources of the other modules.
 package testbin
 
 import (

@@ -11,9 +11,10 @@
 // API server), token_file and ca. The defaults of the last three are from the pod's
 // service account. Files are read again whenever they are needed.
 //
-// The service account needs a Role that allows list and watch of endpointslices
-// in discovery.k8s.io. Slices have the labels of their Service. If its pods must find
-// each other before they are ready, the Service needs publishNotReadyAddresses: true.
+// The service account needs a Role that allows list and watch of endpointslices in
+// discovery.k8s.io. Slices have the labels of their Service. If the pods of a Service
+// must find each other before they are ready, the Service needs publishNotReadyAddresses:
+// true.
 //
 // # What this does not do
 //

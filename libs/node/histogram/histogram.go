@@ -1,8 +1,8 @@
 // Package histogram has histograms for measurements that are too frequent for the
-// instruments of OpenTelemetry. Those look up the attributes of every measurement and
-// offer it as an exemplar, which costs a hundred nanoseconds or more. Here the caller
-// keeps the [Series] of its attributes, and [Series.Record] is two atomic additions.
-// Readers of metrics see no difference.
+// instruments of OpenTelemetry. The latter look up the attributes of every measurement
+// and offer the measurement as an exemplar, which costs a hundred nanoseconds or more.
+// Here the caller keeps the [Series] of its attributes, and [Series.Record] is two atomic
+// additions. Readers of metrics see no difference.
 //
 // A nil [Registry] returns nil histograms with nil series, which record nothing.
 //

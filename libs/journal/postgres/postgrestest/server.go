@@ -5,9 +5,9 @@
 //
 // # What this does not do
 //
-// It installs nothing: see [servertest.Missing]. The server listens on a Unix socket
-// only, if no [Place] is given, trusts everybody who can reach it, and is gone with its
-// data when the test ends.
+// It installs nothing: see [servertest.Missing]. Without a [Place] the server listens on
+// a Unix socket only. It trusts everybody who can reach it, and is gone with its data
+// when the test ends.
 package postgrestest
 
 import (
