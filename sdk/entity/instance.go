@@ -51,7 +51,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 	}
 	if s, ok := i.state.(Snapshotter); ok {
 		if err := s.Restore(snapshot); err != nil {
-			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; if its form has changed, raise SnapshotV", err))
+			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", err))
 		}
 		return nil
 	}
