@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"reflect" // pure: of types, and of values that are no maps
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,6 +26,7 @@ type EventType struct {
 	// typ is the Go type. Values of a plain one are the same after encoding and decoding.
 	typ        reflect.Type
 	plain      bool
+	arrays     bool // values have arrays of a fixed length
 	version    int
 	readableBy int
 	aliases    []string
@@ -43,7 +45,7 @@ type EventType struct {
 func Event[T any](name string) *EventType { return newEventType(reflect.TypeFor[T](), name) }
 
 func newEventType(t reflect.Type, name string) *EventType {
-	return &EventType{name: name, typ: t, plain: plain(t), version: 1}
+	return &EventType{name: name, typ: t, plain: plain(t), arrays: hasArray(t, nil), version: 1}
 }
 
 // V sets the version in which the event is stored from now on, 1 to 65535, and gives the
@@ -57,7 +59,8 @@ func (e *EventType) V(version int, steps ...Step) *EventType {
 
 // ReadableBy says that readers of this version and later ones may ignore the fields that
 // they do not know. Otherwise only readers of the event's own version, and later ones,
-// read it. An entity that has ignored something cuts no snapshots.
+// read it. Their fields must all be there, as the steps from their versions show. An entity
+// that has ignored something cuts no snapshots.
 func (e *EventType) ReadableBy(version int) *EventType { e.readableBy = version; return e }
 
 // Alias gives names under which the event was stored before.
@@ -135,6 +138,15 @@ func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
 	if err := decodeJSON(ev.Payload, p.Interface(), lenient); err != nil {
 		return nil, err
 	}
+	if e.arrays {
+		var v any
+		if err := decodeJSON(ev.Payload, &v, true); err != nil {
+			return nil, err
+		}
+		if err := checkArrays(e.typ, v); err != nil {
+			return nil, err
+		}
+	}
 	return p.Elem().Interface(), nil
 }
 
@@ -160,6 +172,16 @@ func (e *EventType) check() error {
 	}
 	if e.readableBy < 0 || e.readableBy > e.version {
 		complain("ReadableBy(%d), must be 1 to its version %d", e.readableBy, e.version)
+	}
+	if e.readableBy > 0 && e.readableBy < e.version {
+		for v := e.readableBy; v < e.version; v++ {
+			i := slices.IndexFunc(e.steps, func(s Step) bool { return s.version == v })
+			if i < 0 {
+				complain("ReadableBy(%d) needs a step from version %d, which says what that version has", e.readableBy, v)
+			} else if field := lacks(e.typ, e.steps[i].from); field != "" {
+				complain("ReadableBy(%d): version %d would not find its field %s, and take it for zero; readers of it must refuse the event", e.readableBy, v, field)
+			}
+		}
 	}
 	seen := map[int]bool{}
 	for _, s := range e.steps {

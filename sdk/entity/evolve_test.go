@@ -250,23 +250,27 @@ func lossy(t *testing.T) string {
 // TestBadDeclarations: mistakes are named before anything is stored.
 func TestBadDeclarations(t *testing.T) {
 	for want, def := range map[string]entity.Definition{
-		"event \"a\" is declared twice":                                       carts(entity.Event[item]("a"), entity.Event[itemV1]("a")),
-		"event \"b\" is declared twice":                                       carts(entity.Event[item]("a").Alias("b"), entity.Event[itemV1]("b")),
-		"events of type entity_test.item are declared twice":                  carts(entity.Event[item]("a"), entity.Event[item]("b")),
-		"event a: version 0, must be 1 to 65535":                              carts(entity.Event[item]("a").V(0)),
-		"event a: version 65536":                                              carts(entity.Event[item]("a").V(65536)),
-		"event a: a step from version 3, must be 1 to 2":                      carts(entity.Event[item]("a").V(3, entity.From(3, func(itemV1) item { return item{} }))),
-		"event a: two steps from version 1":                                   carts(entity.Event[item]("a").V(3, fromV1, fromV1)),
-		"the step from version 1 returns entity_test.item, must return":       carts(entity.Event[itemV2]("a").V(3, fromV1)),
-		"event a: ReadableBy(2), must be 1 to its version 1":                  carts(entity.Event[item]("a").ReadableBy(2)),
-		"event name is empty":                                                 carts(entity.Event[item]("")),
-		"event nil has no type":                                               carts(nil),
-		"is a pointer; declare and persist the value":                         carts(entity.Event[*item]("a")),
-		"is an interface":                                                     carts(entity.Event[any]("a")),
-		"a step for snapshots, from version 1; use entity.From":               carts(entity.Event[item]("a").V(2, entity.FromSnapshot(1, func(cartV1, *cart) {}))),
-		"SnapshotV(0), must be 1 to 65535":                                    carts().SnapshotV(0),
-		"SnapshotV(1) has a step from version 2: use entity.FromSnapshot":     carts().SnapshotV(1, entity.FromSnapshot(2, func(cartV1, *cart) {})),
-		"SnapshotV(2) has a step from version 1: use entity.FromSnapshot, fr": carts().SnapshotV(2, fromV1),
+		"event \"a\" is declared twice":                                         carts(entity.Event[item]("a"), entity.Event[itemV1]("a")),
+		"event \"b\" is declared twice":                                         carts(entity.Event[item]("a").Alias("b"), entity.Event[itemV1]("b")),
+		"events of type entity_test.item are declared twice":                    carts(entity.Event[item]("a"), entity.Event[item]("b")),
+		"event a: version 0, must be 1 to 65535":                                carts(entity.Event[item]("a").V(0)),
+		"event a: version 65536":                                                carts(entity.Event[item]("a").V(65536)),
+		"event a: a step from version 3, must be 1 to 2":                        carts(entity.Event[item]("a").V(3, entity.From(3, func(itemV1) item { return item{} }))),
+		"event a: two steps from version 1":                                     carts(entity.Event[item]("a").V(3, fromV1, fromV1)),
+		"the step from version 1 returns entity_test.item, must return":         carts(entity.Event[itemV2]("a").V(3, fromV1)),
+		"event a: ReadableBy(2), must be 1 to its version 1":                    carts(entity.Event[item]("a").ReadableBy(2)),
+		"event a: ReadableBy(1) needs a step from version 1":                    carts(entity.Event[item]("a").V(2).ReadableBy(1)),
+		"event a: ReadableBy(1): version 1 would not find its field SKU:string": carts(entity.Event[item]("a").V(2, fromV1).ReadableBy(1)),
+		"fills a entity_test.oldCart, must fill a entity_test.cart":             carts().SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *oldCart) {})),
+		"two steps from snapshots of version 1":                                 carts().SnapshotV(2, entity.FromSnapshot(1, func(cartV1, *cart) {}), entity.FromSnapshot(1, func(cartV1, *cart) {})),
+		"event name is empty":                                                   carts(entity.Event[item]("")),
+		"event nil has no type":                                                 carts(nil),
+		"is a pointer; declare and persist the value":                           carts(entity.Event[*item]("a")),
+		"is an interface":                                                       carts(entity.Event[any]("a")),
+		"a step for snapshots, from version 1; use entity.From":                 carts(entity.Event[item]("a").V(2, entity.FromSnapshot(1, func(cartV1, *cart) {}))),
+		"SnapshotV(0), must be 1 to 65535":                                      carts().SnapshotV(0),
+		"SnapshotV(1) has a step from version 2: use entity.FromSnapshot":       carts().SnapshotV(1, entity.FromSnapshot(2, func(cartV1, *cart) {})),
+		"SnapshotV(2) has a step from version 1: use entity.FromSnapshot, fr":   carts().SnapshotV(2, fromV1),
 	} {
 		if _, err := entity.Describe(def); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -289,11 +293,11 @@ func TestShapes(t *testing.T) {
 		"{At:time}":                     timedEvent{},
 		"{Open:int64}":                  hiddenEvent{},
 		"{Items:[string]}":              listEvent{},
-		"{To:int64}":                    pointEvent{},
+		"{To:?int64}":                   pointEvent{},
 		"{Kept:int64}":                  tagEvent{},
 		"{F:any}":                       faceEvent{},
 		"custom(entity_test.halfEvent)": halfEvent{},
-		"{Next:^list}":                  list{},
+		"{Next:?^list}":                 list{},
 		"{B:bytes,M:map[string]{A:int64},Q:quoted int64}": struct {
 			B []byte
 			M map[string]inner
@@ -316,3 +320,38 @@ func TestShapes(t *testing.T) {
 
 // entityEvent is a sample; types without a name need one to be stored under.
 func entityEvent(ev any) any { return ev }
+
+// TestArrays: an array of another length is another form, and is not cut off or filled up.
+func TestArrays(t *testing.T) {
+	type four struct {
+		Deltas [4]int
+		Nested []struct{ Pair map[string][2]int }
+	}
+	type two struct {
+		Deltas [2]int
+	}
+	def := carts(entity.Event[four]("changed"))
+	for payload, good := range map[string]bool{
+		`{"Deltas":[1,2,3,4]}`: true, `{}`: true, `{"deltas":[1,2,3,4],"Nested":[{"Pair":{"a":[1,2]}}]}`: true,
+		`{"Deltas":[1,2,3]}`: false, `{"Deltas":[1,2,3,4,5]}`: false, `{"deltas":[]}`: false, `{"Nested":[{"Pair":{"a":[1,2]}},{"Pair":{"a":[1]}}]}`: false,
+	} {
+		if _, err := replay(t, def, sharding.Event{Name: "changed", Version: 1, Payload: []byte(payload)}); (err == nil) != good {
+			t.Errorf("%s: %v", payload, err)
+		}
+	}
+	if a, b := entity.SchemaOf(def).Events[0].Shape, entity.SchemaOf(carts(entity.Event[two]("changed"))).Events[0].Shape; a == b || !strings.Contains(a, "Deltas:[4 int64]") {
+		t.Errorf("shapes %s and %s", a, b)
+	}
+}
+
+// TestReadableBy: an older version may read a newer one that has all of its fields.
+func TestReadableBy(t *testing.T) {
+	type grownItem struct {
+		SKU  string
+		Gift bool
+	}
+	def := carts(entity.Event[grownItem]("a").V(2, entity.From(1, func(old itemV1) grownItem { return grownItem{SKU: old.SKU} })).ReadableBy(1))
+	if _, err := entity.Describe(def); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"reflect" // pure: of types
@@ -42,7 +43,8 @@ func writeShape(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 		return
 	}
 	switch {
-	case t.Kind() == reflect.Pointer:
+	case t.Kind() == reflect.Pointer: // may be null
+		b.WriteString("?")
 		writeShape(b, t.Elem(), inside)
 	case t == timeType:
 		b.WriteString("time")
@@ -65,6 +67,9 @@ func writeKind(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 			return
 		}
 		b.WriteString("[")
+		if t.Kind() == reflect.Array {
+			fmt.Fprintf(b, "%d ", t.Len())
+		}
 		writeShape(b, t.Elem(), inside)
 		b.WriteString("]")
 	case reflect.Map:
@@ -82,6 +87,11 @@ func writeKind(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 }
 
 func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
+	b.WriteString("{" + strings.Join(structFields(t, inside), ",") + "}")
+}
+
+// structFields returns the shapes of the stored fields of a struct, sorted.
+func structFields(t reflect.Type, inside []reflect.Type) []string {
 	var fields []string
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -106,7 +116,29 @@ func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 		fields = append(fields, field.String())
 	}
 	slices.Sort(fields)
-	b.WriteString("{" + strings.Join(fields, ",") + "}")
+	return fields
+}
+
+// lacks returns the shape of a field that the one type stores and the other does not, or
+// stores in another form; empty: there is none.
+func lacks(t, old reflect.Type) string {
+	var has, had []string
+	m, ok := reflect.Zero(t).Interface().(proto.Message)
+	o, wasMessage := reflect.Zero(old).Interface().(proto.Message)
+	switch {
+	case ok && wasMessage:
+		has, had = messageFields(m.ProtoReflect().Descriptor(), nil), messageFields(o.ProtoReflect().Descriptor(), nil)
+	case t.Kind() == reflect.Struct && old.Kind() == reflect.Struct && !encodesItself(t) && !encodesItself(old):
+		has, had = structFields(t, nil), structFields(old, nil)
+	default:
+		has, had = []string{shapeOf(t)}, []string{shapeOf(old)}
+	}
+	for _, field := range had {
+		if !slices.Contains(has, field) {
+			return field
+		}
+	}
+	return ""
 }
 
 func writeMessage(b *strings.Builder, d protoreflect.MessageDescriptor, inside []protoreflect.FullName) {
@@ -114,7 +146,10 @@ func writeMessage(b *strings.Builder, d protoreflect.MessageDescriptor, inside [
 		fmt.Fprintf(b, "^%s", d.FullName())
 		return
 	}
-	inside = append(inside, d.FullName())
+	fmt.Fprintf(b, "%s{%s}", d.FullName(), strings.Join(messageFields(d, append(inside, d.FullName())), ","))
+}
+
+func messageFields(d protoreflect.MessageDescriptor, inside []protoreflect.FullName) []string {
 	var fields []string
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
@@ -133,7 +168,7 @@ func writeMessage(b *strings.Builder, d protoreflect.MessageDescriptor, inside [
 		}
 		fields = append(fields, field.String())
 	}
-	fmt.Fprintf(b, "%s{%s}", d.FullName(), strings.Join(fields, ","))
+	return fields
 }
 
 func writeField(b *strings.Builder, f protoreflect.FieldDescriptor, inside []protoreflect.FullName) {
@@ -172,4 +207,84 @@ func hiddenField(t reflect.Type, inside []reflect.Type) string {
 		}
 	}
 	return ""
+}
+
+// hasArray reports whether a type stores arrays of a fixed length. Package json reads them
+// from JSON arrays of any length.
+func hasArray(t reflect.Type, inside []reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return hasArray(t.Elem(), inside)
+	}
+	if t.Kind() != reflect.Struct || encodesItself(t) || slices.Contains(inside, t) {
+		return false
+	}
+	for i := range t.NumField() {
+		if hasArray(t.Field(i).Type, append(inside, t)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkArrays returns an error if a decoded JSON value has an array whose length is not that
+// of the type.
+func checkArrays(t reflect.Type, v any) error {
+	if t.Kind() == reflect.Pointer {
+		return checkArrays(t.Elem(), v)
+	}
+	if encodesItself(t) {
+		return nil
+	}
+	switch v := v.(type) {
+	case []any:
+		if t.Kind() == reflect.Array && len(v) != t.Len() {
+			return fmt.Errorf("an array has %d elements, and this program stores %d", len(v), t.Len())
+		}
+		if t.Kind() != reflect.Array && t.Kind() != reflect.Slice {
+			return nil
+		}
+		for _, element := range v {
+			if err := checkArrays(t.Elem(), element); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, value := range v { // order-free: any error will do
+			if field := fieldType(t, name); field != nil {
+				if err := checkArrays(field, value); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// fieldType returns the type that is stored under a name in a struct or a map; nil: none.
+func fieldType(t reflect.Type, name string) reflect.Type {
+	if t.Kind() == reflect.Map {
+		return t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		embedded := f.Type
+		if embedded.Kind() == reflect.Pointer {
+			embedded = embedded.Elem()
+		}
+		if f.Anonymous && tag == "" && embedded.Kind() == reflect.Struct {
+			if found := fieldType(embedded, name); found != nil {
+				return found
+			}
+		} else if strings.EqualFold(cmp.Or(tag, f.Name), name) {
+			return f.Type
+		}
+	}
+	return nil
 }

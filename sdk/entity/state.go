@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect" // pure: of types
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -12,6 +13,7 @@ import (
 
 // stateForm says how snapshots of a type are read.
 type stateForm struct {
+	typ     reflect.Type
 	version int
 	shape   string
 	// hidden is a field of the state that is not stored; empty: there is none.
@@ -22,7 +24,7 @@ type stateForm struct {
 var snapshotter = reflect.TypeFor[Snapshotter]()
 
 func newStateForm(t reflect.Type) stateForm {
-	f := stateForm{version: 1}
+	f := stateForm{typ: t, version: 1}
 	if !reflect.PointerTo(t).Implements(snapshotter) {
 		f.shape, f.hidden = shapeOf(t), hiddenField(t, nil)
 	}
@@ -52,7 +54,13 @@ func (f *stateForm) check() error {
 	if f.version < 1 || f.version > math.MaxUint16 {
 		errs = append(errs, fmt.Errorf("SnapshotV(%d), must be 1 to %d", f.version, math.MaxUint16))
 	}
-	for _, s := range f.steps {
+	for i, s := range f.steps {
+		if s.snapshot != nil && s.to != f.typ {
+			errs = append(errs, fmt.Errorf("the step from snapshots of version %d fills a %s, must fill a %s", s.version, s.to, f.typ))
+		}
+		if slices.ContainsFunc(f.steps[:i], func(o Step) bool { return o.version == s.version && o.from == s.from }) {
+			errs = append(errs, fmt.Errorf("two steps from snapshots of version %d that were a %s", s.version, s.from))
+		}
 		if s.snapshot == nil || s.version < 1 || s.version > f.version {
 			errs = append(errs, fmt.Errorf("SnapshotV(%d) has a step from version %d: use entity.FromSnapshot, from 1 to %d", f.version, s.version, f.version))
 		}
