@@ -76,6 +76,7 @@ var brokeOnce = []struct {
 	{classic, 108770, "a refused epoch is over"},
 	{classic, 111773, "a refused epoch is over"},
 	{classic, 322877, "all finish and converge"}, // the checker took a burst of old commands for a refusal that stays
+	{harsh, 320049, "all finish and converge"},   // a joiner had heard of a later era, of a half of the cluster that was gone
 	{harsh, 258051, "linearizable"},              // an entity was loaded while an append could still be committed late
 	{harsh, 258499, "all finish and converge"},   // the checker took an expired key for a wrong answer
 	{harsh, 230418, "all finish and converge"},   // late gossip excluded a healthy member

@@ -307,7 +307,7 @@ func TestJoinerKeepsItsEra(t *testing.T) {
 		cluster int64
 		era     uint64
 		want    uint64
-	}{{1, 4, 4}, {1, 9, 4}, {2, 7, 7}, {1, 9, 4}} {
+	}{{1, 4, 4}, {1, 9, 4}, {2, 7, 7}, {1, 9, 4}, {1, 3, 3}, {1, 4, 3}} {
 		last = gossip.Join{}
 		claim := gossip.Claim{Cluster: gossip.Founding{Founded: step.cluster}, Era: gossip.Era{Number: step.era}}
 		net.Step(node, gossip.Receive{From: b, Msg: gossip.InitJoinAck{Claim: claim}})

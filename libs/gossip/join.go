@@ -165,11 +165,13 @@ type knownCluster struct {
 // maxKnownClusters bounds the clusters that one node hears of while it looks for one.
 const maxKnownClusters = 64
 
-// firstHeard returns the number of the era in which this node first heard of a cluster.
-// It never changes.
+// firstHeard returns the number of the era in which this node first heard of a cluster. It
+// is lowered if the cluster turns out to be in an earlier era: the half of it that had begun
+// the later one may be gone.
 func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
-	for _, h := range m.knownClusters {
-		if h.cluster == c.Cluster {
+	for i := range m.knownClusters {
+		if h := &m.knownClusters[i]; h.cluster == c.Cluster {
+			h.era = min(h.era, c.Era.Number)
 			return h.era, true
 		}
 	}
