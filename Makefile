@@ -101,7 +101,7 @@ sim-membership: ## Simulate the membership of a large cluster: join, rest, kill,
 	GOGC=400 MEMBERSHIP_N=$(or $(N),1000) go test -count=1 -timeout 0 -run TestSize -v ./e2e/membership
 
 .PHONY: explore
-explore: ## Search small worlds to the end of about two faults and two timeouts (STATES=n: stop there)
+explore: ## Search small worlds exhaustively, with up to two faults and two timeouts (STATES=n: stop there)
 	EXPLORE=$(or $(STATES),full) go test -count=1 -timeout 0 -run 'TestScopes|TestWholeBound|TestVoid' -v ./e2e/explore
 
 .PHONY: splitbrain

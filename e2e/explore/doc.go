@@ -63,8 +63,8 @@
 // do. What passes between the two arrives at once. Package sim delays it, in regions with
 // three shard cores.
 //
-// Each scope but tenure is searched to the end of two faults and two timeouts by make
-// explore, which takes minutes. The tenure scope is too large for that: make explore
-// searches it to the end of two faults and one timeout, and of two timeouts without a
-// fault. make test searches every scope to the end of smaller bounds.
+// make explore searches each scope but tenure exhaustively, with at most two faults and
+// two timeouts, which takes minutes. The tenure scope is too large for that: make explore
+// searches it with at most two faults and one timeout, and with two timeouts and no
+// fault. make test searches every scope within smaller bounds.
 package explore

@@ -13,7 +13,7 @@ func scopeNamed(name string) func(Bound) *Result {
 	return map[string]func(Bound) *Result{"handoff": Handoff, "append": Append, "lease": Lease, "tenure": Tenure}[name]
 }
 
-// TestScopes searches each scope to the end of small bounds.
+// TestScopes searches each scope exhaustively within small bounds.
 func TestScopes(t *testing.T) {
 	for _, s := range []struct {
 		name string
@@ -32,8 +32,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestWholeBound searches each scope to the end of two faults and two timeouts, the
-// tenure scope to the ends of smaller bounds, if EXPLORE is set: to "full", or to a
+// TestWholeBound searches each scope with at most two faults and two timeouts, the
+// tenure scope within smaller bounds, if EXPLORE is set: to "full", or to a
 // number of states to stop at.
 func TestWholeBound(t *testing.T) {
 	text := os.Getenv("EXPLORE")

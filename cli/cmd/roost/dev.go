@@ -318,7 +318,7 @@ func (d *devCluster) announce(o devOptions) error {
 		}
 		line(label, local(admin[i]), p.Name+", "+role)
 	}
-	line("Metrics:", local(admin[0])+"/metrics", "of all processes: roost dev ps")
+	line("Metrics:", local(admin[0])+"/metrics", "each process has its own: roost dev ps")
 	line("Journal:", journal, "")
 	line("Logs:", filepath.Dir(d.cluster.Processes()[0].Log), "")
 	line("Entities:", strings.Join(d.proof.types, ", "), "")

@@ -6,9 +6,9 @@
 //	                                             these resolvers, in order
 //
 // Parameters: type (ip, a, aaaa or srv; default srv for a name that begins with "_",
-// otherwise ip, which is a and aaaa), port (for addresses, which have none), role (of all
-// peers), min_ttl and max_ttl (default 1s and 1m; bounds of an answer's time to live).
-// Without a resolver in the URL, those in /etc/resolv.conf are used, which is read at
+// otherwise ip, which is a and aaaa), port (for A and AAAA records, which have none), role
+// (of all peers), min_ttl and max_ttl (default 1s and 1m; bounds of an answer's time to
+// live). Without a resolver in the URL, those in /etc/resolv.conf are used, which is read at
 // every lookup. Names are absolute; search domains are not used.
 //
 // # What this does not do
