@@ -35,7 +35,7 @@
 //
 // # What is checked
 //
-// In every state and at every event: epochs and sequence numbers of the journal
+// In every state and at every event: epochs grow, and sequence numbers of the journal
 // grow without gaps; a number is appended once; acknowledged commands are in the
 // journal, refused ones are not; an answer shows a durable state that is not older than
 // its call; a region that sent ShardStopped does not serve the shard again at that epoch;
@@ -51,12 +51,12 @@
 // message to a standby is lost. In the append scope the coordinators decide in no time:
 // what is sent to them arrives at once, and their facts are durable at once; what they do
 // when that takes longer is searched by the handoff scope. Time advances by one second at
-// a time (in the lease and tenure scopes by one or three), which is longer than any pause
-// that the cores of the other scopes make, and there are no deadlines and no passivation.
-// In the lease and tenure scopes time passes for both processes alike; in the tenure
-// scope reads do not fail, the journal is never full, a coordinator writes one journal
-// heartbeat per term, and those of another cluster are not watched to their end. Only
-// safety is searched; package sim checks that everything finishes.
+// a time (in the lease and tenure scopes by one or three): in the other scopes, all that a
+// core repeats until it is answered is due again each time. There are no deadlines and no
+// passivation. In the lease and tenure scopes time passes for both processes alike; in
+// the tenure scope reads do not fail, the journal is never full, a coordinator writes one
+// journal heartbeat per term, and those of another cluster are not watched to their end.
+// Only safety is searched; package sim checks that everything finishes.
 //
 // A region has one shard core, because there is one shard: what is known of a shard is
 // known to its own shard core and the control core, so a second one would have nothing to

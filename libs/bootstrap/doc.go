@@ -37,7 +37,7 @@
 //     lookup has ended. An old list must not be passed off as the result of a lookup that
 //     failed. Answers that have arrived are stepped before these and before the Tick.
 //  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
-//     once, by [Answered] or [ProbeFailed], and named by the address in the Probe.
+//     once, by [Answered] or [ProbeFailed] with the address that the Probe has.
 //  4. The node answers all probes, its own included, with [AnswerOf] its membership. It
 //     does so from before Start until the process ends.
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;

@@ -15,7 +15,7 @@ import (
 
 // storm is a network in trouble. No message is later than two seconds: one that
 // was not taken by then has failed at its sender.
-func storm() gossiptest.Weather {
+func storm() gossiptest.Climate {
 	w := gossiptest.Storm()
 	w.MaxLate = 2 * time.Second
 	return w
@@ -46,7 +46,7 @@ func bootStormy(seed uint64, trace func(string)) *world {
 	w := newWorld(seed, 2+int(seed/5%3), 1+int(seed/15%2), nil)
 	w.trace, w.orphans = trace, seed%5 == 2
 	w.traceAll()
-	w.net.Weather = storm()
+	w.net.Climate = storm()
 	w.lookup = w.wrong
 	if w.rng.IntN(10) == 0 {
 		w.procs[0].cfg.NewCluster = false // mended when it calms down
@@ -206,7 +206,7 @@ func (w *world) calm() {
 		return
 	}
 	w.tracef("it calms down")
-	w.net.Weather = gossiptest.Calm()
+	w.net.Climate = gossiptest.Calm()
 	w.net.Heal()
 	w.lookup = func(*proc) ([]bootstrap.Peer, string) { return w.truth(), "" }
 	for _, p := range w.procs {

@@ -245,9 +245,9 @@ func (w *world) probe(p *proc, addr string) {
 }
 
 func (w *world) delay() time.Duration {
-	d := time.Millisecond + time.Duration(w.rng.Int64N(int64(w.net.Weather.MaxDelay)))
-	if w.rng.Float64() < w.net.Weather.Late {
-		d += time.Duration(w.rng.Int64N(int64(w.net.Weather.MaxLate)))
+	d := time.Millisecond + time.Duration(w.rng.Int64N(int64(w.net.Climate.MaxDelay)))
+	if w.rng.Float64() < w.net.Climate.Late {
+		d += time.Duration(w.rng.Int64N(int64(w.net.Climate.MaxLate)))
 	}
 	return d
 }

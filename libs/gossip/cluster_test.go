@@ -73,7 +73,7 @@ func storm(t *testing.T, seed uint64, forgets bool) uint64 {
 		}
 	})
 	rng := net.Rand()
-	net.Weather = gossiptest.Storm()
+	net.Climate = gossiptest.Storm()
 	for _, node := range net.Nodes {
 		node.RestartAfter = time.Second
 	}
@@ -109,7 +109,7 @@ func storm(t *testing.T, seed uint64, forgets bool) uint64 {
 			net.Run(15 * time.Second)
 		}
 	}
-	net.Weather = gossiptest.Calm()
+	net.Climate = gossiptest.Calm()
 	net.Heal()
 	for _, node := range net.Nodes {
 		net.Resume(node)

@@ -39,14 +39,14 @@
 // # Forming one cluster
 //
 // With Config.Wait only [Form] forms a cluster: the driver decides, see package
-// bootstrap. Without it two nodes may form one: a node without other seeds, at once; and
-// the first seed, when no other seed has known of a cluster for a while. (A [JoinVia]
-// with the node's own address always forms one.) Members announce the cluster to seed
-// addresses that are not members, so restarted seeds find it. If two clusters exist all
-// the same, or two halves of one that declared each other down, the senior one survives:
-// the older cluster or, of two halves, the one in the later era, then the one with the
-// older member (see [Claim]). The nodes of the junior one stop; they may be restarted as
-// new incarnations.
+// bootstrap. Without it, two kinds of nodes may form a cluster: one without other seeds,
+// at once; and the first seed, if no other seed has known of a cluster for a while. (A
+// [JoinVia] with the node's own address always forms one.) Members announce the cluster
+// to seed addresses that are not members, so restarted seeds find it. If two clusters
+// exist all the same, or two halves of one that declared each other down, the senior one
+// survives: the older cluster or, of two halves, the one in the later era, then the one
+// with the older member (see [Claim]). The nodes of the junior one stop; they may be
+// restarted as new incarnations.
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
 // Service"). Three things differ: states of one era are merged unconditionally, claims

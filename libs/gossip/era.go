@@ -51,7 +51,7 @@ func (e Era) forgotten(era uint64) bool { return era+1 < e.Number }
 func (s *State) in(e Era) State {
 	out := *s
 	out.Era = e
-	out.Tombstones = dropped(s.Tombstones, func(t Tombstone) bool { return e.forgotten(t.Era) })
+	out.Tombstones = excluding(s.Tombstones, func(t Tombstone) bool { return e.forgotten(t.Era) })
 	return out
 }
 
@@ -60,7 +60,7 @@ func (s *State) in(e Era) State {
 // there, unless all tombstones since it first heard of the cluster are still kept.
 func (s *State) advancedTo(o *State) State {
 	out := s.in(o.Era)
-	out.Members = dropped(out.Members, func(m *Member) bool {
+	out.Members = excluding(out.Members, func(m *Member) bool {
 		_, ok := o.Member(m.Node)
 		return !ok && o.Era.forgotten(m.HeardIn) && !mutant.On("era-lift")
 	})

@@ -236,7 +236,7 @@ func TestRefusedNodeFormsNoCluster(t *testing.T) {
 	net.Start(waiting)
 	net.Step(waiting, gossip.SetSeeds{Seeds: []string{"n1:1"}})
 	net.Run(time.Second) // it is refused
-	net.Weather.Loss = 0.1
+	net.Climate.Loss = 0.1
 	for range 1200 {
 		net.Run(100 * time.Millisecond)
 		net.Step(waiting, gossip.Form{})

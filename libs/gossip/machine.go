@@ -48,8 +48,8 @@ type Machine struct {
 	sums                    sums              // of the state
 	digest                  uint64            // of the sums
 	peers                   []peer            // the members that this node watches, sorted by node
-	watchingFormerReceivers bool              // peers has some that receivers no longer names; they are watched until they answer
-	receiversEnd            uint64            // distance of the last of the receivers, by the function ringEnd
+	watchingFormerReceivers bool              // some peers are no longer receivers of its heartbeats; they are watched until they answer
+	receiversEnd            uint64            // distance on the ring from this node to the last receiver; see ringEnd
 	confirmedExits          []sharding.NodeID // members that have confirmed their exit
 	seq                     uint64            // of the last heartbeat sent
 	beatSeq                 uint64            // of the last heartbeat sent to all peers
@@ -91,8 +91,8 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Step applies in at now and appends to out what the driver must do, in that
-// order.
+// Step applies the input in, at the time now, and appends to out what the driver must
+// do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	if now.After(m.now) { // time never goes back
 		m.now = now

@@ -143,11 +143,11 @@ func (t Reachability) Aggregate(subject sharding.NodeID, counts func(observer sh
 
 // Keep drops everything by or about nodes that keep refuses.
 func (t Reachability) Keep(keep func(sharding.NodeID) bool) Reachability {
-	out := dropped(t, func(r *Observer) bool { return !keep(r.Node) })
+	out := excluding(t, func(r *Observer) bool { return !keep(r.Node) })
 	unknown := func(r SubjectVerdict) bool { return !keep(r.Subject) }
 	own := false
 	for i := range out {
-		known := dropped(out[i].Verdicts, unknown)
+		known := excluding(out[i].Verdicts, unknown)
 		if len(known) == len(out[i].Verdicts) {
 			continue
 		}
@@ -175,7 +175,7 @@ func newerObserver(a, b *Observer) *Observer {
 	if identical(a.Verdicts, b.Verdicts) {
 		return a
 	}
-	both := dropped(a.Verdicts, func(r SubjectVerdict) bool { return !slices.Contains(b.Verdicts, r) })
+	both := excluding(a.Verdicts, func(r SubjectVerdict) bool { return !slices.Contains(b.Verdicts, r) })
 	if len(both) == len(a.Verdicts) {
 		return a
 	}

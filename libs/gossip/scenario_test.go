@@ -359,7 +359,7 @@ func TestSameSeedSameRun(t *testing.T) {
 	run := func() string {
 		var trace strings.Builder
 		net := newCluster(t, 7, 4)
-		net.Weather = gossiptest.Storm()
+		net.Climate = gossiptest.Storm()
 		net.Trace = func(format string, args ...any) { fmt.Fprintf(&trace, format+"\n", args...) }
 		startAll(net)
 		net.Run(30 * time.Second)

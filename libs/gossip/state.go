@@ -131,7 +131,7 @@ func (s *State) merge(o *State) State {
 	out.Tombstones = mergeSorted(s.Tombstones, o.Tombstones, tombstoneOrder, laterTombstone)
 	theirs := o.Members
 	if len(out.Tombstones) > 0 {
-		theirs = dropped(theirs, func(m *Member) bool { return out.IsRemoved(m.Node) })
+		theirs = excluding(theirs, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
 	out.Members = mergeSorted(s.Members, theirs, memberOrder, laterMember)
 	// A tombstone that is new here may be of a member.
@@ -144,10 +144,10 @@ func (s *State) merge(o *State) State {
 		return ok
 	}
 	if removes {
-		out.Members = dropped(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
+		out.Members = excluding(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
 	at, namesRemoved := 0, false // namesRemoved: a verdict is about a removed node
-	observers := dropped(o.Reach, func(r *Observer) bool {
+	observers := excluding(o.Reach, func(r *Observer) bool {
 		i, ok := placeIn(s.Reach, at, r, observerOrder)
 		if at = i; ok && newerObserver(s.Reach[i], r) == s.Reach[i] || !isMember(r.Node) {
 			return true // nothing new, or not from a member
@@ -174,7 +174,7 @@ func (s *State) merge(o *State) State {
 
 // knownCounts are the entries of a clock that belong to members.
 func knownCounts(c Clock, members []*Member) Clock {
-	return dropped(c, func(e clockEntry) bool {
+	return excluding(c, func(e clockEntry) bool {
 		for len(members) > 0 && members[0].Node.UID < e.Node {
 			members = members[1:]
 		}
@@ -197,7 +197,7 @@ func laterTombstone(a, b Tombstone) Tombstone {
 // observations and clock entries of members only.
 func (s *State) withoutRemoved() State {
 	out := *s
-	out.Members = dropped(s.Members, func(m *Member) bool { return s.IsRemoved(m.Node) })
+	out.Members = excluding(s.Members, func(m *Member) bool { return s.IsRemoved(m.Node) })
 	return out.restrictedToMembers(len(s.Members))
 }
 
@@ -325,7 +325,7 @@ func (s *State) check(maxMembers int) string {
 	case !s.Version.Valid():
 		return "clock is not sorted"
 	case slices.ContainsFunc(s.Members, func(m *Member) bool { return m.HeardIn > s.Era.Number }):
-		return "a member was admitted in a later era"
+		return "a member first heard of the cluster in a later era"
 	case slices.ContainsFunc(s.Tombstones, func(t Tombstone) bool { return t.Era > s.Era.Number || s.Era.forgotten(t.Era) }):
 		return "a tombstone is of another era"
 	}
@@ -397,9 +397,9 @@ func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, bot
 	return append(out, into[done:]...)
 }
 
-// dropped is a list without the elements for which drop returns true, or the list
+// excluding is a list without the elements for which drop returns true, or the list
 // itself if there are none. It calls drop once for every element, in order.
-func dropped[S ~[]T, T any](list S, drop func(T) bool) S {
+func excluding[S ~[]T, T any](list S, drop func(T) bool) S {
 	for i := range list {
 		if !drop(list[i]) {
 			continue

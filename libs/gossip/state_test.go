@@ -115,7 +115,7 @@ func TestBadStatesAreRefused(t *testing.T) {
 		"long name":          {Members: []*Member{{Node: node("a"), Status: Joining, Name: string(make([]byte, 1000))}}},
 		"roles unsorted":     {Members: []*Member{{Node: node("a"), Status: Joining, Roles: []string{"b", "a"}}}},
 		"stones unsorted":    {Tombstones: []Tombstone{{Node: node("b")}, {Node: node("a")}}},
-		"admitted later":     {Members: []*Member{{Node: node("a"), Status: Joining, HeardIn: 1}}},
+		"heard later":        {Members: []*Member{{Node: node("a"), Status: Joining, HeardIn: 1}}},
 		"removed later":      {Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
 		"forgotten":          {Era: Era{Number: 3}, Tombstones: []Tombstone{{Node: node("b"), Era: 1}}},
 		"clock unsorted":     {Version: Clock{{Node: 2}, {Node: 1}}},

@@ -357,7 +357,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	return d.bad
 }
 
-// appendClose appends the last frame that a side sends.
+// appendClose appends the frame by which a side closes the connection; see sendClose.
 func appendClose(b []byte, reason string) []byte {
 	start := len(b)
 	return end(append(begin(b, kindClose), clipMessage(reason)...), start)

@@ -65,8 +65,8 @@
 // these duties, so a driver of another kind has them, too:
 //
 //  1. Readers is used under one lock, by the whole server.
-//  2. A client is welcomed, and read, only after [Readers.Enter] or [Readers.Leave] said
-//     so. A client sends no command before the welcome.
+//  2. A connection is welcomed, and read, only after [Readers.Enter] or [Readers.Leave]
+//     said so. Its client sends no command before the welcome.
 //  3. Connections in Entered.Cut are ended at once; what they have not delivered is
 //     dropped. They stay entered until they leave.
 //  4. [Readers.Leave] is called for every connection that was not refused, and only when

@@ -299,8 +299,8 @@ func (s *stream) reason() error {
 	return s.err
 }
 
-// sendClose appends the last frame of this side. Only a server that closes in
-// order goes on after it: it still answers what it has read.
+// sendClose appends the close frame. It is the last frame of this side, except on a
+// server that closes in order: that one still answers what it has read.
 func (s *stream) sendClose(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -443,7 +443,7 @@ type progressState struct {
 // tick is called once per heartbeat interval. It returns an error if the connection
 // is dead.
 func (s *stream) tick(st *progressState) error {
-	if st.reads.stuck(s.reads.Load(), 0) >= st.limit {
+	if st.reads.ticksStuck(s.reads.Load(), 0) >= st.limit {
 		return s.stalled(ErrSilent)
 	}
 	last, writes := st.writes.last, s.writes.Load()
@@ -451,7 +451,7 @@ func (s *stream) tick(st *progressState) error {
 	if writes%2 == 1 { // rare enough for a system call
 		queued = outQueue(s.nc)
 	}
-	if st.writes.stuck(writes, queued) >= st.limit && s.server {
+	if st.writes.ticksStuck(writes, queued) >= st.limit && s.server {
 		return s.stalled(ErrSlowReader)
 	}
 	if writes != last || last%2 == 1 {
@@ -484,7 +484,8 @@ type stallCounter struct {
 	ticks  int
 }
 
-func (c *stallCounter) stuck(now uint64, queued int) int {
+// ticksStuck counts a tick, and returns for how many the call has been stuck.
+func (c *stallCounter) ticksStuck(now uint64, queued int) int {
 	switch {
 	case now != c.last || now%2 == 0:
 		c.last, c.queued, c.ticks = now, queued, 0

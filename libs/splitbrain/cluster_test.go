@@ -267,7 +267,7 @@ func simulate(seed uint64, n int, c Config) (outcome string, yielded int, err er
 	x.pass(3 * time.Second)
 	rng := x.Rand()
 	if rng.IntN(3) == 0 {
-		x.Weather = gossiptest.Weather{Loss: 0.02, MinDelay: time.Millisecond, MaxDelay: 40 * time.Millisecond}
+		x.Climate = gossiptest.Climate{Loss: 0.02, MinDelay: time.Millisecond, MaxDelay: 40 * time.Millisecond}
 	}
 	x.fault()
 	if rng.IntN(4) == 0 { // the store is on one side
@@ -286,7 +286,7 @@ func simulate(seed uint64, n int, c Config) (outcome string, yielded int, err er
 	if err != nil {
 		return "", 0, err
 	}
-	x.Weather = gossiptest.Calm()
+	x.Climate = gossiptest.Calm()
 	x.Heal()
 	x.pass(30 * time.Second)
 	if running > 0 && !x.RunUntil(30*time.Second, func() bool { return x.Agreed() == nil }) {

@@ -67,8 +67,13 @@
 //     lease, waits for the same time and then downs itself.
 //
 // Two sides cannot hold the lease at the same time, but they can hold it one after the
-// other: if the holder dies between the decisions of two sides, both may stay. The side
-// that decided first has no coordinator then, and downs itself after LeasePatience.
+// other. If the holder dies when its side has decided and the other side has not, the
+// lease may go to the other side, and both stay. The dead holder is then an unreachable
+// member of the first side, which therefore has to decide again. It has no coordinator
+// left, or the lease is held by a node that it has downed, so it downs itself: at the
+// latest when LeasePatience has passed. If the holder is restarted at its address before
+// that and joins the first side again, nobody is unreachable there and nothing is
+// decided: both sides stay until they reach each other.
 //
 // A free lease should not go to the fastest candidate: one that is [InMinority] waits
 // for [MinorityDelay] before it acquires the lease ([LeaseRank]).
@@ -91,7 +96,8 @@
 // it is carried out, both sides work. Nothing that must happen at most once may depend on
 // it; for journaled entities the fence guarantees that. Volatile entities have no fence:
 // one on a side without coordinators may exist at the same time as its successor for up
-// to about LeasePatience, because both sides first wait for StableAfter. The package does
+// to about LeasePatience: the successor starts after StableAfter, and the old one ends
+// at most LeasePatience later. The package does
 // not protect against partitions that change faster than gossip, against members with
 // different settings, or against operators who down the wrong side. It restarts nothing;
 // that is a supervisor's task.

@@ -147,7 +147,7 @@ func (m *Machine) newCommand() *command {
 // maxPooledCommands is how many unused commands are kept for reuse.
 const maxPooledCommands = 1024
 
-// freeCommand returns a command that has left its mailbox to the pool, unless an
+// freeCommand gives back to the pool a command that is no longer in a mailbox, unless an
 // abandoned turn may still read its envelope.
 func (m *Machine) freeCommand(c *command) {
 	if c.heldByOldTurn || len(m.commandPool) == maxPooledCommands {

@@ -14,8 +14,8 @@
 //
 // Business errors of the entity are never retried. A call made with
 // [entity.NoKey] is sent again only if it was definitely not applied. The
-// client does not find gateways by itself: when every base URL leads to
-// something else, a call fails at once and its error says what answered.
+// client does not find gateways by itself: when no base URL leads to a
+// gateway, a call fails at once and its error says what answered instead.
 package client
 
 import (

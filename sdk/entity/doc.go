@@ -59,7 +59,7 @@
 // Types made by [DefineVolatile] keep their state in memory only: it is gone when the
 // entity is passivated, moved or lost. Timers are volatile for all types: a pending one
 // keeps its entity from being passivated, but it dies when the entity is moved or lost.
-// Commands without a key are not repeated after a lost answer.
+// Commands that change state and have no key are not repeated after a lost answer.
 //
 // [entitytest.Schema]: https://pkg.go.dev/github.com/roost-cluster/roost/sdk/entitytest#Schema
 package entity

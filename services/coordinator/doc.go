@@ -1,5 +1,5 @@
 // Package coordinator is the pure core of the coordinator: it decides which
-// region owns which shard, stores every decision before anybody hears of it, and
+// region owns which shard, has every decision stored before anybody hears of it, and
 // sends the changes to those that watch the table.
 //
 // [Tenure] is what a process runs: it decides whether this coordinator may act, and
@@ -18,8 +18,10 @@
 //	                             ▲ HostShard                                    │ HandOff
 //	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
 //
-// When the owner is lost, its claim is refused or a timeout has passed, a row goes from
-// any phase to starting at a higher epoch, at another region if there is one. A starting
+// When the owner is lost, its claim is refused, or it has not claimed the shard in time
+// ([Config.HostTimeout]) or, for journaled types, released it in time
+// ([Config.HandoffTimeout]), a row goes from any phase to starting at a higher epoch, at
+// another region if there is one. A starting
 // row without an owner waits for a region that can take it, and is allocated as soon as
 // there is one (a region that is being drained is the last resort). An owner is lost if
 // it is no member any more; for journaled types also if it is unreachable, or has not
@@ -28,17 +30,17 @@
 // # Epochs
 //
 // Every allocation takes the next epoch of the term. A region that has released a shard
-// names the epoch after its own, so a message may name the epoch after the last one given
-// out. A message with a higher epoch than that shows that a newer coordinator exists. The
-// message is ignored: this term is about to end anyway.
+// takes it again only from the epoch after the one that it had, and names that epoch when
+// it refuses the shard (control.HostRefused.Above). So a message may name the epoch after
+// the last one given out. A message with a higher epoch than that shows that a newer
+// coordinator exists. The message is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //
-// It stores nothing and detects no failures, and it competes for no lease: see
-// package lease. It cannot promise one live owner of a shard at a time: the epoch
-// and the fence of the journal make a second one harmless. It does not remember a
-// region's wish to leave beyond its term; the region repeats it. It never forgets a
-// type.
+// It stores nothing itself: the driver does. It detects no failures, and it competes for
+// no lease: see package lease. It cannot promise one live owner of a shard at a time: the
+// epoch and the fence of the journal make a second one harmless. It does not remember a
+// region's wish to leave beyond its term; the region repeats it. It never forgets a type.
 //
 // # Duties of the driver
 //

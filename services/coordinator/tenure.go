@@ -20,12 +20,12 @@ import (
 //	     ▲                                                                                                │
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much waits ──────────┘
 //
-// A term is taken up once. It must be above every epoch of the journal, because a
-// lease whose record was lost counts from the beginning. The claim of the fact
-// stream fences every earlier coordinator, and what is loaded after it is all that
-// any of them stored. A term that is spent or fenced, or in which an outcome is
-// unknown, is followed by a higher one, asked for with [RaiseTerm]. If too much
-// waits, the lease is given up with [YieldLease].
+// A term is taken up once. It must be above the terms of all epochs of the journal (one
+// that is not is spent), because a lease whose record was lost counts from the beginning.
+// The claim of the fact stream fences every earlier coordinator, and what is loaded after
+// it is all that any of them stored. A term that is spent or fenced, or in which an
+// outcome is unknown, is followed by a higher one, asked for with [RaiseTerm]. If too
+// much waits, the lease is given up with [YieldLease].
 //
 // Whether the journal may be claimed at all is decided by takeover, which also checks
 // whether the term is above every epoch. Before anything is decided, a journal heartbeat
@@ -47,13 +47,14 @@ type Tenure struct {
 	m    *Machine
 
 	term  sharding.Term // that is held and may be used; 0: none
-	until time.Time     // the lease is valid before
+	until time.Time     // the lease is valid only before this time
 	phase phase
 	// resigned: no term is taken up any more.
 	resigned bool
 
-	// last numbers the requests to the journal. An answer to any but those below
-	// belongs to an earlier term, or was given up.
+	// last numbers the requests to the journal. An answer with another number than those
+	// of asked, append, snapshot and heartbeatWrite belongs to an earlier term, or to a
+	// request that was given up.
 	last    uint64
 	asked   uint64    // while taking over; 0: none, see retryAt
 	askedAt time.Time // when asked was
@@ -97,8 +98,8 @@ func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.JournalHeartbeatPatience}}
 }
 
-// Step applies in at now and appends to out what the driver must do, in that
-// order. It never fails: what makes no sense is ignored.
+// Step applies the input in, at the time now, and appends to out what the driver must
+// do, in that order. It never fails: what makes no sense is ignored.
 func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	t.now, t.out = now, out
 	switch in := in.(type) { // whether the term goes on is decided before anything else
@@ -292,7 +293,8 @@ func (t *Tenure) claimed(in Claimed) {
 
 // journalHeartbeatWritten takes what became of a heartbeat. The first one says whose the
 // journal is, before anything is decided. If a full or damaged journal refuses it,
-// the take-over continues, so that shards that are already placed are served.
+// the take-over continues: even without new facts, a coordinator can tell gateways and
+// regions where the shards are that have been placed.
 func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 	first := t.phase == identifying && t.current(in.Number)
 	if !first && (in.Number != t.heartbeatWrite.number || in.Number == 0) {

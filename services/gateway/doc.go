@@ -1,7 +1,7 @@
 // Package gateway is the pure core of the gateway: it admits commands, finds
 // the region that serves their shard, sends them over a link, and ends each
-// with exactly one [Finish]. The driver in package server owns links, HTTP and
-// the clock.
+// with exactly one [Finish], unless its client has gone ([Cancel]). The driver in package
+// server owns links, HTTP and the clock.
 //
 // # Life of a command
 //
@@ -47,10 +47,10 @@
 //  1. One goroutine steps the Machine, with the time of a monotonic clock, and performs
 //     the outputs of each Step in their order, before those of the next. A Tick comes
 //     every 20 ms or so.
-//  2. Commands are submitted with names ([sharding.Envelope.Check]) and sizes that were
-//     checked, and an id, each with a Request of its own. Commands of one client whose
-//     order matters are submitted in that order. A command ends with one [Finish], or
-//     with [Cancel] when its client has gone.
+//  2. Each command is submitted with a Request number of its own and with a command id.
+//     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
+//     one client whose order matters are submitted in that order. A command ends with one
+//     [Finish], or with [Cancel] when its client has gone.
 //  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
 //     gone. Several may be added up.
 //  4. The command of a [SendCommand] is written only to the link that [Sender.Link]
@@ -65,7 +65,8 @@
 //     was written to a link is answered on it, however late, unless the link is lost. The
 //     core relies on this: it never repeats an unanswered command on the same link at the
 //     same epoch.
-//  7. [Connect] keeps a link up until [Disconnect], which reports [Sender.Close].
+//  7. On [Connect] the driver keeps a link up until [Disconnect]; then it closes the link
+//     and calls [Sender.Close].
 //  8. A [Send] that is a call is answered once, by [Replied]; one that is not may
 //     be lost. See package control.
 //  9. A [Shedder] is asked before a body is read, and is told of every Finish.

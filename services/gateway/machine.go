@@ -182,7 +182,8 @@ func (m *Machine) Stats() Stats {
 	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Links: len(m.links)}
 }
 
-// Step applies in at now and appends to out what the driver must do, in that order.
+// Step applies the input in, at the time now, and appends to out what the driver must
+// do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
 	switch in := in.(type) {

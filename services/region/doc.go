@@ -72,9 +72,9 @@
 //     ([sharding.Envelope.Check]; the decoder of links does it). Nobody waits for one
 //     shard core while stepping another.
 //  4. The outputs of a step are performed before those of the core's next one: each list
-//     of [Outputs] in its order, the events last. None of them may wait. What package
-//     turn wants of its driver holds for Outputs.Turn; answers to it go back to the same
-//     shard core, as [Turn].
+//     of [Outputs] in its order, the events last. None of them may wait.
+//     Outputs.Turn is performed as the duties that package turn lists say; the answers go
+//     back to the same shard core, each in a [Turn].
 //  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
 //     UnknownOutcome if its result is not known. [ProbeJournal] and
 //     [ReadJournalHeartbeat] are asked beside the loop; their answers may get lost.

@@ -77,7 +77,7 @@ type heldShard struct {
 	bytes   int
 	claimAt time.Time // when the claim is repeated; zero: one is under way
 	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
-	// from is the coordinator's address that asked last.
+	// from is the address of the coordinator that asked last.
 	from string
 	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
 	handOff sharding.Epoch
@@ -170,7 +170,7 @@ func (m *ShardCore) Stats() turn.Stats {
 // Held returns how many shards this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 
-// Step applies in at now and appends to out what the driver must do.
+// Step applies the input in, at the time now, and appends to out what the driver must do.
 func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	m.begin(now, out)
 	switch in := in.(type) {

@@ -1,5 +1,5 @@
 // Package gossiptest runs membership machines on an in-memory network with
-// virtual time and seeded weather: loss, duplicates, delays, one-way cuts,
+// virtual time and weather drawn from a seed: loss, duplicates, delays, one-way cuts,
 // crashes, pauses and starvation, all on one goroutine. The same seed gives the same run.
 //
 // # What this does not do
@@ -17,8 +17,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Weather configures the faults of the network.
-type Weather struct {
+// Climate has the rates of the network's faults.
+type Climate struct {
 	// Loss and Duplicate are probabilities per message.
 	Loss, Duplicate float64
 	// MinDelay and MaxDelay bound the usual delay.
@@ -28,13 +28,13 @@ type Weather struct {
 	MaxLate time.Duration
 }
 
-// Calm returns the weather of a good network: 1 to 3 ms, nothing lost.
-func Calm() Weather { return Weather{MinDelay: time.Millisecond, MaxDelay: 3 * time.Millisecond} }
+// Calm returns the climate of a good network: 1 to 3 ms, nothing lost.
+func Calm() Climate { return Climate{MinDelay: time.Millisecond, MaxDelay: 3 * time.Millisecond} }
 
-// Storm returns weather that loses a fifth of all messages, duplicates a tenth, and
+// Storm returns a climate that loses a fifth of all messages, duplicates a tenth, and
 // delays some by seconds.
-func Storm() Weather {
-	return Weather{
+func Storm() Climate {
+	return Climate{
 		Loss: 0.2, Duplicate: 0.1,
 		MinDelay: time.Millisecond, MaxDelay: 80 * time.Millisecond,
 		Late: 0.02, MaxLate: 4 * time.Second,
@@ -70,7 +70,7 @@ type Node struct {
 // Net is the network and all nodes on it.
 type Net struct {
 	Now     time.Time
-	Weather Weather
+	Climate Climate
 	Nodes   []*Node // in the order in which they were added
 	// Sent counts messages by type.
 	Sent map[string]int
@@ -98,7 +98,7 @@ type Net struct {
 func New(seed uint64) *Net {
 	return &Net{
 		Now:     time.Unix(1_000_000, 0),
-		Weather: Calm(),
+		Climate: Calm(),
 		Sent:    map[string]int{},
 		byAddr:  map[string]*Node{},
 		rng:     rand.New(rand.NewPCG(seed, 0)),
@@ -286,14 +286,14 @@ func (n *Net) send(from *Node, s gossip.Send) {
 		n.OnSend(from, s)
 	}
 	copies := 1
-	if n.rng.Float64() < n.Weather.Duplicate {
+	if n.rng.Float64() < n.Climate.Duplicate {
 		copies = 2
 	}
 	for range copies {
-		if n.rng.Float64() < n.Weather.Loss || n.IsCut(from.Addr, s.To.Addr) {
+		if n.rng.Float64() < n.Climate.Loss || n.IsCut(from.Addr, s.To.Addr) {
 			continue
 		}
-		w := n.Weather
+		w := n.Climate
 		delay := w.MinDelay + time.Duration(n.rng.Int64N(int64(w.MaxDelay-w.MinDelay)+1))
 		if n.rng.Float64() < w.Late {
 			delay += time.Duration(n.rng.Int64N(int64(w.MaxLate) + 1))

@@ -24,7 +24,8 @@
 // # How many there are
 //
 // The pool has as many goroutines as jobs that block, and a few more: a goroutine that
-// leaves jobs behind wakes another one. [MaxIdle] of them stay when there is nothing to do.
+// takes jobs while others still wait wakes another one. [MaxIdle] of them stay when there
+// is nothing to do.
 //
 // # What this does not do
 //
