@@ -16,12 +16,8 @@ import (
 // commands returns the commands of a type, sorted by name, if a region registers it with
 // desc.
 func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
-	all := desc.Commands
-	for i := range m.regions {
-		if r := &m.regions[i]; r.node != from {
-			all = join(all, r.commands(desc.Type))
-		}
-	}
+	others, _ := m.commandsOfRegions(desc.Type, from)
+	all := join(desc.Commands, others)
 	if i, found := m.searchType(desc.Type); found && !m.allSpoken(from) {
 		all = join(all, m.types[i].desc.Commands)
 	}
@@ -29,6 +25,18 @@ func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []shard
 		return desc.Commands
 	}
 	return all
+}
+
+// commandsOfRegions returns the commands of a type that the regions besides one have, and
+// whether any of them hosts the type.
+func (m *Machine) commandsOfRegions(t sharding.EntityType, besides sharding.NodeID) (all []sharding.CommandDesc, hosted bool) {
+	for i := range m.regions {
+		r := &m.regions[i]
+		if d, found := searchDesc(r.types, t); found && r.node != besides {
+			all, hosted = join(all, r.types[d].Commands), true
+		}
+	}
+	return all, hosted
 }
 
 // allSpoken reports whether every region besides one has told this term its commands. A
@@ -56,13 +64,7 @@ func (m *Machine) dropCommands() {
 		return
 	}
 	for _, t := range m.types {
-		var all []sharding.CommandDesc
-		hosted := false
-		for i := range m.regions {
-			r := &m.regions[i]
-			hosted = hosted || r.hosts(t.desc.Type)
-			all = join(all, r.commands(t.desc.Type))
-		}
+		all, hosted := m.commandsOfRegions(t.desc.Type, sharding.NodeID{})
 		switch {
 		case !hosted || slices.Equal(all, t.desc.Commands):
 		case m.pending(t.fact):
@@ -75,13 +77,6 @@ func (m *Machine) dropCommands() {
 	}
 }
 
-func (r *region) commands(t sharding.EntityType) []sharding.CommandDesc {
-	if i, found := searchDesc(r.types, t); found {
-		return r.types[i].Commands
-	}
-	return nil
-}
-
 func searchDesc(types []sharding.TypeDesc, t sharding.EntityType) (int, bool) {
 	return slices.BinarySearchFunc(types, t, func(d sharding.TypeDesc, t sharding.EntityType) int {
 		return strings.Compare(string(d.Type), string(t))
@@ -91,6 +86,9 @@ func searchDesc(types []sharding.TypeDesc, t sharding.EntityType) (int, bool) {
 // join merges two lists of commands, both sorted by name. A command is read-only, or may
 // be answered stale, only if it is in both lists that have it.
 func join(a, b []sharding.CommandDesc) []sharding.CommandDesc {
+	if len(a) == 0 {
+		return b
+	}
 	if len(b) == 0 || slices.Equal(a, b) {
 		return a
 	}
