@@ -195,7 +195,8 @@ func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; ret
 // SnapshotEvery cuts a snapshot after so many events (a keyed command without
 // events counts as one, since it is stored too) or 8 MiB of them, so that loading
 // stays fast: the entity's exported fields as JSON, or what its Snapshot says.
-// Default 0: never. See SnapshotV for what happens when those fields change.
+// Default 0: never. See SnapshotV for what happens when those fields change. No snapshot
+// is cut while fields that are not exported differ from what create has set.
 func (t *Type[E]) SnapshotEvery(events int) *Type[E] { t.def.snapshot = events; return t }
 
 // Describe returns the type as the execution core needs it. An error names every

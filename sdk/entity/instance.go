@@ -31,8 +31,11 @@ func (i *Instance) entity() sharding.Entity {
 }
 
 // NewInstance returns the empty entity with an id.
-func NewInstance(t Definition, id sharding.EntityID) (inst *Instance, err error) {
-	d := t.definition()
+func NewInstance(t Definition, id sharding.EntityID) (*Instance, error) {
+	return newInstance(t.definition(), id)
+}
+
+func newInstance(d *definition, id sharding.EntityID) (inst *Instance, err error) {
 	defer recovered(d.name, "create", &err)
 	return &Instance{def: d, id: id, state: d.create(string(id))}, nil
 }
@@ -74,7 +77,8 @@ func (i *Instance) unreadable(what string, err error) error {
 const remedy = "run the version of the type that knows it"
 
 // Snapshot returns the state as Restore accepts it. The error wraps [ErrPartlyRead] if a
-// snapshot would make permanent what this version has ignored.
+// snapshot would make permanent what this version has ignored, and [ErrLossySnapshot] if it
+// would lack a part of the state.
 func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) {
 	defer recovered(i.def.name, "Snapshot", &err)
 	if i.partly && !mutant.On("partly-read") {
@@ -98,7 +102,7 @@ func (i *Instance) checkSnapshot(form sharding.SnapshotForm, b []byte) error {
 	if hidden == "" || mutant.On("lossy-snapshot") {
 		return nil
 	}
-	again, err := NewInstance(&Type[any]{i.def}, i.id)
+	again, err := newInstance(i.def, i.id)
 	if err != nil {
 		return err
 	}
