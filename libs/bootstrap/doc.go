@@ -43,8 +43,8 @@
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
 //     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.
 //  6. [Joined] is stepped when the membership reports that the node is in a cluster, and
-//     only then. After [Finished] the membership is told what discovery lists, so that a
-//     node which does not know of the cluster is found; after [GaveUp] the process stops.
+//     only then. After [Finished] the driver passes what discovery lists to the membership,
+//     which announces the cluster there; after [GaveUp] the process stops.
 //
 // Package joiner, beside discovery, is that driver. The loop to write:
 //

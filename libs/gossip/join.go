@@ -367,9 +367,8 @@ func (m *Machine) welcome(from sharding.NodeID, s *State) {
 }
 
 // announce tells seed addresses where the cluster is, unless a reachable member lives at
-// the address. The address of an unreachable member is told too, because the member may
-// have been restarted: the new incarnation must not form another cluster before the old
-// one is downed here.
+// the address. An unreachable member may have been restarted there, and its new incarnation
+// must not form another cluster before the old one is downed here.
 func (m *Machine) announce() {
 	if m.phase != member || m.now.Before(m.nextJoin) || m.status() >= Exiting {
 		return

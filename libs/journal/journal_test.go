@@ -591,7 +591,7 @@ type upkept struct {
 
 func (u *upkept) NotifyUpkeep(notify func(error)) { u.notify = notify }
 
-// TestUpkeep: upkeep that fails is told and remembered until it succeeds.
+// TestUpkeep: a failure of upkeep is reported, and remembered until upkeep succeeds.
 func TestUpkeep(t *testing.T) {
 	cfg := journal.DefaultConfig()
 	u := &upkept{Driver: memory.New(cfg)}

@@ -127,7 +127,7 @@ func (c *ControlCore) report(to string, msg control.Message) {
 // answers back, and has no room for many calls of one region.
 type repeated struct {
 	at      time.Time // of the last one
-	askedOf string    // who has not answered that; empty: it is answered
+	askedOf string    // address that has not answered the last one; empty: it was answered
 }
 
 func (r *repeated) answered(from string) {
