@@ -167,6 +167,7 @@ func (c *client) send(o *op, gw int, patience time.Duration) {
 	p := w.gatewayProcess(gw)
 	env := sharding.Envelope{
 		Entity: o.entity, Command: o.cmd, ID: o.key, Keyed: o.keyed, Tell: o.tell, Payload: number(o.x),
+		Principal: fmt.Sprintf("client-%d", c.id),
 	}
 	attempt := &call{op: o}
 	attempt.reply = func(f gateway.Finish) {

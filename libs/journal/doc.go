@@ -47,8 +47,8 @@
 //
 // # Dedupe
 //
-// The id of every command in a record is kept, with its payload hash and its
-// reply, so that a repeat is recognised. See [Config.DedupeAge] for how long,
+// The id of every command in a record is kept, with its [sharding.CommandHash]
+// and its reply, so that a repeat is recognised. See [Config.DedupeAge] for how long,
 // and [KeyTime] for what happens to older keys. The age of an id does not depend
 // on how clocks are set: see [Stamp.Next].
 //

@@ -25,12 +25,13 @@ const (
 
 // Flags of a command.
 const (
-	flagKeyed    = 1 << 0
-	flagTell     = 1 << 1
-	flagDeadline = 1 << 2
-	flagTrace    = 1 << 3
-	flagProto    = 1 << 4
-	commandFlags = 1<<5 - 1
+	flagKeyed     = 1 << 0
+	flagTell      = 1 << 1
+	flagDeadline  = 1 << 2
+	flagTrace     = 1 << 3
+	flagProto     = 1 << 4
+	flagPrincipal = 1 << 5
+	commandFlags  = 1<<6 - 1
 )
 
 // Flags of an answer; the lowest two bits are the outcome.
@@ -165,6 +166,9 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	if e.Encoding == sharding.Protobuf {
 		flags |= flagProto
 	}
+	if e.Principal != "" {
+		flags |= flagPrincipal
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, c.Corr)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
@@ -176,6 +180,9 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	b = n.append(b, commandName, e.Command)
 	b = sharding.AppendString(b, string(e.Entity.ID))
 	b = sharding.AppendString(b, string(e.ID))
+	if e.Principal != "" {
+		b = sharding.AppendString(b, e.Principal)
+	}
 	if trace {
 		b = sharding.AppendString(b, e.Trace)
 	}
@@ -208,10 +215,15 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	e.Entity.Type = sharding.EntityType(n.read(&d, "type"))
 	e.Command = n.read(&d, "command")
 	e.Entity.ID, e.ID = d.ids()
+	if flags&flagPrincipal != 0 {
+		e.Principal = d.string("principal", sharding.MaxPrincipalLen)
+	}
 	switch {
 	case d.bad != nil:
 	case e.ID == "":
 		d.fail("command id is empty")
+	case flags&flagPrincipal != 0 && e.Principal == "":
+		d.fail("principal is empty")
 	default:
 		d.check(e.Check())
 	}

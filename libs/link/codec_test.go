@@ -27,11 +27,12 @@ func sampleCommands() []Command {
 		{Corr: 1, Epoch: sharding.MakeEpoch(3, 7), Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Airport", ID: "PHX"}, Command: "Depart", ID: "k-1", Keyed: true,
 			Payload: []byte(`{"delay":5}`), Deadline: testNow.Add(1500 * time.Millisecond),
-			Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			Principal: "spiffe://example.org/tower",
+			Trace:     "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		}},
 		{Corr: math.MaxUint64, Epoch: math.MaxUint64, Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Airport", ID: "Zürich"}, Command: "Depart", ID: "k-2", Tell: true,
-			Encoding: sharding.Protobuf,
+			Encoding: sharding.Protobuf, Principal: "alice",
 		}},
 		{Envelope: sharding.Envelope{
 			Entity: sharding.Entity{Type: "Route", ID: "PHX-LAX"}, Command: "Fly", ID: "k-3", Deadline: testNow,
@@ -227,6 +228,7 @@ func TestMalformed(t *testing.T) {
 	long = append(long, make([]byte, testPayload)...)
 	binary.BigEndian.PutUint32(long, uint32(len(long)-4))
 	reserved := slices.Concat([]byte{0, 1, 1, 1, 7}, []byte("Roost.x"), []byte{2, 1, 'A', 1, 'i', 1, 'k'})
+	longPrincipal := slices.Concat([]byte{flagPrincipal, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k', 0x81, 2}, bytes.Repeat([]byte{'p'}, sharding.MaxPrincipalLen+1))
 	for name, b := range map[string][]byte{
 		"empty frame":         {0, 0, 0, 0},
 		"giant frame":         {255, 255, 255, 255, kindCommand},
@@ -245,6 +247,9 @@ func TestMalformed(t *testing.T) {
 		"id longer than body": frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'B', 200, 1, 'k'),
 		"no command id":       frame(kindCommand, 0, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 0),
 		"time left too long":  frame(kindCommand, flagDeadline, 1, 1, 255, 255, 255, 255, 255, 255, 255, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k'),
+		"empty principal":     frame(kindCommand, flagPrincipal, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k', 0),
+		"bad principal":       frame(kindCommand, flagPrincipal, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k', 1, 0),
+		"long principal":      frame(kindCommand, longPrincipal...),
 		"empty trace":         frame(kindCommand, flagTrace, 1, 1, 1, 1, 'A', 2, 1, 'B', 1, 'i', 1, 'k', 0),
 		"payload too large":   long,
 		"answer, no outcome":  frame(kindAnswer, 0, 1),
@@ -354,6 +359,9 @@ func TestRandomCommandsRoundTrip(t *testing.T) {
 			}
 			if rng.IntN(2) == 0 {
 				c.Envelope.Trace = text(MaxTraceLen)
+			}
+			if rng.IntN(2) == 0 {
+				c.Envelope.Principal = text(sharding.MaxPrincipalLen)
 			}
 			cs = append(cs, c)
 		}

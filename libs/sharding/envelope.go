@@ -36,14 +36,20 @@ type Envelope struct {
 	// Deadline is when the client stops waiting, by the local clock. On the wire it
 	// is the remaining time. The zero value means no deadline.
 	Deadline time.Time
+	// Principal is who asks, as the gateway has authenticated it; empty: nobody in
+	// particular. A stored reply is only for the principal that asked.
+	Principal string
 	// Trace is the W3C traceparent of the sender's span, or empty.
 	Trace string
 }
 
 // Size is the envelope's size as limits in bytes count it.
 func (e *Envelope) Size() int {
-	return 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Payload)
+	return 96 + len(e.Entity.Type) + len(e.Entity.ID) + len(e.Command) + len(e.ID) + len(e.Principal) + len(e.Payload)
 }
+
+// Hash returns the [CommandHash] of the command.
+func (e *Envelope) Hash() uint64 { return CommandHash(e.Principal, e.Command, e.Payload) }
 
 // Outcome says what is known about the effects of a command.
 type Outcome uint8

@@ -23,6 +23,9 @@ const (
 	MaxIDLen = 256
 	// MaxCommandIDLen is the longest idempotency key, in bytes.
 	MaxCommandIDLen = 128
+	// MaxPrincipalLen is the longest principal, in bytes: a URI such as a SPIFFE id, or
+	// the subject of a token.
+	MaxPrincipalLen = 256
 	// MaxShards is the largest number of shards of one type.
 	MaxShards = 1 << 16
 	// DefaultShards is the number of shards of a type that does not set it. A good
@@ -265,6 +268,11 @@ func (e *Envelope) Check() error {
 	}
 	if err := CheckType("command", e.Command); err != nil {
 		return err
+	}
+	if e.Principal != "" {
+		if err := CheckID("principal", e.Principal, MaxPrincipalLen); err != nil {
+			return err
+		}
 	}
 	switch {
 	case e.Keyed && strings.HasPrefix(string(e.ID), ReservedPrefix):

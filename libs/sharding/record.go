@@ -8,7 +8,7 @@ import "github.com/cespare/xxhash/v2"
 type Record struct {
 	Seq     uint64 // 1, 2, 3, … per entity, without gaps
 	Command CommandID
-	Hash    uint64 // PayloadHash of the command
+	Hash    uint64 // CommandHash of the command
 	Events  []Event
 	Reply   Reply // stored for duplicates; Timing is not kept
 }
@@ -48,11 +48,14 @@ func (r *Record) ReplaySize() int {
 	return n
 }
 
-// PayloadHash distinguishes commands with the same id: xxh64 over the command name, a
-// zero byte and the payload.
-func PayloadHash(command string, payload []byte) uint64 {
+// CommandHash distinguishes commands with the same id: xxh64 over the principal, a zero
+// byte, the command name, a zero byte and the payload. Neither a principal nor a name has
+// a zero byte in it.
+func CommandHash(principal, command string, payload []byte) uint64 {
 	var d xxhash.Digest
 	d.Reset()
+	_, _ = d.WriteString(principal)
+	_, _ = d.Write([]byte{0})
 	_, _ = d.WriteString(command)
 	_, _ = d.Write([]byte{0})
 	_, _ = d.Write(payload)

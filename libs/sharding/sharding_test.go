@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -130,15 +131,37 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestPayloadHashTellsCommandsApart(t *testing.T) {
+func TestCommandHashTellsCommandsApart(t *testing.T) {
 	seen := map[uint64]string{}
-	for _, c := range []string{"Add", "Ad"} {
-		for _, p := range []string{"", "d", "1"} {
-			h := sharding.PayloadHash(c, []byte(p))
-			if other, ok := seen[h]; ok {
-				t.Errorf("%s(%s) has the hash of %s", c, p, other)
+	for _, who := range []string{"", "A", "alice"} {
+		for _, c := range []string{"Add", "Ad"} {
+			for _, p := range []string{"", "d", "1"} {
+				h := sharding.CommandHash(who, c, []byte(p))
+				if other, ok := seen[h]; ok {
+					t.Errorf("%s(%s) of %q has the hash of %s", c, p, who, other)
+				}
+				seen[h] = fmt.Sprintf("%s(%s) of %q", c, p, who)
 			}
-			seen[h] = c + "(" + p + ")"
+		}
+	}
+	env := sharding.Envelope{Principal: "alice", Command: "Add", Payload: []byte("d")}
+	if got := env.Hash(); got != sharding.CommandHash("alice", "Add", []byte("d")) {
+		t.Errorf("the hash of %+v is %x", env, got)
+	}
+}
+
+// TestCommandHashIsFixed: hashes are stored, so another formula would refuse every
+// repeated key.
+func TestCommandHashIsFixed(t *testing.T) {
+	for _, tt := range []struct {
+		principal, command, payload string
+		want                        uint64
+	}{
+		{"", "Add", `{"delta":1}`, 0xa33fca9a4bf15957},
+		{"alice", "Add", `{"delta":1}`, 0xd6a95479b62f8d2b},
+	} {
+		if got := sharding.CommandHash(tt.principal, tt.command, []byte(tt.payload)); got != tt.want {
+			t.Errorf("the hash of %+v is %#x", tt, got)
 		}
 	}
 }
@@ -154,10 +177,17 @@ func TestCheckOfCommands(t *testing.T) {
 		"with a key":                {Keyed: true, ID: "k"},
 		"with an id of Roost's own": {ID: sharding.ReservedPrefix + "1"},
 		"without an id":             {},
+		"with a principal":          {Principal: "spiffe://example.org/grüße"},
 	} {
 		e.Entity, e.Command = sharding.Entity{Type: "T", ID: "grüße/🐔"}, "Do"
 		if err := e.Check(); err != nil {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, principal := range []string{"a\x00", "a\xff", strings.Repeat("a", sharding.MaxPrincipalLen+1)} {
+		e := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", Principal: principal}
+		if err := e.Check(); !errors.Is(err, sharding.ErrBadName) {
+			t.Errorf("principal %q: %v", principal, err)
 		}
 	}
 	e := sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do", Keyed: true}

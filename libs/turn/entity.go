@@ -158,7 +158,12 @@ func (m *Machine) freeCommand(c *command) {
 }
 
 // hash distinguishes the command from another one with the same id.
-func (c *command) hash() uint64 { return sharding.PayloadHash(c.env.Command, c.env.Payload) }
+func (c *command) hash() uint64 {
+	if mutant.On("principal") {
+		return sharding.CommandHash("", c.env.Command, c.env.Payload)
+	}
+	return c.env.Hash()
+}
 
 // recordable reports whether a turn of the command leaves a record even if it
 // stages no events: its reply is kept for duplicates.
@@ -275,7 +280,8 @@ func (m *Machine) refuse(r RequestID, code sharding.Code, msg string) {
 // joinDuplicate adds the request of a duplicate to those that the waiting command
 // answers.
 func (m *Machine) joinDuplicate(c *command, in *Deliver) {
-	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload)
+	same := c.env.Command == in.Env.Command && bytes.Equal(c.env.Payload, in.Env.Payload) &&
+		(c.env.Principal == in.Env.Principal || mutant.On("principal-joins"))
 	if !same && !mutant.On("key-conflict") {
 		m.refuse(in.Request, sharding.AlreadyExists, conflictMessage)
 		return
@@ -288,7 +294,7 @@ func (m *Machine) joinDuplicate(c *command, in *Deliver) {
 	c.requests = append(c.requests, in.Request)
 }
 
-const conflictMessage = "the idempotency key was used for another command or payload"
+const conflictMessage = "the idempotency key was used for another command or payload, or by somebody else"
 
 // fewCommands is how many commands are searched without an index.
 const fewCommands = 8

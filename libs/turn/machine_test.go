@@ -174,7 +174,7 @@ func (s *scenario) command(f []string) []string {
 		r, _ := strconv.Atoi(f[1])
 		env := sharding.Envelope{
 			Entity: sharding.Entity{Type: "T", ID: "a"}, ID: sharding.CommandID(f[2]), Command: f[3],
-			Keyed: has("keyed"), Tell: has("tell"), Payload: []byte(opt["payload"]),
+			Keyed: has("keyed"), Tell: has("tell"), Payload: []byte(opt["payload"]), Principal: opt["principal"],
 		}
 		if e := opt["entity"]; e != "" {
 			env.Entity.ID = sharding.EntityID(e)
@@ -187,7 +187,7 @@ func (s *scenario) command(f []string) []string {
 		return s.step(s.loaded(f[1:], opt))
 	case "lookedup":
 		in := turn.LookedUp{Incarnation: s.lookup.Incarnation, ID: s.lookup.ID, Failed: has("failed"), Found: has("expired") || has(string(s.lookup.ID))}
-		in.Stored = sharding.Stored{Expired: has("expired"), Hash: sharding.PayloadHash("Add", nil),
+		in.Stored = sharding.Stored{Expired: has("expired"), Hash: sharding.CommandHash(opt["principal"], "Add", nil),
 			Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(opt[string(s.lookup.ID)])}}
 		return s.step(in)
 	case "done":
@@ -235,7 +235,7 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		switch {
 		case k == "err":
 			in.Err, in.Code = v, sharding.DataLoss
-		case k == "nth":
+		case k == "nth", k == "principal":
 		case k == "retry":
 			in.Retry = true
 		case k == "conflict":
@@ -243,7 +243,7 @@ func (s *scenario) loaded(args []string, opt map[string]string) turn.Loaded {
 		case k == "expired":
 			in.Stored[sharding.CommandID(v)] = sharding.Stored{Expired: true}
 		case found:
-			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.PayloadHash("Add", nil),
+			in.Stored[sharding.CommandID(k)] = sharding.Stored{Hash: sharding.CommandHash(opt["principal"], "Add", nil),
 				Reply: sharding.Reply{Outcome: sharding.OK, Payload: []byte(v)}}
 		default:
 			n, _ := strconv.Atoi(a)

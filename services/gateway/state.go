@@ -215,7 +215,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {
 			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t resend %t attempts %d sent %t %s %s lost %t holds %t",
-				r.id, m.order-r.order, r.env.Entity, r.env.ID, sharding.PayloadHash(r.env.Command, r.env.Payload),
+				r.id, m.order-r.order, r.env.Entity, r.env.ID, r.env.Hash(),
 				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks)
 			for _, id := range r.unanswered {
 				a := m.attempts[id]

@@ -59,7 +59,7 @@ func record(seq uint64, command sharding.CommandID) sharding.Record {
 	return sharding.Record{
 		Seq:     seq,
 		Command: command,
-		Hash:    sharding.PayloadHash("Do", []byte(command)),
+		Hash:    sharding.CommandHash("", "Do", []byte(command)),
 		Events:  []sharding.Event{{Name: "Done", Payload: fmt.Appendf(nil, `{"n":%d}`, seq)}},
 		Reply:   sharding.Reply{Outcome: sharding.OK, Payload: fmt.Appendf(nil, `{"seq":%d}`, seq)},
 	}
