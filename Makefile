@@ -15,6 +15,7 @@ TEST_TIMEOUT ?= 9m
 SEEDS ?= 2000
 
 binaries := coordinator region gateway roost flights-region flights
+shop := shop-region-v1 shop-region-v2 shop
 benchmark := coordinator gateway bench-region bench
 tools := protoc-gen-go protoc-gen-twirp staticcheck
 servers := consul
@@ -37,18 +38,24 @@ $(BIN)/gateway: pkg := ./services/gateway/cmd/gateway
 $(BIN)/roost: pkg := ./cli/cmd/roost
 $(BIN)/flights-region: pkg := ./examples/flights/cmd/flights-region
 $(BIN)/flights: pkg := ./examples/flights/cmd/flights
+$(BIN)/shop-region-v1: pkg := ./examples/shop/cmd/shop-region-v1
+$(BIN)/shop-region-v2: pkg := ./examples/shop/cmd/shop-region-v2
+$(BIN)/shop: pkg := ./examples/shop/cmd/shop
 $(BIN)/bench: pkg := ./e2e/bench/cmd/bench
 $(BIN)/bench-region: pkg := ./e2e/bench/cmd/bench-region
 
 # The go command knows better than make what is out of date.
-.PHONY: $(addprefix $(BIN)/,$(binaries) $(benchmark))
-$(sort $(addprefix $(BIN)/,$(binaries) $(benchmark))):
+.PHONY: $(addprefix $(BIN)/,$(binaries) $(shop) $(benchmark))
+$(sort $(addprefix $(BIN)/,$(binaries) $(shop) $(benchmark))):
 	go build -o $@ $(pkg)
 
 .PHONY: demo
 demo: build ## Carry the flights through a cluster under faults (FLIGHTS= TOTALS= ROUTES= REPORT= FAULTS=none)
 	@exec $(BIN)/flights $(if $(FLIGHTS),-flights "$(FLIGHTS)") $(if $(TOTALS),-totals "$(TOTALS)") \
 		$(if $(ROUTES),-routes "$(ROUTES)") $(if $(REPORT),-report "$(REPORT)") $(if $(FAULTS),-faults "$(FAULTS)")
+
+.PHONY: shop
+shop: build $(addprefix $(BIN)/,$(shop)) ## Build the shop too: two versions of its region, and a caller
 
 .PHONY: images
 images: $(addprefix $(BIN)/,coordinator region gateway) ## Build container images of the services (needs Docker)

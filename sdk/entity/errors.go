@@ -25,6 +25,8 @@ const (
 	Unavailable        = sharding.Unavailable
 	DeadlineExceeded   = sharding.DeadlineExceeded
 	Internal           = sharding.Internal
+	// DataLoss: what is stored cannot be read by the version that hosts the entity.
+	DataLoss = sharding.DataLoss
 	// ReplyLost: the command ran, but there was no room for its reply. A repeat with its
 	// key gets the stored reply.
 	ReplyLost = sharding.ReplyLost

@@ -18,7 +18,7 @@ type Config struct {
 	node.Config
 	member.Settings
 	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
-	AppVersion   string        `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: that of the binary's main module"`
+	AppVersion   string        `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
 	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
 	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
 	ShardCores   int           `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`

@@ -35,6 +35,14 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
+// AppVersion is the version of the entities' code, for a region whose configuration has
+// no app.version. A main sets it before it calls [Main], or the build does:
+//
+//	go build -ldflags "-X github.com/roost-cluster/roost/services/region/server.AppVersion=v1.4.0"
+//
+// Empty: the version that Go has stamped on the binary's module.
+var AppVersion string
+
 // Main runs a region that hosts the given entity types, until it is told to
 // stop: flags, environment, signals, health, draining and telemetry are taken
 // care of. It does not return.
@@ -196,7 +204,9 @@ func (s *Server) performOutside(o region.ControlOutput) {
 
 // appVersion is the version of the entities' code: that of the binary if none is
 // configured.
-func appVersion(n *node.Node, cfg *Config) string { return cmp.Or(cfg.AppVersion, n.Version().Version) }
+func appVersion(n *node.Node, cfg *Config) string {
+	return cmp.Or(cfg.AppVersion, AppVersion, n.Version().Version)
+}
 
 // join prepares the membership of this region.
 func (s *Server) join(n *node.Node) error {

@@ -1,0 +1,248 @@
+// Package shop is version 2 of a small shop: carts, and the stock of what is sold. Since
+// version 1, which is package examples/shop/v1,
+//
+//   - the field SKU of the event item-added is called Item. Version 1 does not read what
+//     version 2 stores: a cart to which version 2 has added cannot go back;
+//   - the state of a cart, and so its snapshot, has items instead of lines. Version 2
+//     reads both; version 1 ignores a snapshot of version 2 and replays the events;
+//   - the event taken also says for which cart. Version 1 may ignore that, so that a stock
+//     goes back whenever it must;
+//   - stocks have the command [TakeFor]. Its input is not that of Take with one more field,
+//     because version 1 refuses a command with a field that it does not know.
+//
+// A region hosts [Carts] and [Stocks]. Callers import this package for its handles:
+//
+//	_, err := shop.Receive.Ask(ctx, client, "tea", shop.Quantity{Count: 100})
+//	_, err = shop.Take.Ask(ctx, client, "tea", shop.Quantity{Count: 2})
+//	cart, err := shop.Add.Ask(ctx, client, "anna", shop.AddItem{SKU: "tea", Count: 2, Price: 450})
+//
+// Every reply follows from the commands before it alone, without clock or chance, so that
+// a test can predict it.
+//
+// # What this does not do
+//
+// A cart and a stock know nothing of each other: a caller takes from the stock, and then
+// adds to the cart.
+package shop
+
+import "github.com/roost-cluster/roost/sdk/entity"
+
+// snapshotEvery is after how many events the state of an entity is stored. It is small, so
+// that a test of a few commands meets snapshots too.
+const snapshotEvery = 10
+
+// Nothing is the input of commands that need none.
+type Nothing struct{}
+
+// Commands of a cart, whose id is the customer's.
+var (
+	Add    = entity.Command[AddItem, Contents]("Cart", "Add")
+	Remove = entity.Command[RemoveItem, Contents]("Cart", "Remove")
+	Show   = entity.Command[Nothing, Contents]("Cart", "Show").ReadOnly()
+)
+
+// Commands of a stock, whose id is the SKU of what is in stock.
+var (
+	Receive = entity.Command[Quantity, Level]("Stock", "Receive")
+	Take    = entity.Command[Quantity, Level]("Stock", "Take")
+	TakeFor = entity.Command[Order, Level]("Stock", "TakeFor")
+	InStock = entity.Command[Nothing, Level]("Stock", "InStock").ReadOnly()
+)
+
+// Entity types, for the main of a region.
+var (
+	Carts = entity.Define("Cart", func(string) *Cart { return &Cart{} },
+		entity.On(Add, (*Cart).Add),
+		entity.On(Remove, (*Cart).Remove),
+		entity.On(Show, (*Cart).Show),
+	).Events(
+		entity.Event[ItemAdded]("item-added").V(2, entity.From(1, func(old ItemAddedV1) ItemAdded {
+			return ItemAdded{Item: old.SKU, Count: old.Count, Price: old.Price}
+		})),
+		entity.Event[ItemRemoved]("item-removed"),
+	).SnapshotEvery(snapshotEvery).SnapshotV(2, entity.FromSnapshot(1, func(old CartV1, c *Cart) { c.Items = old.Lines }))
+
+	Stocks = entity.Define("Stock", func(string) *Stock { return &Stock{} },
+		entity.On(Receive, (*Stock).Receive),
+		entity.On(Take, (*Stock).Take),
+		entity.On(TakeFor, (*Stock).TakeFor),
+		entity.On(InStock, (*Stock).InStock),
+	).Events(
+		entity.Event[Received]("received"),
+		entity.Event[Taken]("taken").V(2, entity.From(1, func(old TakenV1) Taken { return Taken{Count: old.Count} })).ReadableBy(1),
+	).SnapshotEvery(snapshotEvery)
+)
+
+// AddItem is the input of Add.
+type AddItem struct {
+	SKU   string `json:"sku"`
+	Count int64  `json:"count"`
+	// Price of one, in cents.
+	Price int64 `json:"price"`
+}
+
+// RemoveItem is the input of Remove.
+type RemoveItem struct {
+	SKU string `json:"sku"`
+}
+
+// Contents is what a cart has in it.
+type Contents struct {
+	Items map[string]int64 `json:"items"` // how many, by SKU
+	// Total is the price of all items, in cents.
+	Total int64 `json:"total"`
+}
+
+// Line is one kind of item in a cart.
+type Line struct {
+	Count int64
+	// Price of one, in cents: that of the last Add.
+	Price int64
+}
+
+// Cart is what a customer wants to buy.
+type Cart struct{ Items map[string]Line }
+
+// CartV1 is the state of a cart in version 1.
+type CartV1 struct{ Lines map[string]Line }
+
+// ItemAdded is the event of an Add.
+type ItemAdded struct {
+	Item  string
+	Count int64
+	Price int64
+}
+
+// ItemAddedV1 is ItemAdded in version 1.
+type ItemAddedV1 struct {
+	SKU   string
+	Count int64
+	Price int64
+}
+
+// ItemRemoved is the event of a Remove.
+type ItemRemoved struct{ SKU string }
+
+// Apply changes the state. Nothing else does.
+func (c *Cart) Apply(event any) {
+	switch e := event.(type) {
+	case ItemAdded:
+		if c.Items == nil {
+			c.Items = map[string]Line{}
+		}
+		c.Items[e.Item] = Line{Count: c.Items[e.Item].Count + e.Count, Price: e.Price}
+	case ItemRemoved:
+		delete(c.Items, e.SKU)
+	}
+}
+
+// Add puts items into the cart. All items of a kind have the price of the last Add.
+func (c *Cart) Add(ctx *entity.Ctx, in AddItem) (Contents, error) {
+	if in.SKU == "" || in.Count < 1 || in.Price < 0 {
+		return Contents{}, entity.Errorf(entity.InvalidArgument, "name a sku, a count above 0, and a price that is not below 0")
+	}
+	if err := ctx.Persist(ItemAdded{Item: in.SKU, Count: in.Count, Price: in.Price}); err != nil {
+		return Contents{}, err
+	}
+	return c.contents(), nil
+}
+
+// Remove takes all items of a kind out of the cart.
+func (c *Cart) Remove(ctx *entity.Ctx, in RemoveItem) (Contents, error) {
+	if _, ok := c.Items[in.SKU]; !ok {
+		return Contents{}, entity.Errorf(entity.NotFound, "there is no %q in the cart", in.SKU)
+	}
+	if err := ctx.Persist(ItemRemoved(in)); err != nil {
+		return Contents{}, err
+	}
+	return c.contents(), nil
+}
+
+// Show returns what the cart has in it.
+func (c *Cart) Show(*entity.Ctx, Nothing) (Contents, error) { return c.contents(), nil }
+
+func (c *Cart) contents() Contents {
+	all := Contents{Items: map[string]int64{}}
+	for sku, line := range c.Items {
+		all.Items[sku] = line.Count
+		all.Total += line.Count * line.Price
+	}
+	return all
+}
+
+// Quantity is the input of Receive and Take.
+type Quantity struct {
+	Count int64 `json:"count"`
+}
+
+// Order is the input of TakeFor.
+type Order struct {
+	Count int64  `json:"count"`
+	Cart  string `json:"cart"`
+}
+
+// Level is how many items are in stock.
+type Level struct {
+	Count int64 `json:"count"`
+}
+
+// Stock is how many items of a kind there are.
+type Stock struct{ Count int64 }
+
+// Received is the event of a Receive.
+type Received struct{ Count int64 }
+
+// Taken is the event of a Take or a TakeFor.
+type Taken struct {
+	Count int64
+	Cart  string // for which; empty: not known
+}
+
+// TakenV1 is Taken in version 1.
+type TakenV1 struct{ Count int64 }
+
+// Apply changes the state. Nothing else does.
+func (s *Stock) Apply(event any) {
+	switch e := event.(type) {
+	case Received:
+		s.Count += e.Count
+	case Taken:
+		s.Count -= e.Count
+	}
+}
+
+// Receive adds to the stock.
+func (s *Stock) Receive(ctx *entity.Ctx, in Quantity) (Level, error) {
+	if in.Count < 1 {
+		return Level{}, entity.Errorf(entity.InvalidArgument, "the count must be above 0")
+	}
+	err := ctx.Persist(Received(in))
+	return Level(*s), err
+}
+
+// Take takes from the stock. More than there is is refused.
+func (s *Stock) Take(ctx *entity.Ctx, in Quantity) (Level, error) {
+	return s.take(ctx, Taken{Count: in.Count})
+}
+
+// TakeFor takes from the stock for a cart. More than there is is refused.
+func (s *Stock) TakeFor(ctx *entity.Ctx, in Order) (Level, error) {
+	if in.Cart == "" {
+		return Level{}, entity.Errorf(entity.InvalidArgument, "name a cart")
+	}
+	return s.take(ctx, Taken(in))
+}
+
+func (s *Stock) take(ctx *entity.Ctx, taken Taken) (Level, error) {
+	if taken.Count < 1 {
+		return Level{}, entity.Errorf(entity.InvalidArgument, "the count must be above 0")
+	}
+	if taken.Count > s.Count {
+		return Level{}, entity.Errorf(entity.FailedPrecondition, "%d are wanted, and %d are in stock", taken.Count, s.Count)
+	}
+	err := ctx.Persist(taken)
+	return Level(*s), err
+}
+
+// InStock returns how many there are.
+func (s *Stock) InStock(*entity.Ctx, Nothing) (Level, error) { return Level(*s), nil }
