@@ -22,7 +22,8 @@ import (
 //
 // meta.executed says what is known of the command's effects:
 //
-//	"true"     it ran, and this is the entity's own answer, or there is a number
+//	"true"     it ran, and this error is its answer (without a number), or there was
+//	           no room for its reply (ROOST-1014)
 //	"false"    it was definitely not applied
 //	"unknown"  it may or may not have been applied: send it again with its key
 //

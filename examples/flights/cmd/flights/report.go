@@ -124,7 +124,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintf(out, "shards moved: %d\n\n", r.Moved)
 
 	table = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "fault\tat\tlongest time without a success, of an airport with commands waiting\n")
+	fmt.Fprintf(table, "fault\tat\tlongest stall (an airport had commands waiting and none succeeded)\n")
 	for _, s := range r.Stalls {
 		fmt.Fprintf(table, "%s\t%s\t%.3f s  %s\n", s.Fault, clock(time.Duration(s.Begin*float64(time.Second))), s.Longest, s.Airport)
 	}
