@@ -100,7 +100,7 @@ func (n *regionNode) readOn(l *link) {
 		c, refused := l.buffer.unread[0], ""
 		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
 			Entity: c.env.Entity, Kind: n.replyBudget.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
-		}, c)
+		}, &c)
 		if verdict == replies.Full {
 			var ok bool
 			if room, ok = budget.Admit(&q.Account, &n.replyBudget.short); !ok {

@@ -41,7 +41,7 @@
 // The loop to write, under one lock:
 //
 //	arrive: for each command, in order:
-//		switch ticket, verdict := queue.Ask(budget, now, &request, command); verdict {
+//		switch ticket, verdict := queue.Ask(budget, now, &request, &command); verdict {
 //		case replies.Admitted:
 //			run(command, ticket)
 //		case replies.Full:

@@ -60,8 +60,8 @@ const (
 	Dropped
 )
 
-// Ask admits a command, or queues it.
-func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket, Verdict) {
+// Ask admits a command, or queues it. It copies the command only in the second case.
+func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command *T) (Ticket, Verdict) {
 	if q.dropped && !mutant.On("dropped-stays") {
 		return Ticket{}, Dropped
 	}
@@ -78,7 +78,7 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command T) (Ticket,
 		q.forget(e)
 		return Ticket{}, Full
 	}
-	w := waiting[T]{Request: *r, command: command, entity: e}
+	w := waiting[T]{Request: *r, command: *command, entity: e}
 	if !r.Deadline.IsZero() {
 		w.until = now.Add(time.Duration(b.cfg.WaitingShare * float64(r.Deadline.Sub(now))))
 	}

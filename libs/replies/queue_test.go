@@ -17,7 +17,7 @@ func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k
 	b, q = NewBudget(testConfig()), &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	return b, q, func(id string, k *Kind, command string) Verdict {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: k, Size: 10}, command)
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: k, Size: 10}, &command)
 		return v
 	}
 }
@@ -132,7 +132,7 @@ func TestLate(t *testing.T) {
 		if left > 0 {
 			r.Deadline = at.Add(left)
 		}
-		if _, v := q.Ask(b, at, &r, fmt.Sprint(i)); v != Waits {
+		if _, v := q.Ask(b, at, &r, new(fmt.Sprint(i))); v != Waits {
 			t.Error(v)
 		}
 	}
@@ -191,7 +191,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	q = &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: large, Size: size}, "")
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: large, Size: size}, new(""))
 		if (v == Full) != (size == 1) {
 			t.Errorf("%d: %v", size, v)
 		}
@@ -214,7 +214,7 @@ func TestAHungEntityLeavesTheRest(t *testing.T) {
 	kind := &Kind{size: 500}
 	ask := func(id, command string, want Verdict) (ticket Ticket) {
 		t.Helper()
-		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: kind, Size: 10}, command)
+		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: kind, Size: 10}, &command)
 		if v != want {
 			t.Errorf("%s: %v, want %v", command, v, want)
 		}
@@ -250,9 +250,9 @@ func TestAHungEntityLeavesTheRest(t *testing.T) {
 func TestALargeReplyHasAShare(t *testing.T) {
 	b, q := NewBudget(sharedConfig()), &Queue[string]{}
 	large, small := &Kind{size: 4_000}, &Kind{size: 300}
-	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, "1")
+	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, new("1"))
 	for _, k := range []*Kind{large, small} {
-		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: k}, ""); v != Waits {
+		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: k}, new("")); v != Waits {
 			t.Errorf("%v", v)
 		}
 	}
@@ -260,7 +260,7 @@ func TestALargeReplyHasAShare(t *testing.T) {
 		t.Error("the reply finds no room")
 	}
 	b.Answered(first, 0)
-	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Kind: large}, "")
+	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Kind: large}, new(""))
 	_, ticket, ok := q.Next(b)
 	if !ok || ticket.Expected() != 4_000 {
 		t.Errorf("%+v", ticket)
@@ -308,7 +308,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			case 0, 1:
 				c := [2]int{d.IntN(5), n}
 				r := Request{Entity: entityOf(fmt.Sprint(c[0])), Kind: &kinds[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
-				switch ticket, v := q.Ask(b, at, &r, c); v {
+				switch ticket, v := q.Ask(b, at, &r, &c); v {
 				case Admitted:
 					took(c, ticket)
 					fallthrough
@@ -365,12 +365,22 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// BenchmarkAsk has 256 commands in flight, for ever other entities.
 func BenchmarkAsk(b *testing.B) {
 	budget, q := NewBudget(DefaultConfig()), &Queue[string]{}
-	r := Request{Entity: entityOf("a"), Kind: &Kind{size: 300}, Size: 10}
+	kind, command := &Kind{size: 300}, ""
+	var entities [10_000]sharding.Entity
+	for i := range entities {
+		entities[i] = entityOf(fmt.Sprint("entity-", i))
+	}
+	var inFlight [256]Ticket
 	b.ReportAllocs()
-	for range b.N {
-		t, _ := q.Ask(budget, time.Time{}, &r, "")
-		budget.Answered(t, 300)
+	for n := range b.N {
+		t := &inFlight[n%len(inFlight)]
+		if n >= len(inFlight) {
+			budget.Answered(*t, 300)
+		}
+		r := Request{Entity: entities[n%len(entities)], Kind: kind, Size: 10}
+		*t, _ = q.Ask(budget, time.Time{}, &r, &command)
 	}
 }

@@ -13,11 +13,12 @@ import (
 // sees the value and not the program: it names the field and what belongs there, and no
 // Go type. Errors of an author's own decoders are returned unchanged.
 func explain(into any, err error) error {
+	if err == nil {
+		return nil // before there are variables on the heap: this is the rule
+	}
 	var mismatch *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &mismatch):
 		what := "the value"
 		if mismatch.Field != "" {

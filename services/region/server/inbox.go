@@ -74,7 +74,7 @@ type inbox struct {
 	room   sync.Cond
 	next   []batch // of each core
 	limit  int     // of each
-	coreOf func(*sharding.Envelope) int
+	coreOf func(sharding.Entity) int
 	over   bool // nobody takes any more
 
 	// The replies that are expected or not yet sent.
@@ -86,7 +86,7 @@ type inbox struct {
 }
 
 // newInbox returns an inbox of so many cores, in which limit messages may wait.
-func newInbox(limit, n int, coreOf func(*sharding.Envelope) int, budget *replies.Budget, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
+func newInbox(limit, n int, coreOf func(sharding.Entity) int, budget *replies.Budget, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
 	b := &inbox{
 		next: make([]batch, n), limit: max(1, limit/n), coreOf: coreOf,
 		budget: budget, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{},
@@ -187,7 +187,7 @@ var (
 // drops it. It reports whether there is room for any of these.
 func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bool {
 	env := &a.cmd.Envelope
-	a.core = b.coreOf(env)
+	a.core = b.coreOf(env.Entity)
 	if b.next[a.core].len() >= b.limit {
 		return false
 	}
@@ -195,7 +195,7 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bo
 	if r.Kind == nil || env.Tell && !env.Keyed {
 		r.Kind = &b.short
 	}
-	ticket, verdict := queue.Ask(b.budget, a.at, &r, *a)
+	ticket, verdict := queue.Ask(b.budget, a.at, &r, a)
 	switch verdict {
 	case replies.Waits, replies.Dropped:
 		return true

@@ -22,7 +22,7 @@ func (s *endingSink) Waiting()                      {}
 
 // oneInbox is the inbox of one core.
 func oneInbox(limit int) *inbox {
-	return newInbox(limit, 1, func(*sharding.Envelope) int { return 0 }, replies.NewBudget(replies.DefaultConfig()), nil)
+	return newInbox(limit, 1, func(sharding.Entity) int { return 0 }, replies.NewBudget(replies.DefaultConfig()), nil)
 }
 
 // TestNothingIsTakenBehindWhatWasDropped: a command waits for room, its connection

@@ -237,7 +237,7 @@ func TestOneReaderFeedsAllCores(t *testing.T) {
 			for e := range uint64(entities) {
 				c := knock(round*entities+e, sharding.EntityID(rune('a'+e)), "Knock")
 				c.Envelope.ID = sharding.CommandID(fmt.Sprint(c.Corr))
-				seen[s.coreOf(&c.Envelope)] = true
+				seen[s.coreOf(c.Envelope.Entity)] = true
 				cmds, corrs = append(cmds, c), append(corrs, c.Corr)
 			}
 		}
@@ -279,7 +279,7 @@ func TestLimitsAreOfAllCores(t *testing.T) {
 		var ids []sharding.EntityID
 		for i := 0; len(ids) < total; i++ {
 			id := sharding.EntityID(fmt.Sprint(i))
-			if c := knock(0, id, "Pass"); s.coreOf(&c.Envelope) == 1 {
+			if c := knock(0, id, "Pass"); s.coreOf(c.Envelope.Entity) == 1 {
 				ids = append(ids, id)
 			}
 		}

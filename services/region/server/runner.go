@@ -129,14 +129,14 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	return s, nil
 }
 
-// coreOf is the shard core of a command, any if its type is not known here.
-func (s *Runner) coreOf(env *sharding.Envelope) int {
+// coreOf is the shard core of an entity, any if its type is not known here.
+func (s *Runner) coreOf(e sharding.Entity) int {
 	if s.cfg.ShardCores == 1 {
 		return 0
 	}
 	for i := range s.descs {
-		if d := &s.descs[i].Desc; d.Type == env.Entity.Type {
-			return s.cfg.CoreOf(sharding.ShardID{Type: d.Type, Index: sharding.ShardOf(env.Entity.ID, d.Shards)})
+		if d := &s.descs[i].Desc; d.Type == e.Type {
+			return s.cfg.CoreOf(sharding.ShardID{Type: d.Type, Index: sharding.ShardOf(e.ID, d.Shards)})
 		}
 	}
 	return 0
