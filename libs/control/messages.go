@@ -118,6 +118,9 @@ type (
 	ShardStopped struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Wrote are the forms that this incarnation has stored in the shard, or has tried
+		// to, as indexes into the Writes with which it has registered the type.
+		Wrote sharding.FormSet
 	}
 )
 

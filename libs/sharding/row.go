@@ -34,6 +34,25 @@ type Row struct {
 	Owner NodeID
 	Epoch Epoch
 	Phase Phase
+	// Reason says why a starting row has no owner, if that is known to last.
+	Reason RowReason
+}
+
+// RowReason says why a row has no owner.
+type RowReason uint8
+
+const (
+	// Unreadable: something may be stored of the shard that no region reads. Gateways
+	// refuse its commands.
+	Unreadable RowReason = iota + 1
+)
+
+// String is "unreadable", or empty without a reason.
+func (r RowReason) String() string {
+	if r == Unreadable {
+		return "unreadable"
+	}
+	return ""
 }
 
 // Newer reports whether r supersedes o: rows are ordered by epoch, then phase,
@@ -51,6 +70,10 @@ type TypeDesc struct {
 	Volatile bool
 	// Commands are the commands the type knows, sorted by name.
 	Commands []CommandDesc
+	// Writes and Reads are the forms that one region stores, and those that it reads,
+	// each sorted. A volatile type has none. They are part of a registration, and empty
+	// in the route table.
+	Writes, Reads []Form
 }
 
 // CommandDesc describes one command of a type.

@@ -210,6 +210,7 @@ func Describe(t Definition) (turn.Type, error) {
 		desc.Desc.Commands = append(desc.Desc.Commands, b.desc)
 	}
 	slices.SortFunc(desc.Desc.Commands, func(a, b sharding.CommandDesc) int { return cmp.Compare(a.Name, b.Name) })
+	desc.Desc.Writes, desc.Desc.Reads = d.forms()
 	errs := append(slices.Clone(d.errs), sharding.CheckEntityType("entity type", desc.Desc.Type))
 	if d.shards == 0 || d.shards > sharding.MaxShards {
 		errs = append(errs, fmt.Errorf("entity type %s: %d shards, must be 1 to %d", d.name, d.shards, sharding.MaxShards))

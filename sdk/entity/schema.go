@@ -3,6 +3,8 @@ package entity
 import (
 	"cmp"
 	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Schema describes what a type stores and what it can read, for package entitytest, which
@@ -33,6 +35,27 @@ type SnapshotSchema struct {
 	Shape   string `json:"shape,omitempty"`
 	// Reads are the shapes of the older versions from which there is a step.
 	Reads map[int]string `json:"reads,omitempty"`
+}
+
+// forms returns the forms in which events of the type are stored, and all those that are
+// read, each sorted. Snapshots have none: one that is not read is rebuilt from events.
+func (d *definition) forms() (writes, reads []sharding.Form) {
+	for name, e := range d.events { // sorted below
+		current := sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(e.version), Shape: fingerprint(shapeOf(e.typ))}
+		if e.readableBy < e.version {
+			current.ReadableBy = uint16(e.readableBy)
+		}
+		if name == e.name {
+			writes = append(writes, current)
+		}
+		reads = append(reads, current)
+		for _, step := range e.steps {
+			reads = append(reads, sharding.Form{Kind: sharding.FormOfEvent, Name: name, Version: uint16(step.version), Shape: fingerprint(shapeOf(step.from))})
+		}
+	}
+	slices.SortFunc(writes, sharding.Form.Compare)
+	slices.SortFunc(reads, sharding.Form.Compare)
+	return writes, reads
 }
 
 // SchemaOf returns the schema of a type.

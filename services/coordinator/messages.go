@@ -256,11 +256,22 @@ type (
 type Fact interface{ fact() }
 
 type (
-	// RowFact: the shard's row is now Row.
-	RowFact struct{ Row sharding.Row }
+	// RowFact: the shard's row is now Row. The sets have indexes into the forms of its type.
+	RowFact struct {
+		Row sharding.Row
+		// Before are the forms that earlier owners may have stored, May those that this
+		// owner may store.
+		Before, May sharding.FormSet
+		// Successor is the region that is to get the shard next; zero: any.
+		Successor sharding.NodeID
+	}
 	// TypeFact: the type is declared with this descriptor; its number of
-	// shards never changes.
-	TypeFact struct{ Desc sharding.TypeDesc }
+	// shards never changes. Forms are all that regions have ever registered to store; the
+	// list only becomes longer.
+	TypeFact struct {
+		Desc  sharding.TypeDesc
+		Forms []sharding.Form
+	}
 	// DrainFact: the operator wants the region empty; Resume: not any more. It
 	// is about this incarnation only, and ends with it.
 	DrainFact struct {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -47,6 +48,7 @@ func ToType(t *sharding.TypeDesc) *controlv1.Type {
 	for _, c := range t.Commands {
 		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale})
 	}
+	out.Writes, out.Reads = ToForms(t.Writes), ToForms(t.Reads)
 	return out
 }
 
@@ -57,7 +59,45 @@ func FromType(t *controlv1.Type) sharding.TypeDesc {
 	for _, c := range t.GetCommands() {
 		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale()})
 	}
+	out.Writes, out.Reads = FromForms(t.GetWrites()), FromForms(t.GetReads())
 	return out
+}
+
+// ToForms writes forms.
+func ToForms(forms []sharding.Form) []*controlv1.Form {
+	var out []*controlv1.Form
+	for _, f := range forms {
+		out = append(out, &controlv1.Form{
+			Kind: controlv1.FormKind(f.Kind), Name: f.Name, Version: uint32(f.Version), ReadableBy: uint32(f.ReadableBy), Shape: f.Shape,
+		})
+	}
+	return out
+}
+
+// FromForms reads forms. A number that is too large becomes 0, which no form has that is
+// read.
+func FromForms(forms []*controlv1.Form) []sharding.Form {
+	out := slices.Grow([]sharding.Form(nil), len(forms))
+	for _, f := range forms {
+		out = append(out, sharding.Form{
+			Kind: fromFormKind(f.GetKind()), Name: f.GetName(), Version: fromUint16(f.GetVersion()), ReadableBy: fromUint16(f.GetReadableBy()), Shape: f.GetShape(),
+		})
+	}
+	return out
+}
+
+func fromFormKind(k controlv1.FormKind) sharding.FormKind {
+	if k < 0 || k > math.MaxUint8 {
+		return 0
+	}
+	return sharding.FormKind(k)
+}
+
+func fromUint16(n uint32) uint16 {
+	if n > math.MaxUint16 {
+		return 0
+	}
+	return uint16(n)
 }
 
 func toTypes(types []sharding.TypeDesc) []*controlv1.Type {
@@ -80,6 +120,7 @@ func fromTypes(types []*controlv1.Type) []sharding.TypeDesc {
 func ToRow(r sharding.Row) *controlv1.Row {
 	return &controlv1.Row{
 		Type: string(r.Shard.Type), Index: r.Shard.Index, Epoch: uint64(r.Epoch), Phase: controlv1.Phase(r.Phase), Owner: toOwner(r.Owner),
+		Reason: controlv1.RowReason(r.Reason),
 	}
 }
 
@@ -88,7 +129,16 @@ func FromRow(r *controlv1.Row) sharding.Row {
 	return sharding.Row{
 		Shard: sharding.ShardID{Type: sharding.EntityType(r.GetType()), Index: r.GetIndex()},
 		Owner: FromNode(r.GetOwner()), Epoch: sharding.Epoch(r.GetEpoch()), Phase: fromPhase(r.GetPhase()),
+		Reason: fromReason(r.GetReason()),
 	}
+}
+
+// fromReason gives 0 for a reason that is not known: the row waits for an owner.
+func fromReason(r controlv1.RowReason) sharding.RowReason {
+	if r < 0 || r > controlv1.RowReason(sharding.Unreadable) {
+		return 0
+	}
+	return sharding.RowReason(r)
 }
 
 // fromPhase gives 0, which every table ignores, for a phase that is none.

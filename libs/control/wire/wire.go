@@ -59,7 +59,9 @@ func Encode(m control.Message) *controlv1.Message {
 			Term: uint32(m.Term), Shard: toShard(m.Shard), Epoch: uint64(m.Epoch),
 		}}}
 	case control.ShardStopped:
-		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{Shard: toShard(m.Shard), Epoch: uint64(m.Epoch)}}}
+		return &controlv1.Message{Kind: &controlv1.Message_ShardStopped{ShardStopped: &controlv1.ShardStopped{
+			Shard: toShard(m.Shard), Epoch: uint64(m.Epoch), Wrote: []byte(m.Wrote),
+		}}}
 	}
 	return &controlv1.Message{} // refused by every receiver
 }
@@ -102,7 +104,8 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		h := k.HandOff
 		return control.HandOff{Term: sharding.Term(h.GetTerm()), Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch())}, nil
 	case *controlv1.Message_ShardStopped:
-		return control.ShardStopped{Shard: fromShard(k.ShardStopped.GetShard()), Epoch: sharding.Epoch(k.ShardStopped.GetEpoch())}, nil
+		h := k.ShardStopped
+		return control.ShardStopped{Shard: fromShard(h.GetShard()), Epoch: sharding.Epoch(h.GetEpoch()), Wrote: sharding.MakeFormSet(h.GetWrote())}, nil
 	}
 	return nil, ErrUnknownKind
 }

@@ -50,8 +50,13 @@ func fill(v reflect.Value, n *int) {
 		v.SetBool(true)
 	case reflect.Int:
 		v.SetInt(int64(*n))
-	case reflect.Uint8: // a phase or a state: two of either are valid
+	case reflect.Uint8: // a phase, a state or a kind: two of each are valid; a reason has one
 		v.SetUint(uint64(1 + *n%2))
+		if _, ok := v.Interface().(sharding.RowReason); ok {
+			v.SetUint(uint64(sharding.Unreadable))
+		}
+	case reflect.Uint16:
+		v.SetUint(uint64(*n))
 	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n) + 1<<31)
 	default:

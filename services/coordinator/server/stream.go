@@ -165,9 +165,13 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	var m proto.Message
 	switch f := f.(type) {
 	case coordinator.RowFact:
-		name, m = "row", wire.ToRow(f.Row)
+		w := &coordinatorv1.RowFact{Row: wire.ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May)}
+		if !f.Successor.IsZero() {
+			w.Successor = wire.ToNode(f.Successor)
+		}
+		name, m = "row", w
 	case coordinator.TypeFact:
-		name, m = "type", wire.ToType(&f.Desc)
+		name, m = "type", &coordinatorv1.TypeFact{Type: wire.ToType(&f.Desc), Forms: wire.ToForms(f.Forms)}
 	case coordinator.DrainFact:
 		name, m = "drain", wire.ToNode(f.Region)
 		if f.Resume {
@@ -181,24 +185,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	return sharding.Event{Name: name, Encoding: sharding.Protobuf, Payload: b}
 }
 
-// decodeFacts reads the stream: the snapshot, which holds facts only if an
-// earlier version wrote it, then the records. n counts the facts after the snapshot.
+// decodeFacts reads the stream after its snapshot, which is empty. n counts the facts.
 func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err error) {
-	if found.Snapshot.Seq > 0 {
-		var w coordinatorv1.Facts
-		if err := proto.Unmarshal(found.Snapshot.Payload, &w); err != nil {
-			return nil, 0, fmt.Errorf("the snapshot at %d: %w", found.Snapshot.Seq, err)
-		}
-		for _, t := range w.Types {
-			facts = append(facts, coordinator.TypeFact{Desc: wire.FromType(t)})
-		}
-		for _, r := range w.Rows {
-			facts = append(facts, coordinator.RowFact{Row: wire.FromRow(r)})
-		}
-		for _, n := range w.Draining {
-			facts = append(facts, coordinator.DrainFact{Region: wire.FromNode(n)})
-		}
-	}
 	for _, r := range found.Records {
 		for _, e := range r.Events {
 			f, err := decodeFact(e)
@@ -215,17 +203,20 @@ func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err err
 func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 	switch e.Name {
 	case "row":
-		var r controlv1.Row
+		var r coordinatorv1.RowFact
 		if err := proto.Unmarshal(e.Payload, &r); err != nil {
 			return nil, err
 		}
-		return coordinator.RowFact{Row: wire.FromRow(&r)}, nil
+		return coordinator.RowFact{
+			Row: wire.FromRow(r.GetRow()), Successor: wire.FromNode(r.GetSuccessor()),
+			Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()),
+		}, nil
 	case "type":
-		var t controlv1.Type
+		var t coordinatorv1.TypeFact
 		if err := proto.Unmarshal(e.Payload, &t); err != nil {
 			return nil, err
 		}
-		return coordinator.TypeFact{Desc: wire.FromType(&t)}, nil
+		return coordinator.TypeFact{Desc: wire.FromType(t.GetType()), Forms: wire.FromForms(t.GetForms())}, nil
 	case "drain", "resume":
 		var n controlv1.Node
 		if err := proto.Unmarshal(e.Payload, &n); err != nil {

@@ -76,6 +76,52 @@ func (JournalState) EnumDescriptor() ([]byte, []int) {
 	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{0}
 }
 
+type RowReason int32
+
+const (
+	RowReason_ROW_REASON_UNSPECIFIED RowReason = 0
+	RowReason_ROW_REASON_UNREADABLE  RowReason = 1 // no region reads what may be stored of the shard
+)
+
+// Enum value maps for RowReason.
+var (
+	RowReason_name = map[int32]string{
+		0: "ROW_REASON_UNSPECIFIED",
+		1: "ROW_REASON_UNREADABLE",
+	}
+	RowReason_value = map[string]int32{
+		"ROW_REASON_UNSPECIFIED": 0,
+		"ROW_REASON_UNREADABLE":  1,
+	}
+)
+
+func (x RowReason) Enum() *RowReason {
+	p := new(RowReason)
+	*p = x
+	return p
+}
+
+func (x RowReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RowReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_roost_control_v1_control_proto_enumTypes[1].Descriptor()
+}
+
+func (RowReason) Type() protoreflect.EnumType {
+	return &file_roost_control_v1_control_proto_enumTypes[1]
+}
+
+func (x RowReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RowReason.Descriptor instead.
+func (RowReason) EnumDescriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
 type Phase int32
 
 const (
@@ -112,11 +158,11 @@ func (x Phase) String() string {
 }
 
 func (Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_roost_control_v1_control_proto_enumTypes[1].Descriptor()
+	return file_roost_control_v1_control_proto_enumTypes[2].Descriptor()
 }
 
 func (Phase) Type() protoreflect.EnumType {
-	return &file_roost_control_v1_control_proto_enumTypes[1]
+	return &file_roost_control_v1_control_proto_enumTypes[2]
 }
 
 func (x Phase) Number() protoreflect.EnumNumber {
@@ -125,7 +171,59 @@ func (x Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Phase.Descriptor instead.
 func (Phase) EnumDescriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{2}
+}
+
+type FormKind int32
+
+const (
+	FormKind_FORM_KIND_UNSPECIFIED FormKind = 0
+	FormKind_FORM_KIND_EVENT       FormKind = 1
+	FormKind_FORM_KIND_SNAPSHOT    FormKind = 2 // of a type whose events may be gone
+	FormKind_FORM_KIND_INPUT       FormKind = 3 // of a command that is stored until it runs
+)
+
+// Enum value maps for FormKind.
+var (
+	FormKind_name = map[int32]string{
+		0: "FORM_KIND_UNSPECIFIED",
+		1: "FORM_KIND_EVENT",
+		2: "FORM_KIND_SNAPSHOT",
+		3: "FORM_KIND_INPUT",
+	}
+	FormKind_value = map[string]int32{
+		"FORM_KIND_UNSPECIFIED": 0,
+		"FORM_KIND_EVENT":       1,
+		"FORM_KIND_SNAPSHOT":    2,
+		"FORM_KIND_INPUT":       3,
+	}
+)
+
+func (x FormKind) Enum() *FormKind {
+	p := new(FormKind)
+	*p = x
+	return p
+}
+
+func (x FormKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FormKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_roost_control_v1_control_proto_enumTypes[3].Descriptor()
+}
+
+func (FormKind) Type() protoreflect.EnumType {
+	return &file_roost_control_v1_control_proto_enumTypes[3]
+}
+
+func (x FormKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FormKind.Descriptor instead.
+func (FormKind) EnumDescriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 type SendRequest struct {
@@ -1347,9 +1445,12 @@ func (x *HandOff) GetEpoch() uint64 {
 }
 
 type ShardStopped struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard *Shard                 `protobuf:"bytes,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Epoch uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The forms that the region may have stored in the shard: bit i%8 of byte i/8 is that of
+	// the i-th form among the writes of the type, as the region has registered it.
+	Wrote         []byte `protobuf:"bytes,3,opt,name=wrote,proto3" json:"wrote,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1396,6 +1497,13 @@ func (x *ShardStopped) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *ShardStopped) GetWrote() []byte {
+	if x != nil {
+		return x.Wrote
+	}
+	return nil
 }
 
 // Node is one incarnation of a process.
@@ -1510,7 +1618,8 @@ type Row struct {
 	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Epoch         uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // term << 32 | counter
 	Phase         Phase                  `protobuf:"varint,4,opt,name=phase,proto3,enum=roost.control.v1.Phase" json:"phase,omitempty"`
-	Owner         *Node                  `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"` // absent: nobody yet
+	Owner         *Node                  `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`                                    // absent: nobody yet
+	Reason        RowReason              `protobuf:"varint,6,opt,name=reason,proto3,enum=roost.control.v1.RowReason" json:"reason,omitempty"` // why there is no owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1580,6 +1689,13 @@ func (x *Row) GetOwner() *Node {
 	return nil
 }
 
+func (x *Row) GetReason() RowReason {
+	if x != nil {
+		return x.Reason
+	}
+	return RowReason_ROW_REASON_UNSPECIFIED
+}
+
 // Type describes an entity type.
 type Type struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1587,6 +1703,8 @@ type Type struct {
 	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
 	Volatile      bool                   `protobuf:"varint,3,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	Commands      []*Command             `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
+	Writes        []*Form                `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"` // what the region stores; in a registration only
+	Reads         []*Form                `protobuf:"bytes,6,rep,name=reads,proto3" json:"reads,omitempty"`   // what it can read; in a registration only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1649,6 +1767,97 @@ func (x *Type) GetCommands() []*Command {
 	return nil
 }
 
+func (x *Type) GetWrites() []*Form {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+func (x *Type) GetReads() []*Form {
+	if x != nil {
+		return x.Reads
+	}
+	return nil
+}
+
+// Form is one form in which something of a type is stored.
+type Form struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          FormKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=roost.control.v1.FormKind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // the stored name; empty for snapshots
+	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	ReadableBy    uint32                 `protobuf:"varint,4,opt,name=readable_by,json=readableBy,proto3" json:"readable_by,omitempty"` // the lowest version whose readers may ignore unknown fields; 0: none
+	Shape         uint64                 `protobuf:"fixed64,5,opt,name=shape,proto3" json:"shape,omitempty"`                            // fingerprint of the fields
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Form) Reset() {
+	*x = Form{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Form) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Form) ProtoMessage() {}
+
+func (x *Form) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Form.ProtoReflect.Descriptor instead.
+func (*Form) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Form) GetKind() FormKind {
+	if x != nil {
+		return x.Kind
+	}
+	return FormKind_FORM_KIND_UNSPECIFIED
+}
+
+func (x *Form) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Form) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Form) GetReadableBy() uint32 {
+	if x != nil {
+		return x.ReadableBy
+	}
+	return 0
+}
+
+func (x *Form) GetShape() uint64 {
+	if x != nil {
+		return x.Shape
+	}
+	return 0
+}
+
 type Command struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1660,7 +1869,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1881,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1894,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Command) GetName() string {
@@ -1720,7 +1929,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1941,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1954,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -1846,27 +2055,38 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\aHandOff\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12-\n" +
 	"\x05shard\x18\x02 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"S\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"i\n" +
 	"\fShardStopped\x12-\n" +
 	"\x05shard\x18\x01 \x01(\v2\x17.roost.control.v1.ShardR\x05shard\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\",\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x14\n" +
+	"\x05wrote\x18\x03 \x01(\fR\x05wrote\",\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\x06R\x03uid\"1\n" +
 	"\x05Shard\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\rR\x05index\"\xa2\x01\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\"\xd7\x01\n" +
 	"\x03Row\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12-\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x17.roost.control.v1.PhaseR\x05phase\x12,\n" +
-	"\x05owner\x18\x05 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\"\x85\x01\n" +
+	"\x05owner\x18\x05 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x123\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\xe3\x01\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
 	"\bvolatile\x18\x03 \x01(\bR\bvolatile\x125\n" +
-	"\bcommands\x18\x04 \x03(\v2\x19.roost.control.v1.CommandR\bcommands\"P\n" +
+	"\bcommands\x18\x04 \x03(\v2\x19.roost.control.v1.CommandR\bcommands\x12.\n" +
+	"\x06writes\x18\x05 \x03(\v2\x16.roost.control.v1.FormR\x06writes\x12,\n" +
+	"\x05reads\x18\x06 \x03(\v2\x16.roost.control.v1.FormR\x05reads\"\x9b\x01\n" +
+	"\x04Form\x12.\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1a.roost.control.v1.FormKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\rR\aversion\x12\x1f\n" +
+	"\vreadable_by\x18\x04 \x01(\rR\n" +
+	"readableBy\x12\x14\n" +
+	"\x05shape\x18\x05 \x01(\x06R\x05shape\"P\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12\x14\n" +
@@ -1878,12 +2098,20 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x19JOURNAL_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15JOURNAL_STATE_ANSWERS\x10\x01\x12\x1c\n" +
 	"\x18JOURNAL_STATE_RECOVERING\x10\x02\x12\x18\n" +
-	"\x14JOURNAL_STATE_SILENT\x10\x03*\\\n" +
+	"\x14JOURNAL_STATE_SILENT\x10\x03*B\n" +
+	"\tRowReason\x12\x1a\n" +
+	"\x16ROW_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15ROW_REASON_UNREADABLE\x10\x01*\\\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_STARTING\x10\x01\x12\x11\n" +
 	"\rPHASE_SERVING\x10\x02\x12\x15\n" +
-	"\x11PHASE_HANDING_OFF\x10\x032\x97\x01\n" +
+	"\x11PHASE_HANDING_OFF\x10\x03*g\n" +
+	"\bFormKind\x12\x19\n" +
+	"\x15FORM_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fFORM_KIND_EVENT\x10\x01\x12\x16\n" +
+	"\x12FORM_KIND_SNAPSHOT\x10\x02\x12\x13\n" +
+	"\x0fFORM_KIND_INPUT\x10\x032\x97\x01\n" +
 	"\aControl\x12E\n" +
 	"\x04Send\x12\x1d.roost.control.v1.SendRequest\x1a\x1e.roost.control.v1.SendResponse\x12E\n" +
 	"\x04Call\x12\x1d.roost.control.v1.CallRequest\x1a\x1e.roost.control.v1.CallResponseBAZ?github.com/roost-cluster/roost/proto/roost/control/v1;controlv1b\x06proto3"
@@ -1900,82 +2128,89 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 	return file_roost_control_v1_control_proto_rawDescData
 }
 
-var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
-	(Phase)(0),               // 1: roost.control.v1.Phase
-	(*SendRequest)(nil),      // 2: roost.control.v1.SendRequest
-	(*SendResponse)(nil),     // 3: roost.control.v1.SendResponse
-	(*CallRequest)(nil),      // 4: roost.control.v1.CallRequest
-	(*CallResponse)(nil),     // 5: roost.control.v1.CallResponse
-	(*Message)(nil),          // 6: roost.control.v1.Message
-	(*WatchTable)(nil),       // 7: roost.control.v1.WatchTable
-	(*TableChanged)(nil),     // 8: roost.control.v1.TableChanged
-	(*NotActive)(nil),        // 9: roost.control.v1.NotActive
-	(*Register)(nil),         // 10: roost.control.v1.Register
-	(*RegisterAck)(nil),      // 11: roost.control.v1.RegisterAck
-	(*GracefulShutdown)(nil), // 12: roost.control.v1.GracefulShutdown
-	(*ShutdownAck)(nil),      // 13: roost.control.v1.ShutdownAck
-	(*JournalReport)(nil),    // 14: roost.control.v1.JournalReport
-	(*GetShardHome)(nil),     // 15: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 16: roost.control.v1.HostShard
-	(*ShardStarted)(nil),     // 17: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 18: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 19: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 20: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 21: roost.control.v1.Node
-	(*Shard)(nil),            // 22: roost.control.v1.Shard
-	(*Row)(nil),              // 23: roost.control.v1.Row
-	(*Type)(nil),             // 24: roost.control.v1.Type
-	(*Command)(nil),          // 25: roost.control.v1.Command
-	(*Version)(nil),          // 26: roost.control.v1.Version
+	(RowReason)(0),           // 1: roost.control.v1.RowReason
+	(Phase)(0),               // 2: roost.control.v1.Phase
+	(FormKind)(0),            // 3: roost.control.v1.FormKind
+	(*SendRequest)(nil),      // 4: roost.control.v1.SendRequest
+	(*SendResponse)(nil),     // 5: roost.control.v1.SendResponse
+	(*CallRequest)(nil),      // 6: roost.control.v1.CallRequest
+	(*CallResponse)(nil),     // 7: roost.control.v1.CallResponse
+	(*Message)(nil),          // 8: roost.control.v1.Message
+	(*WatchTable)(nil),       // 9: roost.control.v1.WatchTable
+	(*TableChanged)(nil),     // 10: roost.control.v1.TableChanged
+	(*NotActive)(nil),        // 11: roost.control.v1.NotActive
+	(*Register)(nil),         // 12: roost.control.v1.Register
+	(*RegisterAck)(nil),      // 13: roost.control.v1.RegisterAck
+	(*GracefulShutdown)(nil), // 14: roost.control.v1.GracefulShutdown
+	(*ShutdownAck)(nil),      // 15: roost.control.v1.ShutdownAck
+	(*JournalReport)(nil),    // 16: roost.control.v1.JournalReport
+	(*GetShardHome)(nil),     // 17: roost.control.v1.GetShardHome
+	(*HostShard)(nil),        // 18: roost.control.v1.HostShard
+	(*ShardStarted)(nil),     // 19: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 20: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 21: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 22: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 23: roost.control.v1.Node
+	(*Shard)(nil),            // 24: roost.control.v1.Shard
+	(*Row)(nil),              // 25: roost.control.v1.Row
+	(*Type)(nil),             // 26: roost.control.v1.Type
+	(*Form)(nil),             // 27: roost.control.v1.Form
+	(*Command)(nil),          // 28: roost.control.v1.Command
+	(*Version)(nil),          // 29: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	21, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
-	6,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	21, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
-	6,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
-	6,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
-	7,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
-	8,  // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
-	9,  // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
-	10, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
-	11, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
-	12, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
-	13, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
-	14, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	15, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	16, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	17, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	18, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	19, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	20, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
-	26, // 19: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	26, // 20: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	23, // 21: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	24, // 22: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	21, // 23: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	24, // 24: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	23, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
+	23, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
+	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
+	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
+	10, // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
+	11, // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
+	12, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
+	13, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
+	14, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
+	15, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
+	16, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
+	17, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	18, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	19, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	20, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	21, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	22, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	29, // 19: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	29, // 20: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	25, // 21: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	26, // 22: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	23, // 23: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	26, // 24: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
 	0,  // 25: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	22, // 26: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	22, // 27: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	22, // 28: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	22, // 29: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	22, // 30: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	22, // 31: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	1,  // 32: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	21, // 33: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	25, // 34: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	2,  // 35: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	4,  // 36: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	3,  // 37: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	5,  // 38: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	37, // [37:39] is the sub-list for method output_type
-	35, // [35:37] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	24, // 26: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	24, // 27: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	24, // 28: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	24, // 29: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	24, // 30: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	24, // 31: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 32: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	23, // 33: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 34: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	28, // 35: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	27, // 36: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	27, // 37: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 38: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 39: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 40: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 41: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 42: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	41, // [41:43] is the sub-list for method output_type
+	39, // [39:41] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2005,8 +2240,8 @@ func file_roost_control_v1_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   25,
+			NumEnums:      4,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
