@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Stored form, format 3. Numbers are unsigned varints unless a width is given,
+// Stored form, format 1. Numbers are unsigned varints unless a width is given,
 // strings and bytes are preceded by their length, fixed widths are big endian.
 //
 //	record:   crc(4) epoch stored-at-ms hash(8) command

@@ -23,7 +23,7 @@ var (
 	}
 )
 
-// The stored form of format 3 must never change.
+// The stored form of format 1 must never change.
 const (
 	fullForm     = "6886344d82808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e6564ac020200077b226e223a317d044261726500000100"
 	replyForm    = "2d84c2010101096e6f745f666f756e64026e6f0200ff"

@@ -9,7 +9,7 @@ import (
 )
 
 // Format is the version of the stored format that this package reads and writes.
-const Format = 3
+const Format = 1
 
 // Merge checks a declaration against the facts and returns the new facts. Errors
 // wrap ErrIdentity for another cluster or format, and ErrShardCount for another

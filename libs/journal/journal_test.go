@@ -578,7 +578,7 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 	if err := open("blue", 9); !errors.Is(err, journal.ErrShardCount) {
 		t.Errorf("another number of shards: %v", err)
 	}
-	if _, err := (journal.Facts{Cluster: "blue", Format: 1}).Merge(journal.Declaration{Cluster: "blue"}); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "format 1") {
+	if _, err := (journal.Facts{Cluster: "blue", Format: 3}).Merge(journal.Declaration{Cluster: "blue"}); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "format 3") {
 		t.Errorf("another format: %v", err)
 	}
 }

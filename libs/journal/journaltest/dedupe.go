@@ -71,6 +71,14 @@ func testDedupeKeeps(e *env) {
 		}
 		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, id)))
 	}
+	// A command without a time that was forgotten may come again, and is known from
+	// then on by its new record.
+	again := record(e.load(alice).LastSeq+1, "c1")
+	again.Reply.Payload = []byte(`"again"`)
+	e.one(durable, add(alice, again))
+	e.equal("the forgotten command", e.load(alice, "c1").Stored["c1"], sharding.Stored{Hash: again.Hash, Reply: again.Reply})
+	e.one(byID, add(alice, record(again.Seq+1, "c1")))
+	e.equal("its first record", e.load(alice).LastSeq, again.Seq)
 }
 
 func testDedupeExpires(e *env) {

@@ -31,11 +31,11 @@ type batch struct {
 	eType  []string
 	eName  [][]byte
 
-	oKind, oShard, oEntity, oCount []int32
-	oEpoch, oSeq                   []int64
-	oRepeats                       []bool
-	oTime                          []*int64
-	oBody                          [][]byte
+	oKind, oShard, oEntity, oCount, oKeys []int32
+	oEpoch, oSeq                          []int64
+	oRepeats                              []bool
+	oTime                                 []*int64
+	oBody                                 [][]byte
 
 	rOp, rEntity  []int32
 	rSeq          []int64
@@ -52,7 +52,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b := &batch{}
 	b.numberAll(ops)
 	n := len(ops)
-	b.oKind, b.oShard, b.oEntity, b.oCount = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
+	b.oKind, b.oShard, b.oEntity, b.oCount, b.oKeys = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
 	b.oEpoch, b.oSeq, b.oRepeats = make([]int64, n), make([]int64, n), make([]bool, n)
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
@@ -153,7 +153,11 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 		}
 		b.rOp, b.rEntity = append(b.rOp, int32(i)+1), append(b.rEntity, entity)
 		b.rSeq, b.rCommand, b.rTime = append(b.rSeq, int64(r.Seq)), append(b.rCommand, command), append(b.rTime, at)
-		b.rForever = append(b.rForever, cfg.Ahead(wall, r.Command))
+		forever := cfg.Ahead(wall, r.Command)
+		if r.Command != "" && !forever {
+			b.oKeys[i]++
+		}
+		b.rForever = append(b.rForever, forever)
 		start := len(b.forms)
 		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, wall, r)
 		end := len(b.forms)
@@ -170,7 +174,7 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 func (b *batch) args(now journal.Moment, cfg *journal.Config) []any {
 	return []any{
 		b.sType, b.sShard, b.sHow, b.eType, b.eName,
-		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oRepeats, b.oTime, b.oBody,
+		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oBody,
 		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply,
 		int64(now.Writer), now.Elapsed.Milliseconds(),
 		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),

@@ -40,7 +40,7 @@ func TestDamagedPages(t *testing.T) {
 		few      bool // of many such pages
 	}
 	var pages []page
-	for _, relation := range []string{"record", "record_pkey", "command_pkey", "entity_type_name_key", "fence", "snapshot"} {
+	for _, relation := range []string{"record", "record_pkey", "record_by_command", "entity_type_name_key", "fence", "snapshot"} {
 		p := page{relation: relation}
 		var size int
 		if err := conn.QueryRow(t.Context(), "SELECT pg_relation_filepath($1::regclass), pg_relation_size($1::regclass)", "roost."+relation).Scan(&p.file, &size); err != nil {

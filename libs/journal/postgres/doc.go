@@ -43,7 +43,7 @@
 // the replica lacks; use synchronous replication for that. The role keeps events as they
 // are; it does not distinguish services, and a malicious one can claim shards that it
 // does not own, or hold a lock by calling a function inside a transaction of its own.
-// Tables never shrink, except for dropped command ids. The schema's name is fixed: one
-// journal per database. A connection pooler must keep a session per connection, because
-// prepared statements are used.
+// Tables never shrink: a command id that is forgotten stays in its record. The schema's
+// name is fixed: one journal per database. A connection pooler must keep a session per
+// connection, because prepared statements are used.
 package postgres

@@ -41,7 +41,7 @@ const schemaLock = 7267371938
 const (
 	commitName = "roost_commit"
 	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
-		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27)`
+		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`
 	declareName = "roost_declare"
 	declareSQL  = "SELECT roost.declare_facts($1, $2, $3, $4)"
 	factsName   = "roost_facts"

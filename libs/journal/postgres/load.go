@@ -25,10 +25,9 @@ const loadSQL = `
 		FROM roost.entity e JOIN roost.record r ON r.entity = e.id AND r.seq > CASE WHEN $5 THEN 0 ELSE e.snapshot END AND NOT $4
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 2, c.seq, 0, NULL, c.command, r.body, r.reply
+	SELECT 2, r.seq, 0, NULL, r.command, r.body, r.reply
 		FROM roost.entity e
-		JOIN roost.command c ON c.entity = e.id AND c.command = ANY ($3::bytea[])
-		JOIN roost.record r ON r.entity = c.entity AND r.seq = c.seq
+		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2`
 
 // body is a stored form with its sequence number, and the command that was

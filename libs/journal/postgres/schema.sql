@@ -1,4 +1,4 @@
--- The schema of a Roost journal, format 3. Run it once per database, as the
+-- The schema of a Roost journal, format 1. Run it once per database, as the
 -- role that shall own it; the services need less, see roles.sql.
 --
 -- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
@@ -36,68 +36,68 @@ CREATE TABLE roost.entity (
 	name     bytea NOT NULL,
 	last     bigint NOT NULL,           -- sequence number of the last record
 	snapshot bigint NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
-	dropped  bigint,                    -- newest time of a dropped key, Unix ms
+	keys     bigint NOT NULL DEFAULT 0, -- how many remembered keys may be forgotten some day
+	trimmed  bigint NOT NULL DEFAULT 0, -- those of records up to this one are forgotten
+	dropped  bigint,                    -- newest time of a forgotten key, Unix ms
 	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
 	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
 	elapsed  bigint NOT NULL DEFAULT 0, -- and for how long that was running, ms
 	UNIQUE (type, name)
 ) WITH (fillfactor = 80);
 
--- The events, and nothing that ever changes.
+-- One row per record, which holds the id of its command: dedupe finds the record by it.
+-- A key counts as remembered if its record is above entity.trimmed, or if it is never
+-- forgotten. Forgetting moves that mark and rewrites no record. Only a command that
+-- comes again after it was forgotten takes its id away from the old record.
 CREATE TABLE roost.record (
-	entity bigint NOT NULL,
-	seq    bigint NOT NULL,
-	body   bytea NOT NULL, -- checksummed
-	reply  bytea,          -- checksummed; null: there is none
+	entity  bigint NOT NULL,
+	seq     bigint NOT NULL,
+	at      bigint, -- the entity's age when it was stored; null: its key is never forgotten
+	time    bigint, -- the time inside the key, Unix ms; null: it has none
+	command bytea,  -- null: there is none
+	body    bytea NOT NULL, -- checksummed
+	reply   bytea,          -- checksummed; null: there is none
 	PRIMARY KEY (entity, seq)
 );
-
--- Dedupe: which record holds a command.
-CREATE TABLE roost.command (
-	entity  bigint NOT NULL,
-	command bytea NOT NULL,
-	seq     bigint NOT NULL,
-	at      bigint,          -- the entity's age when it was stored; null: never dropped
-	time    bigint,          -- the time inside the key, Unix ms; null: it has none
-	PRIMARY KEY (entity, command)
-);
-CREATE UNIQUE INDEX command_by_age ON roost.command (entity, seq) WHERE at IS NOT NULL;
+CREATE UNIQUE INDEX record_by_command ON roost.record (entity, command) WHERE command IS NOT NULL;
 
 CREATE TABLE roost.snapshot (
 	entity bigint PRIMARY KEY,
 	body   bytea NOT NULL -- checksummed
 );
 
--- trim drops dedupe entries of an entity, oldest first, as long as they are old
--- enough (stored when the entity's age was old or less, and their own time before
--- key_old) and not among the newest keep.
-CREATE FUNCTION roost.trim(of_entity bigint, last_seq bigint, old bigint, key_old bigint, keep bigint)
+-- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
+-- when the entity's age was old or less, and their own time before key_old) and not
+-- among the newest keep. It looks at a bounded number of records: more than are added
+-- until the next time.
+CREATE FUNCTION roost.trim(of_entity bigint, old bigint, key_old bigint, keep bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+	batch   CONSTANT int := 2048;
 	surplus bigint;
-	stop    bigint;
+	mark    bigint;
+	final   bigint;
 	newest  bigint;
+	gone    bigint := 0;
+	r       record;
 BEGIN
-	IF last_seq <= keep THEN
-		RETURN; -- entries are not more than records
-	END IF;
-	PERFORM FROM (SELECT c.at FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL ORDER BY c.seq LIMIT 1) oldest WHERE oldest.at <= old;
-	IF NOT FOUND THEN
-		RETURN; -- counting is not for nothing
-	END IF;
-	SELECT count(*) - keep INTO surplus FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL;
+	SELECT e.keys - keep, e.trimmed, least(e.trimmed + batch, e.last) INTO surplus, mark, final FROM roost.entity e WHERE e.id = of_entity;
 	IF surplus <= 0 THEN
 		RETURN;
 	END IF;
-	-- Up to the first one that must stay; a bounded number at a time.
-	SELECT coalesce(min(c.seq) FILTER (WHERE c.at > old OR c.time >= key_old), max(c.seq) + 1)
-		INTO stop
-		FROM (SELECT * FROM roost.command x WHERE x.entity = of_entity AND x.at IS NOT NULL ORDER BY x.seq LIMIT least(surplus, 2048)) c;
-	WITH gone AS (
-		DELETE FROM roost.command c WHERE c.entity = of_entity AND c.at IS NOT NULL AND c.seq < stop RETURNING c.time
-	)
-	SELECT max(g.time) INTO newest FROM gone g;
-	UPDATE roost.entity e SET dropped = greatest(e.dropped, newest) WHERE e.id = of_entity AND newest IS NOT NULL;
+	-- Up to the first one that must stay.
+	FOR r IN SELECT x.seq, x.at, x.time, x.command IS NOT NULL AND x.at IS NOT NULL AS counts
+		FROM roost.record x WHERE x.entity = of_entity AND x.seq > mark AND x.seq <= final ORDER BY x.seq
+	LOOP
+		IF r.counts THEN
+			EXIT WHEN gone = surplus OR r.at > old OR r.time >= key_old;
+			gone := gone + 1;
+			newest := greatest(newest, r.time);
+		END IF;
+		mark := r.seq;
+	END LOOP;
+	UPDATE roost.entity e SET trimmed = mark, keys = e.keys - gone, dropped = greatest(e.dropped, newest)
+		WHERE e.id = of_entity AND e.trimmed <> mark;
 END $$;
 
 -- commit_batch decides a batch of operations in order and writes what holds.
@@ -110,7 +110,8 @@ END $$;
 -- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, else
 --     nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
 --     the first sequence number of an append (-1: it cannot follow anything) and
---     that of a snapshot. o_repeats: it holds a command twice. o_time is the
+--     that of a snapshot. o_keys is how many of its keys may be forgotten some day.
+--     o_repeats: it holds a command twice. o_time is the
 --     oldest time in its keys.
 -- r_: the records of all appends; r_forever: its command is never forgotten.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
@@ -121,7 +122,7 @@ CREATE FUNCTION roost.commit_batch(
 	s_type text[], s_shard bigint[], s_how int[],
 	e_type text[], e_name bytea[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
-	o_count int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
+	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
 	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
 	of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
@@ -139,6 +140,8 @@ DECLARE
 	h_id      bigint[] := array_fill(NULL::bigint, ARRAY[entities]);
 	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
 	h_snap    bigint[] := h_last;
+	h_keys    bigint[] := h_last;
+	h_trimmed bigint[] := h_last;
 	h_dropped bigint[] := h_id;
 	h_age     bigint[] := h_last;
 	h_fresh   boolean[] := array_fill(false, ARRAY[entities]);
@@ -146,6 +149,7 @@ DECLARE
 	h_changed boolean[] := h_fresh;
 	h_trim    boolean[] := h_fresh;
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
+	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
 	fresh     int := 0;
 	written   int;
 	r         record;
@@ -198,7 +202,7 @@ BEGIN
 	END IF;
 
 	IF entities > 0 THEN
-		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.dropped,
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.keys, x.trimmed, x.dropped,
 			-- journal.Stamp.Next
 			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
 			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
@@ -208,14 +212,20 @@ BEGIN
 			h_id[r.i] := r.id;
 			h_last[r.i] := r.last;
 			h_snap[r.i] := r.snapshot;
+			h_keys[r.i] := r.keys;
+			h_trimmed[r.i] := r.trimmed;
 			h_dropped[r.i] := r.dropped;
 			h_age[r.i] := r.age;
 		END LOOP;
-		FOR r IN SELECT DISTINCT u.op
-			FROM unnest(r_op, r_entity, r_command) AS u (op, entity, command)
-			JOIN roost.command c ON c.entity = h_id[u.entity] AND c.command = u.command
+		FOR r IN SELECT u.op, u.entity, u.i, x.seq, x.at
+			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
+			JOIN roost.record x ON x.entity = h_id[u.entity] AND x.command = u.command
 		LOOP
-			doubled[r.op] := true;
+			IF r.at IS NULL OR r.seq > h_trimmed[r.entity] THEN
+				doubled[r.op] := true;
+			ELSE
+				forgotten := forgotten || r.i;
+			END IF;
 		END LOOP;
 	END IF;
 
@@ -258,6 +268,7 @@ BEGIN
 			END IF;
 			h_trim[e] := h_trim[e] OR h_last[e] / 1024 <> (h_last[e] + o_count[i]) / 1024;
 			h_last[e] := h_last[e] + o_count[i];
+			h_keys[e] := h_keys[e] + o_keys[i];
 			h_added[e] := true;
 			h_changed[e] := true;
 		ELSE
@@ -287,16 +298,18 @@ BEGIN
 			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
 		END IF;
 	END IF;
-	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, age = u.age, writer = of_writer, elapsed = of_elapsed
-		FROM unnest(h_id, h_last, h_snap, h_age, h_changed) AS u (id, last, snapshot, age, changed)
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
+		FROM unnest(h_id, h_last, h_snap, h_keys, h_age, h_changed) AS u (id, last, snapshot, keys, age, changed)
 		WHERE u.changed AND x.id = u.id;
-	INSERT INTO roost.record (entity, seq, body, reply)
-		SELECT h_id[u.entity], u.seq, u.body, u.reply FROM unnest(r_op, r_entity, r_seq, r_body, r_reply) AS u (op, entity, seq, body, reply)
+	IF cardinality(forgotten) > 0 THEN
+		UPDATE roost.record x SET command = NULL
+			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
+			WHERE u.i = ANY (forgotten) AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.command = u.command;
+	END IF;
+	INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
+		SELECT h_id[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time, u.command, u.body, u.reply
+		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever, r_body, r_reply) AS u (op, entity, seq, command, time, forever, body, reply)
 		WHERE verdict[u.op] = 1;
-	INSERT INTO roost.command (entity, command, seq, at, time)
-		SELECT h_id[u.entity], u.command, u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time
-		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever) AS u (op, entity, seq, command, time, forever)
-		WHERE verdict[u.op] = 1 AND u.command IS NOT NULL;
 	IF true = ANY (h_trim) THEN
 		INSERT INTO roost.snapshot (entity, body)
 			SELECT DISTINCT ON (u.entity) h_id[u.entity], u.body
@@ -306,7 +319,7 @@ BEGIN
 			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
 		FOR i IN 1 .. entities LOOP
 			IF h_trim[i] THEN
-				PERFORM roost.trim(h_id[i], h_last[i], h_age[i] - keep_for, key_old, keep);
+				PERFORM roost.trim(h_id[i], h_age[i] - keep_for, key_old, keep);
 			END IF;
 		END LOOP;
 	END IF;

@@ -1,6 +1,6 @@
 package sqlite
 
-// schema makes an empty file a journal of format 3.
+// schema makes an empty file a journal of format 1.
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (
 	key   TEXT NOT NULL PRIMARY KEY,
