@@ -9,15 +9,15 @@
 //	err = c.Restart(ctx, "region-2")
 //
 // Processes are named role-number, from 1. What they print is in
-// Dir/logs/name.log, the journal and the lease are SQLite files in Dir, so that
+// Dir/logs/name.log. The journal and the lease are SQLite files in Dir, so that
 // a cluster started later in the same Dir finds the state.
 //
-// # Nothing survives
+// # No process survives the launcher
 //
-// Every process dies with the launcher, however that dies: by Close, by its own
-// watch of the parent, and on Linux by the kernel. A process has its own process
-// group, so that Ctrl-C in a terminal reaches only the launcher, which then stops
-// the processes in order.
+// Every process dies with the launcher, however the launcher dies: Close stops the
+// processes, each process watches its parent, and on Linux the kernel kills it. A process
+// has its own process group, so that Ctrl-C in a terminal reaches only the launcher, which
+// then stops the processes in order.
 //
 // # What this does not do
 //

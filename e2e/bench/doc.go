@@ -1,8 +1,8 @@
-// Package bench measures the layers of Roost and baselines in the same run: real
-// processes that speak over loopback (the region and the gateway as they are built, and a
-// process of baselines), and the runner of a region inside this process. Command
-// cmd/bench prints the report and writes it as JSON, as a chart and into the
-// documentation.
+// Package bench measures the layers of Roost, and baselines beside them in the same run.
+// Most subjects are real processes that speak over loopback: the region and the gateway as
+// they are built, and a process of baselines. One subject runs inside this process: a
+// region without its network (server.Runner). Command cmd/bench prints the report and
+// writes it as JSON, as a chart and into the documentation.
 //
 //	make bench            # the whole table
 //	make bench RUN=link   # suites by name

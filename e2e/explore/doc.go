@@ -2,18 +2,27 @@
 // of the journal (journal.Decide), in every order of events up to a bound, breadth first,
 // each state once.
 //
-// Four scopes, each with two coordinators: handoff (two regions, one shard that
-// is drained from its owner), append (the owner of the shard is suspected while
-// two commands for one entity are in flight, one of them sent twice), lease (two
-// candidates and the store), and tenure (what lies between the lease and the facts:
-// taking over, storing, compacting and stepping down). In every state any message
-// that is in flight may arrive next, or, while the budgets of [Bound] last, a fault
-// happens: a message is duplicated, a region, a candidate or a coordinator crashes, the
-// outcome of a commit is unknown and it may happen later, the record of the lease is
-// lost, another coordinator is elected while the old one goes on; or a timeout of one
-// process expires. Loss is not a separate fault: a message that never arrives on a path is
-// lost on it. In the scopes with regions, a crashed coordinator is one that sends nothing
-// until it is elected again.
+// There are four scopes, each with two coordinators:
+//
+//   - handoff: two regions, one shard that is drained from its owner;
+//   - append: the owner of the shard is suspected while two commands for one entity are in
+//     flight, one of them sent twice;
+//   - lease: two candidates and the store;
+//   - tenure: what lies between the lease and the facts, that is taking over, storing,
+//     compacting and stepping down.
+//
+// In every state any message that is in flight may arrive next. While the budgets of
+// [Bound] last, a timeout of one process may expire, or a fault may happen:
+//
+//   - a message is duplicated;
+//   - a region, a candidate or a coordinator crashes;
+//   - the outcome of a commit is unknown, and the commit may happen later;
+//   - the record of the lease is lost;
+//   - another coordinator is elected while the old one goes on.
+//
+// Loss is not a separate fault: a message that never arrives on a path is lost on it. In
+// the scopes with regions, a crashed coordinator is one that sends nothing until it is
+// elected again.
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own, and
 // every request to the lease and to the journal is a message, and its answer another one.
@@ -23,24 +32,32 @@
 //
 // # How
 //
-// A world consists of parts: processes, the store, the client. The effect of a move
-// depends only on the parts that it uses; the engine ensures that by passing it no other
-// parts. So the cores are stepped once for each combination of a move and the parts it
-// uses, and a state is a few numbers: which parts, which messages.
+// A world consists of parts: processes, the store, the client. Parts and messages are
+// interned: each distinct state of a part, and each distinct message, has a number. So a
+// state of the world is a few numbers.
+//
+// A move is one thing that may happen. Its effect depends only on the parts that it uses;
+// the engine ensures that by passing it no other parts. So moves are memoised: the cores
+// are stepped once for each combination of a move and the numbers of the parts it uses.
 //
 // Messages that cannot change anything any more are pruned (void.go, stream.go): orders
 // and answers about an epoch that the shard has passed, and operations that the journal
-// will always refuse. A test compares the result with searches that keep them: the parts
-// reach exactly the same states.
+// will always refuse. A test compares the result with that of searches that do not prune:
+// in both, every part reaches exactly the same states.
 //
 // # What is checked
 //
-// In every state and at every event: epochs grow, and sequence numbers of the journal
-// grow without gaps; a number is appended once; acknowledged commands are in the
-// journal, refused ones are not; an answer shows a durable state that is not older than
-// its call; a region that sent ShardStopped does not serve the shard again at that epoch;
-// a serving row is claimed; nothing is sent before its fact is durable; the lease is valid for one holder at a time, in a
-// term of its own; each core's own invariants hold.
+// In every state and at every event:
+//
+//   - epochs grow, and sequence numbers of the journal grow without gaps;
+//   - a number is appended once;
+//   - acknowledged commands are in the journal, refused ones are not;
+//   - an answer shows a durable state that is not older than its call;
+//   - a region that sent ShardStopped does not serve the shard again at that epoch;
+//   - a serving row is claimed;
+//   - nothing is sent before its fact is durable;
+//   - the lease is valid for one holder at a time, in a term of its own;
+//   - each core's own invariants hold.
 //
 // # What this does not do
 //
@@ -49,19 +66,21 @@
 // scopes with regions the lease is given, a take-over takes no time, and an answer of the
 // journal arrives at the instant of the commit, or never (the outcome is unknown). A
 // message to a standby is lost. In the append scope the coordinators decide in no time:
-// what is sent to them arrives at once, and their facts are durable at once; what they do
-// when that takes longer is searched by the handoff scope. Time advances by one second at
-// a time (in the lease and tenure scopes by one or three): in the other scopes, all that a
-// core repeats until it is answered is due again each time. There are no deadlines and no
-// passivation. In the lease and tenure scopes time passes for both processes alike; in
-// the tenure scope reads do not fail, the journal is never full, a coordinator writes one
-// journal heartbeat per term, and those of another cluster are not watched to their end.
-// Only safety is searched; package sim checks that everything finishes.
+// what is sent to them arrives at once, and their facts are durable at once. The handoff
+// scope searches what they do when that takes longer.
 //
-// A region has one shard core, because there is one shard: what is known of a shard is
-// known to its own shard core and the control core, so a second one would have nothing to
-// do. What passes between the two arrives at once. Package sim delays it, in regions with
-// three shard cores.
+// In the handoff and append scopes time advances by one second, after which every message
+// that a core repeats until it is answered is due again. In the lease and tenure scopes
+// time advances by one second or three, for both processes alike. There are no deadlines
+// and no passivation. In the tenure scope reads do not fail, the journal is never full, and
+// a coordinator writes one journal heartbeat per term; a coordinator that sees journal
+// heartbeats of another cluster is not followed until it has decided about them. Only
+// safety is searched; package sim checks that everything finishes.
+//
+// A region has one shard core, because there is one shard: only the shard core to which a
+// shard belongs and the control core know anything about it, so a second shard core would
+// have nothing to do. Messages between the control core and the shard core arrive at once.
+// Package sim delays them, in regions with three shard cores.
 //
 // make explore searches each scope but tenure exhaustively, with at most two faults and
 // two timeouts, which takes minutes. The tenure scope is too large for that: make explore

@@ -35,7 +35,7 @@ var mutants = []struct{ name, place string }{
 	{"one-unit", "turn: one unit of an entity is under way at a time"},
 	{"settle-by-write", "turn: an unknown outcome is settled by a write, never by a read"},
 	{"lookup-first", "turn: what may be stored is looked up before it runs again"},
-	{"snapshot-durable", "turn: snapshots are cut at a durable sequence number"},
+	{"snapshot-durable", "turn: snapshots are taken at a durable sequence number"},
 	{"key-conflict", "turn: a key with another payload is a conflict"},
 	{"drain-settles", "turn: a shard is drained when all its appends are settled"},
 	{"mailbox-limit", "turn: mailboxes are bounded"},

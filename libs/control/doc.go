@@ -6,33 +6,37 @@
 //
 // A region finds the active coordinator by watching the table, and announces itself:
 //
-//	region       WatchTable        coordinator   again after every answer, or after a timeout
+//	region       WatchTable        coordinator   repeated after every answer, and after a timeout
 //	             ◀ TableChanged                  when the table is newer, at the latest after about a second
-//	             ◀ NotActive                     by a standby, at once
-//	region       Register          coordinator   at its start and in every new term, until acknowledged
+//	             ◀ NotActive                     at once, from a standby
+//	region       Register          coordinator   at its start and in every new term; repeated until RegisterAck
 //	             ◀ RegisterAck
-//	             ◀ NotActive                     by a standby, or if it must ask again later
+//	             ◀ NotActive                     from a standby, or from a coordinator that must be asked again later
 //
-// A gateway watches the table too, and asks for shards that have no owner:
+// A gateway watches the table too. While no coordinator is alive, it asks a region
+// instead, for the region's copy of the table. It asks the coordinator to allocate
+// shards that have no owner:
 //
-//	gateway      WatchTable        coordinator   as above; or a region, for its copy, while no coordinator is alive
-//	gateway      GetShardHome      coordinator   while commands for the shard wait; it is answered by the table
+//	gateway      WatchTable        coordinator   as above
+//	gateway      WatchTable.Copy   region        repeated until a coordinator answers
+//	             ◀ TableChanged                  at once
+//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard: the table shows the owner
 //
 // A shard is given to a region and taken back:
 //
-//	coordinator  HostShard         region        until ShardStarted or HostRefused, or the row changes
-//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence damaged,
-//	                                             and once for each later HostShard
-//	region       HostRefused       coordinator   once for each HostShard
-//	coordinator  HandOff           region        until ShardStopped, or the row changes
-//	region       ShardStopped      coordinator   when it has stopped, and once for each later HandOff
+//	coordinator  HostShard         region        repeated until ShardStarted or HostRefused, or until the row changes
+//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence damaged;
+//	                                             repeated once for each later HostShard
+//	region       HostRefused       coordinator   once for each HostShard that it refuses
+//	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes
+//	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each later HandOff
 //
 // A region that leaves asks for its shards to be taken, and one whose journal does not
 // answer says so:
 //
-//	region       GracefulShutdown  coordinator   until nothing remains
+//	region       GracefulShutdown  coordinator   repeated until the answer says that no shard remains
 //	             ◀ ShutdownAck
-//	region       JournalReport     coordinator   at every change, and while the journal does not answer
+//	region       JournalReport     coordinator   at every change; repeated until the journal answers
 //
 // # One-way messages and calls
 //

@@ -8,11 +8,11 @@
 // Every node keeps a [State]: the members, which of them have seen exactly this
 // state, which of them observe others as unreachable, a vector clock, and
 // tombstones of removed nodes. At short intervals nodes send each other the
-// digest of their state (push-pull, status first). When digests differ they
+// digest of their state (push-pull, status first). When digests differ, the nodes
 // exchange the hashes of the parts of the state, and then the parts that differ:
-// the entries of a few members. A gossip round goes to one member, or to two
-// while a change spreads. The leader's round goes to ten, because all others
-// wait for what the leader decides.
+// the entries of a few members. In each gossip round a node sends to one member, or to
+// two while a change spreads. The leader sends to ten, because all others wait for what
+// the leader decides.
 //
 // Two states of one era are merged, never replaced: the merge is idempotent,
 // commutative and associative, so eventually all nodes hold the same state,
@@ -25,12 +25,12 @@
 // elected: it is a function of the state.
 //
 // Every node sends heartbeats to a few others, the next ones on a hashed ring. It
-// judges them by their replies, with a phi accrual failure detector or a deadline
-// ([Profile]). When most of them fall silent at once it suspects itself first. Being
-// unreachable is reversible, and within the membership it only delays convergence.
-// Being down is final: a [Downing] provider or an operator decides it, and the node
-// stops as soon as it hears of it. Every node asks its provider; the provider's rule
-// says which node decides for its side of a partition.
+// judges these peers by their replies, with a phi accrual failure detector or a deadline
+// ([Profile]). A node whose peers fall silent at once, or most of them, suspects itself
+// first. Being unreachable is reversible, and within the membership it only delays
+// convergence. Being down is final: a [Downing] provider or an operator decides it, and
+// the downed node stops as soon as it hears of that. Every node asks its own provider;
+// the provider's rule says which node decides for its side of a partition.
 //
 // A node is an address and an incarnation number. A process that comes back at
 // the same address is another node; a heartbeat reply from the new incarnation
@@ -39,14 +39,19 @@
 // # Forming one cluster
 //
 // With Config.Wait only [Form] forms a cluster: the driver decides, see package
-// bootstrap. Without it, two kinds of nodes may form a cluster: one without other seeds,
-// at once; and the first seed, if no other seed has known of a cluster for a while. (A
-// [JoinVia] with the node's own address always forms one.) Members announce the cluster
-// to seed addresses that are not members, so restarted seeds find it. If two clusters
-// exist all the same, or two halves of one that declared each other down, the senior one
-// survives: the older cluster or, of two halves, the one in the later era, then the one
-// with the older member (see [Claim]). The nodes of the junior one stop; they may be
-// restarted as new incarnations.
+// bootstrap. Without Config.Wait, two kinds of nodes may form a cluster:
+//
+//   - a node without other seeds, at once;
+//   - the first seed, when it has heard of no cluster for Config.SeedTimeout, or for
+//     Config.SeedNackTimeout if all other seeds have said that they know of none.
+//
+// (A [JoinVia] with the node's own address always forms a cluster.) Members announce the
+// cluster to seed addresses that are not members, so restarted seeds find it.
+//
+// If two clusters exist all the same, or two halves of one that declared each other down,
+// the senior one survives, and the nodes of the other one stop; they may be restarted as
+// new incarnations. Senior is the older cluster; of two halves, the one in the later era,
+// and in the same era the one with the older member (see [Claim]).
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
 // Service"). Three things differ: states of one era are merged unconditionally, claims
@@ -54,15 +59,15 @@
 //
 // # Forgetting
 //
-// Tombstones are forgotten by eras and not by a clock, see [Era]: once a node is
-// removed, it can neither come back nor bring back others, however long it was
-// paused or cut off.
+// An [Era] is a period in the life of a cluster. Tombstones are forgotten by eras and not
+// by a clock: once a node is removed, it can neither come back nor bring back others,
+// however long it was paused or cut off.
 //
 // # What this does not do
 //
-// It promises no agreement: during a partition both sides may lead and declare
+// The package promises no agreement: during a partition both sides may lead and declare
 // each other down, and views of different nodes differ for a while. Nothing
-// that must happen at most once may rest on membership alone. It sends
+// that must happen at most once may rest on membership alone. The package sends
 // nothing, reads no clock and keeps nothing on disk. It does not know who may
 // join: the driver lets in only peers that it trusts.
 //
@@ -85,9 +90,9 @@
 //     shows it.
 //  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it
 //     finishes what it must and then steps [Leave]; after [Left] it stops.
-//  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder,
-//     or the time until which it may act, has changed. On [YieldLease] the process
-//     gives the lease up, and takes its place in line after the other candidates.
+//  8. With a [Downing] that relies on a lease, [Lease] is stepped whenever the holder of
+//     the lease, or the time until which the holder may act, has changed. On [YieldLease]
+//     the process gives the lease up, with a rank after those of the other candidates.
 //
 // Package agent is that driver. The loop to write:
 //

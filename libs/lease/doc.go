@@ -4,11 +4,13 @@
 //
 // # Parts
 //
-// A [Driver] is Get and Swap on one [Record], nothing else. [Holder]
-// decides when to renew, when a lease is lost and when another candidate may take
+// A backend is a store that keeps the lease as one [Record]. [Driver] is the Go interface
+// that a backend implements: Get and Swap on the Record, nothing else.
+//
+// [Holder] decides when to renew, when a lease is lost and when another candidate may take
 // over. It is a state machine without clock or network, the same for every store
-// and in simulation. [Keeper] is its loop, which gives it a clock and a
-// Driver. Package open opens drivers by URL, and package leasetest tests them.
+// and in simulation. [Keeper] is its loop, which gives the Holder a clock and a
+// Driver. Package open opens Drivers by URL, and package leasetest tests them.
 //
 // # How it stays exclusive
 //
@@ -16,20 +18,22 @@
 // last write that succeeded, by its own monotonic clock, less a margin. A contender
 // counts the same time to live from the moment at which it first saw the current
 // record, and then replaces exactly that record: the store compares version and nonce.
-// The write happened before the contender saw it, so the holder stops first, as long as
-// clocks run at nearly the same rate: the margin (200 ms of 2 s) covers clocks that
-// differ by 10 %. The idea of observed time is that of client-go's leaderelection
+// The holder wrote the record before the contender saw it, so the holder stops first. This
+// requires that clocks run at nearly the same rate: the margin (200 ms of 2 s) covers
+// clocks whose rates differ by 10 %. The idea of observed time is that of client-go's leaderelection
 // (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
 //
 // # Terms
 //
 // The record keeps the highest term ever given. Each acquisition takes the next one, even
 // if the same process replaces a record that it wrote itself a second ago. So whatever is
-// fenced by term remains fenced. If the record was lost and the journal knows higher
-// terms, [RaiseTerm] raises the term above them before it is used. After a loss versions
-// start again from the beginning, so a holder from before the loss could find the version
-// that it expects; the nonce shows that the record is another one. A candidate that saw
-// the lost record waits for that record's time to live before it takes over.
+// fenced by term remains fenced.
+//
+// The record may get lost. If the journal then knows higher terms than the new record,
+// [RaiseTerm] raises the new term above them before it is used. Versions start again from
+// the beginning, so a holder from before the loss could find the version that it expects;
+// the nonce shows that the record is another one. A candidate that saw the lost record
+// waits for that record's time to live before it takes over.
 //
 // # Which cluster it is
 //
@@ -48,15 +52,17 @@
 //
 // It does not stop a paused process in the middle of an instruction: the lease alone is
 // no fence, the term together with the journal is. A machine that was suspended with its
-// monotonic clock stopped may believe in its lease for a moment after it resumes. A
-// record that is deleted while its holder lives does not exclude processes that start
-// afterwards; the term still does. It does not elect by health or load, nor in turn: the
-// candidate of the lowest rank gets the lease.
+// monotonic clock stopped may believe in its lease for a moment after it resumes. If the
+// record is deleted while its holder lives, a process that starts afterwards can acquire
+// the lease beside the holder. Then only the term protects: the new one is raised above the
+// old one, and what is fenced by term refuses the old holder. The package does not elect
+// by health or load, nor in turn: the candidate of the lowest rank gets the lease.
 //
 // # Duties of the driver
 //
-// These are the duties of the driver of a [Holder]. The duties of a [Driver], the
-// backend that stores the record, are in driver.go.
+// The driver of a core is the code that gives it a clock and performs its outputs. These
+// are the duties of the driver of a [Holder]. It must not be confused with the Go interface
+// [Driver]; what a backend owes to that is in driver.go.
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.

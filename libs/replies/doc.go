@@ -6,12 +6,13 @@
 // [Queue] of their connection, before they can have any effect. Commands with small
 // replies overtake them, except those for the same entity. A command that has waited for
 // too large a part of the time until its deadline is taken out, to be refused. The
-// commands of one entity may use only a share of what their connection may use; further
-// ones wait apart, so that turns that never end do not take all of it.
+// commands of one entity may use only a share of what their connection may use. Further
+// commands for that entity wait in a list of their own. So an entity whose turns never end
+// does not take the whole share of its connection.
 //
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
-// its buffer: none may hold more than what is free, so that a few that do not read
-// cannot take all of it.
+// its buffer: no connection may hold more than what is still free. So a few connections
+// whose clients do not read cannot take the whole budget.
 //
 // # What this does not do
 //
@@ -23,18 +24,21 @@
 //  1. A Budget, its Queues and their Kinds are used by one goroutine at a time; the times
 //     are those of a monotonic clock.
 //  2. Every command goes through [Queue.Ask] in the order in which its connection brought
-//     it, before it can have any effect. After Waits the queue has the command, after
-//     Dropped nobody has it: in both cases the driver does nothing more with it.
-//  3. Full is a refusal, and the refusal is a reply, too: it needs a ticket of its own
-//     ([Budget.Admit]). If there is none, the connection is not read until there is.
+//     it, before it can have any effect. Ask returns a verdict. [Admitted]: the driver runs
+//     the command. [Waits]: the queue keeps the command, and the driver does nothing more
+//     with it. [Dropped]: the connection has ended, and the driver forgets the command.
+//     [Full]: the driver refuses the command.
+//  3. A refusal is a reply, too: it needs a ticket of its own ([Budget.Admit]). If there is
+//     none, the connection is not read until there is one.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
 //     the connection, and after [Budget.Unsent] was told how much the connection has not
-//     sent yet. For a reply that is larger than expected [Budget.Grow] is asked first; if
-//     there is no capacity, [NoRoom] replaces the reply.
+//     sent yet. If a reply is larger than expected, [Budget.Grow] is called first; if it
+//     finds no capacity, [NoRoom] replaces the reply.
 //  5. Unsent is set again for every connection at every tick, because connections send
 //     without reporting it. After that, and after every Answered, [Queue.Next] is called
 //     for all queues until none admits anything.
-//  6. [Queue.Late] is called for every queue at every tick, and what it returns is refused.
+//  6. [Queue.Late] is called for every queue at every tick, and the commands that it returns
+//     are refused, with the tickets that it returns.
 //  7. When a connection has ended, its queue is dropped ([Queue.Drop]) before anything
 //     that the connection brought is looked at again.
 //
@@ -45,7 +49,7 @@
 //		case replies.Admitted:
 //			run(command, ticket)
 //		case replies.Full:
-//			refuse(command) // with a ticket for the refusal, or wait
+//			refuse(command) // with a ticket from Admit; read no further until there is one
 //		}
 //	answered: connection.Send(reply)
 //		budget.Unsent(&queue.Account, connection.Unsent())
@@ -53,7 +57,7 @@
 //		admit()
 //	tick: for each connection:
 //			budget.Unsent(&queue.Account, connection.Unsent())
-//			refuse(queue.Late(budget, now, &short)...)
+//			refuse(queue.Late(budget, now, &refusals)...) // refusals is the Kind of a refusal
 //		admit()
 //	admit: for each queue:
 //		for command, ticket, ok := queue.Next(budget); ok; command, ticket, ok = queue.Next(budget) {

@@ -2,30 +2,31 @@
 // each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a
 // partition continue, except in one case with lease-majority (see The lease). The
 // members of the other sides down themselves, as do members that are only indirectly
-// connected.
+// connected (see When).
 //
 // # Strategies
 //
 //	static-quorum   keeps the side with at least a given number of members; downs all if
 //	                there are so many members that two sides could have that number
-//	keep-majority   keeps the larger side, of equal ones that with the lowest address
+//	keep-majority   keeps the larger side; of two equal sides, the one with the lowest address
 //	keep-oldest     keeps the side of the oldest member, unless it is alone there
 //	lease-majority  keeps the side that holds a lease
 //	down-all        keeps none
 //
 // Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
-// They use only the membership, and that has a price: after the crash of more than half
-// of the members, or of the oldest one's side, the remaining members are downed too,
-// because they cannot distinguish a crash from a partition. A lease can, so
-// lease-majority is preferable where there is a store for the lease.
+// They use only the membership, and that has a price: when more than half of the members
+// crash, or the side of the oldest one, the remaining members are downed too, because they
+// cannot distinguish a crash from a partition. With a lease they can, so lease-majority is
+// preferable where there is a store for the lease.
 //
 // # When
 //
-// A decision is made when membership and reachability, as every single observer reports
-// it, have not changed for StableAfter: by then all nodes of a side see the same.
-// Joining, leaving and being removed do not count as changes. Time during which this
-// process was paused does not count. If reachability does not become stable, every
-// member downs itself after a while (DownAllWhenUnstable).
+// A decision is made when the membership, and what each observer reports about the
+// reachability of others, have been stable, that is unchanged, for StableAfter: by then
+// all nodes of a side see the same. Joining, leaving and being removed do not count as
+// changes. Time during which this process was paused does not count. If reachability
+// stays unstable for longer than StableAfter and DownAllWhenUnstable together, every
+// member downs itself; with lease-majority, the lease decides then, as if all were stable.
 //
 // The leader of a side decides for it (with lease-majority a coordinator, see below). All
 // members run the resolver all the time, because each must know for how long nothing has
@@ -36,11 +37,15 @@
 // counts members of the other side that may have come up, and stays only if it wins even
 // so.
 //
-// Nodes that are both observer and subject of unreachability are indirectly connected:
-// some of their links are cut, and others still carry the gossip about that. So are the
-// observer and the subject of a single observation, if the subject has seen the state
-// with that observation: gossip still passes between them. All of them are downed; the
-// strategy decides about the others.
+// An observation says that its observer cannot reach its subject. A node is indirectly
+// connected if some of its links are cut, and others still carry gossip. There are two
+// signs of that:
+//
+//   - The node is the observer of one observation and the subject of another one.
+//   - The node is observer or subject of an observation whose subject has seen the state
+//     that contains it: so gossip still passes between observer and subject.
+//
+// All indirectly connected nodes are downed; the strategy decides about the others.
 //
 // # The lease
 //
@@ -54,9 +59,7 @@
 //     unreachable members are downed, otherwise its own side is. Other members do
 //     nothing while a coordinator is reachable.
 //   - An expired lease decides nothing: its holder may have died, and a standby
-//     may be about to acquire it. The decider waits for the next tick. So after the
-//     crash of the active coordinator, of all other coordinators, or of all regions but
-//     one, the remaining members continue.
+//     may be about to acquire it. The decider waits for the next tick.
 //   - A side without a coordinator cannot hold the lease. But it cannot distinguish a
 //     partition from a crash or restart of all coordinators, after which it should
 //     continue: effects of journaled entities are fenced, so it does no harm, and its
@@ -65,6 +68,10 @@
 //     coordinator by then.
 //   - A side whose coordinators cannot read the record, or find that nobody holds the
 //     lease, waits for the same time and then downs itself.
+//
+// By these rules the remaining members continue after the crash of the active coordinator
+// (a standby acquires the lease), of all standbys (the holder is still there), or of all
+// regions but one (the coordinators are still there).
 //
 // Two sides cannot hold the lease at the same time, but they can hold it one after the
 // other. If the holder dies when its side has decided and the other side has not, the
@@ -78,13 +85,14 @@
 // A free lease should not go to the fastest candidate: one that is [InMinority] waits
 // for [MinorityDelay] before it acquires the lease ([LeaseRank]).
 //
-// Nor should it stay with a minority. A member that holds the lease when it becomes part
-// of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there are
-// candidates on the other side, so that the larger side stays. A member that acquires
+// Nor should the lease stay with a minority. A member that holds the lease when it becomes
+// part of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there
+// are candidates on the other side, so that the larger side stays. A member that acquires
 // the lease in a minority keeps it: the others had time to acquire it. Once a side may
 // have decided by the lease, the lease must not move any more, or both sides would stay.
-// So it is not given up later than halfway between YieldLeaseAfter and StableAfter, nor
-// when reachability has been unstable for so long that the lease decides at once.
+// So the lease is not given up in two cases: more than halfway between YieldLeaseAfter and
+// StableAfter after the last change; and when reachability has been unstable for so long
+// that the lease is about to decide all the same.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); which member reads the
@@ -97,10 +105,9 @@
 // it; for journaled entities the fence guarantees that. Volatile entities have no fence:
 // one on a side without coordinators may exist at the same time as its successor for up
 // to about LeasePatience: the successor starts after StableAfter, and the old one ends
-// at most LeasePatience later. The package does
-// not protect against partitions that change faster than gossip, against members with
-// different settings, or against operators who down the wrong side. It restarts nothing;
-// that is a supervisor's task.
+// at most LeasePatience later. The package does not protect against partitions that change
+// faster than gossip, against members with different settings, or against operators who
+// down the wrong side. It restarts nothing; that is a supervisor's task.
 //
 // # Duties of the driver
 //
@@ -113,9 +120,9 @@
 //  2. The driver of the machine performs its duties: Ticks come all the time, and
 //     [gossip.SelfDowned] ends the process. A supervisor starts it again.
 //  3. With lease-majority, every member with LeaseRole competes for the lease with the
-//     place in line that [LeaseRank] gives, at every change of the membership, and steps
-//     [gossip.Lease] whenever what it knows of the record has changed.
-//  4. On [gossip.YieldLease] it sets the place in line again, then gives the lease up.
+//     rank that [LeaseRank] gives. It sets the rank again at every change of the
+//     membership, and steps [gossip.Lease] whenever what it knows of the record changes.
+//  4. On [gossip.YieldLease] such a member sets its rank again, then gives the lease up.
 //
 // What to write:
 //

@@ -14,7 +14,7 @@ type Type struct {
 	// PassivateAfter is how long an entity may be idle before it is stopped.
 	// 0: never. Default 2 minutes.
 	PassivateAfter time.Duration
-	// SnapshotEvery is the number of events after which a snapshot is cut; a
+	// SnapshotEvery is the number of events after which a snapshot is taken; a
 	// record without events counts as one, because a replay reads it too.
 	// 0: never (the type has none).
 	SnapshotEvery int

@@ -57,9 +57,9 @@
 //  5. Append and ReadFence go to the journal as they are, in their order. What the
 //     journal reports is passed on unchanged: an outcome that is not known is
 //     UnknownOutcome, never a refusal. The core repeats what must be repeated.
-//  6. A Snapshot is cut before any later Run of the instance begins, and is stored with
-//     its Seq and Epoch. The machine need not know whether it was stored: there is no
-//     answer.
+//  6. On [Snapshot] the driver captures the state of the instance before any later Run of
+//     it begins, and stores the state with the output's Seq and Epoch. There is no answer:
+//     the machine need not know whether the snapshot was stored.
 //  7. [Cancel] ends the context of the turn; its TurnDone still comes. [Drop] forgets an
 //     instance at once, whatever runs on it.
 //  8. An [Answer] is sent, or copied, before [Machine.Recycle] is called; a [Run] is not

@@ -192,7 +192,7 @@ func (t *Type[E]) Shards(n uint32) *Type[E] { t.def.shards = n; return t }
 // memory; 0: never. Default 2 minutes. An entity with a pending timer is not idle.
 func (t *Type[E]) PassivateAfter(d time.Duration) *Type[E] { t.def.idle = d; return t }
 
-// SnapshotEvery cuts a snapshot after so many events (a keyed command without
+// SnapshotEvery takes a snapshot after so many events (a keyed command without
 // events counts as one, since it is stored too) or 8 MiB of them, so that loading
 // stays fast: the entity's exported fields as JSON, or what its Snapshot says.
 // Default 0: never. See SnapshotV for what happens when those fields change. No snapshot

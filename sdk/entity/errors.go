@@ -47,11 +47,11 @@ var (
 // that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
-// ErrLossySnapshot: the entity has state in fields that are not stored. No snapshot is cut.
+// ErrLossySnapshot: the entity has state in fields that are not stored. No snapshot is taken.
 var ErrLossySnapshot = errors.New("a snapshot would not have all of the state")
 
 // ErrPartlyRead: the entity has events of a later version, with fields that this version
-// ignores. No snapshot is cut of such a state.
+// ignores. No snapshot is taken of such a state.
 var ErrPartlyRead = errors.New("the state lacks fields that a later version knows")
 
 // Error is the result of a command that has no plain reply.

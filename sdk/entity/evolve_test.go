@@ -180,7 +180,7 @@ func later(t *testing.T) string {
 		return fmt.Sprintf("an event that may be read by version 1: %v, %+v", err, i.State())
 	}
 	if _, _, err := i.Snapshot(); !errors.Is(err, entity.ErrPartlyRead) {
-		return "a snapshot is cut of a state that lacks something"
+		return "a snapshot is taken of a state that lacks something"
 	}
 	pb := entity.Event[*wrapperspb.Int64Value]("n")
 	if _, err := replay(t, carts(pb), sharding.Event{Name: "n", Version: 2, ReadableBy: 1, Encoding: sharding.Protobuf, Payload: []byte{8, 5, 56, 1}}); err != nil {
@@ -261,7 +261,7 @@ func (p *purse) Apply(event any) { p.Coins++; p.secret += event.(halved).Secret 
 
 type halved struct{ Secret int }
 
-// TestLossySnapshots: no snapshot is cut that lacks a part of the state. What create sets is
+// TestLossySnapshots: no snapshot is taken that lacks a part of the state. What create sets is
 // no such part.
 func TestLossySnapshots(t *testing.T) {
 	if why := lossy(t); why != "" {

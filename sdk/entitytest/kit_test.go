@@ -243,7 +243,7 @@ type hider struct{ n int }
 func (h *hider) Apply(any) { h.n++ }
 
 // TestSnapshotsHaveTheWholeState: a field that no snapshot has is found before the first
-// snapshot is cut.
+// snapshot is taken.
 func TestSnapshotsHaveTheWholeState(t *testing.T) {
 	b := &broken{TB: t}
 	hide := entity.Command[int, int]("Hider", "Hide")

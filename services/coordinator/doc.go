@@ -5,11 +5,13 @@
 // [Tenure] is what a process runs: it decides whether this coordinator may act, and
 // what may leave. Inside it, [Machine] decides about shards, and [Gate] holds back
 // what waits for facts to be stored. A Tenure takes one [Input] at a time and
-// returns what the driver must do as [Output] values, in order. Files read by
-// concern: tenure.go (taking over and stepping down), gate.go (what may leave, and
-// what is stored), machine.go (being active), apply.go (facts and the table),
-// register.go (regions and types), allocate.go (who gets a shard), rows.go (the
-// life of one row), handoff.go (draining and balance), watch.go (who is told).
+// returns what the driver must do as [Output] values, in order.
+//
+// The files, by concern: tenure.go (stepping up and down), takeover.go (whether the
+// journal may be claimed), gate.go (what may leave, and what is stored), machine.go (being
+// active), apply.go (facts and the table), register.go (regions and types), health.go
+// (who reaches the journal), allocate.go (who gets a shard), rows.go (the life of one
+// row), handoff.go (draining and balance), watch.go (who is told).
 //
 // # Life of a row
 //
@@ -18,22 +20,29 @@
 //	                             ▲ HostShard                                    │ HandOff
 //	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
 //
-// When the owner is lost, its claim is refused, or it has not claimed the shard in time
-// ([Config.HostTimeout]) or, for journaled types, released it in time
-// ([Config.HandoffTimeout]), a row goes from any phase to starting at a higher epoch, at
-// another region if there is one. A starting
-// row without an owner waits for a region that can take it, and is allocated as soon as
-// there is one (a region that is being drained is the last resort). An owner is lost if
-// it is no member any more; for journaled types also if it is unreachable, or has not
-// registered within [Config.RecoveryWait] of the term's start.
+// A row goes from any phase to starting at a higher epoch, at another region if there is
+// one, when its owner
+//
+//   - is lost (see below);
+//   - has its claim of the shard refused;
+//   - has not claimed the shard in time ([Config.HostTimeout]);
+//   - has not released the shard in time ([Config.HandoffTimeout]; journaled types only);
+//   - says that it is cut off from the journal, while the coordinator reaches the journal
+//     (journaled types only).
+//
+// An owner is lost if it is no member any more. For journaled types it is also lost if it
+// is unreachable, or has not registered within [Config.RecoveryWait] of the term's start.
+//
+// A starting row without an owner waits for a region that can take it, and is allocated as
+// soon as there is one. A region that is being drained is the last resort.
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. A region that has released a shard
-// takes it again only from the epoch after the one that it had, and names that epoch when
-// it refuses the shard (control.HostRefused.Above). So a message may name the epoch after
-// the last one given out. A message with a higher epoch than that shows that a newer
-// coordinator exists. The message is ignored: this term is about to end anyway.
+// Every allocation takes the next epoch of the term. A region that has released a shard at
+// epoch e takes it again only from epoch e+1 on, and names e+1 when it refuses the shard
+// (control.HostRefused.Above). So if e is the last epoch that this term has given out, a
+// message may name e+1. A message with an epoch above e+1 shows that a newer coordinator
+// exists. The message is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //
@@ -52,9 +61,9 @@
 //     comes every 50 ms or so.
 //  4. Requests to the journal are made beside the loop. Each is answered with its Number,
 //     however late: with UnknownOutcome if the result of an operation is not known, and
-//     with ReadFailed if a read failed. Only while taking over does the Tenure give up
+//     with ReadFailed if a read failed. Only during a take-over does the Tenure stop
 //     waiting for an answer.
-//  5. Messages may be lost, and the answer to a call too; see package control. A call
+//  5. Messages may be lost, and so may the answer to a call; see package control. A call
 //     that nobody waits for any more is reported by CallEnded. Each call has a number
 //     of its own.
 //  6. RaiseTerm and YieldLease go to the lease. Resign is stepped before the lease is

@@ -5,30 +5,31 @@
 //
 // # Life of a command
 //
-// [Submit] is checked and admitted within the limits. A command counts in them until it
-// is finished, so that putting it back into the queue never exceeds them. Every shard
-// has one list of commands in the order of admission. A command is waiting (to be sent)
-// or sent (its newest attempt is unanswered). If the shard's row is serving and the
-// link to its owner is up, waiting commands are sent in order: none overtakes an
-// earlier waiting command of its shard. Otherwise the gateway asks for a home and waits
-// for the row.
+// [Submit] brings a command, which is checked and admitted within the limits. A command
+// counts towards the limits until it is finished, so that putting it back into the queue
+// never exceeds them. Every shard has one list of commands in the order of admission. A
+// command is waiting (to be sent) or sent (its newest attempt is unanswered). If the
+// shard's row is serving and the link to its owner is up, waiting commands are sent in
+// order: none overtakes an earlier waiting command of its shard. Otherwise the gateway
+// asks the coordinator for a home of the shard, and waits for the row.
 //
 // # Outcomes
 //
 // A command ends as Rejected only if every attempt was either never written to a link
 // or definitely refused; otherwise a command that does not succeed ends as Unknown. A
-// command may be sent again after doubt only if that is harmless: if it is read-only,
-// or has a key and its type is journaled. Others are sent again only after a definite
-// refusal.
+// command that may have been applied is sent again only if that is harmless: if it is
+// read-only, or has a key and its type is journaled. Any other command is sent again only
+// after a definite refusal.
 //
 // # Moves
 //
-// A region refuses with [NotMine]; nothing is sent at that epoch again. A row
-// that serves at a newer epoch is an implicit NotMine for everything sent at
-// older ones: the epoch is claimed, so nothing older can take effect any more.
-// Those commands are put back into the queue, ahead of later ones. A command that may not
-// be repeated blocks later ones until it is answered, for [Config].UnkeyedWait at most;
-// then it ends as Unknown. The first answer counts, whichever attempt it belongs to.
+// A region that does not serve the shard at the command's epoch refuses it with [NotMine];
+// nothing is sent at that epoch again. A row that serves at a newer epoch is an implicit
+// NotMine for every command that was sent at an older one: the newer epoch is claimed, so
+// nothing sent at an older one can take effect any more. Those commands are put back into
+// the queue, ahead of later ones. A command that must not be sent again blocks later ones
+// until it is answered, for [Config].UnkeyedWait at most; then it ends as Unknown. The
+// first answer counts, whichever attempt it belongs to.
 //
 // Order depends on links and regions too: a [Sender] decides which commands are
 // written, so that a link has the commands of one shard in order; a link delivers them
@@ -51,12 +52,13 @@
 //     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
 //     one client whose order matters are submitted in that order. A command ends with one
 //     [Finish], or with [Cancel] when its client has gone.
-//  3. [Finish].Held is given back by one [Delivered], when the client has the reply or is
-//     gone. Several may be added up.
+//  3. Every [Finish].Held is given back by [Delivered], when the client has the reply or is
+//     gone. One Delivered may carry the sum of several Held.
 //  4. The command of a [SendCommand] is written only to the link that [Sender.Link]
 //     returns, on the lane of its shard. What becomes of it goes to the [Sender]: Failed
 //     if the link did not take it, Refused if no link ever would. After the outputs of a
-//     step, [Sender.Next] is stepped until it returns nothing.
+//     step, [Sender.Next] is called until it returns nothing, and the Machine is stepped
+//     with each input that it returns.
 //  5. [Sender.Up] reports a new link, with a number that no link had before; it is called
 //     before anything that arrived on the link is stepped. [Sender.Down] reports the end
 //     of the link, with the commands that were never written to it; it is called after

@@ -3,12 +3,13 @@
 // run in a process of their own, which the benchmark starts with [Start] from any binary
 // that calls [Serve].
 //
-// The entity mux is the bound for asks between two processes: no framework, but
-// everything that an ask to an entity has to do. One connection, a goroutine per
-// caller, protobuf both ways, a string key to a sharded map and its lock. The
-// first caller that finds the writer idle yields once and then writes what all have
-// appended meanwhile. The server answers on the goroutine that reads, and flushes when it
-// has read everything that had arrived.
+// The *entity mux* ([Mux]) is the upper bound for asks between two processes: it does
+// everything that an ask to an entity has to do, without a framework. All callers, one
+// goroutine each, share one connection. Messages are protobuf both ways, and a string key
+// finds the entity in a sharded map with locks. The first caller that finds nobody writing
+// yields once, and then writes what all callers have appended meanwhile. The server
+// answers on the goroutine that reads, and flushes when it has read everything that had
+// arrived.
 //
 // # What this does not do
 //

@@ -91,7 +91,7 @@ func TestCartsThatCannotGoBack(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"anna", "ben", "chris"} {
-		for range 15 { // a snapshot is cut on the way
+		for range 15 { // a snapshot is taken on the way
 			if _, err := shopv1.Add.Ask(t.Context(), k, id, shopv1.AddItem{SKU: "tea", Count: 1, Price: 10}); err != nil {
 				t.Fatal(err)
 			}

@@ -218,7 +218,7 @@ func testTimeCountsOnce(e *env) {
 	e.one(durable, add(alice, record(1, "first")))
 	e.fill("a")
 	part := e.cfg.DedupeAge * 3 / 10
-	for i, b := range []journal.Driver{first, other, first} { // the driver that cuts the snapshot
+	for i, b := range []journal.Driver{first, other, first} { // the driver that takes the snapshot
 		e.pass(part / 2)
 		e.b = b
 		e.one(durable, snapshot(epoch, alice, e.load(alice).LastSeq, "s"))

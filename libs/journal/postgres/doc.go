@@ -4,10 +4,10 @@
 // A batch is one call of the function roost.commit_batch (schema.sql), which is a
 // transaction of its own: one round trip that ends in COMMIT. The function locks the
 // fence rows that the batch writes under (FOR SHARE; FOR UPDATE if it claims any), then
-// the entities, each in one order for all, decides like [journal.Decide], and writes
-// the operations that succeed. A process that is paused or cut off holds no lock: locks
-// live as long as the function runs. Batches that only read fences lock and write
-// nothing.
+// the entities. All batches lock in the same order, so they cannot deadlock. Then the
+// function decides like [journal.Decide], and writes the operations that succeed. A
+// process that is paused or cut off holds no lock: locks live as long as the function
+// runs. Batches that only read fences lock and write nothing.
 //
 // # Outcomes
 //
@@ -31,19 +31,20 @@
 //
 // # Roles
 //
-// schema.sql makes the schema, and its owner runs it; [Open] runs it if the schema does
-// not exist and its role may create one. roles.sql makes the role roost_service, which
-// may read, and write through the functions only: no service may change or delete an
+// schema.sql makes the schema. Whoever runs it owns the schema: an operator's role, or the
+// role with which [Open] connects, because Open runs schema.sql if there is no schema and
+// that role may create one. roles.sql makes the role roost_service for services. It may
+// read, and may write through the functions only: no service may change or delete an
 // event, even if its password leaks.
 //
 // # What this does not do
 //
 // It promises what the server promises: Open refuses a server with fsync or
 // synchronous_commit off, but a failover to a replica that lags loses the commits that
-// the replica lacks; use synchronous replication for that. The role keeps events as they
-// are; it does not distinguish services, and a malicious one can claim shards that it
-// does not own, or hold a lock by calling a function inside a transaction of its own.
-// Tables never shrink: a command id that is forgotten stays in its record. The schema's
-// name is fixed: one journal per database. A connection pooler must keep a session per
-// connection, because prepared statements are used.
+// the replica lacks; use synchronous replication for that. The role roost_service prevents
+// events from being changed or deleted, but it does not distinguish services: a malicious
+// service can claim shards that it does not own, or hold a lock by calling a function
+// inside a transaction of its own. Tables never shrink: a command id that is forgotten
+// stays in its record. The schema's name is fixed: one journal per database. A connection
+// pooler must keep a session per connection, because prepared statements are used.
 package postgres

@@ -2,14 +2,14 @@
 // its own ([OpenSQLite]), or PostgreSQL, in a schema of its own ([OpenPostgres]).
 //
 // Get and Swap are one statement each, so a Swap is one transaction in one
-// round trip, and no lock waits for a client. The statements use what SQLite
-// and PostgreSQL have in common; what differs (driver, connection, creation of the table)
-// is in one file per database.
+// round trip, and no lock is held while the server waits for a client. The statements use
+// what SQLite and PostgreSQL have in common. What differs (driver, connection, creation of
+// the table) is in one file per database.
 //
-// The PostgreSQL server may be the journal's, because no statement waits for a client
-// while it holds a lock. The role needs the right to create the schema roost_lease once;
-// or the schema is created by another role, which grants SELECT, INSERT and UPDATE on
-// roost_lease.lease.
+// The PostgreSQL server may be the journal's, because no lock is held while the server
+// waits for a client. The role of the connection needs the right to create the schema
+// roost_lease once. Or another role creates the schema, and grants SELECT, INSERT and
+// UPDATE on roost_lease.lease to the role of the connection.
 //
 // A SQLite lease file must not be the journal's file: a journal writer that is stopped in
 // the middle of a transaction would keep others from taking over.

@@ -37,7 +37,7 @@ type Config struct {
 	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
 	LookupTimeout time.Duration `key:"region.lookup_timeout" help:"time that the repeat of a recent command, and what comes behind it, waits for what the journal has of it; a lookup takes some milliseconds. Then the command has a turn like any other"`
 	RecentIDs     int           `key:"region.recent_ids" unit:"ids" help:"ids of recent commands that are remembered, of all entities, at eight bytes each: a repeat is answered from the journal, while one that is not remembered costs a turn and a reload; 0: none"`
-	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is cut, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
+	SnapshotBytes node.Bytes    `key:"region.snapshot_bytes" help:"size of the records after which a snapshot is taken, however few events they have: what bringing an entity to life may have to read. Half of the largest snapshot, so that large states are not written all the time"`
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`

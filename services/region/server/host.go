@@ -156,7 +156,7 @@ func (s *shardLoop) lookup(o turn.Lookup) {
 func (s *shardLoop) run(o *turn.Run) {
 	sl := s.slot(o.Incarnation)
 	sl.ctx = s.turnContext(o)
-	s.behind(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
+	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
 }
 
 // slot is that of an incarnation, nil if there is none any more.
@@ -174,10 +174,11 @@ func (s *shardLoop) vacate(inc turn.Incarnation) {
 	}
 }
 
-// behind queues a job of an instance, behind its snapshot if one is being cut.
-func (s *shardLoop) behind(sl *slot, j job) {
-	if more, ok := s.cuts[sl]; ok {
-		s.cuts[sl] = append(more, j)
+// queueAfterSnapshot queues a job of an instance. If a snapshot of the instance is being
+// taken, the job waits until it is.
+func (s *shardLoop) queueAfterSnapshot(sl *slot, j job) {
+	if more, ok := s.snapshotting[sl]; ok {
+		s.snapshotting[sl] = append(more, j)
 		return
 	}
 	s.queue(j)
@@ -213,7 +214,7 @@ func (s *shardLoop) cancel(o turn.Cancel) {
 func (s *shardLoop) stopInstance(o turn.Stop) {
 	sl := s.slot(o.Incarnation)
 	s.vacate(o.Incarnation)
-	s.behind(sl, job{Work: work{slot: sl, do: func() {
+	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, do: func() {
 		if err := s.stopHook(sl.inst, o.Reason); err != nil {
 			s.log.Warn("a stop hook failed", "entity.type", o.Entity.Type, "entity.id", o.Entity.ID, "error", err)
 		}
@@ -248,26 +249,27 @@ func (s *shardLoop) drop(o turn.Drop) {
 	}
 }
 
-// snapshot is cut by the instance between two turns and stored like an append.
+// snapshot has the instance take a snapshot between two turns. It is stored like an append.
 func (s *shardLoop) snapshot(o turn.Snapshot) {
 	sl := s.slot(o.Incarnation)
-	s.cuts[sl] = nil
+	s.snapshotting[sl] = nil
 	s.queue(job{Work: work{slot: sl, do: func() {
-		s.cut(&o, sl.inst)
-		s.inbox.put(s.index, item{do: func() { s.release(sl) }})
+		s.takeSnapshot(&o, sl.inst)
+		s.inbox.put(s.index, item{do: func() { s.snapshotTaken(sl) }})
 	}}})
 }
 
-// release continues the jobs that waited for a snapshot.
-func (s *shardLoop) release(sl *slot) {
-	more := s.cuts[sl]
-	delete(s.cuts, sl)
+// snapshotTaken queues the jobs that waited until a snapshot was taken.
+func (s *shardLoop) snapshotTaken(sl *slot) {
+	more := s.snapshotting[sl]
+	delete(s.snapshotting, sl)
 	for _, j := range more {
 		s.queue(j)
 	}
 }
 
-func (s *shardLoop) cut(o *turn.Snapshot, inst *entity.Instance) {
+// takeSnapshot captures the state of an instance and submits it to the journal.
+func (s *shardLoop) takeSnapshot(o *turn.Snapshot, inst *entity.Instance) {
 	form, b, err := inst.Snapshot()
 	if errors.Is(err, entity.ErrPartlyRead) {
 		return // until it is loaded by a version that reads all of it
@@ -283,7 +285,7 @@ func (s *shardLoop) cut(o *turn.Snapshot, inst *entity.Instance) {
 }
 
 // snapshotStored handles the result of storing a snapshot. Nothing is lost if it is not
-// stored: the next one is cut after as many events again. Until then the entity takes
+// stored: the next one is taken after as many events again. Until then the entity takes
 // longer to load, which an operator should know.
 func (s *shardLoop) snapshotStored(of sharding.Entity, r journal.Result) {
 	switch r.Verdict {

@@ -186,7 +186,7 @@ func (c *abacus) Snapshot() ([]byte, error) {
 		<-c.cut.goOn
 	}
 	if c.N != before {
-		return nil, fmt.Errorf("a turn has run while the snapshot was cut: %d is %d", before, c.N)
+		return nil, fmt.Errorf("a turn has run while the snapshot was taken: %d is %d", before, c.N)
 	}
 	return json.Marshal(c.N)
 }
@@ -291,8 +291,8 @@ func TestDamagedEntityIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// TestNoTurnBesideACut: while a snapshot is cut, its instance runs no turn.
-func TestNoTurnBesideACut(t *testing.T) {
+// TestNoTurnBesideASnapshot: while a snapshot is taken, its instance runs no turn.
+func TestNoTurnBesideASnapshot(t *testing.T) {
 	cut := &slowCut{hold: true}
 	drive(t, abaci(cut), func(t *testing.T, d *driven) {
 		cut.cutting, cut.goOn = make(chan struct{}), make(chan struct{})
@@ -300,7 +300,7 @@ func TestNoTurnBesideACut(t *testing.T) {
 		select {
 		case <-cut.cutting:
 		case <-time.After(time.Minute):
-			t.Fatal("no snapshot is cut")
+			t.Fatal("no snapshot is taken")
 		}
 		for _, corr := range first {
 			d.answer(corr)
@@ -311,7 +311,7 @@ func TestNoTurnBesideACut(t *testing.T) {
 		_, answered := d.answers.got[held]
 		d.answers.mu.Unlock()
 		if answered || d.stored() != "k1 k2 " {
-			t.Errorf("a turn has run beside the cut of a snapshot; stored: %s", d.stored())
+			t.Errorf("a turn has run while a snapshot was taken; stored: %s", d.stored())
 		}
 		cut.hold = false
 		close(cut.goOn)

@@ -46,7 +46,7 @@ type shardLoop struct {
 	outs           region.Outputs
 	callers        callers
 	rest           []job           // that the worker does not take on
-	cuts           map[*slot][]job // snapshots that are being cut, and what waits for each
+	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
 	slots          []*slot         // by place
 	attributes     map[attributeKey]*measures
 	lastAttributes attributeKey
@@ -56,7 +56,7 @@ type shardLoop struct {
 func newShardLoop(r *Runner, index int) *shardLoop {
 	s := &shardLoop{
 		shared: r.shared, index: index, control: r.control, siblings: r.call,
-		core: region.NewShardCore(r.cfg, index), cuts: map[*slot][]job{}, attributes: map[attributeKey]*measures{},
+		core: region.NewShardCore(r.cfg, index), snapshotting: map[*slot][]job{}, attributes: map[attributeKey]*measures{},
 	}
 	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
 	return s

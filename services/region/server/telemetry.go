@@ -70,7 +70,7 @@ func (s *shared) instrument(tp trace.TracerProvider, mp metric.MeterProvider, hi
 	t.noSnapshot = meter.Counter("roost.entity.snapshot.failures", "{snapshot}",
 		"snapshots of entities that could not be taken or stored: too large, or the journal has no room")
 	t.rebuilt = meter.Counter("roost.entity.snapshot.ignored", "{snapshot}",
-		"loads that replayed all events of an entity, because its snapshot was cut by another version of its type")
+		"loads that replayed all events of an entity, because its snapshot was taken by another version of its type")
 	t.damaged = meter.Counter("roost.journal.damaged", "{operation}",
 		"loads, claims, appends, fence reads and snapshots that were refused, because what the journal has stored for them is damaged")
 	t.dropped = meter.Counter("roost.region.reports.dropped", "{report}",
