@@ -1,11 +1,15 @@
 package journal
 
-import "context" // pure: every call of a store has an end
+import (
+	"context" // pure: every call of a store has an end
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
 
 // Driver is what a backend implements: one handle on a store. [Journal] does the
 // rest for all of them. Several handles, in several processes, may share one store.
 //
-// The duties of a driver:
+// The duties of a driver, those of a [Reader] among them:
 //
 //  1. Commit decides all ops, in their order, in one transaction, exactly as
 //     [Decide] does.
@@ -23,6 +27,12 @@ import "context" // pure: every call of a store has an end
 //  7. Every call returns soon after ctx ends. A commit that is under way then may
 //     still happen.
 //  8. Close releases resources. Afterwards only Close may be called, and does nothing.
+//  9. List returns the entities that have records, in the order of
+//     [sharding.Entity.Compare], as [ListRequest] says. It costs as much as what it
+//     returns, however much is stored. An entity that was stored before the first page was
+//     asked for is in one of the pages, and none is in two.
+//  10. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
+//     ErrIdentity for another format.
 //
 // The races it has to stand: handles of other processes that commit, claim and
 // declare at the same time, and loads that run beside a commit. What it need not
@@ -31,9 +41,18 @@ import "context" // pure: every call of a store has an end
 //
 // Package journaltest checks all of this but the power cut.
 type Driver interface {
+	Reader
 	Commit(ctx context.Context, ops []Op) ([]Result, error)
-	Load(ctx context.Context, req LoadRequest) (Loaded, error)
 	Declare(ctx context.Context, d Declaration) (Facts, error)
+}
+
+// Reader is the part of a handle that only reads. A backend also opens handles that are
+// nothing else, for tools that run beside a cluster: such a handle creates and changes
+// nothing in the store, takes no lock that a writer waits for, and needs no right to write.
+type Reader interface {
+	Load(ctx context.Context, req LoadRequest) (Loaded, error)
+	List(ctx context.Context, req ListRequest) ([]sharding.Entity, error)
+	Facts(ctx context.Context) (Facts, error)
 	Close() error
 }
 

@@ -161,6 +161,25 @@ type LoadRequest struct {
 	WithoutSnapshot bool
 }
 
+// ListRequest asks for one page of the stored entities.
+type ListRequest struct {
+	// Type, if it is set, is the only type that is listed.
+	Type sharding.EntityType
+	// After is the last entity of the page before; the zero value asks for the first page.
+	After sharding.Entity
+	// Limit is the largest number of entities in the page, above 0. A page with fewer is
+	// the last one.
+	Limit int
+}
+
+// Start returns the entity after which the page begins.
+func (r ListRequest) Start() sharding.Entity {
+	if first := (sharding.Entity{Type: r.Type}); first.Compare(r.After) > 0 {
+		return first
+	}
+	return r.After
+}
+
 // Loaded is an entity as it was at one moment after the load was asked for.
 type Loaded struct {
 	// LastSeq is the sequence number of the last record; 0: there is none.

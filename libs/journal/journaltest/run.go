@@ -16,6 +16,8 @@ type Harness struct {
 	// Open opens one more handle on the store, as another process would. The suite
 	// closes it.
 	Open func() (journal.Driver, error)
+	// OpenReader opens a handle that only reads.
+	OpenReader func() (journal.Reader, error)
 	// Damage changes a stored record behind the driver's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
 	// Fill takes all room away from the store, or gives it back. It may be nil.
@@ -56,6 +58,9 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"Reopen", testReopen},
 		{"Damage", testDamage},
 		{"Full", testFull},
+		{"Lists", testLists},
+		{"ListsWhileOthersWrite", testListsWhileOthersWrite},
+		{"Reader", testReader},
 		{"CancelledContext", testCancelled},
 		{"RacingClaims", testRacingClaims},
 		{"RacingAppends", testRacingAppends},

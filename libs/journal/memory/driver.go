@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Driver is a handle on a [Ledger] behind a mutex. Several journals may share
@@ -37,7 +38,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	return d.ledger.Apply(d.clock.Now(), ops), nil
 }
 
-// Load implements [journal.Driver].
+// Load implements [journal.Reader].
 func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	if err := ctx.Err(); err != nil {
 		return journal.Loaded{}, err
@@ -45,6 +46,26 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.Load(req)
+}
+
+// List implements [journal.Reader].
+func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.List(req), nil
+}
+
+// Facts implements [journal.Reader].
+func (d *Driver) Facts(ctx context.Context) (journal.Facts, error) {
+	if err := ctx.Err(); err != nil {
+		return journal.Facts{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Facts()
 }
 
 // Declare implements [journal.Driver].

@@ -136,6 +136,25 @@ func (l *Ledger) Load(req journal.LoadRequest) (journal.Loaded, error) {
 	return out, nil
 }
 
+// List returns a page of the stored entities.
+func (l *Ledger) List(req journal.ListRequest) []sharding.Entity {
+	after := req.Start()
+	var page []sharding.Entity
+	for _, id := range l.ids() {
+		if id.Compare(after) > 0 && (req.Type == "" || id.Type == req.Type) && len(page) < req.Limit {
+			page = append(page, id)
+		}
+	}
+	return page
+}
+
+// Facts returns what is declared.
+func (l *Ledger) Facts() (journal.Facts, error) {
+	facts, err := l.facts.Merge(journal.Declaration{})
+	facts.Types = slices.Clone(facts.Types)
+	return facts, err
+}
+
 // Damage makes a stored record unreadable, as a flipped bit on a disk would.
 func (l *Ledger) Damage(id sharding.Entity, seq uint64) {
 	if e := l.entities[id]; e != nil {

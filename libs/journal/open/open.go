@@ -1,5 +1,5 @@
 // Package open opens journals by URL: [Open] the driver alone, [Journal] the
-// journal on it.
+// journal on it, [Reader] a handle that only reads.
 //
 //	memory:                in memory, for tests and for trying things out
 //	sqlite:///path/j.db    a SQLite file, shared by the processes of one machine
@@ -64,48 +64,87 @@ func openOnce(ctx context.Context, rawURL string, d journal.Declaration, cfg jou
 }
 
 // Open opens the driver that a URL names, without checking which cluster's journal
-// it is. It is the one place where drivers are listed. A URL that is not understood
+// it is. It and [Reader] are the only places where drivers are listed. A URL that is not understood
 // wraps journal.ErrConfig, and the error names the mistake and the fix; a store that
 // does not answer wraps journal.ErrUnreachable.
 func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Driver, error) {
-	if err := cfg.Validate(); err != nil {
+	t, err := parse(rawURL, cfg)
+	if err != nil {
 		return nil, err
+	}
+	var d journal.Driver
+	switch t.scheme {
+	case "memory":
+		return memory.New(cfg), nil
+	case "sqlite":
+		d, err = sqlite.Open(ctx, t.path, cfg)
+	default:
+		d, err = postgres.Open(ctx, rawURL, cfg)
+	}
+	if err != nil {
+		return nil, err // and not a nil pointer
+	}
+	return d, nil
+}
+
+// Reader opens a handle that only reads the journal that a URL names, beside the
+// processes that use it. Errors are those of [Open]. A journal in memory belongs to one
+// process, and cannot be read by another.
+func Reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Reader, error) {
+	t, err := parse(rawURL, cfg)
+	if err != nil {
+		return nil, err
+	}
+	var r journal.Reader
+	switch t.scheme {
+	case "memory":
+		return nil, fmt.Errorf("%w: a journal in memory: belongs to the process that has it; no other can read it", journal.ErrConfig)
+	case "sqlite":
+		r, err = sqlite.OpenReader(ctx, t.path, cfg)
+	default:
+		r, err = postgres.OpenReader(ctx, rawURL, cfg)
+	}
+	if err != nil {
+		return nil, err // and not a nil pointer
+	}
+	return r, nil
+}
+
+// target is what a URL names.
+type target struct {
+	scheme string // memory, sqlite or postgres
+	path   string // of sqlite
+}
+
+// parse refuses a URL that is not understood.
+func parse(rawURL string, cfg journal.Config) (target, error) {
+	if err := cfg.Validate(); err != nil {
+		return target{}, err
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The URL itself is left out: it may hold a password.
-		return nil, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", journal.ErrConfig)
+		return target{}, fmt.Errorf("%w: it cannot be parsed; write for example sqlite:///var/lib/roost/journal.db", journal.ErrConfig)
 	}
 	if err := checkParameters(u); err != nil {
-		return nil, err
+		return target{}, err
 	}
 	switch u.Scheme {
 	case "memory":
 		if u.Host != "" || u.Path != "" || u.Opaque != "" {
-			return nil, fmt.Errorf("%w: memory: takes nothing behind the colon", journal.ErrConfig)
+			return target{}, fmt.Errorf("%w: memory: takes nothing behind the colon", journal.ErrConfig)
 		}
-		return memory.New(cfg), nil
+		return target{scheme: "memory"}, nil
 	case "sqlite":
 		path, err := sqlitePath(u)
-		if err != nil {
-			return nil, err
-		}
-		return orError(sqlite.Open(ctx, path, cfg))
+		return target{scheme: "sqlite", path: path}, err
 	case "postgres", "postgresql":
 		if u.Opaque != "" || strings.Trim(u.Path, "/") == "" {
-			return nil, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", journal.ErrConfig)
+			return target{}, fmt.Errorf("%w: the database is missing; write for example postgres://roost@db.example.net/roost", journal.ErrConfig)
 		}
-		return orError(postgres.Open(ctx, rawURL, cfg))
+		return target{scheme: "postgres"}, nil
 	}
-	return nil, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", journal.ErrConfig, u.Scheme)
-}
-
-// orError keeps a nil pointer from becoming a Driver.
-func orError[D journal.Driver](d D, err error) (journal.Driver, error) {
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return target{}, fmt.Errorf("%w: scheme %q is not known; use memory, sqlite or postgres", journal.ErrConfig, u.Scheme)
 }
 
 // postgresParameters are those that a postgres URL may have. Others would become

@@ -35,7 +35,8 @@
 // role with which [Open] connects, because Open runs schema.sql if there is no schema and
 // that role may create one. roles.sql makes the role roost_service for services. It may
 // read, and may write through the functions only: no service may change or delete an
-// event, even if its password leaks.
+// event, even if its password leaks. It also makes the role roost_reader, which may read and
+// do nothing else: that is all that [OpenReader] needs.
 //
 // # What this does not do
 //

@@ -42,18 +42,20 @@ const (
 	commitName = "roost_commit"
 	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
 		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`
-	declareName = "roost_declare"
-	declareSQL  = "SELECT roost.declare_facts($1, $2, $3, $4)"
-	factsName   = "roost_facts"
-	epochsName  = "roost_epochs"
-	loadName    = "roost_load"
+	declareName  = "roost_declare"
+	declareSQL   = "SELECT roost.declare_facts($1, $2, $3, $4)"
+	factsName    = "roost_facts"
+	epochsName   = "roost_epochs"
+	loadName     = "roost_load"
+	listName     = "roost_list"
+	listTypeName = "roost_list_type"
 )
 
 // Driver is one process's handle on a journal in PostgreSQL.
 type Driver struct {
 	cfg     journal.Config
 	writes  *pgxpool.Pool // Commit and Declare, one at a time
-	reads   *pgxpool.Pool // Load
+	reads   *Reader
 	clock   journal.Timekeeper
 	closing sync.Once
 }
@@ -71,10 +73,14 @@ func Open(ctx context.Context, connection string, cfg journal.Config) (*Driver, 
 	}
 	d, err := open(ctx, parsed, cfg)
 	if err != nil {
-		c := parsed.ConnConfig
-		return nil, fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(err))
+		return nil, openError(parsed, err)
 	}
 	return d, nil
+}
+
+func openError(parsed *pgxpool.Config, err error) error {
+	c := parsed.ConnConfig
+	return fmt.Errorf("open journal %s at %s: %w", c.Database, c.Host, unreachable(err))
 }
 
 func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Driver, error) {
@@ -87,20 +93,20 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	d := &Driver{cfg: cfg, clock: journal.NewTimekeeper(journal.SystemClock())}
 	var err error
 	// Two: the next batch must not wait for a connection that is being closed.
-	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
+	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
 	if err != nil {
 		return nil, err
 	}
-	d.reads, err = pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, map[string]string{loadName: loadSQL})
-	if err != nil {
+	if d.reads, err = newReader(ctx, parsed, cfg, checkServer); err != nil {
 		d.writes.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// pool makes a pool of connections with prepared statements, and tries one.
-func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, statements map[string]string) (*pgxpool.Pool, error) {
+// pool makes a pool of connections, each of which passes the check and has prepared
+// statements, and tries one.
+func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, size int, check func(context.Context, *pgx.Conn) error, statements map[string]string) (*pgxpool.Pool, error) {
 	c := parsed.Copy()
 	c.MaxConns, c.MinConns, c.MinIdleConns = int32(size), 0, 0
 	set := c.ConnConfig.RuntimeParams
@@ -114,7 +120,7 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	set["lock_timeout"] = strconv.FormatInt(max(timeout.Milliseconds()/2, 1), 10)
 	detectSilence(c, timeout)
 	c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := checkServer(ctx, conn); err != nil {
+		if err := check(ctx, conn); err != nil {
 			return err
 		}
 		for name, sql := range statements {
@@ -249,7 +255,7 @@ func (d *Driver) SetClock(c journal.Clock) { d.clock.SetClock(c) }
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
 		d.writes.Close()
-		d.reads.Close()
+		d.reads.pool.Close()
 	})
 	return nil
 }

@@ -52,8 +52,9 @@ func TestConformance(t *testing.T) {
 				b.SetClock(clock)
 				return b, nil
 			},
-			Damage: func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
-			Fill:   func(full bool) error { return fill(server, name, full) },
+			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
+			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
+			Fill:       func(full bool) error { return fill(server, name, full) },
 		}
 	})
 }

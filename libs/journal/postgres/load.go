@@ -47,14 +47,14 @@ type stored struct {
 	records, commands []body
 }
 
-// Load implements [journal.Driver], in one round trip.
-func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
-	s, err := d.read(ctx, req)
+// Load implements [journal.Reader], in one round trip.
+func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+	s, err := r.read(ctx, req)
 	switch {
 	case damaged(err): // a page that this entity needs
 		err = corrupt(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		d.reads.Reset() // other connections are probably dead too
+		r.pool.Reset() // other connections are probably dead too
 	}
 	var out journal.Loaded
 	if err == nil {
@@ -66,12 +66,12 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	return out, nil
 }
 
-func (d *Driver) read(ctx context.Context, req journal.LoadRequest) (*stored, error) {
+func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, error) {
 	lookup := make([][]byte, len(req.Lookup))
 	for i, c := range req.Lookup {
 		lookup[i] = []byte(c)
 	}
-	rows, err := d.reads.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot)
+	rows, err := r.pool.Query(ctx, loadName, string(req.Entity.Type), []byte(req.Entity.ID), lookup, req.LookupOnly, req.WithoutSnapshot)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,10 @@
 -- A service reads, and writes through two functions that decide first: it adds
 -- records under its fence, claims shards and declares types. It may not change
 -- or delete an event, nor write past the fence, nor change the schema.
+--
+-- roost_reader is for what only reads, such as roost journal check:
+--
+--     CREATE ROLE checker LOGIN PASSWORD '…' IN ROLE roost_reader;
 
 DO $$
 BEGIN
@@ -18,6 +22,13 @@ EXCEPTION WHEN duplicate_object OR unique_violation THEN
 	NULL; -- of another database of this server
 END $$;
 
-GRANT USAGE ON SCHEMA roost TO roost_service;
-GRANT SELECT ON ALL TABLES IN SCHEMA roost TO roost_service;
+DO $$
+BEGIN
+	CREATE ROLE roost_reader NOLOGIN;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN
+	NULL; -- of another database of this server
+END $$;
+
+GRANT USAGE ON SCHEMA roost TO roost_service, roost_reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA roost TO roost_service, roost_reader;
 GRANT EXECUTE ON FUNCTION roost.commit_batch, roost.declare_facts TO roost_service;

@@ -86,6 +86,36 @@ func TestRoles(t *testing.T) {
 	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT * FROM roost.fence"} {
 		mustExec(t, conn, sql)
 	}
+	// A reader reads, and may do nothing else.
+	if err := server.Exec(name, "CREATE ROLE checker LOGIN IN ROLE roost_reader"); err != nil {
+		t.Fatal(err)
+	}
+	checker := connect(t, server.URL("checker", name))
+	for _, sql := range append(forbidden, "SELECT roost.declare_facts('green', 1, '{}', '{}')") {
+		if _, err := checker.Exec(t.Context(), sql); state(err) != stateForbidden {
+			t.Errorf("%s by a reader: %v, want it forbidden", sql, err)
+		}
+	}
+	reads, err := OpenReader(t.Context(), server.URL("checker", name), journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reads.Close()
+	if l, err := reads.Load(t.Context(), journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 1 {
+		t.Errorf("load by a reader: %+v, %v", l, err)
+	}
+	if all, err := reads.List(t.Context(), journal.ListRequest{Limit: 10}); err != nil || len(all) != 1 || all[0] != alice {
+		t.Errorf("list by a reader: %v, %v", all, err)
+	}
+	// Whoever opens it, the server refuses to write.
+	owned, err := OpenReader(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owned.Close()
+	if _, err := owned.pool.Exec(t.Context(), "DELETE FROM roost.record"); state(err) != "25006" { // read_only_sql_transaction
+		t.Errorf("a delete on a connection that only reads: %v", err)
+	}
 	// Another role may not even look, nor call what decides.
 	if err := server.Exec(name, "CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA roost TO stranger"); err != nil {
 		t.Fatal(err)

@@ -71,20 +71,13 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	if c.queue, err = openWriteQueue(d.path + queueSuffix); err != nil {
 		return err
 	}
-	if c.db, err = sql.Open("sqlite", d.dsn(copyVFS, "busy_timeout(5000)", "synchronous(full)")); err != nil {
+	if c.db, err = sql.Open("sqlite", dsn(d.path, copyVFS, "rw", "busy_timeout(5000)", "synchronous(full)")); err != nil {
 		return err
 	}
 	if c.conn, err = c.db.Conn(ctx); err != nil {
 		return err
 	}
-	err = prepareAll(ctx, c.conn, []statement{
-		{&c.state, "PRAGMA wal_checkpoint(NOOP)"},
-		{&c.passive, "PRAGMA wal_checkpoint(PASSIVE)"},
-		{&c.restart, "PRAGMA wal_checkpoint(RESTART)"},
-		{&c.begin, "BEGIN IMMEDIATE"},
-		{&c.rollback, "ROLLBACK"},
-	})
-	if err != nil {
+	if err := prepareAll(ctx, c.conn, c.statements()); err != nil {
 		return err
 	}
 	// From here on pause does the waiting: SQLite would wait in steps of
@@ -95,6 +88,16 @@ func (c *checkpointer) start(ctx context.Context, d *Driver) (err error) {
 	c.checks, c.done = make(chan struct{}, 1), make(chan struct{})
 	go c.run()
 	return nil
+}
+
+func (c *checkpointer) statements() []statement {
+	return []statement{
+		{&c.state, "PRAGMA wal_checkpoint(NOOP)"},
+		{&c.passive, "PRAGMA wal_checkpoint(PASSIVE)"},
+		{&c.restart, "PRAGMA wal_checkpoint(RESTART)"},
+		{&c.begin, "BEGIN IMMEDIATE"},
+		{&c.rollback, "ROLLBACK"},
+	}
 }
 
 // countPages counts the pages written by a commit, and requests a check of the log
@@ -263,6 +266,7 @@ func (c *checkpointer) stop() []error {
 		close(c.checks)
 		<-c.done
 	}
+	errs = append(errs, closeStatements(c.statements())...)
 	if c.conn != nil {
 		errs = append(errs, c.conn.Close())
 	}

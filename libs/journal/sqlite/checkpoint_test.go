@@ -73,7 +73,7 @@ func TestCheckpoint(t *testing.T) {
 
 	read := func() *sql.Tx {
 		t.Helper()
-		reader, err := b.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		reader, err := b.reads.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -147,12 +147,14 @@ func damaged(err error) bool {
 }
 
 // corrupt returns an error about damage that names the pages and the remedy.
-func (d *Driver) corrupt(err error) error {
-	pages := damagedPages(d.file)
+func (d *Driver) corrupt(err error) error { return corrupt(d.path, d.file, err) }
+
+func corrupt(path, file string, err error) error {
+	pages := damagedPages(file)
 	if pages == "" {
 		pages = "no page fails its checksum: what is in them contradicts itself"
 	}
-	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, d.path)
+	return fmt.Errorf("%w: %w; %s; restore %s from a copy", journal.ErrCorrupt, err, pages, path)
 }
 
 // code returns the primary SQLite result code of an error, SQLITE_OK if it has none.

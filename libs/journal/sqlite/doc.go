@@ -10,6 +10,9 @@
 // soon as it has that lock. So at most one writer competes with the active one, and none
 // starves, which SQLite's own waiting does not promise.
 //
+// A [Reader] takes neither lock. It needs the right to read the file and its log, and to
+// write the index of the log (path + "-shm"), in which readers say what they are reading.
+//
 // # Layout
 //
 //	meta     the cluster's name and the format

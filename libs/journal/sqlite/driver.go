@@ -44,8 +44,7 @@ type Driver struct {
 	writeDB *sql.DB
 	conn    *sql.Conn // the only one that writes
 	write   writeStmts
-	readDB  *sql.DB
-	read    readStmts
+	reads   *Reader
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
 	clock journal.Timekeeper
@@ -103,7 +102,10 @@ func (d *Driver) connect(ctx context.Context) error {
 	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
-	if d.writeDB, err = sql.Open("sqlite", d.dsn(VFS, "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
+	if err := makeShared(d.file); err != nil {
+		return err
+	}
+	if d.writeDB, err = sql.Open("sqlite", dsn(d.path, VFS, "rw", "busy_timeout(5000)", fmt.Sprintf("page_size(%d)", pageSize), "journal_mode(wal)", "synchronous(full)", "wal_autocheckpoint(0)", "cache_spill(0)")); err != nil {
 		return err
 	}
 	d.writeDB.SetMaxOpenConns(1)
@@ -117,15 +119,11 @@ func (d *Driver) connect(ctx context.Context) error {
 	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	if err := d.write.prepare(ctx, d.conn); err != nil {
+	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
 		return err
 	}
-	if d.readDB, err = sql.Open("sqlite", d.dsn(VFS, fmt.Sprintf("busy_timeout(%d)", readBusy.Milliseconds()), "query_only(1)")); err != nil {
-		return err
-	}
-	d.readDB.SetMaxOpenConns(d.cfg.Loads)
-	d.readDB.SetMaxIdleConns(d.cfg.Loads)
-	if err := d.read.prepare(ctx, d.readDB); err != nil {
+	d.reads = &Reader{path: d.path, file: d.file}
+	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
 		return err
 	}
 	return d.checkpoints.start(ctx, d)
@@ -146,9 +144,10 @@ func create(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func (d *Driver) dsn(vfs string, pragmas ...string) string {
-	q := url.Values{"vfs": {vfs}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
-	return (&url.URL{Scheme: "file", Path: d.path, RawQuery: q.Encode()}).String()
+// dsn names the file for package sql; mode is rw, or ro to read it only.
+func dsn(path, vfs, mode string, pragmas ...string) string {
+	q := url.Values{"vfs": {vfs}, "mode": {mode}, "_pragma": append(pragmas, fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(memory)")}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
 func (d *Driver) makeSchema(ctx context.Context) error {
@@ -159,36 +158,43 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if mode != "wal" {
 		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
 	}
-	var bytes string
-	if err := d.conn.QueryRowContext(ctx, "SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1").Scan(&bytes); err != nil {
+	tables, err := checkFile(ctx, d.conn)
+	if err != nil || tables > 0 {
 		return err
+	}
+	_, err = d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
+	return err
+}
+
+// checkFile refuses a file that is no journal of this format, so that it does not get
+// tables of this one. It returns the number of tables, 0 in a file that is still empty.
+func checkFile(ctx context.Context, q querier) (tables int, err error) {
+	one := func(query string, to any) error {
+		return each(ctx, q, query, func(rows *sql.Rows) error { return rows.Scan(to) })
+	}
+	var bytes string
+	if err := one("SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1", &bytes); err != nil {
+		return 0, err
 	}
 	if bytes != fmt.Sprintf("%02X", reserved) {
-		return fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
+		return 0, fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
 	}
-	// A file of another format must not get tables of this one.
-	var tables int
-	if err := d.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'").Scan(&tables); err != nil {
-		return err
+	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", &tables); err != nil || tables == 0 {
+		return 0, err
 	}
-	if tables > 0 {
-		var ours int
-		err := d.conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')").Scan(&ours)
-		if err != nil {
-			return err
-		}
-		if ours != 3 {
-			return fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
-		}
-		facts, err := readFacts(ctx, d.conn, false)
-		if err != nil {
-			return err
-		}
-		_, err = facts.Merge(journal.Declaration{})
-		return err
+	var ours int
+	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')", &ours); err != nil {
+		return 0, err
 	}
-	_, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
-	return err
+	if ours != 3 {
+		return 0, fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
+	}
+	facts, err := readFacts(ctx, q, false)
+	if err != nil {
+		return 0, err
+	}
+	_, err = facts.Merge(journal.Declaration{})
+	return tables, err
 }
 
 // SetClock replaces the clock that dates records, for tests.
@@ -203,9 +209,10 @@ func (d *Driver) Close() error {
 
 func (d *Driver) closeAll() error {
 	var errs []error
-	if d.readDB != nil {
-		errs = append(errs, d.readDB.Close())
+	if d.reads != nil {
+		errs = append(errs, d.reads.Close())
 	}
+	errs = append(errs, closeStatements(d.write.statements())...)
 	if d.conn != nil {
 		errs = append(errs, d.conn.Close())
 	}

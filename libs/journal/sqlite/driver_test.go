@@ -25,8 +25,9 @@ func TestConformance(t *testing.T) {
 				handles = append(handles, b)
 				return b, nil
 			},
-			Damage: func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
-			Fill:   func(full bool) error { return fill(handles, full) },
+			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
+			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
+			Fill:       func(full bool) error { return fill(handles, full) },
 		}
 	})
 }

@@ -18,7 +18,7 @@ func TestSynchronous(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	reader, err := b.readDB.Conn(t.Context())
+	reader, err := b.reads.db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 type readStmts struct {
 	entity, last, snapshot, records, stored *sql.Stmt
+	list, listType                          *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -22,20 +23,22 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 		{&s.records, "SELECT seq, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq"},
 		{&s.stored, `SELECT r.seq, r.body, r.reply FROM command c JOIN record r ON r.entity = c.entity AND r.seq = c.seq
 			WHERE c.entity = ? AND c.hash = ?`},
+		{&s.list, "SELECT type, name FROM entity WHERE (type, name) > (?1, ?2) ORDER BY type, name LIMIT ?3"},
+		{&s.listType, "SELECT type, name FROM entity WHERE type = ?1 AND name > ?2 ORDER BY name LIMIT ?3"},
 	})
 }
 
-// Load implements [journal.Driver].
-func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
+// Load implements [journal.Reader].
+func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	// One transaction, so that all statements see one moment.
-	t, err := d.readDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	t, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {
-		out, err = d.load(ctx, t, req)
+		out, err = r.load(ctx, t, req)
 		_ = t.Rollback() // nothing to lose
 	}
 	if damaged(err) { // on the way to this entity
-		err = d.corrupt(err)
+		err = corrupt(r.path, r.file, err)
 	}
 	if err != nil {
 		return journal.Loaded{}, fmt.Errorf("load %s: %w", req.Entity, err)
@@ -43,23 +46,23 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	return out, nil
 }
 
-func (d *Driver) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
+func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	var id, snapshot, dropped, last int64
-	err := t.StmtContext(ctx, d.read.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
+	err := t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, nil
 	}
 	if err != nil {
 		return out, err
 	}
-	err = t.StmtContext(ctx, d.read.last).QueryRowContext(ctx, id).Scan(&last)
+	err = t.StmtContext(ctx, r.stmts.last).QueryRowContext(ctx, id).Scan(&last)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return out, err
 	}
 	out.LastSeq = uint64(last)
 	if req.LookupOnly {
-		out.Stored, err = d.lookup(ctx, t, req, id, dropped)
+		out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 		return out, err
 	}
 	if req.WithoutSnapshot {
@@ -67,30 +70,30 @@ func (d *Driver) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	}
 	if snapshot > 0 {
 		var body []byte
-		if err := t.StmtContext(ctx, d.read.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
+		if err := t.StmtContext(ctx, r.stmts.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
 			return out, err
 		}
 		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, uint64(snapshot), body); err != nil {
 			return out, err
 		}
 	}
-	if out.Records, err = d.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
+	if out.Records, err = r.loadRecords(ctx, t, req.Entity, id, snapshot, last); err != nil {
 		return out, err
 	}
-	out.Stored, err = d.lookup(ctx, t, req, id, dropped)
+	out.Stored, err = r.lookup(ctx, t, req, id, dropped)
 	return out, err
 }
 
 // loadRecords reads the records after the snapshot. A missing one is damage
 // like a changed one.
-func (d *Driver) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
+func (r *Reader) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Entity, id, after, last int64) ([]sharding.Record, error) {
 	if after >= last {
 		if after > last {
 			return nil, fmt.Errorf("%w: %s, record %d is missing, the snapshot is at %d", journal.ErrCorrupt, entity, last+1, after)
 		}
 		return nil, nil
 	}
-	rows, err := t.StmtContext(ctx, d.read.records).QueryContext(ctx, id, after)
+	rows, err := t.StmtContext(ctx, r.stmts.records).QueryContext(ctx, id, after)
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +117,12 @@ func (d *Driver) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Ent
 	return records, rows.Err()
 }
 
-func (d *Driver) lookup(ctx context.Context, t *sql.Tx, req journal.LoadRequest, id, dropped int64) (map[sharding.CommandID]sharding.Stored, error) {
+func (r *Reader) lookup(ctx context.Context, t *sql.Tx, req journal.LoadRequest, id, dropped int64) (map[sharding.CommandID]sharding.Stored, error) {
 	if len(req.Lookup) == 0 {
 		return nil, nil
 	}
 	found := make(map[sharding.CommandID]sharding.Stored, len(req.Lookup))
-	find := t.StmtContext(ctx, d.read.stored)
+	find := t.StmtContext(ctx, r.stmts.stored)
 	for _, c := range req.Lookup {
 		s, ok, err := lookupOne(ctx, find, req.Entity, id, c)
 		if err != nil {

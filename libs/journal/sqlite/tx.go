@@ -32,8 +32,8 @@ type writeStmts struct {
 	countCommands                                   *sql.Stmt
 }
 
-func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
-	return prepareAll(ctx, c, []statement{
+func (s *writeStmts) statements() []statement {
+	return []statement{
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
 		{&s.rollback, "ROLLBACK"},
@@ -56,7 +56,7 @@ func (s *writeStmts) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
 		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ? AND seq > ?"},
 		{&s.setKept, "UPDATE entity SET kept = ?, dropped = ? WHERE id = ?"},
-	})
+	}
 }
 
 type statement struct {
@@ -76,6 +76,19 @@ func prepareAll(ctx context.Context, p preparer, all []statement) error {
 		}
 	}
 	return nil
+}
+
+// closeStatements closes those that were prepared on a [sql.Conn]: closing the connection
+// does not. A connection with open statements stays open inside SQLite, with its files and
+// the shared lock on them, so that nobody is ever the last one to close the journal.
+func closeStatements(all []statement) []error {
+	var errs []error
+	for _, s := range all {
+		if *s.to != nil {
+			errs = append(errs, (*s.to).Close())
+		}
+	}
+	return errs
 }
 
 // tx implements [journal.Tx] for one transaction.
