@@ -51,8 +51,6 @@ type Region struct {
 	Status Status
 	// Unreachable means that a failure detector suspects the region.
 	Unreachable bool
-	// Version is the version of the user's application in the region.
-	Version Version
 	// Shards are the shards of the view's type that the region owns or is
 	// about to own, in the order in which they were allocated to it.
 	Shards []sharding.ShardID
@@ -70,8 +68,7 @@ type View struct {
 	Unsettled bool
 }
 
-// Settled reports whether a rebalance makes sense: there is a region; all regions run the
-// same app version (during a rolling update everything moves anyway); none is unreachable
+// Settled reports whether a rebalance makes sense: there is a region; none is unreachable
 // (its shards are about to be allocated again) or still joining (the average is about to
 // change); and Unsettled is not set. Every strategy must check this first.
 func (v View) Settled() bool {
@@ -81,9 +78,6 @@ func (v View) Settled() bool {
 	for i := range v.Regions {
 		r := &v.Regions[i]
 		if r.Unreachable || r.Status == Joining || r.Status == WeaklyUp {
-			return false
-		}
-		if r.Version.Compare(v.Regions[0].Version) != 0 {
 			return false
 		}
 	}
@@ -110,7 +104,7 @@ const (
 	NameThreshold   = "threshold"
 )
 
-// ErrConfig is wrapped by every error about a Config or a version.
+// ErrConfig is wrapped by every error about a Config.
 var ErrConfig = errors.New("bad allocation config")
 
 // Config names a strategy and has the limits of all of them; each uses its own.
@@ -181,7 +175,7 @@ func Compare(a, b *Region) int {
 	if a.Status != b.Status {
 		return compareBool(a.Status.Going(), b.Status.Going())
 	}
-	return cmp.Or(b.Version.Compare(a.Version), cmp.Compare(len(a.Shards), len(b.Shards)))
+	return cmp.Compare(len(a.Shards), len(b.Shards))
 }
 
 func compareBool(a, b bool) int {

@@ -65,19 +65,6 @@ func TestTiesKeepInputOrder(t *testing.T) {
 	}
 }
 
-func TestNewerAppVersionFirst(t *testing.T) {
-	s := mustNew(t)
-	v := allocationtest.Counts(0, 9)
-	newer, err := allocation.ParseVersion("0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.Regions[1].Version = newer
-	if got := s.Allocate(v, sharding.ShardID{Type: "T", Index: 99}); got != allocationtest.Node(1) {
-		t.Errorf("allocated to %v, want the newer %v", got, allocationtest.Node(1))
-	}
-}
-
 // TestUnlimitedBecomesEvenInFewRounds: without limits, any distribution becomes even.
 func TestUnlimitedBecomesEvenInFewRounds(t *testing.T) {
 	seed := rand.Uint64()

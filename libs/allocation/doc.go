@@ -11,10 +11,11 @@
 //
 // # Order of suitability
 //
-// Regions are sorted, best first: those that stay before those that leave, newer app
-// versions before older, fewer shards before more. Equal regions keep the order of the
-// view. For deterministic results, callers must list regions in a fixed order, for
-// example by [sharding.NodeID.Compare].
+// Regions are sorted, best first: those that stay before those that leave, fewer shards
+// before more. Equal regions keep the order of the view. For deterministic results, callers
+// must list regions in a fixed order, for example by [sharding.NodeID.Compare]. Versions of
+// the application have no order: in a rollout the coordinator shows only those regions that
+// a shard should go to, and asks for no rebalance.
 //
 // # Strategies
 //

@@ -15,7 +15,7 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, candidate func(*reg
 	v := m.scratch[:0]
 	for i := range m.regions {
 		if r := &m.regions[i]; r.node != except && r.hosts(t.desc.Type) && candidate(r) {
-			v = append(v, allocation.Region{Node: r.node, Version: r.parsed, Shards: t.shardsOf(r.node)})
+			v = append(v, allocation.Region{Node: r.node, Shards: t.shardsOf(r.node)})
 		}
 	}
 	m.scratch = v
@@ -33,6 +33,7 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 	if len(v.Regions) == 0 {
 		v = m.view(t, except, (*region).lastResort)
 	}
+	v = m.preferTarget(t, v)
 	to := m.cfg.Strategy.Allocate(v, s)
 	if !slices.ContainsFunc(v.Regions, func(r allocation.Region) bool { return r.Node == to }) {
 		return sharding.NodeID{}

@@ -72,6 +72,8 @@ func (m *Machine) persist(f Fact) {
 		if i, found := m.searchType(f.Desc.Type); found {
 			m.types[i].fact = m.persisted
 		}
+	case TargetFact:
+		m.targetFact = m.persisted
 	}
 }
 
@@ -85,6 +87,8 @@ func (m *Machine) apply(f Fact) {
 		m.applyRow(f.Row)
 	case DrainFact:
 		m.applyDrain(f)
+	case TargetFact:
+		m.applyTarget(f)
 	}
 }
 

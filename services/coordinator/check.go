@@ -78,7 +78,7 @@ func (m *Machine) Check() error {
 }
 
 func (m *Machine) checkStandby() error {
-	if len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
+	if m.target.Version != "" || len(m.types) > 0 || len(m.drained) > 0 || len(m.waiting) > 0 || m.n > 0 || m.handoffs > 0 {
 		return fmt.Errorf("a standby keeps %d types, %d watches, version %d", len(m.types), len(m.waiting), m.n)
 	}
 	for i := range m.regions {

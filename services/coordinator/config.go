@@ -51,6 +51,20 @@ type Config struct {
 	JournalFresh time.Duration
 	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
 	RebalanceInterval time.Duration
+	// RolloutFreeze is how long after a region has come or gone nothing moves for balance
+	// while regions of several versions are here. Default 30 min: longer than a platform
+	// takes from one region to the next, short enough for a canary to get its share the
+	// same day.
+	RolloutFreeze time.Duration
+	// RolloutShare is how many times its fair share of a type's shards a region of the
+	// target version gets in a rollout before others are given shards too. Default 1.5:
+	// with one region missing, those of the target version still take all shards of the
+	// next one that leaves.
+	RolloutShare float64
+	// MaxVersions is how many earlier versions of the application are remembered, so that
+	// a region of one of them does not become the target when it comes back. Default 64:
+	// more than run side by side or are gone back to.
+	MaxVersions int
 	// MaxHandoffs bounds the shards that hand off at the same time, in the
 	// whole cluster. Default 256: as many as a rebalance round moves.
 	MaxHandoffs int
@@ -118,6 +132,9 @@ func DefaultConfig() Config {
 		JournalReport:            5 * time.Second,
 		JournalFresh:             time.Second,
 		RebalanceInterval:        500 * time.Millisecond,
+		RolloutFreeze:            30 * time.Minute,
+		RolloutShare:             1.5,
+		MaxVersions:              64,
 		MaxHandoffs:              256,
 		WatchHold:                time.Second,
 		MaxWatches:               4096,
@@ -155,7 +172,7 @@ func (c Config) Validate() error {
 		{"RecoveryWait", c.RecoveryWait}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
-		{"RebalanceInterval", c.RebalanceInterval}, {"WatchHold", c.WatchHold},
+		{"RebalanceInterval", c.RebalanceInterval}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},
 		{"RetryPause", c.RetryPause}, {"TakeoverTimeout", c.TakeoverTimeout},
 		{"JournalHeartbeatInterval", c.JournalHeartbeatInterval}, {"JournalHeartbeatPatience", c.JournalHeartbeatPatience}, {"SurveyInterval", c.SurveyInterval},
 	} {
@@ -167,13 +184,16 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxWatches", c.MaxWatches},
+		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)
 		}
+	}
+	if !(c.RolloutShare >= 1 && c.RolloutShare <= 1000) {
+		bad("RolloutShare is %v, must be 1 to 1000: below 1 no region of the target version may have its fair share", c.RolloutShare)
 	}
 	if c.HostTimeout > 0 && c.Resend >= c.HostTimeout {
 		bad("Resend is %v, must be below HostTimeout (%v): a message is repeated before it is given up", c.Resend, c.HostTimeout)

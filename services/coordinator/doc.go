@@ -11,7 +11,8 @@
 // journal may be claimed), gate.go (what may leave, and what is stored), machine.go (being
 // active), apply.go (facts and the table), register.go (regions and types), health.go
 // (who reaches the journal), allocate.go (who gets a shard), rows.go (the life of one
-// row), handoff.go (draining and balance), watch.go (who is told).
+// row), handoff.go (draining and balance), rollout.go (which version of the application gets
+// shards), watch.go (who is told).
 //
 // # Life of a row
 //

@@ -20,7 +20,7 @@ func rowFact(index uint32, owner string, e sharding.Epoch, p sharding.Phase) Fac
 	return RowFact{Row: row}
 }
 
-// Snapshot returns the table as facts: types, drained regions, rows, each sorted.
+// Snapshot returns the table as facts: types, drained regions, the target version, rows.
 func (m *Machine) Snapshot() []Fact {
 	var facts []Fact
 	var c cursor

@@ -288,15 +288,21 @@ func factSize(f Fact) int {
 		return n
 	case DrainFact:
 		return numbers + len(f.Region.Addr)
+	case TargetFact:
+		n := numbers + len(f.Version)
+		for _, v := range f.Seen {
+			n += 8 + len(v)
+		}
+		return n
 	}
 	return numbers
 }
 
 // cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, rows. It names the next fact by its key, because what lies
+// drained regions, the target, rows. It names the next fact by its key, because what lies
 // between may have changed meanwhile.
 type cursor struct {
-	kind int // 0 types, 1 drained regions, 2 rows, 3 the end
+	kind int // 0 types, 1 drained regions, 2 the target, 3 rows, 4 the end
 	typ  sharding.EntityType
 	row  int
 	node sharding.NodeID
@@ -326,13 +332,19 @@ func (m *Machine) next(c *cursor) Fact {
 		}
 		*c = cursor{kind: 2}
 	}
-	for c.kind == 2 {
+	if c.kind == 2 {
+		c.kind = 3
+		if m.target.Version != "" {
+			return m.target
+		}
+	}
+	for c.kind == 3 {
 		i, found := m.searchType(c.typ)
 		if !found && i < len(m.types) {
 			c.typ, c.row = m.types[i].desc.Type, 0
 		}
 		if i == len(m.types) {
-			c.kind = 3
+			c.kind = 4
 			break
 		}
 		for rows := m.types[i].rows; c.row < len(rows); {
@@ -342,7 +354,7 @@ func (m *Machine) next(c *cursor) Fact {
 			}
 		}
 		if i+1 == len(m.types) {
-			c.kind = 3
+			c.kind = 4
 			break
 		}
 		c.typ, c.row = m.types[i+1].desc.Type, 0

@@ -46,7 +46,7 @@ func (m *Machine) shardsOf(node sharding.NodeID) int {
 
 // rebalance asks the strategy what should move, type by type.
 func (m *Machine) rebalance() {
-	if !m.recovered {
+	if !m.recovered || m.frozen() && !mutant.On("rollout-freeze") {
 		return
 	}
 	unsettled := slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })

@@ -112,6 +112,13 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	for _, n := range m.drained {
 		s.node(n)
 	}
+	s.text(m.target.Version)
+	for _, v := range m.target.Seen {
+		s.text(v)
+	}
+	if m.rollingOut() {
+		s.time(m.rolloutStep)
+	}
 	s.uint(uint64(len(m.waiting)))
 	for _, w := range m.waiting {
 		s.uint(uint64(w.call))
@@ -125,6 +132,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	s.stored = m.stored
 	s.fact(m.persisted)
+	s.fact(m.targetFact)
 	s.uint(uint64(len(m.types)))
 	for _, t := range m.types {
 		s.table(t)
@@ -191,6 +199,7 @@ type View struct {
 	Regions         []RegionView   // members, sorted by node
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
+	Rollout  RolloutView
 }
 
 // RegionView is one region as the coordinator sees it.
@@ -216,7 +225,7 @@ func (m *Machine) View() View {
 	v := View{
 		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Handoffs: m.handoffs,
+		Types: full.Types, Rows: full.Rows, Handoffs: m.handoffs, Rollout: m.rolloutView(),
 	}
 	for i := range m.regions {
 		r := &m.regions[i]

@@ -35,6 +35,11 @@ type Machine struct {
 	types   []*typeTable // sorted by type
 	// drained are the regions that an operator wants empty, sorted.
 	drained []sharding.NodeID
+	// target is the version that a rollout leads to, and targetFact the number of its
+	// newest fact in this term. rolloutStep is when a region last came or went.
+	target      TargetFact
+	targetFact  uint64
+	rolloutStep time.Time
 	// persisted counts the facts given out in this term, stored those that are
 	// durable.
 	persisted, stored uint64
@@ -110,6 +115,8 @@ func (m *Machine) stepActive(in Input) {
 			m.commit(DrainFact(in))
 			m.sweepDue = true
 		}
+	case SetTarget:
+		m.setTarget(in.Version)
 	case JournalProbed:
 		m.journalProbed(in)
 	case Tick:
@@ -167,7 +174,7 @@ func (m *Machine) elected(in Elected) {
 		return // every acquisition has a higher one; this is an old message
 	}
 	m.deposed()
-	m.active, m.term, m.since, m.rebalanced = true, in.Term, m.now, m.now
+	m.active, m.term, m.since, m.rebalanced, m.rolloutStep = true, in.Term, m.now, m.now, m.now
 	m.cluster = in.Cluster
 	m.known = Active{}
 	for _, f := range in.Facts {

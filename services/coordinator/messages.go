@@ -144,6 +144,9 @@ type (
 	}
 	// CallEnded: nobody waits for the answer to a call any more.
 	CallEnded struct{ Call control.Call }
+	// SetTarget is an operator's request to make a version of the application the target
+	// of rollouts, see TargetFact.
+	SetTarget struct{ Version string }
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
 	// DrainRegion is an operator's request to hand off all shards of a region, although
@@ -278,6 +281,12 @@ type (
 		Region sharding.NodeID
 		Resume bool
 	}
+	// TargetFact: shards that need a place in a rollout go to regions with this version
+	// of the application. Seen are versions that were seen before it, the newest last.
+	TargetFact struct {
+		Version string
+		Seen    []string
+	}
 )
 
 func (Acquired) input()                {}
@@ -303,6 +312,7 @@ func (Received) input()                {}
 func (CallEnded) input()               {}
 func (JournalProbed) input()           {}
 func (DrainRegion) input()             {}
+func (SetTarget) input()               {}
 
 func (RaiseTerm) output()             {}
 func (YieldLease) output()            {}
@@ -322,6 +332,7 @@ func (Send) output()                  {}
 func (Reply) output()                 {}
 func (ProbeJournal) output()          {}
 
-func (RowFact) fact()   {}
-func (TypeFact) fact()  {}
-func (DrainFact) fact() {}
+func (RowFact) fact()    {}
+func (TypeFact) fact()   {}
+func (DrainFact) fact()  {}
+func (TargetFact) fact() {}

@@ -185,3 +185,41 @@ func TestMutantsOfTenures(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfRollouts: shards would move more than once, or to regions of the version
+// that is to go.
+func TestMutantsOfRollouts(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	// One old region was killed and has come back, and has nothing; another one leaves.
+	once := func(t *testing.T) bool {
+		p := newPlatform(t, 6, 60, 1)
+		p.start("2")
+		p.kill(p.oldest("1"))
+		p.stop(p.oldest("1"))
+		return p.m.shardsOf(p.oldest("2")) < 14 // its share is 9
+	}
+	surge := func(t *testing.T) bool {
+		p := newPlatform(t, 6, 60, 1)
+		p.surge(6, 1, "2")
+		return p.total != 60
+	}
+	target := func(events ...string) func(*testing.T) bool {
+		return func(t *testing.T) bool { return targetAfter(t, events).m.View().Rollout.Target != "2" }
+	}
+	for _, m := range []struct {
+		name   string
+		broken func(*testing.T) bool
+	}{
+		{"move-once", once},
+		{"rollout-freeze", surge},
+		{"target-as-a-fact", target("a:1", "b:2", "-a", "elect", "b:2", "c:1")},
+		{"target-seen", target("a:1", "b:2", "-a", "c:1")},
+	} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if broken := m.broken(t); broken != (name != "") {
+				t.Errorf("mutant %q: broken %t", name, broken)
+			}
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/roost-cluster/roost/libs/allocation"
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -24,7 +23,6 @@ type region struct {
 	draining   bool // to be emptied, says the operator
 	journal    journalHealth
 	version    string
-	parsed     allocation.Version
 	types      []sharding.TypeDesc // sorted by type
 }
 
@@ -79,6 +77,9 @@ func (m *Machine) member(in Member) {
 
 func (m *Machine) memberGone(node sharding.NodeID) {
 	if i, found := m.searchRegion(node); found {
+		if m.regions[i].registered {
+			m.rolloutStep = m.now
+		}
 		m.regions = slices.Delete(m.regions, i, i+1)
 	}
 	m.arrived(node)
@@ -127,9 +128,11 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 			return
 		}
 	}
+	if !r.registered {
+		m.rolloutStep = m.now
+	}
 	r.registered, r.version, r.types = true, in.Version, descs
-	// An unreadable version counts as the lowest: versions only order candidates.
-	r.parsed, _ = allocation.ParseVersion(in.Version)
+	m.registeredVersion(r)
 	for _, d := range descs {
 		d.Commands = m.commands(from, d)
 		if i, found := m.searchType(d.Type); !found || !slices.Equal(m.types[i].desc.Commands, d.Commands) {

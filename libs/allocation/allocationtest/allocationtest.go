@@ -140,16 +140,11 @@ func candidates(t *testing.T, s allocation.Strategy) {
 }
 
 func unsettled(t *testing.T, s allocation.Strategy) {
-	newer, err := allocation.ParseVersion("1.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	calm := Counts(0, 40, 40)
 	if len(s.Rebalance(calm, nil)) == 0 {
 		t.Fatal("a settled view of 0, 40 and 40 shards moves nothing")
 	}
 	spoil := map[string]func(*allocation.View){
-		"app versions":  func(v *allocation.View) { v.Regions[1].Version = newer },
 		"unreachable":   func(v *allocation.View) { v.Regions[2].Unreachable = true },
 		"joining":       func(v *allocation.View) { v.Regions[0].Status = allocation.Joining },
 		"weakly up":     func(v *allocation.View) { v.Regions[0].Status = allocation.WeaklyUp },

@@ -285,20 +285,24 @@ func TestFacts(t *testing.T) {
 		coordinator.TypeFact{Desc: desc, Forms: []sharding.Form{{Kind: sharding.FormOfEvent, Name: "added", Version: 2, ReadableBy: 1, Shape: 1 << 63}}},
 		coordinator.RowFact{Row: row, Before: sharding.FormSet("").With(9), May: sharding.FormSet("").With(0), Successor: sharding.NodeID{Addr: "r2:1", UID: 2}},
 		coordinator.DrainFact{Region: row.Owner},
+		coordinator.DrainFact{Region: row.Owner, Resume: true},
+		coordinator.TargetFact{Version: "1.4.0", Seen: []string{"1.2.0", "1.3.0"}},
 	}
-	resume := coordinator.DrainFact{Region: row.Owner, Resume: true}
+	var events []sharding.Event
+	for _, f := range facts {
+		events = append(events, encodeFact(f))
+	}
 	got, n, err := decodeFacts(journal.Loaded{
 		Snapshot: journal.Snapshot{Seq: 1},
-		Records: []sharding.Record{{Seq: 2, Events: []sharding.Event{
-			encodeFact(facts[0]), encodeFact(facts[1]), encodeFact(facts[2]), encodeFact(resume),
-		}}},
+		Records:  []sharding.Record{{Seq: 2, Events: events}},
 	})
-	if err != nil || n != 4 || fmt.Sprint(got) != fmt.Sprint(append(facts, resume)) {
+	if err != nil || n != len(facts) || fmt.Sprint(got) != fmt.Sprint(facts) {
 		t.Errorf("read back: %v, %d, %v", got, n, err)
 	}
 	for _, bad := range []journal.Loaded{
 		{Records: []sharding.Record{{Events: []sharding.Event{{Name: "later"}}}}},
 		{Records: []sharding.Record{{Events: []sharding.Event{{Name: "row", Payload: []byte("\xff")}}}}},
+		{Records: []sharding.Record{{Events: []sharding.Event{{Name: "target", Payload: []byte("\xff")}}}}},
 	} {
 		if _, _, err := decodeFacts(bad); err == nil {
 			t.Errorf("%v is read without an error", bad)

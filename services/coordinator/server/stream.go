@@ -177,6 +177,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		if f.Resume {
 			name = "resume"
 		}
+	case coordinator.TargetFact:
+		name, m = "target", &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -223,6 +225,12 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 			return nil, err
 		}
 		return coordinator.DrainFact{Region: wire.FromNode(&n), Resume: e.Name == "resume"}, nil
+	case "target":
+		var g coordinatorv1.TargetFact
+		if err := proto.Unmarshal(e.Payload, &g); err != nil {
+			return nil, err
+		}
+		return coordinator.TargetFact{Version: g.Version, Seen: g.Seen}, nil
 	}
 	return nil, fmt.Errorf("unknown fact %q; this coordinator is older than the journal", e.Name)
 }

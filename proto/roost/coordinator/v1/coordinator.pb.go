@@ -148,6 +148,59 @@ func (x *TypeFact) GetForms() []*v1.Form {
 	return nil
 }
 
+// TargetFact: the application version that a rollout leads to.
+type TargetFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Seen          []string               `protobuf:"bytes,2,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were seen before, the newest last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetFact) Reset() {
+	*x = TargetFact{}
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetFact) ProtoMessage() {}
+
+func (x *TargetFact) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_coordinator_v1_coordinator_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetFact.ProtoReflect.Descriptor instead.
+func (*TargetFact) Descriptor() ([]byte, []int) {
+	return file_roost_coordinator_v1_coordinator_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TargetFact) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *TargetFact) GetSeen() []string {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
 var File_roost_coordinator_v1_coordinator_proto protoreflect.FileDescriptor
 
 const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
@@ -160,7 +213,11 @@ const file_roost_coordinator_v1_coordinator_proto_rawDesc = "" +
 	"\tsuccessor\x18\x04 \x01(\v2\x16.roost.control.v1.NodeR\tsuccessor\"d\n" +
 	"\bTypeFact\x12*\n" +
 	"\x04type\x18\x01 \x01(\v2\x16.roost.control.v1.TypeR\x04type\x12,\n" +
-	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05formsBIZGgithub.com/roost-cluster/roost/proto/roost/coordinator/v1;coordinatorv1b\x06proto3"
+	"\x05forms\x18\x02 \x03(\v2\x16.roost.control.v1.FormR\x05forms\":\n" +
+	"\n" +
+	"TargetFact\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x12\n" +
+	"\x04seen\x18\x02 \x03(\tR\x04seenBIZGgithub.com/roost-cluster/roost/proto/roost/coordinator/v1;coordinatorv1b\x06proto3"
 
 var (
 	file_roost_coordinator_v1_coordinator_proto_rawDescOnce sync.Once
@@ -174,20 +231,21 @@ func file_roost_coordinator_v1_coordinator_proto_rawDescGZIP() []byte {
 	return file_roost_coordinator_v1_coordinator_proto_rawDescData
 }
 
-var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_roost_coordinator_v1_coordinator_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_roost_coordinator_v1_coordinator_proto_goTypes = []any{
-	(*RowFact)(nil),  // 0: roost.coordinator.v1.RowFact
-	(*TypeFact)(nil), // 1: roost.coordinator.v1.TypeFact
-	(*v1.Row)(nil),   // 2: roost.control.v1.Row
-	(*v1.Node)(nil),  // 3: roost.control.v1.Node
-	(*v1.Type)(nil),  // 4: roost.control.v1.Type
-	(*v1.Form)(nil),  // 5: roost.control.v1.Form
+	(*RowFact)(nil),    // 0: roost.coordinator.v1.RowFact
+	(*TypeFact)(nil),   // 1: roost.coordinator.v1.TypeFact
+	(*TargetFact)(nil), // 2: roost.coordinator.v1.TargetFact
+	(*v1.Row)(nil),     // 3: roost.control.v1.Row
+	(*v1.Node)(nil),    // 4: roost.control.v1.Node
+	(*v1.Type)(nil),    // 5: roost.control.v1.Type
+	(*v1.Form)(nil),    // 6: roost.control.v1.Form
 }
 var file_roost_coordinator_v1_coordinator_proto_depIdxs = []int32{
-	2, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
-	3, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
-	4, // 2: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
-	5, // 3: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
+	3, // 0: roost.coordinator.v1.RowFact.row:type_name -> roost.control.v1.Row
+	4, // 1: roost.coordinator.v1.RowFact.successor:type_name -> roost.control.v1.Node
+	5, // 2: roost.coordinator.v1.TypeFact.type:type_name -> roost.control.v1.Type
+	6, // 3: roost.coordinator.v1.TypeFact.forms:type_name -> roost.control.v1.Form
 	4, // [4:4] is the sub-list for method output_type
 	4, // [4:4] is the sub-list for method input_type
 	4, // [4:4] is the sub-list for extension type_name
@@ -206,7 +264,7 @@ func file_roost_coordinator_v1_coordinator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_coordinator_v1_coordinator_proto_rawDesc), len(file_roost_coordinator_v1_coordinator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A rollout replaces the regions of one application version by those of another, the
+// target. What is wanted is a fact, not something that is read off the regions that are
+// there: a process of the old version that restarts in the middle changes nothing, and a
+// new coordinator goes on. Versions have no order, so going back is a rollout like any
+// other.
+//
+// While a rollout is on, nothing moves for balance: almost every shard is about to move
+// anyway. A shard that needs a place goes to a region of the target version, so that it
+// moves once. The first of them do not take more than [Config.RolloutShare] times their
+// fair share: neither the first new region nor the last old one carries everything.
+
+// registeredVersion makes the version of a region that has just registered the target, if
+// it is a new one. A version that was seen before becomes the target only if it comes
+// back to a cluster that has no region of the target: then nothing else says what is
+// wanted. A region that says no version changes nothing.
+func (m *Machine) registeredVersion(r *region) {
+	v := r.version
+	if v == "" || v == m.target.Version {
+		return
+	}
+	others, ofTarget := 0, 0
+	for i := range m.regions {
+		if o := &m.regions[i]; o.registered && o.node != r.node {
+			if o.version == v {
+				return
+			}
+			others++
+			ofTarget += one(o.version == m.target.Version)
+		}
+	}
+	seen := slices.Contains(m.target.Seen, v) && !mutant.On("target-seen")
+	if !seen || others > 0 && ofTarget == 0 && m.allSpoken(r.node) {
+		m.setTarget(v)
+	}
+}
+
+// setTarget makes a version the target of rollouts.
+func (m *Machine) setTarget(v string) {
+	if v == "" || v == m.target.Version || !m.active {
+		return
+	}
+	f := TargetFact{Version: v}
+	for _, s := range append(slices.Clone(m.target.Seen), m.target.Version) {
+		if s != "" && s != v {
+			f.Seen = append(f.Seen, s)
+		}
+	}
+	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
+	m.commit(f)
+	m.rolloutStep = m.now
+}
+
+// rollingOut reports whether regions of the target version and of another one are here.
+func (m *Machine) rollingOut() bool {
+	if m.target.Version == "" {
+		return false
+	}
+	var target, other bool
+	for i := range m.regions {
+		if r := &m.regions[i]; r.present() {
+			target = target || r.version == m.target.Version
+			other = other || r.version != m.target.Version
+		}
+	}
+	return target && other
+}
+
+// frozen reports whether a rollout is on that goes on: a region has come or gone within
+// [Config.RolloutFreeze]. One that stands still is treated like any cluster of several
+// versions, such as one with a canary.
+func (m *Machine) frozen() bool { return m.frozenFor() > 0 }
+
+// frozenFor is how long the freeze lasts if no region comes or goes.
+func (m *Machine) frozenFor() time.Duration {
+	if !m.rollingOut() {
+		return 0
+	}
+	return max(0, m.rolloutStep.Add(m.cfg.RolloutFreeze).Sub(m.now))
+}
+
+// preferTarget narrows what the strategy sees in a rollout: to the regions of the target
+// version that have room, if there are any.
+func (m *Machine) preferTarget(t *typeTable, v allocation.View) allocation.View {
+	if !m.frozen() || mutant.On("move-once") {
+		return v
+	}
+	most := m.rolloutRoom(t)
+	preferred := func(r allocation.Region) bool {
+		return len(r.Shards) < most && m.region(r.Node).version == m.target.Version
+	}
+	if !slices.ContainsFunc(v.Regions, preferred) {
+		return v
+	}
+	v.Regions = slices.DeleteFunc(v.Regions, func(r allocation.Region) bool { return !preferred(r) })
+	return v
+}
+
+// rolloutRoom is how many shards of a type a region may have before others are preferred:
+// its fair share among the regions that can be given some, times [Config.RolloutShare].
+func (m *Machine) rolloutRoom(t *typeTable) int {
+	hosts := 0
+	for i := range m.regions {
+		r := &m.regions[i]
+		hosts += one(r.hosts(t.desc.Type) && r.candidate())
+	}
+	fair := (len(t.rows) + hosts - 1) / max(1, hosts)
+	return int(math.Ceil(m.cfg.RolloutShare * float64(fair)))
+}
+
+// RolloutView is the state of a rollout as an operator sees it.
+type RolloutView struct {
+	// Target is the version that new places are on, empty if no region has ever said one.
+	// Stored says that the fact is durable.
+	Target string
+	Stored bool
+	// Seen are the versions that were seen before, the newest last.
+	Seen []string
+	// On says that regions of the target version and of another one are here. For
+	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
+	On        bool
+	FrozenFor time.Duration
+}
+
+func (m *Machine) rolloutView() RolloutView {
+	return RolloutView{
+		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
+		On: m.rollingOut(), FrozenFor: m.frozenFor(),
+	}
+}
+
+// applyTarget changes the target, live and in replay.
+func (m *Machine) applyTarget(f TargetFact) {
+	if f.Version == "" || len(f.Version) > sharding.MaxTypeLen || mutant.On("target-as-a-fact") && !m.recovered {
+		return
+	}
+	m.target = f
+}
