@@ -15,12 +15,16 @@ import (
 //
 //	record:   crc(4) epoch stored-at-ms hash(8) command
 //	          count { name version readable-by encoding(1) payload }
+//	          count { kind(1) name number due-ms period-ms input }
+//	          count { type id input reply-to }
+//	input:    command version readable-by shape(8) encoding(1) payload
 //	reply:    crc(4) outcome(1) encoding(1) code message payload
 //	snapshot: crc(4) epoch encoding(1) version shape(8) payload
 //
 // A reply is kept apart from its record, because it may be large and only a
 // repeat of the command asks for it: a replay does not read it. A record without
-// one (see [AppendReply]) has none stored.
+// one (see [AppendReply]) has none stored. Behind the events of a record are its
+// wake-ups and its sends, at most 1,000 of each.
 //
 // A record with more than 1,024 events has seven bytes for each at least, their
 // names and payloads with lengths and encodings: an event takes 48 bytes in
@@ -32,6 +36,13 @@ import (
 const (
 	maxTinyEvents = 1024 // events of a record that may have any size
 	minEventBytes = 7    // minimum average size if there are more
+	// The largest numbers of wake-ups and sends of a record: what one turn can do that
+	// does not let a whole shard wait.
+	maxWakes, maxSends = 1000, 1000
+	// The smallest sizes: a wrong count allocates little.
+	minInputBytes = 13
+	minWakeBytes  = 5 + minInputBytes
+	minSendBytes  = 3 + minInputBytes
 )
 
 // tooDense reports whether so many events are stored in too few bytes.
@@ -75,8 +86,31 @@ func AppendRecord(b []byte, entity sharding.Entity, epoch sharding.Epoch, at tim
 		b = append(b, byte(e.Encoding))
 		b = appendBytes(b, e.Payload)
 	}
+	b = binary.AppendUvarint(b, uint64(len(r.Wakes)))
+	for i := range r.Wakes {
+		w := &r.Wakes[i]
+		b = appendBytes(append(b, byte(w.Kind)), w.Name)
+		b = binary.AppendUvarint(b, w.Number)
+		b = binary.AppendUvarint(b, uint64(w.Due))
+		b = binary.AppendUvarint(b, uint64(w.Period))
+		b = appendInput(b, &w.Input)
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Sends)))
+	for i := range r.Sends {
+		s := &r.Sends[i]
+		b = appendBytes(appendBytes(b, s.To.Type), s.To.ID)
+		b = appendBytes(appendInput(b, &s.Input), s.ReplyTo)
+	}
 	seal(b[start:], entity, r.Seq)
 	return b
+}
+
+func appendInput(b []byte, in *sharding.Input) []byte {
+	b = appendBytes(b, in.Command)
+	b = binary.AppendUvarint(b, uint64(in.Version))
+	b = binary.AppendUvarint(b, uint64(in.ReadableBy))
+	b = binary.BigEndian.AppendUint64(b, in.Shape)
+	return appendBytes(append(b, byte(in.Encoding)), in.Payload)
 }
 
 // AppendReply appends the stored form of a record's reply to b, nothing if the
@@ -133,11 +167,30 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 	} else if n > 0 {
 		d.bad = true
 	}
+	left := len(d.b)
 	for i := range r.Events {
 		r.Events[i] = sharding.Event{
 			Name: string(d.bytes()), Version: d.uint16(), ReadableBy: d.uint16(),
 			Encoding: sharding.Encoding(d.byte()), Payload: d.payload(),
 		}
+	}
+	d.bad = d.bad || tooDense(len(r.Events), left-len(d.b))
+	if n := d.count(maxWakes, minWakeBytes); n > 0 {
+		r.Wakes = make([]sharding.Wake, n)
+	}
+	for i := range r.Wakes {
+		w := &r.Wakes[i]
+		w.Kind, w.Name, w.Number = sharding.WakeKind(d.byte()), string(d.bytes()), d.uint()
+		w.Due, w.Period, w.Input = d.millis(), d.millis(), d.input()
+		d.bad = d.bad || w.Kind < sharding.TimerWake || w.Kind > sharding.RememberWake
+	}
+	if n := d.count(maxSends, minSendBytes); n > 0 {
+		r.Sends = make([]sharding.Send, n)
+	}
+	for i := range r.Sends {
+		s := &r.Sends[i]
+		s.To = sharding.Entity{Type: sharding.EntityType(d.bytes()), ID: sharding.EntityID(d.bytes())}
+		s.Input, s.ReplyTo = d.input(), string(d.bytes())
 	}
 	if d.bad || len(d.b) > 0 {
 		return Entry{}, fmt.Errorf("%w: %s, record %d cannot be read", ErrCorrupt, entity, seq)
@@ -245,6 +298,30 @@ func (d *decoder) uint() uint64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+// count reads how many things of a least size follow.
+func (d *decoder) count(most, size uint64) uint64 {
+	n := d.uint()
+	if n > most || n > uint64(len(d.b))/size {
+		d.b, d.bad = nil, true
+		return 0
+	}
+	return n
+}
+
+// millis reads a time or a period, which is not negative.
+func (d *decoder) millis() int64 {
+	v := d.uint()
+	d.bad = d.bad || v > math.MaxInt64
+	return int64(v)
+}
+
+func (d *decoder) input() sharding.Input {
+	return sharding.Input{
+		Command: string(d.bytes()), Version: d.uint16(), ReadableBy: d.uint16(), Shape: d.uint64(),
+		Encoding: sharding.Encoding(d.byte()), Payload: d.payload(),
+	}
 }
 
 func (d *decoder) uint16() uint16 {

@@ -19,13 +19,22 @@ var (
 	full   = sharding.Record{
 		Seq: 300, Command: "key-1", Hash: 0x0123456789abcdef,
 		Events: []sharding.Event{{Name: "Opened", Version: 300, ReadableBy: 2, Payload: []byte(`{"n":1}`)}, {Name: "Bare", Encoding: sharding.Protobuf}},
-		Reply:  sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
+		Wakes: []sharding.Wake{
+			{Kind: sharding.TimerWake, Name: "t", Number: 2, Due: 978307260123, Period: 60000, Input: sharding.Input{
+				Command: "remind", Version: 3, ReadableBy: 1, Shape: 0xfedcba9876543210, Encoding: sharding.Protobuf, Payload: []byte{7},
+			}},
+			{Kind: sharding.RememberWake}, // removed
+		},
+		Sends: []sharding.Send{{
+			To: sharding.Entity{Type: "Cart", ID: "bob"}, Input: sharding.Input{Command: "add", Payload: []byte("{}")}, ReplyTo: "added",
+		}},
+		Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.NotFound, Message: "no", Encoding: sharding.Protobuf, Payload: []byte{0, 255}},
 	}
 )
 
 // The stored form of format 1 must never change.
 const (
-	fullForm     = "6886344d82808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e6564ac020200077b226e223a317d044261726500000100"
+	fullForm     = "43ba509f82808080e001fbe89cbdbc1c0123456789abcdef056b65792d3102064f70656e6564ac020200077b226e223a317d0442617265000001000201017402dbbda0bdbc1ce0d4030672656d696e640301fedcba987654321001010702000000000000000000000000000000000001044361727403626f62036164640000000000000000000000027b7d056164646564"
 	replyForm    = "2d84c2010101096e6f745f666f756e64026e6f0200ff"
 	snapshotForm = "60788971090102fedcba9876543210057374617465"
 )
@@ -144,6 +153,39 @@ func TestThinRecords(t *testing.T) {
 		}
 		if _, err := journal.DecodeRecord(alice, 1, journal.AppendRecord(nil, alice, 5, stored, &r)); (err == nil) != c.good {
 			t.Errorf("%s: reading gives %v", name, err)
+		}
+	}
+}
+
+// TestWakesAndSends: what is not in the stored form of wake-ups and sends is not read, and
+// the journal takes none as long as nothing acts on them.
+func TestWakesAndSends(t *testing.T) {
+	timer, send := full.Wakes[0], full.Sends[0]
+	unknown, negative := timer, timer
+	unknown.Kind, negative.Due = 3, -1
+	for name, c := range map[string]struct {
+		r    sharding.Record
+		good bool
+	}{
+		"the most":           {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 1000), Sends: slices.Repeat([]sharding.Send{send}, 1000)}, true},
+		"too many wake-ups":  {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 1001)}, false},
+		"too many sends":     {sharding.Record{Seq: 1, Sends: slices.Repeat([]sharding.Send{send}, 1001)}, false},
+		"no kind":            {sharding.Record{Seq: 1, Wakes: make([]sharding.Wake, 1)}, false},
+		"unknown kind":       {sharding.Record{Seq: 1, Wakes: []sharding.Wake{unknown}}, false},
+		"a time before 1970": {sharding.Record{Seq: 1, Wakes: []sharding.Wake{negative}}, false},
+		"thin events before": {sharding.Record{Seq: 1, Events: make([]sharding.Event, 1025), Wakes: slices.Repeat([]sharding.Wake{timer}, 900)}, false},
+	} {
+		_, err := journal.DecodeRecord(alice, 1, journal.AppendRecord(nil, alice, 5, stored, &c.r))
+		if (err == nil) != c.good {
+			t.Errorf("%s: reading gives %v", name, err)
+		}
+		op := journal.Op{Append: &sharding.Append{Shard: sharding.ShardID{Type: alice.Type}, Entity: alice, Records: []sharding.Record{c.r}}}
+		if err := op.Check(); err == nil {
+			t.Errorf("%s: is written", name)
+		}
+		bare := sharding.Record{Seq: 1, Events: c.r.Events}
+		if payloads := 10 * (len(c.r.Wakes) + len(c.r.Sends)); c.r.ReplaySize() < bare.ReplaySize()+payloads {
+			t.Errorf("%s: a replay of it counts as %d bytes", name, c.r.ReplaySize())
 		}
 	}
 }

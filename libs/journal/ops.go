@@ -133,11 +133,17 @@ func (o *Op) Check() error {
 	case o.Append != nil && slices.ContainsFunc(o.Append.Records, denseRecord):
 		return fmt.Errorf("a record of %s has more than %d events that are shorter than %d bytes on average: give them longer names, or put more into each",
 			o.Append.Entity, maxTinyEvents, minEventBytes)
+	case o.Append != nil && slices.ContainsFunc(o.Append.Records, wakesOrSends):
+		return fmt.Errorf("a record of %s has wake-ups or sends, for which format %d has a form, but no rule", o.Append.Entity, Format)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
 	}
 	return nil
 }
+
+// wakesOrSends reports whether a record would need rows beside it, which no driver writes
+// yet.
+func wakesOrSends(r sharding.Record) bool { return len(r.Wakes) > 0 || len(r.Sends) > 0 }
 
 // Result is what happened to one operation.
 type Result struct {

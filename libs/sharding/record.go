@@ -10,8 +10,54 @@ type Record struct {
 	Command CommandID
 	Hash    uint64 // CommandHash of the command
 	Events  []Event
-	Reply   Reply // stored for duplicates; Timing is not kept
+	// Wakes and Sends are changes of wake-ups, and commands to other entities. Their stored
+	// form is fixed; nothing makes any yet.
+	Wakes []Wake
+	Sends []Send
+	Reply Reply // stored for duplicates; Timing is not kept
 }
+
+// WakeKind says why an entity must come to life although nobody calls it.
+type WakeKind uint8
+
+const (
+	// TimerWake: at its time, to run a command.
+	TimerWake WakeKind = iota + 1
+	// RememberWake: whenever its shard starts.
+	RememberWake
+)
+
+// Wake sets a wake-up of an entity, or removes it.
+type Wake struct {
+	Kind WakeKind
+	Name string // among the entity's wake-ups of the kind
+	// Number counts how often the wake-up was set: one that fires names it, and one that
+	// was set again or removed meanwhile does not fire.
+	Number uint64
+	Due    int64 // when, in Unix milliseconds; 0: it is removed
+	Period int64 // after which it is due again, in milliseconds; 0: it is due once
+	Input  Input
+}
+
+// Send is a command that one entity sends to another after its record is durable.
+type Send struct {
+	To    Entity
+	Input Input
+	// ReplyTo is the command of the sender that takes the answer; empty: none does.
+	ReplyTo string
+}
+
+// Input is the input of a command that is stored until the command runs.
+type Input struct {
+	Command string
+	// Version, ReadableBy and Shape are those of the input's [Form].
+	Version, ReadableBy uint16
+	Shape               uint64
+	Encoding            Encoding
+	Payload             []byte
+}
+
+func (in *Input) size() int { return 24 + len(in.Command) + len(in.Payload) }
 
 // Event is one state change in the words of the entity's author.
 type Event struct {
@@ -44,6 +90,13 @@ func (r *Record) ReplaySize() int {
 	n := 64 + len(r.Command)
 	for i := range r.Events {
 		n += 20 + len(r.Events[i].Name) + len(r.Events[i].Payload)
+	}
+	for i := range r.Wakes {
+		n += 24 + len(r.Wakes[i].Name) + r.Wakes[i].Input.size()
+	}
+	for i := range r.Sends {
+		s := &r.Sends[i]
+		n += 8 + len(s.To.Type) + len(s.To.ID) + len(s.ReplyTo) + s.Input.size()
 	}
 	return n
 }

@@ -185,6 +185,17 @@ func testBigValues(e *env) {
 	e.one(byID, add(bob, record(3001, "c2999")))
 }
 
+// testWakesAndSends: a driver keeps the wake-ups and sends of a record.
+func testWakesAndSends(e *env) {
+	e.one(durable, claim(shard, epoch, 1))
+	r := record(1, "a")
+	in := sharding.Input{Command: "remind", Version: 2, ReadableBy: 1, Shape: 1 << 63, Encoding: sharding.Protobuf, Payload: []byte{0, 255}}
+	r.Wakes = []sharding.Wake{{Kind: sharding.TimerWake, Name: "weekly", Number: 1 << 63, Due: e.now.UnixMilli(), Period: 604_800_000, Input: in}, {Kind: sharding.RememberWake}}
+	r.Sends = []sharding.Send{{To: bob, Input: in, ReplyTo: "told"}, {To: alice}}
+	e.one(durable, add(alice, r, record(2, "b")))
+	e.equal("records", e.load(alice).Records, bare(r, record(2, "b")))
+}
+
 // testReplies says that a replay does not carry what only repeats ask for: an
 // entity with many large replies costs nothing to bring to life.
 func testReplies(e *env) {

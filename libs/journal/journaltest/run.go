@@ -44,6 +44,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"NamesAreApart", testNames},
 		{"BigValues", testBigValues},
 		{"RepliesAreApart", testReplies},
+		{"WakesAndSends", testWakesAndSends},
 		{"Lookup", testLookup},
 		{"DedupeKeeps", testDedupeKeeps},
 		{"DedupeExpires", testDedupeExpires},

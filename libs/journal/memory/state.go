@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -69,6 +70,9 @@ func appendRecord(b []byte, r *sharding.Record) []byte {
 	for i := range r.Events {
 		b = append(sharding.AppendString(b, r.Events[i].Name), byte(r.Events[i].Encoding))
 		b = sharding.AppendString(b, string(r.Events[i].Payload))
+	}
+	if len(r.Wakes) > 0 || len(r.Sends) > 0 {
+		b = fmt.Append(b, r.Wakes, r.Sends)
 	}
 	return b
 }

@@ -21,10 +21,11 @@ CREATE TABLE roost.type (
 
 -- The fences. A row with epoch 0 is one that was never claimed.
 CREATE TABLE roost.fence (
-	type  text COLLATE "C" NOT NULL,
-	shard bigint NOT NULL,
-	epoch bigint NOT NULL,
-	owner bigint NOT NULL,
+	type     text COLLATE "C" NOT NULL,
+	shard    bigint NOT NULL,
+	epoch    bigint NOT NULL,
+	owner    bigint NOT NULL,
+	database integer NOT NULL DEFAULT 0, -- which one holds the shard's entities; 0: this one
 	PRIMARY KEY (type, shard)
 ) WITH (fillfactor = 50);
 
@@ -65,6 +66,36 @@ CREATE TABLE roost.snapshot (
 	entity bigint PRIMARY KEY,
 	body   bytea NOT NULL -- checksummed
 );
+
+-- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
+-- in the records that set them. Nothing writes rows here yet.
+CREATE TABLE roost.wake (
+	entity bigint NOT NULL,
+	kind   smallint NOT NULL, -- 1 timer, 2 remember
+	name   bytea NOT NULL,
+	number bigint NOT NULL,   -- counts how often it was set, the bits of an unsigned number
+	due    bigint NOT NULL,   -- Unix ms
+	period bigint NOT NULL,   -- ms; 0: due once
+	seq    bigint NOT NULL,   -- of the record that set it
+	type   text COLLATE "C" NOT NULL,
+	shard  bigint NOT NULL,
+	hash   bigint NOT NULL,   -- of the entity's id, for another number of shards, the bits of an unsigned number
+	PRIMARY KEY (entity, kind, name)
+);
+CREATE INDEX wake_by_due ON roost.wake (type, shard, due);
+
+-- Sends: records whose commands to other entities are not all delivered. The commands
+-- are in the record. Nothing writes rows here yet.
+CREATE TABLE roost.send (
+	entity bigint NOT NULL,
+	seq    bigint NOT NULL,
+	done   bytea NOT NULL, -- a bit for each that was delivered
+	type   text COLLATE "C" NOT NULL,
+	shard  bigint NOT NULL,
+	hash   bigint NOT NULL, -- as above
+	PRIMARY KEY (entity, seq)
+);
+CREATE INDEX send_by_shard ON roost.send (type, shard);
 
 -- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
 -- when the entity's age was old or less, and their own time before key_old) and not
