@@ -327,7 +327,7 @@ func (c *coordNode) perform(o coordinator.Output) {
 		c.checkDurable(sharding.NodeID{}, o.Msg)
 		c.calls.reply(o.Call, o.Msg)
 	case coordinator.ProbeJournal:
-		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: questioned(ok)}) })
+		c.query(func() {}, func(ok bool) { c.step(coordinator.JournalProbed{Verdict: readVerdict(ok)}) })
 	default:
 		w.violate("driver", "coordinator output %T is not known here", o)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
-	connection "github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
@@ -16,13 +16,13 @@ type gatewayNode struct {
 	w       *World
 	core    *gateway.Machine
 	shedder *gateway.Shedder
-	sender  *gateway.Sender[*link]
+	sender  *gateway.Sender[*gatewayLink]
 	numbers uint64 // of links that were up
 	dials   uint64 // of links that were asked for
 	out     []gateway.Output
 	next    gateway.RequestID
 	waiting map[gateway.RequestID]*call
-	links   map[sharding.NodeID]*link
+	links   map[sharding.NodeID]*gatewayLink
 	wanted  map[sharding.NodeID]bool
 	dialing map[sharding.NodeID]bool
 	ticked  bool
@@ -43,9 +43,9 @@ func (w *World) gatewayProgram(p *process) program {
 	g := &gatewayNode{
 		p: p, w: w,
 		shedder: gateway.NewShedder(16),
-		sender:  gateway.NewSender[*link](),
+		sender:  gateway.NewSender[*gatewayLink](),
 		waiting: map[gateway.RequestID]*call{},
-		links:   map[sharding.NodeID]*link{},
+		links:   map[sharding.NodeID]*gatewayLink{},
 		wanted:  map[sharding.NodeID]bool{},
 		dialing: map[sharding.NodeID]bool{},
 		last:    map[sharding.CommandID]gateway.SendCommand{},
@@ -53,7 +53,7 @@ func (w *World) gatewayProgram(p *process) program {
 		refused: map[sharding.ShardID]sharding.Epoch{},
 	}
 	g.core = newGateway(w, p)
-	p.post(func() { g.step(gateway.Coordinators{Addrs: w.taken(), Regions: w.regionAddrs()}) })
+	p.post(func() { g.step(gateway.Coordinators{Addrs: w.discovered(), Regions: w.regionAddrs()}) })
 	return g
 }
 
@@ -246,11 +246,11 @@ func (g *gatewayNode) dial(to sharding.NodeID) {
 	}
 	g.dialing[to] = true
 	g.dials++
-	id, number := connection.LaneID{Client: g.p.uid}, g.dials
+	id, number := link.LaneID{Client: g.p.uid}, g.dials
 	w, d, gen := g.w, g.w.dice("dial"), g.p.gen
 	region := w.process(to.Addr)
 	settled := false
-	settle := func(l *link) {
+	settle := func(l *gatewayLink) {
 		if settled || g.p.gen != gen {
 			if l != nil {
 				l.closeRegion()
@@ -282,7 +282,7 @@ func (g *gatewayNode) dial(to sharding.NodeID) {
 			return
 		}
 		region.post(func() {
-			region.body.(*regionNode).accept(g, to, id, number, func(l *link) {
+			region.body.(*regionNode).accept(g, to, id, number, func(l *gatewayLink) {
 				switch {
 				case !w.net.blocked(region.host, g.p.host):
 					w.after(w.net.delay(), func() { settle(l) })
@@ -295,7 +295,7 @@ func (g *gatewayNode) dial(to sharding.NodeID) {
 	w.after(d.between(sec, 2*sec), func() { settle(nil) })
 }
 
-func (g *gatewayNode) linked(l *link) {
+func (g *gatewayNode) linked(l *gatewayLink) {
 	g.numbers++
 	l.gwOpen, l.number = true, g.numbers
 	g.links[l.to] = l
@@ -312,7 +312,7 @@ func (g *gatewayNode) linked(l *link) {
 }
 
 // linkLost is the end of a link, after everything that was read from it.
-func (g *gatewayNode) linkLost(l *link, unsent []gateway.Attempt) {
+func (g *gatewayNode) linkLost(l *gatewayLink, unsent []gateway.Attempt) {
 	if g.links[l.to] == l {
 		delete(g.links, l.to)
 		g.p.post(func() {

@@ -1,25 +1,25 @@
 package sim
 
 import (
-	connection "github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/services/gateway"
 )
 
-// link is one stream of frames between a gateway and a region incarnation:
-// reliable and in order until it breaks. The two ends notice a break at
-// different times; what was not read by then is lost. When a region reads the link
-// is decided by its connection.Readers, what a gateway writes to it by its
-// gateway.Sender.
-type link struct {
+// gatewayLink is a link between a gateway and a region incarnation. It has one lane: a
+// stream of frames that is reliable and in order until it breaks. The two ends notice a
+// break at different times; what was not read by then is lost. The link.Readers of the
+// region decide when it reads the link; the gateway.Sender of the gateway decides what is
+// written to it.
+type gatewayLink struct {
 	w              *World
 	gateway        *gatewayNode
 	region         *regionNode
 	to             sharding.NodeID
-	id             connection.LaneID
+	laneID         link.LaneID
 	number         uint64 // at the gateway, of those that were up
 	gwOpen, rgOpen bool
-	up, down       lane // to the region, to the gateway
+	up, down       direction // to the region, to the gateway
 	buffer         buffer
 	welcomed       func() // the region reads it now
 
@@ -34,8 +34,8 @@ type frame struct {
 	arrive  func()
 }
 
-// lane is one direction of a link.
-type lane struct {
+// direction is one direction of a link.
+type direction struct {
 	from, to int
 	frames   []frame // not under way yet
 	pumping  bool    // somebody will try again
@@ -45,8 +45,8 @@ type lane struct {
 	reset    bool    // what was not delivered is lost
 }
 
-// push puts a frame on a lane.
-func (l *link) push(n *lane, f frame) {
+// push sends a frame in one direction.
+func (l *gatewayLink) push(n *direction, f frame) {
 	n.frames = append(n.frames, f)
 	if l.w.dice("link").chance(l.w.weather.LinkBreak) {
 		l.w.mark("link broken")
@@ -59,7 +59,7 @@ func (l *link) push(n *lane, f frame) {
 
 // pump moves frames while the way is free, and breaks the link when it has not
 // been for a while.
-func (l *link) pump(n *lane) {
+func (l *gatewayLink) pump(n *direction) {
 	w := l.w
 	n.pumping = false
 	if len(n.frames) == 0 || n.reset || !l.gwOpen && !l.rgOpen {
@@ -97,7 +97,7 @@ func (l *link) pump(n *lane) {
 
 // snap breaks the link: each end learns of it in its own time, and the frames
 // under way are lost, or not.
-func (l *link) snap() {
+func (l *gatewayLink) snap() {
 	d := l.w.dice("link")
 	if d.chance(0.5) {
 		l.up.reset = true
@@ -111,7 +111,7 @@ func (l *link) snap() {
 
 // closeGateway is the end of the link for the gateway. Of what is not under way yet it
 // may know that it never will be.
-func (l *link) closeGateway() {
+func (l *gatewayLink) closeGateway() {
 	if !l.gwOpen {
 		return
 	}
@@ -130,7 +130,7 @@ func (l *link) closeGateway() {
 
 // closeRegion is the end of the link for the region: it reads no more frames,
 // and answers nothing on it.
-func (l *link) closeRegion() {
+func (l *gatewayLink) closeRegion() {
 	if !l.rgOpen {
 		return
 	}
@@ -144,7 +144,7 @@ func (l *link) closeRegion() {
 
 // afterFar lets the far end learn of a closed connection: soon if the way is
 // free, else when it gives up by itself.
-func (l *link) afterFar(from, to int, learn func()) {
+func (l *gatewayLink) afterFar(from, to int, learn func()) {
 	w := l.w
 	if w.net.blocked(from, to) {
 		w.after(w.dice("link").between(500*ms, 4*sec), learn)
@@ -154,14 +154,14 @@ func (l *link) afterFar(from, to int, learn func()) {
 }
 
 // toRegion sends a command to the region; read runs in its loop.
-func (l *link) toRegion(a gateway.Attempt, read func()) {
+func (l *gatewayLink) toRegion(a gateway.Attempt, read func()) {
 	l.push(&l.up, frame{a, func() { l.arrived(read) }})
 }
 
 // arrived is a command at the region's end of the link. Now and then its reader is
 // held up while it hands one over: then those behind it wait, and are dropped if the
 // link ends; this one is handed over all the same.
-func (l *link) arrived(read func()) {
+func (l *gatewayLink) arrived(read func()) {
 	w, gen := l.w, l.region.p.gen
 	switch {
 	case !l.rgOpen:
@@ -185,7 +185,7 @@ func (l *link) arrived(read func()) {
 	}
 }
 
-func (l *link) handedOver() {
+func (l *gatewayLink) handedOver() {
 	l.handing = false
 	if !l.rgOpen {
 		l.w.mark("region: a command handed over after the end of its link")
@@ -200,7 +200,7 @@ func (l *link) handedOver() {
 }
 
 // toGateway sends a frame to the gateway; read runs in its loop.
-func (l *link) toGateway(read func()) {
+func (l *gatewayLink) toGateway(read func()) {
 	if !l.rgOpen {
 		return
 	}

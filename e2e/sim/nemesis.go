@@ -226,7 +226,7 @@ func (w *World) operate() {
 			n.leaving = true
 			p.post(func() {
 				n.leaveBy = p.now().Add(n.cfg.LeaveTimeout)
-				n.step(region.Leave{})
+				n.stepControl(region.Leave{})
 			})
 		}
 		return

@@ -6,7 +6,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/journal"
-	connection "github.com/roost-cluster/roost/libs/link"
+	"github.com/roost-cluster/roost/libs/link"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/sharding"
 	"github.com/roost-cluster/roost/libs/turn"
@@ -25,12 +25,12 @@ type regionNode struct {
 	replyBudget *replyBudget // nil: the memory of replies is not simulated
 	out         []region.ControlOutput
 	group       group
-	readers     *connection.Readers[*link]
-	links       []*link // those that are open, or were
+	readers     *link.Readers[*gatewayLink]
+	links       []*gatewayLink // open ones, and some that were closed
 	next        turn.RequestID
 	tickets     map[turn.RequestID]ticket
-	stopped     map[sharding.ShardID]sharding.Epoch // as said with ShardStopped
-	term        sharding.Term                       // highest that told this region to host or hand off
+	stopped     map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
+	term        sharding.Term                       // the highest term of a message that came from a coordinator
 	calls       calls
 	loading     map[sharding.Entity]pendingLoad // without an answer
 	loads       map[sharding.Entity]int         // without an answer, given up or not
@@ -45,16 +45,17 @@ type shardNode struct {
 	*regionNode
 	index     int
 	core      *region.ShardCore
-	done      region.Outputs // of its steps, not performed
+	done      region.Outputs // the outputs of its steps that are not performed yet
 	instances map[turn.Incarnation]*instance
 	orders    ordered // from the control core
-	events    ordered // to it
+	events    ordered // to the control core
 }
 
 // ordered is the time at which the last message from one core to another arrives. Each
 // core runs on its own goroutine, takes its messages after a delay, and in their order.
 type ordered struct{ last int64 }
 
+// carry delivers a message between two cores after a delay.
 func (n *regionNode) carry(o *ordered, arrive func()) {
 	w, d := n.w, n.w.dice("cores")
 	delay := d.exp(w.weather.Between)
@@ -67,7 +68,7 @@ func (n *regionNode) carry(o *ordered, arrive func()) {
 
 // ticket remembers where the answer to a command goes.
 type ticket struct {
-	link    *link
+	link    *gatewayLink
 	attempt gateway.Attempt
 	key     sharding.CommandID
 	entity  sharding.Entity
@@ -102,7 +103,7 @@ type instance struct {
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
 		p: p, w: w,
-		readers: connection.NewReaders[*link](),
+		readers: link.NewReaders[*gatewayLink](),
 		tickets: map[turn.RequestID]ticket{},
 		stopped: map[sharding.ShardID]sharding.Epoch{},
 		calls:   newCalls(w, p),
@@ -122,20 +123,20 @@ func (w *World) regionProgram(p *process) program {
 		})
 	}
 	n.member = newMember(w, p, roleRegion, func(memberChange) {})
-	p.post(func() { n.step(region.Coordinators{Addrs: w.taken()}) })
+	p.post(func() { n.stepControl(region.Coordinators{Addrs: w.discovered()}) })
 	return n
 }
 
-// step steps the control core.
-func (n *regionNode) step(in region.ControlInput) {
+// stepControl steps the control core.
+func (n *regionNode) stepControl(in region.ControlInput) {
 	n.w.trace(n.p, "in", in)
 	at := len(n.out)
 	n.out = n.control.Step(n.p.now(), in, n.out)
 	n.w.stepped(n.p, n.control, len(n.out)-at)
 }
 
-// input steps the shard core.
-func (s *shardNode) input(in region.ShardInput) {
+// stepShard steps the shard core.
+func (s *shardNode) stepShard(in region.ShardInput) {
 	s.w.trace(s.p, fmt.Sprintf("in %d", s.index), in)
 	at := s.pending()
 	s.core.Step(s.p.now(), in, &s.done)
@@ -145,7 +146,8 @@ func (s *shardNode) input(in region.ShardInput) {
 
 func (s *shardNode) pending() int { return len(s.done.Turn) + len(s.done.Shard) + len(s.done.Events) }
 
-func (s *shardNode) entity(in turn.Input) { s.input(region.Turn{Input: in}) }
+// stepTurn steps the entity core inside the shard core.
+func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
 
 // checkLimits looks at what all shard cores of the region use together.
 func (n *regionNode) checkLimits() {
@@ -173,9 +175,9 @@ func (n *regionNode) tick() {
 		n.readAll()
 	}
 	n.member.tick()
-	n.step(region.Tick{})
+	n.stepControl(region.Tick{})
 	for _, s := range n.shards {
-		s.input(region.Tick{})
+		s.stepShard(region.Tick{})
 	}
 	n.ticked = true
 }
@@ -216,14 +218,15 @@ func (s *shardNode) performAll() {
 		}
 		for _, e := range out.Events {
 			s.w.trace(s.p, what, e)
-			s.carry(&s.events, func() { s.step(region.FromCore{Core: s.index, Event: e}) })
+			s.carry(&s.events, func() { s.stepControl(region.FromCore{Core: s.index, Event: e}) })
 		}
 	}
 	s.core.Recycle()
 }
 
-// checkDeadlines looks for commands that wait for a load beyond their deadline. A repeat
-// shares the answer of the command that it joined, and so its time.
+// checkDeadlines looks for commands that wait for a load beyond their deadline. Commands
+// with the same id share one answer, so all of them may wait until the latest of their
+// deadlines.
 func (n *regionNode) checkDeadlines() {
 	now := n.p.now()
 	hung := false
@@ -261,7 +264,7 @@ func (n *regionNode) perform(o region.ControlOutput) {
 	case region.Registered:
 	case region.ToCore:
 		to := n.shards[o.Core]
-		n.carry(&to.orders, func() { to.input(o.Order) })
+		n.carry(&to.orders, func() { to.stepShard(o.Order) })
 	case region.ProbeJournal:
 		n.probe(o)
 	case region.JournalChanged:
@@ -289,7 +292,7 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 		n.checkStopped(o.Shard, o.Epoch)
 		claim := sharding.Claim{Shard: o.Shard, Epoch: o.Epoch, Owner: n.p.uid}
 		n.group.add(journal.Op{Claim: &claim}, func(r journal.Result) {
-			n.input(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
+			n.stepShard(region.Claimed{Shard: o.Shard, Epoch: o.Epoch, Verdict: r.Verdict, Fence: r.Fence})
 		})
 	case region.NotMine:
 		w.mark("region: not mine")
@@ -306,7 +309,8 @@ func (n *shardNode) performShard(o region.ShardOutput) {
 	}
 }
 
-// sendControl sends a control message. What a region says of a shard is remembered.
+// sendControl sends a control message, and remembers the epochs with which the region has
+// sent ShardStopped.
 func (n *regionNode) sendControl(o region.Send) {
 	w := n.w
 	switch m := o.Msg.(type) {
@@ -321,7 +325,7 @@ func (n *regionNode) sendControl(o region.Send) {
 		return
 	}
 	w.call(n.p, o.To, o.Msg, func(a control.Message) {
-		n.step(region.Replied{From: o.To, Asked: o.Msg, Msg: a})
+		n.stepControl(region.Replied{From: o.To, Asked: o.Msg, Msg: a})
 	})
 }
 
@@ -329,7 +333,7 @@ func (n *regionNode) sendControl(o region.Send) {
 // message must have no effect.
 func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	at, term := len(n.out), m.About().Term
-	n.step(region.Received{From: from.Addr, Msg: m})
+	n.stepControl(region.Received{From: from.Addr, Msg: m})
 	if term < n.term && len(n.out) > at {
 		n.w.violate("the newest term decides", "%s heard of term %d and obeys %+v: %+v", n.p.name, n.term, m, n.out[at:])
 	}
@@ -338,7 +342,7 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 
 func (n *regionNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
-	n.step(region.Received{From: from.Addr, Call: call, Msg: m})
+	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
 	return func() {
 		n.flush() // what was answered already is answered
 		n.calls.end(call)
@@ -357,7 +361,7 @@ func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	}, func(ok bool) {
 		if n.p.gen == gen {
 			in.OK = in.OK && ok
-			n.p.post(func() { n.step(in) })
+			n.p.post(func() { n.stepControl(in) })
 		}
 	})
 }
@@ -370,14 +374,14 @@ func (n *regionNode) checkStopped(s sharding.ShardID, e sharding.Epoch) {
 	}
 }
 
-// probe asks the journal something that has no effect.
+// probe tests whether the journal answers, by a request that has no effect.
 func (n *regionNode) probe(o region.ProbeJournal) {
-	answer := func(v sharding.Verdict) { n.step(region.Probed{Path: o.Path, Number: o.Number, Verdict: v}) }
+	answer := func(v sharding.Verdict) { n.stepControl(region.Probed{Path: o.Path, Number: o.Number, Verdict: v}) }
 	if o.Path == region.Loads {
 		gen := n.p.gen
 		n.w.journal.read(n.p.host, func() {}, func(ok bool) {
 			if n.p.gen == gen {
-				n.p.post(func() { answer(questioned(ok)) })
+				n.p.post(func() { answer(readVerdict(ok)) })
 			}
 		})
 		return
@@ -387,8 +391,8 @@ func (n *regionNode) probe(o region.ProbeJournal) {
 	})
 }
 
-// questioned is the verdict on a question without an effect.
-func questioned(ok bool) sharding.Verdict {
+// readVerdict is the verdict on a read of the journal that was answered, or was not.
+func readVerdict(ok bool) sharding.Verdict {
 	if ok {
 		return sharding.Durable
 	}
@@ -399,7 +403,7 @@ func questioned(ok bool) sharding.Verdict {
 var probeShard = sharding.ShardID{Type: "roost.probe"}
 
 // command reads one command from a link.
-func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
+func (n *regionNode) command(l *gatewayLink, attempt gateway.Attempt, epoch sharding.Epoch, env sharding.Envelope, timeLeft time.Duration) {
 	env.Deadline = n.p.deadline(timeLeft)
 	n.read(l, &env, func(room replies.Ticket, refused string) {
 		n.next++
@@ -410,7 +414,7 @@ func (n *regionNode) command(l *link, attempt gateway.Attempt, epoch sharding.Ep
 			})
 			return
 		}
-		n.shardNodeOf(env.Entity).input(region.Command{Request: n.next, Epoch: epoch, Env: &env})
+		n.shardNodeOf(env.Entity).stepShard(region.Command{Request: n.next, Epoch: epoch, Env: &env})
 	})
 }
 
@@ -428,10 +432,10 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	n.send(t, frame, func() { t.link.gateway.read(t.attempt, frame) })
 }
 
-// accept is the region's end of a new link. opened gets it when it is read, or nil if
-// it is refused.
-func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id connection.LaneID, number uint64, opened func(*link)) {
-	l := &link{w: n.w, gateway: g, region: n, to: to, id: id}
+// accept makes the region's end of a new link. opened is called with the link when the
+// region begins to read it, or with nil if the region refuses it.
+func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, number uint64, opened func(*gatewayLink)) {
+	l := &gatewayLink{w: n.w, gateway: g, region: n, to: to, laneID: id}
 	e := n.readers.Enter(id, number, l)
 	if e.Refused {
 		n.w.mark("region: an older link comes late")
@@ -439,8 +443,8 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id connection.La
 		return
 	}
 	l.rgOpen = true
-	l.up = lane{from: g.p.host, to: n.p.host}
-	l.down = lane{from: n.p.host, to: g.p.host}
+	l.up = direction{from: g.p.host, to: n.p.host}
+	l.down = direction{from: n.p.host, to: g.p.host}
 	l.welcomed = n.p.back(func() {
 		if l.rgOpen {
 			opened(l)
@@ -464,8 +468,8 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id connection.La
 }
 
 // leave says that nothing more of a link is read or handed over.
-func (n *regionNode) leave(l *link) {
-	if next, ok := n.readers.Leave(l.id, l); ok {
+func (n *regionNode) leave(l *gatewayLink) {
+	if next, ok := n.readers.Leave(l.laneID, l); ok {
 		next.welcomed()
 	}
 }

@@ -72,7 +72,7 @@ type outgoing struct {
 }
 
 // read takes a command up if there is room for its reply, or lets it wait.
-func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Ticket, string)) {
+func (n *regionNode) read(l *gatewayLink, env *sharding.Envelope, take func(replies.Ticket, string)) {
 	if n.replyBudget == nil {
 		take(replies.Ticket{}, "")
 		return
@@ -82,7 +82,7 @@ func (n *regionNode) read(l *link, env *sharding.Envelope, take func(replies.Tic
 }
 
 // readOn goes on with what waits, and with what comes behind it.
-func (n *regionNode) readOn(l *link) {
+func (n *regionNode) readOn(l *gatewayLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
 	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
 		n.w.mark("region: a command has waited too long for room")
@@ -166,7 +166,7 @@ func (n *regionNode) send(t ticket, in gateway.Input, frame func()) {
 }
 
 // hold keeps an answer until the link has taken it.
-func (l *link) hold(o outgoing) {
+func (l *gatewayLink) hold(o outgoing) {
 	b := &l.buffer
 	if !l.rgOpen {
 		return
@@ -180,7 +180,7 @@ func (l *link) hold(o outgoing) {
 }
 
 // drain lets the link take one answer after the other, while the gateway reads.
-func (l *link) drain() {
+func (l *gatewayLink) drain() {
 	w, b := l.w, &l.buffer
 	if b.timer || len(b.frames) == 0 || !l.rgOpen {
 		return
@@ -220,7 +220,7 @@ func (l *link) drain() {
 }
 
 // forgetReplies drops all that waits at the region's end.
-func (l *link) forgetReplies() {
+func (l *gatewayLink) forgetReplies() {
 	if l.region.replyBudget == nil {
 		return
 	}

@@ -28,7 +28,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case turn.Append:
 		a := o.Append
 		n.group.add(journal.Op{Append: &a}, func(r journal.Result) {
-			n.entity(turn.Appended{
+			n.stepTurn(turn.Appended{
 				Incarnation: o.Incarnation, Seq: a.Records[0].Seq,
 				Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r),
 			})
@@ -36,7 +36,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 	case turn.ReadFence:
 		f := sharding.ReadFence{Shard: o.Shard, Epoch: o.Epoch}
 		n.group.add(journal.Op{Fence: &f}, func(r journal.Result) {
-			n.entity(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r)})
+			n.stepTurn(turn.FenceRead{Shard: o.Shard, Epoch: o.Epoch, Number: o.Number, Verdict: r.Verdict, Fence: r.Fence, Reason: reason(r)})
 		})
 	case turn.Snapshot:
 		n.snapshot(o)
@@ -48,7 +48,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 		}
 		delete(n.instances, o.Incarnation)
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
-			n.entity(turn.Stopped{Incarnation: o.Incarnation})
+			n.stepTurn(turn.Stopped{Incarnation: o.Incarnation})
 		}))
 	case turn.Drop:
 		delete(n.instances, o.Incarnation)
@@ -70,7 +70,7 @@ func (n *shardNode) load(o turn.Load) {
 	}
 	if o.Volatile {
 		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
-			n.entity(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
+			n.stepTurn(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
 		}))
 		return
 	}
@@ -114,7 +114,7 @@ func (n *shardNode) load(o turn.Load) {
 					n.w.mark("entity loaded from a snapshot")
 				}
 			}
-			n.entity(in)
+			n.stepTurn(in)
 		})
 	})
 }
@@ -135,7 +135,7 @@ func (n *shardNode) lookup(o turn.Lookup) {
 		if in.Found {
 			n.w.mark("dedupe: a repeat is looked up beside the living entity")
 		}
-		n.p.post(func() { n.entity(in) })
+		n.p.post(func() { n.stepTurn(in) })
 	})
 }
 
@@ -202,7 +202,7 @@ func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled boo
 	if n.instances[o.Incarnation] != b {
 		n.w.mark("turn of an ended incarnation")
 	}
-	n.entity(done)
+	n.stepTurn(done)
 }
 
 func (n *shardNode) snapshot(o turn.Snapshot) {

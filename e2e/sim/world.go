@@ -36,9 +36,9 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	refused  map[sharding.CommandID]int // refusals that no gateway has read in time
-	terms    map[sharding.Term]bool     // of all acquisitions
-	highest  sharding.Term              // of those
+	refused  map[sharding.CommandID]int // refusals by regions that a gateway did not read before it sent the command again
+	terms    map[sharding.Term]bool     // all that were acquired
+	highest  sharding.Term              // of terms
 	// recordLost: the lease store has forgotten its record, after which the lease
 	// alone promises nothing.
 	recordLost bool
@@ -99,7 +99,7 @@ func newGateway(w *World, p *process) *gateway.Machine {
 func regionConfig(w *World, p *process) region.Config {
 	cfg := region.DefaultConfig(p.id(), p.name, turnTypes(w.dice("versions").IntN(3))...)
 	d := w.dice("limits")
-	if d.chance(0.2) && !w.journalFaultOnly { // where everybody must be served
+	if d.chance(0.2) && !w.journalFaultOnly { // if it is, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
 	}
 	if d.chance(0.5) {
@@ -119,7 +119,7 @@ func newCoordinator(w *World, p *process) *coordinator.Tenure {
 	return coordinator.NewTenure(coordinatorConfig(), p.id())
 }
 
-// coordinatorConfig has limits that are reached.
+// coordinatorConfig has limits so low that runs reach them.
 func coordinatorConfig() coordinator.Config {
 	cfg := coordinator.DefaultConfig()
 	cfg.HandoffTimeout = nanos(3 * sec)
@@ -147,8 +147,9 @@ func (w *World) mark(name string) { w.marks[name]++ }
 // machine is what every core can do.
 type machine interface{ Check() error }
 
-// stepped is called after every step: it adds the step to the hash of the run, and
-// checks the invariants at every checkEvery-th, or at each if the run is traced.
+// stepped is called after every step of a machine. It adds the step to the hash of the
+// run. After every checkEvery-th step, or after each if the run is traced, it checks the
+// machine's invariants.
 func (w *World) stepped(p *process, m machine, outs int) {
 	w.mix(uint64(p.host)<<32 | uint64(outs))
 	if w.checks++; w.checks%checkEvery == 0 || w.traceTo != nil {
@@ -158,7 +159,7 @@ func (w *World) stepped(p *process, m machine, outs int) {
 	}
 }
 
-// process finds the process at an address.
+// process returns the process at an address.
 func (w *World) process(addr string) *process {
 	for _, p := range w.processes {
 		if p.addr == addr {
@@ -174,9 +175,11 @@ func (w *World) coordinatorAddrs() []string {
 	return []string{w.processes[0].addr, w.processes[1].addr}
 }
 
-// taken are the addresses that discovery takes for those of coordinators: a region too,
-// as a peer without a role is.
-func (w *World) taken() []string { return append(w.coordinatorAddrs(), w.processes[firstRegion].addr) }
+// discovered returns the addresses that discovery gives for coordinators. One of them is a
+// region's: real discovery may list it without its role, which makes it a candidate, too.
+func (w *World) discovered() []string {
+	return append(w.coordinatorAddrs(), w.processes[firstRegion].addr)
+}
 
 func (w *World) regionAddrs() []string {
 	var list []string
@@ -200,8 +203,8 @@ func (w *World) volatile(e sharding.Entity) bool {
 	return false
 }
 
-// crashed spreads the evidence of a dead process: whoever was connected sees a
-// reset, and the next dial refused.
+// crashed gives evidence of a dead process to the members that were connected to it: their
+// connection is reset, and the next dial is refused.
 func (w *World) crashed(dead *process) {
 	w.mark("crash")
 	if !w.weather.Evidence {
@@ -214,7 +217,7 @@ func (w *World) crashed(dead *process) {
 		}
 		w.after(w.dice("evidence").between(ms, 200*ms), func() {
 			if dead.up || !p.up {
-				return // the dial succeeds: heartbeats tell who is there now
+				return // the dial succeeds; heartbeats will show which incarnation is there
 			}
 			p.post(func() {
 				if b, ok := p.body.(interface{ membership() *member }); ok {
@@ -443,8 +446,9 @@ func (w *World) probe(stop func() bool) {
 			})
 		}
 	}
-	// A link that was cut off for long brings what its clients have given up by now in
-	// one burst, which fills small buffers: what is refused for that is sent again.
+	// When a link that was cut off for long works again, all commands that waited on it
+	// arrive in one burst, although their clients have given them up. The burst fills small
+	// buffers. A command of this round that is refused for that reason is sent again.
 	crowded := func(o *op) bool {
 		r := &o.tries[len(o.tries)-1].reply
 		return r.Outcome == sharding.Rejected && r.Code == sharding.ResourceExhausted
