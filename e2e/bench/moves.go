@@ -57,7 +57,7 @@ func (f *faultRun) without(section, how string, times int, half, worst, p99 repo
 		}
 	}
 	name := fmt.Sprintf("%s, %s: ", how, timesText(times))
-	f.addMillis(section, name+"commands that waited, median until answered, median of all runs", measure.Median(halves), half)
+	f.addMillis(section, name+"wait of the commands that waited: median of each run, and of these the median", measure.Median(halves), half)
 	f.addMillis(section, name+"99th percentile, over all runs", quantileMS(all, 0.99), p99)
 	f.addMillis(section, name+"last of them, worst run", maxOf(lasts), worst)
 	f.addFailures(section, name+"failed commands, worst run", maxOf(failed))

@@ -83,7 +83,7 @@ func (w *cluster) register(i, h int) {
 // toCoord sends a message to a coordinator process, whatever its incarnation.
 func (w *cluster) toCoord(i int, in coordinator.Received, stale func(*engine, *state) bool) {
 	m := w.send(fmt.Sprintf("c%d %T %T %+v", i, in, in.Msg, in), ofCoord(i), func() { w.coordStep(i, in) })
-	m.eager = w.prompt
+	m.immediate = w.prompt
 	m.void = func(e *engine, s *state) bool { return asleep(e, s, i) || !e.bound.Whole && stale(e, s) }
 }
 
@@ -124,7 +124,7 @@ func (w *cluster) append(i int, o coordinator.Append) {
 	text := fmt.Sprintf("journal c%d.%d number %d term %d seq %d %+v", i, gen, o.Number, o.Term, o.Seq, f)
 	op := journal.Op{Append: &a}
 	m := w.commit(text, ofCoord(i)|bothHosts, op, done)
-	m.eager = w.prompt
+	m.immediate = w.prompt
 	refused := refusedForever(op)
 	m.void = func(e *engine, s *state) bool {
 		c := coordIn(e, s, i)

@@ -33,9 +33,9 @@ type world interface {
 // message is something under way. Its text says all about it: two messages
 // with the same text are the same.
 type message struct {
-	text  string
-	moves []*move // what may become of it
-	eager bool    // it arrives before anything else happens
+	text      string
+	moves     []*move // what may become of it
+	immediate bool    // it arrives before anything else happens
 	// void reports whether the arrival cannot change anything in s nor later: the
 	// message is under way no more. Nil: it always may.
 	void   func(e *engine, s *state) bool
@@ -141,7 +141,7 @@ func (e *engine) moves(s *state, list []*move) []*move {
 func (e *engine) make(s *state, m *move, n *state) string {
 	why := e.single(s, m, n)
 	for why == "" {
-		i := slices.IndexFunc(n.net, func(k int32) bool { return e.messages[k].eager })
+		i := slices.IndexFunc(n.net, func(k int32) bool { return e.messages[k].immediate })
 		if i < 0 {
 			break
 		}

@@ -101,8 +101,9 @@ func (s *stream) table() (t table) {
 	return t
 }
 
-// apply is the journal at work: the operations in order, up to the first that does
-// not hold. That a record exists already is what the first heartbeat of a term finds.
+// apply lets the journal decide the operations in order, and stops at the first one that is
+// refused. One refusal does not count: the first heartbeat of a term appends a record that
+// may exist already.
 func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
 	for _, op := range ops {
 		highest, fence := w.ledger.MaxEpoch(), w.ledger.Fence(factShard)
@@ -123,7 +124,7 @@ func (w *tenureWorld) apply(ops ...journal.Op) (r journal.Result) {
 
 // atOnce puts a message under way that arrives before anything else happens.
 func (w *tenureWorld) atOnce(text string, uses parts, do func()) {
-	w.under(text, uses, do).eager = true
+	w.under(text, uses, do).immediate = true
 }
 
 func (w *tenureWorld) under(text string, uses parts, do func()) *message {

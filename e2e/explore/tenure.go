@@ -102,9 +102,9 @@ func (b *budget) clone() part { return &budget{b.left} }
 
 func (b *budget) appendState(buf []byte) []byte { return fmt.Append(buf, b.left) }
 
-// newTenureWorld begins when one process has acquired the lease and the other knows
-// that. Before them there was a coordinator that has stored facts and released the
-// lease.
+// newTenureWorld returns the world at the moment when one process has acquired the lease
+// and the other knows that. Before them, a third coordinator has stored facts and released
+// the lease.
 func newTenureWorld() *tenureWorld {
 	w := &tenureWorld{recordStore: &recordStore{}, stream: &stream{memory.NewLedger(journal.DefaultConfig())}, budget: &budget{requests}}
 	for i := range w.processes {
@@ -124,23 +124,23 @@ func newTenureWorld() *tenureWorld {
 	w.loss = &move{name: "the record is lost", fault: true, uses: 1 << recordPart, do: func() {
 		w.record, w.lost, w.terms = lease.Record{}, true, nil
 	}}
-	w.before()
+	w.storeEarlierFacts()
 	w.tick(0)
-	for w.processes[0].term == 0 || w.sent[0].eager {
+	for w.processes[0].term == 0 || w.sent[0].immediate {
 		w.deliver()
 	}
-	survey := w.sent
+	surveyOfFirst := w.sent // the first process has the lease, and surveys the journal
 	w.sent = nil
-	for w.tick(1); len(w.sent) > 0; {
+	for w.tick(1); len(w.sent) > 0; { // the second process learns who has the lease
 		w.deliver()
 	}
-	w.sent = survey
+	w.sent = surveyOfFirst
 	return w
 }
 
-// before is what an earlier coordinator has left: three facts, so that the first
-// new one makes a checkpoint due.
-func (w *tenureWorld) before() {
+// storeEarlierFacts stores three facts of an earlier coordinator, so that the first new fact
+// makes a checkpoint due.
+func (w *tenureWorld) storeEarlierFacts() {
 	const first = 1
 	gone := sharding.NodeID{Addr: "c9", UID: 99}
 	w.record = lease.Record{Version: 1, Term: first, TTL: lease.DefaultConfig().TTL, Nonce: 1, Cluster: 1}
@@ -171,7 +171,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	cfg := coordinator.DefaultConfig()
 	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
 	cfg.TakeoverTimeout = tick
-	// The regions' business is that of the other scopes.
+	// What happens to regions is searched in the other scopes.
 	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*tick, 1000*tick, 1000*tick, 1000*tick
 	cfg.JournalHeartbeatInterval = 1000 * tick // but for the first one of each term
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
@@ -306,8 +306,8 @@ func (w *tenureWorld) acquired(term sharding.Term) {
 	w.terms = append(w.terms, term)
 }
 
-// step steps the core, and performs what it puts out, in order. An output may step
-// the core again: what it puts out then comes after the rest.
+// step steps the core, and performs its outputs in order. Performing an output may step
+// the core again: the outputs of that step come after those that are still to be performed.
 func (w *tenureWorld) step(i int, in coordinator.Input) {
 	p := w.processes[i]
 	out := p.core.Step(p.now, in, nil)

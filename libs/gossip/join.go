@@ -165,9 +165,9 @@ type knownCluster struct {
 // maxKnownClusters bounds the clusters that one node hears of while it looks for one.
 const maxKnownClusters = 64
 
-// firstHeard returns the number of the era in which this node first heard of a cluster. It
-// is lowered if the cluster turns out to be in an earlier era: the half of it that had begun
-// the later one may be gone.
+// firstHeard returns the number of the era in which this node first heard of a cluster. If
+// this node then hears of the same cluster in an earlier era, the number is lowered to that
+// era: the cluster may have parted, and the half that was in the later era may be gone.
 func (m *Machine) firstHeard(c Claim) (era uint64, ok bool) {
 	for i := range m.knownClusters {
 		if h := &m.knownClusters[i]; h.cluster == c.Cluster {
@@ -310,7 +310,7 @@ func (m *Machine) joinRefused(from sharding.NodeID, msg JoinRefused) {
 	}
 	if msg.Final {
 		m.nextJoin = m.now.Add(m.cfg.JoinTimeout)
-		m.delayForming(m.nextJoin) // until it asks again, silence says nothing
+		m.delayForming(m.nextJoin) // until this node asks again, silence says nothing
 	}
 }
 

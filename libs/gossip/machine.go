@@ -34,7 +34,7 @@ type Machine struct {
 	lastHeardAt     time.Time       // from any cluster
 	nacks           []string        // seeds that know of no cluster, since one was last heard of
 	joinTarget      sharding.NodeID // the member that is asked to admit this node, or zero
-	heardIn         uint64          // when this node first heard of the cluster of joinTarget
+	heardIn         uint64          // the number of the era in which this node first heard of the cluster of joinTarget
 	joinTargetUntil time.Time       // then the seeds are asked again
 	knownClusters   []knownCluster  // in the order in which this node first heard of them
 	nextJoin        time.Time       // next question to seeds or joinTarget; as member: next announcement
@@ -70,14 +70,14 @@ type Machine struct {
 	paused                  time.Duration // total time for which this process was found paused
 
 	observed     tallies   // of the state
-	suspects     []suspect // by the observations in the state
+	suspects     []suspect // the members that some observation in the state calls unreachable
 	sortedPlaces []int32   // places of the members in the state, sorted by node; nil until needed
 
 	// What the events so far have announced.
 	unpublished       bool // the state has changed since
 	published         []*Member
-	publishedSuspects []suspect   // the suspects at the last publish, those without an event included
-	unreachableSince  []time.Time // of each of publishedSuspects; zero if its forCluster is Reachable
+	publishedSuspects []suspect   // the suspects at the last publish, with those for which no event was emitted
+	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if its forCluster is Reachable
 	publishedLeader   sharding.NodeID
 }
 

@@ -225,7 +225,7 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	case flags&flagPrincipal != 0 && e.Principal == "":
 		d.fail("principal is empty")
 	default:
-		d.check(e.Check())
+		d.failOn(e.Check())
 	}
 	if flags&flagTrace != 0 {
 		if e.Trace = d.string("trace", MaxTraceLen); !goodTrace(e.Trace) {
@@ -236,7 +236,8 @@ func (n *names) readCommand(body []byte, now time.Time, maxPayload int, c *Comma
 	return d.bad
 }
 
-// appendAnswer appends the frame of an answer that fits, or was returned by fit.
+// appendAnswer appends the frame of an answer. The answer must fit into a frame: fit
+// ensures that.
 func (n *names) appendAnswer(b []byte, a *Answer) []byte {
 	if a.NotMine != nil {
 		return n.appendNotMine(b, a.Corr, a.NotMine)
@@ -290,7 +291,7 @@ func (n *names) readAnswer(body []byte, maxPayload int, a *Answer) error {
 	a.Corr = d.uvarint("number")
 	if flags&flagCode != 0 {
 		r.Code = sharding.Code(n.read(&d, "code"))
-		d.check(sharding.CheckType("code", string(r.Code)))
+		d.failOn(sharding.CheckType("code", string(r.Code)))
 	}
 	if flags&flagMessage != 0 {
 		if r.Message = d.string("message", MaxMessageLen); r.Message == "" || !utf8.ValidString(r.Message) {
@@ -346,7 +347,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	m.Refused = sharding.Epoch(d.uvarint("refused epoch"))
 	if flags&flagShard != 0 {
 		m.Row.Shard.Type = sharding.EntityType(n.read(&d, "type"))
-		d.check(sharding.CheckEntityType("type", m.Row.Shard.Type))
+		d.failOn(sharding.CheckEntityType("type", m.Row.Shard.Type))
 		index := d.uvarint("shard")
 		if index >= sharding.MaxShards {
 			d.fail("shard %d is too high", index)
@@ -364,7 +365,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	if m.Row.Phase = sharding.Phase(d.byte("phase")); m.Row.Phase > sharding.HandingOff {
 		d.fail("phase %d is not known", m.Row.Phase)
 	}
-	d.rest("refusal", 0)
+	d.end()
 	a.NotMine = m
 	return d.bad
 }
@@ -398,6 +399,7 @@ type decoder struct {
 	bad error
 }
 
+// fail records an error of the body, unless one is recorded already.
 func (d *decoder) fail(format string, args ...any) {
 	if d.bad == nil {
 		d.bad = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
@@ -405,8 +407,8 @@ func (d *decoder) fail(format string, args ...any) {
 	d.b = nil
 }
 
-// check fails for what is not allowed, unless the decoder has failed before.
-func (d *decoder) check(err error) {
+// failOn records err, if it is not nil, as the error of the body.
+func (d *decoder) failOn(err error) {
 	if err != nil {
 		d.fail("%v", err)
 	}
@@ -488,8 +490,15 @@ func (d *decoder) ids() (sharding.EntityID, sharding.CommandID) {
 
 func (d *decoder) id(field string, max int) string {
 	s := d.string(field, max)
-	d.check(sharding.CheckID(field, s, max))
+	d.failOn(sharding.CheckID(field, s, max))
 	return s
+}
+
+// end fails if any bytes remain.
+func (d *decoder) end() {
+	if len(d.b) > 0 {
+		d.fail("%d bytes remain", len(d.b))
+	}
 }
 
 // rest returns a copy of the remaining bytes; nil if there are none.

@@ -75,9 +75,9 @@ func (c *Conn) SendBatch(as []Answer) error {
 		}
 		st.pending = st.out.appendAnswer(st.pending, a)
 		if c.call != 0 && !c.waiting {
-			st.gathered(1)
+			st.gather(1)
 		} else {
-			st.added(1)
+			st.leaveToWriter(1)
 		}
 		sent++
 	}

@@ -77,7 +77,7 @@ func (s *stream) queue(c *Command, left time.Duration) error {
 		return ErrBackpressure
 	}
 	s.pending = s.out.appendCommand(s.pending, c, left)
-	s.gathered(1)
+	s.gather(1)
 	return nil
 }
 

@@ -177,7 +177,7 @@ func TestClientIsToldWhyItWasClosed(t *testing.T) {
 	s := &get(t, e.up).lanes[0].stream
 	s.mu.Lock()
 	s.pending = append(end(append(begin(s.pending, kindAnswer), "nonsense"...), 0), make([]byte, 1<<20)...)
-	s.added(1)
+	s.leaveToWriter(1)
 	s.mu.Unlock()
 	if d := get(t, e.down); !strings.Contains(d.Reason.Error(), "a client does not send kind 17") {
 		t.Error(d.Reason)
@@ -190,7 +190,7 @@ func TestMalformedAnswerCutsTheLink(t *testing.T) {
 	serve(t, p, testConfig(testRegion), func(c *Conn, _ []Command) {
 		c.stream.mu.Lock()
 		c.stream.pending = append(c.stream.pending, 0, 0, 0, 2, kindAnswer, 0xff)
-		c.stream.added(1)
+		c.stream.leaveToWriter(1)
 		c.stream.mu.Unlock()
 	}, nil)
 	cfg := testConfig(testGateway)

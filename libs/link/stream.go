@@ -22,7 +22,7 @@ var (
 // output buffer and its writer, a frame reader, and heartbeats.
 type stream struct {
 	nc         net.Conn
-	direct     *direct // nil: only the writer goroutine writes
+	direct     *direct // writes without waiting; nil if that is not possible: then only the writer goroutine writes
 	in         names   // used by the reader only
 	frames     frameReader
 	readErr    error // why the reader ended
@@ -96,14 +96,15 @@ func (s *stream) lagging() bool {
 	return s.pendingMsgs >= s.maxPendingMsgs || s.unsent() > s.maxPendingBytes/2
 }
 
-// added counts messages appended to pending and leaves them to the writer.
-func (s *stream) added(messages int) {
+// leaveToWriter counts messages that were appended to pending, and leaves pending to the
+// writer.
+func (s *stream) leaveToWriter(messages int) {
 	s.pendingMsgs += messages
 	s.wakeWriter()
 }
 
-// wakeWriter leaves what is pending to the writer. If another goroutine is writing,
-// that one will write it.
+// wakeWriter leaves what is pending to the writer. If another goroutine is writing, it
+// does nothing: that goroutine will write what is pending.
 func (s *stream) wakeWriter() {
 	if !s.writing {
 		s.writing, s.handedOver = true, true
@@ -111,10 +112,10 @@ func (s *stream) wakeWriter() {
 	}
 }
 
-// gathered counts messages appended to pending by a caller that will call writeHere
-// soon. If too much has gathered, the writer starts at once: that bounds memory, and
-// the other side can begin its work.
-func (s *stream) gathered(messages int) {
+// gather counts messages that were appended to pending by a caller that will call
+// writeHere soon. If too much is pending, the writer starts at once: that bounds memory,
+// and the other side can begin its work.
+func (s *stream) gather(messages int) {
 	s.pendingMsgs += messages
 	if len(s.pending) >= maxGathered || s.lagging() {
 		s.wakeWriter()
@@ -309,7 +310,7 @@ func (s *stream) sendClose(reason string) {
 	}
 	s.closing = !s.server || reason != ""
 	s.pending = appendClose(s.pending, reason)
-	s.added(0)
+	s.wakeWriter()
 }
 
 // closeSent reports whether this side's last frame has been handed to a write.

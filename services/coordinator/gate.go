@@ -14,27 +14,28 @@ import (
 // stored next, as one record at a time, and keeps the stream of records short.
 //
 // What waits is bounded: a message that is waiting already is not added again, an
-// answer is dropped when nobody waits for it any more, and [Gate.Over] reports when too
-// much waits.
+// answer is dropped when nobody waits for it any more, and [Gate.OverLimit] reports when
+// too much waits.
 //
 // # Checkpoints
 //
 // When the stream has become longer than the table needs, the facts of the table are
 // stored again, a few with each record. A fact is a register of which the newest
-// value counts, so new facts can be stored in between. When the last one is durable,
-// an empty snapshot as of the record before the first one says where reading begins.
-// So nothing larger than a record is ever written, however large the table.
+// value counts, so new facts can be stored in between. When the last fact of the
+// checkpoint is durable, an empty snapshot is stored as of the record before the first
+// one: it says where reading begins. So nothing larger than a record is ever written,
+// however large the table is.
 type Gate struct {
 	cfg Config
 	seq uint64 // of the last durable record
 
 	held    []heldOutput
 	base    uint64                  // how many were taken from the front of held
-	facts   int                     // those in held that are not durable
-	durable int                     // those in held that are
-	dropped int                     // those in held that will not leave
+	facts   int                     // facts in held that are not durable
+	durable int                     // facts in held that are durable
+	dropped int                     // outputs in held that will not leave
 	bytes   int                     // of held
-	sends   map[Send]struct{}       // those in held
+	sends   map[Send]struct{}       // the messages in held
 	replies map[control.Call]uint64 // the positions of the answers in held
 	rows    *sharding.Row           // of the newest delta, which the next one may share
 
@@ -95,8 +96,8 @@ func (g *Gate) Forget(call control.Call) {
 	}
 }
 
-// compact removes what will not leave from held: while the journal is silent, calls are
-// given up and made again without end.
+// compact removes from held what will not leave. Otherwise held would grow while the
+// journal is silent, because calls are given up and made again all the time.
 func (g *Gate) compact() {
 	g.held = slices.DeleteFunc(g.held, func(h heldOutput) bool { return h.o == nil })
 	g.dropped = 0
@@ -234,8 +235,9 @@ func (g *Gate) Compacted(stored bool) {
 // size in bytes.
 func (g *Gate) Held() (outputs, facts, bytes int) { return len(g.held), g.facts, g.bytes }
 
-// Over reports whether more waits than may, as an error that says how much.
-func (g *Gate) Over() error {
+// OverLimit returns an error that says how much waits if that is more than may wait, and
+// nil otherwise.
+func (g *Gate) OverLimit() error {
 	switch {
 	case len(g.held) > g.cfg.MaxHeld:
 		return fmt.Errorf("%d outputs wait for facts to be stored, at most %d may", len(g.held), g.cfg.MaxHeld)

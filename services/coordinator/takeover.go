@@ -8,28 +8,28 @@ import (
 )
 
 // takeover decides whether a coordinator that holds the lease may claim the fact
-// stream. Leases exclude each other only within one store: another cluster that
-// was formed on the same journal, with a lease of its own, would be deposed by the
-// claim, and would depose this one in turn.
+// stream. Leases exclude each other only within one store. If another cluster was
+// formed on the same journal, with a lease of its own, the claim would depose that
+// cluster's coordinator, which would depose this one in turn.
 //
-// The journal is this cluster's if the last heartbeat in it is, and if no term
-// there is above that of the lease. Otherwise another cluster lives, or the record of
-// the lease was lost. Heartbeats tell which of them it is: a cluster that writes none
-// for patience is gone, and the journal is this one's from then on.
+// The journal belongs to this cluster if its last heartbeat names this cluster, and if no
+// epoch in it shows that the term of the lease is spent. Otherwise either another cluster
+// lives, or the record of the lease was lost. Heartbeats show which: if no new one comes
+// for patience, there is no other cluster, and the journal belongs to this one from then on.
 type takeover struct {
-	// patience is longer than a lease, whose record may have been lost while its
-	// holder acts, and than several heartbeat intervals.
+	// patience is longer than several heartbeat intervals, and longer than a lease lasts,
+	// because the record of a lease may have been lost while its holder acts.
 	patience time.Duration
 
 	fenced     bool                      // another coordinator claimed the stream while the lease was ours
-	watching   bool                      // heartbeats are watched for
-	since      time.Time                 // since when
-	last       sharding.JournalHeartbeat // the newest
-	lastAt     time.Time                 // when it was first seen
+	watching   bool                      // new heartbeats are watched for
+	since      time.Time                 // when watching began
+	last       sharding.JournalHeartbeat // the newest one
+	lastAt     time.Time                 // when the newest one was first seen
 	surveyedAt time.Time                 // the latest survey
 }
 
-// found is what the journal says, and the lease for which it is asked.
+// found is what a survey of the journal has found, with the lease for which it was made.
 type found struct {
 	Term      sharding.Term             // of the lease
 	Cluster   sharding.ClusterID        // of the lease
@@ -57,7 +57,8 @@ func (t *takeover) wasFenced() { t.fenced, t.watching = true, false }
 
 // decide returns what comes next, by what was found at now.
 func (t *takeover) decide(now time.Time, f found) takeoverStep {
-	// A claim of this very term is this lease's own, tried before.
+	// The epoch with which this term claims the stream does not count: an earlier attempt of
+	// this tenure has claimed it.
 	below := f.Highest.Term() >= f.Term && (f.Highest != sharding.MakeEpoch(f.Term, 0) || f.foreign()) && !mutant.On("term-above-epochs")
 	if !below && !t.fenced && !f.foreign() {
 		t.watching = false

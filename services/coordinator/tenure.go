@@ -20,12 +20,15 @@ import (
 //	     ▲                                                                                                │
 //	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much waits ──────────┘
 //
-// A term is taken up once. It must be above the terms of all epochs of the journal (one
-// that is not is spent), because a lease whose record was lost counts from the beginning.
-// The claim of the fact stream fences every earlier coordinator, and what is loaded after
-// it is all that any of them stored. A term that is spent or fenced, or in which an
-// outcome is unknown, is followed by a higher one, asked for with [RaiseTerm]. If too
-// much waits, the lease is given up with [YieldLease].
+// A term is taken up once. A term is spent if the journal already has an epoch that is not
+// below it (apart from the term's own claim of the fact stream). That can happen because a
+// lease whose record was lost counts from the beginning. A spent term is not used.
+//
+// The claim of the fact stream fences every earlier coordinator. So the facts that are
+// loaded after the claim are all that the earlier coordinators have stored and ever will.
+//
+// If the term is spent or fenced, or an outcome in it is unknown, a higher term is asked
+// for with [RaiseTerm]. If too much waits, the lease is given up with [YieldLease].
 //
 // Whether the journal may be claimed at all is decided by takeover, which also checks
 // whether the term is above every epoch. Before anything is decided, a journal heartbeat
@@ -34,9 +37,9 @@ import (
 //
 // # What is held back
 //
-// See [Gate]. The lease is checked at the time of the Step. A driver that is paused
-// after it may perform outputs when the lease is over: receivers refuse those by their
-// term, and the journal by their epoch.
+// See [Gate]. The lease is checked at the time of the Step. A driver that is paused after
+// the Step may perform its outputs when the lease is over. These do no harm: regions and
+// watchers of the table refuse them by their term, and the journal by their epoch.
 //
 // A Tenure is not safe for concurrent use.
 type Tenure struct {
@@ -49,16 +52,16 @@ type Tenure struct {
 	term  sharding.Term // that is held and may be used; 0: none
 	until time.Time     // the lease is valid only before this time
 	phase phase
-	// resigned: no term is taken up any more.
+	// resigned says that no term is taken up any more.
 	resigned bool
 
 	// last numbers the requests to the journal. An answer with another number than those
 	// of asked, append, snapshot and heartbeatWrite belongs to an earlier term, or to a
 	// request that was given up.
 	last    uint64
-	asked   uint64    // while taking over; 0: none, see retryAt
-	askedAt time.Time // when asked was
-	retryAt time.Time // when to begin anew
+	asked   uint64    // the request of the take-over that waits for an answer; 0: none, see retryAt
+	askedAt time.Time // when that request was made
+	retryAt time.Time // when the take-over begins anew
 
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
@@ -68,7 +71,7 @@ type Tenure struct {
 	gate           *Gate   // of the active term; nil: not active
 	append         request // the record under way
 	facts          []Fact  // of that record
-	decided        int     // how many of them are new; the rest are of a checkpoint
+	decided        int     // how many of these facts are new; the others belong to a checkpoint
 	snapshot       request // the snapshot under way
 	heartbeatWrite request // under way
 	heartbeatAt    time.Time
@@ -93,7 +96,7 @@ type request struct {
 	retryAt time.Time
 }
 
-// NewTenure returns a standby that is self. The config must be valid.
+// NewTenure returns the Tenure of the process self, standing by. The config must be valid.
 func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.JournalHeartbeatPatience}}
 }
@@ -133,7 +136,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Loaded:
 		t.loaded(in)
 	case ReadFailed:
-		if t.current(in.Number) {
+		if t.takeAnswer(in.Number) {
 			t.restart()
 		}
 	case JournalHeartbeatWritten:
@@ -230,8 +233,9 @@ func (t *Tenure) ask(p phase) uint64 {
 	return t.last
 }
 
-// current reports whether an answer is the awaited one. Then none is awaited any more.
-func (t *Tenure) current(number uint64) bool {
+// takeAnswer reports whether the request with this number is the one of the take-over that
+// waits for an answer. If so, no request waits any more.
+func (t *Tenure) takeAnswer(number uint64) bool {
 	if number != t.asked && !mutant.On("stale-fold") || t.phase == standingBy || t.phase == active {
 		return false
 	}
@@ -247,7 +251,7 @@ func (t *Tenure) restart() {
 func (t *Tenure) survey() { t.emit(Survey{Number: t.ask(surveying)}) }
 
 func (t *Tenure) surveyed(in Surveyed) {
-	if !t.current(in.Number) {
+	if !t.takeAnswer(in.Number) {
 		return
 	}
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
@@ -280,7 +284,7 @@ func (t *Tenure) surveyed(in Surveyed) {
 
 func (t *Tenure) claimed(in Claimed) {
 	switch {
-	case !t.current(in.Number):
+	case !t.takeAnswer(in.Number):
 	case in.Verdict == sharding.Durable:
 		t.heartbeat = sharding.JournalHeartbeat{Coordinator: t.self, Cluster: t.cluster, Term: t.term, N: 1}
 		t.emit(WriteJournalHeartbeat{Number: t.ask(identifying), Heartbeat: t.heartbeat})
@@ -296,7 +300,7 @@ func (t *Tenure) claimed(in Claimed) {
 // the take-over continues: even without new facts, a coordinator can tell gateways and
 // regions where the shards are that have been placed.
 func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
-	first := t.phase == identifying && t.current(in.Number)
+	first := t.phase == identifying && t.takeAnswer(in.Number)
 	if !first && (in.Number != t.heartbeatWrite.number || in.Number == 0) {
 		return
 	}
@@ -326,7 +330,7 @@ func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
 }
 
 func (t *Tenure) loaded(in Loaded) {
-	if !t.current(in.Number) || t.phase != loading {
+	if !t.takeAnswer(in.Number) || t.phase != loading {
 		return
 	}
 	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.AfterSnapshot), t.now
@@ -376,7 +380,7 @@ func (t *Tenure) pump() {
 		return
 	}
 	t.out = t.gate.Leave(t.out)
-	if err := t.gate.Over(); err != nil {
+	if err := t.gate.OverLimit(); err != nil {
 		t.stepDown(err.Error())
 		t.emit(YieldLease{})
 		return

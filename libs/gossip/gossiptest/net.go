@@ -363,8 +363,8 @@ func (n *Net) tick(e event) {
 	}
 }
 
-// RunUntil lets time pass until done, at most for a time. It reports whether
-// done became true.
+// RunUntil lets time pass until done returns true, but no longer than most. It reports
+// whether done returned true.
 func (n *Net) RunUntil(most time.Duration, done func() bool) bool {
 	for end := n.Now.Add(most); n.Now.Before(end); n.Run(TickEvery) {
 		if done() {
