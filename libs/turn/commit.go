@@ -105,6 +105,7 @@ func (m *Machine) appendPending(e *entity) {
 		n++
 	}
 	e.inflight, e.pending = e.pending[:n:n], e.pending[n:]
+	e.shard.noteForms(e.inflight)
 	m.emit(Append{Incarnation: e.inc, Append: sharding.Append{
 		Shard: e.shard.id, Epoch: e.shard.epoch, Entity: e.id, Records: e.inflight,
 	}})

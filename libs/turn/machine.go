@@ -87,6 +87,9 @@ type shard struct {
 	typ      *typeState
 	entities []*entity // in no order
 	fence    fenceReads
+	// wrote are the forms of all events that were handed to the journal, as indexes into
+	// the Writes of the type.
+	wrote sharding.FormSet
 }
 
 type shardPhase uint8

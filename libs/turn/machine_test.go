@@ -314,7 +314,8 @@ func (s *scenario) step(in turn.Input) []string {
 		}
 	}
 	for _, e := range s.m.ShardEvents() {
-		lines = append(lines, strings.TrimPrefix(fmt.Sprintf("%T %+v", e, e), "turn."))
+		line := strings.TrimPrefix(fmt.Sprintf("%T %+v", e, e), "turn.")
+		lines = append(lines, strings.Replace(line, " Wrote:}", "}", 1)) // no type here has forms
 	}
 	return lines
 }

@@ -282,6 +282,9 @@ type (
 	Drained struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
+		// Wrote are the forms of the events that were handed to the journal, as indexes into
+		// the Writes of the type.
+		Wrote sharding.FormSet
 	}
 )
 

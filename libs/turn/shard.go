@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/roost-cluster/roost/libs/mutant"
@@ -202,7 +203,31 @@ func (m *Machine) checkDrained(s *shard) {
 		return
 	}
 	s.typ.shards[s.id.Index] = nil
-	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch})
+	m.emitShardEvent(Drained{Shard: s.id, Epoch: s.epoch, Wrote: s.wrote})
+}
+
+// noteForms notes the forms of the events of records that are handed to the journal,
+// whatever becomes of them. An event that the type does not list may have any form.
+func (s *shard) noteForms(records []sharding.Record) {
+	writes := s.typ.Desc.Writes
+	for i := range records {
+		for j := range records[i].Events {
+			n, found := slices.BinarySearchFunc(writes, records[i].Events[j].Name, compareEvent)
+			switch {
+			case found:
+				s.wrote = s.wrote.With(n)
+			case s.wrote.Len() < len(writes):
+				for n := range writes {
+					s.wrote = s.wrote.With(n)
+				}
+			}
+		}
+	}
+}
+
+// compareEvent orders a form relative to that of an event with the name.
+func compareEvent(f sharding.Form, name string) int {
+	return cmp.Or(cmp.Compare(f.Kind, sharding.FormOfEvent), cmp.Compare(f.Name, name))
 }
 
 // registered reports whether the shard is still in the machine: it has not been

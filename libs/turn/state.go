@@ -130,7 +130,7 @@ func (m *Machine) Clone() *Machine {
 			if s == nil {
 				continue
 			}
-			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts}
+			c := &shard{id: s.id, epoch: s.epoch, phase: s.phase, typ: ts, wrote: s.wrote}
 			shards[s], ts.shards[index] = c, c
 			for _, e := range s.entities {
 				ents[e] = e.clone(c, m.noWork, n.noWork, timers)
@@ -217,8 +217,8 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	}
 	b = append(b, '\n')
 	for s := range m.shards() {
-		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d\n", s.id, s.epoch, s.phase,
-			s.fence.issued, s.fence.completed, len(s.fence.waiting), len(s.fence.next))
+		b = fmt.Appendf(b, "shard %s %s %d fence %d %d %d %d wrote %x\n", s.id, s.epoch, s.phase,
+			s.fence.issued, s.fence.completed, len(s.fence.waiting), len(s.fence.next), string(s.wrote))
 		for _, e := range s.sorted() {
 			b = e.appendState(now, b)
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// view is what the strategy sees of a type: the candidates, except one. The
-// view holds until the next call.
-func (m *Machine) view(t *typeTable, except sharding.NodeID, candidate func(*region) bool) allocation.View {
+// view is what the strategy sees of a type: the candidates that read the forms, except
+// one. The view holds until the next call.
+func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.FormSet, candidate func(*region) bool) allocation.View {
 	v := m.scratch[:0]
 	for i := range m.regions {
-		if r := &m.regions[i]; r.node != except && r.hosts(t.desc.Type) && candidate(r) {
+		if r := &m.regions[i]; r.node != except && r.readable(t, forms) && candidate(r) {
 			v = append(v, allocation.Region{Node: r.node, Shards: t.shardsOf(r.node)})
 		}
 	}
@@ -22,16 +22,16 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, candidate func(*reg
 	return allocation.View{Regions: v}
 }
 
-// choose asks the strategy for an owner other than except; the zero node says
-// that there is none now. Regions being drained are the last resort: better
+// choose asks the strategy for an owner other than except that reads the forms; the zero
+// node says that there is none now. Regions being drained are the last resort: better
 // served there than not at all.
-func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID) sharding.NodeID {
+func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
 	if !m.recovered || !m.open {
 		return sharding.NodeID{}
 	}
-	v := m.view(t, except, (*region).candidate)
+	v := m.view(t, except, forms, (*region).candidate)
 	if len(v.Regions) == 0 {
-		v = m.view(t, except, (*region).lastResort)
+		v = m.view(t, except, forms, (*region).lastResort)
 	}
 	v = m.preferTarget(t, v)
 	to := m.cfg.Strategy.Allocate(v, s)
@@ -42,8 +42,8 @@ func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeI
 }
 
 // assign gives the shard to a node, or to nobody, at a new epoch that is above both
-// the row's and the given one.
-func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
+// the row's and the given one. The forms are those in which something may be stored.
+func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above sharding.Epoch, forms sharding.FormSet) {
 	counter := m.counter
 	if above.Term() == m.term {
 		counter = max(counter, above.Counter())
@@ -56,10 +56,11 @@ func (m *Machine) assign(r *row, to sharding.NodeID, above sharding.Epoch) {
 		return // a newer coordinator has allocated it: this term is over
 	}
 	if to.IsZero() {
-		m.commit(RowFact{Row: next})
+		next.Reason = m.reason(t, forms)
+		m.commit(RowFact{Row: next, Before: forms})
 		return
 	}
-	m.commit(RowFact{Row: next}, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
+	m.commit(RowFact{Row: next, Before: forms, May: m.region(to).formsOf(t).writes}, Send{To: to, Msg: control.HostShard{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
 }
 
@@ -77,10 +78,10 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	switch {
 	case r == nil || !m.plausible(in.Refused):
 	case r.Epoch == 0:
-		if to := m.choose(t, r.Shard, sharding.NodeID{}); !to.IsZero() {
-			m.assign(r, to, in.Refused)
+		if to := m.choose(t, r.Shard, sharding.NodeID{}, ""); !to.IsZero() {
+			m.assign(t, r, to, in.Refused, "")
 		}
-	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.fact) && m.now.Sub(r.asked) >= m.cfg.Resend:
+	case r.Phase == sharding.Serving && in.Refused >= r.Epoch && !m.pending(r.number) && m.now.Sub(r.asked) >= m.cfg.Resend:
 		if r.tries >= maxDoubts && m.handoffs < m.cfg.MaxHandoffs {
 			m.handOff(r)
 			return
@@ -114,12 +115,15 @@ func (m *Machine) sweep() {
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {
-	owner, pending := m.region(r.Owner), m.pending(r.fact)
+	owner, pending := m.region(r.Owner), m.pending(r.number)
 	if lost(t, owner) || m.deprived(t, owner) {
+		forms := r.stored()
 		if pending {
 			m.deferred = true
-		} else if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
-			m.assign(r, to, 0)
+		} else if to := m.choose(t, r.Shard, r.Owner, forms); !to.IsZero() {
+			m.assign(t, r, to, 0, forms)
+		} else if owner == nil && r.Reason == 0 && m.unreadable(t, forms) {
+			m.assign(t, r, sharding.NodeID{}, 0, forms)
 		}
 		return
 	}
@@ -132,7 +136,7 @@ func (m *Machine) sweepRow(t *typeTable, r *row) {
 		m.deferred = true
 	case m.handoffs >= m.cfg.MaxHandoffs:
 		m.short = true
-	case owner.going || owner.leaving || len(m.view(t, r.Owner, (*region).candidate).Regions) > 0:
+	case owner.going || owner.leaving || len(m.view(t, r.Owner, r.stored(), (*region).candidate).Regions) > 0:
 		// A region that leaves hands everything off. One that is drained keeps
 		// what no other region could serve.
 		m.handOff(r)

@@ -12,20 +12,25 @@ import (
 // typeTable is one declared type with its part of the route table.
 type typeTable struct {
 	desc    sharding.TypeDesc
-	changed uint64 // n of the last change of desc
-	fact    uint64 // number of its newest fact in this term
-	rows    []row  // one per shard, unallocated ones included
-	transit int    // rows that are starting with an owner, or handing off
+	changed uint64          // n of the last change of desc
+	number  uint64          // of its newest fact in this term
+	forms   []sharding.Form // all that were ever registered; only appended to
+	rows    []row           // one per shard, unallocated ones included
+	transit int             // rows that are starting with an owner, or handing off
 	owned   []holding
 }
 
 // row is a line of the table and what the coordinator remembers about it.
 type row struct {
 	sharding.Row
-	changed uint64    // n of the last change
-	fact    uint64    // number of its newest fact in this term
-	since   time.Time // when it came into this phase, in this term
-	asked   time.Time // when its owner was last asked for something
+	// before are the forms that earlier owners may have stored, may those that the owner
+	// may store.
+	before, may sharding.FormSet
+	successor   sharding.NodeID // who is to get the shard next; zero: anybody
+	changed     uint64          // n of the last change
+	number      uint64          // of its newest fact in this term
+	since       time.Time       // when it came into this phase, in this term
+	asked       time.Time       // when its owner was last asked for something
 	// tries counts failed allocations while it is starting, and questions to
 	// the owner about refused commands while it is serving.
 	tries uint8
@@ -62,15 +67,18 @@ func (m *Machine) commit(f Fact, consequences ...Output) {
 // persist gives a fact out and remembers its number where it is about.
 func (m *Machine) persist(f Fact) {
 	m.persisted++
+	if row, ok := f.(RowFact); ok && mutant.On("forms-in-facts") {
+		f = RowFact{Row: row.Row}
+	}
 	m.emit(Persist{Fact: f})
 	switch f := f.(type) {
 	case RowFact:
 		if _, r := m.find(f.Row.Shard); r != nil {
-			r.fact = m.persisted
+			r.number = m.persisted
 		}
 	case TypeFact:
 		if i, found := m.searchType(f.Desc.Type); found {
-			m.types[i].fact = m.persisted
+			m.types[i].number = m.persisted
 		}
 	case TargetFact:
 		m.targetFact = m.persisted
@@ -82,9 +90,9 @@ func (m *Machine) persist(f Fact) {
 func (m *Machine) apply(f Fact) {
 	switch f := f.(type) {
 	case TypeFact:
-		m.applyType(f.Desc)
+		m.applyType(f)
 	case RowFact:
-		m.applyRow(f.Row)
+		m.applyRow(f)
 	case DrainFact:
 		m.applyDrain(f)
 	case TargetFact:
@@ -110,7 +118,8 @@ func (m *Machine) applyDrain(f DrainFact) {
 	}
 }
 
-func (m *Machine) applyType(d sharding.TypeDesc) {
+func (m *Machine) applyType(f TypeFact) {
+	d := f.Desc
 	if d.Shards == 0 || d.Shards > sharding.MaxShards {
 		return
 	}
@@ -126,17 +135,23 @@ func (m *Machine) applyType(d sharding.TypeDesc) {
 	}
 	t := m.types[i]
 	t.desc = d
+	if n := len(t.forms); len(f.Forms) >= n && slices.Equal(f.Forms[:n], t.forms) {
+		t.forms = f.Forms
+		m.learnForms(t)
+	}
 	t.changed = m.count(change{shard: sharding.ShardID{Type: d.Type}, isType: true})
 }
 
-func (m *Machine) applyRow(next sharding.Row) {
+func (m *Machine) applyRow(f RowFact) {
+	next := f.Row
 	t, r := m.find(next.Shard)
 	if r == nil || !next.Newer(r.Row) || next.Epoch == 0 ||
 		next.Phase < sharding.Starting || next.Phase > sharding.HandingOff ||
-		next.Owner.IsZero() && next.Phase != sharding.Starting {
+		next.Owner.IsZero() && next.Phase != sharding.Starting || !next.Owner.IsZero() && next.Reason != 0 {
 		return
 	}
 	last := r.Row
+	r.before, r.may, r.successor = f.Before, f.May, f.Successor
 	if next.Owner == last.Owner && next.Epoch == last.Epoch {
 		r.Row = next
 	} else {

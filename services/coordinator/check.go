@@ -50,6 +50,9 @@ func (m *Machine) Check() error {
 		if err := t.check(); err != nil {
 			return err
 		}
+		if err := m.checkReaders(t); err != nil {
+			return err
+		}
 		for i := range t.rows {
 			r := &t.rows[i]
 			if r.Epoch.Term() > m.term || r.Epoch.Term() == m.term && r.Epoch.Counter() > m.counter {
@@ -89,6 +92,21 @@ func (m *Machine) checkStandby() error {
 	return nil
 }
 
+// checkReaders checks that every owner reads what may be stored in its shards.
+func (m *Machine) checkReaders(t *typeTable) error {
+	for i := range t.rows {
+		r := &t.rows[i]
+		forms := r.before.Union(r.may)
+		if forms.End() > len(t.forms) {
+			return fmt.Errorf("%v may have form %d, type %q has %d", r.Shard, forms.End()-1, t.desc.Type, len(t.forms))
+		}
+		if owner := m.region(r.Owner); owner != nil && owner.hosts(t.desc.Type) && !owner.formsOf(t).reads.Contains(forms) {
+			return fmt.Errorf("%v of %v does not read all that may be stored in it: %x of %x", r.Shard, r.Owner, string(owner.formsOf(t).reads), string(forms))
+		}
+	}
+	return nil
+}
+
 func (t *typeTable) check() error {
 	if len(t.rows) != int(t.desc.Shards) {
 		return fmt.Errorf("type %q has %d rows for %d shards", t.desc.Type, len(t.rows), t.desc.Shards)
@@ -102,7 +120,7 @@ func (t *typeTable) check() error {
 		nobody := r.Owner.IsZero()
 		switch {
 		case r.Phase > sharding.HandingOff, (r.Phase == 0) != (r.Epoch == 0), r.Phase == 0 && !nobody,
-			r.Phase > sharding.Starting && nobody:
+			r.Phase > sharding.Starting && nobody, r.Reason != 0 && !nobody:
 			return fmt.Errorf("the row %+v makes no sense", r.Row)
 		}
 		transit += one(inTransit(r.Row))

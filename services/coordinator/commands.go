@@ -67,12 +67,12 @@ func (m *Machine) dropCommands() {
 		all, hosted := m.commandsOfRegions(t.desc.Type, sharding.NodeID{})
 		switch {
 		case !hosted || slices.Equal(all, t.desc.Commands):
-		case m.pending(t.fact):
+		case m.pending(t.number):
 			m.deferred = true
 		default:
 			desc := t.desc
 			desc.Commands = all
-			m.commit(TypeFact{Desc: desc})
+			m.commit(t.fact(desc))
 		}
 	}
 }

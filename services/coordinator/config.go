@@ -117,6 +117,10 @@ type Config struct {
 	MaxShards int
 	// MaxCommands bounds the commands of one type. Default 1024.
 	MaxCommands int
+	// MaxForms bounds the forms in which one type is stored, over its whole life: each
+	// takes a bit or two in every row. Default 1024: a new form every week for twenty
+	// years.
+	MaxForms int
 }
 
 // DefaultConfig returns the defaults named at the fields.
@@ -152,6 +156,7 @@ func DefaultConfig() Config {
 		MaxTypes:                 256,
 		MaxShards:                1 << 18,
 		MaxCommands:              1024,
+		MaxForms:                 1024,
 	}
 }
 
@@ -186,7 +191,7 @@ func (c Config) Validate() error {
 	}{
 		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
-		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands},
+		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)

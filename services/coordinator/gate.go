@@ -281,11 +281,14 @@ func factSize(f Fact) int {
 	const numbers = 64
 	switch f := f.(type) {
 	case RowFact:
-		return numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr)
+		return 2*numbers + len(f.Row.Shard.Type) + len(f.Row.Owner.Addr) + len(f.Before) + len(f.May) + len(f.Successor.Addr)
 	case TypeFact:
 		n := numbers + len(f.Desc.Type)
 		for _, c := range f.Desc.Commands {
 			n += 16 + len(c.Name)
+		}
+		for _, form := range f.Forms {
+			n += 32 + len(form.Name)
 		}
 		return n
 	case DrainFact:
@@ -319,7 +322,7 @@ func (m *Machine) next(c *cursor) Fact {
 		}
 		if i < len(m.types) {
 			c.typ = m.types[i].desc.Type
-			return TypeFact{Desc: m.types[i].desc}
+			return m.types[i].fact(m.types[i].desc)
 		}
 		*c = cursor{kind: 1}
 	}
@@ -352,7 +355,7 @@ func (m *Machine) next(c *cursor) Fact {
 		for rows := m.types[i].rows; c.row < len(rows); {
 			c.row++
 			if r := &rows[c.row-1]; r.Epoch != 0 {
-				return RowFact{Row: r.Row}
+				return r.fact(r.Row)
 			}
 		}
 		if i+1 == len(m.types) {

@@ -13,7 +13,7 @@ import (
 func (m *Machine) handOff(r *row) {
 	next := r.Row
 	next.Phase = sharding.HandingOff
-	m.commit(RowFact{Row: next}, Send{To: next.Owner, Msg: control.HandOff{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
+	m.commit(r.fact(next), Send{To: next.Owner, Msg: control.HandOff{Term: m.term, Shard: next.Shard, Epoch: next.Epoch}})
 	r.asked = m.now
 }
 
@@ -23,7 +23,8 @@ func (m *Machine) shardStopped(from sharding.NodeID, in control.ShardStopped) {
 	if r == nil || in.Epoch < r.Epoch && !mutant.On("stopped-epoch") || !m.plausible(in.Epoch) {
 		return
 	}
-	m.assign(r, m.choose(t, r.Shard, sharding.NodeID{}), in.Epoch)
+	forms := m.afterStop(t, r, in.Wrote)
+	m.assign(t, r, m.choose(t, r.Shard, sharding.NodeID{}, forms), in.Epoch, forms)
 }
 
 // gracefulShutdown marks the region as leaving; the sweep at the end of the
@@ -51,14 +52,20 @@ func (m *Machine) rebalance() {
 	}
 	unsettled := slices.ContainsFunc(m.regions, func(r region) bool { return !r.reachable })
 	for _, t := range m.types {
-		v := m.view(t, sharding.NodeID{}, (*region).candidate)
+		v := m.view(t, sharding.NodeID{}, "", (*region).candidate)
 		v.Unsettled = unsettled
 		if unsettled || len(v.Regions) < 2 {
 			continue
 		}
-		for _, s := range m.cfg.Strategy.Rebalance(v, t.inFlight()) {
+		var moves []sharding.ShardID
+		if m.uniform(t) {
+			moves = m.cfg.Strategy.Rebalance(v, t.inFlight())
+		} else {
+			moves = m.evenOut(t, v)
+		}
+		for _, s := range moves {
 			_, r := m.find(s)
-			if r != nil && r.Phase == sharding.Serving && !m.pending(r.fact) && m.handoffs < m.cfg.MaxHandoffs {
+			if r != nil && r.Phase == sharding.Serving && !m.pending(r.number) && m.handoffs < m.cfg.MaxHandoffs {
 				m.handOff(r)
 			}
 		}

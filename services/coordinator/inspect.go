@@ -15,6 +15,9 @@ func (m *Machine) Clone() *Machine {
 	c.out, c.scratch = nil, nil
 	c.awaited = slices.Clone(m.awaited)
 	c.regions = slices.Clone(m.regions) // their types are never written to
+	for i := range c.regions {
+		c.regions[i].forms = slices.Clone(c.regions[i].forms)
+	}
 	c.drained = slices.Clone(m.drained)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
@@ -74,6 +77,19 @@ func (s *state) desc(d sharding.TypeDesc) {
 		s.text(c.Name)
 		s.bool(c.ReadOnly)
 		s.bool(c.Stale)
+	}
+	s.forms(d.Writes)
+	s.forms(d.Reads)
+}
+
+func (s *state) forms(forms []sharding.Form) {
+	s.uint(uint64(len(forms)))
+	for _, f := range forms {
+		s.uint(uint64(f.Kind))
+		s.text(f.Name)
+		s.uint(uint64(f.Version))
+		s.uint(uint64(f.ReadableBy))
+		s.uint(f.Shape)
 	}
 }
 
@@ -161,8 +177,9 @@ func (s *state) region(r *region) {
 // owner and epoch, the log by the numbers of the last changes.
 func (s *state) table(t *typeTable) {
 	s.desc(t.desc)
+	s.forms(t.forms)
 	s.uint(t.changed)
-	s.fact(t.fact)
+	s.fact(t.number)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 {
@@ -172,8 +189,12 @@ func (s *state) table(t *typeTable) {
 		s.node(r.Owner)
 		s.uint(uint64(r.Epoch))
 		s.uint(uint64(r.Phase))
+		s.uint(uint64(r.Reason))
+		s.text(string(r.before))
+		s.text(string(r.may))
+		s.node(r.successor)
 		s.uint(r.changed)
-		s.fact(r.fact)
+		s.fact(r.number)
 		if inTransit(r.Row) { // else nobody waits
 			s.time(r.since)
 		}
@@ -195,8 +216,9 @@ type View struct {
 	// Open that enough regions have registered to begin allocating.
 	Recovered, Open bool
 	Types           []sharding.TypeDesc
-	Rows            []sharding.Row // allocated ones, sorted
-	Regions         []RegionView   // members, sorted by node
+	Rows            []sharding.Row    // allocated ones, sorted
+	Unreadable      []UnreadableShard // sorted
+	Regions         []RegionView      // members, sorted by node
 	// Handoffs is the number of rows that hand off now.
 	Handoffs int
 	Rollout  RolloutView
@@ -225,7 +247,7 @@ func (m *Machine) View() View {
 	v := View{
 		Active: m.active, Term: m.term, Known: m.known, Version: full.Version,
 		Recovered: m.recovered, Open: m.open,
-		Types: full.Types, Rows: full.Rows, Handoffs: m.handoffs, Rollout: m.rolloutView(),
+		Types: full.Types, Rows: full.Rows, Unreadable: m.unreadableShards(), Handoffs: m.handoffs, Rollout: m.rolloutView(),
 	}
 	for i := range m.regions {
 		r := &m.regions[i]

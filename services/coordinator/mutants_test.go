@@ -92,6 +92,22 @@ func TestMutantsOfDrains(t *testing.T) {
 	}
 }
 
+// TestMutantsOfForms: a shard would go to a region that does not read it.
+func TestMutantsOfForms(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, m := range []struct {
+		name   string
+		broken func(*testing.T) string
+	}{{"readability", lostOwner}, {"lost-owner-wrote", lostOwner}, {"forms-in-facts", newTerm}} {
+		for _, name := range []string{"", m.name} {
+			mutant.Activate(name)
+			if why := m.broken(t); (why != "") != (name != "") {
+				t.Errorf("mutant %q: %q", name, why)
+			}
+		}
+	}
+}
+
 // TestMutants: what comes late, or early in a term, must have no consequence.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

@@ -24,6 +24,7 @@ type region struct {
 	journal    journalHealth
 	version    string
 	types      []sharding.TypeDesc // sorted by type
+	forms      []regionForms       // of the types, see learnForms
 }
 
 // leaves reports whether the region's shards are to be handed off.
@@ -118,12 +119,15 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	if refusal == "" {
 		refusal = m.checkCommands(from, descs)
 	}
+	if refusal == "" {
+		refusal = m.checkNewForms(descs)
+	}
 	if refusal != "" {
 		m.reply(call, control.RegisterAck{Term: m.term, Refusal: refusal})
 		return
 	}
 	for _, d := range descs {
-		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].fact) && !slices.Equal(m.types[i].desc.Commands, m.commands(from, d)) {
+		if i, found := m.searchType(d.Type); found && m.pending(m.types[i].number) && m.changes(from, m.types[i], d) {
 			m.askAgain(call)
 			return
 		}
@@ -131,19 +135,33 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	if !r.registered {
 		m.rolloutStep = m.now
 	}
-	r.registered, r.version, r.types = true, in.Version, descs
+	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
 	m.registeredVersion(r)
 	for _, d := range descs {
-		d.Commands = m.commands(from, d)
-		if i, found := m.searchType(d.Type); !found || !slices.Equal(m.types[i].desc.Commands, d.Commands) {
-			m.commit(TypeFact{Desc: d})
+		i, found := m.searchType(d.Type)
+		if found && !m.changes(from, m.types[i], d) {
+			m.learnForms(m.types[i])
+			continue
 		}
+		t := &typeTable{}
+		if found {
+			*t = *m.types[i]
+		}
+		t.forms = extend(t.forms, d.Writes)
+		d.Commands = m.commands(from, d)
+		m.commit(t.fact(d))
 	}
 	old := m.arrived(from)
 	m.open = m.open || old || in.Last != 0
 	m.allowAllocation()
 	m.sweepDue = true
 	m.reply(call, control.RegisterAck{Term: m.term})
+}
+
+// changes reports whether a type gets other commands or forms if a region registers it with
+// desc.
+func (m *Machine) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
+	return !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
 }
 
 // checkVersion checks what a region says of its application version, which may be
@@ -230,6 +248,9 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 		if i > 0 && c.Name == d.Commands[i-1].Name {
 			return fmt.Sprintf("type %q has the command %q twice; define it once", d.Type, c.Name)
 		}
+	}
+	if refusal := m.checkForms(d); refusal != "" {
+		return refusal
 	}
 	i, found := m.searchType(d.Type)
 	if !found {

@@ -22,7 +22,7 @@ const maxDoubts = 5
 // of the node that comes too early for that is ignored: it repeats it when asked.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
-	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.fact) {
+	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.number) {
 		return nil, nil
 	}
 	return t, r
@@ -36,7 +36,7 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	}
 	next := r.Row
 	next.Phase = sharding.Serving
-	m.commit(RowFact{Row: next})
+	m.commit(r.fact(next))
 }
 
 // hostRefused: nobody can serve at this epoch, so the shard gets a higher one. This
@@ -49,11 +49,12 @@ func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
 		return // another epoch would not help: leave it to the timeout
 	}
-	to := m.choose(t, r.Shard, r.Owner)
+	forms := r.stored()
+	to := m.choose(t, r.Shard, r.Owner, forms)
 	if to.IsZero() {
-		to = m.choose(t, r.Shard, sharding.NodeID{})
+		to = m.choose(t, r.Shard, sharding.NodeID{}, forms)
 	}
-	m.assign(r, to, in.Above)
+	m.assign(t, r, to, in.Above, forms)
 }
 
 // ask sends the order that belongs to the row's phase to its owner.
@@ -80,13 +81,13 @@ func (m *Machine) repeat() {
 				continue
 			}
 			left--
-			if m.pending(r.fact) {
+			if m.pending(r.number) {
 				r.since, r.asked = m.now, m.now // nobody has been asked yet
 				continue
 			}
 			if m.overdue(t, r) {
-				if to := m.choose(t, r.Shard, r.Owner); !to.IsZero() {
-					m.assign(r, to, 0)
+				if to := m.choose(t, r.Shard, r.Owner, r.stored()); !to.IsZero() {
+					m.assign(t, r, to, 0, r.stored())
 					continue
 				}
 			}

@@ -1,7 +1,9 @@
 package region_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +30,7 @@ import (
 //	handoff SHARD EPOCH [term=N]
 //	claimed VERDICT [EPOCH]               answers the oldest Claim; EPOCH is the stored one
 //	command R EPOCH TYPE/ID CMD [size=N]
-//	loaded SEQ | done R [events=N] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
+//	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
 //	probed ok|lost                        answers the oldest ProbeJournal
 //	leave | remaining N [term=N] | tick MS
 //	state                                 counts
@@ -88,7 +90,11 @@ func cfg(cores int, shards uint32) region.Config {
 			{Name: "Add"}, {Name: "Get", ReadOnly: true},
 		}}, PassivateAfter: 2 * time.Minute}
 	}
-	cfg := region.DefaultConfig(self, "region-1", hosted("T"), hosted("U"))
+	stores := hosted("T")
+	for _, event := range []string{"added", "cleared"} {
+		stores.Desc.Writes = append(stores.Desc.Writes, sharding.Form{Kind: sharding.FormOfEvent, Name: event, Version: 1})
+	}
+	cfg := region.DefaultConfig(self, "region-1", stores, hosted("U"))
 	cfg.BufferCommands, cfg.BufferBytes, cfg.Turn.TotalCommands = 2, 4096, 3
 	if cores > 1 {
 		cfg.Turn.TotalCommands = 4 * cores // the least
@@ -238,8 +244,12 @@ func (s *scenario) entity(f []string, opt map[string]string, arg func(int) strin
 		return back(l.core, turn.Loaded{Entity: l.o.Entity, Incarnation: l.o.Incarnation, LastSeq: uint64(number(f[1]))})
 	case "done":
 		r := s.runs[turn.RequestID(number(f[1]))]
+		events := make([]sharding.Event, number(opt["events"]))
+		for i := range events {
+			events[i].Name = cmp.Or(opt["event"], "added")
+		}
 		return back(r.core, turn.TurnDone{Incarnation: r.o.Incarnation, Request: r.o.Request,
-			Events: make([]sharding.Event, number(opt["events"])), Reply: sharding.Reply{Outcome: sharding.OK}})
+			Events: events, Reply: sharding.Reply{Outcome: sharding.OK}})
 	case "appended":
 		a := pop(&s.appends)
 		return back(a.core, turn.Appended{Incarnation: a.o.Incarnation, Seq: a.o.Append.Records[0].Seq,
@@ -356,6 +366,11 @@ func (s *scenario) send(o region.Send) string {
 		}
 	case control.GracefulShutdown:
 		s.leaves = o
+	case control.ShardStopped:
+		fields = fmt.Sprintf("{Shard:%s Epoch:%s}", m.Shard, m.Epoch)
+		if wrote := slices.Collect(m.Wrote.All()); wrote != nil {
+			fields = fmt.Sprintf("{Shard:%s Epoch:%s Wrote:%v}", m.Shard, m.Epoch, wrote)
+		}
 	}
 	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }

@@ -65,6 +65,10 @@ type hosted struct {
 	minEpochs []sharding.Epoch
 	// rows are the newest ones known of the core's shards.
 	rows []sharding.Row
+	// wrote has, by shard, the forms of all events that this incarnation has handed to the
+	// journal, at whatever epoch, as indexes into the Writes of the type. It is told with
+	// every ShardStopped, since the first one may get lost.
+	wrote []sharding.FormSet
 }
 
 // heldShard is one shard that this core claims, serves or releases.
@@ -108,6 +112,7 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 		m.types = append(m.types, &hosted{
 			name: d.Type, volatile: d.Volatile,
 			shards: make([]*heldShard, d.Shards), minEpochs: make([]sharding.Epoch, d.Shards), rows: make([]sharding.Row, d.Shards),
+			wrote: make([]sharding.FormSet, d.Shards),
 		})
 	}
 	slices.SortFunc(m.types, func(a, b *hosted) int { return cmp.Compare(a.name, b.name) })

@@ -130,7 +130,7 @@ func (m *ShardCore) handOff(in HandOff) {
 	h := m.shard(in.Shard)
 	if h == nil || in.Epoch < h.epoch {
 		m.raiseMinEpoch(in.Shard, in.Epoch+1)
-		m.report(from, control.ShardStopped{Shard: in.Shard, Epoch: in.Epoch})
+		m.stopped(from, in.Shard, in.Epoch)
 		return
 	}
 	h.from = from
@@ -139,12 +139,21 @@ func (m *ShardCore) handOff(in HandOff) {
 	case claiming:
 		m.letGo(h)
 		m.raiseMinEpoch(h.id, in.Epoch+1)
-		m.report(from, control.ShardStopped{Shard: h.id, Epoch: in.Epoch})
+		m.stopped(from, h.id, in.Epoch)
 	case serving:
 		h.phase = stopping
 		m.step(turn.Drain{Shard: h.id})
 	case stopping:
 	}
+}
+
+// stopped reports that nothing of the shard at the epoch, or a lower one, is alive here.
+func (m *ShardCore) stopped(to string, id sharding.ShardID, e sharding.Epoch) {
+	wrote := m.typ(id.Type).wrote[id.Index]
+	if mutant.On("wrote") {
+		wrote = ""
+	}
+	m.report(to, control.ShardStopped{Shard: id, Epoch: e, Wrote: wrote})
 }
 
 // drained: nothing of the shard is alive or unsettled. The minimum epoch keeps a late
@@ -155,11 +164,13 @@ func (m *ShardCore) drained(in turn.Drained) {
 		return
 	}
 	m.forget(h)
+	wrote := &m.typ(h.id.Type).wrote[h.id.Index]
+	*wrote = wrote.Union(in.Wrote)
 	if !mutant.On("min-epoch-after-drain") {
 		m.raiseMinEpoch(h.id, max(h.epoch, h.handOff)+1)
 	}
 	if h.handOff > 0 {
-		m.report(h.from, control.ShardStopped{Shard: h.id, Epoch: h.handOff})
+		m.stopped(h.from, h.id, h.handOff)
 	}
 	if h.next >= m.minEpoch(h.id) && h.next > h.epoch && !m.leaving {
 		m.claim(h.id, h.next, h.from)

@@ -83,7 +83,7 @@ func (m *ShardCore) Clone() *ShardCore {
 	c.turn, c.types, c.lastType, c.out = m.turn.Clone(), slices.Clone(m.types), nil, nil
 	for i, t := range m.types {
 		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
-			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows)}
+			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
 	}
 	for h := range m.shards() {
 		hc := *h
@@ -145,6 +145,9 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 		for i, minEpoch := range t.minEpochs {
 			if minEpoch > 0 {
 				b = fmt.Appendf(b, "minEpoch %s/%d %s\n", t.name, i, minEpoch)
+			}
+			if t.wrote[i] != "" {
+				b = fmt.Appendf(b, "wrote %s/%d %x\n", t.name, i, string(t.wrote[i]))
 			}
 			if row := t.rows[i]; row.Epoch > 0 {
 				b = fmt.Appendf(b, "row %v\n", row)

@@ -1,0 +1,273 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Regions of several versions may store in different forms, and read different ones. A
+// shard is given only to a region that reads every form in which something may be stored
+// in it. The coordinator keeps a list of all forms of a type that were ever registered,
+// and two sets for each row: what earlier owners may have stored, and what its owner may
+// store. They are part of the fact that gives the shard to the owner, so that they are
+// durable before it can store anything. A region that has stopped a shard says what it has
+// stored, which is mostly less.
+
+// regionForms are those of one type of a region, as indexes into the list of the type.
+type regionForms struct{ writes, reads sharding.FormSet }
+
+// stored are the forms in which something may be stored in the shard of a row.
+func (r *row) stored() sharding.FormSet {
+	if mutant.On("lost-owner-wrote") {
+		return r.before
+	}
+	return r.before.Union(r.may)
+}
+
+// fact is the fact that a row has changed and its forms have not.
+func (r *row) fact(next sharding.Row) RowFact {
+	return RowFact{Row: next, Before: r.before, May: r.may, Successor: r.successor}
+}
+
+// fact is the fact that a type has this descriptor.
+func (t *typeTable) fact(desc sharding.TypeDesc) TypeFact {
+	desc.Writes, desc.Reads = nil, nil
+	return TypeFact{Desc: desc, Forms: t.forms}
+}
+
+// extend appends to a list those forms that it lacks.
+func extend(forms, more []sharding.Form) []sharding.Form {
+	forms = slices.Clip(forms)
+	for _, f := range more {
+		if !slices.Contains(forms, f) {
+			forms = append(forms, f)
+		}
+	}
+	return forms
+}
+
+// learnForms notes what all regions store and read of a type.
+func (m *Machine) learnForms(t *typeTable) {
+	for i := range m.regions {
+		r := &m.regions[i]
+		if at, found := searchDesc(r.types, t.desc.Type); found {
+			var of regionForms
+			for i, f := range t.forms {
+				if sharding.Reads(r.types[at].Reads, f) {
+					of.reads = of.reads.With(i)
+				}
+				if _, stores := slices.BinarySearchFunc(r.types[at].Writes, f, sharding.Form.Compare); stores {
+					of.writes = of.writes.With(i)
+				}
+			}
+			r.forms[at] = of
+		}
+	}
+}
+
+// formsOf returns what a region stores and reads of a type that it hosts.
+func (r *region) formsOf(t *typeTable) regionForms {
+	if i, found := searchDesc(r.types, t.desc.Type); found {
+		return r.forms[i]
+	}
+	return regionForms{}
+}
+
+// readable reports whether the region hosts the type and reads all of the forms.
+func (r *region) readable(t *typeTable, forms sharding.FormSet) bool {
+	i, found := searchDesc(r.types, t.desc.Type)
+	return found && (r.forms[i].reads.Contains(forms) || mutant.On("readability"))
+}
+
+// afterStop returns what may be stored in the shard of a row whose owner has stopped it.
+// Until the owner has registered in this term it is not known what it means by wrote.
+func (m *Machine) afterStop(t *typeTable, r *row, wrote sharding.FormSet) sharding.FormSet {
+	owner := m.region(r.Owner)
+	if owner == nil {
+		return r.stored()
+	}
+	at, found := searchDesc(owner.types, t.desc.Type)
+	if !found || wrote.End() > len(owner.types[at].Writes) {
+		return r.stored()
+	}
+	forms := r.before
+	for i := range wrote.All() {
+		n := slices.Index(t.forms, owner.types[at].Writes[i])
+		if n < 0 {
+			return r.stored()
+		}
+		forms = forms.With(n)
+	}
+	return forms
+}
+
+// unreadable reports whether there are regions that could serve a shard with these forms,
+// but none reads them.
+func (m *Machine) unreadable(t *typeTable, forms sharding.FormSet) bool {
+	return m.recovered && m.open &&
+		len(m.view(t, sharding.NodeID{}, "", (*region).lastResort).Regions) > 0 &&
+		len(m.view(t, sharding.NodeID{}, forms, (*region).lastResort).Regions) == 0
+}
+
+// reason says why a row has no owner now.
+func (m *Machine) reason(t *typeTable, forms sharding.FormSet) sharding.RowReason {
+	if m.unreadable(t, forms) {
+		return sharding.Unreadable
+	}
+	return 0
+}
+
+// uniform reports whether every region that may be given shards of a type reads everything
+// that may be stored of it.
+func (m *Machine) uniform(t *typeTable) bool {
+	for i := range m.regions {
+		if r := &m.regions[i]; r.candidate() && r.hosts(t.desc.Type) && r.formsOf(t).reads.Len() < len(t.forms) {
+			return false
+		}
+	}
+	return true
+}
+
+// evenOut returns the shards of a type that move for balance if the regions differ in what
+// they read. A strategy knows nothing of that: it would go on to name shards that must
+// stay. A shard moves to the region with the fewest of those that read it, if that one has
+// at least two less than its owner. So none moves back and forth.
+func (m *Machine) evenOut(t *typeTable, v allocation.View) []sharding.ShardID {
+	if t.transit > 0 || !v.Settled() {
+		return nil
+	}
+	var moves []sharding.ShardID
+	counts := map[sharding.NodeID]int{} // as they will be after the moves
+	for _, r := range v.Regions {
+		counts[r.Node] = len(r.Shards)
+	}
+	owners := slices.Clone(v.Regions)
+	slices.SortStableFunc(owners, func(a, b allocation.Region) int { return len(b.Shards) - len(a.Shards) })
+	for _, owner := range owners {
+		stays := map[sharding.FormSet]bool{} // what cannot move now can no more after other moves
+		for _, s := range owner.Shards {
+			forms := t.rows[s.Index].stored()
+			if stays[forms] {
+				continue
+			}
+			to, found := m.fewest(t, owners, owner.Node, forms, counts)
+			if !found || counts[to]+1 >= counts[owner.Node] {
+				stays[forms] = true
+				continue
+			}
+			counts[to]++
+			counts[owner.Node]--
+			moves = append(moves, s)
+		}
+	}
+	return moves
+}
+
+// fewest returns the region with the lowest count of those that read the forms, except one.
+func (m *Machine) fewest(t *typeTable, regions []allocation.Region, except sharding.NodeID, forms sharding.FormSet, counts map[sharding.NodeID]int) (to sharding.NodeID, found bool) {
+	for _, r := range regions {
+		if r.Node != except && m.region(r.Node).readable(t, forms) && (!found || counts[r.Node] < counts[to]) {
+			to, found = r.Node, true
+		}
+	}
+	return to, found
+}
+
+// checkForms says what is wrong with the forms of one descriptor, and puts them in order.
+func (m *Machine) checkForms(d *sharding.TypeDesc) string {
+	if d.Volatile {
+		d.Writes, d.Reads = nil, nil
+		return ""
+	}
+	for _, list := range []*[]sharding.Form{&d.Writes, &d.Reads} {
+		if len(*list) > m.cfg.MaxForms {
+			return fmt.Sprintf("type %q has %d stored forms, at most %d are allowed; remove steps from versions that are not stored any more, or split the type", d.Type, len(*list), m.cfg.MaxForms)
+		}
+		*list = slices.Clone(*list)
+		slices.SortFunc(*list, sharding.Form.Compare)
+		for i, f := range *list {
+			if err := checkForm(d.Type, f); err != nil {
+				return err.Error()
+			}
+			if i > 0 && f == (*list)[i-1] {
+				return fmt.Sprintf("type %q has the form %v twice; declare it once", d.Type, f)
+			}
+		}
+	}
+	for _, f := range d.Writes {
+		if !sharding.Reads(d.Reads, f) {
+			return fmt.Sprintf("type %q stores %v, and does not read it; a region must read what it stores", d.Type, f)
+		}
+	}
+	return ""
+}
+
+func checkForm(t sharding.EntityType, f sharding.Form) error {
+	if f.Kind == 0 || f.Version == 0 {
+		return fmt.Errorf("type %q has the form %v; its kind and its version must not be 0", t, f)
+	}
+	if f.Kind == sharding.FormOfSnapshot && f.Name == "" {
+		return nil
+	}
+	return sharding.CheckID("name of a stored form of type "+string(t), f.Name, sharding.MaxTypeLen)
+}
+
+// checkNewForms says why the region cannot join with its forms: there would be too many.
+// They are never forgotten, because something may be stored in each of them.
+func (m *Machine) checkNewForms(descs []sharding.TypeDesc) string {
+	for _, d := range descs {
+		if i, found := m.searchType(d.Type); found {
+			if n := len(extend(m.types[i].forms, d.Writes)); n > m.cfg.MaxForms {
+				return fmt.Sprintf("with this region type %q would have been stored in %d forms since it was first declared, at most %d are allowed; give the type a new name", d.Type, n, m.cfg.MaxForms)
+			}
+		}
+	}
+	return ""
+}
+
+// UnreadableShard is a shard that no region may be given, and why.
+type UnreadableShard struct {
+	Shard sharding.ShardID
+	// Forms are those that may be stored and that Closest does not read.
+	Forms []sharding.Form
+	// Closest is the region that lacks the fewest forms; zero: there is no region now that
+	// could be given shards of the type.
+	Closest sharding.NodeID
+}
+
+// unreadableShards lists the rows that wait for a region that reads them.
+func (m *Machine) unreadableShards() []UnreadableShard {
+	var list []UnreadableShard
+	for _, t := range m.types {
+		for i := range t.rows {
+			if r := &t.rows[i]; r.Reason == sharding.Unreadable {
+				list = append(list, m.unreadableShard(t, r))
+			}
+		}
+	}
+	return list
+}
+
+func (m *Machine) unreadableShard(t *typeTable, r *row) UnreadableShard {
+	u := UnreadableShard{Shard: r.Shard}
+	for i := range m.regions {
+		reg := &m.regions[i]
+		if !reg.lastResort() || !reg.hosts(t.desc.Type) {
+			continue
+		}
+		var missing []sharding.Form
+		for i := range r.stored().All() {
+			if !reg.formsOf(t).reads.Has(i) {
+				missing = append(missing, t.forms[i])
+			}
+		}
+		if u.Closest.IsZero() || len(missing) < len(u.Forms) {
+			u.Closest, u.Forms = reg.node, missing
+		}
+	}
+	return u
+}
