@@ -114,7 +114,7 @@ func (c *checker) effects(o *op) {
 	if n > 1 && !c.again(o) {
 		w.violate("one effect", "%v took effect %d times, at positions %v", o, n, c.where[o.x])
 	}
-	if n > 0 && o.cmd != cmdAdd && o.cmd != cmdAdd2 {
+	if n > 0 && !adds(o.cmd) {
 		w.violate("no effect of a failed turn", "%v took effect", o)
 	}
 	if n == 0 {
@@ -137,7 +137,6 @@ func (c *checker) effects(o *op) {
 // between call and return, with the command's own effect in it.
 func (c *checker) answer(o *op, t *try) {
 	w := c.w
-	adds := o.cmd == cmdAdd || o.cmd == cmdAdd2
 	if o.tell {
 		if o.keyed && t.reply.Code == "" && len(c.where[o.x]) == 0 {
 			w.violate("acknowledged is durable", "%v was acknowledged and took effect %d times", o, len(c.where[o.x]))
@@ -168,7 +167,7 @@ func (c *checker) answer(o *op, t *try) {
 		w.violate("acknowledged is durable", "%v was answered at %s with %d elements, the last of which was committed at %s",
 			o, at(t.returned), n, at(p.elements[n-1].at))
 	}
-	if adds {
+	if adds(o.cmd) {
 		first := n
 		if o.cmd == cmdAdd2 {
 			first--

@@ -145,6 +145,9 @@ func (c *client) draw(entity sharding.Entity, keyed bool, batch int) *op {
 		o.cmd = cmdLater
 	}
 	o.tell = o.cmd == cmdAdd && d.chance(0.04)
+	if d := w.dice("callers of versions"); o.cmd == cmdAdd && !o.tell && d.chance(w.weather.Newer) {
+		o.cmd = cmdOfVersion(d.IntN(versions))
+	}
 	if keyed {
 		o.key = sharding.CommandID(fmt.Sprintf("k%d", o.id))
 		if w.dice("keys").chance(w.weather.Harsh.Timed) {

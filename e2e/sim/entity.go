@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -47,14 +48,25 @@ func commands() []sharding.CommandDesc {
 	return list
 }
 
+// versions is how many versions of the program there are. Each has a command of its own,
+// which does what Add does.
+const versions = 3
+
+func cmdOfVersion(version int) string { return fmt.Sprint("Version", version) }
+
+// adds reports whether a command appends numbers.
+func adds(cmd string) bool { return cmd == cmdAdd || cmd == cmdAdd2 || ofVersion(cmd) }
+
+// ofVersion reports whether only one version has the command.
+func ofVersion(cmd string) bool { return strings.HasPrefix(cmd, "Version") }
+
 const passivateAfter = 3 * sec
 
-// turnTypes are the types as the execution core sees them, in one of several versions of
-// the program: each has a command that the others do not have.
+// turnTypes are the types as the execution core sees them, in a version of the program.
 func turnTypes(version int) []turn.Type {
 	var list []turn.Type
 	for i, t := range types {
-		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: fmt.Sprint("Version", version)})
+		t.Commands = append(slices.Clone(t.Commands), sharding.CommandDesc{Name: cmdOfVersion(version)})
 		tt := turn.Type{Desc: t, PassivateAfter: nanos(passivateAfter)}
 		if i == 1 {
 			tt.SnapshotEvery = 7
@@ -125,26 +137,25 @@ func turnOf(l *list, env *sharding.Envelope) (done turn.TurnDone) {
 		done.Events = append(done.Events, sharding.Event{Name: "Added", Payload: number(x)})
 	}
 	done.Reply = sharding.Reply{Outcome: sharding.OK}
-	switch env.Command {
-	case cmdAdd:
+	switch cmd := env.Command; {
+	case cmd == cmdAdd, ofVersion(cmd):
 		stage(x)
-	case cmdAdd2:
+	case cmd == cmdAdd2:
 		stage(x)
 		stage(second(x))
-	case cmdFail:
+	case cmd == cmdFail:
 		done.Reply.Code, done.Reply.Message = sharding.FailedPrecondition, "as asked for"
-	case cmdPanic:
+	case cmd == cmdPanic:
 		done.Events = nil
 		done.Spoiled = true
 		done.Reply = sharding.Reply{Outcome: sharding.OK, Code: sharding.Internal, Message: "panic"}
 		return done
-	case cmdQuit:
+	case cmd == cmdQuit:
 		done.Passivate = true
-	case cmdTimer:
+	case cmd == cmdTimer:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(50 * ms), Command: cmdAdd, Payload: number(second(x))}}
-	case cmdLater:
+	case cmd == cmdLater:
 		done.Timers = []turn.Timer{{Name: "t", After: nanos(passivateAfter * 3 / 2), Command: cmdAdd, Payload: number(second(x))}}
-	case cmdGet, cmdPeek:
 	}
 	*l = after
 	done.Reply.Payload = after.encode()

@@ -29,6 +29,7 @@ type gatewayNode struct {
 	last    map[sharding.CommandID]gateway.SendCommand // of a command
 	sent    map[gateway.Attempt]gateway.SendCommand
 	refused map[sharding.ShardID]sharding.Epoch // that a region refused
+	unknown map[sharding.CommandID]bool         // to a region that they came to
 }
 
 // call is one attempt of a client, on its way through one gateway.
@@ -51,6 +52,7 @@ func (w *World) gatewayProgram(p *process) program {
 		last:    map[sharding.CommandID]gateway.SendCommand{},
 		sent:    map[gateway.Attempt]gateway.SendCommand{},
 		refused: map[sharding.ShardID]sharding.Epoch{},
+		unknown: map[sharding.CommandID]bool{},
 	}
 	g.core = newGateway(w, p)
 	p.post(func() { g.step(gateway.Coordinators{Addrs: w.discovered(), Regions: w.regionAddrs()}) })
@@ -83,6 +85,9 @@ func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 		// another link, meanwhile. Then nothing may be taken in the wrong order.
 		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
 			g.w.refused[s.Env.ID]--
+		}
+		if answer.Reply.Code == sharding.UnknownCommand {
+			g.unknown[s.Env.ID] = true
 		}
 	}
 	g.step(answer)
@@ -197,12 +202,49 @@ func (g *gatewayNode) finish(o gateway.Finish) {
 		return
 	}
 	delete(g.waiting, o.Request)
+	g.checkVersion(c.op, o)
 	g.step(gateway.Delivered{Bytes: o.Held})
 	if o.Attempts > 1 {
 		g.w.mark("gateway: command sent again")
 	}
 	g.shedder.Observe(c.op.entity, c.left, &o, g.p.now())
 	c.reply(o)
+}
+
+// checkVersion looks at what has become of a command that only some regions have: what a
+// gateway refuses without asking, the region with the shard lacks.
+func (g *gatewayNode) checkVersion(op *op, o gateway.Finish) {
+	w := g.w
+	switch {
+	case o.Reply.Code != sharding.UnknownCommand:
+		if o.Reply.Outcome == sharding.OK && g.unknown[op.key] {
+			w.mark("gateway: a command has come to a version that has it")
+		}
+		return
+	case o.Attempts > 0:
+		w.mark("gateway: a command has come to a version that lacks it")
+		return
+	}
+	w.mark("gateway: a command that the shard's region lacks is not sent")
+	for _, t := range types {
+		if t.Type != op.entity.Type {
+			continue
+		}
+		row, _ := g.core.Table().Row(sharding.ShardID{Type: t.Type, Index: sharding.ShardOf(op.entity.ID, t.Shards)})
+		p := w.process(row.Owner.Addr)
+		if p == nil {
+			continue
+		}
+		n, up := p.body.(*regionNode)
+		if !up || p.uid != row.Owner.UID {
+			continue // it has ended, and its version is forgotten
+		}
+		for _, hosted := range n.cfg.Turn.Types {
+			if _, has := hosted.Desc.Command(op.cmd); has && hosted.Desc.Type == t.Type {
+				w.violate("what has a home is served", "%s refuses %v, which %s has", g.p.name, op, p.name)
+			}
+		}
+	}
 }
 
 // submit admits a command of a client.
@@ -218,6 +260,9 @@ func (g *gatewayNode) submit(env sharding.Envelope, left time.Duration, c *call)
 	c.due, c.left = env.Deadline, left
 	g.waiting[id] = c
 	g.step(gateway.Submit{Request: id, Env: &env})
+	if g.core.Stats().Deferred > 0 {
+		g.w.mark("gateway: a command waits for a version that has it")
+	}
 	if !g.w.calm && g.w.dice("cancel").chance(0.002) && c.op.client != proberID {
 		gen := g.p.gen
 		g.w.after(g.w.dice("cancel").between(0, sec), func() {

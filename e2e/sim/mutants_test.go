@@ -50,6 +50,7 @@ var mutants = []struct{ name, place string }{
 	{"term-raised", "lease: a term is above every epoch of the journal"},
 	{"late-refusal", "gateway: what is refused counts, whether or not the attempt is over"},
 	{"one-reader", "link: a connection is read only after the older one"},
+	{"deferred-share", "gateway: what waits for another version of its type takes its share of the places at most"},
 	{"failed-shard", "gateway: behind a send that failed the others of its shard fail"},
 	{"rows-forward", "table: rows only go forward"},
 	{"only-up-hosts", "coordinator: who is not up is given no shard"},

@@ -40,6 +40,7 @@ type weather struct {
 	Hang, Slow float64 // turns that hang, or take long
 	Think      int64   // mean think time of a client
 	Patience   int64   // mean deadline of a command
+	Newer      float64 // additions by a command that only one version has
 	Join       bool    // another region joins during the storm
 	LateSecond bool    // the standby starts late
 
@@ -199,6 +200,10 @@ func drawClassic(seed uint64) weather {
 		w.Cores = 3
 	}
 	w.Between = cores.between(50_000, 5*ms)
+	versions := newDice(seed, "weather of versions")
+	if versions.chance(0.5) {
+		w.Newer = versions.Float64() * 0.7
+	}
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0, 0
 	}

@@ -88,7 +88,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 func newGateway(w *World, p *process) *gateway.Machine {
 	cfg := gateway.DefaultConfig()
 	if w.dice("limits").chance(0.2) && !w.journalFaultOnly {
-		cfg.MaxWaiting, cfg.MaxTotal = 4, 16
+		cfg.MaxWaiting, cfg.MaxTotal, cfg.DeferredShare = 4, 16, 0.25
 	}
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -97,7 +97,7 @@ func newGateway(w *World, p *process) *gateway.Machine {
 }
 
 func regionConfig(w *World, p *process) region.Config {
-	cfg := region.DefaultConfig(p.id(), p.name, turnTypes(w.dice("versions").IntN(3))...)
+	cfg := region.DefaultConfig(p.id(), p.name, turnTypes(w.dice("versions").IntN(versions))...)
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // if it is, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3

@@ -93,7 +93,11 @@ const (
 	ResourceExhausted  Code = "resource_exhausted"
 	// ReplyLost comes with the outcome OK: the command ran, but there was no capacity
 	// for its reply. It is internal; gateways show another code to clients.
-	ReplyLost        Code = "roost_reply_lost"
+	ReplyLost Code = "roost_reply_lost"
+	// UnknownCommand comes from a region with the outcome Rejected: its version of the
+	// type does not have the command. What no version has is refused by gateways
+	// themselves, as Unimplemented. It is internal; gateways show Unavailable to clients.
+	UnknownCommand   Code = "roost_unknown_command"
 	Unimplemented    Code = "unimplemented"
 	Unavailable      Code = "unavailable"
 	DeadlineExceeded Code = "deadline_exceeded"

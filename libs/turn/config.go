@@ -27,6 +27,9 @@ const DefaultPassivateAfter = 2 * time.Minute
 // Config holds the entity types and the limits of the core.
 type Config struct {
 	Types []Type
+	// Program names this program in the refusal of a command that it does not have, such
+	// as "region shop-1 with version v1.4". Default "this version".
+	Program string
 	// MailboxCommands and MailboxBytes bound the commands of one entity, from
 	// delivery to answer: one slow entity must not fill the region.
 	// Defaults 1,000 and 8 MiB.
@@ -104,6 +107,7 @@ type Config struct {
 func DefaultConfig(types ...Type) Config {
 	return Config{
 		Types:           types,
+		Program:         "this version",
 		MailboxCommands: 1000,
 		MailboxBytes:    8 << 20,
 		MailboxShare:    0.5,

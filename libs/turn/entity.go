@@ -189,7 +189,7 @@ func (m *Machine) deliver(in *Deliver) {
 	}
 	desc, ok := s.typ.Desc.Command(in.Env.Command)
 	if !ok {
-		m.refuse(in.Request, sharding.Unimplemented, "type "+string(s.id.Type)+" has no command "+in.Env.Command)
+		m.refuse(in.Request, sharding.UnknownCommand, m.cfg.Program+" has no command "+in.Env.Command+" of type "+string(s.id.Type))
 		return
 	}
 	if !in.Env.Deadline.IsZero() && !m.now.Before(in.Env.Deadline) {

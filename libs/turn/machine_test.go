@@ -121,7 +121,7 @@ func TestAnswersUntilRecycle(t *testing.T) {
 			continue
 		}
 		for i, a := range list {
-			if want := r + 1 - turn.RequestID(len(list)-i); a.Request != want || a.Reply.Code != sharding.Unimplemented {
+			if want := r + 1 - turn.RequestID(len(list)-i); a.Request != want || a.Reply.Code != sharding.UnknownCommand {
 				t.Fatalf("answer %d has become %+v", want, *a)
 			}
 		}

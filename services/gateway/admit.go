@@ -58,9 +58,17 @@ func (m *Machine) submit(in *Submit) {
 	m.bytes += size
 	m.expects += expects
 	m.waiting++
-	s.push(r)
+	m.enter(s, r)
 	r.timer = timer{request: r}
 	m.timers.set(&r.timer, deadline)
+}
+
+// enter adds a request that place has admitted.
+func (m *Machine) enter(s *shard, r *request) {
+	s.push(r)
+	if m.lacking(s, r) != "" {
+		m.deferRequest(r)
+	}
 	m.touch(s)
 }
 
@@ -71,7 +79,7 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 	if env.Tell && !env.Keyed {
 		return replies.Overhead
 	}
-	if k := m.kinds[kind{env.Entity.Type, env.Command}]; k != nil {
+	if k := m.kinds[kindOf(env)]; k != nil {
 		return min(k.Expect(m.cfg.UnknownReply), m.cfg.MaxReplyBytes)
 	}
 	return m.cfg.UnknownReply
@@ -83,12 +91,11 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut bool) {
 	size = replies.Size(reply)
 	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
-		name := kind{r.env.Entity.Type, r.env.Command}
+		name := kindOf(&r.env)
 		k := m.kinds[name]
 		if k == nil { // the region knows the command, so there are few kinds
 			k = &replies.Kind{}
-			name = kind{sharding.EntityType(strings.Clone(string(name.typ))), strings.Clone(name.command)}
-			m.kinds[name] = k
+			m.kinds[name.clone()] = k
 		}
 		k.Learn(size)
 	}
@@ -125,6 +132,11 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	s := m.shard(id)
 	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
 		refusal := sharding.Reject(sharding.ResourceExhausted, "too many commands are in progress for the shard of this entity")
+		return nil, &refusal
+	}
+	if why := m.lacking(s, r); why != "" && !m.mayDefer(s, r) {
+		m.touch(s)
+		refusal := otherVersion(why)
 		return nil, &refusal
 	}
 	r.readOnly = command.ReadOnly
@@ -182,8 +194,7 @@ func (m *Machine) placeAll() {
 			continue
 		}
 		m.unplaced.remove(r)
-		s.push(r)
-		m.touch(s)
+		m.enter(s, r)
 	}
 }
 
@@ -193,7 +204,8 @@ func (m *Machine) refuse(id RequestID, code sharding.Code, message string) {
 }
 
 func (m *Machine) hint(code sharding.Code) int {
-	if code == sharding.ResourceExhausted || code == sharding.Unavailable {
+	switch code {
+	case sharding.ResourceExhausted, sharding.Unavailable, sharding.UnknownCommand:
 		return int(m.cfg.RetryHint / time.Millisecond)
 	}
 	return 0
@@ -247,6 +259,10 @@ func (m *Machine) forget(r *request) {
 	m.unblock(r)
 	if !r.sent {
 		m.waiting--
+	}
+	if r.deferred {
+		r.shard.deferred.remove(r)
+		m.deferred.remove(r)
 	}
 	r.shard.remove(r)
 	m.timers.stop(&r.timer)

@@ -21,6 +21,11 @@ func (m *Machine) answer(in *Answer) {
 		return
 	}
 	m.drop(a)
+	unknown := reply.Outcome == sharding.Rejected && reply.Code == sharding.UnknownCommand
+	if unknown {
+		m.learnLacking(a, reply.Message)
+		reply = otherVersion(reply.Message)
+	}
 	switch reply.Outcome {
 	case sharding.Rejected:
 	case sharding.Unknown:
@@ -34,15 +39,22 @@ func (m *Machine) answer(in *Answer) {
 	}
 	// A request that already waits is sent again, unless that would change the order.
 	again := !r.sent || reply.Code == sharding.Unavailable
-	if reply.Outcome == sharding.Unknown {
+	switch {
+	case reply.Outcome == sharding.Unknown:
 		again = r.resend
+	case unknown:
+		again = m.mayDefer(r.shard, r)
 	}
 	if !again || overtaken(r) && !mutant.On("overtaken") {
 		m.finish(r, reply, a.region)
 		return
 	}
-	if r.sent {
+	if unknown {
+		m.deferRequest(r)
+	} else if r.sent {
 		r.shard.pausedUntil = m.now.Add(m.cfg.Backoff)
+	}
+	if r.sent {
 		m.requeue(r)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // the world, as long as it is up.
 type fakeRegion struct {
 	w           *world
+	old         bool // its version does not have the command New
 	id          sharding.NodeID
 	up          bool
 	pausedUntil time.Duration
@@ -127,6 +128,9 @@ func (r *fakeRegion) read(j job) {
 		switch {
 		case s == nil || s.stopping || s.epoch != j.send.Epoch:
 			r.refuse(j)
+		case r.old && j.send.Env.Command == "New":
+			r.w.regionRefused(j.send)
+			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.UnknownCommand, "old")})
 		case r.w.chance(0.02):
 			r.w.regionRefused(j.send)
 			j.link.toGateway(Answer{Attempt: j.send.Attempt, Reply: sharding.Reject(sharding.ResourceExhausted, "full")})
@@ -312,7 +316,7 @@ func (r *fakeRegion) crash() {
 		w.after(w.delay(), l.lose)
 	}
 	i := slices.Index(w.regions, r)
-	w.regions[i] = &fakeRegion{w: w, id: sharding.NodeID{Addr: old.Addr, UID: old.UID + 1}, up: true, shards: map[sharding.ShardID]*held{}}
+	w.regions[i] = &fakeRegion{w: w, old: w.rng.IntN(2) == 0, id: sharding.NodeID{Addr: old.Addr, UID: old.UID + 1}, up: true, shards: map[sharding.ShardID]*held{}}
 	w.after(200*ms, func() {
 		for _, id := range slices.SortedFunc(maps.Keys(w.truth), sharding.ShardID.Compare) {
 			if w.truth[id].Owner == old {

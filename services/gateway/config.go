@@ -25,6 +25,11 @@ type Config struct {
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int
+	// DeferredShare is the share of the four limits above that commands may take which
+	// wait for their shard to move, because the version that had it does not have the
+	// command; others are refused at once. Default 0.1: in a rollout the callers of the
+	// new version leave nine places of ten to those of the old one. 0: none wait.
+	DeferredShare float64
 	// MaxReplyBytes bounds the replies that clients have not received, and the
 	// expected replies to commands in progress: a command without room is refused.
 	// Default 256 MiB: several AskMany with the largest replies.
@@ -60,6 +65,7 @@ func DefaultConfig() Config {
 		MaxWaitingBytes: 8 << 20,
 		MaxTotal:        100_000,
 		MaxTotalBytes:   64 << 20,
+		DeferredShare:   0.1,
 		MaxReplyBytes:   256 << 20,
 		UnknownReply:    16 << 10,
 		HomeInterval:    200 * time.Millisecond,
@@ -93,6 +99,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxTotal < c.MaxWaiting || c.MaxTotalBytes < c.MaxWaitingBytes {
 		errs = append(errs, errors.New("gateway: MaxTotal and MaxTotalBytes must not be below MaxWaiting and MaxWaitingBytes, the limits per shard"))
+	}
+	if !(c.DeferredShare >= 0 && c.DeferredShare <= 1) { // neither is NaN
+		errs = append(errs, fmt.Errorf("gateway: DeferredShare is %v, set 0 to 1", c.DeferredShare))
 	}
 	if c.UnknownReply < replies.Overhead || c.MaxReplyBytes < c.UnknownReply {
 		errs = append(errs, fmt.Errorf("gateway: UnknownReply is %d and MaxReplyBytes %d, set %d <= UnknownReply <= MaxReplyBytes",

@@ -37,6 +37,22 @@
 // it at that epoch again, and reads a new connection of a lane only after it has
 // stopped reading the old one, as link.Readers says.
 //
+// # Versions
+//
+// While a program is rolled out, regions with different versions of a type serve its
+// shards. The table lists the commands of all versions: what none of them has is refused as
+// unimplemented. A region refuses a command that its own version does not have with
+// [sharding.UnknownCommand]. The gateway remembers that for as long as the incarnation has
+// shards, and from then on refuses the command for each shard of that region itself, at once:
+// not applied, may be sent again.
+//
+// There is one exception. While the shard leaves the region (it is being handed off, or the
+// region refused its epoch), the command waits for the next owner, which may have it: once,
+// and within [Config].DeferredShare of the limits, so that the callers of a new version
+// cannot take the places of those of the old one. It is sent in its place in the order, and
+// no other command waits for it. If a later command for the same entity may have run
+// meanwhile, it is refused instead.
+//
 // # What this does not do
 //
 // The core stores nothing, knows no client and decodes no payload. It cannot

@@ -3,6 +3,7 @@ package gateway
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -25,13 +26,15 @@ type Machine struct {
 	unplaced *shard                      // commands that wait for the first table
 	timers   timerHeap
 
-	bytes   int // of all requests
-	kinds   map[kind]*replies.Kind
-	expects int // bytes of the replies to all requests
-	held    int // bytes of replies that are not delivered
-	waiting int // requests not sent
-	order   uint64
-	next    Attempt
+	bytes int // of all requests
+	// deferred counts the deferred requests and their bytes.
+	deferred usage
+	kinds    map[kind]*replies.Kind
+	expects  int // bytes of the replies to all requests
+	held     int // bytes of replies that are not delivered
+	waiting  int // requests not sent
+	order    uint64
+	next     Attempt
 
 	coordinators      []string // listed by discovery
 	regions           []string // listed by discovery
@@ -70,11 +73,24 @@ func keep[T any](spare *[]*T, one *T) {
 	}
 }
 
-// kind identifies commands whose replies have similar sizes.
+// kind identifies the commands with one name of one type.
 type kind struct {
 	typ     sharding.EntityType
 	command string
 }
+
+func kindOf(env *sharding.Envelope) kind { return kind{env.Entity.Type, env.Command} }
+
+// clone copies the names, which may share memory with a request.
+func (k kind) clone() kind {
+	return kind{sharding.EntityType(strings.Clone(string(k.typ))), strings.Clone(k.command)}
+}
+
+// usage is what some commands take of the limits.
+type usage struct{ commands, bytes int }
+
+func (u *usage) add(r *request)    { u.commands, u.bytes = u.commands+1, u.bytes+r.size }
+func (u *usage) remove(r *request) { u.commands, u.bytes = u.commands-1, u.bytes-r.size }
 
 // request is one admitted command.
 type request struct {
@@ -99,6 +115,9 @@ type request struct {
 	// blocks: sent at a superseded epoch, and must not be repeated, so later commands
 	// of the shard wait.
 	blocks bool
+	// deferred: the region that had the shard does not have the command, and the command
+	// waits for the next one, or has waited for it.
+	deferred bool
 
 	timer timer
 }
@@ -129,6 +148,7 @@ type shard struct {
 	bytes       int
 	waiting     int
 	blocking    int            // requests with blocks set
+	deferred    usage          // of requests with deferred set
 	refused     sharding.Epoch // highest refused epoch; nothing is sent at it again
 	departed    uint64         // highest order of a forgotten request that may have taken effect
 
@@ -147,6 +167,9 @@ type link struct {
 	unanswered int // attempts
 	up         bool
 	number     uint64
+	// lacks has the commands that the region's version does not have, with what the
+	// region said. An incarnation never gets other commands.
+	lacks map[kind]string
 }
 
 // New returns a gateway without a table. The configuration must be valid.
@@ -174,12 +197,13 @@ type Stats struct {
 	Bytes    int // of those
 	Replies  int // bytes of replies, expected or not delivered
 	Waiting  int // requests not sent
+	Deferred int // requests that wait for a version with their command, or have waited for it
 	Links    int // to regions, up or not
 }
 
 // Stats returns the current numbers.
 func (m *Machine) Stats() Stats {
-	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Links: len(m.links)}
+	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Deferred: m.deferred.commands, Links: len(m.links)}
 }
 
 // Step applies the input in, at the time now, and appends to out what the driver must

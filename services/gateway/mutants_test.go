@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/scenariotest"
 )
 
 // TestMutants: of two keyed commands for one entity, the region refuses the first. If it
@@ -23,6 +24,18 @@ func TestMutants(t *testing.T) {
 		again := slices.ContainsFunc(trace, func(line string) bool { return strings.Contains(line, "send 3: a Do") })
 		if again != (name != "") {
 			t.Errorf("mutant %q: the first command is sent again: %t\n%s", name, again, strings.Join(trace, "\n"))
+		}
+	}
+}
+
+// TestMutantsOfVersions: some scenario differs without a rule for commands that the owner
+// of their shard does not have.
+func TestMutantsOfVersions(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"deferred-once", "deferred-moving", "deferred-share"} {
+		mutant.Activate(name)
+		if scenariotest.Differing(t, play) == 0 {
+			t.Errorf("mutant %s: no scenario differs", name)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func TestRandomClusters(t *testing.T) {
 		w.verify(count)
 	}
 	t.Logf("outcomes: %v", count)
-	for _, what := range []string{"ok", "rejected", "unknown", "again"} {
+	for _, what := range []string{"ok", "rejected", "unknown", "again", "new ok", "deferred"} {
 		if count[what] == 0 {
 			t.Errorf("no command was %s: the weather is too mild", what)
 		}
@@ -62,13 +62,17 @@ func (w *world) verify(count map[string]int) {
 			w.fatal("request %d was not finished", id)
 		case c.reply.Outcome == sharding.Rejected && effects > 0:
 			w.fatal("request %d was rejected (%s) and took effect", id, c.reply.Message)
-		case c.reply.Outcome == sharding.OK && c.env.Command == "Do" && effects != 1:
+		case c.reply.Outcome == sharding.OK && c.env.Command != "Get" && effects != 1:
 			w.fatal("request %d was OK without effect", id)
 		}
 		count[c.reply.Outcome.String()]++
+		if c.env.Command == "New" {
+			count["new "+c.reply.Outcome.String()]++
+		}
 	}
 	count["overtaken"] += len(w.overtaken)
 	count["again"] += len(w.sent)
+	count["deferred"] += w.deferred
 	for e, log := range w.log {
 		log = slices.DeleteFunc(slices.Clone(log), func(id RequestID) bool { return w.overtaken[id] })
 		if !slices.IsSorted(log) {
@@ -76,6 +80,7 @@ func (w *world) verify(count map[string]int) {
 		}
 	}
 	var last []RequestID
+	w.newer = false
 	for range 10 {
 		w.submit(w.entity(), 0)
 		w.calls[w.last].env.Deadline = time.Time{}
@@ -113,7 +118,7 @@ func TestNonsense(t *testing.T) {
 			var in Input
 			switch rng.IntN(14) {
 			case 0, 1, 2:
-				env := sharding.Envelope{Entity: sharding.Entity{Type: typ(), ID: "a"}, Command: []string{"Do", "Get", "", "No"}[rng.IntN(4)], ID: "k", Keyed: small() > 2}
+				env := sharding.Envelope{Entity: sharding.Entity{Type: typ(), ID: "a"}, Command: []string{"Do", "Get", "", "No", "New"}[rng.IntN(5)], ID: "k", Keyed: small() > 2}
 				env.Payload = make([]byte, rng.IntN(300_000))
 				in = Submit{Request: RequestID(rng.IntN(200)), Env: &env}
 			case 3:
@@ -123,7 +128,7 @@ func TestNonsense(t *testing.T) {
 			case 5:
 				in = LinkDown{Region: region(), Link: small()}
 			case 6:
-				in = Answer{Attempt: attempt(), Reply: sharding.Reply{Outcome: sharding.Outcome(small()), Code: []sharding.Code{"", sharding.Unavailable}[rng.IntN(2)]}}
+				in = Answer{Attempt: attempt(), Reply: sharding.Reply{Outcome: sharding.Outcome(small()), Code: []sharding.Code{"", sharding.Unavailable, sharding.UnknownCommand}[rng.IntN(3)]}}
 			case 7:
 				in = NotMine{Attempt: attempt(), Refused: sharding.Epoch(small()), Row: row()}
 			case 8:

@@ -14,7 +14,7 @@ import (
 
 // TestScenarios runs the scenarios. The commands are the cases of scenario.do. Types are T
 // (one shard, journaled), V (one shard, volatile) and W (four shards), with
-// the commands Do and Get (read-only).
+// the commands Do, Get (read-only) and New, which only some regions have.
 func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
 
 // play starts a scenario.
@@ -51,7 +51,7 @@ func (s *scenario) do(line string) {
 		return ""
 	}
 	switch word[0] {
-	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits
+	case "config": // waiting=2 total=3 bytes=300 total-bytes=500: limits; share=50: of deferred commands, in percent
 		s.config(word[1:])
 	case "show-watch": // polls are part of the trace from here on
 		s.watching = true
@@ -123,7 +123,7 @@ func (s *scenario) step(in Input) {
 		s.trace = append(s.trace, prefix+describe(o))
 	}
 	if err := s.m.Check(); err != nil {
-		s.t.Fatalf("after %T%+v: %v", in, in, err)
+		s.trace = append(s.trace, fmt.Sprintf("after %T%+v: %v", in, in, err))
 	}
 }
 
@@ -198,7 +198,7 @@ func describe(o Output) string {
 }
 
 func testTypes() []sharding.TypeDesc {
-	commands := []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}}
+	commands := []sharding.CommandDesc{{Name: "Do"}, {Name: "Get", ReadOnly: true}, {Name: "New"}}
 	return []sharding.TypeDesc{
 		{Type: "T", Shards: 1, Commands: commands},
 		{Type: "V", Shards: 1, Volatile: true, Commands: commands},
@@ -217,6 +217,10 @@ func node(addr string) sharding.NodeID {
 func (s *scenario) config(settings []string) {
 	for _, setting := range settings {
 		name, value, _ := strings.Cut(setting, "=")
+		if name == "share" {
+			s.cfg.DeferredShare = float64(s.number(value)) / 100
+			continue
+		}
 		field := map[string]*int{
 			"waiting": &s.cfg.MaxWaiting, "bytes": &s.cfg.MaxWaitingBytes,
 			"total": &s.cfg.MaxTotal, "total-bytes": &s.cfg.MaxTotalBytes,

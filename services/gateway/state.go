@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,7 +16,9 @@ func (m *Machine) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("gateway: "+format, args...)) }
 	count, bytes, waiting, live, expects := 0, 0, 0, 0, 0
+	var deferred usage
 	for _, s := range append(m.sortedShards(), m.unplaced) {
+		deferred.commands, deferred.bytes = deferred.commands+s.deferred.commands, deferred.bytes+s.deferred.bytes
 		count, bytes, waiting = count+s.count, bytes+s.bytes, waiting+s.waiting
 		if err := m.checkShard(s); err != nil {
 			bad("shard %s: %w", s.id, err)
@@ -32,6 +35,8 @@ func (m *Machine) Check() error {
 	case count != len(m.requests) || bytes != m.bytes || waiting != m.waiting || live != len(m.attempts):
 		bad("counts are off: %d of %d requests, %d of %d bytes, %d of %d waiting, %d of %d attempts",
 			count, len(m.requests), bytes, m.bytes, waiting, m.waiting, live, len(m.attempts))
+	case deferred != m.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxTotal, m.cfg.MaxTotalBytes):
+		bad("%+v of %+v are deferred", m.deferred, deferred)
 	case count > m.cfg.MaxTotal || bytes > m.cfg.MaxTotalBytes:
 		bad("%d commands with %d bytes are above the limits", count, bytes)
 	case expects != m.expects || m.held < 0:
@@ -49,6 +54,7 @@ func (m *Machine) Check() error {
 
 func (m *Machine) checkShard(s *shard) error {
 	count, bytes, waiting, holding := 0, 0, 0, 0
+	var deferred usage
 	order := uint64(0)
 	for r := s.first; r != nil; r = r.next {
 		if r.order <= order || r.shard != s {
@@ -62,12 +68,17 @@ func (m *Machine) checkShard(s *shard) error {
 		if r.blocks {
 			holding++
 		}
+		if r.deferred {
+			deferred.add(r)
+		}
 	}
 	row, served := m.served(s)
 	switch {
 	case count != s.count || bytes != s.bytes || waiting != s.waiting || holding != s.blocking:
 		return fmt.Errorf("counts are off: %d of %d, %d of %d bytes, %d of %d waiting, %d of %d holding",
 			count, s.count, bytes, s.bytes, waiting, s.waiting, holding, s.blocking)
+	case deferred != s.deferred || !m.cfg.deferredFit(deferred, m.cfg.MaxWaiting, m.cfg.MaxWaitingBytes):
+		return fmt.Errorf("%+v of %+v are deferred", s.deferred, deferred)
 	case s == m.unplaced:
 		return nil
 	case m.shards[s.id] != s || count == 0 && s.refused == 0:
@@ -162,6 +173,7 @@ func (m *Machine) Clone() *Machine {
 	}
 	for id, l := range m.links { // order-free: fills a map
 		copied := *l
+		copied.lacks = maps.Clone(l.lacks)
 		c.links[id] = &copied
 	}
 	return &c
@@ -214,9 +226,9 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 		b = append(b, '\n')
 		for r := s.first; r != nil; r = r.next {
-			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t resend %t attempts %d sent %t %s %s lost %t holds %t",
+			b = fmt.Appendf(b, "request %d -%d %s %q %d due %d read %t resend %t attempts %d sent %t %s %s lost %t holds %t deferred %t",
 				r.id, m.order-r.order, r.env.Entity, r.env.ID, r.env.Hash(),
-				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks)
+				rel(r.env.Deadline), r.readOnly, r.resend, r.attempts, r.sent, r.epoch, r.region, r.lost, r.blocks, r.deferred)
 			for _, id := range r.unanswered {
 				a := m.attempts[id]
 				b = fmt.Appendf(b, " [-%d %s %s %d]", m.next-id, a.epoch, a.region, a.link)
@@ -225,7 +237,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 		}
 	}
 	for _, l := range m.sortedLinks() {
-		b = fmt.Appendf(b, "link %s up %t %d\n", l.region, l.up, l.number)
+		b = fmt.Appendf(b, "link %s up %t %d lacks %v\n", l.region, l.up, l.number, l.lacks)
 	}
 	return m.watch.AppendState(m.table.AppendState(b), now)
 }

@@ -22,6 +22,7 @@ type world struct {
 	seed  uint64
 	rng   *rand.Rand
 	calm  bool // no faults any more
+	newer bool // clients use the command that only some regions have
 	start time.Time
 	now   time.Duration
 	queue eventQueue
@@ -47,6 +48,8 @@ type world struct {
 
 	calls map[RequestID]*call
 	last  RequestID
+
+	deferred int // steps with commands that wait for a version with them
 
 	// unreported are the attempts whose refusal by a region has not reached the gateway
 	// yet; overtaken are the commands that were sent again meanwhile: later ones may
@@ -97,10 +100,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 		newest: map[sharding.CommandID]Attempt{}, unreported: map[Attempt]bool{}, overtaken: map[RequestID]bool{},
 	}
 	for _, addr := range []string{"r1", "r2", "r3"} {
-		w.regions = append(w.regions, &fakeRegion{w: w, id: node(addr), up: true, shards: map[sharding.ShardID]*held{}})
+		w.regions = append(w.regions, &fakeRegion{w: w, old: addr != "r1", id: node(addr), up: true, shards: map[sharding.ShardID]*held{}})
 	}
 	w.inbox = append(w.inbox, Coordinators{Addrs: []string{"c"}})
 	w.after(0, w.gateway)
+	w.newer = true
 	w.after(0, w.client)
 	w.after(100*ms, w.fault)
 	return w
@@ -191,6 +195,9 @@ func (w *world) step(in Input, out []Output) []Output {
 		if string(twin.AppendState(now, nil)) != string(w.m.AppendState(now, nil)) {
 			w.fatal("a clone differs after %T", in)
 		}
+	}
+	if w.m.Stats().Deferred > 0 {
+		w.deferred++
 	}
 	for _, o := range out[at:] {
 		w.observe(o)
@@ -307,8 +314,11 @@ func (w *world) entity() sharding.Entity {
 func (w *world) submit(e sharding.Entity, kind int) {
 	w.last++
 	env := sharding.Envelope{Entity: e, Command: "Do", ID: sharding.CommandID(fmt.Sprint(w.last)), Keyed: kind == 0}
-	if kind == 1 && w.rng.IntN(2) == 0 {
+	switch {
+	case kind == 1 && w.rng.IntN(2) == 0:
 		env.Command = "Get"
+	case w.newer && w.rng.IntN(3) == 0:
+		env.Command = "New"
 	}
 	if w.rng.IntN(2) == 0 {
 		env.Deadline = w.start.Add(w.now + time.Duration(w.rng.IntN(2000))*ms)

@@ -102,6 +102,9 @@ const (
 func NewShardCore(cfg Config, index int) *ShardCore {
 	entities := cfg.Turn
 	entities.RecentIDs /= cfg.ShardCores
+	if entities.Program = "region " + cfg.Name; cfg.Version != "" {
+		entities.Program += " with version " + cfg.Version
+	}
 	entities.TotalHeldBytes = max(entities.HeldBytes, entities.TotalHeldBytes/cfg.ShardCores)
 	m := &ShardCore{cfg: cfg, index: index, turn: turn.New(entities), alone: cfg.ShardCores == 1}
 	for r, b := range cfg.budgets() {

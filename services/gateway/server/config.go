@@ -25,6 +25,7 @@ type Config struct {
 	ReplyBytes   node.Bytes    `key:"gateway.reply_bytes" help:"size of the replies that clients have not taken, and that commands under way are expected to bring; more commands are refused as resource_exhausted"`
 	ShardMax     int           `key:"gateway.shard_commands" unit:"commands" help:"commands under way to one shard, so that one hot or moving shard cannot use up the gateway"`
 	ShardBytes   node.Bytes    `key:"gateway.shard_bytes" help:"size of the commands under way to one shard"`
+	Deferred     float64       `key:"gateway.deferred_share" help:"share, 0 to 1, of the four limits above for commands that wait for their shard to move, because the version that had it does not have the command; others are refused at once"`
 	Refusals     int           `key:"gateway.refusals" unit:"entities" help:"overloaded entities for which commands are refused without asking the region each time; 0: none"`
 	TellRegion   bool          `key:"gateway.tell_region" help:"say in the header Roost-Region which region gave an answer: an address of your network"`
 	Lanes        int           `key:"gateway.lanes" unit:"connections" help:"connections to each region; more than one pays off on machines with many processors"`
@@ -46,6 +47,7 @@ func DefaultConfig() Config {
 		ReplyBytes:   node.Bytes(core.MaxReplyBytes),
 		ShardMax:     core.MaxWaiting,
 		ShardBytes:   node.Bytes(core.MaxWaitingBytes),
+		Deferred:     core.DeferredShare,
 		Refusals:     1024, // some 200 KiB, and more entities than can be overloaded at a time
 		Lanes:        link.DefaultConfig().Lanes,
 	}
@@ -74,6 +76,9 @@ func (c *Config) Validate() error {
 	}
 	if least := node.Bytes(2 * link.DefaultConfig().MaxPayload); c.ReplyBytes < least {
 		errs = append(errs, fmt.Errorf("gateway.reply_bytes %s must be at least %s, twice the longest reply, or large ones never find room", c.ReplyBytes, least))
+	}
+	if !(c.Deferred >= 0 && c.Deferred <= 1) {
+		errs = append(errs, fmt.Errorf("gateway.deferred_share is %v, must be 0 to 1", c.Deferred))
 	}
 	if c.Refusals < 0 {
 		errs = append(errs, errors.New("gateway.refusals must not be below 0"))
@@ -108,6 +113,7 @@ func (c *Config) core() gateway.Config {
 	core.DefaultTimeout, core.MaxTimeout = c.Timeout, c.MaxTimeout
 	core.MaxWaiting, core.MaxWaitingBytes = c.ShardMax, int(c.ShardBytes)
 	core.MaxTotal, core.MaxTotalBytes = c.Commands, int(c.CommandBytes)
+	core.DeferredShare = c.Deferred
 	core.MaxReplyBytes = int(c.ReplyBytes)
 	return core
 }

@@ -46,6 +46,8 @@ import (
 //	ROOST-1012  false     invalid_argument     415   neither JSON nor protobuf                                  no
 //	ROOST-1013  false     permission_denied    403   a web page of another origin, or a name that is not ours   no
 //	ROOST-1014  true      resource_exhausted   429   it ran, and there is no room for its reply                 with its key
+//	ROOST-1015  false     unavailable          503   the version that serves the entity does not have the       yes
+//	                                                 command, another version has it
 //	ROOST-1101  unknown   deadline_exceeded    408   no answer within the time                                  with its key
 //	ROOST-1102  unknown   any other            any   the link was lost, the shard moved, the journal is silent  with its key
 //
@@ -71,7 +73,11 @@ var rejected = map[sharding.Code]string{
 	sharding.AlreadyExists:     "ROOST-1007",
 	sharding.Internal:          "ROOST-1008",
 	sharding.DataLoss:          "ROOST-1008",
+	sharding.UnknownCommand:    otherVersion,
 }
+
+// otherVersion is the number of a refusal by a version that does not have the command.
+const otherVersion = "ROOST-1015"
 
 const badRoute sharding.Code = "bad_route"
 
@@ -101,6 +107,9 @@ func failureOf(f *gateway.Finish) *failure {
 		if out.code == sharding.DeadlineExceeded {
 			out.number = "ROOST-1101"
 		}
+	}
+	if out.code == sharding.UnknownCommand {
+		out.code = sharding.Unavailable
 	}
 	return out
 }

@@ -36,6 +36,8 @@ func TestFailures(t *testing.T) {
 		{reply(sharding.Rejected, sharding.Unimplemented), "unimplemented", "false", "ROOST-1003", 501, twirp.Unimplemented, ""},
 		{reply(sharding.OK, sharding.ReplyLost), "resource_exhausted", "true", "ROOST-1014", 429, twirp.ResourceExhausted, ""},
 		{busy, "resource_exhausted", "false", "ROOST-1004", 429, twirp.ResourceExhausted, "2"},
+		{reply(sharding.Rejected, sharding.UnknownCommand), "unavailable", "false", "ROOST-1015", 503, twirp.Unavailable, ""},
+		{reply(sharding.Unknown, sharding.UnknownCommand), "unavailable", "unknown", "ROOST-1102", 503, twirp.Unavailable, ""},
 		{reply(sharding.Rejected, sharding.Unavailable), "unavailable", "false", "ROOST-1005", 503, twirp.Unavailable, ""},
 		{reply(sharding.Rejected, sharding.DeadlineExceeded), "deadline_exceeded", "false", "ROOST-1006", 408, twirp.DeadlineExceeded, ""},
 		{reply(sharding.Rejected, sharding.AlreadyExists), "already_exists", "false", "ROOST-1007", 409, twirp.AlreadyExists, ""},

@@ -201,6 +201,13 @@ func TestReplies(t *testing.T) {
 	if got.status != 412 || got.body != `{"code":"failed_precondition","msg":"sold out","meta":{"executed":"true"}}`+"\n" {
 		t.Errorf("a business error: %+v", got)
 	}
+	f.reply(sharding.Reject(sharding.UnknownCommand, "region r with version v1 has no command Do of type Echo"))
+	got = g.do(t, http.MethodPost, "/v1/Echo/a/Do", "{}")
+	if got.status != 503 || got.header.Get("Retry-After") != "1" ||
+		got.body != `{"code":"unavailable","msg":"region r with version v1 has no command Do of type Echo; another version has it, so send it again later",`+
+			`"meta":{"error":"ROOST-1015","executed":"false","retry_after_ms":"200"}}`+"\n" {
+		t.Errorf("a command that the region's version does not have: %+v", got)
+	}
 }
 
 func TestGet(t *testing.T) {

@@ -309,7 +309,8 @@ func TestConfig(t *testing.T) {
 		"gateway.max_items": func(c *Config) { c.MaxItems = 0 }, "gateway.inbox": func(c *Config) { c.Inbox = 0 },
 		"gateway.commands": func(c *Config) { c.Commands = 1 }, "gateway.command_bytes": func(c *Config) { c.CommandBytes = 1 },
 		"gateway.shard_commands": func(c *Config) { c.ShardMax = 0 }, "gateway.shard_bytes": func(c *Config) { c.ShardBytes = 1 << 20 },
-		"gateway.refusals": func(c *Config) { c.Refusals = -1 }, "gateway.lanes": func(c *Config) { c.Lanes = 0 },
+		"gateway.deferred_share": func(c *Config) { c.Deferred = 1.1 },
+		"gateway.refusals":       func(c *Config) { c.Refusals = -1 }, "gateway.lanes": func(c *Config) { c.Lanes = 0 },
 		"service.read_timeout": func(c *Config) { c.ReadTimeout = c.MaxTimeout }, "service.max_body": func(c *Config) { c.MaxBody = 1 },
 	} {
 		c := DefaultConfig()

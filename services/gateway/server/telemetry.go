@@ -28,6 +28,7 @@ type telemetry struct {
 	duration  *histogram.Histogram
 	hops      *histogram.Series
 	retries   metric.Int64Counter
+	versions  metric.Int64Counter // commands that the version which serves their entity does not have
 	dropped   metric.Int64Counter // messages to coordinators that found no room
 }
 
@@ -48,6 +49,8 @@ func (s *Server) instrument(n *node.Node) error {
 		"questions for the homes of shards left out because too many waited for the coordinator; they are asked again")
 	t.retries = meter.Counter("roost.gateway.retries", "{attempt}",
 		"sendings of a command after its first")
+	t.versions = meter.Counter("roost.gateway.other_version", "{command}",
+		"commands refused because the version that serves their entity does not have them and another version does")
 	return s.gauges(meter)
 }
 
@@ -56,6 +59,7 @@ func (s *Server) gauges(meter *node.Instruments) error {
 	requests := meter.Gauge("roost.gateway.requests", "{command}", "commands admitted and not answered")
 	size := meter.Gauge("roost.gateway.bytes", "By", "size of the commands admitted and not answered")
 	waiting := meter.Gauge("roost.gateway.waiting", "{command}", "of those, the ones that wait to be sent")
+	deferred := meter.Gauge("roost.gateway.deferred", "{command}", "commands that have waited, or wait, for their shard to move to a version that has them")
 	links := meter.Gauge("roost.gateway.links", "{link}", "regions that rows name")
 	up := meter.Gauge("roost.gateway.links.up", "{link}", "of those, the ones with an open link")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
@@ -70,6 +74,7 @@ func (s *Server) gauges(meter *node.Instruments) error {
 		o.ObserveInt64(requests, int64(st.Requests))
 		o.ObserveInt64(size, int64(st.Bytes))
 		o.ObserveInt64(waiting, int64(st.Waiting))
+		o.ObserveInt64(deferred, int64(st.Deferred))
 		o.ObserveInt64(links, int64(st.Links))
 		o.ObserveInt64(up, int64(open))
 		return nil
@@ -80,6 +85,9 @@ func (s *Server) gauges(meter *node.Instruments) error {
 func (s *Server) observe(c *call, f *failure, attempts int) {
 	m := s.types.Load().measures(c.env.Entity.Type)
 	m.of(f).Record(time.Since(c.arrived).Seconds())
+	if f != nil && f.number == otherVersion {
+		s.telemetry.versions.Add(s.ctx, 1)
+	}
 	if attempts > 0 {
 		s.telemetry.hops.Record(float64(attempts))
 	}

@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// While a program is rolled out, regions with different versions of a type serve its
+// shards, and the table lists the commands of all of them. This file decides what becomes
+// of a command that the region with its shard does not have.
+
+// lacking returns what the owner of the shard has said about the command, if it is known
+// not to have it, else "".
+func (m *Machine) lacking(s *shard, r *request) string {
+	row, _ := m.table.Row(s.id)
+	l := m.links[row.Owner]
+	if l == nil || len(l.lacks) == 0 {
+		return ""
+	}
+	return l.lacks[kindOf(&r.env)]
+}
+
+// learnLacking stores that the region of an attempt does not have its command. There are
+// few such commands: only one that some region has is sent to any.
+func (m *Machine) learnLacking(a *attempt, why string) {
+	l := m.links[a.region]
+	if l == nil {
+		return
+	}
+	name := kindOf(&a.r.env)
+	if _, known := l.lacks[name]; known {
+		return
+	}
+	if l.lacks == nil {
+		l.lacks = map[kind]string{}
+	}
+	l.lacks[name.clone()] = why
+}
+
+// mayDefer reports whether a command that a region did not have may wait for the next
+// owner of its shard: once, while the shard moves, and within the share of the limits for
+// such commands, so that they cannot take the places of commands that every version has.
+func (m *Machine) mayDefer(s *shard, r *request) bool {
+	row, served := m.served(s)
+	moves := m.lacking(s, r) == "" || row.Phase == sharding.HandingOff || !served && row.Phase == sharding.Serving
+	switch {
+	case r.deferred && !mutant.On("deferred-once"), !moves && !mutant.On("deferred-moving"):
+		return false
+	case mutant.On("deferred-share"):
+		return true
+	}
+	ofShard, ofAll := s.deferred, m.deferred
+	ofShard.add(r)
+	ofAll.add(r)
+	return m.cfg.deferredFit(ofShard, m.cfg.MaxWaiting, m.cfg.MaxWaitingBytes) && m.cfg.deferredFit(ofAll, m.cfg.MaxTotal, m.cfg.MaxTotalBytes)
+}
+
+// deferredFit reports whether deferred commands are within their share of these limits.
+func (c *Config) deferredFit(u usage, commands, bytes int) bool {
+	return float64(u.commands) <= c.DeferredShare*float64(commands) && float64(u.bytes) <= c.DeferredShare*float64(bytes)
+}
+
+// deferRequest counts a request as deferred, until it is forgotten.
+func (m *Machine) deferRequest(r *request) {
+	if !r.deferred {
+		r.deferred = true
+		r.shard.deferred.add(r)
+		m.deferred.add(r)
+	}
+}
+
+// otherVersion returns the refusal of a command that the owner of its shard does not have.
+func otherVersion(why string) sharding.Reply {
+	return sharding.Reject(sharding.UnknownCommand, why+"; another version has it, so send it again later")
+}
