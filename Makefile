@@ -227,6 +227,13 @@ $(addprefix $(BIN)/,$(servers)): $(BIN)/%: tools/servers/%/go.mod tools/servers/
 	@mkdir -p $(BIN)
 	cd tools/servers/$* && GOWORK=off go build -o $(BIN)/ tool && touch $@
 
+# ---- publishing ------------------------------------------------------------
+
+.PHONY: module-proxy
+module-proxy: ## Write all modules as a version into a module proxy of files (VERSION=v0.1.0 TO=bin/proxy)
+	@go run ./tools/cmd/moduleproxy -version "$(VERSION)" -to "$(or $(TO),$(BIN)/proxy)" -time "$$(git log -1 --format=%cI)"
+	@echo "GOPROXY=file://$(abspath $(or $(TO),$(BIN)/proxy)),$$(go env GOPROXY) GONOSUMDB=github.com/roost-cluster go get github.com/roost-cluster/roost/sdk@$(VERSION)"
+
 .PHONY: clean
 clean: ## Remove bin/
 	rm -rf $(BIN)

@@ -1,75 +1,124 @@
 package main
 
 import (
+	"debug/elf"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// TestOwnRegion does what docs/own-region.md says, with its very text.
+// The consoles of docs/own-region.md, in their order.
+const (
+	consoleCheckout = iota
+	consoleCalls
+	consoleProxy
+	consoleInstall
+)
+
+// ownRegion reads docs/own-region.md.
+func ownRegion(t *testing.T) (files map[string]string, consoles [][]step) {
+	t.Helper()
+	files, texts := fences(readFile(t, "../../docs/own-region.md"))
+	for _, text := range texts {
+		consoles = append(consoles, consoleSteps(text))
+	}
+	if len(consoles) != 4 {
+		t.Fatalf("docs/own-region.md has %d consoles, which this test does not know", len(consoles))
+	}
+	return files, consoles
+}
+
+// TestOwnRegion does what docs/own-region.md says for a checkout, up to the cluster.
 func TestOwnRegion(t *testing.T) {
-	binaries(t)
-	doc := readFile(t, "../../docs/own-region.md")
-	files, consoles := fences(doc)
-	inReadme, _ := fences(readFile(t, filepath.Join(root, "README.md")))
-	if inReadme["go.mod"] != files["go.mod"] {
-		t.Error("README.md shows another go.mod than docs/own-region.md")
+	bin := binaries(t)
+	files, consoles := ownRegion(t)
+	if text := readFile(t, "../../docs/own-region.md"); !strings.Contains(readFile(t, filepath.Join(root, "README.md")), strings.Split(text, "```")[1]) {
+		t.Error("README.md shows another way to a region of one's own than docs/own-region.md")
 	}
 	checkout, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, content := range files {
-		content = strings.ReplaceAll(content, "../roost/", checkout+"/")
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// What go mod tidy would write needs the network; the sums of the region,
-	// whose requirements are all of the module's, spare that.
-	if err := os.WriteFile(filepath.Join(dir, "go.sum"), []byte(readFile(t, filepath.Join(checkout, "services/region/go.sum"))), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if len(consoles) != 2 {
-		t.Fatalf("the document has %d consoles, not one to build and one to call", len(consoles))
-	}
-	steps := consoleSteps(consoles[0])
 	t.Setenv("GOWORK", "off")
 	t.Setenv("GOFLAGS", "-mod=mod "+os.Getenv("GOFLAGS"))
-	dev := ""
-	for _, step := range steps {
-		switch {
-		case step.command == "go mod tidy":
-		case strings.HasPrefix(step.command, "go "):
-			shell(t, dir, step.command)
-		default:
-			dev = step.command
+	for _, step := range consoles[consoleCheckout] {
+		switch command := step.command; {
+		case strings.HasPrefix(command, "roost/bin/roost new "):
+			command = strings.Replace(command, "roost/bin/", bin+"/", 1)
+			shell(t, dir, strings.Replace(command, "--checkout roost", "--checkout "+checkout, 1))
+			dir = filepath.Join(dir, "shop")
+		case command == "go mod tidy":
+			// It would need the network; the sums of the region, whose requirements are
+			// all of the module's, spare that.
+			write(t, filepath.Join(dir, "go.sum"), readFile(t, filepath.Join(checkout, "services/region/go.sum")))
+		case strings.Contains(command, "go "):
+			shell(t, dir, command)
 		}
 	}
-	if dev != "../roost/bin/roost dev --region ./bin/shop-region" {
-		t.Fatalf("the document starts %q, which this test does not", dev)
+	for name, text := range files {
+		if got := readFile(t, filepath.Join(dir, name)); got != text {
+			t.Errorf("the page shows another %s than is written:\n%s", name, got)
+		}
 	}
+	if out, err := exec.Command(filepath.Join(dir, "bin/shop-region"), "--version").CombinedOutput(); err != nil {
+		t.Errorf("the region: %v\n%s", err, out)
+	}
+}
 
-	d := startDev(t, t.TempDir(), "--region", filepath.Join(dir, "bin/shop-region"), "--regions", "2", "--gateways", "1")
-	if len(d.Types) != 1 || d.Types[0] != "Cart" {
+// TestStranger does what docs/own-region.md says for those who have no checkout: it takes
+// the modules from a proxy of files, with nothing replaced.
+func TestStranger(t *testing.T) {
+	binaries(t)
+	_, consoles := ownRegion(t)
+	dir, proxy := t.TempDir(), t.TempDir()
+	tool := filepath.Join(testbin.Build(t, "tools/cmd/moduleproxy"), "moduleproxy")
+	make, _, _ := strings.Cut(consoles[consoleProxy][0].command, " TO=")
+	version := strings.TrimPrefix(make, "make module-proxy VERSION=")
+	shell(t, root, tool+" -version "+version+" -to "+proxy)
+
+	// Modules of others come from the cache of this machine, if they are there.
+	outer := goEnv(t)
+	t.Setenv("GOPROXY", "file://"+proxy+",file://"+filepath.Join(outer["GOMODCACHE"], "cache/download")+","+outer["GOPROXY"])
+	t.Setenv("GOMODCACHE", filepath.Join(dir, "cache"))
+	t.Setenv("GOSUMDB", "off")
+	t.Setenv("GOWORK", "off")
+	t.Setenv("GOBIN", filepath.Join(dir, "bin"))
+	flags := "-modcacherw " + outer["GOFLAGS"]
+	t.Setenv("GOFLAGS", flags)
+	install := consoles[consoleInstall]
+	shell(t, dir, install[1].command) // roost; the services are in bin/test
+	shell(t, dir, "bin/"+install[len(install)-1].command)
+	shop := filepath.Join(dir, "shop")
+	if text := readFile(t, filepath.Join(shop, "go.mod")); strings.Contains(text, "replace") || strings.Count(text, " "+version+"\n") != 2 {
+		t.Errorf("go.mod:\n%s", text)
+	}
+	t.Setenv("GOFLAGS", "-mod=mod "+flags) // instead of go mod tidy
+	for _, step := range consoles[consoleCheckout] {
+		if strings.Contains(step.command, "go test") || strings.Contains(step.command, "go build") {
+			shell(t, shop, step.command)
+		}
+	}
+	checkImage(t, shop)
+
+	d := startDev(t, t.TempDir(), "--region", filepath.Join(shop, "bin/shop-region"), "--regions", "2", "--gateways", "1")
+	if !slices.Equal(d.Types, []string{"Counter"}) {
 		t.Errorf("types %v", d.Types)
 	}
-	for _, step := range consoleSteps(consoles[1]) {
+	for _, step := range consoles[consoleCalls] {
 		// The ports are others, to disturb nobody; and the gateway may take its time
 		// on a busy machine.
 		command := strings.ReplaceAll(step.command, "localhost:8080", d.API)
 		command = strings.Replace(command, "curl ", "curl -s --retry 3 ", 1)
-		if command == "bin/shop" {
-			command += " " + d.API
-		}
-		if got := strings.TrimSpace(shell(t, dir, command)); got != step.prints {
+		command = strings.Replace(command, "bin/shop ", "bin/shop -gateway "+d.API+" ", 1)
+		if got := strings.TrimSpace(shell(t, shop, command)); got != step.prints {
 			t.Errorf("%s prints %q, not %q as the document says", step.command, got, step.prints)
 		}
 	}
@@ -78,6 +127,158 @@ func TestOwnRegion(t *testing.T) {
 	}
 }
 
+// checkImage checks the Dockerfile: that an image of nothing but the binary works, and with
+// a Docker Engine that it is built and runs. No registry is asked.
+func checkImage(t *testing.T, dir string) {
+	t.Helper()
+	text := readFile(t, filepath.Join(dir, "Dockerfile"))
+	var steps []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			steps = append(steps, line)
+		}
+	}
+	want := []string{"FROM scratch", "COPY bin/shop-region /region", "USER 65532:65532", "STOPSIGNAL SIGTERM", `ENTRYPOINT ["/region"]`}
+	if !slices.Equal(steps, want) {
+		t.Errorf("Dockerfile: %q, want %q", steps, want)
+	}
+	binary, err := elf.Open(filepath.Join(dir, "bin/shop-region"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer binary.Close()
+	for _, p := range binary.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("the region's binary is not static, as the image needs it")
+		}
+	}
+	if err := exec.Command("docker", "info").Run(); err != nil {
+		t.Logf("no Docker Engine here (%v): the image is not built", err)
+		return
+	}
+	id := filepath.Join(t.TempDir(), "id")
+	shell(t, dir, "docker build --iidfile "+id+" .")
+	image := readFile(t, id)
+	if got := shell(t, dir, "docker run --rm "+image+" --version"); !strings.HasPrefix(got, "shop-region ") && !strings.HasPrefix(got, "roost-region ") {
+		t.Errorf("the image prints %q", got)
+	}
+	shell(t, dir, "docker rmi "+image)
+}
+
+// goEnv returns those settings of the go command that tests build upon.
+func goEnv(t *testing.T) map[string]string {
+	t.Helper()
+	env := map[string]string{}
+	for _, name := range []string{"GOMODCACHE", "GOPROXY", "GOFLAGS"} {
+		env[name] = strings.TrimSpace(shell(t, ".", "go env "+name))
+	}
+	return env
+}
+
+func TestNewRegionOverwritesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if code, out, errOut := roost(t, "new", "region", "shop", "--roost-version", "v0.1.0"); code != 0 || !strings.Contains(out, "go mod tidy") {
+		t.Fatalf("exit code %d\n%s%s", code, out, errOut)
+	}
+	write(t, "shop/go.mod", "mine")
+	before := tree(t, "shop")
+	code, _, errOut := roost(t, "new", "region", "shop", "--roost-version", "v0.1.0")
+	if code != exitFailed || !strings.Contains(errOut, "go.mod") {
+		t.Errorf("a second time: exit code %d, %s", code, errOut)
+	}
+	if after := tree(t, "shop"); !slices.Equal(after, before) {
+		t.Errorf("files before and after:\n%q\n%q", before, after)
+	}
+	write(t, "billing/notes.md", "a file of another name does not matter")
+	if code, out, errOut := roost(t, "new", "region", "billing", "--roost-version", "v0.1.0", "--module", "github.com/you/billing", "-o", "json"); code != 0 ||
+		!strings.Contains(out, `"module":"github.com/you/billing"`) || !strings.Contains(out, `"cmd/billing-region/main.go"`) {
+		t.Errorf("exit code %d\n%s%s", code, out, errOut)
+	}
+	if text := readFile(t, "billing/cmd/billing-region/main.go"); !strings.Contains(text, `"github.com/you/billing"`) {
+		t.Errorf("the region's main:\n%s", text)
+	}
+}
+
+func TestNewRegionRefuses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, tc := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"my-shop"}, "small letters"},
+		{[]string{"server"}, "small letters"},
+		{[]string{"func"}, "small letters"},
+		{[]string{"shop", "--module", "my shop"}, "--module"},
+		{[]string{"shop", "--roost-version", "newest"}, "--roost-version"},
+		{[]string{"shop", "--roost-version", "v0.1.0", "--checkout", "."}, "roost-version"},
+		{[]string{"shop", "--checkout", "."}, "not a checkout"},
+		{[]string{"shop"}, "--checkout"}, // a test has no version
+		{nil, "one name"},
+	} {
+		code, _, errOut := roost(t, append([]string{"new", "region"}, tc.args...)...)
+		if code != exitUsage || !strings.Contains(errOut, tc.says) {
+			t.Errorf("roost new region %q: exit code %d, %s", tc.args, code, errOut)
+		}
+	}
+	checkout := t.TempDir()
+	write(t, filepath.Join(checkout, "services/region/go.mod"), "module x\n")
+	t.Chdir(checkout)
+	if code, _, errOut := roost(t, "new", "region", "shop", "--checkout", "."); code != exitUsage || !strings.Contains(errOut, "inside the checkout") {
+		t.Errorf("inside the checkout: exit code %d, %s", code, errOut)
+	}
+	if files := tree(t, "."); len(files) != 1 {
+		t.Errorf("files were written: %q", files)
+	}
+}
+
+func TestOwnVersion(t *testing.T) {
+	for _, tc := range []struct {
+		v  node.Version
+		ok bool
+	}{
+		{node.Version{Version: "v0.1.0"}, true},
+		{node.Version{Version: "v0.1.1-0.20260131120000-0123456789ab"}, true}, // installed from a commit
+		{node.Version{Version: "v0.1.0", Revision: "0123"}, false},            // built in a checkout
+		{node.Version{Version: "v0.1.0+dirty"}, false},
+		{node.Version{Version: "devel"}, false},
+	} {
+		if got, err := ownVersion(tc.v); (err == nil) != tc.ok || tc.ok && got != tc.v.Version {
+			t.Errorf("%+v: %q, %v", tc.v, got, err)
+		}
+	}
+}
+
+// TestNewRegionNeedsThisGo: what is written needs the version of Go that the region needs.
+func TestNewRegionNeedsThisGo(t *testing.T) {
+	if text := readFile(t, filepath.Join(root, "services/region/go.mod")); !strings.Contains(text, "\ngo "+goVersion+"\n") {
+		t.Errorf("goVersion is %s, and services/region/go.mod says:\n%s", goVersion, text)
+	}
+}
+
+// tree lists the files below a directory with their contents.
+func tree(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path+": "+readFile(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +49,42 @@ func TestPagesNameRealCode(t *testing.T) {
 	if names < 50 {
 		t.Errorf("only %d names were found", names)
 	}
+}
+
+// TestPagesShowTheShop: the Go code of these pages is that of the example.
+func TestPagesShowTheShop(t *testing.T) {
+	var code []string
+	for _, dir := range []string{"v1", "v2"} {
+		files, _ := filepath.Glob(filepath.Join(root, "examples", "shop", dir, "*.go"))
+		for _, file := range files {
+			code = append(code, unindented(readFile(t, file)))
+		}
+	}
+	for _, page := range []string{"testing.md", "rolling-out.md"} {
+		shown := 0
+		for i, part := range strings.Split(readFile(t, filepath.Join(root, "docs", page)), "```") {
+			text, ok := strings.CutPrefix(part, "go\n")
+			if !ok || i%2 == 0 {
+				continue
+			}
+			shown++
+			if !slices.ContainsFunc(code, func(file string) bool { return strings.Contains(file, unindented(text)) }) {
+				t.Errorf("%s shows what is not in examples/shop:\n%s", page, text)
+			}
+		}
+		if shown == 0 {
+			t.Errorf("%s shows no code", page)
+		}
+	}
+}
+
+// unindented is a text without the tabs before its lines.
+func unindented(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(strings.TrimLeft(line, "\t"))
+	}
+	return b.String()
 }
 
 // declarations are what the packages of the project declare.
