@@ -69,7 +69,7 @@ func discovered(t *testing.T, roost string, s *servertest.Server, url string) {
 			return err
 		})
 	}
-	l := load.New(c.Gateways(), rate)
+	l := load.New(c.Gateways(), defaultRate)
 	sum := 0
 	add := func() {
 		t.Helper()

@@ -19,7 +19,10 @@ import (
 )
 
 // TestHistories: under every fault, the histories of the clients are correct.
-func TestHistories(t *testing.T) {
+func TestHistories(t *testing.T) { runScenarios(t, scenarios) }
+
+// runScenarios runs those of the set that was asked for, on every store.
+func runScenarios(t *testing.T, scenarios []scenario) {
 	if os.Getenv("E2E") == "" {
 		t.Skip("takes minutes: make e2e for all of them, make e2e SET=short for the most important ones")
 	}
@@ -144,7 +147,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 	r.pause(old)
 	r.wait(d)
 	r.kill("region-3")
-	allocated := r.allocated()
+	allocated := r.allocated("List")
 	requests := r.askCoordinator(old, allocated)
 	now, term := r.successor(before)
 	if now == old {
@@ -166,7 +169,7 @@ func pauseCoordinator(r *run, d time.Duration) {
 	} else if still != now || same != term {
 		r.Errorf("%s of term %d is active, it was %s of term %d", still, same, now, term)
 	}
-	if after := r.allocated(); !slices.Equal(after, allocated) {
+	if after := r.allocated("List"); !slices.Equal(after, allocated) {
 		r.Errorf("shards %v were allocated, and now %v are: %s acted as if it were still active", allocated, after, old)
 	}
 	if leads, err := r.scrape(old, "roost_coordinator_leader"); err == nil && leads != 0 {
@@ -180,8 +183,8 @@ func pauseCoordinator(r *run, d time.Duration) {
 		free++
 	}
 	eventually(r.T, waitLimit, func() error {
-		r.coordinator(now)("Send", shardHome(free))
-		if !slices.Contains(r.allocated(), free) {
+		r.coordinator(now)("Send", shardHome("List", free))
+		if !slices.Contains(r.allocated("List"), free) {
 			return fmt.Errorf("%s does not allocate shard %d", now, free)
 		}
 		return nil
@@ -207,12 +210,12 @@ func (r *run) waitEnd(name string) {
 // typeShards is the number of shards of the type List.
 const typeShards = 64
 
-// allocated returns the shards of the lists that have an owner, in order.
-func (r *run) allocated() (indexes []int) {
+// allocated returns the shards of a type that have an owner, in order.
+func (r *run) allocated(typ string) (indexes []int) {
 	r.Helper()
 	var res *adminv1.ShardsResponse
 	eventually(r.T, waitLimit, func() (err error) {
-		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), "List", "")
+		res, err = launcher.NewAdmin(r.cluster.Admin()...).Shards(r.Context(), typ, "")
 		return err
 	})
 	for _, s := range res.Shards {
@@ -243,8 +246,8 @@ func (r *run) coordinator(name string) func(method, body string) []byte {
 
 const watchTable = `{"cluster":"dev","message":{"watch_table":{}}}`
 
-func shardHome(index int) string {
-	return fmt.Sprintf(`{"cluster":"dev","messages":[{"get_shard_home":{"shard":{"type":"List","index":%d}}}]}`, index)
+func shardHome(typ string, index int) string {
+	return fmt.Sprintf(`{"cluster":"dev","messages":[{"get_shard_home":{"shard":{"type":%q,"index":%d}}}]}`, typ, index)
 }
 
 // askCoordinator sends requests to a coordinator that is stopped: for the table, and for the
@@ -255,7 +258,7 @@ func (r *run) askCoordinator(name string, allocated []int) <-chan error {
 	call := r.coordinator(name)
 	for i := range typeShards {
 		if !slices.Contains(allocated, i) {
-			go call("Send", shardHome(i))
+			go call("Send", shardHome("List", i))
 		}
 	}
 	results := make(chan error, 20)

@@ -27,7 +27,7 @@ func (r *run) up() {
 	for {
 		var group sync.WaitGroup
 		for _, p := range r.cluster.Processes() {
-			if p.PID == 0 {
+			if p.PID == 0 && !r.retired[p.Name] {
 				group.Go(func() {
 					if err := r.cluster.Restart(ctx, p.Name); err != nil {
 						r.Error(err)
@@ -36,20 +36,21 @@ func (r *run) up() {
 			}
 		}
 		group.Wait()
-		err := r.cluster.Ready(ctx)
+		err := r.cluster.Ready(ctx, r.names()...)
 		if err == nil || r.Failed() {
 			return
 		}
-		if ctx.Err() != nil || !slices.ContainsFunc(r.cluster.Processes(), func(p launcher.Process) bool { return p.PID == 0 }) {
+		if ctx.Err() != nil || !slices.ContainsFunc(r.cluster.Processes(), func(p launcher.Process) bool { return p.PID == 0 && !r.retired[p.Name] }) {
 			r.Fatal(err)
 		}
 	}
 }
 
-// names returns the names of all processes but some.
+// names returns the names of all processes but some, and but those that were stopped for
+// good.
 func (r *run) names(but ...string) (names []string) {
 	for _, p := range r.cluster.Processes() {
-		if !slices.Contains(but, p.Name) {
+		if !slices.Contains(but, p.Name) && !r.retired[p.Name] {
 			names = append(names, p.Name)
 		}
 	}

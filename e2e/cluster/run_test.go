@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -19,8 +20,8 @@ import (
 )
 
 const (
-	// rate is how many calls start per second; some of them are batches.
-	rate = 300
+	// defaultRate is how many calls start per second; some of them are batches.
+	defaultRate = 300
 	// attempts is how often a scenario is run until a run is not void, each time at half
 	// the rate over twice the time, for slow or busy machines.
 	attempts = 3
@@ -39,6 +40,8 @@ type scenario struct {
 	short []string
 	// length is how long calls start at least. They continue until the faults are over.
 	length time.Duration
+	// rate is how many calls start per second; default [defaultRate].
+	rate float64
 	// least is the share of the started calls that must be answered. Below it the run is
 	// void: a history without answers proves nothing. Default: a half.
 	least float64
@@ -66,6 +69,8 @@ type run struct {
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
 	db      *sql.DB              // the journal
+	retired map[string]bool      // processes that were stopped for good
+	moved   int                  // shards that a rollout has moved
 	figures []string             // of the scenario itself
 	unknown int                  // operations of this outcome
 
@@ -77,8 +82,9 @@ type run struct {
 
 // repeat runs a scenario until a run is not void.
 func repeat(t *testing.T, s *scenario, store string) {
+	rate := cmp.Or(s.rate, defaultRate)
 	for n := range attempts {
-		r := &run{scenario: s, store: store, rate: rate / float64(int(1)<<n), length: s.length << n, allowed: map[string]string{}}
+		r := &run{scenario: s, store: store, rate: rate / float64(int(1)<<n), length: s.length << n, allowed: map[string]string{}, retired: map[string]bool{}}
 		if ok := t.Run(fmt.Sprintf("%.0f-per-second", r.rate), r.play); !ok || len(r.void) == 0 {
 			return
 		}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -40,11 +41,11 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 		if d.short {
 			break
 		}
-		var added struct{ Value int64 }
-		if err := json.Unmarshal(payload, &added); err != nil || name != "Added" {
+		var added struct{ Value, Number *int64 } // version 1 and version 2
+		if err := json.Unmarshal(payload, &added); err != nil || name != "Added" || (added.Value == nil) == (added.Number == nil) {
 			return Stored{}, fmt.Errorf("record %d of %s has an event %q that is not an Added: %q", seq, list, name, payload)
 		}
-		s.Values = append(s.Values, added.Value)
+		s.Values = append(s.Values, *cmp.Or(added.Value, added.Number))
 	}
 	if d.short || len(d.rest) > 0 {
 		return Stored{}, fmt.Errorf("record %d of %s is malformed: %q", seq, list, body)

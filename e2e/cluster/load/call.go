@@ -19,6 +19,8 @@ type call struct {
 	twice  bool // send it to two gateways at once
 	again  bool // send it once more after its answer
 	big    bool // a read with a large answer
+	// appending says that the command is Append, which some regions do not know yet.
+	appending bool
 }
 
 type addRequest struct {
@@ -38,6 +40,12 @@ func (c *call) operation(ctx context.Context) history.Op {
 		command, body = "Add", addRequest{o.Value}
 		if c.keyed {
 			o.Key = keyOf(o.Value)
+		}
+		if c.keyed && o.Value%2 == 0 && c.appends.Load() {
+			command, c.appending = "Append", true
+			var cancel func()
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), rollout)
+			defer cancel()
 		}
 	case c.kind == history.Refuse:
 		command, o.Key = "Refuse", keyOf(c.value.Add(1))
@@ -62,6 +70,9 @@ func (c *call) operation(ctx context.Context) history.Op {
 		answers = append(answers, c.Post(ctx, c.client+1, path, key, body))
 	}
 	c.conclude(&o, answers)
+	if c.appending {
+		c.appended(time.Since(c.began) - o.Call)
+	}
 	return o
 }
 
@@ -129,7 +140,7 @@ func (c *call) repeat(ctx context.Context, gateway int, path, key string, body a
 	doubt := false
 	pause := 20 * time.Millisecond
 	for {
-		a := c.Post(ctx, gateway, path, key, body)
+		a := c.try(ctx, gateway, path, key, body)
 		doubt = doubt || a.Outcome == history.Unknown
 		if a.Outcome != history.OK && doubt {
 			a.Outcome = history.Unknown
@@ -145,6 +156,16 @@ func (c *call) repeat(ctx context.Context, gateway int, path, key string, body a
 		gateway++
 		pause = min(2*pause, 250*time.Millisecond)
 	}
+}
+
+// try is one attempt of an operation.
+func (c *call) try(ctx context.Context, gateway int, path, key string, body any) Answer {
+	if c.appending {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, attempt)
+		defer cancel()
+	}
+	return c.Post(ctx, gateway, path, key, body)
 }
 
 // item is one command of an AskMany.

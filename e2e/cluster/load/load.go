@@ -26,6 +26,10 @@ const (
 	clients = 8
 	// patience is the time that an operation has, with all its attempts.
 	patience = 10 * time.Second
+	// attempt is the deadline of one attempt of an Append, and rollout the time that it has
+	// with all its attempts.
+	attempt = 5 * time.Second
+	rollout = 2 * time.Minute
 	// Crowd is the most calls in progress. If there are more, the machine is too slow for
 	// the load, and the run is void.
 	Crowd = 4000
@@ -42,6 +46,8 @@ type Load struct {
 	Reasons map[string]int
 	// Problems are answers that no fault explains.
 	Problems []string
+	// Appended is how long each addition by Append took, with all its attempts.
+	Appended []time.Duration
 
 	gateways []string
 	rate     float64 // calls that start per second
@@ -51,6 +57,7 @@ type Load struct {
 	batch    atomic.Int64
 	acked    atomic.Int64 // operations answered OK
 	underway atomic.Int64
+	appends  atomic.Bool // see [Load.UseAppend]
 	calls    sync.WaitGroup
 
 	mu  sync.Mutex // of ops, Reasons and Problems
@@ -141,6 +148,11 @@ func (l *Load) start(ctx context.Context, n int, r *rand.Rand) {
 	})
 }
 
+// UseAppend makes half of the additions with a key use the command Append from now on,
+// which only version 2 of the lists knows. They are repeated for longer than others: until
+// a region of that version has the list.
+func (l *Load) UseAppend() { l.appends.Store(true) }
+
 // Now returns the time in the history.
 func (l *Load) Now() time.Duration { return time.Since(l.began) }
 
@@ -171,6 +183,12 @@ func (l *Load) problem(format string, args ...any) {
 	if p := fmt.Sprintf(format, args...); len(l.Problems) < 10 && !slices.Contains(l.Problems, p) {
 		l.Problems = append(l.Problems, p)
 	}
+}
+
+func (l *Load) appended(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Appended = append(l.Appended, took)
 }
 
 func (l *Load) count(reason string) {

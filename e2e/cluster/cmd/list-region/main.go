@@ -100,4 +100,7 @@ var (
 	tallies = entity.DefineVolatile("Tally", func(string) *Tally { return &Tally{} }, entity.On(count, (*Tally).Count)).Shards(16)
 )
 
-func main() { server.Main(lists, tallies) }
+func main() {
+	server.AppVersion = "1"
+	server.Main(lists, tallies)
+}
