@@ -235,8 +235,8 @@ func (r *run) scrape(name, metric string) (sum float64, err error) {
 		if !strings.HasPrefix(line, metric+"{") && !strings.HasPrefix(line, metric+" ") {
 			continue
 		}
-		rest := line[strings.LastIndexByte(line, '}')+1:]
-		fields := strings.Fields(rest)
+		value := line[max(len(metric), strings.LastIndexByte(line, '}')+1):]
+		fields := strings.Fields(value)
 		if len(fields) == 0 {
 			continue
 		}
