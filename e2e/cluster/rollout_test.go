@@ -111,7 +111,7 @@ func (r *run) allocateAll() {
 	})
 }
 
-// moves counts the shards that coordinators have told regions to hand off.
+// moves counts the shards that the coordinators that run have told regions to hand off.
 func (r *run) moves() (sum int) {
 	r.Helper()
 	for _, p := range r.cluster.Processes() {
@@ -145,7 +145,7 @@ func rollout(how replace, then func(r *run, done []string)) func(r *run) {
 				then(r, done)
 			}
 		})
-		r.moved = r.moves() - before
+		r.moved = r.moves() + r.lostMoves - before
 		r.figure("six regions in %.1f s, %d moves of %d shards, at most %d of %d lists' shards at one", time.Since(began).Seconds(), r.moved, rolloutShards, most, typeShards)
 		if most > typeShards/2 {
 			r.Errorf("a region had %d of the %d shards of the lists in the rollout", most, typeShards)
@@ -193,9 +193,50 @@ func movedLittle(r *run) {
 	noneFailed(r)
 }
 
+// movedDespiteKill checks that a kill adds no more moves than the killed region had shards.
+func movedDespiteKill(r *run) {
+	if most := rolloutShards + r.killedShards; r.moved > most {
+		r.Errorf("%d moves of %d shards, at most %d are needed with the %d of the killed region", r.moved, rolloutShards, most, r.killedShards)
+	}
+}
+
+// killAt kills a region of version 2 once there are so many, and starts it again.
+func killAt(regions int) func(r *run, done []string) {
+	return func(r *run, done []string) {
+		if len(done) != regions {
+			return
+		}
+		victim := done[0]
+		r.wait(time.Second) // something is stored in the new form
+		r.killedShards = rolloutShards
+		r.kill(victim)
+		began := time.Now()
+		r.must(r.cluster.Restart(r.Context(), victim))
+		r.must(r.cluster.Ready(r.Context(), victim))
+		r.figure("%s is killed and ready again after %.1f s", victim, time.Since(began).Seconds())
+	}
+}
+
+// killCoordinatorAtFirst kills the active coordinator while the first region of version 2
+// begins to store.
+func killCoordinatorAtFirst(r *run, done []string) {
+	if len(done) != 1 {
+		return
+	}
+	name, before := r.active()
+	r.lostMoves += r.moves()
+	r.kill(name)
+	r.successor(before)
+	r.lostMoves -= r.moves()
+	r.must(r.cluster.Restart(r.Context(), name))
+}
+
 var rollouts = []scenario{
 	{name: "rollout-surge", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, nil), check: movedOnce},
 	{name: "rollout-in-place", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(inPlace, nil), check: movedLittle},
+	{name: "rollout-kill-one-of-two", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killAt(2)), check: movedDespiteKill},
+	{name: "rollout-kill-only", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killAt(1)), check: movedDespiteKill},
+	{name: "rollout-kill-coordinator", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killCoordinatorAtFirst), check: movedDespiteKill},
 }
 
 // TestRollouts: code changes while data stays and traffic flows.

@@ -71,8 +71,11 @@ type run struct {
 	db      *sql.DB              // the journal
 	retired map[string]bool      // processes that were stopped for good
 	moved   int                  // shards that a rollout has moved
-	figures []string             // of the scenario itself
-	unknown int                  // operations of this outcome
+	// lostMoves are those that a killed coordinator had counted, killedShards the most that
+	// a killed region can have had.
+	lostMoves, killedShards int
+	figures                 []string // of the scenario itself
+	unknown                 int      // operations of this outcome
 
 	mu      sync.Mutex
 	allowed map[string]string // by name: processes that may end by themselves, and what their logs say then
