@@ -117,7 +117,13 @@ splitbrain: ## Decide on every directed matrix of five nodes, and simulate parti
 
 .PHONY: e2e
 e2e: ## Hurt real processes, judge the histories of their clients and the views of all members; a line per scenario (SET=short RUN=regexp)
-	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership)/$(RUN)' -v ./e2e/cluster
+	E2E=$(or $(SET),full) go test -count=1 -timeout 2h -run '(TestHistories|TestMembership|TestRollouts)/$(RUN)' -v ./e2e/cluster
+
+# The revision of the last release: FROM= names another one.
+LAST_RELEASE := 1cf6024
+.PHONY: e2e-upgrade
+e2e-upgrade: ## Upgrade a running cluster from an earlier release, process by process, in every order, and go back (FROM=revision SET=short RUN=regexp)
+	UPGRADE_FROM=$(or $(FROM),$(LAST_RELEASE)) E2E=$(or $(SET),full) go test -count=1 -timeout 1h -run 'TestUpgrades/$(RUN)' -v ./e2e/cluster
 
 .PHONY: e2e-docker
 e2e-docker: servers ## Run whole clusters in containers, found through Consul, etcd, DNS and PostgreSQL; a line per scenario (needs Docker; RUN=regexp)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -56,7 +57,7 @@ func checkSet() error {
 // start runs a cluster until the test ends. Its logs are shown if the test fails.
 func start(t *testing.T, o launcher.Options) *launcher.Cluster {
 	t.Helper()
-	o.BinDir = binaries(t)
+	o.BinDir = cmp.Or(o.BinDir, binaries(t))
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}

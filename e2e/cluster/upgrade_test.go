@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	launcher "github.com/roost-cluster/roost/cli/cluster"
+	"github.com/roost-cluster/roost/libs/testbin"
+)
+
+// TestUpgrades: a running cluster is upgraded from an earlier release, process by process
+// and in every order, and goes back. The history of the clients is correct, and none of
+// their commands fails.
+func TestUpgrades(t *testing.T) {
+	revision := os.Getenv("UPGRADE_FROM")
+	if revision == "" {
+		t.Skip("takes minutes: make e2e-upgrade")
+	}
+	earlier := testbin.BuildRevision(t, revision, upgradable...)
+	var scenarios []scenario
+	for _, order := range [][]string{
+		{launcher.Coordinator, launcher.Region, launcher.Gateway},
+		{launcher.Region, launcher.Gateway, launcher.Coordinator},
+		{launcher.Gateway, launcher.Coordinator, launcher.Region},
+	} {
+		scenarios = append(scenarios, scenario{
+			name: order[0] + "-first", length: 10 * time.Second, short: []string{onSQLite},
+			prepare: func(r *run, o *launcher.Options) { runRelease(r, o, earlier) },
+			faults:  func(r *run) { upgrade(r, earlier, order) },
+			check:   nothingUnknown,
+		})
+	}
+	runScenarios(t, scenarios)
+}
+
+// upgradable are the programs of a cluster of the history tests.
+var upgradable = []string{"services/coordinator/cmd/coordinator", "services/gateway/cmd/gateway", "services/region/cmd/region", "e2e/cluster/cmd/list-region"}
+
+// programs are their binaries by role.
+var programs = map[string]string{launcher.Coordinator: "coordinator", launcher.Gateway: "gateway", launcher.Region: version1}
+
+// runRelease starts a cluster of an earlier release.
+func runRelease(r *run, o *launcher.Options, dir string) {
+	o.BinDir = filepath.Join(r.dir, "release")
+	r.must(os.MkdirAll(o.BinDir, 0o777))
+	for _, p := range upgradable {
+		r.install(dir, filepath.Base(p))
+	}
+	o.RegionBinary = filepath.Join(o.BinDir, programs[launcher.Region])
+}
+
+// install makes processes that start from now on run a program of a release.
+func (r *run) install(dir, program string) {
+	r.Helper()
+	link := filepath.Join(r.dir, "release", program)
+	r.must(os.RemoveAll(link))
+	r.must(os.Symlink(filepath.Join(dir, program), link))
+}
+
+// upgrade installs this release role by role, and restarts the processes one after the
+// other. Then one process of each role goes back to the earlier release and forward again,
+// and in the end all go back.
+func upgrade(r *run, earlier string, order []string) {
+	now := binaries(r.T)
+	r.wait(time.Second)
+	for _, role := range order {
+		r.replaceRole(role, now, "")
+	}
+	for _, role := range order {
+		r.replaceRole(role, earlier, role+"-1")
+		r.replaceRole(role, now, role+"-1")
+	}
+	for _, role := range order {
+		r.replaceRole(role, earlier, "")
+	}
+	r.figure("%s, and back", strings.Join(order, ", "))
+}
+
+// replaceRole restarts the processes of a role, or one of them, with a release's program.
+func (r *run) replaceRole(role, dir, only string) {
+	r.Helper()
+	r.install(dir, programs[role])
+	for _, p := range r.cluster.Processes() {
+		if p.Role == role && (only == "" || p.Name == only) {
+			r.must(r.cluster.Restart(r.Context(), p.Name))
+			r.must(r.cluster.Ready(r.Context(), p.Name))
+			r.wait(500 * time.Millisecond)
+		}
+	}
+}
