@@ -151,9 +151,12 @@ func rollout(how replace, then func(r *run, done []string)) func(r *run) {
 			r.Errorf("a region had %d of the %d shards of the lists in the rollout", most, typeShards)
 		}
 		for _, name := range replaced {
-			if r.shardsOf(name) == 0 {
-				r.Errorf("%s has no shard of the lists after the rollout", name)
-			}
+			eventually(r.T, waitLimit, func() error {
+				if r.shardsOf(name) == 0 {
+					return fmt.Errorf("%s has no shard of the lists after the rollout", name)
+				}
+				return nil
+			})
 		}
 	}
 }
