@@ -188,9 +188,10 @@ func movedOnce(r *run) {
 }
 
 // movedLittle checks the bound of a rollout in place: the shards of the first region that
-// stops move twice, and so may those that fill up the last one.
+// stops move twice, and so may those that fill up the last one. Balance may cost one more for
+// each region.
 func movedLittle(r *run) {
-	if most := rolloutShards + 2*(rolloutShards+rolloutRegions-1)/rolloutRegions; r.moved > most {
+	if most := rolloutShards + 2*(typeShards+tallyShards+2*rolloutRegions)/rolloutRegions + rolloutRegions; r.moved > most {
 		r.Errorf("%d moves of %d shards, at most %d are needed", r.moved, rolloutShards, most)
 	}
 	noneFailed(r)
