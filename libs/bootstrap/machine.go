@@ -36,7 +36,7 @@ type Machine struct {
 
 	contacts      []contact // sorted by address
 	listed        bool      // the latest lookup succeeded
-	lookupFailure string    // why it did not
+	lookupFailure string    // why the latest lookup failed, or ""
 	changedAt     time.Time // of the last change of the list
 
 	joinSeeds  []string // of the last JoinSeeds
@@ -52,10 +52,10 @@ type contact struct {
 	nextProbe time.Time
 	probedAt  time.Time // of the outstanding probe; zero: none
 	answer    Answer    // the last good one, if answerAt is set
-	answerAt  time.Time // when answer was asked for
+	answerAt  time.Time // when the probe was sent that answer answers
 	problem   string    // of the latest probe, if it got no good answer
 	invalid   bool      // the latest probe got an answer, but an invalid one
-	foreign   bool      // because it belongs to another cluster
+	foreign   bool      // the node that gave the invalid answer belongs to another cluster
 }
 
 // New is a node that has not started yet. The configuration must be valid.
@@ -137,8 +137,8 @@ func (m *Machine) discovered(peers []Peer) {
 	m.contacts = found
 }
 
-// limitOthers keeps only the first few contact points that do not form a cluster:
-// one that knows of a cluster is enough, and there may be very many.
+// limitOthers keeps only the first few of the contact points that do not form a cluster.
+// There may be very many, and one that knows of a cluster is enough.
 func limitOthers(contacts []contact) []contact {
 	others := 0
 	return slices.DeleteFunc(contacts, func(c contact) bool {
@@ -387,7 +387,7 @@ func (m *Machine) conflict() string {
 	return ""
 }
 
-// warn emits what is wrong with contact points that do answer, when it changes.
+// warn reports what is wrong with the contact points that do answer, whenever that changes.
 func (m *Machine) warn() {
 	var problems []string
 	for i := range m.contacts {

@@ -60,7 +60,8 @@ func byUID(a, b sharding.NodeID) int {
 
 func compareTombstone(t Tombstone, n sharding.NodeID) int { return byUID(t.Node, n) }
 
-// place is the index of a node among the members, or the one where it belongs.
+// place returns the index of a node among the members, or the index at which it would be
+// inserted.
 func (s *State) place(n sharding.NodeID) (int, bool) {
 	return placeIn(s.Members, 0, n, func(m *Member, n sharding.NodeID) int { return byUID(m.Node, n) })
 }
@@ -107,7 +108,7 @@ func (s *State) HasSeen(n sharding.NodeID) bool {
 	return ok && s.Seen.Has(i)
 }
 
-// seenBy is a seen set of these nodes, as far as they are members.
+// seenBy returns the seen set that has those of the nodes that are members.
 func (s *State) seenBy(nodes ...sharding.NodeID) Bits {
 	out := make(Bits, (len(s.Members)+7)/8)
 	for _, n := range nodes {
@@ -146,7 +147,7 @@ func (s *State) merge(o *State) State {
 	if removes {
 		out.Members = excluding(out.Members, func(m *Member) bool { return out.IsRemoved(m.Node) })
 	}
-	at, namesRemoved := 0, false // namesRemoved: a verdict is about a removed node
+	at, namesRemoved := 0, false // namesRemoved says that a verdict is about a removed node
 	observers := excluding(o.Reach, func(r *Observer) bool {
 		i, ok := placeIn(s.Reach, at, r, observerOrder)
 		if at = i; ok && newerObserver(s.Reach[i], r) == s.Reach[i] || !isMember(r.Node) {
@@ -216,7 +217,7 @@ func (s *State) restrictedToMembers(had int) State {
 	return out
 }
 
-// with is the state with a member added or replaced.
+// with returns the state with a member added or replaced.
 func (s *State) with(m Member) State {
 	out := *s
 	i, ok := s.place(m.Node)
@@ -230,7 +231,7 @@ func (s *State) with(m Member) State {
 	return out
 }
 
-// without is the state with nodes removed for good.
+// without returns the state with nodes removed for good.
 func (s *State) without(nodes ...sharding.NodeID) State {
 	out := *s
 	var stones []Tombstone
@@ -363,8 +364,9 @@ func placeIn[S ~[]T, T, K any](list S, at int, x K, order func(T, K) int) (int, 
 	return from, from < len(list) && order(list[from], x) == 0
 }
 
-// mergeSorted merges a sorted list into another; both picks or makes one of two
-// elements that are equal in order. If nothing changes it returns into itself.
+// mergeSorted merges the sorted list from into the sorted list into. Of two elements that
+// are equal in order, both returns the one to keep, or makes one of them. If nothing changes,
+// mergeSorted returns into itself.
 func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, both func(a, b T) T) S {
 	if identical(into, from) {
 		return into
@@ -397,8 +399,8 @@ func mergeSorted[S ~[]T, T comparable](into, from S, order func(a, b T) int, bot
 	return append(out, into[done:]...)
 }
 
-// excluding is a list without the elements for which drop returns true, or the list
-// itself if there are none. It calls drop once for every element, in order.
+// excluding returns the list without the elements for which drop returns true, or the list
+// itself if there are none such. It calls drop once for every element, in order.
 func excluding[S ~[]T, T any](list S, drop func(T) bool) S {
 	for i := range list {
 		if !drop(list[i]) {

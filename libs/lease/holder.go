@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// maxAttempts bounds the unsettled Swaps that are remembered. If a forgotten one
-// happens after all it looks like another holder's, which costs one TTL.
+// maxAttempts bounds the unsettled Swaps that are remembered. If a forgotten Swap happens
+// after all, its record looks like that of another holder, which costs one TTL.
 const maxAttempts = 8
 
 // Holder is one candidate for a lease: a state machine. Its inputs are the time
@@ -24,21 +24,21 @@ type Holder struct {
 	// cluster is that of the last record that named one: it outlives the record.
 	cluster sharding.ClusterID
 
-	known           bool   // a record has been read
-	record          Record // the latest version known to have been stored
-	ownRecord       bool   // this Holder wrote record
-	seenAt          time.Time
+	known           bool      // a record has been read
+	record          Record    // the latest version known to have been stored
+	ownRecord       bool      // this Holder wrote record
+	seenAt          time.Time // when record was first read, or its write confirmed
 	lostHolderUntil time.Time // when the holder of a lost record has stopped
 
 	held     bool
-	term     sharding.Term // that is held
-	until    time.Time
-	attempts []attempt // unsettled Swaps of version record.Version
+	term     sharding.Term // the term that is held, or was held last
+	until    time.Time     // the lease is held only before this time
+	attempts []attempt     // unsettled Swaps of version record.Version
 
-	request  uint64 // the last one sent
-	pending  bool   // it is not answered yet
-	swapping bool   // it is a Swap
-	sentAt   time.Time
+	request  uint64    // number of the last request
+	pending  bool      // the last request is not answered yet
+	swapping bool      // the last request is a Swap
+	sentAt   time.Time // when the last request was sent
 	nextAt   time.Time // when the next request is due; zero: now
 
 	yielding bool
@@ -100,7 +100,7 @@ func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 		}
 	case Tick:
 	}
-	return h.next(now, out)
+	return h.sendNext(now, out)
 }
 
 // Valid reports whether the lease may be used at now, and in which term.
@@ -108,9 +108,9 @@ func (h *Holder) Valid(now time.Time) (sharding.Term, bool) {
 	return h.term, h.held && (now.Before(h.until) || mutant.On("lease-time"))
 }
 
-// Current is the holder of the lease, as far as this Holder can know, and until
-// when: itself, or the one that the record names, until others may take over.
-// Zero: the lease is free, or its holder unknown.
+// Current returns the holder of the lease, as far as this Holder can know, and until when
+// it may act. That is this Holder itself, or the one that the record names until others may
+// take over. Zero values mean that the lease is free, or its holder is not known.
 func (h *Holder) Current() (sharding.NodeID, time.Time) {
 	switch {
 	case h.held:
@@ -121,8 +121,8 @@ func (h *Holder) Current() (sharding.NodeID, time.Time) {
 	return h.record.Holder, h.freeAt()
 }
 
-// next sends the request that is due, if none is pending.
-func (h *Holder) next(now time.Time, out []Output) []Output {
+// sendNext sends the request that is due, if none is pending.
+func (h *Holder) sendNext(now time.Time, out []Output) []Output {
 	if h.pending {
 		if now.Sub(h.sentAt) < h.cfg.OpTimeout {
 			return out
@@ -130,13 +130,13 @@ func (h *Holder) next(now time.Time, out []Output) []Output {
 		h.pending, h.nextAt = false, time.Time{}
 	}
 	if h.stopping {
-		return h.nextRelease(now, out)
+		return h.sendRelease(now, out)
 	}
 	if h.yielding && (len(h.attempts) == 0 && !h.ownRecord || !now.Before(h.yieldBy)) {
 		h.yielding, h.attempts = false, h.attempts[:0]
 	}
 	if h.yielding {
-		return h.nextFree(now, out)
+		return h.sendFree(now, out)
 	}
 	due := !now.Before(h.nextAt)
 	if !h.known || len(h.attempts) > 0 {
@@ -172,17 +172,18 @@ func (h *Holder) raise(now time.Time, out []Output) []Output {
 	return h.swap(now, h.cfg.Self, term, out)
 }
 
-// nextRelease frees the record, or gives up when others may take over anyway.
-func (h *Holder) nextRelease(now time.Time, out []Output) []Output {
+// sendRelease frees the record, or gives up when others may take over anyway.
+func (h *Holder) sendRelease(now time.Time, out []Output) []Output {
 	if !now.Before(h.stopAt) || len(h.attempts) == 0 && !h.ownRecord {
 		h.stopped = true
 		return append(out, Released{})
 	}
-	return h.nextFree(now, out)
+	return h.sendFree(now, out)
 }
 
-// nextFree writes the record without a holder, once it is known whether it is ours.
-func (h *Holder) nextFree(now time.Time, out []Output) []Output {
+// sendFree writes the record without a holder. If a Swap of ours may still happen, it first
+// reads the record.
+func (h *Holder) sendFree(now time.Time, out []Output) []Output {
 	switch {
 	case len(h.attempts) == 0:
 		return h.swap(now, sharding.NodeID{}, h.record.Term, out)
@@ -192,9 +193,9 @@ func (h *Holder) nextFree(now time.Time, out []Output) []Output {
 	return out
 }
 
-// freeAt is when the record may be replaced by an acquisition: at once if it has
-// no holder or is our own of an earlier term, else when it has been seen
-// unchanged, or is known to be lost, for its TTL.
+// freeAt returns when the record may be replaced by an acquisition: at once if it has no
+// holder, or if its holder is this Holder in an earlier term; otherwise when its TTL has
+// passed since it was first seen, or since it was found to be lost.
 func (h *Holder) freeAt() time.Time {
 	if h.record.Version == 0 && h.lostHolderUntil.After(h.seenAt) {
 		return h.lostHolderUntil
@@ -205,7 +206,7 @@ func (h *Holder) freeAt() time.Time {
 	return h.seenAt.Add(h.ttl())
 }
 
-// ttl is how long the holder in the record may act without another write.
+// ttl returns how long the holder that the record names may act without another write.
 func (h *Holder) ttl() time.Duration {
 	if h.record.TTL > 0 {
 		return h.record.TTL
@@ -286,8 +287,8 @@ func (h *Holder) got(now time.Time, in Got, out []Output) []Output {
 	return h.setRecord(now, r, false, out)
 }
 
-// unchanged handles a record that shows none of the attempts. They may still
-// happen, so they remain listed while another one is made.
+// unchanged handles an answer that shows the known record, so that none of the attempts has
+// happened yet. They may still happen, so they remain listed while another one is made.
 func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 	if len(h.attempts) == 0 {
 		return out
@@ -299,7 +300,7 @@ func (h *Holder) unchanged(now time.Time, out []Output) []Output {
 			return out
 		}
 		return h.swap(now, sharding.NodeID{}, h.record.Term, out)
-	case h.held: // if it was a raise, it is due again after this renewal
+	case h.held: // if an attempt was to raise the term, that is due again after this renewal
 		return h.swap(now, h.cfg.Self, h.record.Term, out)
 	}
 	if term, ok := h.nextTerm(); ok && h.rank >= 0 {

@@ -27,13 +27,14 @@ const (
 	maxProblems = 20
 )
 
-// sections are those of the file and the environment that belong to some services only. A
-// service without keys in such a section ignores it, so that all services of a cluster
-// can share one file.
+// sections are the sections of the file and the environment that belong to some services
+// only. A service without keys in such a section ignores it, so that all services of a
+// cluster can share one file.
 var sections = []string{"allocation", "app", "coordinator", "gateway", "gossip", "journal", "lease", "region"}
 
-// partKeys belong to some services only, but are in sections in which others have keys
-// too. Those of the journal are for regions, the others for members of a cluster.
+// partKeys are keys that belong to some services only, although other services have keys in
+// the same section. The keys of the journal section are for regions, the others for members
+// of a cluster.
 var partKeys = []string{
 	"cluster.seeds", "discovery.contact_all", "discovery.contact_port", "discovery.form_new_cluster", "discovery.give_up",
 	"discovery.interval", "discovery.port", "discovery.required_contacts", "discovery.stable_for", "discovery.timeout", "node.zone",
@@ -63,7 +64,7 @@ type Sources struct {
 	File string
 
 	fields []*field
-	asked  string // help, version or print_config
+	asked  string // what the command line asks for instead of a start: help, version or print_config; or ""
 }
 
 // Load fills config, which holds the defaults, from the YAML file that --config
@@ -124,6 +125,7 @@ func (s *Sources) explain(err error) error {
 	return err
 }
 
+// given is a flag of the command line, with its value.
 type given struct {
 	field *field
 	value string

@@ -42,8 +42,8 @@ func (c WatchConfig) Validate() error {
 
 // Watcher decides which address is polled for the table next. At most one poll is
 // outstanding; an answer is followed by the next poll at once. The watcher finds
-// the active coordinator by polling the candidates in turn and by what standbys
-// say.
+// the active coordinator by polling the candidates in turn, and by following what
+// standbys say.
 //
 // Tables from a term below the highest one received are dropped. A term that a
 // standby merely names does not count: it may never have been claimed in the
@@ -54,11 +54,12 @@ func (c WatchConfig) Validate() error {
 // suspect and skipped for as long again, even if standbys that have not noticed
 // yet still name it.
 //
-// After a round of coordinators without an answer one fallback is polled: a region
-// that serves its copy read-only. Its rows are as good as any (newer ones win),
-// but it is never taken for a coordinator. It may hold the poll as long as a
-// coordinator does. A watcher that has a table therefore does not use fallbacks
-// for the time in which a new coordinator is expected, and finds that one at once.
+// When all coordinators have been polled without success, one fallback is polled: a region
+// that serves its copy of the table read-only. Its rows are as good as any (newer ones
+// win), but it is never taken for a coordinator. A region may hold the poll as long as a
+// coordinator does, and meanwhile the watcher would not find a new coordinator. So a
+// watcher that has a table polls no fallback for some time after its last coordinator
+// answered: a new coordinator is expected in that time.
 type Watcher struct {
 	cfg          WatchConfig
 	coordinators []string
@@ -72,9 +73,9 @@ type Watcher struct {
 
 	outstanding     poll      // if outstanding.to is not ""
 	nextPoll        time.Time // the earliest time
-	nextCoordinator int       // in turn
+	nextCoordinator int       // the index of the coordinator whose turn it is
 	triedInRound    int       // coordinators polled without success in this round
-	nextFallback    int       // in turn
+	nextFallback    int       // the index of the fallback whose turn it is
 	fallbackAfter   time.Time // no fallback is polled before
 	suspects        []suspect // sorted by address
 }
@@ -82,7 +83,7 @@ type Watcher struct {
 // suspect is a coordinator that did not answer a poll in time.
 type suspect struct {
 	addr  string
-	until time.Time // then it is polled again
+	until time.Time // the coordinator is not polled before
 }
 
 type poll struct {

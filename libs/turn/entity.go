@@ -16,8 +16,8 @@ type entity struct {
 	id      sharding.Entity
 	shard   *shard
 	inc     Incarnation // 0: removed from the machine
-	touched time.Time
-	*work   // Machine.noWork if the entity is idle
+	touched time.Time   // when the entity was last loaded, or became idle
+	*work               // Machine.noWork if the entity is idle
 
 	// staged is the newest sequence number given to a record, durable the newest
 	// one known to be durable. Between them are the unit in flight and the pending
@@ -111,13 +111,13 @@ type command struct {
 	// runID is the request id that names the running turn. It is stored because a
 	// duplicate that joins meanwhile must not change it.
 	runID RequestID
-	// checked: this incarnation has asked the journal for the command.
-	// lookupPending: the answer has not come, and the turn waits for it.
+	// checked says that this incarnation has asked the journal for the command;
+	// lookupPending, that the answer has not come, and the turn waits for it.
 	checked, lookupPending bool
 
-	// inDoubt: an append that held the command had an unknown outcome.
+	// inDoubt says that an append with the command had an unknown outcome.
 	inDoubt bool
-	// done: the turn is over, and reply waits for its gate.
+	// done says that the turn is over, and reply waits at the output gate.
 	done  bool
 	reply sharding.Reply
 	// held is the size of the reply and the events while reply waits.
@@ -128,10 +128,10 @@ type command struct {
 	seq      uint64
 	fence    uint64
 	finished time.Time // when the turn was over
-	answered bool      // it only holds its position in the mailbox
-	// heldByOldTurn: a turn of an ended incarnation may still read env and run.
+	answered bool      // the command is over; only its position in the mailbox is still taken
+	// heldByOldTurn says that a turn of an ended incarnation may still read env and run.
 	heldByOldTurn bool
-	run           Run // of its turn
+	run           Run // the output of its turn
 }
 
 // newCommand returns a zero command, from the pool if possible.
@@ -157,7 +157,7 @@ func (m *Machine) freeCommand(c *command) {
 	m.commandPool = append(m.commandPool, c)
 }
 
-// hash distinguishes the command from another one with the same id.
+// hash returns a number by which another command with the same id is recognised.
 func (c *command) hash() uint64 {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)

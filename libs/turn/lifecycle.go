@@ -54,7 +54,7 @@ func (m *Machine) checkLoad(w wake) {
 	left := m.cfg.LoadTimeout - m.now.Sub(w.asked)
 	switch {
 	case len(e.cmds) == 0:
-		m.removeEntity(e) // no command waits for it any more
+		m.removeEntity(e) // no command waits for the entity any more
 	case left <= 0 && m.mayLoad(e.id) && !mutant.On("load-again"):
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)

@@ -26,7 +26,7 @@ type Machine struct {
 	unplaced *shard                      // commands that wait for the first table
 	timers   timerHeap
 
-	bytes int // of all requests
+	bytes int // sizes of all requests
 	// deferred counts the deferred requests and their bytes.
 	deferred usage
 	kinds    map[kind]*replies.Kind
@@ -106,14 +106,15 @@ type request struct {
 	shard      *shard
 	prev, next *request // of the shard, by order
 
-	// sent: the newest attempt, made at epoch, is unanswered. Else it waits.
+	// sent says that the newest attempt, made at epoch, is unanswered. Otherwise the request
+	// waits.
 	sent       bool
 	epoch      sharding.Epoch
 	region     sharding.NodeID // of the newest attempt
 	unanswered []Attempt       // including older ones
 	lost       bool            // some attempt ended without a definite answer
-	// blocks: sent at a superseded epoch, and must not be repeated, so later commands
-	// of the shard wait.
+	// blocks says that the command was sent at a superseded epoch and must not be repeated,
+	// so that later commands of the shard wait.
 	blocks bool
 	// deferred: the region that had the shard does not have the command, and the command
 	// waits for the next one, or has waited for it.
@@ -137,7 +138,8 @@ type attempt struct {
 	link   uint64
 }
 
-// newest reports whether the request has not been put back or sent again since.
+// newest reports whether this is the newest attempt, and its request has not been put back
+// since.
 func (a *attempt) newest() bool { return a.r.sent && a.r.epoch == a.epoch }
 
 // shard holds the admitted commands of one shard, in order of admission.
@@ -150,14 +152,14 @@ type shard struct {
 	blocking    int            // requests with blocks set
 	deferred    usage          // of requests with deferred set
 	refused     sharding.Epoch // highest refused epoch; nothing is sent at it again
-	departed    uint64         // highest order of a forgotten request that may have taken effect
+	departed    uint64         // highest order of a request that was forgotten although it may have taken effect
 
-	askAt        time.Time // next GetShardHome; zero: none is needed
+	askAt        time.Time // when GetShardHome is sent next; zero: none is needed
 	pausedUntil  time.Time // nothing is sent before
-	blockedUntil time.Time // blocking requests end then, if there are any
+	blockedUntil time.Time // when the blocking requests, if there are any, end
 	timer        timer
 	dirty        bool
-	known        bool // is in the machine's shards
+	known        bool // it is in Machine.shards
 }
 
 // link is the link to one region incarnation.

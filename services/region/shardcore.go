@@ -23,17 +23,19 @@ type ShardCore struct {
 	turn      *turn.Machine
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
-	// claimsToRepeat: some claim was not answered, and is to be repeated.
+	// claimsToRepeat says that some claim must be repeated, because it was not answered.
 	claimsToRepeat bool
 	leaving        bool
-	// alone: there is no other shard core, and all limits are its own.
+	// alone says that there is no other shard core: then all limits are this core's.
 	alone      bool
 	allowances [resources]allowance
 	returning  bool // some allowance has more granted than its ceiling, after a [Reclaim]; the excess is given back once it is unused
 
-	lastHeld Held // as the control core was told
-	heard    [journalPaths]time.Time
-	answered [journalPaths]bool // the journal has answered since the last tick
+	lastHeld Held // the last one that the control core was told
+	// answeredAt is when the journal last answered on a path. answered says that it did so
+	// since the last tick.
+	answeredAt [journalPaths]time.Time
+	answered   [journalPaths]bool
 
 	now time.Time
 	out *Outputs
@@ -63,7 +65,7 @@ type hosted struct {
 	shards []*heldShard
 	// minEpochs has, by shard, the epoch below which the shard is refused.
 	minEpochs []sharding.Epoch
-	// rows are the newest ones known of the core's shards.
+	// rows has, by index of the shard, the newest row that is known.
 	rows []sharding.Row
 	// wrote has, by shard, the forms of all events that this incarnation has handed to the
 	// journal, at whatever epoch, as indexes into the Writes of the type. It is told with
@@ -76,16 +78,16 @@ type heldShard struct {
 	id    sharding.ShardID
 	epoch sharding.Epoch
 	phase heldPhase
-	// buffer waits for the claim.
+	// buffer holds the commands that wait for the claim.
 	buffer  []Command
-	bytes   int
+	bytes   int       // of buffer
 	claimAt time.Time // when the claim is repeated; zero: one is under way
 	damaged bool      // the last claim was refused because the fence is damaged; every command is refused too
-	// from is the address of the coordinator that asked last.
+	// from is the address of the coordinator that sent the last order for the shard.
 	from string
 	// handOff is the highest epoch to answer ShardStopped for; 0: nobody asked.
 	handOff sharding.Epoch
-	// next is a higher epoch to claim when this one is gone; 0: none.
+	// next is a higher epoch to claim when the shard is stopped at this one; 0: none.
 	next sharding.Epoch
 }
 
@@ -123,8 +125,8 @@ func NewShardCore(cfg Config, index int) *ShardCore {
 	return m
 }
 
-// typ is the hosted type of that name, nil if there is none. Commands for one
-// type come many at a time, so the last one is remembered.
+// typ returns the hosted type of that name, nil if there is none. It remembers the last
+// one, because many commands for one type come in a row.
 func (m *ShardCore) typ(name sharding.EntityType) *hosted {
 	if m.lastType != nil && m.lastType.name == name {
 		return m.lastType
@@ -146,7 +148,7 @@ func (m *ShardCore) typeOfShard(id sharding.ShardID) *hosted {
 	return nil
 }
 
-// shard is the shard if it is held, else nil.
+// shard returns the shard if it is held, else nil.
 func (m *ShardCore) shard(id sharding.ShardID) *heldShard {
 	if t := m.typeOfShard(id); t != nil {
 		return t.shards[id.Index]
@@ -154,8 +156,8 @@ func (m *ShardCore) shard(id sharding.ShardID) *heldShard {
 	return nil
 }
 
-// shards are the held ones, by type and index.
-func (m *ShardCore) shards() iter.Seq[*heldShard] {
+// heldShards iterates over the shards that are held, by type and index.
+func (m *ShardCore) heldShards() iter.Seq[*heldShard] {
 	return func(yield func(*heldShard) bool) {
 		for _, t := range m.types {
 			for _, h := range t.shards {
@@ -167,7 +169,7 @@ func (m *ShardCore) shards() iter.Seq[*heldShard] {
 	}
 }
 
-// Stats are the counts of the entity core. What waits for claims counts as delivered.
+// Stats returns the counts of the entity core, plus the commands that wait for claims.
 func (m *ShardCore) Stats() turn.Stats {
 	st := m.turn.Stats()
 	st.Commands += m.buffered
@@ -236,12 +238,12 @@ func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.end()
 }
 
-// Recycle is that of [turn.Machine].
+// Recycle does what [turn.Machine.Recycle] does.
 func (m *ShardCore) Recycle() { m.turn.Recycle() }
 
 func (m *ShardCore) begin(now time.Time, out *Outputs) { m.now, m.out = now, out }
 
-// end tells the control core what has changed.
+// end finishes a step: it tells the control core what has changed.
 func (m *ShardCore) end() {
 	if m.heldCount != m.lastHeld.Shards || m.leaving != m.lastHeld.Leaving {
 		m.lastHeld = Held{Shards: m.heldCount, Leaving: m.leaving}
@@ -300,9 +302,9 @@ func (m *ShardCore) notMine(r turn.RequestID, id sharding.ShardID, refused shard
 	m.emit(NotMine{Request: r, Refused: refused, Row: row})
 }
 
-// rowsChanged keeps the rows for refusals, and stops shards that the rows show at a
-// higher epoch. Each row of a shard is newer than the one before: rows come in the order
-// in which the table has changed.
+// rowsChanged keeps the rows, which refusals carry, and stops the shards that the rows show
+// at a higher epoch. Rows come in the order in which the table has changed, so each row of a
+// shard is newer than the one before.
 func (m *ShardCore) rowsChanged(rows []sharding.Row) {
 	for _, row := range rows {
 		t := m.typeOfShard(row.Shard)
@@ -338,7 +340,7 @@ func (m *ShardCore) refuse(r turn.RequestID, code sharding.Code, reason string) 
 	m.emit(Refuse{Request: r, Reply: sharding.Reject(code, reason)})
 }
 
-// unbuffer takes out what waits for the claim of the shard.
+// unbuffer removes and returns the commands that wait for the claim of the shard.
 func (m *ShardCore) unbuffer(h *heldShard) []Command {
 	waiting := h.buffer
 	m.buffered -= len(waiting)
@@ -356,7 +358,8 @@ func (m *ShardCore) used() [resources]int {
 	}
 }
 
-// limit tells the entity core what it may use: what waits for claims counts, too.
+// limit tells the entity core what it may use: the allowances, less what the commands that
+// wait for claims use.
 func (m *ShardCore) limit() {
 	m.turn.Limit(turn.Usage{
 		Commands: m.allowances[ResourceCommands].ceiling - m.buffered,
@@ -365,7 +368,8 @@ func (m *ShardCore) limit() {
 	})
 }
 
-// wantMore asks for more if admitting a command of this size would leave little.
+// wantMore asks the control core for larger allowances if little of them would be left
+// after admitting a command of this size.
 func (m *ShardCore) wantMore(size int) {
 	if m.alone {
 		return
@@ -376,6 +380,7 @@ func (m *ShardCore) wantMore(size int) {
 	m.wantOf(ResourceLoads, u[ResourceLoads]+1)
 }
 
+// wantOf asks for a larger allowance of one resource if little of it is left.
 func (m *ShardCore) wantOf(r Resource, used int) {
 	if a := &m.allowances[r]; a.low(used) {
 		a.asked = true
@@ -428,7 +433,7 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// hear notes what an answer of the driver to the entity core shows about the journal.
+// hear records what an answer of the driver to the entity core shows about the journal.
 func (m *ShardCore) hear(in turn.Input) {
 	switch in := in.(type) {
 	case turn.Appended:
@@ -440,15 +445,15 @@ func (m *ShardCore) hear(in turn.Input) {
 	}
 }
 
-// hearVerdict notes when the journal last answered an operation. Most refusals are
+// hearVerdict records when the journal last answered an operation. Most refusals are
 // answers too, see [sharding.Verdict.Answered].
 func (m *ShardCore) hearVerdict(p JournalPath, v sharding.Verdict) {
 	if v.Answered() {
-		m.heard[p], m.answered[p] = m.now, true
+		m.answeredAt[p], m.answered[p] = m.now, true
 	}
 }
 
-// hearLoaded notes that the journal answered a load, also if the entity is damaged. A
+// hearLoaded records that the journal answered a load, also if the entity is damaged. A
 // failure that may be retried does not count, nor does the load of a volatile type,
 // which does not use the journal.
 func (m *ShardCore) hearLoaded(in *turn.Loaded) {
@@ -456,7 +461,7 @@ func (m *ShardCore) hearLoaded(in *turn.Loaded) {
 		return
 	}
 	if t := m.typ(in.Entity.Type); t == nil || !t.volatile {
-		m.heard[Loads], m.answered[Loads] = m.now, true
+		m.answeredAt[Loads], m.answered[Loads] = m.now, true
 	}
 }
 
@@ -465,7 +470,7 @@ func (m *ShardCore) tick() {
 	m.step(turn.Tick{})
 	for p := range journalPaths {
 		if m.answered[p] && m.cfg.JournalPatience > 0 {
-			m.event(JournalAnswered{Path: p, At: m.heard[p]})
+			m.event(JournalAnswered{Path: p, At: m.answeredAt[p]})
 		}
 		m.answered[p] = false
 	}
@@ -484,7 +489,7 @@ func (m *ShardCore) claimAgain() {
 		return // almost always: there may be many shards
 	}
 	m.claimsToRepeat = false
-	for h := range m.shards() {
+	for h := range m.heldShards() {
 		switch {
 		case h.phase != claiming || h.claimAt.IsZero():
 		case m.now.Before(h.claimAt):

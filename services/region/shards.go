@@ -189,7 +189,7 @@ func (m *ShardCore) raiseMinEpoch(id sharding.ShardID, e sharding.Epoch) {
 
 // drainAll lets go of shards that the coordinator does not count as ours.
 func (m *ShardCore) drainAll() {
-	for h := range m.shards() {
+	for h := range m.heldShards() {
 		switch h.phase {
 		case claiming:
 			m.letGo(h)

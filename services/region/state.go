@@ -24,7 +24,7 @@ func (c *ControlCore) Check() error {
 func (m *ShardCore) Check() error {
 	var errs []error
 	var held, buffered, bytes int
-	for h := range m.shards() {
+	for h := range m.heldShards() {
 		id := h.id
 		held++
 		buffered += len(h.buffer)
@@ -85,7 +85,7 @@ func (m *ShardCore) Clone() *ShardCore {
 		c.types[i] = &hosted{name: t.name, volatile: t.volatile,
 			shards: slices.Clone(t.shards), minEpochs: slices.Clone(t.minEpochs), rows: slices.Clone(t.rows), wrote: slices.Clone(t.wrote)}
 	}
-	for h := range m.shards() {
+	for h := range m.heldShards() {
 		hc := *h
 		hc.buffer = slices.Clone(h.buffer)
 		c.typ(h.id.Type).shards[h.id.Index] = &hc
@@ -129,11 +129,11 @@ func (m *ShardCore) AppendState(now time.Time, b []byte) []byte {
 	b = fmt.Appendf(b, "leaving %t told %v %v", m.leaving, m.lastHeld, m.allowances)
 	for p := range journalPaths {
 		if m.cfg.JournalPatience > 0 && m.answered[p] {
-			b = fmt.Appendf(b, " %s %d", p, relative(now, m.heard[p]))
+			b = fmt.Appendf(b, " %s %d", p, relative(now, m.answeredAt[p]))
 		}
 	}
 	b = append(b, '\n')
-	for h := range m.shards() {
+	for h := range m.heldShards() {
 		b = fmt.Appendf(b, "held %s %s %d claim %d damaged %t from %s handoff %s next %s", h.id, h.epoch, h.phase,
 			relative(now, h.claimAt), h.damaged, h.from, h.handOff, h.next)
 		for _, c := range h.buffer {
