@@ -9,8 +9,7 @@ import (
 	"github.com/roost-cluster/roost/libs/turn"
 )
 
-// Sink is where answers go: the end of a link, or who sent commands in this
-// process.
+// Sink is where answers go: the region's end of a link, or a sender in this process.
 type Sink interface {
 	// SendBatch must not wait; the slice is only valid during the call. An error
 	// says that nobody is there any more.
@@ -20,8 +19,8 @@ type Sink interface {
 	// Ended reports whether nobody is there any more. What the sink has brought and
 	// still waits is dropped then: it may be brought again.
 	Ended() bool
-	// Waiting says that the goroutine which brings commands is about to wait:
-	// answers that gather for it must not.
+	// Waiting says that the goroutine which brings commands is about to wait. Answers that
+	// the sink still holds back must be sent now.
 	Waiting()
 }
 
@@ -29,16 +28,16 @@ type Sink interface {
 type outgoing struct {
 	to    Sink
 	list  []link.Answer
-	ended []ended // the same commands
+	ended []ended // the commands that list answers
 }
 
 // ended is a command that was answered.
 type ended struct {
 	ticket replies.Ticket
-	size   int // of its reply, if that says something of the next one
+	size   int // of its reply, if later replies are expected to be similar; else 0
 }
 
-// caller is where the answer of a command goes.
+// caller says where the answer to a command goes.
 type caller struct {
 	to      Sink
 	corr    uint64
@@ -46,12 +45,12 @@ type caller struct {
 	entity  sharding.Entity
 	command string
 	trace   string
-	tell    bool // gets its answer when it is accepted
+	tell    bool // the command is answered when it is accepted
 	ticket  replies.Ticket
 }
 
-// callers holds those that wait for an answer. The name of a request is the
-// number of its place and how often that was used before.
+// callers holds the callers that wait for an answer. A request id consists of the number of
+// the caller's place and of how often that place has been used.
 type callers struct {
 	places []place
 	free   []uint32
@@ -77,8 +76,8 @@ func (c *callers) add(waiting caller) turn.RequestID {
 	return turn.RequestID(p.uses)<<32 | turn.RequestID(n)
 }
 
-// take gives a caller back and frees its place; false if it was answered
-// before.
+// take removes and returns the caller of a request, and frees its place. It returns false if
+// the request was answered before.
 func (c *callers) take(r turn.RequestID) (caller, bool) {
 	n := uint32(r)
 	if uint64(n) >= uint64(len(c.places)) {
@@ -94,8 +93,8 @@ func (c *callers) take(r turn.RequestID) (caller, bool) {
 	return waiting, true
 }
 
-// answer ends a command towards its sender. Accepted tells have been answered
-// before; timers never asked.
+// answer sends a command's answer to its caller. It does nothing if there is none: accepted
+// tells have been answered before, and timers have no caller.
 func (s *shardLoop) answer(r turn.RequestID, a link.Answer) {
 	c, ok := s.callers.take(r)
 	if !ok {
@@ -131,11 +130,11 @@ func (s *shardLoop) readOnly(c *caller) bool {
 	return false
 }
 
-// maxSinks is how many sinks a worker gathers answers for at a time. One that
-// brought commands mostly gathers its own, one of the pool those of many.
+// maxSinks is how many sinks a worker gathers answers for at a time. An inline runner mostly
+// gathers those of its own link, a worker of the pool those of many links.
 const maxSinks = 16
 
-// gather keeps an answer until the core is let go. Many in a row are for one sink.
+// gather keeps an answer until the core is unlocked. Many answers in a row are for one sink.
 func (s *shardLoop) gather(w *worker, to Sink, a link.Answer, end ended) {
 	n := len(w.Local.out)
 	for i := n - 1; i >= 0; i-- {
@@ -157,14 +156,14 @@ func (s *shardLoop) gather(w *worker, to Sink, a link.Answer, end ended) {
 	o.to, o.list, o.ended = to, append(o.list, a), append(o.ended, end)
 }
 
-// send sends what was gathered, one call per sink. Answers to one that has ended
-// go nowhere: its gateway knows.
+// send sends the gathered answers, with one call per sink. Answers to a sink that has ended
+// are lost: its gateway knows that.
 func (s *shardLoop) send(w *worker) {
 	for i := range w.Local.out {
 		o := &w.Local.out[i]
 		_ = o.to.SendBatch(o.list)
-		if c := s.inbox.answered(o.to, o.ended).without(s.index); c != 0 {
-			s.siblings(c)
+		if c := s.inbox.markAnswered(o.to, o.ended).without(s.index); c != 0 {
+			s.wakeCores(c)
 		}
 		clear(o.list)
 		clear(o.ended)

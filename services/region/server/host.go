@@ -51,7 +51,7 @@ type paces struct{ turn, load executor.Pace }
 // long or there is too much of it.
 func (s *shardLoop) queue(j job) {
 	if j.Expected() >= executor.Quick || !s.worker.Take(&j) {
-		s.rest = append(s.rest, j)
+		s.forPool = append(s.forPool, j)
 	}
 }
 
@@ -92,13 +92,13 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 				out.Err = "what is stored of the entity is damaged"
 				s.loadFailed(o.Entity, err).tell(&out.Err)
 			}
-			s.inbox.loaded(s.index, &out, false)
+			s.inbox.putLoaded(s.index, &out, false)
 			return
 		}
 		out.LastSeq, out.Stored = found.LastSeq, found.Stored
 	}
 	if o.LookupOnly {
-		s.inbox.loaded(s.index, &out, false)
+		s.inbox.putLoaded(s.index, &out, false)
 		return
 	}
 	inst, timers, err := s.revive(ctx, o, &found)
@@ -108,7 +108,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 			out.Err, out.Code = out.Err+": "+entity.ErrStored.Error(), sharding.DataLoss
 		}
 		s.loadFailed(o.Entity, err).tell(&out.Err)
-		s.inbox.loaded(s.index, &out, false)
+		s.inbox.putLoaded(s.index, &out, false)
 		return
 	}
 	out.Timers = timers
@@ -118,7 +118,7 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 		out.Bytes += r.ReplaySize()
 	}
 	sl.inst = inst
-	s.inbox.loaded(s.index, &out, true)
+	s.inbox.putLoaded(s.index, &out, true)
 }
 
 func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {

@@ -18,15 +18,15 @@ type arrival struct {
 	to   Sink
 	at   time.Time
 	core int
-	// refused, if set, is its answer: the core is not asked.
+	// refused, if set, is the answer to the command: it does not enter the core.
 	refused *sharding.Reply
 	ticket  replies.Ticket
 }
 
-// loaded is the end of a load, and whether an instance was made.
+// loaded is the end of a load.
 type loaded struct {
 	in   turn.Loaded
-	made bool // there is one
+	made bool // an instance was made
 }
 
 // finished is the end of a turn.
@@ -35,14 +35,14 @@ type finished struct {
 	slot *slot
 }
 
-// item is any other thing to take in.
+// item is any other input of a shard core.
 type item struct {
 	in region.ShardInput
-	do func() // instead of in: look at the core from inside
+	do func() // instead of in: called with the core locked
 }
 
-// batch is what is taken in at a time. What is frequent has a slice of its own
-// kind, so that nothing is allocated for it.
+// batch is what a shard core takes in at a time. Each frequent kind of input has a slice of
+// its own, so that nothing is allocated for it.
 type batch struct {
 	loaded   []loaded
 	done     []finished
@@ -52,47 +52,50 @@ type batch struct {
 
 func (b *batch) len() int { return len(b.loaded) + len(b.done) + len(b.arrivals) + len(b.items) }
 
-// reset empties a batch, its arrivals only if they are all taken, but keeps its
-// memory.
-func (b *batch) reset(taken bool) {
+// reset empties a batch but keeps its memory. The arrivals are kept unless all are taken.
+func (b *batch) reset(allTaken bool) {
 	clear(b.loaded)
 	clear(b.done)
 	clear(b.items)
 	b.loaded, b.done, b.items = b.loaded[:0], b.done[:0], b.items[:0]
-	if taken {
+	if allTaken {
 		clear(b.arrivals)
 		b.arrivals = b.arrivals[:0]
 	}
 }
 
-// inbox gathers the next batch of inputs of each shard core. What comes from outside
-// waits while the batch of its core is full; results of the region's own jobs never
-// wait. There is one inbox for all cores, because the memory of replies is bounded for
-// all of them together.
+// inbox gathers the next batch of inputs of each shard core. Commands wait while the batch
+// of their core is full; results of the region's own jobs never wait. There is one inbox
+// for all cores, because the memory of replies is bounded for all of them together.
+//
+// Several methods return the set of cores that have new inputs. The caller must make sure
+// that somebody steps them.
 type inbox struct {
 	mu     sync.Mutex
-	room   sync.Cond
-	next   []batch // of each core
-	limit  int     // of each
+	room   sync.Cond // signals that a batch was taken, or that there may be room for more replies
+	next   []batch   // by core
+	limit  int       // inputs in a batch, above which commands wait
 	coreOf func(sharding.Entity) int
-	over   bool // nobody takes any more
+	ended  bool // nothing is taken any more
 
 	// The replies that are expected or not yet sent.
-	budget  *replies.Budget
-	queues  map[Sink]*replies.Queue[arrival]
-	kinds   map[sharding.EntityType]map[string]*replies.Kind
-	short   replies.Kind // what says only that a tell was accepted, or why a command was not
-	waiting int          // goroutines that bring commands
+	budget *replies.Budget
+	queues map[Sink]*replies.Queue[arrival]
+	kinds  map[sharding.EntityType]map[string]*replies.Kind
+	// shortReply is the kind of replies without a payload: that a tell was accepted, or why
+	// a command was refused.
+	shortReply replies.Kind
+	blocked    int // goroutines that bring commands and wait for room
 }
 
-// newInbox returns an inbox of so many cores, in which limit messages may wait.
+// newInbox returns an inbox for n cores, in which limit messages may wait.
 func newInbox(limit, n int, coreOf func(sharding.Entity) int, budget *replies.Budget, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
 	b := &inbox{
 		next: make([]batch, n), limit: max(1, limit/n), coreOf: coreOf,
 		budget: budget, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{},
 	}
 	b.room.L = &b.mu
-	b.short.Learn(replies.Overhead)
+	b.shortReply.Learn(replies.Overhead)
 	return b
 }
 
@@ -101,44 +104,47 @@ type cores uint64
 
 func (c *cores) add(core int) { *c |= 1 << core }
 
-// without is the set but for a core.
+// without returns the set without one core.
 func (c cores) without(core int) cores { return c &^ (1 << core) }
 
-// next takes one core out of a set that is not empty.
+// next removes one core from the set and returns it. The set must not be empty.
 func (c *cores) next() int {
 	core := bits.TrailingZeros64(uint64(*c))
 	*c = c.without(core)
 	return core
 }
 
+// put adds inputs of other kinds.
 func (b *inbox) put(core int, items ...item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next[core].items = append(b.next[core].items, items...)
 }
 
-// loaded takes the end of a load.
-func (b *inbox) loaded(core int, in *turn.Loaded, made bool) {
+// putLoaded adds the end of a load.
+func (b *inbox) putLoaded(core int, in *turn.Loaded, made bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next[core].loaded = append(b.next[core].loaded, loaded{*in, made})
 }
 
-// finished takes the ends of turns.
-func (b *inbox) finished(core int, done []finished) {
+// putFinished adds the ends of turns.
+func (b *inbox) putFinished(core int, done []finished) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.next[core].done = append(b.next[core].done, done...)
 }
 
-// arrive takes commands in their order, some of which are refused already, by their
-// index, and returns the cores that have something to take in for it. What finds no room
-// for its reply waits in the queue of its connection, and is refused if too much waits
-// there. It blocks only while the inbox is full, or there is no room even for refusals:
-// that is how a region holds back its gateways. It stops when the connection ends. Before
-// it blocks, it calls wait with the cores that have something since the last call: they
-// are to make room, and may not know of it yet.
-func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, wait func(cores)) (took cores) {
+// arrive adds commands in their order, and returns the cores that have new inputs. refused
+// has, by index, the answers to commands that are refused already. A command for whose
+// reply there is no room waits in the queue of its connection, and is refused if too many
+// wait there.
+//
+// arrive blocks only while the inbox is full, or while there is no room even for refusals:
+// that is how a region holds back its gateways. It returns early when the connection ends.
+// Before it blocks, it calls beforeBlock with the cores that have got new inputs since the
+// last such call: these cores must make the room, and nobody may be stepping them.
+func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.Reply, beforeBlock func(cores)) (ready cores) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,31 +154,31 @@ func (b *inbox) arrive(to Sink, cmds []link.Command, refused map[int]*sharding.R
 		b.queues[to] = queue
 	}
 	b.budget.Unsent(&queue.Account, to.Unsent())
-	told := false
+	announced := false // beforeBlock was called for this command
 	for i := range cmds {
 		a := arrival{cmd: cmds[i], to: to, at: now, refused: refused[i]}
-		for !b.over && !b.admit(queue, &a, &took) {
+		for !b.ended && !b.admit(queue, &a, &ready) {
 			if to.Ended() { // its gateway counts the rest as lost
 				queue.Drop(b.budget)
-				return took
+				return ready
 			}
-			if !told {
+			if !announced {
 				b.mu.Unlock()
-				wait(took)
+				beforeBlock(ready)
 				b.mu.Lock()
-				told, took = true, 0
+				announced, ready = true, 0
 			} else {
-				b.waiting++
+				b.blocked++
 				b.room.Wait()
-				b.waiting--
+				b.blocked--
 			}
 		}
-		if b.over {
-			return took
+		if b.ended {
+			return ready
 		}
-		told = false
+		announced = false
 	}
-	return took
+	return ready
 }
 
 // Refusals of commands that no entity has seen.
@@ -183,9 +189,9 @@ var (
 		"not run: there was no room for the reply within half of the command's time; the region or this entity owes too many (region.link_reply_bytes, region.reply_bytes)")
 )
 
-// admit takes a command in, lets it wait, refuses it or, if its connection has ended,
-// drops it. It reports whether there is room for any of these.
-func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bool {
+// admit lets a command enter, lets it wait, refuses it or, if its connection has ended,
+// drops it. It returns false if there is no room for any of these.
+func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) bool {
 	env := &a.cmd.Envelope
 	a.core = b.coreOf(env.Entity)
 	if b.next[a.core].len() >= b.limit {
@@ -193,7 +199,7 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bo
 	}
 	r := replies.Request{Entity: env.Entity, Kind: b.kinds[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
 	if r.Kind == nil || env.Tell && !env.Keyed {
-		r.Kind = &b.short
+		r.Kind = &b.shortReply
 	}
 	ticket, verdict := queue.Ask(b.budget, a.at, &r, a)
 	switch verdict {
@@ -201,37 +207,37 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, took *cores) bo
 		return true
 	case replies.Full:
 		var ok bool
-		if ticket, ok = b.budget.Admit(&queue.Account, &b.short); !ok {
+		if ticket, ok = b.budget.Admit(&queue.Account, &b.shortReply); !ok {
 			return false
 		}
 		a.refused = &tooMuchWaits
 	}
 	a.ticket = ticket
-	b.enter(a, took)
+	b.enter(a, ready)
 	return true
 }
 
-// enter puts one command into the batch of its core.
-func (b *inbox) enter(a *arrival, took *cores) {
+// enter adds a command to the batch of its core.
+func (b *inbox) enter(a *arrival, ready *cores) {
 	b.next[a.core].arrivals = append(b.next[a.core].arrivals, *a)
-	took.add(a.core)
+	ready.add(a.core)
 }
 
-// advance takes in what has waited and finds room now.
-func (b *inbox) advance(took *cores) {
+// advance lets the waiting commands enter for whose replies there is room now.
+func (b *inbox) advance(ready *cores) {
 	if b.budget.Waiting() > 0 {
-		for to, queue := range b.queues { // order-free: they share by how much each uses
+		for to, queue := range b.queues { // order-free: the budget divides the room by how much each queue uses
 			if queue.Len() > 0 {
-				b.advanceOne(to, queue, took)
+				b.advanceOne(to, queue, ready)
 			}
 		}
 	}
-	if b.waiting > 0 {
+	if b.blocked > 0 {
 		b.room.Broadcast()
 	}
 }
 
-func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], took *cores) {
+func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], ready *cores) {
 	if to.Ended() { // its gateway counts what waits as lost, and may have sent it again
 		queue.Drop(b.budget)
 		return
@@ -242,16 +248,16 @@ func (b *inbox) advanceOne(to Sink, queue *replies.Queue[arrival], took *cores) 
 			return
 		}
 		a.ticket = ticket
-		b.enter(&a, took)
+		b.enter(&a, ready)
 	}
 }
 
-// refuseLate refuses what has waited for too long.
-func (b *inbox) refuseLate(queue *replies.Queue[arrival], now time.Time, took *cores) {
-	for _, l := range queue.Late(b.budget, now, &b.short) {
+// refuseLate refuses the commands that have waited for too long.
+func (b *inbox) refuseLate(queue *replies.Queue[arrival], now time.Time, ready *cores) {
+	for _, l := range queue.Late(b.budget, now, &b.shortReply) {
 		a := l.Command
 		a.refused, a.ticket = &waitedTooLong, l.Ticket
-		b.enter(&a, took)
+		b.enter(&a, ready)
 	}
 }
 
@@ -262,9 +268,9 @@ func (b *inbox) grow(t *replies.Ticket, size int) bool {
 	return b.budget.Grow(t, size)
 }
 
-// answered takes in that commands were answered, and that their sink has the
-// answers. It returns the cores that have something to take in for it.
-func (b *inbox) answered(to Sink, list []ended) (took cores) {
+// markAnswered records that commands were answered, and that their sink has the answers. It
+// returns the cores that have new inputs, because there is room for more replies.
+func (b *inbox) markAnswered(to Sink, list []ended) (ready cores) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if queue := b.queues[to]; queue != nil {
@@ -273,24 +279,24 @@ func (b *inbox) answered(to Sink, list []ended) (took cores) {
 	for i := range list {
 		b.budget.Answered(list[i].ticket, list[i].size)
 	}
-	b.advance(&took)
-	return took
+	b.advance(&ready)
+	return ready
 }
 
-// drained looks at what sinks have passed on meanwhile, and at what has waited for too
-// long. It returns the cores that have something to take in for it.
-func (b *inbox) drained() (took cores) {
+// refresh finds out how much the sinks have passed on meanwhile, and refuses the commands
+// that have waited for too long. It returns the cores that have new inputs.
+func (b *inbox) refresh() (ready cores) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	for to, queue := range b.queues { // order-free: each for itself
 		b.budget.Unsent(&queue.Account, to.Unsent())
 		if queue.Len() > 0 && !to.Ended() {
-			b.refuseLate(queue, now, &took)
+			b.refuseLate(queue, now, &ready)
 		}
 	}
-	b.advance(&took)
-	return took
+	b.advance(&ready)
+	return ready
 }
 
 // forget drops what is known of a sink that will bring no more commands.
@@ -303,7 +309,8 @@ func (b *inbox) forget(to Sink) {
 	}
 }
 
-// take swaps what has gathered for a core for what is empty in a batch.
+// take moves the gathered inputs of a core into the batch got, and keeps got's empty slices
+// for the next inputs.
 func (b *inbox) take(core int, got *batch) {
 	b.mu.Lock()
 	next := &b.next[core]
@@ -324,13 +331,13 @@ func (b *inbox) take(core int, got *batch) {
 func (b *inbox) idle(core int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.over || b.next[core].len() == 0
+	return b.ended || b.next[core].len() == 0
 }
 
-// end releases all that wait: nothing is taken any more.
+// end releases all goroutines that wait. Nothing is taken any more.
 func (b *inbox) end() {
 	b.mu.Lock()
-	b.over = true
+	b.ended = true
 	b.mu.Unlock()
 	b.room.Broadcast()
 }

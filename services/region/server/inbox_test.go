@@ -42,7 +42,7 @@ func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 		t.Fatalf("%d commands wait", b.budget.Waiting())
 	}
 	to.unsent, to.ended = 0, true
-	b.drained()
+	b.refresh()
 	b.arrive(to, command(2), nil, func(cores) {})
 	if b.budget.Waiting() != 0 || len(b.next[0].arrivals) != 0 {
 		t.Errorf("%d commands wait, %d are taken", b.budget.Waiting(), len(b.next[0].arrivals))
@@ -65,13 +65,13 @@ func TestNobodyWaitsForRoomAfterTheEnd(t *testing.T) {
 			returned = true
 		}()
 		synctest.Wait()
-		if b.drained(); returned {
+		if b.refresh(); returned {
 			t.Fatal("an inbox for one command takes three")
 		}
 		b.mu.Lock()
 		to.ended = true
 		b.mu.Unlock()
-		b.drained()
+		b.refresh()
 		if synctest.Wait(); !returned {
 			t.Error("the reader still waits")
 		}

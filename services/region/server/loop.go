@@ -11,41 +11,41 @@ import (
 	"github.com/roost-cluster/roost/services/region/server/executor"
 )
 
-// No goroutine owns a shard core. Whichever brings an input steps the core, together with
-// the inputs that others have brought in the meantime, and then runs the turns that
+// No goroutine owns a shard core. A goroutine that brings an input steps the core with it
+// and with the inputs that others have brought in the meantime, and then runs the turns that
 // this causes. So most commands are answered by the goroutine that read them, and no
-// other one is woken. A goroutine that finds the core locked does not wait: the one
+// other goroutine is woken. A goroutine that finds the core locked does not wait: the one
 // that holds the lock looks at the inbox again after it has released it.
 
 // tickEvery is how often the core is told that time passes: finer than any of
 // its intervals.
 const tickEvery = 20 * time.Millisecond
 
-// maxRounds is how often an inline runner steps the core and does turns before it
-// leaves the rest to the pool: there is always more to do in a busy region, and it
-// has something else to do.
+// maxRounds is how often an inline runner steps the core and runs turns before it leaves
+// the rest to the pool. In a busy region there is always more to do, and the inline runner
+// must also read its link.
 const maxRounds = 16
 
 // shardLoop is the driver of one shard core.
 type shardLoop struct {
 	*shared
-	index    int
-	control  *controlLoop
-	siblings func(cores) // makes sure that somebody looks at what there is for other cores
-	pool     *pool
+	index     int
+	control   *controlLoop
+	wakeCores func(cores) // makes sure that somebody looks at the inboxes of other cores
+	pool      *pool
 
-	// stepping is held by the goroutine that steps the core; no other one waits for
-	// it. It guards what follows.
+	// stepping is held by the goroutine that steps the core; no other goroutine waits for
+	// it. It guards the fields below, except arrivalsLeft.
 	stepping       sync.Mutex
-	worker         *worker   // of that goroutine
-	now            time.Time // of the step that is under way
+	worker         *worker   // of the goroutine that steps the core
+	now            time.Time // of the current step
 	core           *region.ShardCore
 	batch          batch
-	taken          int         // of its arrivals
-	left           atomic.Bool // some are not taken; may be read by all
-	outs           region.Outputs
+	arrivalsTaken  int         // how many arrivals of the batch the core has taken
+	arrivalsLeft   atomic.Bool // the batch has arrivals that the core has not taken
+	outputs        region.Outputs
 	callers        callers
-	rest           []job           // that the worker does not take on
+	forPool        []job           // jobs that the worker does not take
 	snapshotting   map[*slot][]job // instances of which a snapshot is being taken, and the jobs that wait for that
 	slots          []*slot         // by place
 	attributes     map[attributeKey]*measures
@@ -55,7 +55,7 @@ type shardLoop struct {
 
 func newShardLoop(r *Runner, index int) *shardLoop {
 	s := &shardLoop{
-		shared: r.shared, index: index, control: r.control, siblings: r.call,
+		shared: r.shared, index: index, control: r.control, wakeCores: r.wakeCores,
 		core: region.NewShardCore(r.cfg, index), snapshotting: map[*slot][]job{}, attributes: map[attributeKey]*measures{},
 	}
 	s.pool = executor.New(s.work, s.handIn, s.ctx.Done())
@@ -68,60 +68,62 @@ func (s *shardLoop) stop() {
 	s.stepping.Lock()
 }
 
-// put gives the core something to take in, and has a worker come if need be.
+// put adds inputs for the core, and wakes a worker if nobody is stepping the core.
 func (s *shardLoop) put(items ...item) {
 	s.inbox.put(s.index, items...)
-	s.call()
+	s.wake()
 }
 
-// call makes sure that somebody looks at the inbox.
-func (s *shardLoop) call() {
-	if s.stepping.TryLock() { // else the one that holds it will look
+// wake makes sure that somebody looks at the inbox.
+func (s *shardLoop) wake() {
+	if s.stepping.TryLock() { // otherwise the goroutine that holds it will look
 		s.stepping.Unlock()
 		s.pool.Wake()
 	}
 }
 
-// handIn gives the core what a worker did that is held up.
+// handIn gives the core the results of a worker that is held up by its current job.
 func (s *shardLoop) handIn(done []finished) {
-	s.inbox.finished(s.index, done)
-	s.call()
+	s.inbox.putFinished(s.index, done)
+	s.wake()
 }
 
-// runInline does what the caller has brought, together with what others have brought.
+// runInline steps the core with the inputs that the caller and others have brought, and runs
+// the resulting jobs.
 func (s *shardLoop) runInline(yield func()) {
 	w := s.pool.Acquire(yield)
 	for round := 0; s.step(w); round++ {
-		if preempted := s.do(w); preempted || round == maxRounds {
-			s.call()
+		if preempted := s.runJobs(w); preempted || round == maxRounds {
+			s.wake()
 			break
 		}
 	}
 	s.pool.Release(w)
 }
 
-// work is the same for a goroutine of the pool, which has nothing else to do.
+// work does the same for a goroutine of the pool, which has nothing else to do.
 func (s *shardLoop) work(w *worker) {
 	for s.step(w) {
-		s.do(w)
+		s.runJobs(w)
 	}
 }
 
-// maxStep is about how many commands are taken in before their turns: so many are
+// maxStep is about how many commands are taken in before their turns run: few enough to be
 // still in the processor's cache then.
 const maxStep = 128
 
-// step steps the core until there is nothing to take in, or enough has been, unless
-// somebody else does. It reports whether the worker has more to do: jobs, or the rest.
+// step steps the core until the inbox is empty or maxStep commands are taken, unless
+// another goroutine is stepping it. It reports whether the worker has more to do: jobs to
+// run, or inputs that are left.
 func (s *shardLoop) step(w *worker) (more bool) {
 	n := 0
 	for n < maxStep && s.waiting() && s.stepping.TryLock() {
 		s.worker = w
 		n += s.takeIn()
 		s.worker = nil
-		s.pool.Add(s.rest)
-		clear(s.rest)
-		s.rest = s.rest[:0]
+		s.pool.Add(s.forPool)
+		clear(s.forPool)
+		s.forPool = s.forPool[:0]
 		s.stepping.Unlock()
 		s.send(w)
 	}
@@ -129,11 +131,11 @@ func (s *shardLoop) step(w *worker) (more bool) {
 }
 
 // waiting reports whether there is something to take in.
-func (s *shardLoop) waiting() bool { return s.left.Load() || !s.inbox.idle(s.index) }
+func (s *shardLoop) waiting() bool { return s.arrivalsLeft.Load() || !s.inbox.idle(s.index) }
 
-// do does the jobs of a worker and hands in what came of them. It reports whether
-// the worker was preempted meanwhile.
-func (s *shardLoop) do(w *worker) (preempted bool) {
+// runJobs runs the jobs of a worker and hands in their results. It reports whether the worker
+// was preempted meanwhile.
+func (s *shardLoop) runJobs(w *worker) (preempted bool) {
 	j, now := w.Next(nil), time.Now()
 	s.pool.Watch()
 	for j != nil {
@@ -153,23 +155,23 @@ func (s *shardLoop) do(w *worker) (preempted bool) {
 		j = w.Next(result)
 	}
 	results, preempted := w.Finish()
-	s.inbox.finished(s.index, results)
+	s.inbox.putFinished(s.index, results)
 	w.Reuse(results)
 	return preempted
 }
 
-// takeIn steps the core with some of what has come: first with what ends work, then
-// with what begins it. It returns how many commands that were.
+// takeIn steps the core with some of its inputs: first with those that end work, then with
+// at most maxStep commands. It returns how many commands those were.
 func (s *shardLoop) takeIn() (commands int) {
 	s.now = time.Now()
 	b := &s.batch
-	b.reset(s.taken == len(b.arrivals))
+	b.reset(s.arrivalsTaken == len(b.arrivals))
 	if len(b.arrivals) == 0 {
-		s.taken = 0
+		s.arrivalsTaken = 0
 	}
 	s.inbox.take(s.index, b)
 	s.takeEnds(b)
-	some := b.arrivals[s.taken:min(s.taken+maxStep, len(b.arrivals))]
+	some := b.arrivals[s.arrivalsTaken:min(s.arrivalsTaken+maxStep, len(b.arrivals))]
 	for i := range some {
 		a := &some[i]
 		env := &a.cmd.Envelope
@@ -181,28 +183,28 @@ func (s *shardLoop) takeIn() (commands int) {
 			s.answer(in.Request, link.Answer{Reply: *a.refused})
 			continue
 		}
-		s.core.Command(s.clock(i), &in, &s.outs)
+		s.core.Command(s.clock(i), &in, &s.outputs)
 		s.perform()
 	}
-	s.taken += len(some)
-	s.left.Store(s.taken < len(b.arrivals))
+	s.arrivalsTaken += len(some)
+	s.arrivalsLeft.Store(s.arrivalsTaken < len(b.arrivals))
 	return len(some)
 }
 
-// takeEnds takes in all of a batch but commands.
+// takeEnds takes in all inputs of a batch except commands.
 func (s *shardLoop) takeEnds(b *batch) {
 	for i := range b.loaded {
 		l := &b.loaded[i]
 		if !l.made {
 			s.vacate(l.in.Incarnation)
 		}
-		s.core.Loaded(s.clock(i), &l.in, &s.outs)
+		s.core.Loaded(s.clock(i), &l.in, &s.outputs)
 		s.perform()
 	}
 	for i := range b.done {
 		f := &b.done[i]
 		f.slot.ctx = nil
-		s.core.TurnDone(s.clock(i), &f.in, &s.outs)
+		s.core.TurnDone(s.clock(i), &f.in, &s.outputs)
 		s.perform()
 	}
 	for i := range b.items {
@@ -214,8 +216,8 @@ func (s *shardLoop) takeEnds(b *batch) {
 	}
 }
 
-// clock is the time as of the last 32 items of a batch: looking at it for each
-// would cost more than many a step.
+// clock returns the time, read anew at every 32nd item of a batch: reading it for each item
+// would cost more than many steps do.
 func (s *shardLoop) clock(item int) time.Time {
 	if item%32 == 31 {
 		s.now = time.Now()
@@ -225,13 +227,13 @@ func (s *shardLoop) clock(item int) time.Time {
 
 func (s *shardLoop) input(in region.ShardInput) {
 	s.now = time.Now()
-	s.core.Step(s.now, in, &s.outs)
+	s.core.Step(s.now, in, &s.outputs)
 	s.perform()
 }
 
 // perform performs the outputs of a step. Their memory is used again.
 func (s *shardLoop) perform() {
-	for _, o := range s.outs.Turn {
+	for _, o := range s.outputs.Turn {
 		switch o := o.(type) {
 		case *turn.Run:
 			s.run(o)
@@ -241,7 +243,7 @@ func (s *shardLoop) perform() {
 			s.performOther(o)
 		}
 	}
-	for _, o := range s.outs.Shard {
+	for _, o := range s.outputs.Shard {
 		switch o := o.(type) {
 		case region.NotMine:
 			s.answer(o.Request, link.Answer{NotMine: &link.NotMine{Row: o.Row, Refused: o.Refused}})
@@ -251,10 +253,10 @@ func (s *shardLoop) perform() {
 			s.claim(o)
 		}
 	}
-	if len(s.outs.Events) > 0 {
-		s.control.tell(s.index, s.outs.Events)
+	if len(s.outputs.Events) > 0 {
+		s.control.tell(s.index, s.outputs.Events)
 	}
-	s.outs.Reset()
+	s.outputs.Reset()
 	s.core.Recycle()
 }
 

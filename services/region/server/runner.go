@@ -39,8 +39,7 @@ type RunnerConfig struct {
 	// log.
 	Failures int
 	Log      *slog.Logger
-	// Tracers, Meters and Histograms take what the runner tells about itself;
-	// nil: nobody wants to know.
+	// Tracers, Meters and Histograms receive the runner's telemetry; nil: none is made.
 	Tracers    trace.TracerProvider
 	Meters     metric.MeterProvider
 	Histograms *histogram.Registry
@@ -69,7 +68,7 @@ type shared struct {
 	lookupTimeout time.Duration
 	descs         []turn.Type
 	types         map[sharding.EntityType]entity.Definition
-	// commands are the known ones per type, for metrics and for the inbox.
+	// commands has the known commands by type and name, for metrics and for the inbox.
 	commands  map[sharding.EntityType]map[string]*replies.Kind
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
@@ -129,7 +128,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 	return s, nil
 }
 
-// coreOf is the shard core of an entity, any if its type is not known here.
+// coreOf returns the shard core of an entity, and any core if the type is not known here.
 func (s *Runner) coreOf(e sharding.Entity) int {
 	if s.cfg.ShardCores == 1 {
 		return 0
@@ -148,7 +147,7 @@ func (s *Runner) Types() []turn.Type { return s.descs }
 // Use sets the journal.
 func (s *Runner) Use(j *journal.Journal) { s.journal = j }
 
-// Observer is what a journal should tell the runner's metrics.
+// Observer returns the observer by which a journal feeds the runner's metrics.
 func (s *Runner) Observer() journal.Observer { return s.journalObserver() }
 
 // Run steps the control core, and tells all cores of the time, until [Runner.End]; then
@@ -168,49 +167,49 @@ func (s *Runner) Run() {
 }
 
 func (s *Runner) tick() {
-	s.inbox.drained() // what has room now is taken in with the tick
+	s.inbox.refresh() // the cores take in with the tick what has entered
 	s.control.step(region.Tick{})
 	for _, l := range s.shards {
 		l.put(item{in: region.Tick{}})
 	}
 }
 
-// call makes sure that somebody looks at what there is for some cores.
-func (s *Runner) call(c cores) {
+// wakeCores makes sure that somebody looks at the inboxes of some cores.
+func (s *Runner) wakeCores(c cores) {
 	for c != 0 {
-		s.shards[c.next()].call()
+		s.shards[c.next()].wake()
 	}
 }
 
-// Submit hands commands over. It waits while the runner has too much to take
-// in, or no room even to refuse one. The slice is the caller's again, what it points to
-// is not. Each command gets one answer, sent to to, with its Corr.
-func (s *Runner) Submit(to Sink, cmds []link.Command) { s.call(s.arrive(to, cmds)) }
+// Submit hands commands over. It waits while the runner has too much to take in, or no room
+// even to refuse a command. After Submit the caller may reuse the slice, but not the memory
+// to which its elements point. Each command gets one answer, with its Corr, sent to to.
+func (s *Runner) Submit(to Sink, cmds []link.Command) { s.wakeCores(s.arrive(to, cmds)) }
 
-// arrive puts commands into the inbox. If it has to wait, what is there already is
-// done meanwhile.
+// arrive puts commands into the inbox, and returns the cores that have new inputs. If it has
+// to wait, those cores are woken first.
 func (s *Runner) arrive(to Sink, cmds []link.Command) cores {
 	return s.inbox.arrive(to, cmds, s.malformed(cmds), func(c cores) {
 		to.Waiting()
-		s.call(c)
+		s.wakeCores(c)
 	})
 }
 
 // Forget drops what is known of a sink that will bring no more commands.
 func (s *Runner) Forget(to Sink) { s.inbox.forget(to) }
 
-// Serve is Submit for a caller that brings commands all the time: what they ask for
-// is done by its goroutine, as far as that is quick and for one shard core: the others
-// have goroutines of the pools. If a turn turns out not to be quick, yield is called,
-// from another goroutine: then somebody else should do what the caller is for until
-// Serve returns.
+// Serve is Submit for a caller that brings commands all the time. The caller's goroutine
+// steps one of the shard cores that got commands, and runs the turns that are quick; the
+// other cores are left to their pools. If a turn is not quick, yield is called, from
+// another goroutine: until Serve returns, somebody else should do what the caller usually
+// does, such as reading a link.
 func (s *Runner) Serve(to Sink, cmds []link.Command, yield func()) {
 	c := s.arrive(to, cmds)
 	if c == 0 {
 		return
 	}
 	own := c.next()
-	s.call(c)
+	s.wakeCores(c)
 	s.shards[own].runInline(yield)
 }
 

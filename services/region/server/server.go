@@ -76,7 +76,7 @@ type Server struct {
 
 	// Used in the control loop alone.
 	draining   bool
-	downed     bool // the others declared this node gone
+	downed     bool // the cluster has declared this node down
 	calls      *controlrpc.Calls
 	complaints map[string]complaint // about calls, by kind
 }
@@ -133,18 +133,18 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	n.Handle(link.Path, s.links)
 	n.Handle(controlrpc.PathPrefix, controlrpc.Handler(cfg.ClusterName, s.self, control.Region, receiver{s}, s.log))
 	s.stages(n)
-	// The entry in discovery is taken out before shards are handed off.
+	// When the region leaves, its entry in discovery is removed before shards are handed off.
 	return s, s.member.Register(scope)
 }
 
-// take has the commands of a link done. Its reader does them itself; if one holds
-// it up, another goroutine reads on.
+// take serves the commands of a link. The link's reader runs them itself; if one of them
+// holds the reader up, another goroutine reads on.
 func (s *Server) take(c *link.Conn, cmds []link.Command) {
 	call := c.Call()
 	s.runner.Serve(c, cmds, func() { c.Detach(call) })
 }
 
-// closed hears of the end of a link's connection.
+// closed is called when a link's connection has ended.
 func (s *Server) closed(c *link.Conn, reason error) {
 	s.runner.Forget(c)
 	if stalled := new(link.Stalled); errors.As(reason, &stalled) {
@@ -153,8 +153,7 @@ func (s *Server) closed(c *link.Conn, reason error) {
 	}
 }
 
-// hosted are the types of this binary that this process hosts: those that are
-// wanted, or all.
+// hosted returns the types of this binary that this process hosts: the wanted ones, or all.
 func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, error) {
 	if len(types) == 0 {
 		return nil, errors.New("a region needs at least one entity type: server.Main(types…)")
@@ -184,7 +183,8 @@ func hosted(types []entity.Definition, wanted []string) ([]entity.Definition, er
 	return chosen, errors.Join(errs...)
 }
 
-// perform does what a step of the core wants done outside this process.
+// performOutside performs an output of the control core that concerns the coordinator or the
+// process.
 func (s *Server) performOutside(o region.ControlOutput) {
 	switch o := o.(type) {
 	case region.Send:
