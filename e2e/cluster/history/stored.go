@@ -22,6 +22,7 @@ type Stored struct {
 //
 //	crc(4) epoch stored-at-ms hash(8) command
 //	count { name version readable-by encoding(1) payload }
+//	no wake-ups and no sends: two counts of 0
 //
 // Numbers are unsigned varints, strings and bytes are preceded by their length.
 func Decode(list string, seq int64, body []byte) (Stored, error) {
@@ -47,7 +48,8 @@ func Decode(list string, seq int64, body []byte) (Stored, error) {
 		}
 		s.Values = append(s.Values, *cmp.Or(added.Value, added.Number))
 	}
-	if d.short || len(d.rest) > 0 {
+	wakes, sends := d.number(), d.number()
+	if d.short || len(d.rest) > 0 || wakes > 0 || sends > 0 {
 		return Stored{}, fmt.Errorf("record %d of %s is malformed: %q", seq, list, body)
 	}
 	return s, nil

@@ -139,13 +139,16 @@ func form(events ...string) []byte {
 		b = append(b, "\x05Added\x01\x00\x00"...)
 		b = append(append(b, byte(len(e))), e...)
 	}
-	return b
+	return append(b, 0, 0)
 }
 
 func TestDecode(t *testing.T) {
 	got, err := Decode("a", 3, form(`{"Value":5}`, `{"Value":-6}`))
 	if err != nil || got.List != "a" || got.Seq != 3 || got.Epoch != 1<<32|7 || got.Command != "key-1" || !slices.Equal(got.Values, []int64{5, -6}) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := Decode("a", 3, form(`{"Number":5}`)); err != nil || !slices.Equal(got.Values, []int64{5}) {
+		t.Errorf("of version 2: %+v, %v", got, err)
 	}
 	if got, err := Decode("a", 3, form()); err != nil || got.Values != nil {
 		t.Errorf("without events: %+v, %v", got, err)
@@ -156,7 +159,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%d of %d bytes are read as %+v", i, len(whole), s)
 		}
 	}
-	for name, b := range map[string][]byte{"more": append(whole, 0), "no number": form(`{"Value":"x"}`), "no JSON": form("x")} {
+	for name, b := range map[string][]byte{"more": append(whole, 0), "a wake-up": append(whole[:len(whole)-2:len(whole)-2], 1, 0), "no number": form(`{"Value":"x"}`), "no JSON": form("x")} {
 		if s, err := Decode("a", 3, b); err == nil {
 			t.Errorf("%s: read as %+v", name, s)
 		}
