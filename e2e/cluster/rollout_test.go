@@ -199,8 +199,8 @@ func movedLittle(r *run) {
 
 // movedDespiteKill checks that a kill adds no more moves than the killed region had shards.
 func movedDespiteKill(r *run) {
-	if most := rolloutShards + r.killedShards; r.moved > most {
-		r.Errorf("%d moves of %d shards, at most %d are needed with the %d of the killed region", r.moved, rolloutShards, most, r.killedShards)
+	if most := rolloutShards + r.killedShards + rolloutRegions; r.moved > most {
+		r.Errorf("%d moves of %d shards, at most %d are needed: %d for the killed region, and one for each for balance", r.moved, rolloutShards, most, r.killedShards)
 	}
 }
 

@@ -12,13 +12,15 @@ import (
 // Regions of several versions may run side by side, in a rollout for instance, and know
 // different commands of a type. A command exists as long as a registered region has it,
 // whichever region registered last. When no region of a type is left, its commands stay.
+// So do those that only the target version has, while none of its regions is here: the
+// first of them, killed and restarted, must not make its commands unknown for a moment.
 
 // commands returns the commands of a type, sorted by name, if a region registers it with
 // desc.
 func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
 	others, _ := m.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if i, found := m.searchType(desc.Type); found && !m.allSpoken(from) {
+	if i, found := m.searchType(desc.Type); found && (!m.allSpoken(from) || m.targetAway()) {
 		all = join(all, m.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
@@ -47,6 +49,13 @@ func (m *Machine) allSpoken(besides sharding.NodeID) bool {
 	})
 }
 
+// targetAway reports whether no registered region has the target version.
+func (m *Machine) targetAway() bool {
+	return m.target.Version != "" && !mutant.On("target-commands") && !slices.ContainsFunc(m.regions, func(r region) bool {
+		return r.registered && r.version == m.target.Version
+	})
+}
+
 // checkCommands says why the region cannot join with its commands: there would be too
 // many.
 func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc) string {
@@ -60,7 +69,7 @@ func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc)
 
 // dropCommands removes the commands that no region has any more.
 func (m *Machine) dropCommands() {
-	if !m.allSpoken(sharding.NodeID{}) || mutant.On("last-registers") {
+	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() || mutant.On("last-registers") {
 		return
 	}
 	for _, t := range m.types {

@@ -239,3 +239,14 @@ func TestMutantsOfRollouts(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsOfCommands: a canary that is restarted would take its commands away.
+func TestMutantsOfCommands(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "target-commands"} {
+		mutant.Activate(name)
+		if away, _ := commandsOfCanary(t, "1"); len(away) != 2-one(name != "") {
+			t.Errorf("mutant %q: while the canary is away there are %v", name, away)
+		}
+	}
+}

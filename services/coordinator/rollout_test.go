@@ -376,3 +376,44 @@ func TestRoom(t *testing.T) {
 		t.Errorf("the region of the target has %d shards, the others %d to %d", n, low, high)
 	}
 }
+
+// commandsOfCanary returns the commands that the table has after the only region of the
+// target was killed, and after it was started again as the last step says.
+func commandsOfCanary(t *testing.T, back string) (away, then []sharding.CommandDesc) {
+	w := newWorld(t, DefaultConfig())
+	w.run(Elected{Term: 1})
+	start := func(name, version string, commands ...string) sharding.NodeID {
+		n := node(t, name)
+		d := sharding.TypeDesc{Type: "T", Shards: 4}
+		for _, c := range commands {
+			d.Commands = append(d.Commands, sharding.CommandDesc{Name: c})
+		}
+		w.run(Member{Node: n, Reachable: true})
+		w.run(calls(n, control.Register{Version: version, Types: []sharding.TypeDesc{d}}))
+		return n
+	}
+	start("r1", "1", "Add")
+	canary := start("r2", "2", "Add", "Append")
+	w.wait("3s")
+	w.run(MemberGone{Node: canary})
+	w.wait("3s")
+	away = w.m.View().Types[0].Commands
+	if back == "2" {
+		start("r3", "2", "Add", "Put")
+	} else {
+		w.run(SetTarget{Version: back})
+	}
+	w.wait("3s")
+	return away, w.m.View().Types[0].Commands
+}
+
+// TestCommandsOfTheTargetStay: while none of its regions is here, and until it is not the
+// target any more.
+func TestCommandsOfTheTargetStay(t *testing.T) {
+	for back, want := range map[string][]sharding.CommandDesc{"2": {{Name: "Add"}, {Name: "Put"}}, "1": {{Name: "Add"}}} {
+		away, then := commandsOfCanary(t, back)
+		if !slices.Equal(away, []sharding.CommandDesc{{Name: "Add"}, {Name: "Append"}}) || !slices.Equal(then, want) {
+			t.Errorf("while the canary is away there are %v, then, with %s, %v", away, back, then)
+		}
+	}
+}
