@@ -48,7 +48,8 @@ const (
 const (
 	flagShard    = 1 << 0
 	flagOwner    = 1 << 1
-	notMineFlags = 1<<2 - 1
+	flagReason   = 1 << 2
+	notMineFlags = 1<<3 - 1
 )
 
 const frameHeader = 5 // length and kind
@@ -320,6 +321,9 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 	if !m.Row.Owner.IsZero() {
 		flags |= flagOwner
 	}
+	if m.Row.Reason != 0 {
+		flags |= flagReason
+	}
 	b = append(b, flags)
 	b = binary.AppendUvarint(b, corr)
 	b = binary.AppendUvarint(b, uint64(m.Refused))
@@ -332,7 +336,11 @@ func (n *names) appendNotMine(b []byte, corr uint64, m *NotMine) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(m.Row.Owner.UID))
 	}
 	b = binary.AppendUvarint(b, uint64(m.Row.Epoch))
-	return end(append(b, byte(m.Row.Phase)), start)
+	b = append(b, byte(m.Row.Phase))
+	if flags&flagReason != 0 {
+		b = append(b, byte(m.Row.Reason))
+	}
+	return end(b, start)
 }
 
 // readNotMine decodes the body of a NotMine frame.
@@ -364,6 +372,12 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 	m.Row.Epoch = sharding.Epoch(d.uvarint("epoch"))
 	if m.Row.Phase = sharding.Phase(d.byte("phase")); m.Row.Phase > sharding.HandingOff {
 		d.fail("phase %d is not known", m.Row.Phase)
+	}
+	if flags&flagReason != 0 {
+		// One that is not known counts as none: then the row waits for an owner.
+		if m.Row.Reason = sharding.RowReason(d.byte("reason")); m.Row.Reason > sharding.Unreadable {
+			m.Row.Reason = 0
+		}
 	}
 	d.end()
 	a.NotMine = m

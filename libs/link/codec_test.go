@@ -51,6 +51,8 @@ func sampleAnswers() []Answer {
 			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Owner: sharding.NodeID{Addr: "10.0.0.1:80", UID: 77},
 			Epoch: sharding.MakeEpoch(4, 1), Phase: sharding.Serving}}},
 		{Corr: 6, Reply: sharding.Reply{Outcome: sharding.OK, Encoding: sharding.Protobuf}},
+		{Corr: 7, NotMine: &NotMine{Refused: 9, Row: sharding.Row{
+			Shard: sharding.ShardID{Type: "Airport", Index: 1023}, Epoch: sharding.MakeEpoch(4, 2), Phase: sharding.Starting, Reason: sharding.Unreadable}}},
 	}
 }
 

@@ -254,7 +254,7 @@ func (t *Table) AppendState(b []byte) []byte {
 		b = sharding.AppendString(b, row.Owner.Addr)
 		b = binary.AppendUvarint(b, uint64(row.Owner.UID))
 		b = binary.AppendUvarint(b, uint64(row.Epoch))
-		b = append(b, byte(row.Phase))
+		b = append(b, byte(row.Phase), byte(row.Reason))
 	}
 	return b
 }

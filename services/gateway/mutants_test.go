@@ -40,6 +40,19 @@ func TestMutantsOfVersions(t *testing.T) {
 	}
 }
 
+// TestMutantsOfForms: a command whose shard no region reads would wait until its deadline.
+func TestMutantsOfForms(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "unreadable-waits"} {
+		mutant.Activate(name)
+		trace := play(t)([]string{"coordinators c1", "table c1 1.1 T/0 1.1 starting unreadable", "submit 1 T/x Do key=a"})
+		refused := slices.ContainsFunc(trace, func(line string) bool { return strings.Contains(line, "finish 1: rejected unavailable") })
+		if refused != (name == "") {
+			t.Errorf("mutant %q: refused at once: %t\n%s", name, refused, strings.Join(trace, "\n"))
+		}
+	}
+}
+
 // TestMutantsOfSender: the Sender needs each of its guards.
 func TestMutantsOfSender(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })

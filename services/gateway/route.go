@@ -17,7 +17,14 @@ func (m *Machine) served(s *shard) (sharding.Row, bool) {
 // flush sends the waiting commands in order of admission, up to the first request that
 // blocks.
 func (m *Machine) flush(s *shard) {
-	if s.waiting == 0 || m.now.Before(s.pausedUntil) {
+	if s.waiting == 0 {
+		return
+	}
+	if m.unreadable(s) && !mutant.On("unreadable-waits") {
+		m.refuseWaiting(s)
+		return
+	}
+	if m.now.Before(s.pausedUntil) {
 		return
 	}
 	row, ok := m.served(s)
@@ -47,6 +54,29 @@ func (m *Machine) flush(s *shard) {
 			s.waiting--
 			r.sent, r.epoch = true, row.Epoch
 			m.send(r, l)
+		}
+		r = next
+	}
+}
+
+// unreadable reports whether the shard waits for a region that reads what is stored of it.
+// Nobody knows for how long.
+func (m *Machine) unreadable(s *shard) bool {
+	row, ok := m.table.Row(s.id)
+	return ok && row.Reason == sharding.Unreadable && row.Epoch > s.refused
+}
+
+// refuseWaiting ends the waiting commands of a shard that is not readable.
+func (m *Machine) refuseWaiting(s *shard) {
+	const why = "no region that runs now reads what is stored of the entity's shard; one of a version that reads it must be started, see roost status"
+	for r := s.first; r != nil; {
+		next := r.next
+		switch {
+		case r.sent:
+		case r.inDoubt():
+			m.finish(r, sharding.Doubt(sharding.Unavailable, "the command may or may not have been applied: "+why), r.region)
+		default:
+			m.finish(r, sharding.Reject(sharding.Unavailable, "not applied: "+why), sharding.NodeID{})
 		}
 		r = next
 	}

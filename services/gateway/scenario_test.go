@@ -287,6 +287,9 @@ func (s *scenario) rows(text string) []sharding.Row {
 				row.Phase = p
 			}
 		}
+		if f[3] == sharding.Unreadable.String() {
+			row.Owner, row.Reason = sharding.NodeID{}, sharding.Unreadable
+		}
 		rows = append(rows, row)
 	}
 	return rows
