@@ -327,7 +327,8 @@ func (c *Cluster) each(children []*child, f func(*child) error) error {
 func (c *Cluster) change(p *child, state string) {
 	p.state = state
 	if c.options.StateFile != "" {
-		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Lease: c.options.Lease, Control: c.options.Control, Processes: c.processes()}
+		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Lease: c.options.Lease,
+			Journal: journalURL(c.options.Dir), Region: c.options.RegionBinary, Control: c.options.Control, Processes: c.processes()}
 		// Who reads the file finds the old state; nothing else is harmed.
 		_ = s.write(c.options.StateFile)
 	}

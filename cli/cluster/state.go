@@ -24,6 +24,9 @@ type State struct {
 	Dir string `json:"dir"`
 	// Lease is the URL of the coordinators' lease.
 	Lease string `json:"lease"`
+	// Journal is the URL of the journal, and Region the binary of the regions.
+	Journal string `json:"journal"`
+	Region  string `json:"region"`
 	// Control is where the launcher takes orders.
 	Control   Control   `json:"control"`
 	Processes []Process `json:"processes"`

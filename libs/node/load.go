@@ -58,6 +58,13 @@ type Configured interface {
 	Validate() error
 }
 
+// Tooled is implemented by the configuration of a program that is a tool instead of a
+// service if its first arguments say so.
+type Tooled interface {
+	// Tools returns what --help says about them: whole lines.
+	Tools() string
+}
+
 // Sources records where every value of a configuration comes from.
 type Sources struct {
 	// File is the configuration file that was read, if any.

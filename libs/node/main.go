@@ -37,6 +37,9 @@ func Main(service string, config Configured, setup func(*Node) error) int {
 	switch settings.asked {
 	case "help":
 		settings.WriteHelp(os.Stdout, program)
+		if t, ok := config.(Tooled); ok {
+			fmt.Printf("\n%s", t.Tools())
+		}
 		return 0
 	case "version":
 		fmt.Println(BuildVersion(program))

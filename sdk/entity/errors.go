@@ -47,6 +47,25 @@ var (
 // that was not understood would be wrong.
 var ErrStored = errors.New("what is stored cannot be read by this version")
 
+// StoredError says what of an entity cannot be read, and why. It wraps [ErrStored].
+type StoredError struct {
+	Entity sharding.Entity
+	What   string // "snapshot", or "event" and its stored name
+	Err    error  // what is wrong with it
+	Fix    string // what the author of this version can do, for a tool that asks before it is run
+}
+
+// Error names the entity, what cannot be read and why, and what an operator can do.
+func (e *StoredError) Error() string {
+	return fmt.Sprintf("%v: %s of %s: %v; run the version of the type that knows it", ErrStored, e.What, e.Entity, e.Err)
+}
+
+// Unwrap returns ErrStored and Err.
+func (e *StoredError) Unwrap() []error { return []error{ErrStored, e.Err} }
+
+// fixSnapshot is the StoredError.Fix of snapshots.
+const fixSnapshot = "raise the version with SnapshotV, so that older snapshots are ignored or read by a step"
+
 // ErrLossySnapshot: the entity has state in fields that are not stored. No snapshot is taken.
 var ErrLossySnapshot = errors.New("a snapshot would not have all of the state")
 

@@ -117,6 +117,20 @@ func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
 	return nil, false, fmt.Errorf("it is of version %d, from which there is no step: give V(%d, …) an entity.From(%d, …)", stored, e.version, stored)
 }
 
+// fix is what the author can do about a stored event that decode cannot read.
+func (e *EventType) fix(ev sharding.Event) string {
+	stored := max(int(ev.Version), 1)
+	switch {
+	case stored > e.version:
+		return fmt.Sprintf("a later version of the program has stored it: run one that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", stored, e.version)
+	case stored == e.version:
+		return fmt.Sprintf("keep the struct as it was stored, and declare its successor with V(%d, entity.From(%d, …))", stored+1, stored)
+	case slices.ContainsFunc(e.steps, func(s Step) bool { return s.version == stored }):
+		return fmt.Sprintf("give the struct of the step from version %d the fields that were stored", stored)
+	}
+	return fmt.Sprintf("give V(%d, …) an entity.From(%d, …)", e.version, stored)
+}
+
 // decodeAs reads a stored event into the Go type. Unless it is lenient it refuses unknown
 // fields: an event that says more than this version knows would give a state that is
 // wrong.

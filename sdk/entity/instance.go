@@ -49,20 +49,20 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 	if form != i.def.state.current() {
 		if step, ok := i.def.state.step(form); ok {
 			err = step.snapshot(snapshot, i.state)
-			return i.unreadable("snapshot", err)
+			return i.unreadable("snapshot", err, fixSnapshot)
 		}
 	}
 	if s, ok := i.state.(Snapshotter); ok {
 		if err := s.Restore(snapshot); err != nil {
-			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", err))
+			return i.unreadable("snapshot", fmt.Errorf("Restore: %w; a changed form needs another version, see SnapshotV", err), fixSnapshot)
 		}
 		return nil
 	}
-	return i.unreadable("snapshot", decodeJSON(snapshot, i.state, false))
+	return i.unreadable("snapshot", decodeJSON(snapshot, i.state, false), fixSnapshot)
 }
 
-// unreadable wraps an error about something stored.
-func (i *Instance) unreadable(what string, err error) error {
+// unreadable wraps an error about something stored. fix is what its author can do about it.
+func (i *Instance) unreadable(what string, err error, fix string) error {
 	if err == nil {
 		return nil
 	}
@@ -70,11 +70,8 @@ func (i *Instance) unreadable(what string, err error) error {
 	if errors.As(err, &field) {
 		err = fmt.Errorf("it was stored with a field %s that this program does not know: the form has changed without a new version", string(field))
 	}
-	return fmt.Errorf("%w: %s of %s: %w; %s", ErrStored, what, i.entity(), err, remedy)
+	return &StoredError{Entity: i.entity(), What: what, Err: err, Fix: fix}
 }
-
-// remedy is the advice for stored data that this version cannot read.
-const remedy = "run the version of the type that knows it"
 
 // Snapshot returns the state as Restore accepts it. The error wraps [ErrPartlyRead] if a
 // snapshot would make permanent what this version has ignored, and [ErrLossySnapshot] if it
@@ -131,11 +128,15 @@ func (i *Instance) Replay(events []sharding.Event) (err error) {
 func (i *Instance) decode(ev sharding.Event) (any, error) {
 	t, ok := i.def.events[ev.Name]
 	if !ok {
-		return nil, fmt.Errorf("%w: %w %s in the journal of %s: an event that was stored once must stay in Events, and one that was renamed needs an Alias; %s", ErrStored, ErrUnknownEvent, ev.Name, i.entity(), remedy)
+		return nil, i.unreadable("event "+ev.Name, fmt.Errorf("%w %s: an event that was stored once must stay in Events, and one that was renamed needs an Alias", ErrUnknownEvent, ev.Name),
+			fmt.Sprintf("declare %s in Events again, or give the event that it has become an Alias(%q)", ev.Name, ev.Name))
 	}
 	v, partly, err := t.decode(ev)
 	i.partly = i.partly || partly
-	return v, i.unreadable("event "+ev.Name, err)
+	if err != nil {
+		return nil, i.unreadable("event "+ev.Name, err, t.fix(ev))
+	}
+	return v, nil
 }
 
 // Decode decodes stored events, for tests.

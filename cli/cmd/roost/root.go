@@ -61,7 +61,8 @@ variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
 that "roost dev" runs in --dir.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 6 cluster unreachable,
-7 timed out (--timeout), 130 interrupted.`
+7 timed out (--timeout), 130 interrupted. "journal check" has its own: see its
+--help.`
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -87,7 +88,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+		a.callCommand(), a.journalCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -104,7 +105,8 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		err = usageError{fmt.Errorf("%w%s\nsee: %s --help", err, usage, cmd.CommandPath())}
 	}
 	code := exitCode(ctx, err)
-	if !errors.Is(err, errInterrupted) {
+	var told toolStatus
+	if !errors.Is(err, errInterrupted) && !errors.As(err, &told) {
 		fmt.Fprintf(errOut, "roost: %s\n", backendurl.RedactText(message(err)))
 	}
 	return code
@@ -127,9 +129,15 @@ func exitCode(ctx context.Context, err error) int {
 	var late timeoutError
 	var failed *entity.Error
 	var remote twirp.Error
+	var status toolStatus
+	var unchecked toolError
 	switch {
 	case errors.Is(err, errInterrupted), errors.Is(context.Cause(ctx), context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &unchecked):
+		return exitUnchecked
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &late):

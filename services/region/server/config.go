@@ -72,6 +72,12 @@ func DefaultConfig() Config {
 	}
 }
 
+// Tools says what the binary of a region can do besides being one.
+func (c *Config) Tools() string {
+	return "Tools of this binary, each with a --help of its own:\n\n" +
+		"  journal check    read all that is stored with this binary's code, before it is rolled out\n"
+}
+
 // Validate refuses what cannot work; it names every key.
 func (c *Config) Validate() error {
 	errs := []error{c.Settings.Validate()}

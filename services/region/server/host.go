@@ -14,6 +14,7 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 	"github.com/roost-cluster/roost/services/region"
 	"github.com/roost-cluster/roost/services/region/server/executor"
+	"github.com/roost-cluster/roost/services/region/server/stored"
 )
 
 // slot holds one living instance. All of it belongs to the core's side; jobs
@@ -80,11 +81,10 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 	if !o.Volatile {
 		var err error
 		req := journal.LoadRequest{Entity: o.Entity, Lookup: o.Lookup, LookupOnly: o.LookupOnly}
-		found, err = s.journal.Load(ctx, req)
-		if err == nil && found.Snapshot.Seq > 0 && !entity.ReadsSnapshot(s.types[o.Entity.Type], found.Snapshot.Form) {
+		var ignored bool
+		found, ignored, err = stored.Load(ctx, s.journal, s.types[o.Entity.Type], req)
+		if ignored {
 			s.telemetry.rebuilt.Add(s.ctx, 1, metric.WithAttributes(attribute.String("roost.entity.type", string(o.Entity.Type))))
-			req.WithoutSnapshot = true
-			found, err = s.journal.Load(ctx, req)
 		}
 		if err != nil {
 			out.Err, out.Code = err.Error(), sharding.DataLoss
@@ -122,18 +122,8 @@ func (s *shardLoop) load(o turn.Load, sl *slot) {
 }
 
 func (s *shardLoop) revive(ctx context.Context, o turn.Load, found *journal.Loaded) (inst *entity.Instance, timers []turn.Timer, err error) {
-	if inst, err = entity.NewInstance(s.types[o.Entity.Type], o.Entity.ID); err != nil {
+	if inst, err = stored.Rebuild(s.types[o.Entity.Type], o.Entity.ID, found); err != nil {
 		return nil, nil, err
-	}
-	if found.Snapshot.Seq > 0 {
-		if err = inst.Restore(found.Snapshot.Form, found.Snapshot.Payload); err != nil {
-			return nil, nil, err
-		}
-	}
-	for i := range found.Records {
-		if err = inst.Replay(found.Records[i].Events); err != nil {
-			return nil, nil, err
-		}
 	}
 	timers, err = inst.Start(ctx, time.Now())
 	return inst, timers, err

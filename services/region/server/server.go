@@ -45,8 +45,12 @@ var AppVersion string
 
 // Main runs a region that hosts the given entity types, until it is told to
 // stop: flags, environment, signals, health, draining and telemetry are taken
-// care of. It does not return.
+// care of. If its first arguments are those of a tool, such as "journal check", it does
+// that instead: see its --help. It does not return.
 func Main(types ...entity.Definition) {
+	if code, ok := runTool(os.Args[1:], os.Environ(), types, os.Stdout, os.Stderr); ok {
+		os.Exit(code)
+	}
 	cfg := DefaultConfig()
 	os.Exit(node.Main("region", &cfg, func(n *node.Node) error {
 		_, err := New(n, &cfg, types...)

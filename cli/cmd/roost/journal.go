@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// exitUnchecked is the exit code of a tool that could not find out what was asked. It is
+// that of the region binaries' own tools.
+const exitUnchecked = 2
+
+// toolPatience is how long a tool that was interrupted has to print what it has found.
+const toolPatience = 5 * time.Second
+
+// toolStatus is the exit code of a tool that has printed everything itself.
+type toolStatus int
+
+func (s toolStatus) Error() string { return fmt.Sprintf("exit code %d", int(s)) }
+
+// toolError is why a tool could not be run.
+type toolError struct{ error }
+
+func (e toolError) Unwrap() error { return e.error }
+
+const journalCheckHelp = `Reads everything that is stored with the code of a region binary, and says what that
+code cannot read: the snapshots as a region would, and all events. Run it with a
+new version of your region before you roll that out. It only reads, claims nothing,
+and can run beside the cluster.
+
+The binary does the work ("BINARY journal check" is the same), with its own code.
+The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
+of --config, or of the cluster that "roost dev" runs in --dir. A user of PostgreSQL
+needs no more than the role roost_reader.
+
+The report names the events, versions and entities that cannot be read, and what to
+do; it is bounded, and counts the rest. A snapshot of a form that the binary does not
+read is no mistake: it is ignored, the entity is rebuilt from its events, and the
+report counts it.
+
+Exit codes: 0 everything that was checked can be read, 1 something cannot, 2 the check
+could not be done, or not to its end.`
+
+// toolFlags say with which binary a tool is run, and on which journal.
+type toolFlags struct{ region, journal, config string }
+
+func (f *toolFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.region, "region", "", "your region binary; default: that of roost dev")
+	flags.StringVar(&f.journal, "journal.url", "", "URL of the journal, as the regions have it; env ROOST_JOURNAL_URL; default: that of roost dev")
+	flags.StringVar(&f.config, "config", "", "a region's configuration file, which names the journal")
+}
+
+func (a *app) journalCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "journal", Short: "Look at what is stored", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	var f toolFlags
+	var types []string
+	var sample int
+	var seed uint64
+	check := &cobra.Command{
+		Use: "check", Short: "Check whether a region binary can read all that is stored", Long: journalCheckHelp, Args: cobra.NoArgs,
+		Example: "  roost journal check --region ./bin/shop-region\n" +
+			"  roost journal check --region ./bin/shop-region --journal.url postgres://checker@db/roost --sample 1000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			args := []string{"journal", "check"}
+			for _, t := range types {
+				args = append(args, "--type="+t)
+			}
+			for _, name := range []string{"sample", "seed"} {
+				if g := cmd.Flags().Lookup(name); g.Changed {
+					args = append(args, "--"+name+"="+g.Value.String())
+				}
+			}
+			return a.runTool(cmd.Context(), f, args)
+		},
+	}
+	f.add(check)
+	check.Flags().StringSliceVar(&types, "type", nil, "check this entity type only; may be given several times")
+	check.Flags().IntVar(&sample, "sample", 0, "check so many entities of each type, chosen at random; 0: all")
+	check.Flags().Uint64Var(&seed, "seed", 0, "choose the same sample again: the seed that was printed")
+	cmd.AddCommand(check)
+	return cmd
+}
+
+// runTool runs a tool of a region binary. What it prints is printed as it is.
+func (a *app) runTool(ctx context.Context, f toolFlags, args []string) error {
+	environ := os.Environ()
+	if f.config != "" {
+		args = append(args, "--config="+f.config)
+	}
+	given := f.journal != "" || f.config != "" || os.Getenv("ROOST_JOURNAL_URL") != "" || os.Getenv("ROOST_JOURNAL_URL_FILE") != ""
+	if f.region == "" || !given {
+		state, err := a.state("name your region with --region and its journal with --journal.url")
+		if err != nil {
+			return toolError{err}
+		}
+		f.region = cmp.Or(f.region, state.Region)
+		if !given {
+			f.journal = state.Journal
+		}
+	}
+	if f.journal != "" { // not as an argument, because it may hold a password
+		environ = slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "ROOST_JOURNAL_URL") })
+		environ = append(environ, "ROOST_JOURNAL_URL="+f.journal)
+	}
+	if a.json() {
+		args = append(args, "--output=json")
+	}
+	binary, err := filepath.Abs(f.region) // else it is looked for in PATH
+	if err != nil {
+		return toolError{err}
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = environ, a.out, a.err
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = toolPatience
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errInterrupted
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		return toolStatus(exit.ExitCode())
+	}
+	return toolError{fmt.Errorf("the region binary cannot be run: %w", err)}
+}

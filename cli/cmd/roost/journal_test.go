@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/testbin"
+)
+
+// TestJournalCheck: beside a running cluster, a program whose author has renamed a field
+// is found out before it is rolled out, and one with the step is not.
+func TestJournalCheck(t *testing.T) {
+	binaries(t)
+	bin := testbin.Build(t, "examples/shop/cmd/shop-region-v1", "examples/shop/cmd/shop-region-v2", "e2e/cluster/cmd/renamed-region")
+	d := startDev(t, t.TempDir(), "--region", filepath.Join(bin, "shop-region-v1"), "--regions", "2", "--gateways", "1")
+	add := func(cart string) {
+		t.Helper()
+		if got, err := post(d.API, "Cart/"+cart+"/Add", `{"sku":"tea","count":1,"price":450}`); err != nil || !strings.Contains(got, `"total":`) {
+			t.Fatalf("Add: %s, %v", got, err)
+		}
+	}
+	for range 12 { // with a snapshot after 10
+		add("anna")
+	}
+	add("bert")
+	wantPost(t, d.API, "Stock/tea/Receive", `{"count":5}`, `{"count":5}`)
+	run := func(code int, args ...string) (out, errOut string) {
+		t.Helper()
+		got, out, errOut := d.roost(append([]string{"journal", "check"}, args...)...)
+		if got != code {
+			t.Fatalf("roost journal check %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
+		}
+		return out, errOut
+	}
+	contains := func(text string, parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q is missing in\n%s", part, text)
+			}
+		}
+	}
+
+	out, _ := run(exitOK) // with the binary that runs
+	contains(out, "this program reads all of it")
+	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
+	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
+		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type")
+	add("anna") // nobody was disturbed
+	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
+	var report struct {
+		Complete bool
+		Types    []struct {
+			Type                        string
+			Entities, Events, Snapshots int
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if c := report.Types; !report.Complete || len(c) != 1 || c[0].Type != "Cart" || c[0].Entities != 2 || c[0].Events != 14 || c[0].Snapshots != 1 {
+		t.Errorf("report %s", out)
+	}
+	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"), "--sample", "1", "--seed", "3")
+	contains(out, "--seed 3\n", "entities that this program cannot read: 1\n")
+
+	// The binary alone, and what keeps either of them from checking.
+	cmd := exec.Command(filepath.Join(bin, "shop-region-v2"), "journal", "check", "--journal.url", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitUnchecked {
+		t.Errorf("no journal: %v", err)
+	}
+	contains(problems.String(), "there is no such file")
+	for what, args := range map[string][]string{
+		"cannot be run":  {"--region", filepath.Join(bin, "nothing")},
+		"no such file":   {"--journal.url", "sqlite:none.db"},
+		"has no type":    {"--type", "Nothing"},
+		"is not known":   {"--journal.url", "mysql://db/x"},
+		"unknown flag":   {"--nothing"},
+		"not a flag":     {"--region", filepath.Join(bin, "gateway")},
+		"--sample is -1": {"--sample", "-1"},
+		"must be 1 to":   {"--sample", "2000000"},
+	} {
+		_, errOut := run(exitUnchecked, args...)
+		contains(errOut, what)
+	}
+	if _, err := os.Stat("none.db"); err == nil {
+		t.Error("the check has made a file")
+	}
+}

@@ -1,0 +1,40 @@
+// Command renamed-region is a region of the shop (examples/shop) whose author has renamed a
+// field of a stored event and has forgotten the step from version 1. Tests ask what it can
+// read before they run it.
+//
+// # What this does not do
+//
+// It is not meant to serve anybody.
+package main
+
+import (
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server"
+)
+
+type cart struct{ Lines map[string]int64 }
+
+func (c *cart) Apply(event any) {
+	if e, ok := event.(itemAdded); ok {
+		if c.Lines == nil {
+			c.Lines = map[string]int64{}
+		}
+		c.Lines[e.Item] += e.Count
+	}
+}
+
+// itemAdded had SKU instead of Item.
+type itemAdded struct {
+	Item         string
+	Count, Price int64
+}
+
+type itemRemoved struct{ SKU string }
+
+func (c *cart) show(*entity.Ctx, struct{}) (map[string]int64, error) { return c.Lines, nil }
+
+func main() {
+	show := entity.Command[struct{}, map[string]int64]("Cart", "Show").ReadOnly()
+	server.Main(entity.Define("Cart", func(string) *cart { return &cart{} }, entity.On(show, (*cart).show)).
+		Events(entity.Event[itemAdded]("item-added"), entity.Event[itemRemoved]("item-removed")).SnapshotEvery(10))
+}

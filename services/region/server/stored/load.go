@@ -1,0 +1,70 @@
+// Package stored reads what the journal holds of entities, as the code of their types
+// understands it: for a region that brings one to life, and for the tools that look at all
+// of them before that code is rolled out ([Check]).
+//
+// # What this does not do
+//
+// It runs no handlers and no hooks, claims no shard and writes nothing.
+package stored
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Source loads entities: a journal, or a handle that only reads.
+type Source interface {
+	Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error)
+}
+
+// Load loads an entity of type t. A snapshot of a form that t does not read is ignored,
+// which is reported, and all records are loaded instead.
+func Load(ctx context.Context, from Source, t entity.Definition, req journal.LoadRequest) (found journal.Loaded, ignored bool, err error) {
+	found, err = from.Load(ctx, req)
+	if err == nil && found.Snapshot.Seq > 0 && !entity.ReadsSnapshot(t, found.Snapshot.Form) {
+		req.WithoutSnapshot, ignored = true, true
+		found, err = from.Load(ctx, req)
+	}
+	return found, ignored, err
+}
+
+// Rebuild makes the instance that a loaded entity describes. An error about an event is an
+// [*EventError]; one that wraps [entity.ErrStored] says that t cannot read what is stored.
+func Rebuild(t entity.Definition, id sharding.EntityID, found *journal.Loaded) (*entity.Instance, error) {
+	inst, err := entity.NewInstance(t, id)
+	if err != nil {
+		return nil, err
+	}
+	if found.Snapshot.Seq > 0 {
+		if err := inst.Restore(found.Snapshot.Form, found.Snapshot.Payload); err != nil {
+			return nil, err
+		}
+	}
+	for i := range found.Records {
+		r := &found.Records[i]
+		for n := range r.Events {
+			if err := inst.Replay(r.Events[n : n+1]); err != nil {
+				return nil, &EventError{Seq: r.Seq, Name: r.Events[n].Name, Version: max(int(r.Events[n].Version), 1), Err: err}
+			}
+		}
+	}
+	return inst, nil
+}
+
+// EventError is an error about one stored event.
+type EventError struct {
+	Seq     uint64 // of its record
+	Name    string
+	Version int
+	Err     error
+}
+
+func (e *EventError) Error() string {
+	return fmt.Sprintf("record %d, event %s of version %d: %v", e.Seq, e.Name, e.Version, e.Err)
+}
+
+func (e *EventError) Unwrap() error { return e.Err }

@@ -1,0 +1,163 @@
+package stored
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+)
+
+// Report is the result of [Check].
+type Report struct {
+	Cluster string `json:"cluster"`
+	// Sample is how many entities of each type were to be checked; 0: all.
+	Sample int    `json:"sample,omitempty"`
+	Seed   uint64 `json:"seed,omitempty,string"` // of the sample
+	// Complete says that everything was checked that was to be.
+	Complete bool         `json:"complete"`
+	Types    []TypeReport `json:"types"`
+	// Skipped are stored types that were not checked.
+	Skipped  []Skipped `json:"skipped,omitempty"`
+	Problems []Problem `json:"problems,omitempty"` // those that concern most entities first
+	// Others is how many entities have problems of which there are too many kinds to be
+	// listed.
+	Others int `json:"others,omitempty"`
+}
+
+// Unreadable is the number of entities that cannot be read.
+func (r *Report) Unreadable() int {
+	n := 0
+	for i := range r.Types {
+		n += r.Types[i].Unreadable
+	}
+	return n
+}
+
+// TypeReport is what was found of one type.
+type TypeReport struct {
+	Type     sharding.EntityType `json:"type"`
+	Entities int                 `json:"entities"` // that are stored
+	Checked  int                 `json:"checked"`
+	Events   int                 `json:"events"` // that were read
+	// Snapshots is how many entities have one, Ignored how many of these are of a form that
+	// the program does not read: the entity is rebuilt from its events.
+	Snapshots int `json:"snapshots"`
+	Ignored   int `json:"ignored"`
+	// Unreadable is how many entities have something that cannot be read.
+	Unreadable int `json:"unreadable"`
+}
+
+// Skipped is a stored type that was not checked.
+type Skipped struct {
+	Type     sharding.EntityType `json:"type"`
+	Entities int                 `json:"entities"`
+	Reason   string              `json:"reason"`
+}
+
+// Problem is what is wrong with entities of one type in the same way.
+type Problem struct {
+	Type sharding.EntityType `json:"type"`
+	// What cannot be read: "event", "snapshot", "stored data" if it is damaged, or
+	// "state" if the program fails to apply an event.
+	What string `json:"what"`
+	// Event and Version are those of an event.
+	Event   string `json:"event,omitempty"`
+	Version int    `json:"version,omitempty"`
+	Problem string `json:"problem"`
+	Fix     string `json:"fix"`
+	// Loads says that the entities can be loaded all the same, as long as their snapshots
+	// fit: what cannot be read is before them.
+	Loads    bool      `json:"loads,omitempty"`
+	Entities int       `json:"entities"`
+	Examples []Example `json:"examples"` // the first of the entities, by id
+}
+
+// Example is an entity with a problem.
+type Example struct {
+	ID sharding.EntityID `json:"id"`
+	// Seq is the sequence number of the record or of the snapshot; 0: Detail says it.
+	Seq    uint64 `json:"seq,omitempty"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// kind is what problems have in common that are reported as one.
+type kind struct {
+	typ            sharding.EntityType
+	what, event    string
+	version        int
+	problem, fixed string
+	loads          bool
+}
+
+// problem turns an error about an entity into what is reported.
+func problem(of sharding.Entity, snapshot uint64, err error) (Problem, Example) {
+	p := Problem{Type: of.Type, What: "state", Problem: err.Error(), Fix: "the program must take every event that was stored; see its log for the stack"}
+	x := Example{ID: of.ID}
+	var event *EventError
+	if errors.As(err, &event) {
+		p.Event, p.Version, p.Problem, x.Seq = event.Name, event.Version, event.Err.Error(), event.Seq
+	}
+	var unread *entity.StoredError
+	switch {
+	case errors.As(err, &unread):
+		p.What, p.Problem, p.Fix = "event", unread.Err.Error(), unread.Fix
+		if event == nil {
+			p.What, x.Seq = "snapshot", snapshot
+		}
+	case errors.Is(err, journal.ErrCorrupt):
+		p.What, p.Problem, x.Detail = "stored data", journal.ErrCorrupt.Error(), err.Error()
+		p.Fix = "restore the journal from a copy; no version of the program can read this"
+	}
+	return p, x
+}
+
+// findings collects problems, a bounded number of them.
+type findings struct {
+	kinds, examples int // limits
+	by              map[kind]*Problem
+	others          int
+}
+
+func (f *findings) add(p Problem, x Example) {
+	k := kind{p.Type, p.What, p.Event, p.Version, p.Problem, p.Fix, p.Loads}
+	known := f.by[k]
+	if known == nil {
+		if len(f.by) == f.kinds {
+			f.others++
+			return
+		}
+		known = &p
+		f.by[k] = known
+	}
+	known.Entities++
+	i, _ := slices.BinarySearchFunc(known.Examples, x, func(a, b Example) int { return cmp.Compare(a.ID, b.ID) })
+	if i < f.examples {
+		known.Examples = slices.Insert(known.Examples, i, x)
+		known.Examples = known.Examples[:min(len(known.Examples), f.examples)]
+	}
+}
+
+func (f *findings) sorted() []Problem {
+	var all []Problem
+	for _, p := range f.by {
+		all = append(all, *p)
+	}
+	slices.SortFunc(all, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(b.Entities, a.Entities), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Event, b.Event),
+			cmp.Compare(a.Version, b.Version), strings.Compare(a.What+a.Problem, b.What+b.Problem))
+	})
+	return all
+}
+
+// Subject names what a problem is about.
+func (p *Problem) Subject() string {
+	if p.Event == "" {
+		return fmt.Sprintf("%s, %s", p.Type, p.What)
+	}
+	return fmt.Sprintf("%s, event %s of version %d", p.Type, p.Event, p.Version)
+}

@@ -1,0 +1,306 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/backendurl"
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/node"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server/stored"
+)
+
+// Exit codes of the tools.
+const (
+	toolOK     = 0 // everything can be read
+	toolFound  = 1 // something cannot be read
+	toolFailed = 2 // it could not be found out
+)
+
+const checkHelp = `Usage: %[1]s journal check [flags]
+
+Reads everything that is stored of this program's entity types with this program's code:
+the snapshots as a region would, and all events. It only reads, claims nothing, and can run
+beside a cluster. Run it with a new version before you roll that out.
+
+  --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
+  --config FILE        a region's configuration file (or ROOST_CONFIG)
+  --type TYPE          check this type only; may be given several times
+  --sample N           check N entities of each type, chosen at random; 0: all (default 0)
+  --seed S             choose the same sample again: the seed that was printed
+  -o, --output FORMAT  text or json (default text)
+
+A user of PostgreSQL needs no more than the role roost_reader.
+
+Exit codes: 0 everything that was checked can be read, 1 something cannot, 2 the check
+could not be done, or not to its end.
+`
+
+// toolConfig is the part of a region's configuration that a tool needs: where the journal
+// is. The other keys are known and not looked at, so that a region's own file can be used.
+type toolConfig Config
+
+// Validate refuses a configuration without a journal.
+func (c *toolConfig) Validate() error {
+	if c.Journal == "" {
+		return errors.New("journal.url is empty; give the journal of the cluster by --journal.url, by ROOST_JOURNAL_URL, or in the file that --config names")
+	}
+	return nil
+}
+
+// tool is one run of a tool.
+type tool struct {
+	program  string
+	types    []entity.Definition
+	out, err io.Writer
+	url      string
+	json     bool
+}
+
+// runTool does what the arguments ask for, unless they ask for a region.
+func runTool(args, environ []string, types []entity.Definition, out, errOut io.Writer) (code int, ok bool) {
+	if len(args) < 2 || args[0]+" "+args[1] != "journal check" {
+		return 0, false
+	}
+	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A handler that panics is logged with its stack, each time.
+	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), left: &atomic.Int64{}}))
+	found, err := t.check(ctx, args[2:], environ)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return toolOK, true
+	case err != nil:
+		fmt.Fprintf(errOut, "%s: %s\n", t.program, backendurl.RedactText(err.Error()))
+		return toolFailed, true
+	case found:
+		return toolFound, true
+	}
+	return toolOK, true
+}
+
+// maxToolLog is how many lines a tool logs: the first ones say what is wrong with the code.
+const maxToolLog = 10
+
+// firstLines is a log that ends after maxToolLog lines.
+type firstLines struct {
+	slog.Handler
+	left *atomic.Int64
+}
+
+// Enabled reports whether there is room for one more line.
+func (h *firstLines) Enabled(context.Context, slog.Level) bool { return h.left.Add(1) <= maxToolLog }
+
+// typeList is a flag that may be given several times.
+type typeList []sharding.EntityType
+
+func (l *typeList) String() string     { return fmt.Sprint(*l) }
+func (l *typeList) Set(v string) error { *l = append(*l, sharding.EntityType(v)); return nil }
+
+// parse reads the flags that all tools have, and those that were added to f.
+func (t *tool) parse(f *flag.FlagSet, help string, args, environ []string) error {
+	f.SetOutput(io.Discard)
+	url, file := f.String("journal.url", "", ""), f.String("config", "", "")
+	var output string
+	f.StringVar(&output, "output", "text", "")
+	f.StringVar(&output, "o", "text", "")
+	see := fmt.Sprintf("; see %s %s --help", t.program, f.Name())
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintf(t.out, help, t.program)
+		return err
+	} else if err != nil {
+		return fmt.Errorf("%w%s", err, see)
+	}
+	if t.json = output == "json"; !t.json && output != "text" && output != "table" {
+		return fmt.Errorf("-o %q: write text or json%s", output, see)
+	}
+	var given []string
+	if *file != "" {
+		given = append(given, "--config", *file)
+	}
+	if *url != "" {
+		given = append(given, "--journal.url", *url)
+	}
+	cfg := toolConfig(DefaultConfig())
+	if _, err := node.Load(&cfg, given, environ); err != nil {
+		return err
+	}
+	t.url = cfg.Journal
+	return nil
+}
+
+// check runs "journal check", and reports whether something cannot be read.
+func (t *tool) check(ctx context.Context, args, environ []string) (found bool, err error) {
+	cfg := stored.DefaultConfig()
+	f := flag.NewFlagSet("journal check", flag.ContinueOnError)
+	f.Var((*typeList)(&cfg.Types), "type", "")
+	f.IntVar(&cfg.Sample, "sample", 0, "")
+	f.Uint64Var(&cfg.Seed, "seed", 1+rand.Uint64N(1<<32), "")
+	if err := t.parse(f, checkHelp, args, environ); err != nil {
+		return false, err
+	}
+	switch {
+	case f.NArg() > 0:
+		return false, fmt.Errorf("argument %q: all that can be given are flags; see %s journal check --help", f.Arg(0), t.program)
+	case cfg.Sample < 0 || cfg.Sample > stored.MaxSample:
+		return false, fmt.Errorf("--sample is %d, must be 1 to %d; 0 checks all", cfg.Sample, stored.MaxSample)
+	}
+	r, err := t.open(ctx, &cfg)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = r.Close() }() // it has written nothing
+	p := newProgress(t.err, "checked")
+	cfg.Progress = p.show
+	report, err := stored.Check(ctx, r, t.types, cfg)
+	p.end()
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil && len(report.Types) == 0 {
+		return false, err
+	}
+	if t.json {
+		err = errors.Join(err, json.NewEncoder(t.out).Encode(&report))
+	} else {
+		err = errors.Join(err, writeReport(t.out, &report))
+	}
+	return report.Unreadable() > 0, err
+}
+
+// open opens the journal to read it.
+func (t *tool) open(ctx context.Context, cfg *stored.Config) (journal.Reader, error) {
+	jc := journal.DefaultConfig()
+	jc.Loads, jc.LoadTimeout = cfg.Loads+1, cfg.LoadTimeout // one more for the lists
+	return journalopen.Reader(ctx, t.url, jc)
+}
+
+// writeReport writes a report for people.
+func writeReport(w io.Writer, r *stored.Report) error {
+	b := &strings.Builder{}
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TYPE\tENTITIES\tCHECKED\tEVENTS\tSNAPSHOTS\tIGNORED\tUNREADABLE")
+	ignored := 0
+	for _, t := range r.Types {
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%d\t%d\n", t.Type, t.Entities, t.Checked, t.Events, t.Snapshots, t.Ignored, t.Unreadable)
+		ignored += t.Ignored
+	}
+	_ = table.Flush() // into memory
+	if r.Sample > 0 {
+		fmt.Fprintf(b, "a sample of at most %d entities of each type: --seed %d\n", r.Sample, r.Seed)
+	}
+	if ignored > 0 {
+		fmt.Fprintln(b, "ignored snapshots are of a form that this program does not read; it rebuilds the entities from their events")
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(b, "not checked: type %s, entities: %d: %s\n", s.Type, s.Entities, s.Reason)
+	}
+	for i := range r.Problems {
+		writeProblem(b, &r.Problems[i])
+	}
+	if r.Others > 0 {
+		fmt.Fprintf(b, "\nentities with problems of other kinds: %d; mend these first and check again\n", r.Others)
+	}
+	switch n := r.Unreadable(); {
+	case n > 0:
+		fmt.Fprintf(b, "\nentities that this program cannot read: %d\n", n)
+	case r.Complete:
+		fmt.Fprintln(b, "this program reads all of it")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeProblem(b *strings.Builder, p *stored.Problem) {
+	fmt.Fprintf(b, "\n%s: %s\n", p.Subject(), p.Problem)
+	if p.Loads {
+		fmt.Fprintln(b, "  it is before a snapshot that fits: the entity loads until a snapshot of another form is needed")
+	}
+	fmt.Fprintf(b, "  fix: %s\n  entities: %d\n", p.Fix, p.Entities)
+	for _, x := range p.Examples {
+		fmt.Fprintf(b, "    %s/%s", p.Type, x.ID)
+		if x.Seq > 0 && p.What == "snapshot" {
+			fmt.Fprintf(b, ", snapshot at %d", x.Seq)
+		} else if x.Seq > 0 {
+			fmt.Fprintf(b, ", record %d", x.Seq)
+		}
+		if x.Detail != "" {
+			fmt.Fprintf(b, ": %s", x.Detail)
+		}
+		fmt.Fprintln(b)
+	}
+	if more := p.Entities - len(p.Examples); more > 0 {
+		fmt.Fprintf(b, "    and others: %d\n", more)
+	}
+}
+
+const (
+	barWidth = 30
+	// barEvery and lineEvery are the times between two states of a progress bar, and
+	// between two lines where there is no terminal.
+	barEvery  = 100 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// progress shows how far a tool is: as a bar on a terminal, as lines elsewhere.
+type progress struct {
+	w        io.Writer
+	what     string
+	terminal bool
+	every    time.Duration
+	last     time.Time
+	drawn    bool
+}
+
+func newProgress(w io.Writer, what string) *progress {
+	p := &progress{w: w, what: what, every: lineEvery, last: time.Now()}
+	if f, ok := w.(*os.File); ok {
+		info, err := f.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	if p.terminal {
+		p.every = barEvery
+	}
+	return p
+}
+
+// show is called one at a time.
+func (p *progress) show(done, total int) {
+	now := time.Now()
+	if now.Sub(p.last) < p.every {
+		return
+	}
+	p.last = now
+	if !p.terminal {
+		fmt.Fprintf(p.w, "%s: %d of %d\n", p.what, done, total)
+		return
+	}
+	full := done * barWidth / max(total, 1)
+	fmt.Fprintf(p.w, "\r%s [%s%s] %d of %d", p.what, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), done, total)
+	p.drawn = true
+}
+
+// end removes the bar.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	journalopen "github.com/roost-cluster/roost/libs/journal/open"
+	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/sdk/entity"
+	"github.com/roost-cluster/roost/services/region/server/stored"
+)
+
+// note is an entity of the tools' tests.
+type note struct{ Lines []string }
+
+func (n *note) Apply(ev any)                                 { n.Lines = append(n.Lines, ev.(written).Line) }
+func (n *note) read(*entity.Ctx, struct{}) ([]string, error) { return n.Lines, nil }
+func (n *note) write(ctx *entity.Ctx, line string) (struct{}, error) {
+	return struct{}{}, ctx.Persist(written{line})
+}
+
+type written struct{ Line string }
+
+// scribbled is what became of written, without a step.
+type scribbled struct{ Text string }
+
+func notes(event *entity.EventType) []entity.Definition {
+	read := entity.Command[struct{}, []string]("Note", "Read").ReadOnly()
+	write := entity.Command[string, struct{}]("Note", "Write")
+	return []entity.Definition{entity.Define("Note", func(string) *note { return &note{} },
+		entity.On(read, (*note).read), entity.On(write, (*note).write)).Events(event)}
+}
+
+// storeNotes stores a record of each entity.
+func storeNotes(t *testing.T, url string, ids ...sharding.EntityID) {
+	t.Helper()
+	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() }) // open while the tools run
+	if _, err := d.Declare(t.Context(), journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Note", Shards: sharding.DefaultShards}}}); err != nil {
+		t.Fatal(err)
+	}
+	shard := sharding.ShardID{Type: "Note"}
+	ops := []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}}
+	for _, id := range ids {
+		ops = append(ops, journal.Op{Append: &sharding.Append{Shard: shard, Epoch: 1, Entity: sharding.Entity{Type: "Note", ID: id}, Records: []sharding.Record{{
+			Seq: 1, Events: []sharding.Event{{Name: "written", Version: 1, ReadableBy: 1, Payload: []byte(`{"Line":"hello"}`)}},
+		}}}})
+	}
+	if _, err := d.Commit(t.Context(), ops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runTools runs a tool as a process would.
+func runTools(t *testing.T, types []entity.Definition, environ []string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code, ok := runTool(args, environ, types, &o, &e)
+	if !ok {
+		t.Fatalf("%v is no tool", args)
+	}
+	return code, o.String(), e.String()
+}
+
+func checkNotes(t *testing.T, url string) {
+	storeNotes(t, url, "a", "b")
+	environ := []string{"ROOST_JOURNAL_URL=" + url, "ROOST_REGION_MAILBOX=7", "ROOST_ADMIN=x"}
+	code, out, errOut := runTools(t, notes(entity.Event[written]("written")), environ, "journal", "check")
+	if code != toolOK || !strings.Contains(out, "Note  2         2        2") || !strings.Contains(out, "this program reads all of it") || errOut != "" {
+		t.Errorf("code %d\n%s%s", code, out, errOut)
+	}
+	code, out, _ = runTools(t, notes(entity.Event[scribbled]("written")), nil, "journal", "check", "--journal.url="+url, "-o", "json")
+	var r stored.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != toolFound || !r.Complete || r.Cluster != "blue" || r.Unreadable() != 2 ||
+		len(r.Problems) != 1 || r.Problems[0].Event != "written" || len(r.Problems[0].Examples) != 2 {
+		t.Errorf("code %d, %v\n%s", code, err, out)
+	}
+	config := filepath.Join(t.TempDir(), "region.yaml")
+	if err := os.WriteFile(config, []byte("journal: {url: '"+url+"', patience: 3s}\nregion: {commands: 10}\ndiscovery: {url: 'static://a:1'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--config", config); code != toolOK {
+		t.Errorf("with a region's file: %d\n%s%s", code, out, errOut)
+	}
+}
+
+func TestJournalCheckOnSQLite(t *testing.T) { checkNotes(t, "sqlite:"+t.TempDir()+"/j.db") }
+
+func TestJournalCheckOnPostgreSQL(t *testing.T) {
+	server := postgrestest.Start(t)
+	name, err := server.NewDatabase()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNotes(t, server.URL(postgrestest.Superuser, name))
+}
+
+// TestToolsRefuse: what they cannot do ends with a text and the code that says so, and what
+// is no tool is the region's.
+func TestToolsRefuse(t *testing.T) {
+	types := notes(entity.Event[written]("written"))
+	url := "--journal.url=sqlite:" + t.TempDir() + "/none.db"
+	for part, args := range map[string][]string{
+		"journal.url is empty":  {},
+		"there is no such file": {url},
+		"flags; see":            {url, "all"},
+		"-o \"xml\"":            {url, "-o", "xml"},
+		"not defined: -nothing": {url, "--nothing"},
+		"--sample is -1":        {url, "--sample=-1"},
+		"no other can read it":  {"--journal.url=memory:"},
+		"configuration file":    {"--config=" + t.TempDir() + "/none.yaml"},
+	} {
+		code, out, errOut := runTools(t, types, nil, append([]string{"journal", "check"}, args...)...)
+		if code != toolFailed || out != "" || !strings.Contains(errOut, part) {
+			t.Errorf("%v: code %d, %q\n%s; want %q", args, code, out, errOut, part)
+		}
+	}
+	if code, out, _ := runTools(t, types, nil, "journal", "check", "--help"); code != toolOK || !strings.Contains(out, "Exit codes:") {
+		t.Errorf("--help: %d\n%s", code, out)
+	}
+	for _, args := range [][]string{nil, {"--help"}, {"journal"}, {"check", "journal"}, {"--journal.url", "x"}} {
+		if _, ok := runTool(args, nil, types, os.Stdout, os.Stderr); ok {
+			t.Errorf("%v is taken for a tool", args)
+		}
+	}
+}
