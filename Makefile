@@ -131,7 +131,7 @@ e2e-docker: servers ## Run whole clusters in containers, found through Consul, e
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for a while, one after the other (TIME=30s each, RUN=regexp)
-	@any=; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' . | sort); do \
+	@any=; for file in $$(grep -rl --exclude-dir=bin --include='*_test.go' '^func Fuzz' . | sort); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file | grep -E '$(or $(RUN),.)' || true); do \
 			echo "== $$target in $$(dirname $$file)"; any=1; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(TIME),30s) -fuzzminimizetime 1s $$(dirname $$file); done; done; \

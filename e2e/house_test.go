@@ -39,7 +39,8 @@ func TestHouse(t *testing.T) {
 			"cluster": {},
 			"vectors": {},
 			// Binaries and files, as any user has them.
-			"deploy": {},
+			"deploy":   {},
+			"stranger": {},
 		},
 		// The same seed gives the same run, the same bounds the same search.
 		Pure:     []string{"sim", "explore"},

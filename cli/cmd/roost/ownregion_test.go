@@ -1,7 +1,6 @@
 package main
 
 import (
-	"debug/elf"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -11,35 +10,18 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/node"
-	"github.com/roost-cluster/roost/libs/testbin"
 )
 
-// The consoles of docs/own-region.md, in their order.
-const (
-	consoleCheckout = iota
-	consoleCalls
-	consoleProxy
-	consoleInstall
-)
-
-// ownRegion reads docs/own-region.md.
-func ownRegion(t *testing.T) (files map[string]string, consoles [][]step) {
-	t.Helper()
-	files, texts := fences(readFile(t, "../../docs/own-region.md"))
-	for _, text := range texts {
-		consoles = append(consoles, consoleSteps(text))
-	}
-	if len(consoles) != 4 {
-		t.Fatalf("docs/own-region.md has %d consoles, which this test does not know", len(consoles))
-	}
-	return files, consoles
-}
-
-// TestOwnRegion does what docs/own-region.md says for a checkout, up to the cluster.
+// TestOwnRegion does what docs/own-region.md says for a checkout. What it says without one is
+// tested by e2e/stranger.
 func TestOwnRegion(t *testing.T) {
 	bin := binaries(t)
-	files, consoles := ownRegion(t)
-	if text := readFile(t, "../../docs/own-region.md"); !strings.Contains(readFile(t, filepath.Join(root, "README.md")), strings.Split(text, "```")[1]) {
+	page := readFile(t, "../../docs/own-region.md")
+	files, consoles := fences(page)
+	if len(consoles) != 4 {
+		t.Fatalf("the page has %d consoles, which this test does not know", len(consoles))
+	}
+	if !strings.Contains(readFile(t, filepath.Join(root, "README.md")), strings.Split(page, "```")[1]) {
 		t.Error("README.md shows another way to a region of one's own than docs/own-region.md")
 	}
 	checkout, err := filepath.Abs(root)
@@ -49,7 +31,7 @@ func TestOwnRegion(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("GOWORK", "off")
 	t.Setenv("GOFLAGS", "-mod=mod "+os.Getenv("GOFLAGS"))
-	for _, step := range consoles[consoleCheckout] {
+	for _, step := range consoleSteps(consoles[0]) {
 		switch command := step.command; {
 		case strings.HasPrefix(command, "roost/bin/roost new "):
 			command = strings.Replace(command, "roost/bin/", bin+"/", 1)
@@ -68,111 +50,24 @@ func TestOwnRegion(t *testing.T) {
 			t.Errorf("the page shows another %s than is written:\n%s", name, got)
 		}
 	}
-	if out, err := exec.Command(filepath.Join(dir, "bin/shop-region"), "--version").CombinedOutput(); err != nil {
-		t.Errorf("the region: %v\n%s", err, out)
-	}
-}
 
-// TestStranger does what docs/own-region.md says for those who have no checkout: it takes
-// the modules from a proxy of files, with nothing replaced.
-func TestStranger(t *testing.T) {
-	binaries(t)
-	_, consoles := ownRegion(t)
-	dir, proxy := t.TempDir(), t.TempDir()
-	tool := filepath.Join(testbin.Build(t, "tools/cmd/moduleproxy"), "moduleproxy")
-	make, _, _ := strings.Cut(consoles[consoleProxy][0].command, " TO=")
-	version := strings.TrimPrefix(make, "make module-proxy VERSION=")
-	shell(t, root, tool+" -version "+version+" -to "+proxy)
-
-	// Modules of others come from the cache of this machine, if they are there.
-	outer := goEnv(t)
-	t.Setenv("GOPROXY", "file://"+proxy+",file://"+filepath.Join(outer["GOMODCACHE"], "cache/download")+","+outer["GOPROXY"])
-	t.Setenv("GOMODCACHE", filepath.Join(dir, "cache"))
-	t.Setenv("GOSUMDB", "off")
-	t.Setenv("GOWORK", "off")
-	t.Setenv("GOBIN", filepath.Join(dir, "bin"))
-	flags := "-modcacherw " + outer["GOFLAGS"]
-	t.Setenv("GOFLAGS", flags)
-	install := consoles[consoleInstall]
-	shell(t, dir, install[1].command) // roost; the services are in bin/test
-	shell(t, dir, "bin/"+install[len(install)-1].command)
-	shop := filepath.Join(dir, "shop")
-	if text := readFile(t, filepath.Join(shop, "go.mod")); strings.Contains(text, "replace") || strings.Count(text, " "+version+"\n") != 2 {
-		t.Errorf("go.mod:\n%s", text)
-	}
-	t.Setenv("GOFLAGS", "-mod=mod "+flags) // instead of go mod tidy
-	for _, step := range consoles[consoleCheckout] {
-		if strings.Contains(step.command, "go test") || strings.Contains(step.command, "go build") {
-			shell(t, shop, step.command)
-		}
-	}
-	checkImage(t, shop)
-
-	d := startDev(t, t.TempDir(), "--region", filepath.Join(shop, "bin/shop-region"), "--regions", "2", "--gateways", "1")
+	d := startDev(t, t.TempDir(), "--region", filepath.Join(dir, "bin/shop-region"), "--regions", "2", "--gateways", "1")
 	if !slices.Equal(d.Types, []string{"Counter"}) {
 		t.Errorf("types %v", d.Types)
 	}
-	for _, step := range consoles[consoleCalls] {
+	for _, step := range consoleSteps(consoles[1]) {
 		// The ports are others, to disturb nobody; and the gateway may take its time
 		// on a busy machine.
 		command := strings.ReplaceAll(step.command, "localhost:8080", d.API)
 		command = strings.Replace(command, "curl ", "curl -s --retry 3 ", 1)
 		command = strings.Replace(command, "bin/shop ", "bin/shop -gateway "+d.API+" ", 1)
-		if got := strings.TrimSpace(shell(t, shop, command)); got != step.prints {
-			t.Errorf("%s prints %q, not %q as the document says", step.command, got, step.prints)
+		if got := strings.TrimSpace(shell(t, dir, command)); got != step.prints {
+			t.Errorf("%s prints %q, not %q as the page says", step.command, got, step.prints)
 		}
 	}
 	if code := d.interrupt(1); code != 0 {
 		t.Errorf("Ctrl-C: exit code %d\n%s", code, d.err)
 	}
-}
-
-// checkImage checks the Dockerfile: that an image of nothing but the binary works, and with
-// a Docker Engine that it is built and runs. No registry is asked.
-func checkImage(t *testing.T, dir string) {
-	t.Helper()
-	text := readFile(t, filepath.Join(dir, "Dockerfile"))
-	var steps []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			steps = append(steps, line)
-		}
-	}
-	want := []string{"FROM scratch", "COPY bin/shop-region /region", "USER 65532:65532", "STOPSIGNAL SIGTERM", `ENTRYPOINT ["/region"]`}
-	if !slices.Equal(steps, want) {
-		t.Errorf("Dockerfile: %q, want %q", steps, want)
-	}
-	binary, err := elf.Open(filepath.Join(dir, "bin/shop-region"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer binary.Close()
-	for _, p := range binary.Progs {
-		if p.Type == elf.PT_INTERP {
-			t.Error("the region's binary is not static, as the image needs it")
-		}
-	}
-	if err := exec.Command("docker", "info").Run(); err != nil {
-		t.Logf("no Docker Engine here (%v): the image is not built", err)
-		return
-	}
-	id := filepath.Join(t.TempDir(), "id")
-	shell(t, dir, "docker build --iidfile "+id+" .")
-	image := readFile(t, id)
-	if got := shell(t, dir, "docker run --rm "+image+" --version"); !strings.HasPrefix(got, "shop-region ") && !strings.HasPrefix(got, "roost-region ") {
-		t.Errorf("the image prints %q", got)
-	}
-	shell(t, dir, "docker rmi "+image)
-}
-
-// goEnv returns those settings of the go command that tests build upon.
-func goEnv(t *testing.T) map[string]string {
-	t.Helper()
-	env := map[string]string{}
-	for _, name := range []string{"GOMODCACHE", "GOPROXY", "GOFLAGS"} {
-		env[name] = strings.TrimSpace(shell(t, ".", "go env "+name))
-	}
-	return env
 }
 
 func TestNewRegionOverwritesNothing(t *testing.T) {

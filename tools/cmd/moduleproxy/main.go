@@ -16,8 +16,8 @@
 //
 // # What this does not do
 //
-// It tags and uploads nothing, and does not check that the modules work: the tests of the
-// roost command build a user's module from such a directory.
+// It tags and uploads nothing, and does not check that the modules work: e2e/stranger builds
+// a user's module from such a directory.
 package main
 
 import (
