@@ -83,6 +83,9 @@ type CommandDesc struct {
 	// Stale lets a read-only command answer from memory without asking the
 	// fence: a deposed owner may still answer it for a while.
 	Stale bool
+	// Input is the fingerprint of the input's fields, as the region that registers the
+	// command reads them; 0: not known, or regions of several versions differ.
+	Input uint64
 }
 
 // Command finds a command by name.

@@ -64,8 +64,9 @@ type definition struct {
 
 // binding is a command bound to a method.
 type binding struct {
-	typ  string
-	desc sharding.CommandDesc
+	typ   string
+	desc  sharding.CommandDesc
+	input reflect.Type
 	// run decodes the input, calls the method and encodes the reply. The error is the
 	// handler's; with bad it is about the input.
 	run func(state any, ctx *Ctx, env *sharding.Envelope) (payload []byte, enc sharding.Encoding, bad bool, err error)
@@ -82,7 +83,9 @@ func On[E, In, Out any](h *Handle[In, Out], method func(*E, *Ctx, In) (Out, erro
 		_, err := decode[In](env.Payload, env.Encoding)
 		return err
 	}
-	return Binding[E]{&binding{typ: h.typ, desc: h.desc, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
+	input, desc := reflect.TypeFor[In](), h.desc
+	desc.Input = fingerprint(shapeOf(input))
+	return Binding[E]{&binding{typ: h.typ, desc: desc, input: input, check: check, run: func(state any, ctx *Ctx, env *sharding.Envelope) ([]byte, sharding.Encoding, bool, error) {
 		in, err := decode[In](env.Payload, env.Encoding)
 		if err != nil {
 			return nil, 0, true, err

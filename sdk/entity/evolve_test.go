@@ -3,10 +3,12 @@ package entity_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -395,5 +397,65 @@ func TestReadableBy(t *testing.T) {
 	def := carts(entity.Event[grownItem]("a").V(2, entity.From(1, func(old itemV1) grownItem { return grownItem{SKU: old.SKU} })).ReadableBy(1))
 	if _, err := entity.Describe(def); err != nil {
 		t.Error(err)
+	}
+}
+
+type (
+	inner  struct{ A int32 }
+	tagged struct {
+		inner
+		*Beside
+		B     int64 `json:"b,string"`
+		Lines []struct {
+			SKU *string
+			At  time.Time
+		}
+		Sums  map[string][2]float64
+		Raw   []byte
+		Again *tagged
+		Any   any
+		None  int `json:"-"`
+	}
+	Beside struct{ C bool }
+)
+
+// TestInputOfCommands: a schema has a line for each field that callers may send, and a
+// description has the fingerprint of all of them.
+func TestInputOfCommands(t *testing.T) {
+	typ := func(on ...entity.Binding[cart]) *entity.Type[cart] {
+		return entity.Define("Box", func(string) *cart { return &cart{} }, on...)
+	}
+	take := func(name string) entity.Binding[cart] {
+		return entity.On(entity.Command[tagged, int]("Box", name), func(*cart, *entity.Ctx, tagged) (int, error) { return 0, nil })
+	}
+	mail := entity.On(entity.Command[*descriptorpb.FileOptions, int]("Box", "Mail").ReadOnly(), func(*cart, *entity.Ctx, *descriptorpb.FileOptions) (int, error) { return 0, nil })
+	def := typ(take("Take"), mail, take("Again"))
+	s := entity.SchemaOf(def)
+	if len(s.Commands) != 3 || s.Commands[0].Name != "Again" || !s.Commands[1].ReadOnly || s.Commands[2].GoType != "tagged" {
+		t.Fatalf("%+v", s.Commands)
+	}
+	want := []string{
+		"input object", "input.A int32", "input.Again ^tagged", "input.Any any", "input.C bool",
+		"input.Lines list", "input.Lines[] object", "input.Lines[].At time", "input.Lines[].SKU string",
+		"input.Raw bytes", "input.Sums map by string", "input.Sums[] list of 2", "input.Sums[][] float64", "input.b quoted int64",
+	}
+	if got := s.Commands[2].Input; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, line := range []string{
+		"input google.protobuf.FileOptions", "input.java_package(1) string", "input.uninterpreted_option(999) list",
+		"input.uninterpreted_option(999)[] google.protobuf.UninterpretedOption", "input.uninterpreted_option(999)[].name(2)[].is_extension(2) bool",
+	} {
+		if !slices.Contains(s.Commands[1].Input, line) {
+			t.Errorf("%q lacks %q", s.Commands[1].Input, line)
+		}
+	}
+	d, err := entity.Describe(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := d.Desc.Commands
+	if c[0].Input == 0 || c[0].Input != c[2].Input || c[1].Input == 0 || c[1].Input == c[0].Input {
+		t.Errorf("fingerprints %+v", c)
 	}
 }

@@ -7,13 +7,27 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Schema describes what a type stores and what it can read, for package entitytest, which
-// compares it with that of earlier versions.
+// Schema describes which commands a type takes, what it stores and what it can read, for
+// package entitytest, which compares it with that of earlier versions.
 type Schema struct {
+	// Commands are sorted by name.
+	Commands []CommandSchema `json:"commands,omitempty"`
 	// Events are sorted by name.
 	Events []EventSchema `json:"events,omitempty"`
 	// Snapshot is absent if the type cuts none.
 	Snapshot *SnapshotSchema `json:"snapshot,omitempty"`
+}
+
+// CommandSchema describes one command and what its callers send.
+type CommandSchema struct {
+	Name     string `json:"name"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Input has a line for the input and for each field in it: its path and what it holds,
+	// such as "input.lines[].SKU string".
+	Input []string `json:"input"`
+	// GoType is the name of the input's Go type; empty: it has none. It is not sent and may
+	// change.
+	GoType string `json:"-"`
 }
 
 // EventSchema describes one event. A shape is what is stored: the fields and their types.
@@ -62,6 +76,12 @@ func (d *definition) forms() (writes, reads []sharding.Form) {
 func SchemaOf(t Definition) Schema {
 	d := t.definition()
 	var s Schema
+	for _, b := range d.commands { // sorted below
+		s.Commands = append(s.Commands, CommandSchema{
+			Name: b.desc.Name, ReadOnly: b.desc.ReadOnly, Input: inputLines(b.input), GoType: typeName(b.input),
+		})
+	}
+	slices.SortFunc(s.Commands, func(a, b CommandSchema) int { return cmp.Compare(a.Name, b.Name) })
 	for _, e := range d.byType { // sorted below
 		es := EventSchema{
 			Name: e.name, Aliases: slices.Sorted(slices.Values(e.aliases)), Version: e.version, ReadableBy: e.readableBy,

@@ -90,9 +90,15 @@ func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 	b.WriteString("{" + strings.Join(structFields(t, inside), ",") + "}")
 }
 
-// structFields returns the shapes of the stored fields of a struct, sorted.
-func structFields(t reflect.Type, inside []reflect.Type) []string {
-	var fields []string
+// storedField is a field of a struct that package json stores.
+type storedField struct {
+	name   string // empty: an embedded struct, whose fields are stored beside the others
+	quoted bool
+	typ    reflect.Type
+}
+
+func storedFields(t reflect.Type) []storedField {
+	var fields []storedField
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -100,23 +106,122 @@ func structFields(t reflect.Type, inside []reflect.Type) []string {
 		if name == "-" && options == "" || !f.IsExported() && !(f.Anonymous && structure) {
 			continue
 		}
-		var field strings.Builder
-		switch {
-		case f.Anonymous && structure && name == "": // its fields are stored beside the others
-			field.WriteString("…")
-		case name == "":
-			field.WriteString(f.Name + ":")
-		default:
-			field.WriteString(name + ":")
+		if name == "" && !(f.Anonymous && structure) {
+			name = f.Name
 		}
-		if slices.Contains(strings.Split(options, ","), "string") {
+		fields = append(fields, storedField{name: name, quoted: slices.Contains(strings.Split(options, ","), "string"), typ: f.Type})
+	}
+	return fields
+}
+
+// structFields returns the shapes of the stored fields of a struct, sorted.
+func structFields(t reflect.Type, inside []reflect.Type) []string {
+	var fields []string
+	for _, f := range storedFields(t) {
+		var field strings.Builder
+		if field.WriteString(f.name + ":"); f.name == "" {
+			field.Reset()
+			field.WriteString("…")
+		}
+		if f.quoted {
 			field.WriteString("quoted ")
 		}
-		writeShape(&field, f.Type, inside)
+		writeShape(&field, f.typ, inside)
 		fields = append(fields, field.String())
 	}
 	slices.Sort(fields)
 	return fields
+}
+
+// inputLines returns a line for the input of a command and one for each field in it, sorted:
+// its path and what it holds. What may be null is not told apart from what may not: both
+// read what callers of the other one send.
+func inputLines(t reflect.Type) []string {
+	var lines []string
+	addLines(&lines, "input", "", t, nil)
+	slices.Sort(lines)
+	return lines
+}
+
+func addLines(lines *[]string, path, prefix string, t reflect.Type, inside []reflect.Type) {
+	add := func(kind string) { *lines = append(*lines, path+" "+prefix+kind) }
+	if m, ok := reflect.Zero(t).Interface().(proto.Message); ok {
+		d := m.ProtoReflect().Descriptor()
+		add(string(d.FullName()))
+		addMessageLines(lines, path, d, nil)
+		return
+	}
+	switch {
+	case t.Kind() == reflect.Pointer:
+		addLines(lines, path, prefix, t.Elem(), inside)
+		return
+	case slices.Contains(inside, t): // a type that contains itself
+		add("^" + t.Name())
+		return
+	case t == timeType || encodesItself(t):
+		add(shapeOf(t))
+		return
+	}
+	inside = append(slices.Clip(inside), t)
+	switch k := t.Kind(); {
+	case k == reflect.Struct:
+		add("object")
+		addFieldLines(lines, path, t, inside)
+	case k == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		add("list")
+		addLines(lines, path+"[]", "", t.Elem(), inside)
+	case k == reflect.Array:
+		add(fmt.Sprintf("list of %d", t.Len()))
+		addLines(lines, path+"[]", "", t.Elem(), inside)
+	case k == reflect.Map:
+		add("map by " + shapeOf(t.Key()))
+		addLines(lines, path+"[]", "", t.Elem(), inside)
+	default:
+		add(shapeOf(t))
+	}
+}
+
+func addFieldLines(lines *[]string, path string, t reflect.Type, inside []reflect.Type) {
+	for _, f := range storedFields(t) {
+		prefix := ""
+		if f.quoted {
+			prefix = "quoted "
+		}
+		if f.name != "" {
+			addLines(lines, path+"."+f.name, prefix, f.typ, inside)
+			continue
+		}
+		if f.typ.Kind() == reflect.Pointer {
+			f.typ = f.typ.Elem()
+		}
+		if !slices.Contains(inside, f.typ) {
+			addFieldLines(lines, path, f.typ, append(slices.Clip(inside), f.typ))
+		}
+	}
+}
+
+func addMessageLines(lines *[]string, path string, d protoreflect.MessageDescriptor, inside []protoreflect.FullName) {
+	inside = append(slices.Clip(inside), d.FullName())
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		at := fmt.Sprintf("%s.%s(%d)", path, f.Name(), f.Number())
+		switch {
+		case f.IsMap():
+			*lines = append(*lines, fmt.Sprintf("%s map by %s", at, f.MapKey().Kind()))
+			f, at = f.MapValue(), at+"[]"
+		case f.IsList():
+			*lines = append(*lines, at+" list")
+			at += "[]"
+		}
+		if f.Message() == nil {
+			*lines = append(*lines, at+" "+f.Kind().String())
+			continue
+		}
+		*lines = append(*lines, at+" "+string(f.Message().FullName()))
+		if !slices.Contains(inside, f.Message().FullName()) {
+			addMessageLines(lines, at, f.Message(), inside)
+		}
+	}
 }
 
 // lacks returns the shape of a field that the one type stores and the other does not, or

@@ -99,6 +99,9 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 	if !ok {
 		return sharding.Reject(entity.NotFound, "no type "+string(c.Entity.Type)+" in this kit"), nil
 	}
+	if _, ok := d.Desc.Command(c.Command); !ok { // as a gateway says if no region has it
+		return sharding.Reject(entity.Unimplemented, "type "+string(c.Entity.Type)+" has no command "+c.Command), nil
+	}
 	env := sharding.Envelope{
 		Entity: c.Entity, Command: c.Command, Keyed: c.Key != "", Tell: c.Tell,
 		ID: sharding.CommandID(c.Key), Encoding: c.Encoding, Payload: c.Payload,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -16,20 +17,23 @@ import (
 	"github.com/roost-cluster/roost/sdk/entity"
 )
 
-// SchemaFile is where [Schema] keeps what the types store, relative to the directory of
+// SchemaFile is where [Schema] keeps what the types take and store, relative to the directory of
 // the test. It belongs under version control.
 const SchemaFile = "testdata/schema.json"
 
 // updateSchema is the environment variable that makes [Schema] write the file.
 const updateSchema = "UPDATE_SCHEMA"
 
-// Schema compares what the types store with [SchemaFile], and fails the test
+// Schema compares the commands of the types and what they store with [SchemaFile], and
+// fails the test
 //
 //   - if data that an earlier version stored could not be read any more; the message has
 //     the line to add;
-//   - if the file lacks something that is stored now. Run the test once with
+//   - if commands of callers that were built with an earlier version would be refused, or
+//     could take effect twice;
+//   - if the file lacks something that is there now. Run the test once with
 //     UPDATE_SCHEMA=1 to add it, and commit the file. Then nothing is written as long
-//     as older data could not be read.
+//     as older data could not be read, or older callers would break.
 //
 // All types of a program belong in one call.
 func Schema(t testing.TB, types ...entity.Definition) {
@@ -50,7 +54,7 @@ func Schema(t testing.TB, types ...entity.Definition) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("entitytest: %s: %v; restore it from version control", SchemaFile, err)
 	}
-	broken := unreadable(committed, now)
+	broken := append(unreadable(committed, now), refused(committed, now)...)
 	for _, why := range broken {
 		t.Errorf("entitytest: %s", why)
 	}
@@ -58,7 +62,7 @@ func Schema(t testing.TB, types ...entity.Definition) {
 	switch {
 	case len(broken) > 0 || bytes.Equal(text, b):
 	case os.Getenv(updateSchema) == "":
-		t.Errorf("entitytest: %s is not what the types store now:\n%s\nRun the test once with %s=1 and commit the file.",
+		t.Errorf("entitytest: %s is not what the types take and store now:\n%s\nRun the test once with %s=1 and commit the file.",
 			SchemaFile, strings.Join(differences(string(b), string(text)), "\n"), updateSchema)
 	default:
 		if err := os.MkdirAll(filepath.Dir(SchemaFile), 0o755); err != nil {
@@ -171,6 +175,86 @@ func lost(typ string, e entity.EventSchema, events []entity.EventSchema) []strin
 		}
 	}
 	return why
+}
+
+// refused names the commands of the old schemas that callers may still send and the new
+// ones do not take.
+func refused(before, now map[string]entity.Schema) []string {
+	var broken []string
+	for _, typ := range slices.Sorted(maps.Keys(before)) {
+		s, ok := now[typ]
+		if !ok {
+			continue // callers are told by the lack of the type, and unreadable by its data
+		}
+		for _, c := range before[typ].Commands {
+			if why := refusedCommand(c, s.Commands); why != "" {
+				broken = append(broken, "type "+typ+": command "+c.Name+why)
+			}
+		}
+	}
+	return broken
+}
+
+// refusedCommand says why the callers of a command break, nothing if they do not.
+func refusedCommand(c entity.CommandSchema, commands []entity.CommandSchema) string {
+	i := slices.IndexFunc(commands, func(now entity.CommandSchema) bool { return now.Name == c.Name })
+	if i < 0 {
+		return fmt.Sprintf(" is gone, and older callers that send it are refused. Bind it again. If nobody sends it any more, delete it from %s.", SchemaFile)
+	}
+	now := commands[i]
+	if c.ReadOnly && !now.ReadOnly {
+		return " was read-only, and older callers repeat it without a key: it could take effect twice. Give the command that changes something another name."
+	}
+	var sent, added []string
+	for _, line := range c.Input {
+		if slices.Contains(now.Input, line) {
+			continue
+		}
+		path, what, _ := strings.Cut(line, " ")
+		sent = append(sent, "\t"+line+", "+readAs(path, now.Input))
+		if field := fieldLine(path, what, now.Input); field != "" {
+			added = append(added, "\t"+field)
+		}
+	}
+	if len(sent) == 0 {
+		return ""
+	}
+	advice := "Give the command with the new input another name, and keep this one."
+	if len(added) == len(sent) && now.GoType != "" {
+		advice = fmt.Sprintf("Add to %s\n%s\nor give the command with the new input another name.", now.GoType, strings.Join(added, "\n"))
+	}
+	return fmt.Sprintf(": older callers send what is not read any more, and are refused:\n%s\n%s If nobody sends that any more, delete the lines from %s.",
+		strings.Join(sent, "\n"), advice, SchemaFile)
+}
+
+// readAs says what is read at a path now.
+func readAs(path string, input []string) string {
+	for _, line := range input {
+		if at, what, _ := strings.Cut(line, " "); at == path {
+			return "now " + what
+		}
+	}
+	return "now unknown"
+}
+
+// fieldLine returns the line of Go that adds a field which is gone; empty if the field is
+// still there with other content, or is not a plain field of the input itself.
+func fieldLine(path, what string, input []string) string {
+	name, plain := strings.CutPrefix(path, "input.")
+	typ, known := map[string]string{"time": "time.Time", "bytes": "[]byte"}[what]
+	if !known {
+		typ = what
+	}
+	basic := known || slices.Contains([]string{
+		"bool", "string", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
+	}, what)
+	if !plain || !basic || !token.IsIdentifier(name) || readAs(path, input) != "now unknown" {
+		return ""
+	}
+	if field := strings.ToUpper(name[:1]) + name[1:]; field != name {
+		return fmt.Sprintf("%s %s `json:%q`", field, typ, name)
+	}
+	return name + " " + typ
 }
 
 func steps(e entity.EventSchema) []string {

@@ -7,6 +7,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/roost-cluster/roost/sdk/entity"
 )
@@ -87,6 +91,71 @@ func TestSnapshotSteps(t *testing.T) {
 	}
 	if got := unreadable(schemaOf(v1), schemaOf(wrong)); len(got) != 1 || !strings.Contains(got[0], "would never be used") {
 		t.Errorf("a step that fits nothing: %q", got)
+	}
+}
+
+type (
+	addIn     struct{ SKU string }
+	addMore   struct{ SKU, Note string }
+	addOther  struct{ Article string }
+	addNumber struct{ SKU int }
+	addLower  struct {
+		N int `json:"n"`
+	}
+	addLowerIn struct {
+		SKU *string
+		N   int `json:"n"`
+	}
+	line       struct{ At time.Time }
+	addList    struct{ Lines []line }
+	addListMap struct{ Lines map[string]line }
+)
+
+func takes[In any](name string) entity.Definition {
+	c := entity.Command[In, int]("Box", name)
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(c, func(*schemaBox, *entity.Ctx, In) (int, error) { return 0, nil }))
+}
+
+func reads[In any](name string) entity.Definition {
+	c := entity.Command[In, int]("Box", name).ReadOnly()
+	return entity.Define("Box", func(string) *schemaBox { return &schemaBox{} },
+		entity.On(c, func(*schemaBox, *entity.Ctx, In) (int, error) { return 0, nil }))
+}
+
+// TestRefused: what older callers send and is not taken any more is named, and nothing
+// else is.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now entity.Definition
+		want        []string // nothing: all is taken
+	}{
+		"the same":          {takes[addIn]("Add"), takes[addIn]("Add"), nil},
+		"a field more":      {takes[addIn]("Add"), takes[addMore]("Add"), nil},
+		"another Go type":   {takes[addIn]("Add"), takes[struct{ SKU string }]("Add"), nil},
+		"may be null":       {takes[addLower]("Add"), takes[addLowerIn]("Add"), nil},
+		"read-only now":     {takes[addIn]("Add"), reads[addIn]("Add"), nil},
+		"a message":         {takes[*durationpb.Duration]("Add"), takes[*durationpb.Duration]("Add"), nil},
+		"renamed":           {takes[addIn]("Add"), takes[addIn]("Put"), []string{"command Add is gone", "delete it from testdata/schema.json"}},
+		"field gone":        {takes[addMore]("Add"), takes[addIn]("Add"), []string{"input.Note string, now unknown", "Add to addIn\n\tNote string\n"}},
+		"field renamed":     {takes[addIn]("Add"), takes[addOther]("Add"), []string{"Add to addOther\n\tSKU string\n"}},
+		"field retyped":     {takes[addIn]("Add"), takes[addNumber]("Add"), []string{"input.SKU string, now int64", "another name, and keep this one"}},
+		"a tag":             {takes[addLower]("Add"), takes[addIn]("Add"), []string{"Add to addIn\n\tN int64 `json:\"n\"`\n"}},
+		"no object":         {takes[addIn]("Add"), takes[string]("Add"), []string{"input object, now string", "input.SKU string, now unknown"}},
+		"list of another":   {takes[addList]("Add"), takes[addListMap]("Add"), []string{"input.Lines list, now map by string"}},
+		"field of a list":   {takes[addList]("Add"), takes[struct{ Lines []struct{} }]("Add"), []string{"input.Lines[].At time, now unknown"}},
+		"another message":   {takes[*durationpb.Duration]("Add"), takes[*timestamppb.Timestamp]("Add"), []string{"input google.protobuf.Duration, now google.protobuf.Timestamp"}},
+		"no more read-only": {reads[addIn]("Add"), takes[addIn]("Add"), []string{"was read-only", "take effect twice"}},
+	} {
+		got := strings.Join(refused(schemaOf(c.before), schemaOf(c.now)), "\n")
+		if (got == "") != (c.want == nil) {
+			t.Errorf("%s: %q", name, got)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: want %q in\n%s", name, want, got)
+			}
+		}
 	}
 }
 

@@ -92,8 +92,9 @@ func searchDesc(types []sharding.TypeDesc, t sharding.EntityType) (int, bool) {
 	})
 }
 
-// join merges two lists of commands, both sorted by name. A command is read-only, or may
-// be answered stale, only if it is in both lists that have it.
+// join merges two lists of commands, both sorted by name. A command of both lists is
+// read-only, or may be answered stale, only if it is so in both. Its input is known only
+// if it is the same in both.
 func join(a, b []sharding.CommandDesc) []sharding.CommandDesc {
 	if len(a) == 0 {
 		return b
@@ -110,6 +111,9 @@ func join(a, b []sharding.CommandDesc) []sharding.CommandDesc {
 			out, b = append(out, b[0]), b[1:]
 		default:
 			both := sharding.CommandDesc{Name: a[0].Name, ReadOnly: a[0].ReadOnly && b[0].ReadOnly, Stale: a[0].Stale && b[0].Stale}
+			if a[0].Input == b[0].Input {
+				both.Input = a[0].Input
+			}
 			out, a, b = append(out, both), a[1:], b[1:]
 		}
 	}

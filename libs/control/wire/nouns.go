@@ -46,7 +46,7 @@ func fromVersion(v *controlv1.Version) sharding.Version {
 func ToType(t *sharding.TypeDesc) *controlv1.Type {
 	out := &controlv1.Type{Name: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
 	for _, c := range t.Commands {
-		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale})
+		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale, Input: c.Input})
 	}
 	out.Writes, out.Reads = ToForms(t.Writes), ToForms(t.Reads)
 	return out
@@ -57,7 +57,7 @@ func FromType(t *controlv1.Type) sharding.TypeDesc {
 	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile()}
 	out.Commands = slices.Grow(out.Commands, len(t.GetCommands()))
 	for _, c := range t.GetCommands() {
-		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale()})
+		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale(), Input: c.GetInput()})
 	}
 	out.Writes, out.Reads = FromForms(t.GetWrites()), FromForms(t.GetReads())
 	return out

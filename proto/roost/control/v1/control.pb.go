@@ -1863,6 +1863,7 @@ type Command struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	ReadOnly      bool                   `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	Input         uint64                 `protobuf:"fixed64,4,opt,name=input,proto3" json:"input,omitempty"` // fingerprint of the input's fields; 0: not known, or versions differ
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1916,6 +1917,13 @@ func (x *Command) GetStale() bool {
 		return x.Stale
 	}
 	return false
+}
+
+func (x *Command) GetInput() uint64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
 }
 
 // Version orders states of the table.
@@ -2086,11 +2094,12 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12\x1f\n" +
 	"\vreadable_by\x18\x04 \x01(\rR\n" +
 	"readableBy\x12\x14\n" +
-	"\x05shape\x18\x05 \x01(\x06R\x05shape\"P\n" +
+	"\x05shape\x18\x05 \x01(\x06R\x05shape\"f\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"+\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05input\x18\x04 \x01(\x06R\x05input\"+\n" +
 	"\aVersion\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\f\n" +
 	"\x01n\x18\x02 \x01(\x04R\x01n*\x80\x01\n" +
