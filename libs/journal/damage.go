@@ -47,6 +47,8 @@ func subjectOf(op *Op) subject {
 		return subject{entity: op.Append.Entity}
 	case op.Snapshot != nil:
 		return subject{entity: op.Snapshot.Entity}
+	case op.Drop != nil:
+		return subject{entity: op.Drop.Entity}
 	}
 	return subject{}
 }

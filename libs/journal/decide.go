@@ -75,6 +75,8 @@ func decide(op *Op, tx Tx, appendedTo map[sharding.Entity]struct{}) (Result, err
 		return decideAppend(op.Append, tx)
 	case op.Snapshot != nil:
 		return decideSnapshot(op.Snapshot, tx)
+	case op.Drop != nil:
+		return decideDrop(op.Drop, tx)
 	}
 	return Result{Verdict: sharding.RefusedSeq}, nil
 }
@@ -140,6 +142,17 @@ func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {
 	}
 	seq := s.Snapshot.Seq
 	if seq == 0 || seq > head.LastSeq || seq < head.SnapshotSeq {
+		return Result{Verdict: sharding.RefusedSeq}, nil
+	}
+	return Result{Verdict: sharding.Durable}, nil
+}
+
+func decideDrop(d *DropSnapshot, tx Tx) (Result, error) {
+	head, err := tx.Head(d.Entity, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	if head.SnapshotSeq == 0 || head.SnapshotSeq > d.Seq && !mutant.On("drop-snapshot") {
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
 	return Result{Verdict: sharding.Durable}, nil

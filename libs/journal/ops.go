@@ -61,6 +61,17 @@ type WriteSnapshot struct {
 	Snapshot Snapshot
 }
 
+// DropSnapshot makes an entity be rebuilt from its records when it is loaded next. It is
+// refused by sequence unless a snapshot is stored, at Seq or before. It needs no claim: the
+// records stay, and a snapshot is a copy of what they say, which the shard's owner may make
+// again at any time.
+type DropSnapshot struct {
+	Shard  sharding.ShardID
+	Entity sharding.Entity
+	// Seq is the sequence number up to which the caller has read the entity's records.
+	Seq uint64
+}
+
 // Op is one operation: exactly one field is set. What it points to must not be
 // changed until the result is known.
 type Op struct {
@@ -68,9 +79,10 @@ type Op struct {
 	Append   *sharding.Append
 	Fence    *sharding.ReadFence
 	Snapshot *WriteSnapshot
+	Drop     *DropSnapshot
 }
 
-// Kind is "claim", "append", "fence" or "snapshot".
+// Kind is "claim", "append", "fence", "snapshot" or "drop".
 func (o *Op) Kind() string {
 	switch {
 	case o.Claim != nil:
@@ -81,6 +93,8 @@ func (o *Op) Kind() string {
 		return "fence"
 	case o.Snapshot != nil:
 		return "snapshot"
+	case o.Drop != nil:
+		return "drop"
 	}
 	return "none"
 }
@@ -96,6 +110,8 @@ func (o *Op) Size() int {
 		}
 	case o.Snapshot != nil:
 		n += len(o.Snapshot.Entity.ID) + len(o.Snapshot.Snapshot.Payload)
+	case o.Drop != nil:
+		n += len(o.Drop.Entity.ID)
 	}
 	return n
 }
@@ -111,6 +127,8 @@ func (o *Op) shard() sharding.ShardID {
 		return o.Fence.Shard
 	case o.Snapshot != nil:
 		return o.Snapshot.Shard
+	case o.Drop != nil:
+		return o.Drop.Shard
 	}
 	return sharding.ShardID{}
 }
@@ -118,14 +136,14 @@ func (o *Op) shard() sharding.ShardID {
 // Check returns an error for an operation that is malformed.
 func (o *Op) Check() error {
 	var set int
-	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil} {
+	for _, is := range [...]bool{o.Claim != nil, o.Append != nil, o.Fence != nil, o.Snapshot != nil, o.Drop != nil} {
 		if is {
 			set++
 		}
 	}
 	switch {
 	case set != 1:
-		return fmt.Errorf("an operation must be exactly one of claim, append, fence and snapshot, this one is %d of them", set)
+		return fmt.Errorf("an operation must be exactly one of claim, append, fence, snapshot and drop, this one is %d of them", set)
 	case o.Append != nil && len(o.Append.Records) == 0:
 		return fmt.Errorf("append to %s holds no record", o.Append.Entity)
 	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
@@ -137,6 +155,10 @@ func (o *Op) Check() error {
 		return fmt.Errorf("a record of %s has wake-ups or sends, for which format %d has a form, but no rule", o.Append.Entity, Format)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
+	case o.Drop != nil && o.Drop.Shard.Type != o.Drop.Entity.Type:
+		return fmt.Errorf("drop of the snapshot of %s names shard %s", o.Drop.Entity, o.Drop.Shard)
+	case o.Drop != nil && sharding.CheckEntityType("type", o.Drop.Entity.Type) != nil:
+		return fmt.Errorf("the snapshot of %s is Roost's own, and says what no record does", o.Drop.Entity)
 	}
 	return nil
 }

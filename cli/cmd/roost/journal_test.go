@@ -68,6 +68,24 @@ func TestJournalCheck(t *testing.T) {
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"), "--sample", "1", "--seed", "3")
 	contains(out, "--seed 3\n", "entities that this program cannot read: 1\n")
 
+	// Snapshots are dropped beside the cluster, which goes on, and makes the next one.
+	drop := func(code int, says string, args ...string) {
+		t.Helper()
+		got, out, errOut := d.roost(append([]string{"snapshot", "drop"}, args...)...)
+		if got != code || !strings.Contains(out+errOut, says) {
+			t.Errorf("roost snapshot drop %v: exit code %d, want %d\n%s%s", args, got, code, out, errOut)
+		}
+	}
+	drop(1, "were kept, because this program could not rebuild the entity: 1\n", "Cart", "--region", filepath.Join(bin, "renamed-region"))
+	drop(exitOK, "would be dropped: 1\n", "Cart/anna", "--dry-run")
+	drop(exitOK, "were dropped: 1\n", "Cart", "--region", filepath.Join(bin, "shop-region-v2"))
+	drop(exitOK, "were dropped: 0\n", "Cart")
+	drop(exitUnchecked, "nothing is stored of Cart/nobody", "Cart/nobody")
+	for range 10 {
+		add("anna")
+	}
+	drop(exitOK, "would be dropped: 1\n", "Cart", "--dry-run")
+
 	// The binary alone, and what keeps either of them from checking.
 	cmd := exec.Command(filepath.Join(bin, "shop-region-v2"), "journal", "check", "--journal.url", "sqlite:"+filepath.Join(t.TempDir(), "none.db"))
 	var problems strings.Builder

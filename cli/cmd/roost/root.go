@@ -61,8 +61,8 @@ variables ROOST_ADMIN and ROOST_GATEWAY (several with commas), else the cluster
 that "roost dev" runs in --dir.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 6 cluster unreachable,
-7 timed out (--timeout), 130 interrupted. "journal check" has its own: see its
---help.`
+7 timed out (--timeout), 130 interrupted. "journal check" and "snapshot
+drop" have their own: see their --help.`
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.AddCommand(a.devCommand(), a.newCommand(), a.membersCommand(), a.shardsCommand(), a.whereCommand(), a.drainCommand(),
 		a.leaveCommand(), a.downCommand(), a.removeCommand(), a.joinCommand(), a.eventsCommand(),
-		a.callCommand(), a.journalCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
+		a.callCommand(), a.journalCommand(), a.snapshotCommand(), a.discoveryCommand(), a.leaseCommand(), a.versionCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)

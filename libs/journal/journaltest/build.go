@@ -54,6 +54,11 @@ func snapshot(e sharding.Epoch, of sharding.Entity, seq uint64, payload string) 
 		Snapshot: journal.Snapshot{Seq: seq, Encoding: sharding.Protobuf, Form: form, Payload: []byte(payload)}}}
 }
 
+// drop drops the snapshot of an entity that was read up to seq.
+func drop(of sharding.Entity, seq uint64) journal.Op {
+	return journal.Op{Drop: &journal.DropSnapshot{Shard: shard, Entity: of, Seq: seq}}
+}
+
 // record is a record as a turn of a keyed command leaves it.
 func record(seq uint64, command sharding.CommandID) sharding.Record {
 	return sharding.Record{

@@ -285,6 +285,36 @@ func testSnapshotsFenced(e *env) {
 	e.one(durable, snapshot(epoch+1, alice, 1, "s"))
 }
 
+// testDropSnapshots: the records stay, whoever owns the shard, and the owner goes on.
+func testDropSnapshots(e *env) {
+	e.one(bySeq, drop(alice, 9)) // never claimed, not stored
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, records(1, "a", "b", "c")...))
+	e.one(bySeq, drop(alice, 3)) // there is none
+	e.one(durable, snapshot(epoch, alice, 2, "s"))
+	e.one(bySeq, drop(alice, 1)) // it says more than was read
+	e.equal("snapshot", e.load(alice).Snapshot.Seq, uint64(2))
+	e.one(durable, drop(alice, 3))
+	for range 2 {
+		l := e.load(alice, "a")
+		e.equal("no snapshot", l.Snapshot, journal.Snapshot{})
+		e.equal("all records", l.Records, bare(records(1, "a", "b", "c")...))
+		e.equal("commands", len(l.Stored), 1)
+		e.one(bySeq, drop(alice, 3)) // its reply was lost
+	}
+	e.one(byID, add(alice, record(4, "a")))
+	e.one(durable, snapshot(epoch, alice, 1, "older than the dropped one"))
+	e.equal("snapshot", e.load(alice).Snapshot.Seq, uint64(1))
+	// In one batch with what makes it, and with what makes the next one.
+	e.want(verdicts{durable, durable, durable}, add(alice, record(4, "d")), snapshot(epoch, alice, 4, "s"), drop(alice, 4))
+	e.equal("no snapshot", e.load(alice).Snapshot, journal.Snapshot{})
+	e.want(verdicts{durable, durable, durable, bySeq}, snapshot(epoch, alice, 2, "s"), drop(alice, 4), snapshot(epoch, alice, 3, "next"), drop(alice, 2))
+	e.equal("the next one", string(e.load(alice).Snapshot.Payload), "next")
+	e.want(verdicts{durable, bySeq}, drop(alice, 4), drop(bob, 4))
+	e.equal("no snapshot", e.load(alice).Snapshot, journal.Snapshot{})
+	e.one(durable, add(alice, record(5, "e")))
+}
+
 func testReopen(e *env) {
 	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Account", Shards: 8}}}
 	if _, err := e.b.Declare(e.Context(), d); err != nil {

@@ -75,7 +75,7 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 			at += sharding.Epoch(rng.IntN(3))
 		}
 		have, _ := l.Load(journal.LoadRequest{Entity: who})
-		switch rng.IntN(10) {
+		switch rng.IntN(11) {
 		case 0:
 			ops[i] = claim(s, at+sharding.Epoch(rng.IntN(2)), sharding.NodeUID(1+rng.IntN(2)))
 		case 1:
@@ -83,6 +83,9 @@ func randomBatch(rng *rand.Rand, l *memory.Ledger) []journal.Op {
 		case 2:
 			ops[i] = snapshot(at, who, uint64(rng.IntN(int(have.LastSeq)+2)), fmt.Sprint("state", rng.IntN(100)))
 			ops[i].Snapshot.Shard = s
+		case 3:
+			ops[i] = drop(who, uint64(rng.IntN(int(have.LastSeq)+2)))
+			ops[i].Drop.Shard = s
 		default:
 			a := &sharding.Append{Shard: s, Epoch: at, Entity: who}
 			seq := have.LastSeq + 1

@@ -54,6 +54,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"TimeCountsOnce", testTimeCountsOnce},
 		{"Snapshots", testSnapshots},
 		{"SnapshotsAreFenced", testSnapshotsFenced},
+		{"DropSnapshots", testDropSnapshots},
 		{"Identity", testIdentity},
 		{"ShardCounts", testShardCounts},
 		{"Reopen", testReopen},
@@ -173,7 +174,7 @@ func clip(s string) string {
 }
 
 func describe(op journal.Op) string {
-	for _, p := range []any{op.Claim, op.Append, op.Fence, op.Snapshot} {
+	for _, p := range []any{op.Claim, op.Append, op.Fence, op.Snapshot, op.Drop} {
 		if v := reflect.ValueOf(p); !v.IsNil() {
 			return clip(fmt.Sprintf("%T%+v", p, v.Elem()))
 		}

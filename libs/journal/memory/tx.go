@@ -37,6 +37,8 @@ func (t *tx) Write(op *journal.Op) error {
 		e := t.entities[op.Snapshot.Entity]
 		e.snapshot = op.Snapshot.Snapshot
 		e.trim(&t.cfg, t.now.Wall)
+	case op.Drop != nil:
+		t.entities[op.Drop.Entity].snapshot = journal.Snapshot{}
 	}
 	return nil
 }

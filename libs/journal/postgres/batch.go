@@ -10,8 +10,8 @@ import (
 
 // The numbers of schema.sql.
 const (
-	kindClaim, kindFence, kindAppend, kindSnapshot = 1, 2, 3, 4
-	howRead, howWrite, howClaim                    = 0, 1, 2
+	kindClaim, kindFence, kindAppend, kindSnapshot, kindDrop = 1, 2, 3, 4, 5
+	howRead, howWrite, howClaim                              = 0, 1, 2
 	// followsNothing is a first sequence number that never comes next.
 	followsNothing = -1
 )
@@ -80,6 +80,10 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 			b.oEntity[i] = number(b.entities, s.Entity, sharding.Entity.Compare)
 			b.oSeq[i] = int64(s.Snapshot.Seq)
 			b.oBody[i] = journal.AppendSnapshot(nil, s)
+		case op.Drop != nil:
+			b.op(i, kindDrop, op.Drop.Shard, 0)
+			b.oEntity[i] = number(b.entities, op.Drop.Entity, sharding.Entity.Compare)
+			b.oSeq[i] = int64(op.Drop.Seq)
 		}
 	}
 	return b
@@ -101,6 +105,9 @@ func (b *batch) numberAll(ops []journal.Op) {
 		case op.Snapshot != nil:
 			touch(op.Snapshot.Shard, howWrite)
 			b.entities = append(b.entities, op.Snapshot.Entity)
+		case op.Drop != nil:
+			touch(op.Drop.Shard, howRead)
+			b.entities = append(b.entities, op.Drop.Entity)
 		}
 	}
 	for s := range how {

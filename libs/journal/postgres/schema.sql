@@ -138,8 +138,8 @@ END $$;
 -- s_: the shards, sorted, without repetition. s_how says what the batch does
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
 -- e_: the entities of appends and snapshots, sorted, without repetition.
--- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, else
---     nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
+-- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, 5
+--     drop of a snapshot, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
 --     the first sequence number of an append (-1: it cannot follow anything) and
 --     that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
@@ -179,6 +179,7 @@ DECLARE
 	h_added   boolean[] := h_fresh;
 	h_changed boolean[] := h_fresh;
 	h_trim    boolean[] := h_fresh;
+	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
 	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
 	fresh     int := 0;
@@ -261,9 +262,16 @@ BEGIN
 	END IF;
 
 	FOR i IN 1 .. ops LOOP
-		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 4;
+		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 5;
 		s := o_shard[i];
 		e := o_entity[i];
+		IF o_kind[i] = 5 THEN -- under no claim
+			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i];
+			verdict[i] := 1;
+			h_snap[e] := 0;
+			h_cleared[e] := true;
+			CONTINUE;
+		END IF;
 		held := f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i];
 		IF o_kind[i] = 1 THEN
 			-- The same claim again, by the same incarnation, is a lost reply.
@@ -316,6 +324,11 @@ BEGIN
 			FROM unnest(s_type, s_shard, f_epoch, f_owner, f_changed) AS u (type, shard, epoch, owner, changed)
 			WHERE u.changed AND f.type = u.type AND f.shard = u.shard;
 	END IF;
+	IF true = ANY (h_cleared) THEN
+		UPDATE roost.entity x SET snapshot = u.snapshot
+			FROM unnest(h_id, h_snap, h_cleared) AS u (id, snapshot, cleared) WHERE u.cleared AND x.id = u.id;
+		DELETE FROM roost.snapshot x USING unnest(h_id, h_cleared) AS u (id, cleared) WHERE u.cleared AND x.entity = u.id;
+	END IF;
 	IF NOT true = ANY (h_changed) THEN
 		RETURN;
 	END IF;
@@ -345,7 +358,7 @@ BEGIN
 		INSERT INTO roost.snapshot (entity, body)
 			SELECT DISTINCT ON (u.entity) h_id[u.entity], u.body
 			FROM unnest(o_kind, verdict, o_entity, o_body) WITH ORDINALITY AS u (kind, verdict, entity, body, i)
-			WHERE u.kind = 4 AND u.verdict = 1
+			WHERE u.kind = 4 AND u.verdict = 1 AND h_snap[u.entity] > 0
 			ORDER BY u.entity, u.i DESC
 			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
 		FOR i IN 1 .. entities LOOP

@@ -28,6 +28,7 @@ type writeStmts struct {
 	entity, addEntity                               *sql.Stmt
 	head, find, body                                *sql.Stmt
 	addRecord, addCommand, snapshot, setSnapshotSeq *sql.Stmt
+	dropSnapshot                                    *sql.Stmt
 	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
 	countCommands                                   *sql.Stmt
 }
@@ -51,6 +52,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
 		{&s.setSnapshotSeq, "UPDATE entity SET snapshot = ? WHERE id = ?"},
+		{&s.dropSnapshot, "DELETE FROM snapshot WHERE entity = ?"},
 		{&s.trimHead, "SELECT kept, dropped FROM entity WHERE id = ?"},
 		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},

@@ -19,6 +19,8 @@ func (t *tx) Write(op *journal.Op) error {
 		return t.append(op.Append)
 	case op.Snapshot != nil:
 		return t.writeSnapshot(op.Snapshot)
+	case op.Drop != nil:
+		return t.dropSnapshot(op.Drop)
 	}
 	return nil
 }
@@ -76,6 +78,18 @@ func (t *tx) writeSnapshot(s *journal.WriteSnapshot) error {
 		return err
 	}
 	return t.trim(id, s.Entity, s.Snapshot.Seq)
+}
+
+func (t *tx) dropSnapshot(d *journal.DropSnapshot) error {
+	id, err := t.id(d.Entity)
+	if err != nil {
+		return err
+	}
+	if _, err := t.s.dropSnapshot.Exec(id); err != nil {
+		return err
+	}
+	_, err = t.s.setSnapshotSeq.Exec(0, id)
+	return err
 }
 
 // trim drops dedupe entries of the entity's records, oldest first, as long as

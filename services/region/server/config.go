@@ -75,7 +75,8 @@ func DefaultConfig() Config {
 // Tools says what the binary of a region can do besides being one.
 func (c *Config) Tools() string {
 	return "Tools of this binary, each with a --help of its own:\n\n" +
-		"  journal check    read all that is stored with this binary's code, before it is rolled out\n"
+		"  journal check    read all that is stored with this binary's code, before it is rolled out\n" +
+		"  snapshot drop    drop snapshots, so that entities are rebuilt from their events\n"
 }
 
 // Validate refuses what cannot work; it names every key.

@@ -53,6 +53,22 @@ Exit codes: 0 everything that was checked can be read, 1 something cannot, 2 the
 could not be done, or not to its end.
 `
 
+const dropHelp = `Usage: %[1]s snapshot drop TYPE[/ID] [flags]
+
+Drops the snapshots of all entities of a type, or of one entity, so that they are rebuilt
+from their events when they are loaded next. A snapshot is kept, and the exit code is 1, if
+this program could not rebuild its entity without. It can run beside a cluster; an entity
+that is live in a region keeps its state until it is loaded again.
+
+  --dry-run            say how many there are, and drop none
+  --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
+  --config FILE        a region's configuration file (or ROOST_CONFIG)
+  -o, --output FORMAT  text or json (default text)
+
+Exit codes: 0 all snapshots there were are dropped, 1 some were kept, 2 it could not be
+done, or not to its end.
+`
+
 // toolConfig is the part of a region's configuration that a tool needs: where the journal
 // is. The other keys are known and not looked at, so that a region's own file can be used.
 type toolConfig Config
@@ -76,7 +92,10 @@ type tool struct {
 
 // runTool does what the arguments ask for, unless they ask for a region.
 func runTool(args, environ []string, types []entity.Definition, out, errOut io.Writer) (code int, ok bool) {
-	if len(args) < 2 || args[0]+" "+args[1] != "journal check" {
+	tools := map[string]func(*tool, context.Context, []string, []string) (bool, error){
+		"journal check": (*tool).check, "snapshot drop": (*tool).drop,
+	}
+	if len(args) < 2 || tools[args[0]+" "+args[1]] == nil {
 		return 0, false
 	}
 	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
@@ -84,7 +103,7 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	defer stop()
 	// A handler that panics is logged with its stack, each time.
 	slog.SetDefault(slog.New(&firstLines{Handler: slog.NewTextHandler(errOut, nil), left: &atomic.Int64{}}))
-	found, err := t.check(ctx, args[2:], environ)
+	found, err := tools[args[0]+" "+args[1]](t, ctx, args[2:], environ)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return toolOK, true
@@ -184,6 +203,87 @@ func (t *tool) check(ctx context.Context, args, environ []string) (found bool, e
 		err = errors.Join(err, writeReport(t.out, &report))
 	}
 	return report.Unreadable() > 0, err
+}
+
+// drop runs "snapshot drop", and reports whether a snapshot was kept.
+func (t *tool) drop(ctx context.Context, args, environ []string) (kept bool, err error) {
+	f := flag.NewFlagSet("snapshot drop", flag.ContinueOnError)
+	dry := f.Bool("dry-run", false, "")
+	var of string
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		of, args = args[0], args[1:]
+	}
+	if err := t.parse(f, dropHelp, args, environ); err != nil {
+		return false, err
+	}
+	if of == "" && f.NArg() == 1 {
+		of = f.Arg(0)
+	} else if of == "" || f.NArg() > 0 {
+		return false, fmt.Errorf("one TYPE or TYPE/ID is needed; see %s snapshot drop --help", t.program)
+	}
+	typ, id, one := strings.Cut(of, "/")
+	if one && id == "" {
+		return false, fmt.Errorf("%q has no id behind the slash; write %s for all entities of the type", of, typ)
+	}
+	cfg := stored.DefaultConfig()
+	r, err := t.open(ctx, &cfg)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = r.Close() }() // it has written nothing
+	var submit stored.Submit
+	if !*dry {
+		facts, err := r.Facts(ctx)
+		if err != nil {
+			return false, err
+		}
+		j, err := journalopen.Journal(ctx, t.url, journal.Declaration{Cluster: facts.Cluster}, journal.DefaultConfig(), journal.Observer{}, slog.Default())
+		if err != nil {
+			return false, err
+		}
+		defer func() { _ = j.Close() }() // all results are known
+		submit = j.Submit
+	}
+	p := newProgress(t.err, "done")
+	cfg.Progress = p.show
+	report, err := stored.DropSnapshots(ctx, r, t.types, sharding.Entity{Type: sharding.EntityType(typ), ID: sharding.EntityID(id)}, submit, cfg)
+	p.end()
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err != nil && report.Entities == 0 {
+		return false, err
+	}
+	if t.json {
+		err = errors.Join(err, json.NewEncoder(t.out).Encode(&report))
+	} else {
+		err = errors.Join(err, writeDropped(t.out, &report))
+	}
+	return report.Kept > 0, err
+}
+
+// writeDropped writes a report for people.
+func writeDropped(w io.Writer, r *stored.DropReport) error {
+	b := &strings.Builder{}
+	done := "were dropped"
+	if r.DryRun {
+		done = "would be dropped"
+	}
+	fmt.Fprintf(b, "entities: %d\nsnapshots that %s: %d\n", r.Entities, done, r.Dropped)
+	if r.Newer > 0 {
+		fmt.Fprintf(b, "snapshots that regions have replaced meanwhile, and that stay: %d\n", r.Newer)
+	}
+	if r.Kept > 0 {
+		fmt.Fprintf(b, "snapshots that were kept, because this program could not rebuild the entity: %d\n", r.Kept)
+	}
+	for i := range r.Problems {
+		writeProblem(b, &r.Problems[i])
+	}
+	if r.Others > 0 {
+		fmt.Fprintf(b, "\nentities with problems of other kinds: %d\n", r.Others)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // open opens the journal to read it.

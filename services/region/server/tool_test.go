@@ -95,15 +95,60 @@ func checkNotes(t *testing.T, url string) {
 	}
 }
 
-func TestJournalCheckOnSQLite(t *testing.T) { checkNotes(t, "sqlite:"+t.TempDir()+"/j.db") }
+// dropNotes drops a snapshot, of which the store of checkNotes has none yet.
+func dropNotes(t *testing.T, url string) {
+	d, err := journalopen.Open(t.Context(), url, journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	a := sharding.Entity{Type: "Note", ID: "a"}
+	if _, err := d.Commit(t.Context(), []journal.Op{{Snapshot: &journal.WriteSnapshot{
+		Shard: sharding.ShardID{Type: "Note"}, Epoch: 1, Entity: a, Snapshot: journal.Snapshot{Seq: 1, Form: sharding.SnapshotForm{Version: 9}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	for n, test := range []struct {
+		event *entity.EventType
+		args  []string
+		code  int
+		says  string
+		seq   uint64
+	}{
+		{entity.Event[scribbled]("written"), []string{"Note"}, toolFound, "were kept, because this program could not rebuild the entity: 1", 1},
+		{entity.Event[written]("written"), []string{"--dry-run", "Note/a"}, toolOK, "would be dropped: 1", 1},
+		{entity.Event[written]("written"), []string{"Note/b"}, toolOK, "were dropped: 0", 1},
+		{entity.Event[written]("written"), []string{"Note", "-o", "json"}, toolOK, `"dropped":1`, 0},
+		{entity.Event[written]("written"), []string{"Note"}, toolOK, "were dropped: 0", 0},
+		{entity.Event[written]("written"), []string{"Memo"}, toolFailed, "no type", 0},
+		{entity.Event[written]("written"), []string{"Note/"}, toolFailed, "no id behind the slash", 0},
+		{entity.Event[written]("written"), []string{"Note", "Note"}, toolFailed, "one TYPE", 0},
+		{entity.Event[written]("written"), []string{}, toolFailed, "one TYPE", 0},
+	} {
+		code, out, errOut := runTools(t, notes(test.event), []string{"ROOST_JOURNAL_URL=" + url}, append([]string{"snapshot", "drop"}, test.args...)...)
+		if code != test.code || !strings.Contains(out+errOut, test.says) {
+			t.Errorf("%d: code %d\n%s%s", n, code, out, errOut)
+		}
+		if l, err := d.Load(t.Context(), journal.LoadRequest{Entity: a}); err != nil || l.Snapshot.Seq != test.seq {
+			t.Errorf("%d: snapshot at %d, %v", n, l.Snapshot.Seq, err)
+		}
+	}
+}
 
-func TestJournalCheckOnPostgreSQL(t *testing.T) {
+func TestToolsOnSQLite(t *testing.T) {
+	url := "sqlite:" + t.TempDir() + "/j.db"
+	checkNotes(t, url)
+	dropNotes(t, url)
+}
+
+func TestToolsOnPostgreSQL(t *testing.T) {
 	server := postgrestest.Start(t)
 	name, err := server.NewDatabase()
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkNotes(t, server.URL(postgrestest.Superuser, name))
+	dropNotes(t, server.URL(postgrestest.Superuser, name))
 }
 
 // TestToolsRefuse: what they cannot do ends with a text and the code that says so, and what

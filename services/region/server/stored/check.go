@@ -67,8 +67,7 @@ var ErrUsage = errors.New("wrong usage")
 // then about what was checked until then. Entities that are added meanwhile may or may not
 // be checked.
 func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg Config) (Report, error) {
-	c := &checker{cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, counts: map[sharding.EntityType]*TypeReport{},
-		found: findings{kinds: cfg.Kinds, examples: cfg.Examples, by: map[kind]*Problem{}}}
+	c := newChecker(r, cfg)
 	c.report.Sample = cfg.Sample
 	if cfg.Sample > 0 {
 		c.report.Seed = cfg.Seed
@@ -80,6 +79,13 @@ func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg
 	}
 	c.report.Problems, c.report.Others = c.found.sorted(), c.found.others
 	return c.report, err
+}
+
+func newChecker(r journal.Reader, cfg Config) *checker {
+	return &checker{
+		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, counts: map[sharding.EntityType]*TypeReport{},
+		found: findings{kinds: cfg.Kinds, examples: cfg.Examples, by: map[kind]*Problem{}},
+	}
 }
 
 type checker struct {
@@ -111,6 +117,12 @@ func (c *checker) check(ctx context.Context, types []entity.Definition) error {
 		}
 		c.total += n
 	}
+	return c.forAll(ctx, sample, c.entity)
+}
+
+// forAll calls a function for every entity that was chosen, for Config.Loads of them at a
+// time. The first error ends it.
+func (c *checker) forAll(ctx context.Context, sample map[sharding.EntityType][]sharding.EntityID, do func(context.Context, sharding.Entity) error) error {
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	queue := make(chan sharding.Entity)
@@ -118,14 +130,14 @@ func (c *checker) check(ctx context.Context, types []entity.Definition) error {
 	for range c.cfg.Loads {
 		workers.Go(func() {
 			for e := range queue {
-				if err := c.entity(work, e); err != nil {
+				if err := do(work, e); err != nil {
 					stop(err)
 					return
 				}
 			}
 		})
 	}
-	err = c.feed(work, sample, queue)
+	err := c.feed(work, sample, queue)
 	close(queue)
 	workers.Wait()
 	if cause := context.Cause(work); cause != nil {
@@ -308,11 +320,16 @@ func (c *checker) entity(ctx context.Context, e sharding.Entity) error {
 	for i := range x.problems {
 		c.found.add(x.problems[i], x.examples[i])
 	}
+	c.countDone()
+	return nil
+}
+
+// countDone is called under the mutex.
+func (c *checker) countDone() {
 	c.done++
 	if c.cfg.Progress != nil {
 		c.cfg.Progress(c.done, max(c.done, c.total))
 	}
-	return nil
 }
 
 // examined is what was found of one entity.
