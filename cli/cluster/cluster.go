@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrUnknown is wrapped when there is no process of a name.
+// ErrUnknown is wrapped by errors about a name that no process has.
 var ErrUnknown = errors.New("no such process")
 
 var errClosed = errors.New("the cluster is closed")
@@ -29,7 +29,7 @@ type Cluster struct {
 
 	mu       sync.Mutex
 	ports    ports
-	children []*child // in order of their making
+	children []*child // in the order in which they were added
 	closed   bool
 	closing  sync.Once
 	closeErr error
@@ -58,7 +58,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 		http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 	}
 	if err := c.startAll(ctx); err != nil {
-		// What failed is worth more than what the hasty end says.
+		// The error of the start is returned. Errors of this hasty Close say less.
 		at, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = c.Close(at)
@@ -80,13 +80,14 @@ func (c *Cluster) startAll(ctx context.Context) error {
 			if group.role == Coordinator {
 				c.seeds = append(c.seeds, p.service)
 			}
-			// A log is of one cluster's life: a new cluster starts with empty logs.
+			// A new cluster starts with empty logs.
 			if err := os.Truncate(p.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 		}
 	}
-	// The first failure ends the start; what the others say then is no news.
+	// The first failure ends the start. The errors that this causes in other processes are
+	// not reported.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failures := make(chan error, len(c.children))
@@ -106,7 +107,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	}
 }
 
-// add makes a child with addresses; it is not started.
+// add makes a child and chooses its addresses, but does not start it.
 func (c *Cluster) add(role string) (*child, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +167,8 @@ func (c *Cluster) Kill(name string) error {
 	return c.kill(p)
 }
 
-// Stop ends a process in order, by SIGTERM, and waits for its end. When ctx ends
-// first, the process goes on ending.
+// Stop ends a process in order, by SIGTERM, and waits for its end. If ctx ends first, Stop
+// returns an error, and the process continues to stop.
 func (c *Cluster) Stop(ctx context.Context, name string) error {
 	p, err := c.find(name)
 	if err != nil {
@@ -185,8 +186,8 @@ func (c *Cluster) Stop(ctx context.Context, name string) error {
 	}
 }
 
-// Restart starts a process again, with the same name and addresses; one that
-// still runs is stopped first.
+// Restart starts a process again, with the same name and addresses. If the process still
+// runs, it is stopped first.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
 	p, err := c.find(name)
 	if err != nil {
@@ -203,8 +204,8 @@ func (c *Cluster) Restart(ctx context.Context, name string) error {
 	return c.launch(ctx, p)
 }
 
-// Signal sends a signal to a process, such as SIGSTOP and SIGCONT. One that ends
-// the process is reported as an unexpected death; use Kill and Stop for those.
+// Signal sends a signal to a process, such as SIGSTOP or SIGCONT. If the signal ends the
+// process, that is reported as an unexpected death: use Kill and Stop to end processes.
 func (c *Cluster) Signal(name string, signal os.Signal) error {
 	p, err := c.find(name)
 	if err != nil {
@@ -245,10 +246,10 @@ func (c *Cluster) processes() []Process {
 	return list
 }
 
-// Gateways are the base URLs of the public API, one per gateway.
+// Gateways returns the base URLs of the public API, one per gateway.
 func (c *Cluster) Gateways() []string { return urls(c.Processes(), Gateway) }
 
-// Admin are the base URLs of the coordinators' management, for [NewAdmin].
+// Admin returns the base URLs of the coordinators' management, for [NewAdmin].
 func (c *Cluster) Admin() []string { return urls(c.Processes(), Coordinator) }
 
 // Active asks which coordinator is active, and its term.
@@ -260,9 +261,9 @@ func (c *Cluster) Active(ctx context.Context) (name string, term uint32, err err
 	return members.Self, members.Term, nil
 }
 
-// Close stops everything in order: gateways, then regions, then coordinators.
-// When ctx ends first, the rest is killed, which an error tells. It returns when
-// no process is left.
+// Close stops everything in order: gateways, then regions, then coordinators. If ctx ends
+// first, the remaining processes are killed, and an error says which. Close returns when no
+// process is left.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.closing.Do(func() { c.closeErr = c.close(ctx) })
 	return c.closeErr
@@ -322,14 +323,14 @@ func (c *Cluster) each(children []*child, f func(*child) error) error {
 	return errors.Join(problems...)
 }
 
-// change sets a child's state and tells. Under c.mu, so that changes are told
-// in their order.
+// change sets a child's state, writes the state file and calls Options.Changed. c.mu must be
+// held, so that changes are reported in their order.
 func (c *Cluster) change(p *child, state string) {
 	p.state = state
 	if c.options.StateFile != "" {
 		s := State{Cluster: c.options.Name, PID: os.Getpid(), Dir: c.options.Dir, Lease: c.options.Lease,
 			Journal: journalURL(c.options.Dir), Region: c.options.RegionBinary, Control: c.options.Control, Processes: c.processes()}
-		// Who reads the file finds the old state; nothing else is harmed.
+		// If this fails, readers of the file find an old state; nothing else is harmed.
 		_ = s.write(c.options.StateFile)
 	}
 	if c.options.Changed != nil {
@@ -337,7 +338,7 @@ func (c *Cluster) change(p *child, state string) {
 	}
 }
 
-// journalURL is that of the journal in dir.
+// journalURL returns the URL of the journal in dir.
 func journalURL(dir string) string {
 	return (&url.URL{Scheme: "sqlite", Path: filepath.ToSlash(filepath.Join(dir, "journal.db"))}).String()
 }

@@ -1,13 +1,11 @@
 // Package cluster has the tests that run real processes, with sockets, disks and signals,
 // and use them as any user would.
 //
-// TestHistories injects faults into the processes of a cluster under load, and package
-// history checks what the clients have seen. Each scenario prints a line
-// with its figures. The load is open-loop: calls start at a fixed rate, by several
-// clients over two gateways, most of them writes with a key, some without, some
-// in batches, some sent twice. Afterwards the journal itself is read, by plain SQL and the
-// documented form of its records: acknowledged values are there exactly once, rejected ones
-// are not.
+// TestHistories injects faults into the processes of a cluster under load (package load),
+// and package history checks what the clients have seen. Each scenario prints a line with
+// its figures. The load is open-loop: calls start at a fixed rate, however long earlier
+// ones take. Afterwards the journal itself is read, by plain SQL and the documented form of
+// its records: acknowledged values are there exactly once, rejected ones are not.
 //
 // A run with too few answers is void, because it would prove nothing. It is repeated at
 // half the rate over twice the time, so that the scenarios work on a slow or busy machine
@@ -20,7 +18,7 @@
 // TestMembership injects faults into seven members without load, and asks each of them,
 // standbys included, for its own view, by the Membership service of the management
 // listener. A removed member never comes back, processes that cannot reach each other do
-// not both continue, a member that is declared down logs it and ends, and in the end all
+// not both continue, a member that is declared down logs that and ends, and in the end all
 // have one view. docs/membership.md has the table of what proves what.
 //
 // # What this does not do

@@ -1,13 +1,17 @@
 // Package docker has the tests that run whole clusters in containers, with the servers by
 // which processes find each other: Consul, etcd, DNS, PostgreSQL.
 //
-// For each of these servers, TestBackends creates an isolated network with the servers,
-// three coordinators, three regions and two gateways. The processes are given only a URL
-// to find each other. While clients write and read, the cluster is scaled, loses its
-// servers for a minute, its active coordinator by SIGKILL and by firewall rules, and
-// finally all its containers at once. As in package cluster, package history checks what
-// the clients saw and compares it with the journal. Every scenario prints a line with its
-// figures.
+// For each of these servers, TestBackends creates an isolated network with the server,
+// three coordinators, three regions and two gateways. The processes get only a URL by which
+// to find each other. While clients write and read,
+//
+//   - the cluster is scaled,
+//   - the server is stopped for a minute,
+//   - the active coordinator is killed by SIGKILL, and cut off by firewall rules, and
+//   - finally all containers are killed at once.
+//
+// As in package cluster, package history checks what the clients saw and compares it with
+// the journal. Every scenario prints a line with its figures.
 //
 // Nothing is pulled: images are made from static binaries, the Consul that "make servers"
 // builds, and the etcd and PostgreSQL of this machine with their libraries. Everything that

@@ -6,16 +6,18 @@
 //
 //	make sim-membership N=1000
 //
-// joins N nodes at once, lets them rest, then kills one, one in a hundred, one
-// in ten, cuts others off in one direction, in part, and altogether: about a minute
-// of CPU time for 1,000 nodes, and four for 2,400. Small clusters run with all checks
-// in go test, and again without single guards under the build tag "mutants".
+// joins N nodes at once and lets them rest. Then it kills one node, one in a hundred, and one
+// in ten, and cuts others off in one direction, in part, and altogether. That takes about a
+// minute of CPU time for 1,000 nodes, and four for 2,400. go test runs small clusters with
+// all checks; the build tag "mutants" runs them again with one guard removed at a time.
 //
 // # What is checked
 //
-// A removed node never comes back; the view of a node only moves forward; nobody acts on
-// gossip that is too old; no other node is removed because a node gets no processor time;
-// after the faults end, the live nodes hold the same view.
+//   - A removed node never comes back.
+//   - The view of a node only moves forward.
+//   - Nobody acts on gossip that is too old.
+//   - A node that gets no processor time does not cause the removal of others.
+//   - After the faults end, the live nodes hold the same view.
 //
 // # What this does not do
 //

@@ -5,24 +5,35 @@
 //
 // A [World] has two coordinators, three regions and often a fourth, two
 // gateways, a journal, a lease store, and a few clients that keep a handful of
-// entities busy. First there is a storm: packets are lost, duplicated and delayed, links
-// break, hosts are cut off in one direction or both, processes crash or are paused, the
-// journal does not report the outcome of a transaction or commits it later, operators
-// drain and stop regions. Then all faults end, and everything must finish and converge.
+// entities busy. First there is a storm:
+//
+//   - packets are lost, duplicated and delayed, and links break;
+//   - hosts are cut off, in one direction or both;
+//   - processes crash or are paused;
+//   - the journal does not report the outcome of a transaction, or commits it later;
+//   - operators drain and stop regions.
+//
+// Then all faults end, and everything must finish and converge.
 //
 // # What is checked
 //
 // The log of commits and the history of the clients are checked, never what the cores
-// report: epochs grow per shard and sequence numbers have no gaps; every
-// answer shows the state that its entity had at a moment between call and
-// return, which makes every entity linearizable, reads included; every
-// acknowledged command is durable exactly once; a command id has one effect and one
-// reply; a rejected command has no effect; items of a batch take effect in order, and a
-// command whose client was told UNKNOWN does not take effect after one that was
-// sent later through the same gateway; every request ends exactly once, in
-// time; the cores' own invariants, limits of buffers included, hold. After the
-// storm: one active coordinator, one membership, equal tables, every shard served
-// by a living owner that holds the claim, every entity answers.
+// report:
+//
+//   - epochs grow per shard, and sequence numbers have no gaps;
+//   - every answer shows the state that its entity had at a moment between call and return,
+//     which makes every entity linearizable, reads included;
+//   - every acknowledged command is durable exactly once;
+//   - a command id has one effect and one reply;
+//   - a rejected command has no effect;
+//   - items of a batch take effect in order;
+//   - a command whose client was told UNKNOWN does not take effect after one that was sent
+//     later through the same gateway;
+//   - every request ends exactly once, in time;
+//   - the cores' own invariants hold, limits of buffers included.
+//
+// After the storm there are one active coordinator, one membership and equal tables; every
+// shard is served by a living owner that holds the claim, and every entity answers.
 //
 // # How to use it
 //

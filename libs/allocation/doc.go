@@ -27,8 +27,8 @@
 //
 // # What this does not do
 //
-// It moves nothing, and it does not know how busy a shard is. It does not drain a leaving
-// region: the coordinator hands off its shards one by one and calls Allocate for each. It
-// does not wait: if Rebalance returns nothing because the cluster is unsettled, the caller
-// must call it again later.
+// The package moves nothing, and does not know how busy a shard is. It does not drain a
+// leaving region: the coordinator hands off the region's shards one by one, and calls
+// Allocate for each. It does not wait: if Rebalance returns nothing because the cluster is
+// unsettled, the caller must call it again later.
 package allocation

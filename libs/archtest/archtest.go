@@ -59,7 +59,7 @@ type Rules struct {
 	Pure []string
 
 	// Undriven lists the entries of Pure that need no driver: values, functions, and
-	// what drives the cores in tests. The package comments of the others end with the
+	// test code that itself drives cores. The package comments of the others end with the
 	// duties of their driver.
 	Undriven []string
 

@@ -9,13 +9,17 @@
 // which members of a cluster do you know ([Answer])? A node that hears of members
 // joins through them, and then names them in its own answers.
 //
-// If no contact point knows of a cluster, the node with the lowest address may form it.
-// It does so only when enough contact points of the right role have answered, none of
-// those listed is silent, and the list has not changed for a while: then all others see
-// the same list, and wait for this node. [LowestAddress] is that rule; another
-// [JoinDecider] can replace it.
+// If no contact point knows of a cluster, the node with the lowest address may form one. It
+// does so only when
 //
-// The process follows Akka Management's Cluster Bootstrap, with three differences.
+//   - enough contact points of the right role have answered,
+//   - no listed contact point of that role is silent (unless Config.ContactAll is off), and
+//   - the list has not changed for a while (the stable margin, Config.StableMargin).
+//
+// By then all others see the same list, and wait for this node. [LowestAddress] is that
+// rule; another [JoinDecider] can replace it.
+//
+// All of this follows Akka Management's Cluster Bootstrap, with three differences.
 // Nodes are identified and ordered by the address that they advertise, so that a
 // node listed under two names counts once and all agree on the order. The age of
 // an answer counts from its probe. Two processes that advertise the same address
@@ -35,7 +39,7 @@
 //  2. What discovery says now is stepped before each Tick: [Discovered] if the latest
 //     lookup succeeded, [LookupFailed] if it did not, and neither of them until the first
 //     lookup has ended. An old list must not be passed off as the result of a lookup that
-//     failed. Answers that have arrived are stepped before these and before the Tick.
+//     failed. Answers to probes that have arrived are stepped before all of these.
 //  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
 //     once, by [Answered] or [ProbeFailed] with the address that the Probe has.
 //  4. The node answers all probes, its own included, with [AnswerOf] its membership. It

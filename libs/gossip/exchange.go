@@ -8,10 +8,10 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Gossip is push-pull, status first. A node that receives the status of another
-// state answers with the hashes of the parts of its own. The other node sends the
-// parts that differ, and gets back what these lack. Nodes that hold the same
-// state only tell each other which members have seen it.
+// Gossip is push-pull, status first. A node that receives the status of a state that differs
+// from its own answers with the hashes of the parts of its own state. The sender of the
+// status then sends its parts that differ, and gets back what these lack. Nodes that hold
+// the same state only tell each other which members have seen it.
 
 // round gossips with one member when it is time, and with a second one while a
 // change spreads. Now and then it also tries an unreachable member and a seed:
@@ -30,8 +30,8 @@ func (m *Machine) round() {
 	}
 	if m.publishedLeader == m.self {
 		// All others wait until the leader knows that they have seen the state,
-		// and then for what it decides. A round to as many members as watch each
-		// one does not make the leader a hot spot.
+		// and then for what it decides. Every member sends heartbeats to
+		// MonitoredBy others, so as much gossip does not make the leader a hot spot.
 		more = m.cfg.MonitoredBy
 	}
 	to, ok := m.nextTarget()
@@ -124,9 +124,9 @@ func (m *Machine) nextTarget() (sharding.NodeID, bool) {
 	return to, ok
 }
 
-// drawMember draws one of the members that this node can reach, or of those
-// that have not seen the state. It draws blindly first: most fit, most of the
-// time, and there may be thousands.
+// drawMember draws one of the members that this node can reach; with unseen, only one that
+// has not seen the state. At first it draws from all members and checks afterwards: mostly
+// most members fit, and there may be thousands.
 func (m *Machine) drawMember(unseen bool) (sharding.NodeID, bool) {
 	mine := m.state.Reach.verdictsBy(m.self)
 	fits := func(i int) bool {
@@ -149,10 +149,10 @@ func (m *Machine) drawMember(unseen bool) (sharding.NodeID, bool) {
 	return m.state.Members[places[m.draw(len(places))]].Node, true
 }
 
-// preference is how likely a round goes to a member that has not seen the
-// state: p in clusters of up to a size, then falling to a tenth of it at three
-// times the size, because in large ones too many would choose the same few
-// last ones (Akka Cluster, gossip-different-view-probability).
+// preference returns the probability with which a round goes to a member that has not seen
+// the state. It is p in clusters of up to upTo members, and then falls to a tenth of p at
+// three times that size: in large clusters too many nodes would otherwise choose the same
+// few members that have not seen it (Akka Cluster, gossip-different-view-probability).
 func preference(p float64, upTo, members int) float64 {
 	beyond := float64(members-upTo) / float64(2*upTo)
 	return p * (1 - 0.9*min(max(beyond, 0), 1))
@@ -164,7 +164,7 @@ func (m *Machine) draw(n int) int {
 	return int(sharding.Draw(m.cfg.Seed, m.self.UID, m.drawCount) >> 1 % uint64(n))
 }
 
-// chance draws whether something of that probability happens.
+// chance draws whether something with probability p happens.
 func (m *Machine) chance(p float64) bool {
 	const fine = 1 << 30
 	return p > 0 && (p >= 1 || m.draw(fine) < int(p*fine))
@@ -181,21 +181,21 @@ func (m *Machine) sendParts(to sharding.NodeID, parts int, which Bits, answer bo
 	m.send(to, Gossip{State: s, Digest: m.digest, Parts: parts, Which: which, Answer: answer})
 }
 
-// whole reports whether this is gossip of all of a state.
+// whole reports whether this gossip carries a whole state.
 func (g *Gossip) whole() bool { return g.Parts == 1 && g.Which.Has(0) }
 
-// whole is gossip of all of a state.
+// whole returns gossip that carries the whole state.
 func (s *State) whole() Gossip {
 	return Gossip{State: *s, Digest: s.digest(), Parts: 1, Which: allBits(1)}
 }
 
-// sendPartOf sends what this node holds about another one, unasked.
+// sendPartOf sends, without being asked, the part of the state to which subject belongs.
 func (m *Machine) sendPartOf(subject, to sharding.NodeID) {
 	m.sendParts(to, maxParts, Bits(nil).With(partOf(subject.UID)), false)
 }
 
-// expired drops gossip that has waited too long: a node that cannot keep up had
-// better skip it, because newer gossip waits behind it.
+// expired reports whether gossip has waited too long in this process, so that it must be
+// dropped. A node that cannot keep up skips it, because newer gossip waits behind it.
 func (m *Machine) expired(in Receive) bool {
 	if in.Waited <= m.cfg.GossipTTL || mutant.On("gossip-ttl") {
 		return false

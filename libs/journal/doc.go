@@ -15,11 +15,11 @@
 //   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence number that
 //     is stored and not below that of the snapshot already stored.
 //
-// Both the epoch and the sequence must be checked: with the epoch alone, two
+// Both the epoch and the sequence number must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence
-// alone, the records of two epochs could interleave. (Fencing by a number checked
-// inside the write is the pattern of Temporal's range ids; the sequence as primary key
-// is that of event stores.)
+// number alone, the records of two epochs could interleave. (Temporal fences in the same
+// way, by range ids that are checked inside the write; event stores use the sequence
+// number as primary key.)
 //
 // A refused operation does not affect the others of its batch.
 //
@@ -27,16 +27,16 @@
 //
 // A [Result] says what happened. Durable means that it survives a power cut.
 // A refusal means that nothing was written. UnknownOutcome means that the
-// operation may have happened, or may still happen later: it is settled by a
-// write, never by a read. The settling write is an append of one empty record at
-// the same sequence number, repeated until it is durable (then the first append
-// did not happen and never will) or refused by sequence (then a record is stored
-// there: load the entity to see which).
+// operation may have happened, or may still happen later. An append with an unknown
+// outcome is settled by a write, never by a read. The settling write is an append of one
+// empty record at the same sequence number, repeated until it is durable (then the first
+// append did not happen and never will) or refused by sequence number (then a record is
+// stored there: load the entity to see which one).
 //
 // # Group commit
 //
-// [Journal] is the portable type around a driver. While one batch is being
-// committed, it gathers the operations of all entities into the next one, so that
+// [Journal] is the type that services use; it wraps a Driver of any backend. While one
+// batch is being committed, it gathers the operations of all entities into the next one, so that
 // a slow disk makes larger batches, not a longer queue of small ones.
 //
 // # Damage

@@ -15,30 +15,31 @@
 // A link to one region is Config.Lanes connections. A command takes the lane shard mod
 // lanes, so commands of one entity stay in order. The lanes open and end together: a
 // [Link] is one set of them, and a command that was sent on a Link is answered on the
-// same Link or is in doubt. A server reads a new connection of the same client and lane
-// only after it has stopped reading the older one and dropped its unread frames, so no
-// command overtakes an earlier one; [Readers] decides that.
+// same Link or is in doubt. When a client opens a new connection of a lane, the server
+// first stops reading the old one and drops its unread frames, so that no command overtakes
+// an earlier one; [Readers] decides when the new one may be read.
 //
-// The goroutine that reads a connection also calls the callback with its commands.
-// When that takes long, [Conn.Detach] makes another goroutine the reader.
+// The goroutine that reads a connection also calls the callback with its commands. If the
+// callback takes long, [Conn.Detach] makes another goroutine the reader.
 //
 // # Writing
 //
 // A sender appends its frame to a buffer and never waits for the network. If no
 // other goroutine is writing, it then writes the whole buffer itself, so that no
 // goroutine has to be woken. [Link.Send] yields the processor once before it writes,
-// so that other senders can join. A server's reader writes the answers of a batch
-// when it has no more commands to deliver. A caller that sends many commands in a
-// row decides when they are written ([Link.Queue], [Link.Flush]). So batches form
-// only while work is being done, and nothing waits for a batch to fill. What a
-// connection does not take at once is left to the writer, a goroutine of the
-// connection that may wait. The writer writes everything if writes without waiting
-// are not possible, as with TLS.
+// so that other senders can join. On a server, the goroutine that reads a connection
+// writes the answers of a batch when it has no more commands to deliver. A caller that
+// sends many commands in a row decides when they are written ([Link.Queue], [Link.Flush]).
+// So batches form only while work is being done, and nothing waits for a batch to fill.
+//
+// Each connection has a goroutine that may wait for the network, the writer. What a
+// connection does not take at once is left to the writer. Where writes without waiting are
+// not possible, as with TLS, the writer writes everything.
 //
 // Answers that the other side does not take yet are buffered. A server closes a
 // connection only if the other side's system acknowledges none of them for
-// Config.Timeout ([Stalled]), never because of their number or size. The server's
-// user bounds the buffers: it knows which commands it has accepted, and
+// Config.Timeout ([Stalled]), never because of their number or size. The code that uses
+// the Server must bound the buffers: it knows which commands it has accepted, and
 // [Conn.Unsent] returns how much is not written yet.
 //
 // # Frames
@@ -68,10 +69,10 @@
 //  2. A connection is welcomed, and read, only after [Readers.Enter] or [Readers.Leave]
 //     said so. Its client sends no command before the welcome.
 //  3. Connections in Entered.Cut are ended at once; what they have not delivered is
-//     dropped. They stay entered until they leave.
+//     dropped. They count as entered until Leave is called for them.
 //  4. [Readers.Leave] is called for every connection that was not refused, and only when
-//     its reader has left: nothing of it will be read, and no callback with its commands
-//     will begin or go on.
+//     its reader has ended: nothing of the connection will be read, no callback with its
+//     commands is running, and none will begin.
 //
 // What to write:
 //

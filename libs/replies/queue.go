@@ -10,9 +10,10 @@ import (
 
 // Queue holds the commands of one connection that wait for capacity for their replies.
 // Commands for one entity keep their order. Commands with a large reply keep theirs
-// too, so that the largest is not overtaken for ever. Commands with a small reply
-// overtake them: some capacity is reserved for those. Commands for an entity that owes
-// its share wait apart, and hold up no others.
+// too, so that the largest is not overtaken for ever. Commands with a small reply overtake
+// those with a large one: some capacity is reserved for small replies. An entity that owes
+// as many bytes of replies as its share has a list of its own, in which further commands
+// for it wait; they hold up no other entity.
 type Queue[T any] struct {
 	Account
 	small, large list[T]
@@ -41,8 +42,8 @@ type waiting[T any] struct {
 	Request
 	command  T
 	entity   *entity
-	until    time.Time // it waits
-	expected int       // what its entity owes for it, if it has passed
+	until    time.Time // the command waits until then at the latest; zero: for any time
+	expected int       // what its entity owes for it, once it has passed to a list of the connection
 }
 
 // Verdict is the result of [Queue.Ask].
@@ -93,12 +94,13 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command *T) (Ticket
 	return Ticket{}, Waits
 }
 
-// passes reports whether an entity may owe one more reply. The first one it always may.
+// passes reports whether an entity may owe one more reply. It may always owe one.
 func (b *Budget) passes(e *entity, k *Kind) bool {
 	return e.owed == 0 || e.owed+b.expect(k) <= b.cfg.entity() || mutant.On("entity-share")
 }
 
-// full reports whether too much waits, in all or for the entity, which always may have one.
+// full reports whether too much waits already, in all or for the entity. One command of an
+// entity may always wait, as far as the limits for all allow.
 func (b *Budget) full(e *entity, size int) bool {
 	if b.waiting >= b.cfg.Waiting || b.bytes+size > b.cfg.WaitingBytes {
 		return true
@@ -184,7 +186,7 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 		}
 		w := (*l)[0]
 		if l == &q.large && w.entity.small > 0 {
-			continue // it came after those
+			continue // the command came after the small ones of its entity
 		}
 		if t, ok = b.admit(&q.Account, w.entity, w.Kind); ok {
 			(*l)[0] = waiting[T]{}
@@ -226,9 +228,10 @@ type Lapsed[T any] struct {
 	Ticket  Ticket
 }
 
-// Late gives back the commands that have waited for too large a part of the time until
-// their deadline, as far as there is room for refusals; the others stay. It looks at all that wait, so it is for
-// every tick rather than for every command.
+// Late removes and returns the commands that have waited for too large a part of the time
+// until their deadline, each with a ticket for its refusal. If there is no room for that
+// refusal, the command stays. Late looks at all commands that wait, so it is meant for every
+// tick rather than for every command.
 func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapsed[T]) {
 	late := func(l *list[T]) {
 		kept := (*l)[:0]

@@ -77,8 +77,8 @@ func DefaultConfig(gateways ...string) Config {
 type Client struct {
 	cfg  Config
 	next atomic.Uint64
-	// traced: the transport reports when a request has got a connection, so that a
-	// request without one was definitely not sent. Other transports prove nothing.
+	// traced says that the transport reports when a request has got a connection, so that a
+	// request without a connection was definitely not sent. Other transports prove nothing.
 	traced bool
 }
 
@@ -155,7 +155,7 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 	observe, _ := ctx.Value(observerKey{}).(func(Retry))
 	doubt := false
 	var ran *entity.Error // the last error that says that the command ran
-	useless := 0          // consecutive answers that a retry would not change
+	useless := 0          // consecutive attempts that were useless, see attempt
 	pause := c.cfg.RetryMin
 	first := c.next.Add(1)
 	for n := uint64(1); ; n++ {
@@ -229,12 +229,12 @@ type attempt struct {
 	err   *entity.Error
 	// wait is how long a gateway asks to wait before the next attempt.
 	wait time.Duration
-	// useless: the error is not a gateway's, and the same URL will return it again until
-	// a configuration is changed.
+	// useless says that the error did not come from a gateway, and that the same URL will
+	// return it again until a configuration is changed.
 	useless bool
 }
 
-// send makes one attempt at a gateway, which must answer by then.
+// send makes one attempt at the gateway base, which must answer at the time by.
 func (c *Client) send(ctx context.Context, by time.Time, base string, call *entity.Call) attempt {
 	target := base + "/v1/" + segment(string(call.Entity.Type)) + "/" + segment(string(call.Entity.ID)) + "/" + segment(call.Command)
 	if err := ctx.Err(); err != nil {
@@ -285,7 +285,7 @@ func (c *Client) send(ctx context.Context, by time.Time, base string, call *enti
 	if media == protobufType {
 		reply.Encoding = sharding.Protobuf
 	} else {
-		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // which gateways add for readability
+		reply.Payload = bytes.TrimSuffix(body, []byte("\n")) // gateways add it for readability
 	}
 	return attempt{reply: reply}
 }
@@ -352,7 +352,7 @@ func failure(base string, res *http.Response, body []byte) attempt {
 		return stranger(base, res, body)
 	}
 	if out.Outcome == sharding.OK && e.Meta["error"] == replyLost {
-		out.Code = entity.ReplyLost // to an entity's own code it would look alike
+		out.Code = entity.ReplyLost // the gateway sends a code that an entity can also return
 	}
 	ms, _ := strconv.Atoi(e.Meta["retry_after_ms"])
 	return attempt{err: out, wait: time.Duration(ms) * time.Millisecond}

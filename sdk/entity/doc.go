@@ -31,15 +31,17 @@
 //
 // # Guarantees
 //
-// An entity handles one command at a time, so that its methods need no locks. State
-// changes only in Apply. Live and in replay, Apply gets the same event: the stored form,
-// decoded. [Ctx.Persist] stages events and applies them at once. An event takes its time
-// from [Ctx.Now]. The reply leaves when the events are durable. A handler that returns an
-// error after Persist is undone: its events are discarded, and the entity is loaded
-// again. An error made by [Errorf] is an answer all the same: it is stored with the
-// idempotency key, without the events, and repeated to duplicates. After any other error,
-// a panic, or a reply longer than 1 MiB the command was not applied. For a volatile type
-// its outcome is unknown instead, because what the handler has changed cannot be undone.
+// An entity handles one command at a time, so that its methods need no locks. State must
+// change only in Apply. Live and in replay, Apply gets the same event: the stored form,
+// decoded. [Ctx.Persist] stages events and applies them at once. If an event has a time, it
+// must come from [Ctx.Now]. The reply leaves when the events are durable.
+//
+// A handler that returns an error after Persist is undone: its events are discarded, and
+// the entity is loaded again. An error made by [Errorf] is an answer all the same: it is
+// stored with the idempotency key, without the events, and repeated to duplicates. After
+// any other error, a panic, or a reply longer than 1 MiB, the command was not applied. For a
+// volatile type the outcome is unknown instead, because what the handler has changed cannot
+// be undone.
 //
 // # Versions
 //

@@ -25,10 +25,10 @@
 //
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
 // on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
-// and reports the result. Changes of the table's rows come to the shard core the same way
-// and in the same order, so a NotMine carries the newest row that the shard core knew
-// when it refused. Each shard core claims its own shards; nothing about a shard is known
-// in two places, except its row.
+// and reports the result. Changes of the table's rows reach the shard core in the same way,
+// in their order. So when a shard core refuses a command with NotMine, it adds the newest
+// row that it knows. Each shard core claims its own shards. Only the row of a shard is
+// known in two places; everything else about the shard is known to its shard core alone.
 //
 // The limits of commands, bytes and loads hold for all shard cores together, see
 // [Resource]. What finished turns may hold is divided into equal parts. A shard core that
@@ -42,15 +42,15 @@
 // below the minimum epoch is refused: a late repeat must not revive a shard that was
 // released.
 //
-// Whatever shows the shard at a higher epoch (a table row, a command, the
-// fence) stops it at once.
+// Anything that shows the shard at a higher epoch (a row of the table, a command, the
+// fence) stops the shard at once.
 //
 // # Leaving
 //
 // The control core asks the coordinator to take the shards, and tells every shard core to
 // take no others. The region has left when every shard core has reported that it is
-// leaving and holds no shard: by then the shard core has obeyed or refused every earlier
-// order.
+// leaving and holds no shard: by then it has obeyed or refused every order that the control
+// core passed on before.
 //
 // # What this does not do
 //

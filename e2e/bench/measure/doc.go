@@ -1,7 +1,7 @@
-// Package measure runs loads and measures their rates. Subjects of a comparison run in
-// turns, a few short rounds each, so that whatever else the machine does affects all of
-// them. Figures are medians over the rounds, and a ratio is the
-// median of the ratios of each round.
+// Package measure runs loads and measures their rates. The subjects of a comparison run in
+// turn, each for a few short rounds, so that whatever else the machine does affects all of
+// them. A figure is the median over the rounds. A ratio is computed for each round, and the
+// median of these is reported.
 //
 // # What this does not do
 //

@@ -1,12 +1,13 @@
-// Package history checks the histories of clients of lists. A list grows by Add and is read
-// by Get. Both return its length and a hash of its values, so that an answer identifies the
-// whole state it came from. Given every operation with
-// its call, its return and its outcome, and the final lists, [Check] finds violations:
+// Package history checks the histories of clients that use entities which are lists. Add
+// appends a value to a list, Get reads it. Both return the length of the list and a hash of
+// its values, so that an answer identifies the whole state it came from. Given every
+// operation with its call, its return and its outcome, and the final lists, [Check] finds
+// violations:
 //
 //   - an acknowledged value that is not where its answer said (lost);
 //   - a value that is in a list twice, or that nobody added (double, invented);
-//   - a value whose command was refused (a false refusal);
-//   - another answer to a repeated idempotency key than the first one;
+//   - a value that is in a list although its command was refused (a false refusal);
+//   - a repeated idempotency key that got another answer than the first time;
 //   - values of one batch out of order;
 //   - answers that are not explained by any order of the operations that respects
 //     real time (not linearizable), by github.com/anishathalye/porcupine.

@@ -11,9 +11,9 @@
 //
 // The test's own process reaches every machine, and is never cut off. A cut silently
 // drops packets: connections hang as when a cable is pulled, and continue by
-// retransmission when the cut is healed. A cut is made by a permanent entry in the
-// sender's neighbour table with a hardware address that does not exist, so no program but
-// ip is needed.
+// retransmission when the cut is healed. A cut is a permanent entry in the neighbour table
+// of the sender, with a hardware address that does not exist. So no other program than ip
+// is needed.
 //
 // # What this does not do
 //

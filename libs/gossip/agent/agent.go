@@ -43,8 +43,8 @@ type Agent struct {
 	core        *gossip.Machine
 	out         []gossip.Output
 	subscribers []func(gossip.Event)
-	viewed      time.Time
-	err         error
+	viewed      time.Time // when view was last updated
+	err         error     // why Run must end
 }
 
 // Stats are counters since the start.
@@ -85,8 +85,8 @@ func (a *Agent) Handler() http.Handler {
 	return a.cfg.limits().Handler(pb.NewClusterServer(service{a}))
 }
 
-// Members is the membership as seen now. Fields whose changes have no event, such
-// as Converged, may be up to a second old.
+// Members returns the membership as this node sees it now. Fields whose changes have no
+// event, such as Converged, may be up to a second old.
 func (a *Agent) Members() gossip.View { return *a.view.Load() }
 
 // Stats returns the counters.
@@ -133,8 +133,8 @@ func (a *Agent) SetSeeds(seeds []string) {
 	a.inbox.Put(item{in: gossip.SetSeeds{Seeds: slices.Clone(seeds)}})
 }
 
-// Form forms a cluster of this node alone, if it was configured to wait and has
-// found none.
+// Form forms a cluster of this node alone, if this node was configured to wait and has found
+// no cluster.
 func (a *Agent) Form() { a.inbox.Put(item{in: gossip.Form{}}) }
 
 // Remove removes a member at once, see [gossip.RemoveNode].
@@ -170,8 +170,8 @@ func (a *Agent) Leave(ctx context.Context) error {
 	}
 }
 
-// Run joins the cluster and remains in it until ctx ends; it does not leave it
-// then. It returns [ErrDowned] as soon as this node is down, [ErrNotJoined] if it
+// Run joins the cluster and remains in it until ctx ends. Then this node stops without
+// leaving the cluster; see [Agent.Leave]. Run returns [ErrDowned] as soon as this node is down, [ErrNotJoined] if it
 // stopped joining, or nil. It must be called only once.
 func (a *Agent) Run(ctx context.Context) error {
 	if a.running.Swap(true) {
@@ -195,7 +195,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return a.err
 }
 
-// takeIn gives a batch to the core, before the tick, which may find peers silent.
+// takeIn gives a batch to the core, and then the tick: if the tick came first, peers whose
+// messages are in the batch could look silent.
 func (a *Agent) takeIn(batch []item, tick bool) {
 	for _, it := range batch {
 		if it.do != nil {
@@ -209,7 +210,7 @@ func (a *Agent) takeIn(batch []item, tick bool) {
 	}
 }
 
-// step gives one input to the core and performs what comes out.
+// step gives one input to the core and performs the outputs.
 func (a *Agent) step(in gossip.Input) {
 	now := time.Now()
 	a.out = a.core.Step(now, in, a.out[:0])

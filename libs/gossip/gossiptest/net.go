@@ -51,20 +51,20 @@ type Node struct {
 	ID      sharding.NodeID
 	Events  []gossip.Event // since it was started
 	Starts  int
-	Rounds  int  // of gossip that it began since it was started
+	Rounds  int  // rounds of gossip that it began since it was started
 	Downed  int  // how often it stopped with SelfDowned
 	HasLeft bool // it stopped with Left
 	// RestartAfter is the time after which it is started again when it has stopped
 	// with SelfDowned; 0: never.
 	RestartAfter time.Duration
 
-	removed map[sharding.NodeID]bool // by its events
+	removed map[sharding.NodeID]bool // the nodes that were removed, by this node's events
 	cfg     gossip.Config
 	paused  bool
 	starved bool
-	held    []event       // deliveries that wait for Resume
-	unsent  []gossip.Send // messages that wait for Resume
-	restart time.Time
+	held    []event       // messages to this node that wait for Resume
+	unsent  []gossip.Send // messages from this node that wait for Resume
+	restart time.Time     // when it is started again; zero: it is not
 }
 
 // Net is the network and all nodes on it.
@@ -76,8 +76,8 @@ type Net struct {
 	Sent map[string]int
 	// Trace, if set, is called for everything that happens.
 	Trace func(format string, args ...any)
-	// OnSend and OnEvent, if set, are called for every message sent and every
-	// event; events are then not kept at the nodes.
+	// OnSend and OnEvent, if set, are called for every message that is sent and for every
+	// event. With OnEvent the nodes keep no events.
 	OnSend  func(from *Node, s gossip.Send)
 	OnEvent func(at *Node, e gossip.Event)
 	// CheckEvery is the number of steps after which the invariants of a machine
@@ -89,7 +89,7 @@ type Net struct {
 	cuts    map[[2]string]bool
 	queue   queue
 	order   int
-	holders map[uint64]*gossip.Machine // by the digest of the state
+	holders map[uint64]*gossip.Machine // by digest, a machine that holds the state with that digest
 	steps   int
 	out     []gossip.Output
 }
@@ -163,7 +163,7 @@ func (n *Net) Resume(node *Node) {
 	}
 }
 
-// Cut stops or restores messages from one address to another.
+// Cut stops messages from one address to another, or lets them through again.
 func (n *Net) Cut(from, to string, cut bool) { n.cuts[[2]string{from, to}] = cut }
 
 // IsCut reports whether messages from one address to another are stopped.
@@ -217,8 +217,8 @@ func (n *Net) Step(node *Node, in gossip.Input) {
 // maxHolders bounds the number of states of which a holder is remembered.
 const maxHolders = 10_000
 
-// share lets machines with equal states use the same memory: thousands of copies of a
-// state with thousands of members would not fit into any cache.
+// share lets m use the memory of another machine with an equal state: thousands of copies of
+// a state with thousands of members would not fit into any cache.
 func (n *Net) share(m *gossip.Machine) {
 	if o := n.holders[m.Digest()]; o != nil && o != m && m.Share(o) {
 		return
@@ -328,7 +328,7 @@ func (n *Net) deliver(e event) {
 	n.Step(node, e.in)
 }
 
-// after puts an event into the future.
+// after schedules an event.
 func (n *Net) after(d time.Duration, e event) {
 	n.order++
 	e.at, e.order = n.Now.Add(d), n.order

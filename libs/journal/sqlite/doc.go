@@ -6,9 +6,9 @@
 // few that read beside it.
 //
 // Writers of several processes queue: each takes an advisory lock on a second file (path
-// + "-turn"), holds it while it waits for SQLite's own write lock, and releases it as
-// soon as it has that lock. So at most one writer competes with the active one, and none
-// starves, which SQLite's own waiting does not promise.
+// + "-turn"), holds that lock while it waits for SQLite's own write lock, and releases it as
+// soon as it has the write lock. So at most one writer competes with the active one, and
+// none starves. SQLite's own waiting does not promise that.
 //
 // A [Reader] takes neither lock. It needs the right to read the file and its log, and to
 // write the index of the log (path + "-shm"), in which readers say what they are reading.
@@ -37,8 +37,8 @@
 // It is for one machine and a local file system: never put the file on a network share. A
 // process that is paused inside a transaction stops the other writers until it goes on or
 // dies; nothing wrong is written meanwhile. The file never shrinks. A log that nobody
-// closed, because the machine stopped, ends at its first damaged frame: if a bit flipped
-// and nobody noticed, the commits behind it are lost then, because SQLite cannot
-// distinguish a damaged frame from a commit that was cut off. Command ids that are made
+// closed, because the machine stopped, ends at its first damaged frame. If that frame was
+// damaged later, by a flipped bit that nobody noticed, the commits behind it are lost,
+// because SQLite cannot distinguish such a frame from a commit that was cut off. Command ids that are made
 // to collide in xxh64 make the appends of their entity slower, not wrong.
 package sqlite

@@ -6,7 +6,8 @@
 // gateways' public HTTP API (Depart at the origin, Arrive at the destination, Fly
 // at the route), and reads all totals back from the entities through a gateway.
 // Meanwhile it kills a region, adds one, kills the active coordinator while shards
-// are moving to the new region, restarts what it killed, and stops a region by SIGTERM. `flights -help` lists the flags.
+// are moving to the new region, restarts what it killed, and stops a region by SIGTERM.
+// `flights -help` lists the flags.
 //
 // Every command has an idempotency key made of the digest of the file's content, the line
 // and the leg. So a repeated command is not counted twice, nor is anything when the whole

@@ -39,7 +39,7 @@ import (
 // Superuser is the role that may do anything.
 const Superuser = "postgres"
 
-// port is that of a server with an address of its own.
+// port is the port of a server that has an address of its own.
 const port = "5432"
 
 // Place is where a server runs that listens on TCP, such as in a network of its
@@ -76,9 +76,9 @@ func StartAt(tb testing.TB, place Place) *Server {
 	return start(tb, &place)
 }
 
-// Data makes the data of a server that listens on TCP, for who runs it
-// elsewhere. It returns the folders of the
-// server's programs and of the data, which is gone when the test ends.
+// Data makes the data of a server that listens on TCP, for a caller that runs the server
+// elsewhere. It returns the folder of the server's programs and that of the data, which is
+// removed when the test ends.
 func Data(tb testing.TB) (bin, data string) {
 	tb.Helper()
 	s := prepare(tb, &Place{})
