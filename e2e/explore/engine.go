@@ -8,36 +8,37 @@ import (
 // maxParts is how many parts a world may have.
 const maxParts = 6
 
-// part is a process, a store or a client: something that changes by itself.
+// part is a process, a store or a client: the unit whose states are numbered.
 type part interface {
 	clone() part
-	// appendState describes what decides about the future, canonically.
+	// appendState appends a canonical encoding of everything that can influence the future.
 	appendState(b []byte) []byte
 }
 
-// parts is a set of them.
+// parts is a set of parts, by their indexes.
 type parts uint8
 
 func (p parts) has(i int) bool { return p&(1<<i) != 0 }
 
-// world is where moves happen. It has no memory of its own: load gives it the
-// parts that a move uses, and nil for all others, so that a move that says too
-// little about what it uses does not get through. unload returns them.
+// world is where moves happen. It has no memory of its own: load gives it the parts that a
+// move uses, and nil for all others, so that a move which uses a part that it does not name
+// fails. unload returns the parts, the messages that were sent, and which promise was
+// broken, if any.
 type world interface {
 	load(passed int, all [maxParts]part)
 	unload() (all [maxParts]part, sent []*message, why string)
-	// moves appends what may happen in s besides what may become of messages.
+	// moves appends the moves that are possible in s, except those of messages.
 	moves(e *engine, s *state, list []*move) []*move
 }
 
-// message is something under way. Its text says all about it: two messages
-// with the same text are the same.
+// message is something under way. Its text identifies it: two messages with the same text
+// are the same message.
 type message struct {
 	text      string
 	moves     []*move // what may become of it
 	immediate bool    // it arrives before anything else happens
-	// void reports whether the arrival cannot change anything in s nor later: the
-	// message is under way no more. Nil: it always may.
+	// void reports whether the arrival of the message can change nothing, neither in s nor
+	// later: then the message is dropped. Nil: its arrival can always change something.
 	void   func(e *engine, s *state) bool
 	number int32
 }
@@ -47,15 +48,15 @@ type move struct {
 	name           string
 	uses           parts
 	fault, timeout bool
-	takes          *message // is under way no more
-	do             func()   // in the world
+	takes          *message // the message that the move takes out of the net
+	do             func()   // performs the move in the world
 	number         int32
 }
 
-// engine makes moves. A state consists of numbers: of parts in a certain state,
-// and of messages. What a move does depends on nothing but the parts that it
-// uses and on how often time has run out. So the cores are asked once for each
-// combination, and their answer is remembered.
+// engine makes moves. Each distinct state of a part has a number, and so has each distinct
+// message; a state of the world consists of such numbers. The effect of a move depends only
+// on the parts that it uses and on how often time has passed. So each combination of these
+// is computed once, and the effect is remembered.
 type engine struct {
 	world    world
 	bound    Bound
@@ -80,7 +81,7 @@ type effect struct {
 	why   string
 }
 
-// begin takes the world as it is for the first state.
+// begin returns an engine, and the world as it is as the first state.
 func begin(w world, b Bound) (e *engine, s *state, why string) {
 	e = &engine{world: w, bound: b, texts: map[string]*message{}, effects: map[cause]*effect{}, made: []*move{nil}}
 	for i := range e.known {
@@ -100,7 +101,7 @@ func begin(w world, b Bound) (e *engine, s *state, why string) {
 	return e, s, why
 }
 
-// part is the number of a part in the state that it is in.
+// part returns the number of the state that a part is in.
 func (e *engine) part(i int, p part) int32 {
 	e.buf = p.appendState(e.buf[:0])
 	sum := sha256.Sum256(e.buf)
@@ -136,8 +137,8 @@ func (e *engine) moves(s *state, list []*move) []*move {
 	})
 }
 
-// make lets the move happen in s, and then what arrives at once, and fills n with
-// the state after it. It returns the promise that was broken, if any.
+// make performs the move m in s, then delivers the immediate messages, and fills n with the
+// resulting state. It returns which promise was broken, if any.
 func (e *engine) make(s *state, m *move, n *state) string {
 	why := e.single(s, m, n)
 	for why == "" {

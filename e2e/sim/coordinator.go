@@ -359,11 +359,11 @@ func (c *coordNode) receive(from sharding.NodeID, m control.Message) {
 	c.step(coordinator.Received{From: from, Msg: m})
 }
 
-func (c *coordNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
+func (c *coordNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := c.calls.begin(reply)
 	c.step(coordinator.Received{From: from, Call: call, Msg: m})
 	return func() {
-		c.flush() // what was answered already is answered
+		c.flush() // an answer that the core has already given is still sent
 		if c.calls.end(call) {
 			c.step(coordinator.CallEnded{Call: call})
 		}

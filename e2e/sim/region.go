@@ -340,16 +340,16 @@ func (n *regionNode) receive(from sharding.NodeID, m control.Message) {
 	n.term = max(n.term, term)
 }
 
-func (n *regionNode) called(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
+func (n *regionNode) serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) func() {
 	call := n.calls.begin(reply)
 	n.stepControl(region.Received{From: from.Addr, Call: call, Msg: m})
 	return func() {
-		n.flush() // what was answered already is answered
+		n.flush() // an answer that the core has already given is still sent
 		n.calls.end(call)
 	}
 }
 
-// readJournalHeartbeat asks whose the journal is.
+// readJournalHeartbeat reads which cluster uses the journal.
 func (n *regionNode) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	in, gen := region.JournalHeartbeatRead{Number: o.Number}, n.p.gen
 	n.w.journal.read(n.p.host, func() {

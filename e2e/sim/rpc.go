@@ -12,9 +12,9 @@ const callTimeout = 2500 * ms
 type receiver interface {
 	// receive takes a one-way message.
 	receive(from sharding.NodeID, m control.Message)
-	// called takes a call. It replies once, or never; ended says that nobody waits any
-	// more.
-	called(from sharding.NodeID, m control.Message, reply func(control.Message)) (ended func())
+	// serveCall takes a call, and calls reply once, or never. It returns the function that is
+	// called when nobody waits for the answer any more.
+	serveCall(from sharding.NodeID, m control.Message, reply func(control.Message)) (ended func())
 }
 
 // call asks the process at an address on behalf of another. done runs once, in the
@@ -42,7 +42,7 @@ func (w *World) call(p *process, to string, m control.Message, done func(control
 		}
 		target.post(func() {
 			served := target.gen
-			ended := r.called(from, m, func(a control.Message) {
+			ended := r.serveCall(from, m, func(a control.Message) {
 				if err := control.CheckAnswer(m, a); err != nil {
 					w.violate("driver", "%s: %v", target.name, err)
 				}

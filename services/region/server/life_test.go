@@ -44,7 +44,7 @@ func TestLifeOfARegion(t *testing.T) {
 	if a := g.answer(g.send(e, "a", "Add", "{")); a.Reply.Code != sharding.InvalidArgument {
 		t.Errorf("bad input: %+v", a)
 	}
-	if a := g.answer(g.send(e, "a", "Nope", "")); a.Reply.Code != sharding.Unimplemented {
+	if a := g.answer(g.send(e, "a", "Nope", "")); a.Reply.Code != sharding.UnknownCommand {
 		t.Errorf("unknown command: %+v", a)
 	}
 	// Another epoch is not mine; the answer brings the row that is.
