@@ -11,8 +11,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Journal is the portable type around a [Driver]: group commit, retries, limits
-// and the handling of errors are implemented here once. Its methods may be called
+// Journal is what services use; it wraps a [Driver] of any backend. Group commit, retries,
+// limits and the handling of errors are implemented here once. Its methods may be called
 // from any goroutine.
 type Journal struct {
 	driver Driver
@@ -44,8 +44,8 @@ type pending struct {
 }
 
 // Open checks that the driver holds the journal of this cluster, declares the
-// types, if any, and starts to commit. The journal owns the driver from then
-// on; on an error it is still the caller's. Errors wrap ErrIdentity and
+// types, if any, and starts to commit. From then on the Journal owns the driver, and Close
+// closes it. If Open returns an error, the caller still owns the driver. Errors wrap ErrIdentity and
 // ErrShardCount.
 func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Observer) (*Journal, error) {
 	if err := cfg.Validate(); err != nil {
@@ -76,9 +76,9 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 
 // Submit hands over an operation. It never waits. done is called exactly once,
 // with the result, from the committing goroutine or, if the operation is
-// refused at once, before Submit returns; it must not block. Results come in
-// the order in which operations were submitted, those refused at once aside.
-// What op points to must not be changed before that.
+// refused at once, before Submit returns; it must not block. Except for operations that
+// are refused at once, results come in the order in which operations were submitted. The
+// memory to which op points must not be changed before done is called.
 //
 // At most one append of an entity may be under way: a second one in the same
 // batch is refused by sequence.
@@ -259,8 +259,8 @@ func (j *Journal) noteUpkeep(err error) {
 	}
 }
 
-// UpkeepErr returns why the work that the driver does beside the calls fails, nil if it
-// does not: see [Upkeep]. The journal works meanwhile.
+// UpkeepErr returns why the work that the driver does between calls fails (see [Upkeep]), nil
+// if it does not fail. The journal works meanwhile.
 func (j *Journal) UpkeepErr() error {
 	if err := j.upkeepErr.Load(); err != nil {
 		return *err
@@ -280,9 +280,9 @@ func (j *Journal) Close() error {
 	if again {
 		return nil
 	}
-	// A load or declaration that runs holds a token until it is done with the driver;
-	// those that come later find none. One that hangs keeps the driver open: it ends
-	// with the process.
+	// A load or declaration that is running holds a token until it is done with the driver.
+	// Close takes all tokens, so that no other one begins. If one hangs, the driver stays
+	// open until the process ends.
 	timer := time.NewTimer(j.cfg.LoadTimeout)
 	defer timer.Stop()
 	for range j.cfg.Loads {

@@ -23,8 +23,8 @@ func (m *Machine) view(t *typeTable, except sharding.NodeID, forms sharding.Form
 }
 
 // choose asks the strategy for an owner other than except that reads the forms; the zero
-// node says that there is none now. Regions being drained are the last resort: better
-// served there than not at all.
+// node says that there is none now. Regions that are being drained are the last resort: a
+// shard is better served there than not at all.
 func (m *Machine) choose(t *typeTable, s sharding.ShardID, except sharding.NodeID, forms sharding.FormSet) sharding.NodeID {
 	if !m.recovered || !m.open {
 		return sharding.NodeID{}
@@ -49,7 +49,7 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 		counter = max(counter, above.Counter())
 	}
 	if counter == math.MaxUint32 {
-		return // the next term has epochs again
+		return // the term has no epochs left; the next term has
 	}
 	next := sharding.Row{Shard: r.Shard, Owner: to, Epoch: sharding.MakeEpoch(m.term, counter+1), Phase: sharding.Starting}
 	if next.Epoch <= r.Epoch || next.Epoch <= above {
@@ -64,15 +64,15 @@ func (m *Machine) assign(t *typeTable, r *row, to sharding.NodeID, above shardin
 	r.asked = m.now
 }
 
-// plausible reports whether an epoch can have been seen in this term. The highest is
-// one above the last one given out: a region that has stopped a shard takes it up
-// again from there only.
+// plausible reports whether a message can name an epoch although no newer coordinator
+// exists. If e is the last epoch that was given out, that is true up to e+1, because a
+// region that has stopped a shard at e takes it up again from e+1 on.
 func (m *Machine) plausible(e sharding.Epoch) bool {
 	return e <= sharding.MakeEpoch(m.term, m.counter)+1
 }
 
-// getShardHome allocates a shard that is asked for the first time, and asks the owner
-// of one that was refused whether it serves it.
+// getShardHome handles a GetShardHome. A shard that was never allocated is allocated. If the
+// owner of a shard has refused a command, it is asked whether it serves the shard.
 func (m *Machine) getShardHome(in control.GetShardHome) {
 	t, r := m.find(in.Shard)
 	switch {
@@ -92,16 +92,16 @@ func (m *Machine) getShardHome(in control.GetShardHome) {
 	}
 }
 
-// lost reports whether waiting for the owner of a row is pointless; nil is one that is no
-// member. A volatile shard waits until its owner is no longer a member.
+// lost reports whether waiting for the owner of a row is pointless. A nil owner is no member.
+// A volatile shard waits until its owner is no longer a member.
 func lost(t *typeTable, owner *region) bool {
 	return owner == nil || !t.desc.Volatile && !(owner.registered && owner.reachable)
 }
 
-// sweep visits every allocated row after a change of the membership or of what a
-// region or an operator wants. Shards without an owner and shards of lost owners are
-// allocated, those of leaving owners are handed off. What cannot be done now stays
-// as it is.
+// sweep visits every allocated row after a change of the membership, or after a request of a
+// region or an operator. Shards without an owner and shards of lost owners are allocated;
+// shards of leaving owners are handed off. A row for which that is not possible now stays as
+// it is.
 func (m *Machine) sweep() {
 	m.sweepDue, m.short, m.deferred = false, false, false
 	for _, t := range m.types {

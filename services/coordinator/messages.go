@@ -52,8 +52,8 @@ type (
 		Verdict sharding.Verdict
 		Fence   sharding.Epoch
 	}
-	// Loaded answers Load: the facts, oldest first, how many of them come after the
-	// snapshot, and the sequence number of the last record.
+	// Loaded answers Load. Facts are oldest first; AfterSnapshot of them come after the
+	// snapshot. LastSeq is the sequence number of the last record.
 	Loaded struct {
 		Number        uint64
 		Facts         []Fact
@@ -96,11 +96,11 @@ type (
 	// Identified: the journal now says that it belongs to Cluster. When the term began
 	// it said nothing.
 	Identified struct{ Cluster sharding.ClusterID }
-	// Deposed: the lease is lost, past its time, or the stream was fenced.
-	// From here on the only answer is which coordinator is active.
+	// Deposed: the term is over. From now on the Machine answers every call with NotActive,
+	// which names the active coordinator.
 	Deposed struct{}
-	// Stored: the oldest Facts facts of this term that were not yet reported durable
-	// now are.
+	// Stored: the next facts of this term are durable. Facts is their number; they follow
+	// those that were reported durable before.
 	Stored struct{ Facts int }
 )
 

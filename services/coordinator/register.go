@@ -10,17 +10,18 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// region is a member, and what it and the operator said to this term.
+// region is a member, with what the membership, the region and operators have said about it
+// in this term.
 type region struct {
 	node      sharding.NodeID
 	name      string
 	reachable bool
 	joining   bool // not up yet
-	going     bool // leaving, says the membership
+	going     bool // the membership says that the region leaves the cluster
 
 	registered bool
-	leaving    bool // leaving, says the region
-	draining   bool // to be emptied, says the operator
+	leaving    bool // the region has asked for its shards to be taken
+	draining   bool // an operator drains the region
 	journal    journalHealth
 	version    string
 	types      []sharding.TypeDesc // sorted by type
@@ -38,7 +39,7 @@ func (r *region) hosts(t sharding.EntityType) bool {
 // candidate reports whether the region may be given shards of its types.
 func (r *region) candidate() bool { return r.lastResort() && !r.draining && !r.recovering() }
 
-// lastResort reports whether it could serve if it must.
+// lastResort reports whether the region may be given shards if there is no candidate.
 func (r *region) lastResort() bool {
 	return r.present() && r.reachable && !r.going && !r.leaving && !r.cutOff()
 }
@@ -100,9 +101,9 @@ func (m *Machine) forgetDrained() {
 	}
 }
 
-// register takes a region into the term. One that is no member yet is to ask again: the
-// membership is about to say so. So is one that changes a type whose last change is not
-// durable yet.
+// register handles a Register. The region must ask again in two cases: if it is no member
+// yet, because the membership is about to report it; and if it changes a type whose last
+// change is not durable yet.
 func (m *Machine) register(from sharding.NodeID, call control.Call, in control.Register) {
 	r := m.region(from)
 	if r == nil {
@@ -185,7 +186,7 @@ func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	return fmt.Sprintf("the region's journal is that of cluster %s, and this is cluster %s, which has the same name; give the region the journal.url of these coordinators, or the discovery.url of those", owner.Cluster, m.cluster)
 }
 
-// allowAllocation lets allocation begin once enough regions are there.
+// allowAllocation lets allocation begin once enough regions are present.
 func (m *Machine) allowAllocation() {
 	n := 0
 	for i := range m.regions {

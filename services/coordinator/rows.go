@@ -8,18 +8,19 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// quickTries is how often a shard is allocated anew at once after a refusal.
+// quickTries is after how many refusals in a row a shard is still allocated anew at once.
 // One refusal is normal, and two happen when claims overtake each other. After more
-// of them the coordinator waits, as for an owner that does not answer.
+// refusals the coordinator waits, as for an owner that does not answer.
 const quickTries = 3
 
-// maxDoubts is how often the owner of a serving row is asked about refused
-// commands before the shard is handed off. A gateway never uses an epoch again at
-// which it was refused, so an owner that insists on it would get no commands.
+// maxDoubts is how often the owner of a serving row is asked about refused commands before
+// the shard is handed off. A gateway that was refused at an epoch never uses that epoch
+// again, so an owner that keeps the epoch would get no commands.
 const maxDoubts = 5
 
-// owned returns the row if the node owns it and can have heard of that. A message
-// of the node that comes too early for that is ignored: it repeats it when asked.
+// owned returns the row if the node owns it, and if the fact that says so is durable, so
+// that the node can have heard of it. A message that comes earlier is ignored: the node
+// repeats it when it is asked.
 func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *row) {
 	t, r := m.find(s)
 	if r == nil || by.IsZero() || r.Owner != by || m.pending(r.number) {
@@ -28,7 +29,7 @@ func (m *Machine) owned(s sharding.ShardID, by sharding.NodeID) (*typeTable, *ro
 	return t, r
 }
 
-// shardStarted: the claim holds, so gateways may send commands.
+// shardStarted handles a ShardStarted: the claim holds, so gateways may send commands.
 func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	_, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch && !mutant.On("started-epoch") || r.Phase != sharding.Starting {
@@ -39,15 +40,15 @@ func (m *Machine) shardStarted(from sharding.NodeID, in control.ShardStarted) {
 	m.commit(r.fact(next))
 }
 
-// hostRefused: nobody can serve at this epoch, so the shard gets a higher one. This
-// also happens to serving rows, whose owner is asked after a refused command.
+// hostRefused handles a HostRefused: nobody can serve the shard at this epoch, so it gets a
+// higher one. The row may be serving: its owner is asked when a command was refused.
 func (m *Machine) hostRefused(from sharding.NodeID, in control.HostRefused) {
 	t, r := m.owned(in.Shard, from)
 	if r == nil || r.Epoch != in.Epoch || r.Phase == sharding.HandingOff || !m.plausible(in.Above) {
 		return
 	}
 	if r.Phase == sharding.Starting && (in.Above < in.Epoch || r.tries >= quickTries) {
-		return // another epoch would not help: leave it to the timeout
+		return // another epoch would not help; the timeout will allocate the shard
 	}
 	forms := r.stored()
 	to := m.choose(t, r.Shard, r.Owner, forms)
@@ -70,9 +71,9 @@ func (m *Machine) ask(r *row) {
 	}
 }
 
-// repeat visits the rows whose owner has not answered. It repeats the order, or
-// allocates the shard elsewhere after the timeout. If there is no other region it
-// goes on to repeat the order, so that a slow claim can succeed.
+// repeat visits the rows whose owner has not answered its order. It repeats the order. After
+// the timeout it allocates the shard to another region; if there is none, it goes on
+// repeating the order, so that a slow claim can succeed.
 func (m *Machine) repeat() {
 	for _, t := range m.types {
 		for i, left := 0, t.transit; i < len(t.rows) && left > 0; i++ {
@@ -82,7 +83,7 @@ func (m *Machine) repeat() {
 			}
 			left--
 			if m.pending(r.number) {
-				r.since, r.asked = m.now, m.now // nobody has been asked yet
+				r.since, r.asked = m.now, m.now // the order has not been sent yet
 				continue
 			}
 			if m.overdue(t, r) {
@@ -98,7 +99,7 @@ func (m *Machine) repeat() {
 	}
 }
 
-// overdue reports whether the owner has had its time. A volatile shard that was
+// overdue reports whether the time for the owner's answer is over. A volatile shard that was
 // served is never taken away without ShardStopped.
 func (m *Machine) overdue(t *typeTable, r *row) bool {
 	if r.Phase == sharding.HandingOff {

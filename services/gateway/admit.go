@@ -111,11 +111,11 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 }
 
 // known reports whether there is a table to route by. A table without types does not
-// count: it is that of a cluster whose regions are still starting.
+// count: it means that the regions of the cluster are still starting.
 func (m *Machine) known() bool { return !m.table.Empty() }
 
-// place returns the shard of a command, or why it is refused. It sets what the table says
-// about the command.
+// place returns the shard of a command, or the refusal of the command. It sets the fields of
+// r that depend on the table.
 func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 	env := &r.env
 	desc, ok := m.table.Type(env.Entity.Type)
@@ -157,7 +157,7 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 	return s
 }
 
-// unknownCommand names the commands that there are; at most ten.
+// unknownType returns the text of a refusal. It names the first ten types that there are.
 func (m *Machine) unknownType(name sharding.EntityType) string {
 	var names []string
 	for _, t := range m.table.Types() {
@@ -166,6 +166,7 @@ func (m *Machine) unknownType(name sharding.EntityType) string {
 	return fmt.Sprintf("no region hosts the type %s; there is %s", name, list(names))
 }
 
+// unknownCommand returns the text of a refusal. It names the first ten commands of the type.
 func unknownCommand(desc *sharding.TypeDesc, name string) string {
 	var names []string
 	for _, c := range desc.Commands {
@@ -203,6 +204,8 @@ func (m *Machine) refuse(id RequestID, code sharding.Code, message string) {
 	m.emit(Finish{Request: id, Reply: sharding.Reject(code, message), RetryAfter: m.hint(code)})
 }
 
+// hint returns the milliseconds after which a command refused with this code may be sent
+// again; 0: nothing is said about that.
 func (m *Machine) hint(code sharding.Code) int {
 	switch code {
 	case sharding.ResourceExhausted, sharding.Unavailable, sharding.UnknownCommand:
@@ -223,7 +226,7 @@ func (m *Machine) finish(r *request, reply sharding.Reply, region sharding.NodeI
 	}
 	held, leftOut := m.hold(r, &reply)
 	if leftOut {
-		region = sharding.NodeID{} // it is this gateway that has no room
+		region = sharding.NodeID{} // the error is this gateway's, not the region's
 	}
 	f := Finish{Request: r.id, Reply: reply, Region: region, Attempts: r.attempts, Held: held}
 	switch {

@@ -61,7 +61,7 @@ func (m *Machine) answer(in *Answer) {
 
 // overtaken reports whether a later command for the same entity may have taken effect, or
 // may do so first. If r was not applied, sending it again would then reverse their order.
-// Of forgotten commands only the shard is known, not the entity.
+// Of commands that were forgotten, only the shard is known, not the entity.
 func overtaken(r *request) bool {
 	if r.shard.departed > r.order {
 		return true
@@ -101,8 +101,8 @@ func (m *Machine) refuseEpoch(s *shard, epoch sharding.Epoch) {
 	m.touch(s)
 }
 
-// refusedLate handles the refusal of an attempt that is over because its command was
-// answered otherwise or given up. No attempt was ever made at an epoch above the row's,
+// refusedLate handles the refusal of an attempt that does not exist any more, because its
+// command was answered by another attempt or given up. No attempt was ever made at an epoch above the row's,
 // so a refusal of such an epoch is ignored.
 func (m *Machine) refusedLate(in NotMine) {
 	row, ok := m.table.Row(in.Row.Shard)
