@@ -95,22 +95,22 @@ func (c *Cluster) arguments(p *child) []string {
 	}
 	if p.role != Gateway {
 		args = append(args, "--journal.url="+journalURL(o.Dir))
-		// All coordinators are named, on one machine: nothing is to be waited for
-		// but that members of a cluster announce it to one that comes back.
+		// All coordinators are known and on one machine. The only thing to wait for is
+		// that members of the cluster announce it to a coordinator that comes back.
 		args = append(args, "--discovery.required_contacts="+strconv.Itoa(o.Coordinators),
 			"--discovery.stable_for="+stableFor, "--discovery.interval="+askEvery)
 	}
 	if p.role == Coordinator {
 		if o.Regions > 0 {
-			// Else the region that is up first gets all the first shards.
+			// Otherwise the region that is up first would get all the first shards.
 			args = append(args, "--coordinator.min_regions="+strconv.Itoa(o.Regions))
 		}
 	}
 	return append(args, o.Args[p.role]...)
 }
 
-// environment is that of the launcher without what is meant for the roost
-// command alone, or is replaced.
+// environment returns the launcher's environment, without the variables that are meant for
+// the roost command alone or are replaced.
 func (c *Cluster) environment() []string {
 	var env []string
 	for _, entry := range os.Environ() {

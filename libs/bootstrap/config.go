@@ -9,8 +9,8 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Config is what a node knows from the start. Defaults are those of
-// [DefaultConfig]; durations and numbers are Akka Management's where it has them.
+// Config is what a node knows from the start. [DefaultConfig] sets the defaults. Durations
+// and numbers that Akka Management has, too, have the same defaults as there.
 type Config struct {
 	// Self is this incarnation of this node, by the address at which others
 	// reach it.

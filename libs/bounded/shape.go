@@ -17,7 +17,7 @@ const (
 	// pointer is for an element of a list of pointers. Long lists grow by a quarter,
 	// so that all copies together take six times the last one.
 	pointer = 6 * 8
-	// text and slice are the same for a list of strings and one of bytes.
+	// text is for an element of a list of strings, slice for one of a list of byte slices.
 	text  = 6 * 16
 	slice = 6 * 24
 	// unknown is for each byte of an unknown field: it is appended to a list of

@@ -11,7 +11,7 @@ import (
 type Message interface {
 	// About returns what the message is about.
 	About() About
-	// name is that of the type.
+	// name returns the name of the type.
 	name() string
 }
 
@@ -23,11 +23,11 @@ func Name(m Message) string {
 	return m.name()
 }
 
-// About is what a message is about, as far as it is about that. Whatever carries
-// messages without knowing their kinds judges them by this alone.
+// About is what a message is about; fields that do not apply are zero. Code that carries
+// messages without knowing their kinds uses only this.
 type About struct {
-	// Term is that of the coordinator that speaks in it; 0: the message is not a
-	// coordinator's word.
+	// Term is the term in which a coordinator sent the message; 0: the message does not come
+	// from a coordinator that is active.
 	Term sharding.Term
 	// Shard and Epoch are the shard, and the epoch at which the message counts.
 	Shard sharding.ShardID

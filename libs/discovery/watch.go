@@ -87,7 +87,7 @@ func (c Config) delay(failures int, random float64) time.Duration {
 
 // Answer is what is known about the peers.
 type Answer struct {
-	// Peers are those of the last lookup that succeeded, sorted, each once.
+	// Peers is the result of the last lookup that succeeded, sorted and without duplicates.
 	Peers []Peer
 	// Known says that at least one lookup has succeeded.
 	Known bool

@@ -149,12 +149,12 @@ type Config struct {
 	// GossipInterval is the time between rounds of gossip when nothing changes.
 	// Default 1 s.
 	GossipInterval time.Duration
-	// BusyInterval is the same while a change spreads: a member is down, or fewer
-	// than half have seen the newest state; on the leader, and in clusters in which
-	// all watch each other, until all have seen it. Default a third of
-	// GossipInterval, as in Akka. A round then goes to two members, the leader's to
-	// ten: one chosen by PreferUnseen, the others among those that have not seen
-	// the state.
+	// BusyInterval is the time between rounds of gossip while a change spreads: while a
+	// member is down, or fewer than half of the members have seen the newest state. On
+	// the leader, and in clusters in which all watch each other, it applies until all
+	// have seen that state. Default a third of GossipInterval, as in Akka. In a round of
+	// this kind a member sends to two others, and the leader to ten. One of these is
+	// chosen by PreferUnseen, the others have not seen the state.
 	BusyInterval time.Duration
 	// PreferUnseen is the probability that a round of gossip goes to a member that
 	// has not seen the newest state, if there is any. Default 0.8.

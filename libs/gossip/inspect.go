@@ -181,16 +181,16 @@ func flag(set bool) byte {
 // Members is the number of members, as this node sees it now.
 func (m *Machine) Members() int { return len(m.state.Members) }
 
-// Era is that of the state that this node holds.
+// Era returns the era of the state that this node holds.
 func (m *Machine) Era() Era { return m.state.Era }
 
-// Digest is the hash of the state that this node holds, 0 if there is none.
+// Digest returns the hash of the state that this node holds, 0 if there is none.
 func (m *Machine) Digest() uint64 { return m.digest }
 
-// Leader is the current leader, as this node sees it.
+// Leader returns the current leader, as this node sees it.
 func (m *Machine) Leader() sharding.NodeID { return m.leader() }
 
-// Converged is that of the [View].
+// Converged reports the same as View.Converged.
 func (m *Machine) Converged() bool {
 	return m.phase == member && m.state.converged(m.self, m.confirmedExits, m.suspects)
 }

@@ -90,7 +90,7 @@ type Member struct {
 	// Zone is where the node runs: a data center or an availability zone. It is
 	// told to others and changes nothing about the membership. May be empty.
 	Zone string
-	// Version is that of the application that the node runs; may be empty.
+	// Version is the version of the application that the node runs; may be empty.
 	Version string
 	Status  Status
 	// UpNumber counts members in the order in which they came up: a lower one

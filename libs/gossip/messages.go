@@ -53,8 +53,8 @@ type (
 	}
 	// Gossip is the sender's state, or the parts of it that differ.
 	Gossip struct {
-		// State has the parts in Which; a whole state has Parts of them. Seen and
-		// Digest are those of the whole state.
+		// State has the parts that Which lists, of a state that is divided into Parts
+		// parts. State.Seen and Digest belong to the whole state.
 		State  State
 		Digest uint64
 		Parts  int

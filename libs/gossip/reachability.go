@@ -192,7 +192,8 @@ type suspect struct {
 
 func compareSuspect(s suspect, n sharding.NodeID) int { return byUID(s.node, n) }
 
-// suspected finds a node among suspects; one that is not there is reachable.
+// suspected returns a node's entry in the list of suspects. A node that is not in the list
+// is reachable for all observers.
 func suspected(list []suspect, n sharding.NodeID) suspect {
 	if i, ok := slices.BinarySearchFunc(list, n, compareSuspect); ok {
 		return list[i]
@@ -207,8 +208,8 @@ type tally struct {
 	mine        Verdict             // of this node
 }
 
-// tallies are those of all suspects, sorted by uid. Updating them costs only as
-// much as the observers that change.
+// tallies has the tallies of all suspects, sorted by uid. The cost of an update depends only
+// on how many observers have changed.
 type tallies []*tally
 
 // note adds the verdicts of an observer to the tallies with sign 1, and takes them

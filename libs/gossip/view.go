@@ -166,7 +166,7 @@ func (m *Machine) placesByNode() []int32 {
 	return m.sortedPlaces
 }
 
-// observations lists who observes whom as unreachable.
+// observations lists which members observe which others as unreachable.
 func (s *State) observations() []Observation {
 	var out []Observation
 	for _, obs := range s.Reach {

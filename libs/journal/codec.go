@@ -45,7 +45,7 @@ const (
 	minSendBytes  = 3 + minInputBytes
 )
 
-// tooDense reports whether so many events are stored in too few bytes.
+// tooDense reports whether the number of events is too high for their size in bytes.
 func tooDense(events, bytes int) bool { return events > maxTinyEvents && bytes < events*minEventBytes }
 
 // denseRecord reports whether a record has too many events for their size.

@@ -43,7 +43,7 @@ const (
 	Forever                 // never dropped
 )
 
-// Dropping says what is to be done with a dedupe entry.
+// Dropping says what must be done with a dedupe entry.
 type Dropping uint8
 
 // Drop decides whether the dedupe entry of a command, stored at some time, may be

@@ -19,7 +19,7 @@ type Moment struct {
 // Stamp is what is stored of the moment of an entity's last record.
 type Stamp struct {
 	Age Age
-	// Writer and Elapsed are those of the moment, Elapsed in milliseconds.
+	// Writer and Elapsed are copied from the [Moment]; Elapsed is in milliseconds.
 	Writer  uint64
 	Elapsed int64
 }

@@ -21,7 +21,8 @@ type Holder struct {
 	rank        int
 	spentTerm   sharding.Term // terms up to this one are spent, by RaiseTerm
 	highestTerm sharding.Term // ever seen in a record
-	// cluster is that of the last record that named one: it outlives the record.
+	// cluster is the cluster of the last record that named one. It is kept even if that
+	// record is lost.
 	cluster sharding.ClusterID
 
 	known           bool      // a record has been read

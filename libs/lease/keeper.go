@@ -232,8 +232,8 @@ func (k *Keeper) receive(a answer) Input {
 	return a.in
 }
 
-// A request is given up by the Holder after OpTimeout. It may go on for a TTL:
-// a write that is late is better than one that is cut off half-way.
+// get reads the record. The Holder stops waiting for a request after OpTimeout, but the
+// request itself may take a TTL: a late write is better than one that is aborted half-way.
 func (k *Keeper) get(ctx context.Context, o Get) answer {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.TTL)
 	defer cancel()

@@ -16,7 +16,7 @@ type Config struct {
 	// admitted commands are expected to produce. Default 256 MiB, as for waiting
 	// commands.
 	Total int
-	// Connection is the same for one connection. Default 32 MiB: some hundred
+	// Connection bounds the same bytes for one connection. Default 32 MiB: some hundred
 	// milliseconds of a fast network. The last eighth is kept for small replies.
 	Connection int
 	// Largest is the largest reply that can be sent, half of the least that

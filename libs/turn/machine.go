@@ -73,8 +73,8 @@ func (s *Stats) Add(o Stats) {
 type typeState struct {
 	Type
 	shards []*shard // by index; nil: not open
-	// entities are those of all shards: looking one up in a large map touches
-	// less memory than finding its shard's small one.
+	// entities has the entities of all shards of the type: a lookup in one large map
+	// touches less memory than finding the small map of the shard first.
 	entities map[sharding.EntityID]*entity
 	idle     idleList
 }
@@ -133,9 +133,9 @@ func (m *Machine) Usage() Usage {
 	return u
 }
 
-// Limit replaces the limits for all entities, which are those of the configuration
-// until then: several machines may share them. What the machine holds already stays,
-// but nothing is added while a limit is reached.
+// Limit replaces the limits for all entities together, which until then are taken from the
+// configuration. It lets several machines share limits. What the machine holds already
+// stays, but nothing is added while a limit is reached.
 func (m *Machine) Limit(limit Usage) { m.limit = limit }
 
 // TooMuchWaits refuses a command because of the limits for all entities. They may be those

@@ -95,9 +95,9 @@ type Config struct {
 	// RetryPause is the time until a request is made again that the journal refused
 	// or could not answer. Default 100 ms.
 	RetryPause time.Duration
-	// TakeoverTimeout bounds each request that is made while taking over; one that is
-	// not answered by then is given up, and the take-over begins anew. Default 20 s:
-	// the stream of a large table is read within it.
+	// TakeoverTimeout bounds each request of a take-over. If a request is not answered in
+	// that time, it is given up, and the take-over begins anew. Default 20 s: enough to read
+	// the stream of a large table.
 	TakeoverTimeout time.Duration
 
 	// JournalHeartbeatInterval is the time between two journal heartbeats. Default 1 s.

@@ -21,7 +21,7 @@ type Config struct {
 	// shard cannot use up the gateway.
 	MaxWaiting      int
 	MaxWaitingBytes int
-	// MaxTotal and MaxTotalBytes bound the same for the whole gateway. Defaults
+	// MaxTotal and MaxTotalBytes bound the commands of the whole gateway. Defaults
 	// 100,000 commands and 64 MiB.
 	MaxTotal      int
 	MaxTotalBytes int

@@ -124,9 +124,9 @@ func (c *ControlCore) current(t sharding.Term) bool {
 	return true
 }
 
-// obeyed reports whether an order of a coordinator of the term is to be obeyed, and
-// whether that coordinator can have given out the epoch: one of a later term would
-// block the shard for ever.
+// obeyed reports whether an order of the term t about the epoch e must be obeyed: the term
+// is not outdated, and its coordinator can have given out the epoch. An epoch of a later
+// term would block the shard for ever.
 func (c *ControlCore) obeyed(t sharding.Term, e sharding.Epoch) bool {
 	return c.current(t) && e > 0 && e.Term() <= t || mutant.On("order-check")
 }

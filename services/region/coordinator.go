@@ -111,8 +111,8 @@ func (c *ControlCore) poll() {
 	}
 }
 
-// report answers a coordinator: the one that asked, else the one that is watched. If
-// none is known, the one that comes will ask.
+// report sends a message to a coordinator: to the one that asked or, if to is empty, to the
+// active one. If none is known, nothing is sent: the next active coordinator will ask.
 func (c *ControlCore) report(to string, msg control.Message) {
 	if to == "" {
 		to, _ = c.watcher.Active()
@@ -136,7 +136,7 @@ func (r *repeated) answered(from string) {
 	}
 }
 
-// due reports whether a call is to be made now, for the first time or again.
+// due reports whether a call must be made now, for the first time or again.
 func (c *ControlCore) due(r *repeated, to string) bool {
 	pause := c.cfg.Resend
 	if r.askedOf == to {

@@ -203,8 +203,8 @@ type (
 		To  string
 		Msg control.Message
 	}
-	// Held says that the core holds so many shards now, and whether it is leaving: then
-	// it takes no others.
+	// Held says how many shards the core holds now, and whether it is leaving. A core that is
+	// leaving takes no more shards.
 	Held struct {
 		Shards  int
 		Leaving bool

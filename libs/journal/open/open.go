@@ -88,7 +88,7 @@ func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Drive
 }
 
 // Reader opens a handle that only reads the journal that a URL names, beside the
-// processes that use it. Errors are those of [Open]. A journal in memory belongs to one
+// processes that use it. It returns the same errors as [Open]. A journal in memory belongs to one
 // process, and cannot be read by another.
 func Reader(ctx context.Context, rawURL string, cfg journal.Config) (journal.Reader, error) {
 	t, err := parse(rawURL, cfg)

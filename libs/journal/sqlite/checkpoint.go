@@ -234,8 +234,8 @@ func (c *checkpointer) exec(s *sql.Stmt) (l logState, err error) {
 	return l, err
 }
 
-// contended reports whether a checkpoint was not made because of others, or has taken
-// too long: the next one that is due is made as usual.
+// contended reports whether a checkpoint was not made because of other connections, or
+// because it took too long. That is no error: the next one is made when it is due.
 func contended(err error) bool {
 	switch code(err) {
 	case lib.SQLITE_OK, lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_INTERRUPT:

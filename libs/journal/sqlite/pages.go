@@ -99,8 +99,8 @@ var shim struct {
 	bad   map[string]map[uint32]struct{} // damaged pages, by main file
 }
 
-// methods are those of a kind of file. They are made when the first such file is
-// opened, after the ones that it would have had.
+// methods is the method table of one kind of file. It is made when the first such file is
+// opened, from the table that the file would otherwise have had.
 type methods struct {
 	once  sync.Once
 	ours  uintptr
@@ -181,7 +181,7 @@ func openFile(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uint
 	return openChecked(tls, vfs, name, file, flags, outFlags, false)
 }
 
-// openToCopy is the same for a connection that copies the log.
+// openToCopy opens a file for a connection that copies the log.
 func openToCopy(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	return openChecked(tls, vfs, name, file, flags, outFlags, true)
 }

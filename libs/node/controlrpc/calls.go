@@ -30,7 +30,7 @@ type held struct {
 	got  chan<- Answer
 }
 
-// NewCalls returns calls of which so many may wait.
+// NewCalls returns a set of calls, at most most of which may wait for an answer.
 func NewCalls(most int) *Calls {
 	return &Calls{most: most, waiting: map[control.Call]held{}, of: map[sharding.NodeID]int{}}
 }

@@ -91,9 +91,9 @@ func (m *Member) Stages(run, leave func(context.Context) error, timeout time.Dur
 	m.node.Stage(node.Stage{Name: "bootstrap", Run: m.Joiner.Run})
 }
 
-// Register keeps the process listed in a discovery that can be written to, from the
-// start of the stage that it adds to its stop. It is to be the last stage: the entry is
-// taken out before anything is given up.
+// Register adds a stage that keeps the process listed in discovery, if discovery can be
+// written to. It must be the last stage: stages stop in reverse order, so the entry is
+// removed before anything else stops.
 func (m *Member) Register(scope string) error {
 	me := discovery.Peer{Addr: m.node.Advertise(), Role: m.options.Role}
 	r, err := discoveryopen.Registration(context.Background(), m.url, m.options.Cluster, me, m.node.Log())

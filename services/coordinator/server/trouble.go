@@ -15,9 +15,9 @@ const (
 	troubleEvery = 10 * time.Second
 )
 
-// trouble is what is wrong with the journal, for the log: one that has no room,
-// one that is damaged, one that refuses for another reason and one that does not answer want
-// different things of an operator.
+// trouble is what is wrong with the journal, for the log. An operator must do different
+// things for a journal that has no room, one that is damaged, one that refuses for another
+// reason, and one that does not answer.
 type trouble struct {
 	since  time.Time // when the record under way was handed over first; zero: none is
 	logged time.Time // when it was last logged; zero: no trouble

@@ -18,7 +18,7 @@ type turnContext struct {
 	over   bool
 }
 
-// Deadline is that of the command.
+// Deadline returns the deadline of the command.
 func (c *turnContext) Deadline() (time.Time, bool) {
 	if c.deadline.IsZero() {
 		return c.Context.Deadline()

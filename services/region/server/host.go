@@ -149,7 +149,7 @@ func (s *shardLoop) run(o *turn.Run) {
 	s.queueAfterSnapshot(sl, job{Work: work{slot: sl, run: o, ctx: sl.ctx}, Pace: &s.paces[o.Entity.Type].turn})
 }
 
-// slot is that of an incarnation, nil if there is none any more.
+// slot returns the slot of an incarnation, nil if it has none any more.
 func (s *shardLoop) slot(inc turn.Incarnation) *slot {
 	if sl := s.slots[inc.Slot()]; sl != nil && sl.inc == inc {
 		return sl

@@ -61,7 +61,7 @@ func (p *Pool[W, R, L]) Add(jobs []Job[W]) {
 	p.wakeLocked()
 }
 
-// Wake makes sure that a goroutine comes and looks what is to be done.
+// Wake makes sure that a goroutine of the pool calls work soon.
 func (p *Pool[W, R, L]) Wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ func (j *Job[W]) Expected() time.Duration {
 
 // Pace is how long jobs of a kind take: a mean in which the last ones count most.
 // Concurrent updates may overwrite one another, because it only decides which goroutine
-// does what. The zero Pace is that of a job that takes no time.
+// does what. The zero Pace is the pace of a job that takes no time.
 type Pace struct{ mean atomic.Int64 }
 
 // Observe takes in how long a job took.
