@@ -32,6 +32,9 @@ type store struct {
 	hangs     []*hang
 	unhang    []func() // answers what hangs, when the calm comes
 	pages     []*page
+	// forms are those in which events were ever stored in a shard, each with the first epoch
+	// at which one was.
+	forms map[sharding.ShardID]map[sharding.Form]sharding.Epoch
 	// doubtful are all entities of which an append ever had an unknown outcome.
 	doubtful map[sharding.Entity]bool
 	// touched and unfenced are all entities and shards that were ever damaged.
@@ -50,6 +53,7 @@ func newStore(w *World) *store {
 		stopped:  map[sharding.ShardID]sharding.Epoch{},
 		claims:   map[sharding.Claim]bool{},
 		highest:  map[sharding.ShardID]sharding.Claim{},
+		forms:    map[sharding.ShardID]map[sharding.Form]sharding.Epoch{},
 		doubtful: map[sharding.Entity]bool{}, touched: map[sharding.Entity]bool{}, unfenced: map[sharding.ShardID]bool{},
 	}
 }
@@ -59,6 +63,7 @@ func (s *store) apply(sent sending, ops []journal.Op) []journal.Result {
 	results := s.decide(sent.Moment, ops)
 	for len(s.times) < len(s.ledger.Log()) {
 		s.factsOf(s.ledger.Log()[len(s.times)].Append)
+		s.noteForms(s.ledger.Log()[len(s.times)].Append)
 		s.times = append(s.times, times{at: s.w.now, sent: sent.at})
 	}
 	for i, r := range results {
@@ -137,6 +142,9 @@ func (s *store) factsOf(a sharding.Append) {
 				continue
 			}
 			s.rows[f.Row] = true
+			if f.Row.Reason == sharding.Unreadable {
+				s.w.mark("no region reads a shard")
+			}
 			if c := (sharding.Claim{Shard: f.Row.Shard, Epoch: f.Row.Epoch, Owner: f.Row.Owner.UID}); f.Row.Phase == sharding.Serving && !s.claims[c] && !s.unfenced[c.Shard] { // where the fence is damaged all is refused
 				s.w.violate("serving means claimed", "%+v becomes a fact and was never claimed", f.Row)
 			}

@@ -18,6 +18,7 @@ import (
 type regionNode struct {
 	p           *process
 	w           *World
+	version     int // of the program
 	cfg         region.Config
 	control     *region.ControlCore
 	shards      []*shardNode
@@ -115,7 +116,8 @@ func (w *World) regionProgram(p *process) program {
 		n.replyBudget.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
-	n.cfg = regionConfig(w, p)
+	n.version = w.versionOf(p)
+	n.cfg = regionConfig(w, p, n.version)
 	n.control = region.NewControlCore(n.cfg)
 	for i := range n.cfg.ShardCores {
 		n.shards = append(n.shards, &shardNode{

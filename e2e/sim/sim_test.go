@@ -187,6 +187,8 @@ var mustHappen = []string{
 	"gossip: suspected",
 	"gossip: lease yielded",
 	"message to a former incarnation",
+	"no region reads a shard",
+	"an event of a later version is read",
 	"client: unknown",
 	"client: rejected",
 	"client: ok",

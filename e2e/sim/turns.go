@@ -64,6 +64,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 // load makes an instance from what the journal holds.
 func (n *shardNode) load(o turn.Load) {
 	n.checkStopped(o.Shard, o.Epoch)
+	n.checkReads(o)
 	b := &instance{entity: o.Entity}
 	if !o.LookupOnly {
 		n.instances[o.Incarnation] = b
@@ -188,6 +189,7 @@ func (n *shardNode) run(o *turn.Run) {
 func (n *shardNode) turnDone(o *turn.Run, b *instance, took int64, cancelled bool) {
 	state := b.list
 	done := turnOf(&state, o.Env)
+	n.inForm(done.Events)
 	if cancelled {
 		done = turn.TurnDone{Reply: sharding.Reply{Outcome: sharding.OK, Code: sharding.Aborted, Message: "context cancelled"}}
 		state = b.list

@@ -44,6 +44,10 @@ type weather struct {
 	Join       bool    // another region joins during the storm
 	LateSecond bool    // the standby starts late
 
+	// Forms: each version of the program stores events in a form of its own, which older
+	// versions may not read.
+	Forms bool
+
 	Cores   int   // shard cores of a region
 	Between int64 // mean time of a message between cores of a region
 }
@@ -138,6 +142,8 @@ func drawWeather(c climate, seed uint64) weather {
 		}
 		w.Storm = max(w.Storm, w.Harsh.Deprived)
 	}
+	// A region without a journal is to be replaced by any other.
+	w.Forms = newDice(seed, "forms").chance(0.4) && w.Harsh.Deprived == 0
 	return w
 }
 

@@ -96,8 +96,12 @@ func newGateway(w *World, p *process) *gateway.Machine {
 	return gateway.New(cfg)
 }
 
-func regionConfig(w *World, p *process) region.Config {
-	cfg := region.DefaultConfig(p.id(), p.name, turnTypes(w.dice("versions").IntN(versions))...)
+func regionConfig(w *World, p *process, version int) region.Config {
+	list := turnTypes(version)
+	if w.weather.Forms {
+		addForms(list, version)
+	}
+	cfg := region.DefaultConfig(p.id(), p.name, list...)
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // if it is, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	"github.com/roost-cluster/roost/libs/turn"
+)
+
+// In some weather each version of the program stores its events in a form of its own.
+// Version n reads the forms of all versions up to its own, and one more: that of the last
+// version may be read by the one before it.
+
+// formOf is the form in which a version of the program stores events.
+func formOf(version int) sharding.Form {
+	f := sharding.Form{Kind: sharding.FormOfEvent, Name: "Added", Version: uint16(version + 1), Shape: uint64(version + 1)}
+	if version == versions-1 {
+		f.ReadableBy = f.Version - 1
+	}
+	return f
+}
+
+// addForms gives the types those of a version.
+func addForms(list []turn.Type, version int) {
+	for i := range list {
+		d := &list[i].Desc
+		if d.Volatile {
+			continue
+		}
+		d.Writes = []sharding.Form{formOf(version)}
+		for v := range version + 1 {
+			d.Reads = append(d.Reads, formOf(v))
+		}
+	}
+}
+
+// versionOf draws the version of the program that a process runs after its next start. The
+// second region always runs the newest, so that all can be read in the end.
+func (w *World) versionOf(p *process) int {
+	version := w.dice("versions").IntN(versions)
+	if w.weather.Forms && p.host == firstRegion+1 {
+		return versions - 1
+	}
+	return version
+}
+
+// inForm gives events the form of the version of the region.
+func (n *regionNode) inForm(events []sharding.Event) {
+	for i := range events {
+		if n.w.weather.Forms {
+			f := formOf(n.version)
+			events[i].Version, events[i].ReadableBy = f.Version, f.ReadableBy
+		}
+	}
+}
+
+// noteForms notes the forms of what is stored.
+func (s *store) noteForms(a sharding.Append) {
+	if !s.w.weather.Forms || a.Entity == factEntity {
+		return
+	}
+	forms := s.forms[a.Shard]
+	if forms == nil {
+		forms = map[sharding.Form]sharding.Epoch{}
+		s.forms[a.Shard] = forms
+	}
+	for _, r := range a.Records {
+		for _, e := range r.Events {
+			if f := formOf(int(e.Version) - 1); forms[f] == 0 {
+				forms[f] = a.Epoch
+			}
+		}
+	}
+}
+
+// checkReads checks that an entity is loaded only by a region that reads every form in
+// which owners before it have stored something in the shard.
+func (n *regionNode) checkReads(o turn.Load) {
+	for f, since := range n.w.journal.forms[o.Shard] { // order-free: any of them
+		if since >= o.Epoch {
+			continue // by a later owner: what this one does has no effect any more
+		}
+		if f.Version > uint16(n.version+1) {
+			n.w.mark("an event of a later version is read")
+		}
+		if !sharding.Reads(n.reads(o.Shard.Type), f) {
+			n.w.violate("who has a shard reads it", "%s, version %d, loads %v at epoch %v, and %v was stored at %v", n.p.name, n.version, o.Entity, o.Epoch, f, since)
+		}
+	}
+}
+
+// reads are the forms of a type that the region reads.
+func (n *regionNode) reads(t sharding.EntityType) []sharding.Form {
+	i := slices.IndexFunc(n.cfg.Turn.Types, func(x turn.Type) bool { return x.Desc.Type == t })
+	return n.cfg.Turn.Types[i].Desc.Reads
+}
