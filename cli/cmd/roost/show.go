@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -133,11 +134,14 @@ func (a *app) shardsCommand() *cobra.Command {
 			unregistered := 0
 			for _, s := range res.Shards {
 				name := s.Region
-				if name == s.Addr {
+				if name == s.Addr && s.Reason == "" {
 					name = "-"
 					unregistered++
 				}
-				rows = append(rows, []any{s.Type, s.Index, name, s.Phase, s.Epoch, s.Addr})
+				if s.Reason != "" {
+					name = "-"
+				}
+				rows = append(rows, []any{s.Type, s.Index, name, cmp.Or(s.Reason, s.Phase), s.Epoch, cmp.Or(s.Addr, "-")})
 			}
 			if err := a.printTable([]string{"TYPE", "SHARD", "REGION", "PHASE", "EPOCH", "ADDRESS"}, rows, "SHARD", "EPOCH"); err != nil {
 				return err
@@ -151,6 +155,11 @@ func (a *app) shardsCommand() *cobra.Command {
 					return err
 				}
 			}
+			for _, u := range res.Unreadable {
+				if _, err := fmt.Fprintln(a.out, describeUnreadable(u)); err != nil {
+					return err
+				}
+			}
 			if unregistered > 0 {
 				_, err = fmt.Fprintf(a.out, "-: %s of %s; see roost members\n", plural(unregistered, "shard"), unregisteredOwner)
 			}
@@ -160,6 +169,19 @@ func (a *app) shardsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&typ, "type", "", "only this entity type")
 	cmd.Flags().StringVar(&region, "region", "", "only shards of this region")
 	return cmd
+}
+
+// describeUnreadable says of shards that no region reads what is missing, and what to do.
+func describeUnreadable(u *adminv1.Unreadable) string {
+	text := fmt.Sprintf("%s: %s unreadable: ", u.Type, plural(len(u.Shards), "shard"))
+	if u.Region == "" {
+		return text + "no region is here that could read what is stored of them; start one of the version that stored it"
+	}
+	region := u.Region
+	if u.Version != "" {
+		region += " (version " + u.Version + ")"
+	}
+	return text + region + " does not read " + strings.Join(u.Forms, "; ") + ". Start a region of a version that does: commands are refused until then"
 }
 
 // unregisteredOwner describes the owner of a shard of which the coordinator knows only
@@ -201,6 +223,10 @@ func (a *app) whereCommand() *cobra.Command {
 				return a.printMessage(res)
 			}
 			s := res.Shard
+			if s.GetReason() != "" {
+				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  %s: no region reads what is stored of the shard; see roost shards --type %s\n", typ, id, s.Index, s.Reason, typ)
+				return err
+			}
 			if s.GetRegion() == "" && s.GetAddr() == "" {
 				_, err = fmt.Fprintf(a.out, "%s/%s  shard %d  unallocated: its first command will place it\n", typ, id, s.GetIndex())
 				return err

@@ -47,6 +47,14 @@ func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*admi
 		{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"},
 		{Type: "Airport", Index: 1019, Region: "region-2", Addr: "10.0.0.3:25520", Epoch: "2.9", Phase: "handing-off"},
 	}
+	if req.Type == "Cart" {
+		return &adminv1.ShardsResponse{
+			Types:  []*adminv1.TypeSummary{{Type: "Cart", Shards: 16, Allocated: 1, Moving: 1}},
+			Shards: []*adminv1.Shard{{Type: "Cart", Index: 3, Epoch: "3.13", Phase: "starting", Reason: "unreadable"}},
+			Unreadable: []*adminv1.Unreadable{{Type: "Cart", Shards: []uint32{3}, Region: "region-1", Version: "1.0",
+				Forms: []string{"event item-added, version 2, shape 00000000000000aa"}}},
+		}, f.check()
+	}
 	res := &adminv1.ShardsResponse{Types: []*adminv1.TypeSummary{{Type: "Airport", Shards: 1024, Allocated: 2, Moving: 1}}}
 	for _, s := range all {
 		if req.Region == "" || s.Region == req.Region {
@@ -65,6 +73,8 @@ func (f *fakeAdmin) Where(_ context.Context, req *adminv1.WhereRequest) (*adminv
 		return nil, twirp.NewError(twirp.NotFound, "no entity type "+req.Type)
 	case req.Id == "LAX":
 		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 9, Region: "10.0.0.9:25520", Addr: "10.0.0.9:25520", Epoch: "2.8", Phase: "serving"}}, nil
+	case req.Id == "OLD":
+		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 6, Epoch: "3.14", Phase: "starting", Reason: "unreadable"}}, nil
 	case req.Id == "NEW":
 		return &adminv1.WhereResponse{Shard: &adminv1.Shard{Type: "Airport", Index: 5, Phase: "unallocated"}}, nil
 	}
@@ -124,11 +134,17 @@ Airport   1019  region-2  handing-off    2.9  10.0.0.3:25520
 Airport: 2 of 1024 shards allocated, 1 moving
 -: 1 shard of a region that is not registered: it comes back, or another region takes over; see roost members
 `},
+		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       EPOCH  ADDRESS
+Cart      3  -       unreadable   3.13  -
+Cart: 1 of 16 shards allocated, 1 moving
+Cart: 1 shard unreadable: region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa. Start a region of a version that does: commands are refused until then
+`},
+		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},
 		{"where Airport LAX", 0, "Airport/LAX  shard 9  10.0.0.9:25520, a region that is not registered: it comes back, or another region takes over  epoch 2.8\n"},
 		{"where Airport PHX", 0, "Airport/PHX  shard 7  region-1 (10.0.0.2:25520)  serving  epoch 3.12\n"},
 		{"where Airport/NEW", 0, "Airport/NEW  shard 5  unallocated: its first command will place it\n"},
 		{"where Airport PHX -o json", 0,
-			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving"}}` + "\n"},
+			`{"shard":{"type":"Airport","index":7,"region":"region-1","addr":"10.0.0.2:25520","epoch":"3.12","phase":"serving","reason":""}}` + "\n"},
 		{"where Airline PHX", exitNotFound, "roost: no entity type Airline\n"},
 		{"where PHX", exitUsage, "roost: \"PHX\" is not the name of an entity: write TYPE ID or TYPE/ID, such as Airport/PHX\n"},
 		{"call Airport Get {}", exitUsage, "roost: \"Airport\" is not the name of an entity: write TYPE/ID, such as Airport/PHX\n"},

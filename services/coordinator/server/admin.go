@@ -75,7 +75,7 @@ func names(v *coordinator.View) map[sharding.NodeID]string {
 func toShard(r sharding.Row, names map[sharding.NodeID]string) *adminv1.Shard {
 	s := &adminv1.Shard{
 		Type: string(r.Shard.Type), Index: r.Shard.Index, Addr: r.Owner.Addr,
-		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner],
+		Epoch: r.Epoch.String(), Phase: r.Phase.String(), Region: names[r.Owner], Reason: r.Reason.String(),
 	}
 	if s.Region == "" {
 		s.Region = r.Owner.Addr
@@ -118,10 +118,40 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 			out.Shards = append(out.Shards, s)
 		}
 	}
+	if req.Region == "" {
+		out.Unreadable = unreadable(&v, req.Type)
+	}
 	if req.Type != "" && len(out.Types) == 0 {
 		return nil, twirp.NewErrorf(twirp.NotFound, "no entity type %s; declared are %s", req.Type, typeNames(&v))
 	}
 	return out, nil
+}
+
+// unreadable lists the shards that no region reads, of one type or of all. Those of which
+// the same is missing are together.
+func unreadable(v *coordinator.View, typ string) []*adminv1.Unreadable {
+	var list []*adminv1.Unreadable
+	named := names(v)
+	for _, u := range v.Unreadable {
+		if typ != "" && typ != string(u.Shard.Type) {
+			continue
+		}
+		e := &adminv1.Unreadable{Type: string(u.Shard.Type), Region: cmp.Or(named[u.Closest], u.Closest.Addr)}
+		for _, f := range u.Forms {
+			e.Forms = append(e.Forms, f.String())
+		}
+		if i := slices.IndexFunc(v.Regions, func(r coordinator.RegionView) bool { return r.Node == u.Closest }); i >= 0 {
+			e.Version = v.Regions[i].Version
+		}
+		same := slices.IndexFunc(list, func(o *adminv1.Unreadable) bool {
+			return o.Type == e.Type && o.Region == e.Region && slices.Equal(o.Forms, e.Forms)
+		})
+		if same < 0 {
+			same, list = len(list), append(list, e)
+		}
+		list[same].Shards = append(list[same].Shards, u.Shard.Index)
+	}
+	return list
 }
 
 func typeNames(v *coordinator.View) string {

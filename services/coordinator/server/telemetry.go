@@ -96,6 +96,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 	allocated := meter.Gauge("roost.shard.allocated", "{shard}", "shards with an owner")
 	unallocated := meter.Gauge("roost.shard.unallocated", "{shard}", "shards that have no owner, those never asked for included")
 	moving := meter.Gauge("roost.shard.moving", "{shard}", "shards that start or hand off")
+	unread := meter.Gauge("roost.shard.unreadable", "{shard}", "shards whose commands are refused because no region reads what is stored of them; see roost shards")
 	watches := meter.Gauge("roost.coordinator.watches", "{watch}", "calls that wait for an answer, most of them watches that wait for a change of the table")
 	held := meter.Gauge("roost.coordinator.held", "{output}", "facts that are not stored yet, and what must not be told before they are")
 	return meter.Observe(func(ctx context.Context, o metric.Observer) error {
@@ -122,6 +123,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 			o.ObserveInt64(allocated, int64(owned))
 			o.ObserveInt64(unallocated, int64(all-owned))
 			o.ObserveInt64(moving, int64(moves))
+			o.ObserveInt64(unread, int64(len(v.Unreadable)))
 			o.ObserveInt64(watches, int64(s.calls.Len()))
 			if s.core.Active() != 0 {
 				outputs, _, _ := s.core.Held()

@@ -777,6 +777,7 @@ type ShardsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
 	Types         []*TypeSummary         `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`
+	Unreadable    []*Unreadable          `protobuf:"bytes,3,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -825,6 +826,94 @@ func (x *ShardsResponse) GetTypes() []*TypeSummary {
 	return nil
 }
 
+func (x *ShardsResponse) GetUnreadable() []*Unreadable {
+	if x != nil {
+		return x.Unreadable
+	}
+	return nil
+}
+
+// Unreadable are shards of which something may be stored that no region reads. Their
+// commands are refused until a region of a version that reads them is started.
+type Unreadable struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Type   string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Shards []uint32               `protobuf:"varint,2,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	// The forms that are not read: of events, in words.
+	Forms []string `protobuf:"bytes,3,rep,name=forms,proto3" json:"forms,omitempty"`
+	// The region that lacks the fewest forms: its name, or its address, and the version of
+	// its application. Empty: there is none now that could be given the shards.
+	Region        string `protobuf:"bytes,4,opt,name=region,proto3" json:"region,omitempty"`
+	Version       string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unreadable) Reset() {
+	*x = Unreadable{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unreadable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unreadable) ProtoMessage() {}
+
+func (x *Unreadable) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unreadable.ProtoReflect.Descriptor instead.
+func (*Unreadable) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Unreadable) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Unreadable) GetShards() []uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *Unreadable) GetForms() []string {
+	if x != nil {
+		return x.Forms
+	}
+	return nil
+}
+
+func (x *Unreadable) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Unreadable) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 type Shard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -833,13 +922,14 @@ type Shard struct {
 	Addr          string                 `protobuf:"bytes,4,opt,name=addr,proto3" json:"addr,omitempty"`
 	Epoch         string                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // term.counter
 	Phase         string                 `protobuf:"bytes,6,opt,name=phase,proto3" json:"phase,omitempty"`
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why there is no owner: unreadable, or empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +941,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +954,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Shard) GetType() string {
@@ -909,6 +999,13 @@ func (x *Shard) GetPhase() string {
 	return ""
 }
 
+func (x *Shard) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type TypeSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -922,7 +1019,7 @@ type TypeSummary struct {
 
 func (x *TypeSummary) Reset() {
 	*x = TypeSummary{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1031,7 @@ func (x *TypeSummary) String() string {
 func (*TypeSummary) ProtoMessage() {}
 
 func (x *TypeSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1044,7 @@ func (x *TypeSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeSummary.ProtoReflect.Descriptor instead.
 func (*TypeSummary) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TypeSummary) GetType() string {
@@ -995,7 +1092,7 @@ type WhereRequest struct {
 
 func (x *WhereRequest) Reset() {
 	*x = WhereRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1104,7 @@ func (x *WhereRequest) String() string {
 func (*WhereRequest) ProtoMessage() {}
 
 func (x *WhereRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1117,7 @@ func (x *WhereRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereRequest.ProtoReflect.Descriptor instead.
 func (*WhereRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WhereRequest) GetType() string {
@@ -1046,7 +1143,7 @@ type WhereResponse struct {
 
 func (x *WhereResponse) Reset() {
 	*x = WhereResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1155,7 @@ func (x *WhereResponse) String() string {
 func (*WhereResponse) ProtoMessage() {}
 
 func (x *WhereResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1168,7 @@ func (x *WhereResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhereResponse.ProtoReflect.Descriptor instead.
 func (*WhereResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WhereResponse) GetShard() *Shard {
@@ -1091,7 +1188,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1200,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1213,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrainRequest) GetRegion() string {
@@ -1142,7 +1239,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1251,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1264,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DrainResponse) GetRemaining() uint32 {
@@ -1235,17 +1332,28 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"appVersion\";\n" +
 	"\rShardsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
-	"\x06region\x18\x02 \x01(\tR\x06region\"r\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\"\xae\x01\n" +
 	"\x0eShardsResponse\x12-\n" +
 	"\x06shards\x18\x01 \x03(\v2\x15.roost.admin.v1.ShardR\x06shards\x121\n" +
-	"\x05types\x18\x02 \x03(\v2\x1b.roost.admin.v1.TypeSummaryR\x05types\"\x89\x01\n" +
+	"\x05types\x18\x02 \x03(\v2\x1b.roost.admin.v1.TypeSummaryR\x05types\x12:\n" +
+	"\n" +
+	"unreadable\x18\x03 \x03(\v2\x1a.roost.admin.v1.UnreadableR\n" +
+	"unreadable\"\x80\x01\n" +
+	"\n" +
+	"Unreadable\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06shards\x18\x02 \x03(\rR\x06shards\x12\x14\n" +
+	"\x05forms\x18\x03 \x03(\tR\x05forms\x12\x16\n" +
+	"\x06region\x18\x04 \x01(\tR\x06region\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\"\xa1\x01\n" +
 	"\x05Shard\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\rR\x05index\x12\x16\n" +
 	"\x06region\x18\x03 \x01(\tR\x06region\x12\x12\n" +
 	"\x04addr\x18\x04 \x01(\tR\x04addr\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\tR\x05epoch\x12\x14\n" +
-	"\x05phase\x18\x06 \x01(\tR\x05phase\"\x8b\x01\n" +
+	"\x05phase\x18\x06 \x01(\tR\x05phase\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\x8b\x01\n" +
 	"\vTypeSummary\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1c\n" +
@@ -1287,7 +1395,7 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*JoinRequest)(nil),     // 0: roost.admin.v1.JoinRequest
 	(*JoinResponse)(nil),    // 1: roost.admin.v1.JoinResponse
@@ -1302,12 +1410,13 @@ var file_roost_admin_v1_admin_proto_goTypes = []any{
 	(*Member)(nil),          // 10: roost.admin.v1.Member
 	(*ShardsRequest)(nil),   // 11: roost.admin.v1.ShardsRequest
 	(*ShardsResponse)(nil),  // 12: roost.admin.v1.ShardsResponse
-	(*Shard)(nil),           // 13: roost.admin.v1.Shard
-	(*TypeSummary)(nil),     // 14: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),    // 15: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),   // 16: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),    // 17: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),   // 18: roost.admin.v1.DrainResponse
+	(*Unreadable)(nil),      // 13: roost.admin.v1.Unreadable
+	(*Shard)(nil),           // 14: roost.admin.v1.Shard
+	(*TypeSummary)(nil),     // 15: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),    // 16: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),   // 17: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),    // 18: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),   // 19: roost.admin.v1.DrainResponse
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -1315,32 +1424,33 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	13, // 5: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	14, // 6: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	13, // 7: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	7,  // 8: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 9: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	15, // 10: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	17, // 11: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	0,  // 12: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 13: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 14: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 15: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 16: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 17: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 18: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	16, // 19: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	18, // 20: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	1,  // 21: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 22: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 23: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 24: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 25: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	17, // [17:26] is the sub-list for method output_type
-	8,  // [8:17] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 5: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	15, // 6: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	13, // 7: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	14, // 8: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	7,  // 9: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 10: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 11: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 12: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	0,  // 13: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 14: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 15: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 16: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 17: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 18: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 19: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 20: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 21: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	1,  // 22: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 23: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 24: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 25: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 26: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	18, // [18:27] is the sub-list for method output_type
+	9,  // [9:18] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -1354,7 +1464,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
