@@ -49,7 +49,7 @@ func (f *fakeAdmin) Shards(_ context.Context, req *adminv1.ShardsRequest) (*admi
 	}
 	if req.Type == "Cart" {
 		return &adminv1.ShardsResponse{
-			Types:  []*adminv1.TypeSummary{{Type: "Cart", Shards: 16, Allocated: 1, Moving: 1}},
+			Types:  []*adminv1.TypeSummary{{Type: "Cart", Shards: 16, Allocated: 1}},
 			Shards: []*adminv1.Shard{{Type: "Cart", Index: 3, Epoch: "3.13", Phase: "starting", Reason: "unreadable"}},
 			Unreadable: []*adminv1.Unreadable{{Type: "Cart", Shards: []uint32{3}, Region: "region-1", Version: "1.0",
 				Forms: []string{"event item-added, version 2, shape 00000000000000aa"}}},
@@ -136,7 +136,7 @@ Airport: 2 of 1024 shards allocated, 1 moving
 `},
 		{"shards --type Cart", 0, `TYPE  SHARD  REGION  PHASE       EPOCH  ADDRESS
 Cart      3  -       unreadable   3.13  -
-Cart: 1 of 16 shards allocated, 1 moving
+Cart: 1 of 16 shards allocated, 0 moving
 Cart: 1 shard unreadable: region-1 (version 1.0) does not read event item-added, version 2, shape 00000000000000aa. Start a region of a version that does: commands are refused until then
 `},
 		{"where Airport OLD", 0, "Airport/OLD  shard 6  unreadable: no region reads what is stored of the shard; see roost shards --type Airport\n"},

@@ -111,7 +111,7 @@ func (a admin) Shards(ctx context.Context, req *adminv1.ShardsRequest) (*adminv1
 			continue
 		}
 		sum.Allocated++
-		if r.Phase != sharding.Serving {
+		if r.Phase != sharding.Serving && r.Reason == 0 {
 			sum.Moving++
 		}
 		if s := toShard(r, named); req.Region == "" || s.Region == req.Region || s.Addr == req.Region {

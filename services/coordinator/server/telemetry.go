@@ -116,7 +116,7 @@ func (s *Server) instrument(mp metric.MeterProvider) error {
 				if !r.Owner.IsZero() {
 					owned++
 				}
-				if r.Phase != sharding.Serving {
+				if r.Phase != sharding.Serving && r.Reason == 0 {
 					moves++
 				}
 			}
