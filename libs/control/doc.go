@@ -12,6 +12,9 @@
 //	region       Register          coordinator   at its start and in every new term; repeated until RegisterAck
 //	             ◀ RegisterAck
 //	             ◀ NotActive                     from a standby, or from a coordinator that must be asked again later
+//	region       CountDue          coordinator   when it is registered; repeated until nothing is due
+//	             ◀ DueAck
+//	             ◀ NotActive                     as above
 //
 // A gateway watches the table too. While no coordinator is alive, it asks a region
 // instead, for the region's copy of the table. It asks the coordinator to allocate

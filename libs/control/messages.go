@@ -7,6 +7,7 @@ var Kinds = []Kind{
 	{Zero: WatchTable{}, From: Region | Gateway, To: Coordinator | Region, Answers: []Message{TableChanged{}, NotActive{}}},
 	{Zero: Register{}, From: Region, To: Coordinator, Answers: []Message{RegisterAck{}, NotActive{}}},
 	{Zero: GracefulShutdown{}, From: Region, To: Coordinator, Answers: []Message{ShutdownAck{}, NotActive{}}},
+	{Zero: CountDue{}, From: Region, To: Coordinator, Answers: []Message{DueAck{}, NotActive{}}},
 	{Zero: GetShardHome{}, From: Gateway, To: Coordinator},
 	{Zero: HostShard{}, From: Coordinator, To: Region},
 	{Zero: HandOff{}, From: Coordinator, To: Region},
@@ -71,6 +72,16 @@ type (
 		Term      sharding.Term
 		Remaining int
 	}
+	// CountDue asks how many shards are about to come to the region because of a rollout.
+	// A region asks until there are none, and is then ready.
+	CountDue struct{}
+	// DueAck answers CountDue with the number of rows that start at the region, or belong
+	// to regions that leave or are lost and can go to it; 0 if no rollout is on, or if
+	// allocation has not begun.
+	DueAck struct {
+		Term sharding.Term
+		Due  int
+	}
 	// JournalReport is a region's judgement of its journal. A report with a lower
 	// Number than an earlier one is outdated and is ignored.
 	JournalReport struct {
@@ -131,6 +142,8 @@ func (Register) name() string         { return "Register" }
 func (RegisterAck) name() string      { return "RegisterAck" }
 func (GracefulShutdown) name() string { return "GracefulShutdown" }
 func (ShutdownAck) name() string      { return "ShutdownAck" }
+func (CountDue) name() string         { return "CountDue" }
+func (DueAck) name() string           { return "DueAck" }
 func (JournalReport) name() string    { return "JournalReport" }
 func (GetShardHome) name() string     { return "GetShardHome" }
 func (HostShard) name() string        { return "HostShard" }
@@ -159,6 +172,12 @@ func (GracefulShutdown) About() About { return About{} }
 
 // About is of the term that hands the shards off.
 func (m ShutdownAck) About() About { return About{Term: m.Term} }
+
+// About is of no shard.
+func (CountDue) About() About { return About{} }
+
+// About is of the term that counts.
+func (m DueAck) About() About { return About{Term: m.Term} }
 
 // About is of no shard.
 func (JournalReport) About() About { return About{} }

@@ -141,6 +141,8 @@ func (m *Machine) receive(in Received) bool {
 		m.register(in.From, in.Call, msg)
 	case control.GracefulShutdown:
 		m.gracefulShutdown(in.From, in.Call)
+	case control.CountDue:
+		m.countDue(in.From, in.Call)
 	case control.GetShardHome:
 		m.getShardHome(msg)
 	case control.ShardStarted:

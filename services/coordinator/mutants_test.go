@@ -228,6 +228,13 @@ func TestMutantsOfRollouts(t *testing.T) {
 	}{
 		{"move-once", once},
 		{"rollout-freeze", surge},
+		{"ready-waits", func(t *testing.T) bool {
+			p := newPlatform(t, 2, 4, 1)
+			p.start("2")
+			p.m.Step(p.now, calls(p.oldest("1"), control.GracefulShutdown{}), nil)
+			out := p.m.Step(p.now, calls(p.oldest("2"), control.CountDue{}), nil)
+			return sent(out[0]) == control.Message(control.DueAck{Term: 1})
+		}},
 		{"target-as-a-fact", target("a:1", "b:2", "-a", "elect", "b:2", "c:1")},
 		{"target-seen", target("a:1", "b:2", "-a", "c:1")},
 	} {

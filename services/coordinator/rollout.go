@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roost-cluster/roost/libs/allocation"
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
@@ -117,6 +118,47 @@ func (m *Machine) rolloutRoom(t *typeTable) int {
 	}
 	fair := (len(t.rows) + hosts - 1) / max(1, hosts)
 	return int(math.Ceil(m.cfg.RolloutShare * float64(fair)))
+}
+
+// countDue answers how many shards are about to come to a region because of a rollout. A
+// platform that waits until there are none before it stops the next old region does not
+// have two regions' shards on the way at a time. What only an operator has asked for is
+// not counted, nor what no other region could do for this one.
+func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
+	r := m.region(node)
+	if r == nil || !r.registered || !m.recovered {
+		m.askAgain(call)
+		return
+	}
+	due := 0
+	if m.open && m.rollingOut() && !mutant.On("ready-waits") {
+		for _, t := range m.types {
+			due += m.dueAt(t, r)
+		}
+	}
+	m.reply(call, control.DueAck{Term: m.term, Due: due})
+}
+
+// dueAt counts the shards of a type that start at a region, or are about to be taken from
+// others and can go to it.
+func (m *Machine) dueAt(t *typeTable, to *region) int {
+	due := 0
+	if !to.hosts(t.desc.Type) {
+		return due
+	}
+	for i := range t.rows {
+		r := &t.rows[i]
+		if r.Epoch == 0 {
+			continue
+		}
+		if r.Owner == to.node {
+			due += one(r.Phase == sharding.Starting)
+			continue
+		}
+		owner := m.region(r.Owner)
+		due += one(to.candidate() && to.readable(t, r.stored()) && (lost(t, owner) || owner.going || owner.leaving))
+	}
+	return due
 }
 
 // RolloutView is the state of a rollout as an operator sees it.

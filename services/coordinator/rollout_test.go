@@ -417,3 +417,75 @@ func TestCommandsOfTheTargetStay(t *testing.T) {
 		}
 	}
 }
+
+// TestDue: what is about to come to a region in a rollout is counted, and nothing else.
+func TestDue(t *testing.T) {
+	old, new1, other := node(t, "r1"), node(t, "r2"), node(t, "r3")
+	types := []sharding.TypeDesc{{Type: "T", Shards: 3}, {Type: "V", Shards: 1, Volatile: true}}
+	w := newWorld(t, DefaultConfig())
+	due := func(n sharding.NodeID) int {
+		t.Helper()
+		for _, o := range w.step(Received{From: n, Call: 5, Msg: control.CountDue{}}) {
+			switch m := sent(o).(type) {
+			case control.DueAck:
+				if m.Term != w.m.term {
+					t.Errorf("the count is of term %d, want %d", m.Term, w.m.term)
+				}
+				return m.Due
+			case control.NotActive:
+				return -1
+			}
+		}
+		return -2
+	}
+	want := func(when string, n int) {
+		t.Helper()
+		if got := due(new1); got != n {
+			t.Errorf("%s: %d are due, want %d", when, got, n)
+		}
+	}
+	up := func(n sharding.NodeID, version string) {
+		w.run(Member{Node: n, Reachable: true})
+		w.run(calls(n, control.Register{Version: version, Types: types}))
+	}
+	w.run(Elected{Term: 1})
+	want("a stranger", -1)
+	up(old, "1")
+	for i := range uint32(3) {
+		s := sharding.ShardID{Type: "T", Index: i}
+		w.run(Received{Msg: control.GetShardHome{Shard: s}})
+		w.run(from(old, control.ShardStarted{Shard: s, Epoch: sharding.MakeEpoch(1, 1+i)}))
+	}
+	w.run(Received{Msg: control.GetShardHome{Shard: sharding.ShardID{Type: "V"}}})
+	w.run(Member{Node: new1, Reachable: true})
+	want("not registered", -1)
+	up(new1, "2")
+	want("nobody leaves", 0)
+	w.run(DrainRegion{Region: old})
+	want("an operator drains", 0)
+	w.run(DrainRegion{Region: old, Resume: true})
+	w.run(calls(old, control.GracefulShutdown{}))
+	want("the old region leaves", 4)
+	if n := due(old); n != 0 {
+		t.Errorf("%d are due at the region that leaves", n)
+	}
+	first := sharding.ShardID{Type: "T"}
+	w.run(from(old, control.ShardStopped{Shard: first, Epoch: sharding.MakeEpoch(1, 1)}))
+	want("one is starting here", 4)
+	w.run(from(new1, control.ShardStarted{Shard: first, Epoch: w.stored[first].Epoch}))
+	want("it has started", 3)
+	up(other, "2")
+	second := sharding.ShardID{Type: "T", Index: 1}
+	w.run(from(old, control.ShardStopped{Shard: second, Epoch: sharding.MakeEpoch(1, 2)}))
+	if w.stored[second].Owner != other {
+		t.Fatalf("it goes to %v", w.stored[second].Owner)
+	}
+	want("one is starting elsewhere", 2)
+	w.run(MemberGone{Node: old})
+	want("what is left starts elsewhere, and the rollout is over", 0)
+	w.run(Elected{Term: 2, Facts: w.facts})
+	want("the next term does not know the regions yet", -1)
+	up(new1, "2")
+	up(other, "2")
+	want("now it does", 0)
+}

@@ -22,6 +22,7 @@ type ControlCore struct {
 	term       sharding.Term // highest seen
 	registered sharding.Term // the term that acknowledged us
 	announcing announcing
+	readiness  readiness
 	leaving    bool
 	leaveCall  repeated // GracefulShutdown
 	leftBy     time.Time
@@ -201,6 +202,7 @@ func (c *ControlCore) reclaim(r Resource) {
 func (c *ControlCore) tick() {
 	c.poll()
 	c.register()
+	c.countDue()
 	c.tickLeave()
 	c.tickJournal()
 	for r := range resources {

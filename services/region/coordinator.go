@@ -48,6 +48,18 @@ func (c *ControlCore) replied(in Replied) bool {
 		case nil, control.NotActive: // it is repeated
 			return true
 		}
+	case control.CountDue:
+		c.readiness.call.answered(in.From)
+		switch msg := in.Msg.(type) {
+		case control.DueAck:
+			c.dueAck(msg)
+			return true
+		case nil:
+			c.dueUnanswered()
+			return true
+		case control.NotActive: // it is repeated
+			return true
+		}
 	case control.GracefulShutdown:
 		c.leaveCall.answered(in.From)
 		switch msg := in.Msg.(type) {
@@ -222,6 +234,8 @@ func (c *ControlCore) registerAck(from string, asked control.Register, in contro
 		c.announcing.call = repeated{}
 		c.health.told = time.Time{} // it may know nothing yet
 		c.emit(Registered{With: from, Term: in.Term})
+		c.readiness.call = repeated{}
+		c.countDue()
 	case !asked.Journal.Known:
 		c.fail(in.Refusal)
 	case c.announcing.refusal == "" && !c.failed:

@@ -32,6 +32,9 @@ import (
 //	command R EPOCH TYPE/ID CMD [size=N]
 //	loaded SEQ | done R [events=N] [event=NAME] | appended VERDICT [EPOCH] | fence VERDICT [EPOCH] | stopped
 //	probed ok|lost                        answers the oldest ProbeJournal
+//	count-due                             from now on CountDue is shown, and answered by:
+//	due N [term=N] | due-failed           answers the last CountDue; without count-due it is 0 at once
+//	ready                                 whether the region is ready
 //	leave | remaining N [term=N] | tick MS
 //	state                                 counts
 func TestScenarios(t *testing.T) { scenariotest.Run(t, play) }
@@ -57,8 +60,9 @@ type scenario struct {
 	held      []func() []string // in order
 	now       time.Time
 	watches   []region.Send
-	registers region.Send // the newest
-	leaves    region.Send // the newest
+	registers region.Send  // the newest
+	leaves    region.Send  // the newest
+	dues      *region.Send // the newest CountDue; nil: 0 is answered at once
 	heartbeat region.JournalHeartbeatRead
 	claims    []region.Claim
 	loads     []of[turn.Load]
@@ -209,6 +213,20 @@ func (s *scenario) command(f []string) []string {
 			v = sharding.RefusedEpoch
 		}
 		return s.step(region.Probed{Path: p.Path, Number: p.Number, Verdict: v})
+	case "count-due":
+		s.dues = &region.Send{}
+		return nil
+	case "due":
+		_, term, _ := s.control.Coordinator()
+		if t := opt["term"]; t != "" {
+			term = sharding.Term(number(t))
+		}
+		return s.step(region.Replied{From: s.dues.To, Asked: s.dues.Msg, Msg: control.DueAck{Term: term, Due: number(f[1])}})
+	case "due-failed":
+		return s.step(region.Replied{From: s.dues.To, Asked: s.dues.Msg})
+	case "ready":
+		ready, due := s.control.Ready()
+		return []string{fmt.Sprintf("ready %t, %d due", ready, due)}
 	case "leave":
 		return s.step(region.Leave{})
 	case "remaining":
@@ -311,6 +329,13 @@ func (s *scenario) step(in region.ControlInput) []string {
 		case region.ReadJournalHeartbeat:
 			s.heartbeat.Number = o.Number
 			lines = append(lines, s.step(s.heartbeat)...)
+		case region.Send:
+			if _, counts := o.Msg.(control.CountDue); counts && s.dues == nil {
+				_, term, _ := s.control.Coordinator()
+				lines = append(lines, s.step(region.Replied{From: o.To, Asked: o.Msg, Msg: control.DueAck{Term: term}})...)
+				continue
+			}
+			lines = append(lines, s.perform(o))
 		case region.ToCore:
 			if len(s.shards) > 1 {
 				lines = append(lines, fmt.Sprintf("> core %d %s %+v", o.Core, name(o.Order), o.Order))
@@ -371,6 +396,8 @@ func (s *scenario) send(o region.Send) string {
 		if wrote := slices.Collect(m.Wrote.All()); wrote != nil {
 			fields = fmt.Sprintf("{Shard:%s Epoch:%s Wrote:%v}", m.Shard, m.Epoch, wrote)
 		}
+	case control.CountDue:
+		s.dues = &o
 	}
 	return fmt.Sprintf("%s to %s %s", control.Name(o.Msg), o.To, fields)
 }

@@ -108,6 +108,9 @@ func (c *ControlCore) AppendState(now time.Time, b []byte) []byte {
 	a := &c.announcing
 	b = fmt.Appendf(b, "term %d registered %d announced %d %q number %d open %t refused %q %v leaving %t %d %q %d left %t released %t draining %t failed %t\n",
 		c.term, c.registered, rel(a.call.at), a.call.askedOf, a.number, a.open, a.refusal, a.refused, c.leaving, rel(c.leaveCall.at), c.leaveCall.askedOf, rel(c.leftBy), c.left, c.released, c.draining, c.failed)
+	if r := &c.readiness; !r.latched {
+		b = fmt.Appendf(b, "due %d %t asked %d %q\n", r.due, r.known, rel(r.call.at), r.call.askedOf)
+	}
 	if c.cfg.JournalPatience > 0 {
 		h := &c.health
 		b = fmt.Appendf(b, "journal %s %d report %d told %d ticked %d\n", h.state, rel(h.since), h.report, rel(h.told), rel(h.ticked))

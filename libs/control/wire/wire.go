@@ -40,6 +40,10 @@ func Encode(m control.Message) *controlv1.Message {
 		return &controlv1.Message{Kind: &controlv1.Message_GracefulShutdown{GracefulShutdown: &controlv1.GracefulShutdown{}}}
 	case control.ShutdownAck:
 		return &controlv1.Message{Kind: &controlv1.Message_ShutdownAck{ShutdownAck: &controlv1.ShutdownAck{Term: uint32(m.Term), Remaining: uint32(m.Remaining)}}}
+	case control.CountDue:
+		return &controlv1.Message{Kind: &controlv1.Message_CountDue{CountDue: &controlv1.CountDue{}}}
+	case control.DueAck:
+		return &controlv1.Message{Kind: &controlv1.Message_DueAck{DueAck: &controlv1.DueAck{Term: uint32(m.Term), Due: uint32(m.Due)}}}
 	case control.JournalReport:
 		return &controlv1.Message{Kind: &controlv1.Message_JournalReport{JournalReport: &controlv1.JournalReport{Number: m.Number, State: toJournalState(m.State)}}}
 	case control.GetShardHome:
@@ -88,6 +92,10 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.GracefulShutdown{}, nil
 	case *controlv1.Message_ShutdownAck:
 		return control.ShutdownAck{Term: sharding.Term(k.ShutdownAck.GetTerm()), Remaining: int(k.ShutdownAck.GetRemaining())}, nil
+	case *controlv1.Message_CountDue:
+		return control.CountDue{}, nil
+	case *controlv1.Message_DueAck:
+		return control.DueAck{Term: sharding.Term(k.DueAck.GetTerm()), Due: int(k.DueAck.GetDue())}, nil
 	case *controlv1.Message_JournalReport:
 		return control.JournalReport{Number: k.JournalReport.GetNumber(), State: fromJournalState(k.JournalReport.GetState())}, nil
 	case *controlv1.Message_GetShardHome:

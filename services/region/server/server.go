@@ -329,18 +329,24 @@ func (s *Server) inspect(ctx context.Context, check func() error) error {
 	return loop.Ask(ctx, s.runner.ctx.Done(), func(f func()) error { s.runner.control.do(f); return nil }, check)
 }
 
-// readiness reports whether commands would be served here.
+// readiness reports whether commands would be served here, and whether a platform may go
+// on with the next region. A region that was ready once stays so until it leaves.
 func (s *Server) readiness() error {
 	addr, term, registered := s.runner.control.core.Coordinator()
+	ready, due := s.runner.control.core.Ready()
 	switch {
 	case s.draining:
 		return errors.New("draining")
+	case ready:
+		return nil
 	case addr == "":
 		return errors.New("no active coordinator is known")
 	case !registered && s.complaints[control.Name(control.Register{})].err != nil:
 		return fmt.Errorf("not registered with %s in term %d yet: %w", addr, term, s.complaints[control.Name(control.Register{})].err)
 	case !registered:
 		return fmt.Errorf("not registered with %s in term %d yet", addr, term)
+	case due < 0:
+		return fmt.Errorf("%s has not said yet which shards are on their way here", addr)
 	}
-	return nil
+	return fmt.Errorf("%d shards of a rollout are on their way here; roost rollout shows it", due)
 }

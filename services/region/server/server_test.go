@@ -129,6 +129,7 @@ type fake struct {
 	unwilling  error // Register fails
 	shutdowns  int
 	remaining  int
+	due        int
 	started    map[sharding.Epoch]bool
 	stopped    map[sharding.Epoch]bool
 	refused    map[sharding.Epoch]sharding.Epoch
@@ -179,6 +180,8 @@ func (f *fake) Answer(ctx context.Context, _ sharding.NodeID, m control.Message,
 	case control.GracefulShutdown:
 		f.shutdowns++
 		return control.ShutdownAck{Term: f.term, Remaining: f.remaining}, nil
+	case control.CountDue:
+		return control.DueAck{Term: f.term, Due: f.due}, nil
 	case control.WatchTable:
 		term := f.term
 		if m.Version.Term == term {
@@ -438,14 +441,48 @@ func (g *gateway) want(a link.Answer, outcome sharding.Outcome, payload string) 
 // until one does.
 func TestWhyNotRegistered(t *testing.T) {
 	f := newFake(t)
-	r := start(t, f, "memory:", nil)
-	f.mu.Lock()
-	f.term, f.unwilling = 2, twirp.ResourceExhausted.Error("a message too large")
-	f.mu.Unlock()
+	f.unwilling = twirp.ResourceExhausted.Error("a message too large")
+	r := launch(t, f, "memory:", nil)
 	await(t, "the reason is told", func() bool { return strings.Contains(r.get("/readyz?verbose"), "a message too large") })
 	f.mu.Lock()
 	f.unwilling = nil
 	f.mu.Unlock()
 	await(t, "the region is ready", func() bool { return strings.HasSuffix(strings.TrimSpace(r.get("/readyz?verbose")), "ok") })
+	r.end()
+}
+
+// TestReadyInRollout: a region is ready when the shards that a rollout brings to it have
+// come, and stays so when the coordinator is lost.
+func TestReadyInRollout(t *testing.T) {
+	f := newFake(t)
+	f.due = 3
+	r := launch(t, f, "memory:", nil)
+	ready := func() bool { return strings.HasSuffix(strings.TrimSpace(r.get("/readyz?verbose")), "ok") }
+	await(t, "it waits for shards", func() bool {
+		return strings.Contains(r.get("/readyz?verbose"), "3 shards of a rollout are on their way")
+	})
+	f.mu.Lock()
+	f.due = 0
+	f.mu.Unlock()
+	await(t, "the region is ready", ready)
+	f.mu.Lock()
+	f.term, f.due, f.unwilling = 2, 3, twirp.ResourceExhausted.Error("a message too large")
+	f.mu.Unlock()
+	await(t, "the next coordinator does not take it", func() (refused bool) {
+		if err := r.server.inspect(t.Context(), func() error {
+			_, term, registered := r.server.runner.control.core.Coordinator()
+			refused = term == 2 && !registered
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		return refused
+	})
+	if !ready() {
+		t.Errorf("it is not ready any more: %s", r.get("/readyz?verbose"))
+	}
+	f.mu.Lock()
+	f.unwilling = nil
+	f.mu.Unlock()
 	r.end()
 }

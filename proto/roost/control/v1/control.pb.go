@@ -462,6 +462,8 @@ type Message struct {
 	//	*Message_HostRefused
 	//	*Message_HandOff
 	//	*Message_ShardStopped
+	//	*Message_CountDue
+	//	*Message_DueAck
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -630,6 +632,24 @@ func (x *Message) GetShardStopped() *ShardStopped {
 	return nil
 }
 
+func (x *Message) GetCountDue() *CountDue {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_CountDue); ok {
+			return x.CountDue
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetDueAck() *DueAck {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_DueAck); ok {
+			return x.DueAck
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -690,6 +710,14 @@ type Message_ShardStopped struct {
 	ShardStopped *ShardStopped `protobuf:"bytes,14,opt,name=shard_stopped,json=shardStopped,proto3,oneof"`
 }
 
+type Message_CountDue struct {
+	CountDue *CountDue `protobuf:"bytes,15,opt,name=count_due,json=countDue,proto3,oneof"`
+}
+
+type Message_DueAck struct {
+	DueAck *DueAck `protobuf:"bytes,16,opt,name=due_ack,json=dueAck,proto3,oneof"`
+}
+
 func (*Message_WatchTable) isMessage_Kind() {}
 
 func (*Message_TableChanged) isMessage_Kind() {}
@@ -717,6 +745,10 @@ func (*Message_HostRefused) isMessage_Kind() {}
 func (*Message_HandOff) isMessage_Kind() {}
 
 func (*Message_ShardStopped) isMessage_Kind() {}
+
+func (*Message_CountDue) isMessage_Kind() {}
+
+func (*Message_DueAck) isMessage_Kind() {}
 
 type WatchTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1108,6 +1140,94 @@ func (x *ShutdownAck) GetRemaining() uint32 {
 	return 0
 }
 
+type CountDue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDue) Reset() {
+	*x = CountDue{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDue) ProtoMessage() {}
+
+func (x *CountDue) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDue.ProtoReflect.Descriptor instead.
+func (*CountDue) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
+}
+
+type DueAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Due           uint32                 `protobuf:"varint,2,opt,name=due,proto3" json:"due,omitempty"` // shards that are about to come to the region
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueAck) Reset() {
+	*x = DueAck{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueAck) ProtoMessage() {}
+
+func (x *DueAck) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueAck.ProtoReflect.Descriptor instead.
+func (*DueAck) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DueAck) GetTerm() uint32 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *DueAck) GetDue() uint32 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
 type JournalReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // one with a lower number is older
@@ -1118,7 +1238,7 @@ type JournalReport struct {
 
 func (x *JournalReport) Reset() {
 	*x = JournalReport{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1250,7 @@ func (x *JournalReport) String() string {
 func (*JournalReport) ProtoMessage() {}
 
 func (x *JournalReport) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1263,7 @@ func (x *JournalReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReport.ProtoReflect.Descriptor instead.
 func (*JournalReport) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *JournalReport) GetNumber() uint64 {
@@ -1170,7 +1290,7 @@ type GetShardHome struct {
 
 func (x *GetShardHome) Reset() {
 	*x = GetShardHome{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1302,7 @@ func (x *GetShardHome) String() string {
 func (*GetShardHome) ProtoMessage() {}
 
 func (x *GetShardHome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1315,7 @@ func (x *GetShardHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHome.ProtoReflect.Descriptor instead.
 func (*GetShardHome) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetShardHome) GetShard() *Shard {
@@ -1223,7 +1343,7 @@ type HostShard struct {
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1355,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1368,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -1282,7 +1402,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1414,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1427,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -1335,7 +1455,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1467,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1480,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -1395,7 +1515,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1527,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1540,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -1457,7 +1577,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1589,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1602,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -1517,7 +1637,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1649,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1662,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Node) GetAddr() string {
@@ -1569,7 +1689,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1701,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1714,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Shard) GetType() string {
@@ -1626,7 +1746,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1758,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1771,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Row) GetType() string {
@@ -1711,7 +1831,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1843,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1856,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Type) GetName() string {
@@ -1795,7 +1915,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1927,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1940,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -1870,7 +1990,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2002,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2015,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Command) GetName() string {
@@ -1937,7 +2057,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2069,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2082,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -1996,7 +2116,7 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x06R\x02to\x123\n" +
 	"\amessage\x18\x04 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"C\n" +
 	"\fCallResponse\x123\n" +
-	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xc6\a\n" +
+	"\amessage\x18\x01 \x01(\v2\x19.roost.control.v1.MessageR\amessage\"\xb6\b\n" +
 	"\aMessage\x12?\n" +
 	"\vwatch_table\x18\x01 \x01(\v2\x1c.roost.control.v1.WatchTableH\x00R\n" +
 	"watchTable\x12E\n" +
@@ -2015,7 +2135,9 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\rshard_started\x18\v \x01(\v2\x1e.roost.control.v1.ShardStartedH\x00R\fshardStarted\x12B\n" +
 	"\fhost_refused\x18\f \x01(\v2\x1d.roost.control.v1.HostRefusedH\x00R\vhostRefused\x126\n" +
 	"\bhand_off\x18\r \x01(\v2\x19.roost.control.v1.HandOffH\x00R\ahandOff\x12E\n" +
-	"\rshard_stopped\x18\x0e \x01(\v2\x1e.roost.control.v1.ShardStoppedH\x00R\fshardStoppedB\x06\n" +
+	"\rshard_stopped\x18\x0e \x01(\v2\x1e.roost.control.v1.ShardStoppedH\x00R\fshardStopped\x129\n" +
+	"\tcount_due\x18\x0f \x01(\v2\x1a.roost.control.v1.CountDueH\x00R\bcountDue\x123\n" +
+	"\adue_ack\x18\x10 \x01(\v2\x18.roost.control.v1.DueAckH\x00R\x06dueAckB\x06\n" +
 	"\x04kind\"U\n" +
 	"\n" +
 	"WatchTable\x123\n" +
@@ -2042,7 +2164,12 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x10GracefulShutdown\"?\n" +
 	"\vShutdownAck\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\x1c\n" +
-	"\tremaining\x18\x02 \x01(\rR\tremaining\"]\n" +
+	"\tremaining\x18\x02 \x01(\rR\tremaining\"\n" +
+	"\n" +
+	"\bCountDue\".\n" +
+	"\x06DueAck\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\rR\x04term\x12\x10\n" +
+	"\x03due\x18\x02 \x01(\rR\x03due\"]\n" +
 	"\rJournalReport\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x124\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1e.roost.control.v1.JournalStateR\x05state\"W\n" +
@@ -2138,7 +2265,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2156,25 +2283,27 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*RegisterAck)(nil),      // 13: roost.control.v1.RegisterAck
 	(*GracefulShutdown)(nil), // 14: roost.control.v1.GracefulShutdown
 	(*ShutdownAck)(nil),      // 15: roost.control.v1.ShutdownAck
-	(*JournalReport)(nil),    // 16: roost.control.v1.JournalReport
-	(*GetShardHome)(nil),     // 17: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 18: roost.control.v1.HostShard
-	(*ShardStarted)(nil),     // 19: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 20: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 21: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 22: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 23: roost.control.v1.Node
-	(*Shard)(nil),            // 24: roost.control.v1.Shard
-	(*Row)(nil),              // 25: roost.control.v1.Row
-	(*Type)(nil),             // 26: roost.control.v1.Type
-	(*Form)(nil),             // 27: roost.control.v1.Form
-	(*Command)(nil),          // 28: roost.control.v1.Command
-	(*Version)(nil),          // 29: roost.control.v1.Version
+	(*CountDue)(nil),         // 16: roost.control.v1.CountDue
+	(*DueAck)(nil),           // 17: roost.control.v1.DueAck
+	(*JournalReport)(nil),    // 18: roost.control.v1.JournalReport
+	(*GetShardHome)(nil),     // 19: roost.control.v1.GetShardHome
+	(*HostShard)(nil),        // 20: roost.control.v1.HostShard
+	(*ShardStarted)(nil),     // 21: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 22: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 23: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 24: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 25: roost.control.v1.Node
+	(*Shard)(nil),            // 26: roost.control.v1.Shard
+	(*Row)(nil),              // 27: roost.control.v1.Row
+	(*Type)(nil),             // 28: roost.control.v1.Type
+	(*Form)(nil),             // 29: roost.control.v1.Form
+	(*Command)(nil),          // 30: roost.control.v1.Command
+	(*Version)(nil),          // 31: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	23, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	25, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	23, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	25, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
@@ -2184,42 +2313,44 @@ var file_roost_control_v1_control_proto_depIdxs = []int32{
 	13, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
 	14, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
 	15, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
-	16, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	17, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	18, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	19, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	20, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	21, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	22, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
-	29, // 19: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	29, // 20: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	25, // 21: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	26, // 22: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	23, // 23: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	26, // 24: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	0,  // 25: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	24, // 26: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	24, // 27: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	24, // 28: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	24, // 29: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	24, // 30: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	24, // 31: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 32: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	23, // 33: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 34: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	28, // 35: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	27, // 36: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	27, // 37: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 38: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 39: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 40: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 41: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 42: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	41, // [41:43] is the sub-list for method output_type
-	39, // [39:41] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	18, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
+	19, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	20, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	21, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	22, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	23, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	24, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	16, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
+	17, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
+	31, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	31, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	27, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	28, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	25, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	28, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	0,  // 27: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	26, // 28: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	26, // 29: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	26, // 30: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	26, // 31: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	26, // 32: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	26, // 33: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 34: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	25, // 35: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 36: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	30, // 37: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	29, // 38: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	29, // 39: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 40: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 41: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 42: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 43: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 44: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	43, // [43:45] is the sub-list for method output_type
+	41, // [41:43] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2242,6 +2373,8 @@ func file_roost_control_v1_control_proto_init() {
 		(*Message_HostRefused)(nil),
 		(*Message_HandOff)(nil),
 		(*Message_ShardStopped)(nil),
+		(*Message_CountDue)(nil),
+		(*Message_DueAck)(nil),
 	}
 	file_roost_control_v1_control_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
@@ -2250,7 +2383,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
