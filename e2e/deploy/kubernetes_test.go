@@ -77,6 +77,7 @@ func checkKubernetes(t *testing.T, text string, run bool) []string {
 		effective, problems := p.check(t)
 		w.problems = append(w.problems, problems...)
 		w.checkWorkload(l)
+		w.checkUpdate(t, l, effective)
 		w.checkReach(l, effective)
 		w.checkAccess(l, effective)
 		if run && effective != nil {
@@ -257,6 +258,25 @@ func (w *world) checkWorkload(l *workload) {
 	}
 	if i != 1 {
 		w.bad("%s: %d NetworkPolicies keep others from its management port", name, i)
+	}
+}
+
+// checkUpdate looks whether the platform waits, when it replaces the pods, for what one of
+// them needs before the next goes.
+func (w *world) checkUpdate(t *testing.T, l *workload, effective map[string]string) {
+	name, c := l.Kind+" "+l.Metadata.Name, l.Spec.Template.Spec.Containers[0]
+	if update := l.Spec.Strategy.RollingUpdate; l.Kind == "Deployment" && (update.MaxSurge < 1 || update.MaxUnavailable != 0) {
+		w.bad("%s: an old pod goes before a new one is ready", name)
+	}
+	least := max(1, c.Readiness.PeriodSeconds)
+	if ttl := effective["lease.ttl"]; ttl != "" {
+		least = max(least, int(duration(t, ttl)/time.Second))
+	}
+	if l.Spec.MinReady <= least {
+		w.bad("%s: a new pod is taken for ready after %d s, must be above %d s", name, l.Spec.MinReady, least)
+	}
+	if l.Metadata.Name == "region" && l.Kind != "Deployment" {
+		w.bad("%s: its pods are replaced in place, so that shards move more than once", name)
 	}
 }
 

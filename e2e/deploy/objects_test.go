@@ -107,8 +107,15 @@ type workload struct {
 		ServiceName   string `yaml:"serviceName"`
 		Replicas      int
 		PodManagement string `yaml:"podManagementPolicy"`
-		Selector      selector
-		Template      struct {
+		MinReady      int    `yaml:"minReadySeconds"`
+		Strategy      struct {
+			RollingUpdate struct {
+				MaxSurge       int `yaml:"maxSurge"`
+				MaxUnavailable int `yaml:"maxUnavailable"`
+			} `yaml:"rollingUpdate"`
+		}
+		Selector selector
+		Template struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     podSpec
 		}
