@@ -80,6 +80,21 @@ func (a *Admin) Drain(ctx context.Context, region string, resume bool) (remainin
 	return res.GetRemaining(), err
 }
 
+// Rollout tells which versions of the application run, and what is left to move.
+func (a *Admin) Rollout(ctx context.Context) (*adminv1.RolloutResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.RolloutResponse, error) {
+		return c.Rollout(ctx, &adminv1.RolloutRequest{})
+	})
+}
+
+// SetTarget makes a version the target of rollouts; by says who asks. Repeat it until the
+// answer says that it is stored.
+func (a *Admin) SetTarget(ctx context.Context, version, by string) (*adminv1.SetTargetResponse, error) {
+	return ask(ctx, a, func(ctx context.Context, c adminv1.Admin) (*adminv1.SetTargetResponse, error) {
+		return c.SetTarget(ctx, &adminv1.SetTargetRequest{Version: version, By: by})
+	})
+}
+
 // ask tries one coordinator after the other until the active one has answered.
 // Errors of the active one are twirp.Error; ErrUnreachable is wrapped when there
 // is none, ErrStranger when a URL leads to something else.

@@ -52,7 +52,16 @@ type (
 		// tells a cluster that runs from one that starts.
 		Last    sharding.Term
 		Journal JournalOwner
+		// Zone is where the region runs, such as an availability zone, or empty.
+		Zone string
+		// Labels say more about the region, sorted by name.
+		Labels []Label
+		// Capacity is how much the region can host compared with others; 0: it does not
+		// say.
+		Capacity uint32
 	}
+	// Label is one thing that a region says about itself, such as disk: ssd.
+	Label struct{ Name, Value string }
 	// JournalOwner is the cluster to which a region's journal belongs, by the last
 	// journal heartbeat there; 0: there is none.
 	JournalOwner struct {

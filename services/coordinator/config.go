@@ -65,6 +65,8 @@ type Config struct {
 	// a region of one of them does not become the target when it comes back. Default 64:
 	// more than run side by side or are gone back to.
 	MaxVersions int
+	// MaxLabels bounds the labels of one region. Default 64: what operators tell apart.
+	MaxLabels int
 	// MaxHandoffs bounds the shards that hand off at the same time, in the
 	// whole cluster. Default 256: as many as a rebalance round moves.
 	MaxHandoffs int
@@ -139,6 +141,7 @@ func DefaultConfig() Config {
 		RolloutFreeze:            30 * time.Minute,
 		RolloutShare:             1.5,
 		MaxVersions:              64,
+		MaxLabels:                64,
 		MaxHandoffs:              256,
 		WatchHold:                time.Second,
 		MaxWatches:               4096,
@@ -189,7 +192,7 @@ func (c Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxWatches", c.MaxWatches},
+		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
 		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms},
 	} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -167,6 +168,12 @@ func (s *state) region(r *region) {
 		s.time(r.journal.at)
 	}
 	s.text(r.version)
+	s.text(r.zone)
+	for _, l := range r.labels {
+		s.text(l.Name)
+		s.text(l.Value)
+	}
+	s.uint(uint64(r.capacity))
 	s.uint(uint64(len(r.types)))
 	for _, t := range r.types {
 		s.desc(t)
@@ -230,6 +237,10 @@ type RegionView struct {
 	Name    string
 	Version string // of the application
 	Types   []sharding.EntityType
+	// What the region said about itself: see control.Register.
+	Zone     string
+	Labels   []control.Label
+	Capacity uint32
 	// Reachable is the verdict of this coordinator's detector, Registered
 	// whether the region has registered in this term.
 	Reachable, Registered bool
@@ -253,6 +264,7 @@ func (m *Machine) View() View {
 		r := &m.regions[i]
 		rv := RegionView{
 			Node: r.node, Name: r.name, Version: r.version, Types: typesOf(r.types),
+			Zone: r.zone, Labels: slices.Clone(r.labels), Capacity: r.capacity,
 			Reachable: r.reachable, Registered: r.registered,
 			Joining: r.joining, Leaving: r.going || r.leaving, Draining: r.draining,
 			Journal: r.journal.state,

@@ -24,6 +24,9 @@ type region struct {
 	draining   bool // an operator drains the region
 	journal    journalHealth
 	version    string
+	zone       string
+	labels     []control.Label
+	capacity   uint32
 	types      []sharding.TypeDesc // sorted by type
 	forms      []regionForms       // of the types, see learnForms
 }
@@ -117,6 +120,9 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 	if err := checkVersion(in.Version); err != nil {
 		refusal = err.Error()
 	}
+	if other := m.checkPlace(in); other != "" {
+		refusal = other
+	}
 	if refusal == "" {
 		refusal = m.checkCommands(from, descs)
 	}
@@ -137,6 +143,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 		m.rolloutStep = m.now
 	}
 	r.registered, r.version, r.types, r.forms = true, in.Version, descs, make([]regionForms, len(descs))
+	r.zone, r.labels, r.capacity = in.Zone, slices.Clone(in.Labels), in.Capacity
 	m.registeredVersion(r)
 	for _, d := range descs {
 		i, found := m.searchType(d.Type)
@@ -172,6 +179,29 @@ func checkVersion(v string) error {
 		return nil
 	}
 	return sharding.CheckID("app_version", v, sharding.MaxTypeLen)
+}
+
+// checkPlace says what is wrong with the zone and the labels of a region.
+func (m *Machine) checkPlace(in control.Register) string {
+	if len(in.Labels) > m.cfg.MaxLabels {
+		return fmt.Sprintf("the region has %d labels, at most %d are allowed; give it fewer in region.labels", len(in.Labels), m.cfg.MaxLabels)
+	}
+	texts := [][2]string{}
+	if in.Zone != "" {
+		texts = append(texts, [2]string{"node.zone", in.Zone})
+	}
+	for i, l := range in.Labels {
+		if i > 0 && in.Labels[i-1].Name >= l.Name {
+			return fmt.Sprintf("the region's label %q is out of order or there twice; labels are sorted by name", l.Name)
+		}
+		texts = append(texts, [2]string{"a name in region.labels", l.Name}, [2]string{"region.labels " + l.Name, l.Value})
+	}
+	for _, t := range texts {
+		if err := sharding.CheckID(t[0], t[1], sharding.MaxTypeLen); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // checkJournal says what is wrong with a region whose journal is not the one that has

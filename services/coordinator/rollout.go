@@ -173,13 +173,70 @@ type RolloutView struct {
 	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
 	On        bool
 	FrozenFor time.Duration
+	// CannotRead lists what regions of one version store that those of another do not
+	// read, sorted.
+	CannotRead []CannotRead
+}
+
+// CannotRead are the forms of a type that regions of Writer store and some region of
+// Reader does not read.
+type CannotRead struct {
+	Reader, Writer string
+	Type           sharding.EntityType
+	Forms          []sharding.Form
 }
 
 func (m *Machine) rolloutView() RolloutView {
 	return RolloutView{
 		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
-		On: m.rollingOut(), FrozenFor: m.frozenFor(),
+		On: m.rollingOut(), FrozenFor: m.frozenFor(), CannotRead: m.cannotRead(),
 	}
+}
+
+// cannotRead compares the forms of the versions that are here.
+func (m *Machine) cannotRead() []CannotRead {
+	var list []CannotRead
+	for _, t := range m.types {
+		writes, reads := map[string]sharding.FormSet{}, map[string]sharding.FormSet{}
+		var versions []string
+		for i := range m.regions {
+			r := &m.regions[i]
+			if !r.hosts(t.desc.Type) || t.desc.Volatile {
+				continue
+			}
+			of := r.formsOf(t)
+			if !slices.Contains(versions, r.version) {
+				versions, reads[r.version] = append(versions, r.version), of.reads
+			}
+			writes[r.version] = writes[r.version].Union(of.writes)
+			reads[r.version] = both(reads[r.version], of.reads)
+		}
+		slices.Sort(versions)
+		for _, reader := range versions {
+			for _, writer := range versions {
+				c := CannotRead{Reader: reader, Writer: writer, Type: t.desc.Type}
+				for i := range writes[writer].All() {
+					if !reads[reader].Has(i) {
+						c.Forms = append(c.Forms, t.forms[i])
+					}
+				}
+				if c.Forms != nil && reader != writer {
+					list = append(list, c)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// both returns the forms that are in two sets.
+func both(a, b sharding.FormSet) (c sharding.FormSet) {
+	for i := range a.All() {
+		if b.Has(i) {
+			c = c.With(i)
+		}
+	}
+	return c
 }
 
 // applyTarget changes the target, live and in replay.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/replies"
 	"github.com/roost-cluster/roost/libs/routetable"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -51,6 +52,11 @@ type Config struct {
 	// is given shards. Default 10 s: a connection that comes and goes must not
 	// move them back and forth.
 	JournalRecovery time.Duration
+	// Zone, Labels (sorted by name) and Capacity are what the region says of itself when
+	// it registers, see control.Register. Default none.
+	Zone     string
+	Labels   []control.Label
+	Capacity uint32
 	// LeaveTimeout is how long a leaving region waits for its shards to be
 	// handed off. It covers one drain and the coordinator's slack. Default 20 s.
 	LeaveTimeout time.Duration

@@ -88,6 +88,28 @@ func (f *fakeAdmin) Drain(_ context.Context, req *adminv1.DrainRequest) (*adminv
 	return &adminv1.DrainResponse{Remaining: uint32(max(0, f.remaining.Add(-1)))}, f.check()
 }
 
+func (f *fakeAdmin) Rollout(context.Context, *adminv1.RolloutRequest) (*adminv1.RolloutResponse, error) {
+	return &adminv1.RolloutResponse{
+		Target: "1.4", On: true, Left: 12, Seen: []string{"1.3"},
+		Versions: []*adminv1.RolloutVersion{
+			{Version: "1.4", Target: true, Regions: []string{"region-2"}, Shards: 4, Moving: 1},
+			{Version: "1.3", Regions: []string{"region-1", "region-3"}, Shards: 12},
+		},
+		CannotRead: []*adminv1.CannotRead{{Reader: "1.3", Writer: "1.4", Type: "Airport", Forms: []string{"landed v2"}}},
+		Blocked:    []*adminv1.BlockedShard{{Type: "Airport", Index: 7, Why: "no region reads all that is stored"}},
+	}, f.check()
+}
+
+func (f *fakeAdmin) SetTarget(_ context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
+	if req.Version == "9" {
+		return nil, twirp.NewError(twirp.NotFound, `no region has or had version "9"`)
+	}
+	if f.remaining.Add(1) == 1 { // it is not stored yet
+		return &adminv1.SetTargetResponse{Target: req.Version, Before: "1.4"}, f.check()
+	}
+	return &adminv1.SetTargetResponse{Target: req.Version, Before: req.Version, Stored: true, Regions: []string{"region-1"}}, f.check()
+}
+
 func serve(t *testing.T, f *fakeAdmin) string {
 	t.Helper()
 	s := httptest.NewServer(adminv1.NewAdminServer(f))
@@ -123,6 +145,16 @@ region-3       region       exiting               0  -     -        10.0.0.7:255
 warning: region-3 is the name of 2 members, at 10.0.0.5:25520 and 10.0.0.6:25520: give each process a node.name of its own, or stop the one that is too many
 active coordinator: coordinator-1, term 3
 `},
+		{"rollout", 0, `VERSION  ROLLOUT  SHARDS  MOVING  REGIONS
+1.4      target        4       1  region-2
+1.3      -            12       0  region-1,region-3
+1.3 does not read what 1.4 stores: Airport landed v2
+Airport/7 waits: no region reads all that is stored
+the rollout stands still: 12 shards are not with 1.4, and shards are balanced over all versions
+`},
+		{"rollout target 1.3", 0, "the target is 1.3 (it was 1.4); it runs in region-1\n"},
+		{"rollout target 9", 3, "roost: no region has or had version \"9\"\n"},
+		{"-o json rollout target 1.3", 0, `{"target":"1.3","before":"1.3","stored":true,"regions":["region-1"]}` + "\n"},
 		{"shards --region region-1", 0, `TYPE     SHARD  REGION    PHASE    EPOCH  ADDRESS
 Airport      7  region-1  serving   3.12  10.0.0.2:25520
 Airport: 2 of 1024 shards allocated, 1 moving

@@ -9,6 +9,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -29,7 +30,10 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.NotActive:
 		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
 	case control.Register:
-		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last)}
+		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last), Zone: m.Zone, Capacity: m.Capacity}
+		for _, l := range m.Labels {
+			r.Labels = append(r.Labels, &controlv1.Label{Name: l.Name, Value: l.Value})
+		}
 		if m.Journal.Known {
 			r.JournalCluster = (*uint64)(&m.Journal.Cluster)
 		}
@@ -81,7 +85,13 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		return control.NotActive{Active: FromNode(k.NotActive.GetActive()), Term: sharding.Term(k.NotActive.GetTerm())}, nil
 	case *controlv1.Message_Register:
 		r := k.Register
-		m := control.Register{Name: r.GetName(), Types: fromTypes(r.GetTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm())}
+		m := control.Register{
+			Name: r.GetName(), Types: fromTypes(r.GetTypes()), Version: r.GetVersion(), Last: sharding.Term(r.GetLastTerm()),
+			Zone: r.GetZone(), Capacity: r.GetCapacity(), Labels: slices.Grow([]control.Label(nil), len(r.GetLabels())),
+		}
+		for _, l := range r.GetLabels() {
+			m.Labels = append(m.Labels, control.Label{Name: l.GetName(), Value: l.GetValue()})
+		}
 		if r != nil && r.JournalCluster != nil {
 			m.Journal = control.JournalOwner{Known: true, Cluster: sharding.ClusterID(*r.JournalCluster)}
 		}

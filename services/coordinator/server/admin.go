@@ -57,7 +57,11 @@ func toMember(m *gossip.MemberView, v *coordinator.View, self sharding.NodeID) *
 	out.Active = m.Node == self
 	for i := range v.Regions {
 		if r := &v.Regions[i]; r.Node == m.Node {
-			out.Shards, out.Draining = uint32(r.Shards), r.Draining
+			out.Shards, out.Draining, out.Capacity = uint32(r.Shards), r.Draining, r.Capacity
+			out.Labels = map[string]string{}
+			for _, l := range r.Labels {
+				out.Labels[l.Name] = l.Value
+			}
 		}
 	}
 	return out
@@ -223,4 +227,118 @@ func findRegion(regions []coordinator.RegionView, name string) (found coordinato
 		return found, nil
 	}
 	return found, twirp.NewErrorf(twirp.InvalidArgument, "%q is the name of several regions; choose one of %s", name, strings.Join(all, ", "))
+}
+
+// Rollout tells which versions run, and what is left to move.
+func (a admin) Rollout(ctx context.Context, _ *adminv1.RolloutRequest) (*adminv1.RolloutResponse, error) {
+	v, err := a.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return toRollout(&v), nil
+}
+
+func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
+	r := &v.Rollout
+	out := &adminv1.RolloutResponse{
+		Target: r.Target, On: r.On, FrozenMs: r.FrozenFor.Milliseconds(), Seen: r.Seen,
+	}
+	versions := map[string]*adminv1.RolloutVersion{}
+	of := map[sharding.NodeID]*adminv1.RolloutVersion{}
+	for _, region := range v.Regions {
+		if !region.Registered {
+			continue
+		}
+		known := versions[region.Version]
+		if known == nil {
+			known = &adminv1.RolloutVersion{Version: region.Version, Target: r.Target != "" && region.Version == r.Target}
+			versions[region.Version], out.Versions = known, append(out.Versions, known)
+		}
+		known.Regions = append(known.Regions, cmp.Or(region.Name, region.Node.Addr))
+		of[region.Node] = known
+	}
+	for _, row := range v.Rows {
+		owner := of[row.Owner]
+		if owner == nil || !owner.Target {
+			out.Left++
+		}
+		if owner != nil {
+			owner.Shards++
+			if row.Phase != sharding.Serving {
+				owner.Moving++
+			}
+		}
+	}
+	slices.SortFunc(out.Versions, func(x, y *adminv1.RolloutVersion) int {
+		return cmp.Or(-compareBool(x.Target, y.Target), cmp.Compare(x.Version, y.Version))
+	})
+	for _, c := range r.CannotRead {
+		out.CannotRead = append(out.CannotRead, &adminv1.CannotRead{Reader: c.Reader, Writer: c.Writer, Type: string(c.Type), Forms: formTexts(c.Forms)})
+	}
+	named := names(v)
+	for _, u := range v.Unreadable {
+		b := &adminv1.BlockedShard{Type: string(u.Shard.Type), Index: u.Shard.Index, Why: "no region that could be given the shard is here"}
+		if !u.Closest.IsZero() {
+			b.Why = fmt.Sprintf("no region reads all that is stored; %s does not read %s", cmp.Or(named[u.Closest], u.Closest.Addr), strings.Join(formTexts(u.Forms), "; "))
+		}
+		out.Blocked = append(out.Blocked, b)
+	}
+	return out
+}
+
+func formTexts(forms []sharding.Form) []string {
+	var out []string
+	for _, f := range forms {
+		out = append(out, f.String())
+	}
+	return out
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// SetTarget makes a version the target of rollouts. One that no region has now or had
+// before is refused: a region of a new version makes it the target by itself.
+func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*adminv1.SetTargetResponse, error) {
+	if err := sharding.CheckID("version", req.Version, sharding.MaxTypeLen); err != nil {
+		return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+	}
+	if req.By != "" {
+		if err := sharding.CheckID("by", req.By, sharding.MaxTypeLen); err != nil {
+			return nil, twirp.NewError(twirp.InvalidArgument, err.Error())
+		}
+	}
+	out := &adminv1.SetTargetResponse{Target: req.Version}
+	err := a.s.look(ctx, func() error {
+		if a.s.core.Active() == 0 {
+			return a.s.errStandby()
+		}
+		v := a.s.core.View()
+		known := append(slices.Clone(v.Rollout.Seen), v.Rollout.Target)
+		for _, r := range v.Regions {
+			known = append(known, r.Version)
+			if r.Version == req.Version {
+				out.Regions = append(out.Regions, cmp.Or(r.Name, r.Node.Addr))
+			}
+		}
+		if !slices.Contains(known, req.Version) {
+			slices.Sort(known)
+			known = slices.DeleteFunc(slices.Compact(known), func(v string) bool { return v == "" })
+			return twirp.NewErrorf(twirp.NotFound, "no region has or had version %q; known are %q. A region of a new version makes it the target when it registers", req.Version, known)
+		}
+		if out.Before = v.Rollout.Target; out.Before != req.Version {
+			a.s.log.Info("the target version of rollouts is set", "version", req.Version, "before", out.Before, "by", req.By)
+			a.s.step(coordinator.SetTarget{Version: req.Version})
+		}
+		out.Stored = a.s.core.View().Rollout.Stored
+		return nil
+	})
+	return out, err
 }

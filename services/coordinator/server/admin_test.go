@@ -3,8 +3,12 @@ package server
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/roost-cluster/roost/libs/sharding"
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
 	"github.com/roost-cluster/roost/services/coordinator"
 )
 
@@ -48,5 +52,43 @@ func TestUnreadable(t *testing.T) {
 	}
 	if len(unreadable(v, "B")) != 1 {
 		t.Error("other types are shown")
+	}
+}
+
+// TestToRollout: what an operator sees of a rollout.
+func TestToRollout(t *testing.T) {
+	form := sharding.Form{Kind: sharding.FormOfEvent, Name: "added", Version: 2, Shape: 1}
+	region := func(name, version string, uid sharding.NodeUID) coordinator.RegionView {
+		return coordinator.RegionView{Name: name, Version: version, Node: sharding.NodeID{Addr: name, UID: uid}, Registered: version != "-"}
+	}
+	row := func(i uint32, owner coordinator.RegionView, phase sharding.Phase) sharding.Row {
+		return sharding.Row{Shard: sharding.ShardID{Type: "T", Index: i}, Owner: owner.Node, Phase: phase}
+	}
+	old, a, b, stranger := region("old", "1", 1), region("a", "2", 2), region("b", "2", 3), region("stranger", "-", 4)
+	v := coordinator.View{
+		Regions: []coordinator.RegionView{old, a, b, stranger},
+		Rows: []sharding.Row{row(0, old, sharding.HandingOff), row(1, a, sharding.Serving), row(2, b, sharding.Starting), row(3, stranger, sharding.Serving),
+			{Shard: sharding.ShardID{Type: "T", Index: 4}, Phase: sharding.Starting, Reason: sharding.Unreadable}},
+		Unreadable: []coordinator.UnreadableShard{
+			{Shard: sharding.ShardID{Type: "T", Index: 4}, Forms: []sharding.Form{form}, Closest: old.Node}, {Shard: sharding.ShardID{Type: "T", Index: 5}},
+		},
+		Rollout: coordinator.RolloutView{
+			Target: "2", Seen: []string{"1"}, On: true, FrozenFor: time.Minute,
+			CannotRead: []coordinator.CannotRead{{Reader: "1", Writer: "2", Type: "T", Forms: []sharding.Form{form}}},
+		},
+	}
+	want := &adminv1.RolloutResponse{
+		Target: "2", On: true, FrozenMs: 60_000, Left: 3, Seen: []string{"1"},
+		Versions: []*adminv1.RolloutVersion{
+			{Version: "2", Target: true, Regions: []string{"a", "b"}, Shards: 2, Moving: 1}, {Version: "1", Regions: []string{"old"}, Shards: 1, Moving: 1},
+		},
+		CannotRead: []*adminv1.CannotRead{{Reader: "1", Writer: "2", Type: "T", Forms: []string{form.String()}}},
+		Blocked: []*adminv1.BlockedShard{
+			{Type: "T", Index: 4, Why: "no region reads all that is stored; old does not read " + form.String()},
+			{Type: "T", Index: 5, Why: "no region that could be given the shard is here"},
+		},
+	}
+	if got := toRollout(&v); !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

@@ -3,9 +3,12 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
+	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/node"
 	"github.com/roost-cluster/roost/libs/node/member"
 	"github.com/roost-cluster/roost/libs/replies"
@@ -17,21 +20,23 @@ import (
 type Config struct {
 	node.Config
 	member.Settings
-	Journal      string        `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
-	AppVersion   string        `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
-	Types        []string      `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
-	Inbox        int           `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
-	ShardCores   int           `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`
-	Mailbox      int           `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
-	MailboxShare float64       `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
-	Commands     int           `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
-	CommandBytes node.Bytes    `key:"region.command_bytes" help:"size of all waiting commands; more are refused as resource_exhausted"`
-	ReplyBytes   node.Bytes    `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
-	LinkReplies  node.Bytes    `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
-	DrainTimeout time.Duration `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
-	LeaveTimeout time.Duration `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
-	StopTimeout  time.Duration `key:"region.stop_timeout" help:"time an entity's stop hook has"`
-	Failures     int           `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
+	Journal      string            `key:"journal.url" secret:"url" help:"where entities are kept, such as sqlite:/var/lib/roost/journal.db or postgres://roost@db/roost; all regions and coordinators use the same"`
+	AppVersion   string            `key:"app.version" help:"version of your entities' code, as roost members shows it; empty: the one that the binary was built with, or that of its main module"`
+	Types        []string          `key:"region.types" help:"entity types of this binary that this process hosts; empty: all. Regions that run the same binary can so host different types"`
+	Labels       map[string]string `key:"region.labels" help:"what operators and placement should know about this region, such as disk=ssd; shown by roost members -o json"`
+	Capacity     int               `key:"region.capacity" help:"how much this region can host compared with others, such as 2 for twice as much; shown by roost members -o json; 0: not said"`
+	Inbox        int               `key:"region.inbox" unit:"messages" help:"messages that may wait for the region's shard cores, each for an equal part of them, before links are held back"`
+	ShardCores   int               `key:"region.shard_cores" unit:"shard cores" help:"parts into which the shards of this process are divided; what does not run entities (admission, mailboxes, deduplication, gates) is done for each part by one thread at a time. Limits are for all of them together; there are fewer parts if each would have less than 4 commands, 8MiB of them and 4 loads. More than one helps only where many processors are busy with that"`
+	Mailbox      int               `key:"region.mailbox" unit:"commands" help:"commands that may wait for one entity; more are refused as resource_exhausted"`
+	MailboxShare float64           `key:"region.mailbox_share" help:"share of a command's time that the turns before it may take, judged by how long recent turns of its entity took; a command that would wait longer is refused at once as resource_exhausted"`
+	Commands     int               `key:"region.commands" unit:"commands" help:"commands that may wait for all entities; more are refused as resource_exhausted"`
+	CommandBytes node.Bytes        `key:"region.command_bytes" help:"size of all waiting commands; more are refused as resource_exhausted"`
+	ReplyBytes   node.Bytes        `key:"region.reply_bytes" help:"size of all replies that are owed: what gateways have not taken, and what commands that were taken on may still bring; commands for which there is no room wait, and are refused as resource_exhausted after half of their time"`
+	LinkReplies  node.Bytes        `key:"region.link_reply_bytes" help:"the same for one connection of a gateway; at most half of region.reply_bytes"`
+	DrainTimeout time.Duration     `key:"region.drain_timeout" help:"time a handed-off shard has to finish what it accepted; then running turns are cancelled"`
+	LeaveTimeout time.Duration     `key:"region.leave_timeout" help:"time a stopping region waits for its shards to be handed off"`
+	StopTimeout  time.Duration     `key:"region.stop_timeout" help:"time an entity's stop hook has"`
+	Failures     int               `key:"region.failure_log" unit:"lines/s" help:"log lines about failed turns, tells, loads and snapshots; what exceeds it is left out and counted in the next line"`
 	// Limits of what brings entities to life, and of what is remembered.
 	EntityLoads   int           `key:"region.entity_loads" unit:"loads" help:"loads of one entity that may run at a time, those included that nobody waits for any more; a command that would need one more is refused as unavailable. Each may keep a goroutine until it ends, and a start hook that ignores its context may never end"`
 	Loads         int           `key:"region.loads" unit:"loads" help:"the same for all entities: room for those that have commands when shards arrive"`
@@ -41,6 +46,17 @@ type Config struct {
 	// Health of the journal, as the core judges it.
 	JournalPatience time.Duration `key:"journal.patience" help:"time for which the journal leaves commits, or loads, unanswered before this region counts as cut off from it: it is not ready then, and its journaled shards move to other regions; 0: never"`
 	JournalRecovery time.Duration `key:"journal.recovery" help:"time for which the journal must answer again before this region is given shards again"`
+}
+
+// maxLabels is how many labels a coordinator takes from one region.
+const maxLabels = 64
+
+// labels returns the labels in the order in which a region registers them.
+func (c *Config) labels() (list []control.Label) {
+	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
+		list = append(list, control.Label{Name: name, Value: c.Labels[name]})
+	}
+	return list
 }
 
 // DefaultConfig is the configuration before file, environment and flags.
@@ -87,6 +103,15 @@ func (c *Config) Validate() error {
 	}
 	if c.AppVersion != "" {
 		errs = append(errs, sharding.CheckID("app.version", c.AppVersion, sharding.MaxTypeLen))
+	}
+	if c.Capacity < 0 || c.Capacity > 1_000_000 {
+		errs = append(errs, fmt.Errorf("region.capacity is %d, must be 0 to 1000000; 0: not said", c.Capacity))
+	}
+	if len(c.Labels) > maxLabels {
+		errs = append(errs, fmt.Errorf("region.labels has %d labels, at most %d are allowed", len(c.Labels), maxLabels))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
+		errs = append(errs, sharding.CheckID("a name in region.labels", name, sharding.MaxTypeLen), sharding.CheckID("region.labels "+name, c.Labels[name], sharding.MaxTypeLen))
 	}
 	for key, v := range map[string]int{
 		"region.inbox": c.Inbox, "region.mailbox": c.Mailbox, "region.commands": c.Commands,

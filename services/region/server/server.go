@@ -103,6 +103,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 		Tracers: n.TracerProvider(), Meters: n.MeterProvider(), Histograms: n.Histograms(),
 		Core: func(core *region.Config) {
 			core.Version, core.ShardCores = appVersion(n, cfg), cfg.ShardCores
+			core.Zone, core.Labels, core.Capacity = cfg.Zone, cfg.labels(), uint32(cfg.Capacity)
 			core.Turn.MailboxCommands, core.Turn.TotalCommands = cfg.Mailbox, cfg.Commands
 			core.Turn.MailboxShare = cfg.MailboxShare
 			core.Turn.EntityLoads, core.Turn.TotalLoads = cfg.EntityLoads, cfg.Loads

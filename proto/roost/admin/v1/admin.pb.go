@@ -598,18 +598,21 @@ func (x *Quarantined) GetReason() string {
 }
 
 type Member struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Roles         []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	Status        string                 `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"` // joining, up, leaving, exiting, down
-	Reachable     bool                   `protobuf:"varint,4,opt,name=reachable,proto3" json:"reachable,omitempty"`
-	Addr          string                 `protobuf:"bytes,5,opt,name=addr,proto3" json:"addr,omitempty"`
-	Uid           string                 `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`        // hexadecimal
-	Active        bool                   `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"` // the active coordinator
-	Shards        uint32                 `protobuf:"varint,8,opt,name=shards,proto3" json:"shards,omitempty"`
-	Draining      bool                   `protobuf:"varint,9,opt,name=draining,proto3" json:"draining,omitempty"`
-	Zone          string                 `protobuf:"bytes,10,opt,name=zone,proto3" json:"zone,omitempty"` // data center or availability zone
-	AppVersion    string                 `protobuf:"bytes,11,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Roles      []string               `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
+	Status     string                 `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"` // joining, up, leaving, exiting, down
+	Reachable  bool                   `protobuf:"varint,4,opt,name=reachable,proto3" json:"reachable,omitempty"`
+	Addr       string                 `protobuf:"bytes,5,opt,name=addr,proto3" json:"addr,omitempty"`
+	Uid        string                 `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`        // hexadecimal
+	Active     bool                   `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"` // the active coordinator
+	Shards     uint32                 `protobuf:"varint,8,opt,name=shards,proto3" json:"shards,omitempty"`
+	Draining   bool                   `protobuf:"varint,9,opt,name=draining,proto3" json:"draining,omitempty"`
+	Zone       string                 `protobuf:"bytes,10,opt,name=zone,proto3" json:"zone,omitempty"` // data center or availability zone
+	AppVersion string                 `protobuf:"bytes,11,opt,name=app_version,json=appVersion,proto3" json:"app_version,omitempty"`
+	// What a registered region says of itself: region.labels and region.capacity.
+	Labels        map[string]string `protobuf:"bytes,12,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Capacity      uint32            `protobuf:"varint,13,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -719,6 +722,20 @@ func (x *Member) GetAppVersion() string {
 		return x.AppVersion
 	}
 	return ""
+}
+
+func (x *Member) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Member) GetCapacity() uint32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
 }
 
 type ShardsRequest struct {
@@ -1274,6 +1291,469 @@ func (x *DrainResponse) GetRemaining() uint32 {
 	return 0
 }
 
+type RolloutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RolloutRequest) Reset() {
+	*x = RolloutRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RolloutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RolloutRequest) ProtoMessage() {}
+
+func (x *RolloutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RolloutRequest.ProtoReflect.Descriptor instead.
+func (*RolloutRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+type RolloutResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // the version that a rollout leads to; empty: no region has said one
+	On     bool                   `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`        // regions of the target and of another version are here
+	// For how long nothing moves for balance if no region comes or goes; 0: not frozen.
+	FrozenMs      int64             `protobuf:"varint,3,opt,name=frozen_ms,json=frozenMs,proto3" json:"frozen_ms,omitempty"`
+	Versions      []*RolloutVersion `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty"` // the target first
+	Left          uint32            `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`        // shards that do not belong to a region of the target
+	CannotRead    []*CannotRead     `protobuf:"bytes,6,rep,name=cannot_read,json=cannotRead,proto3" json:"cannot_read,omitempty"`
+	Blocked       []*BlockedShard   `protobuf:"bytes,7,rep,name=blocked,proto3" json:"blocked,omitempty"`
+	Seen          []string          `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were the target before, the newest last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RolloutResponse) Reset() {
+	*x = RolloutResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RolloutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RolloutResponse) ProtoMessage() {}
+
+func (x *RolloutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RolloutResponse.ProtoReflect.Descriptor instead.
+func (*RolloutResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RolloutResponse) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *RolloutResponse) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *RolloutResponse) GetFrozenMs() int64 {
+	if x != nil {
+		return x.FrozenMs
+	}
+	return 0
+}
+
+func (x *RolloutResponse) GetVersions() []*RolloutVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *RolloutResponse) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *RolloutResponse) GetCannotRead() []*CannotRead {
+	if x != nil {
+		return x.CannotRead
+	}
+	return nil
+}
+
+func (x *RolloutResponse) GetBlocked() []*BlockedShard {
+	if x != nil {
+		return x.Blocked
+	}
+	return nil
+}
+
+func (x *RolloutResponse) GetSeen() []string {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+type RolloutVersion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // empty: these regions say none
+	Target        bool                   `protobuf:"varint,2,opt,name=target,proto3" json:"target,omitempty"`
+	Regions       []string               `protobuf:"bytes,3,rep,name=regions,proto3" json:"regions,omitempty"` // names
+	Shards        uint32                 `protobuf:"varint,4,opt,name=shards,proto3" json:"shards,omitempty"`
+	Moving        uint32                 `protobuf:"varint,5,opt,name=moving,proto3" json:"moving,omitempty"` // of these
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RolloutVersion) Reset() {
+	*x = RolloutVersion{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RolloutVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RolloutVersion) ProtoMessage() {}
+
+func (x *RolloutVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RolloutVersion.ProtoReflect.Descriptor instead.
+func (*RolloutVersion) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RolloutVersion) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *RolloutVersion) GetTarget() bool {
+	if x != nil {
+		return x.Target
+	}
+	return false
+}
+
+func (x *RolloutVersion) GetRegions() []string {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
+func (x *RolloutVersion) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *RolloutVersion) GetMoving() uint32 {
+	if x != nil {
+		return x.Moving
+	}
+	return 0
+}
+
+// CannotRead says that regions of one version do not read what those of another store.
+type CannotRead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reader        string                 `protobuf:"bytes,1,opt,name=reader,proto3" json:"reader,omitempty"`
+	Writer        string                 `protobuf:"bytes,2,opt,name=writer,proto3" json:"writer,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Forms         []string               `protobuf:"bytes,4,rep,name=forms,proto3" json:"forms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CannotRead) Reset() {
+	*x = CannotRead{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CannotRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CannotRead) ProtoMessage() {}
+
+func (x *CannotRead) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CannotRead.ProtoReflect.Descriptor instead.
+func (*CannotRead) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CannotRead) GetReader() string {
+	if x != nil {
+		return x.Reader
+	}
+	return ""
+}
+
+func (x *CannotRead) GetWriter() string {
+	if x != nil {
+		return x.Writer
+	}
+	return ""
+}
+
+func (x *CannotRead) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *CannotRead) GetForms() []string {
+	if x != nil {
+		return x.Forms
+	}
+	return nil
+}
+
+// BlockedShard is a shard that cannot be given to any region now.
+type BlockedShard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlockedShard) Reset() {
+	*x = BlockedShard{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlockedShard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlockedShard) ProtoMessage() {}
+
+func (x *BlockedShard) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlockedShard.ProtoReflect.Descriptor instead.
+func (*BlockedShard) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *BlockedShard) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *BlockedShard) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BlockedShard) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type SetTargetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // who asks, for the log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTargetRequest) Reset() {
+	*x = SetTargetRequest{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTargetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTargetRequest) ProtoMessage() {}
+
+func (x *SetTargetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTargetRequest.ProtoReflect.Descriptor instead.
+func (*SetTargetRequest) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetTargetRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SetTargetRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetTargetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Before        string                 `protobuf:"bytes,2,opt,name=before,proto3" json:"before,omitempty"`   // the target before this request
+	Stored        bool                   `protobuf:"varint,3,opt,name=stored,proto3" json:"stored,omitempty"`  // it outlives the coordinator
+	Regions       []string               `protobuf:"bytes,4,rep,name=regions,proto3" json:"regions,omitempty"` // names of the regions of the target
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTargetResponse) Reset() {
+	*x = SetTargetResponse{}
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTargetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTargetResponse) ProtoMessage() {}
+
+func (x *SetTargetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_admin_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTargetResponse.ProtoReflect.Descriptor instead.
+func (*SetTargetResponse) Descriptor() ([]byte, []int) {
+	return file_roost_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SetTargetResponse) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *SetTargetResponse) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *SetTargetResponse) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+func (x *SetTargetResponse) GetRegions() []string {
+	if x != nil {
+		return x.Regions
+	}
+	return nil
+}
+
 var File_roost_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_roost_admin_v1_admin_proto_rawDesc = "" +
@@ -1315,7 +1795,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\vquarantined\x18\x05 \x03(\v2\x1b.roost.admin.v1.QuarantinedR\vquarantined\"9\n" +
 	"\vQuarantined\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8f\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa2\x03\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x16\n" +
@@ -1329,7 +1809,12 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x04zone\x18\n" +
 	" \x01(\tR\x04zone\x12\x1f\n" +
 	"\vapp_version\x18\v \x01(\tR\n" +
-	"appVersion\";\n" +
+	"appVersion\x12:\n" +
+	"\x06labels\x18\f \x03(\v2\".roost.admin.v1.Member.LabelsEntryR\x06labels\x12\x1a\n" +
+	"\bcapacity\x18\r \x01(\rR\bcapacity\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
 	"\rShardsRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\"\xae\x01\n" +
@@ -1369,12 +1854,49 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06region\x18\x01 \x01(\tR\x06region\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\"-\n" +
 	"\rDrainResponse\x12\x1c\n" +
-	"\tremaining\x18\x01 \x01(\rR\tremaining2\xa8\x02\n" +
+	"\tremaining\x18\x01 \x01(\rR\tremaining\"\x10\n" +
+	"\x0eRolloutRequest\"\xaf\x02\n" +
+	"\x0fRolloutResponse\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x0e\n" +
+	"\x02on\x18\x02 \x01(\bR\x02on\x12\x1b\n" +
+	"\tfrozen_ms\x18\x03 \x01(\x03R\bfrozenMs\x12:\n" +
+	"\bversions\x18\x04 \x03(\v2\x1e.roost.admin.v1.RolloutVersionR\bversions\x12\x12\n" +
+	"\x04left\x18\x05 \x01(\rR\x04left\x12;\n" +
+	"\vcannot_read\x18\x06 \x03(\v2\x1a.roost.admin.v1.CannotReadR\n" +
+	"cannotRead\x126\n" +
+	"\ablocked\x18\a \x03(\v2\x1c.roost.admin.v1.BlockedShardR\ablocked\x12\x12\n" +
+	"\x04seen\x18\b \x03(\tR\x04seen\"\x8c\x01\n" +
+	"\x0eRolloutVersion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\bR\x06target\x12\x18\n" +
+	"\aregions\x18\x03 \x03(\tR\aregions\x12\x16\n" +
+	"\x06shards\x18\x04 \x01(\rR\x06shards\x12\x16\n" +
+	"\x06moving\x18\x05 \x01(\rR\x06moving\"f\n" +
+	"\n" +
+	"CannotRead\x12\x16\n" +
+	"\x06reader\x18\x01 \x01(\tR\x06reader\x12\x16\n" +
+	"\x06writer\x18\x02 \x01(\tR\x06writer\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x14\n" +
+	"\x05forms\x18\x04 \x03(\tR\x05forms\"J\n" +
+	"\fBlockedShard\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"<\n" +
+	"\x10SetTargetRequest\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"u\n" +
+	"\x11SetTargetResponse\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
+	"\x06before\x18\x02 \x01(\tR\x06before\x12\x16\n" +
+	"\x06stored\x18\x03 \x01(\bR\x06stored\x12\x18\n" +
+	"\aregions\x18\x04 \x03(\tR\aregions2\xc6\x03\n" +
 	"\x05Admin\x12J\n" +
 	"\aMembers\x12\x1e.roost.admin.v1.MembersRequest\x1a\x1f.roost.admin.v1.MembersResponse\x12G\n" +
 	"\x06Shards\x12\x1d.roost.admin.v1.ShardsRequest\x1a\x1e.roost.admin.v1.ShardsResponse\x12D\n" +
 	"\x05Where\x12\x1c.roost.admin.v1.WhereRequest\x1a\x1d.roost.admin.v1.WhereResponse\x12D\n" +
-	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse2\xe4\x02\n" +
+	"\x05Drain\x12\x1c.roost.admin.v1.DrainRequest\x1a\x1d.roost.admin.v1.DrainResponse\x12J\n" +
+	"\aRollout\x12\x1e.roost.admin.v1.RolloutRequest\x1a\x1f.roost.admin.v1.RolloutResponse\x12P\n" +
+	"\tSetTarget\x12 .roost.admin.v1.SetTargetRequest\x1a!.roost.admin.v1.SetTargetResponse2\xe4\x02\n" +
 	"\n" +
 	"Membership\x12A\n" +
 	"\x04Join\x12\x1b.roost.admin.v1.JoinRequest\x1a\x1c.roost.admin.v1.JoinResponse\x12B\n" +
@@ -1395,28 +1917,36 @@ func file_roost_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_roost_admin_v1_admin_proto_rawDescData
 }
 
-var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_roost_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_roost_admin_v1_admin_proto_goTypes = []any{
-	(*JoinRequest)(nil),     // 0: roost.admin.v1.JoinRequest
-	(*JoinResponse)(nil),    // 1: roost.admin.v1.JoinResponse
-	(*NodeRequest)(nil),     // 2: roost.admin.v1.NodeRequest
-	(*NodeResponse)(nil),    // 3: roost.admin.v1.NodeResponse
-	(*EventsRequest)(nil),   // 4: roost.admin.v1.EventsRequest
-	(*EventsResponse)(nil),  // 5: roost.admin.v1.EventsResponse
-	(*Event)(nil),           // 6: roost.admin.v1.Event
-	(*MembersRequest)(nil),  // 7: roost.admin.v1.MembersRequest
-	(*MembersResponse)(nil), // 8: roost.admin.v1.MembersResponse
-	(*Quarantined)(nil),     // 9: roost.admin.v1.Quarantined
-	(*Member)(nil),          // 10: roost.admin.v1.Member
-	(*ShardsRequest)(nil),   // 11: roost.admin.v1.ShardsRequest
-	(*ShardsResponse)(nil),  // 12: roost.admin.v1.ShardsResponse
-	(*Unreadable)(nil),      // 13: roost.admin.v1.Unreadable
-	(*Shard)(nil),           // 14: roost.admin.v1.Shard
-	(*TypeSummary)(nil),     // 15: roost.admin.v1.TypeSummary
-	(*WhereRequest)(nil),    // 16: roost.admin.v1.WhereRequest
-	(*WhereResponse)(nil),   // 17: roost.admin.v1.WhereResponse
-	(*DrainRequest)(nil),    // 18: roost.admin.v1.DrainRequest
-	(*DrainResponse)(nil),   // 19: roost.admin.v1.DrainResponse
+	(*JoinRequest)(nil),       // 0: roost.admin.v1.JoinRequest
+	(*JoinResponse)(nil),      // 1: roost.admin.v1.JoinResponse
+	(*NodeRequest)(nil),       // 2: roost.admin.v1.NodeRequest
+	(*NodeResponse)(nil),      // 3: roost.admin.v1.NodeResponse
+	(*EventsRequest)(nil),     // 4: roost.admin.v1.EventsRequest
+	(*EventsResponse)(nil),    // 5: roost.admin.v1.EventsResponse
+	(*Event)(nil),             // 6: roost.admin.v1.Event
+	(*MembersRequest)(nil),    // 7: roost.admin.v1.MembersRequest
+	(*MembersResponse)(nil),   // 8: roost.admin.v1.MembersResponse
+	(*Quarantined)(nil),       // 9: roost.admin.v1.Quarantined
+	(*Member)(nil),            // 10: roost.admin.v1.Member
+	(*ShardsRequest)(nil),     // 11: roost.admin.v1.ShardsRequest
+	(*ShardsResponse)(nil),    // 12: roost.admin.v1.ShardsResponse
+	(*Unreadable)(nil),        // 13: roost.admin.v1.Unreadable
+	(*Shard)(nil),             // 14: roost.admin.v1.Shard
+	(*TypeSummary)(nil),       // 15: roost.admin.v1.TypeSummary
+	(*WhereRequest)(nil),      // 16: roost.admin.v1.WhereRequest
+	(*WhereResponse)(nil),     // 17: roost.admin.v1.WhereResponse
+	(*DrainRequest)(nil),      // 18: roost.admin.v1.DrainRequest
+	(*DrainResponse)(nil),     // 19: roost.admin.v1.DrainResponse
+	(*RolloutRequest)(nil),    // 20: roost.admin.v1.RolloutRequest
+	(*RolloutResponse)(nil),   // 21: roost.admin.v1.RolloutResponse
+	(*RolloutVersion)(nil),    // 22: roost.admin.v1.RolloutVersion
+	(*CannotRead)(nil),        // 23: roost.admin.v1.CannotRead
+	(*BlockedShard)(nil),      // 24: roost.admin.v1.BlockedShard
+	(*SetTargetRequest)(nil),  // 25: roost.admin.v1.SetTargetRequest
+	(*SetTargetResponse)(nil), // 26: roost.admin.v1.SetTargetResponse
+	nil,                       // 27: roost.admin.v1.Member.LabelsEntry
 }
 var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	10, // 0: roost.admin.v1.NodeResponse.member:type_name -> roost.admin.v1.Member
@@ -1424,33 +1954,41 @@ var file_roost_admin_v1_admin_proto_depIdxs = []int32{
 	6,  // 2: roost.admin.v1.EventsResponse.events:type_name -> roost.admin.v1.Event
 	10, // 3: roost.admin.v1.MembersResponse.members:type_name -> roost.admin.v1.Member
 	9,  // 4: roost.admin.v1.MembersResponse.quarantined:type_name -> roost.admin.v1.Quarantined
-	14, // 5: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
-	15, // 6: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
-	13, // 7: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
-	14, // 8: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
-	7,  // 9: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
-	11, // 10: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
-	16, // 11: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
-	18, // 12: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
-	0,  // 13: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
-	2,  // 14: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
-	2,  // 15: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
-	2,  // 16: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
-	4,  // 17: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
-	8,  // 18: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
-	12, // 19: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
-	17, // 20: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
-	19, // 21: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
-	1,  // 22: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
-	3,  // 23: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
-	3,  // 24: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
-	3,  // 25: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
-	5,  // 26: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
-	18, // [18:27] is the sub-list for method output_type
-	9,  // [9:18] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	27, // 5: roost.admin.v1.Member.labels:type_name -> roost.admin.v1.Member.LabelsEntry
+	14, // 6: roost.admin.v1.ShardsResponse.shards:type_name -> roost.admin.v1.Shard
+	15, // 7: roost.admin.v1.ShardsResponse.types:type_name -> roost.admin.v1.TypeSummary
+	13, // 8: roost.admin.v1.ShardsResponse.unreadable:type_name -> roost.admin.v1.Unreadable
+	14, // 9: roost.admin.v1.WhereResponse.shard:type_name -> roost.admin.v1.Shard
+	22, // 10: roost.admin.v1.RolloutResponse.versions:type_name -> roost.admin.v1.RolloutVersion
+	23, // 11: roost.admin.v1.RolloutResponse.cannot_read:type_name -> roost.admin.v1.CannotRead
+	24, // 12: roost.admin.v1.RolloutResponse.blocked:type_name -> roost.admin.v1.BlockedShard
+	7,  // 13: roost.admin.v1.Admin.Members:input_type -> roost.admin.v1.MembersRequest
+	11, // 14: roost.admin.v1.Admin.Shards:input_type -> roost.admin.v1.ShardsRequest
+	16, // 15: roost.admin.v1.Admin.Where:input_type -> roost.admin.v1.WhereRequest
+	18, // 16: roost.admin.v1.Admin.Drain:input_type -> roost.admin.v1.DrainRequest
+	20, // 17: roost.admin.v1.Admin.Rollout:input_type -> roost.admin.v1.RolloutRequest
+	25, // 18: roost.admin.v1.Admin.SetTarget:input_type -> roost.admin.v1.SetTargetRequest
+	0,  // 19: roost.admin.v1.Membership.Join:input_type -> roost.admin.v1.JoinRequest
+	2,  // 20: roost.admin.v1.Membership.Leave:input_type -> roost.admin.v1.NodeRequest
+	2,  // 21: roost.admin.v1.Membership.Down:input_type -> roost.admin.v1.NodeRequest
+	2,  // 22: roost.admin.v1.Membership.Remove:input_type -> roost.admin.v1.NodeRequest
+	4,  // 23: roost.admin.v1.Membership.Events:input_type -> roost.admin.v1.EventsRequest
+	8,  // 24: roost.admin.v1.Admin.Members:output_type -> roost.admin.v1.MembersResponse
+	12, // 25: roost.admin.v1.Admin.Shards:output_type -> roost.admin.v1.ShardsResponse
+	17, // 26: roost.admin.v1.Admin.Where:output_type -> roost.admin.v1.WhereResponse
+	19, // 27: roost.admin.v1.Admin.Drain:output_type -> roost.admin.v1.DrainResponse
+	21, // 28: roost.admin.v1.Admin.Rollout:output_type -> roost.admin.v1.RolloutResponse
+	26, // 29: roost.admin.v1.Admin.SetTarget:output_type -> roost.admin.v1.SetTargetResponse
+	1,  // 30: roost.admin.v1.Membership.Join:output_type -> roost.admin.v1.JoinResponse
+	3,  // 31: roost.admin.v1.Membership.Leave:output_type -> roost.admin.v1.NodeResponse
+	3,  // 32: roost.admin.v1.Membership.Down:output_type -> roost.admin.v1.NodeResponse
+	3,  // 33: roost.admin.v1.Membership.Remove:output_type -> roost.admin.v1.NodeResponse
+	5,  // 34: roost.admin.v1.Membership.Events:output_type -> roost.admin.v1.EventsResponse
+	24, // [24:35] is the sub-list for method output_type
+	13, // [13:24] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_roost_admin_v1_admin_proto_init() }
@@ -1464,7 +2002,7 @@ func file_roost_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_admin_v1_admin_proto_rawDesc), len(file_roost_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

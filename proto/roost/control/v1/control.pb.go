@@ -930,7 +930,10 @@ type Register struct {
 	LastTerm uint32                 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
 	// The cluster to which the region's journal belongs, by the last journal heartbeat
 	// there; 0: there is none. Absent: not known.
-	JournalCluster *uint64 `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
+	JournalCluster *uint64  `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
+	Zone           string   `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`          // where the region runs, or empty
+	Labels         []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`      // sorted by name
+	Capacity       uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"` // compared with that of other regions; 0: it does not say
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1000,6 +1003,79 @@ func (x *Register) GetJournalCluster() uint64 {
 	return 0
 }
 
+func (x *Register) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Register) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Register) GetCapacity() uint32 {
+	if x != nil {
+		return x.Capacity
+	}
+	return 0
+}
+
+type Label struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Label) Reset() {
+	*x = Label{}
+	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Label) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Label) ProtoMessage() {}
+
+func (x *Label) ProtoReflect() protoreflect.Message {
+	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Label.ProtoReflect.Descriptor instead.
+func (*Label) Descriptor() ([]byte, []int) {
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Label) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Label) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type RegisterAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint32                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -1010,7 +1086,7 @@ type RegisterAck struct {
 
 func (x *RegisterAck) Reset() {
 	*x = RegisterAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1098,7 @@ func (x *RegisterAck) String() string {
 func (*RegisterAck) ProtoMessage() {}
 
 func (x *RegisterAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[9]
+	mi := &file_roost_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1111,7 @@ func (x *RegisterAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterAck.ProtoReflect.Descriptor instead.
 func (*RegisterAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RegisterAck) GetTerm() uint32 {
@@ -1060,7 +1136,7 @@ type GracefulShutdown struct {
 
 func (x *GracefulShutdown) Reset() {
 	*x = GracefulShutdown{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1148,7 @@ func (x *GracefulShutdown) String() string {
 func (*GracefulShutdown) ProtoMessage() {}
 
 func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[10]
+	mi := &file_roost_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1161,7 @@ func (x *GracefulShutdown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GracefulShutdown.ProtoReflect.Descriptor instead.
 func (*GracefulShutdown) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 type ShutdownAck struct {
@@ -1098,7 +1174,7 @@ type ShutdownAck struct {
 
 func (x *ShutdownAck) Reset() {
 	*x = ShutdownAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1186,7 @@ func (x *ShutdownAck) String() string {
 func (*ShutdownAck) ProtoMessage() {}
 
 func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[11]
+	mi := &file_roost_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1199,7 @@ func (x *ShutdownAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownAck.ProtoReflect.Descriptor instead.
 func (*ShutdownAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ShutdownAck) GetTerm() uint32 {
@@ -1148,7 +1224,7 @@ type CountDue struct {
 
 func (x *CountDue) Reset() {
 	*x = CountDue{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1236,7 @@ func (x *CountDue) String() string {
 func (*CountDue) ProtoMessage() {}
 
 func (x *CountDue) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[12]
+	mi := &file_roost_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1249,7 @@ func (x *CountDue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDue.ProtoReflect.Descriptor instead.
 func (*CountDue) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 type DueAck struct {
@@ -1186,7 +1262,7 @@ type DueAck struct {
 
 func (x *DueAck) Reset() {
 	*x = DueAck{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1274,7 @@ func (x *DueAck) String() string {
 func (*DueAck) ProtoMessage() {}
 
 func (x *DueAck) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[13]
+	mi := &file_roost_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1287,7 @@ func (x *DueAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueAck.ProtoReflect.Descriptor instead.
 func (*DueAck) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DueAck) GetTerm() uint32 {
@@ -1238,7 +1314,7 @@ type JournalReport struct {
 
 func (x *JournalReport) Reset() {
 	*x = JournalReport{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1326,7 @@ func (x *JournalReport) String() string {
 func (*JournalReport) ProtoMessage() {}
 
 func (x *JournalReport) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[14]
+	mi := &file_roost_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1339,7 @@ func (x *JournalReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalReport.ProtoReflect.Descriptor instead.
 func (*JournalReport) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JournalReport) GetNumber() uint64 {
@@ -1290,7 +1366,7 @@ type GetShardHome struct {
 
 func (x *GetShardHome) Reset() {
 	*x = GetShardHome{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1378,7 @@ func (x *GetShardHome) String() string {
 func (*GetShardHome) ProtoMessage() {}
 
 func (x *GetShardHome) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[15]
+	mi := &file_roost_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1391,7 @@ func (x *GetShardHome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetShardHome.ProtoReflect.Descriptor instead.
 func (*GetShardHome) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetShardHome) GetShard() *Shard {
@@ -1343,7 +1419,7 @@ type HostShard struct {
 
 func (x *HostShard) Reset() {
 	*x = HostShard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1431,7 @@ func (x *HostShard) String() string {
 func (*HostShard) ProtoMessage() {}
 
 func (x *HostShard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[16]
+	mi := &file_roost_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1444,7 @@ func (x *HostShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostShard.ProtoReflect.Descriptor instead.
 func (*HostShard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HostShard) GetTerm() uint32 {
@@ -1402,7 +1478,7 @@ type ShardStarted struct {
 
 func (x *ShardStarted) Reset() {
 	*x = ShardStarted{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1490,7 @@ func (x *ShardStarted) String() string {
 func (*ShardStarted) ProtoMessage() {}
 
 func (x *ShardStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[17]
+	mi := &file_roost_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1503,7 @@ func (x *ShardStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStarted.ProtoReflect.Descriptor instead.
 func (*ShardStarted) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ShardStarted) GetShard() *Shard {
@@ -1455,7 +1531,7 @@ type HostRefused struct {
 
 func (x *HostRefused) Reset() {
 	*x = HostRefused{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1543,7 @@ func (x *HostRefused) String() string {
 func (*HostRefused) ProtoMessage() {}
 
 func (x *HostRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[18]
+	mi := &file_roost_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1556,7 @@ func (x *HostRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefused.ProtoReflect.Descriptor instead.
 func (*HostRefused) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HostRefused) GetShard() *Shard {
@@ -1515,7 +1591,7 @@ type HandOff struct {
 
 func (x *HandOff) Reset() {
 	*x = HandOff{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1603,7 @@ func (x *HandOff) String() string {
 func (*HandOff) ProtoMessage() {}
 
 func (x *HandOff) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[19]
+	mi := &file_roost_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1616,7 @@ func (x *HandOff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
 func (*HandOff) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HandOff) GetTerm() uint32 {
@@ -1577,7 +1653,7 @@ type ShardStopped struct {
 
 func (x *ShardStopped) Reset() {
 	*x = ShardStopped{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1665,7 @@ func (x *ShardStopped) String() string {
 func (*ShardStopped) ProtoMessage() {}
 
 func (x *ShardStopped) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[20]
+	mi := &file_roost_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1678,7 @@ func (x *ShardStopped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStopped.ProtoReflect.Descriptor instead.
 func (*ShardStopped) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ShardStopped) GetShard() *Shard {
@@ -1637,7 +1713,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1725,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[21]
+	mi := &file_roost_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1738,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Node) GetAddr() string {
@@ -1689,7 +1765,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1777,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[22]
+	mi := &file_roost_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1790,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Shard) GetType() string {
@@ -1746,7 +1822,7 @@ type Row struct {
 
 func (x *Row) Reset() {
 	*x = Row{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1834,7 @@ func (x *Row) String() string {
 func (*Row) ProtoMessage() {}
 
 func (x *Row) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[23]
+	mi := &file_roost_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1847,7 @@ func (x *Row) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Row.ProtoReflect.Descriptor instead.
 func (*Row) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Row) GetType() string {
@@ -1831,7 +1907,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1919,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[24]
+	mi := &file_roost_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1932,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Type) GetName() string {
@@ -1915,7 +1991,7 @@ type Form struct {
 
 func (x *Form) Reset() {
 	*x = Form{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2003,7 @@ func (x *Form) String() string {
 func (*Form) ProtoMessage() {}
 
 func (x *Form) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[25]
+	mi := &file_roost_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2016,7 @@ func (x *Form) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Form.ProtoReflect.Descriptor instead.
 func (*Form) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Form) GetKind() FormKind {
@@ -1990,7 +2066,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2078,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[26]
+	mi := &file_roost_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2091,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Command) GetName() string {
@@ -2057,7 +2133,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2145,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_roost_control_v1_control_proto_msgTypes[27]
+	mi := &file_roost_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2158,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_roost_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Version) GetTerm() uint32 {
@@ -2150,14 +2226,20 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05types\x18\x04 \x03(\v2\x16.roost.control.v1.TypeR\x05types\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xc5\x01\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xa6\x02\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x12\x1b\n" +
 	"\tlast_term\x18\x04 \x01(\rR\blastTerm\x12,\n" +
-	"\x0fjournal_cluster\x18\x05 \x01(\x06H\x00R\x0ejournalCluster\x88\x01\x01B\x12\n" +
-	"\x10_journal_cluster\";\n" +
+	"\x0fjournal_cluster\x18\x05 \x01(\x06H\x00R\x0ejournalCluster\x88\x01\x01\x12\x12\n" +
+	"\x04zone\x18\x06 \x01(\tR\x04zone\x12/\n" +
+	"\x06labels\x18\a \x03(\v2\x17.roost.control.v1.LabelR\x06labels\x12\x1a\n" +
+	"\bcapacity\x18\b \x01(\rR\bcapacityB\x12\n" +
+	"\x10_journal_cluster\"1\n" +
+	"\x05Label\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\";\n" +
 	"\vRegisterAck\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\rR\x04term\x12\x18\n" +
 	"\arefusal\x18\x02 \x01(\tR\arefusal\"\x12\n" +
@@ -2265,7 +2347,7 @@ func file_roost_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_roost_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_roost_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_roost_control_v1_control_proto_goTypes = []any{
 	(JournalState)(0),        // 0: roost.control.v1.JournalState
 	(RowReason)(0),           // 1: roost.control.v1.RowReason
@@ -2280,77 +2362,79 @@ var file_roost_control_v1_control_proto_goTypes = []any{
 	(*TableChanged)(nil),     // 10: roost.control.v1.TableChanged
 	(*NotActive)(nil),        // 11: roost.control.v1.NotActive
 	(*Register)(nil),         // 12: roost.control.v1.Register
-	(*RegisterAck)(nil),      // 13: roost.control.v1.RegisterAck
-	(*GracefulShutdown)(nil), // 14: roost.control.v1.GracefulShutdown
-	(*ShutdownAck)(nil),      // 15: roost.control.v1.ShutdownAck
-	(*CountDue)(nil),         // 16: roost.control.v1.CountDue
-	(*DueAck)(nil),           // 17: roost.control.v1.DueAck
-	(*JournalReport)(nil),    // 18: roost.control.v1.JournalReport
-	(*GetShardHome)(nil),     // 19: roost.control.v1.GetShardHome
-	(*HostShard)(nil),        // 20: roost.control.v1.HostShard
-	(*ShardStarted)(nil),     // 21: roost.control.v1.ShardStarted
-	(*HostRefused)(nil),      // 22: roost.control.v1.HostRefused
-	(*HandOff)(nil),          // 23: roost.control.v1.HandOff
-	(*ShardStopped)(nil),     // 24: roost.control.v1.ShardStopped
-	(*Node)(nil),             // 25: roost.control.v1.Node
-	(*Shard)(nil),            // 26: roost.control.v1.Shard
-	(*Row)(nil),              // 27: roost.control.v1.Row
-	(*Type)(nil),             // 28: roost.control.v1.Type
-	(*Form)(nil),             // 29: roost.control.v1.Form
-	(*Command)(nil),          // 30: roost.control.v1.Command
-	(*Version)(nil),          // 31: roost.control.v1.Version
+	(*Label)(nil),            // 13: roost.control.v1.Label
+	(*RegisterAck)(nil),      // 14: roost.control.v1.RegisterAck
+	(*GracefulShutdown)(nil), // 15: roost.control.v1.GracefulShutdown
+	(*ShutdownAck)(nil),      // 16: roost.control.v1.ShutdownAck
+	(*CountDue)(nil),         // 17: roost.control.v1.CountDue
+	(*DueAck)(nil),           // 18: roost.control.v1.DueAck
+	(*JournalReport)(nil),    // 19: roost.control.v1.JournalReport
+	(*GetShardHome)(nil),     // 20: roost.control.v1.GetShardHome
+	(*HostShard)(nil),        // 21: roost.control.v1.HostShard
+	(*ShardStarted)(nil),     // 22: roost.control.v1.ShardStarted
+	(*HostRefused)(nil),      // 23: roost.control.v1.HostRefused
+	(*HandOff)(nil),          // 24: roost.control.v1.HandOff
+	(*ShardStopped)(nil),     // 25: roost.control.v1.ShardStopped
+	(*Node)(nil),             // 26: roost.control.v1.Node
+	(*Shard)(nil),            // 27: roost.control.v1.Shard
+	(*Row)(nil),              // 28: roost.control.v1.Row
+	(*Type)(nil),             // 29: roost.control.v1.Type
+	(*Form)(nil),             // 30: roost.control.v1.Form
+	(*Command)(nil),          // 31: roost.control.v1.Command
+	(*Version)(nil),          // 32: roost.control.v1.Version
 }
 var file_roost_control_v1_control_proto_depIdxs = []int32{
-	25, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
+	26, // 0: roost.control.v1.SendRequest.from:type_name -> roost.control.v1.Node
 	8,  // 1: roost.control.v1.SendRequest.messages:type_name -> roost.control.v1.Message
-	25, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
+	26, // 2: roost.control.v1.CallRequest.from:type_name -> roost.control.v1.Node
 	8,  // 3: roost.control.v1.CallRequest.message:type_name -> roost.control.v1.Message
 	8,  // 4: roost.control.v1.CallResponse.message:type_name -> roost.control.v1.Message
 	9,  // 5: roost.control.v1.Message.watch_table:type_name -> roost.control.v1.WatchTable
 	10, // 6: roost.control.v1.Message.table_changed:type_name -> roost.control.v1.TableChanged
 	11, // 7: roost.control.v1.Message.not_active:type_name -> roost.control.v1.NotActive
 	12, // 8: roost.control.v1.Message.register:type_name -> roost.control.v1.Register
-	13, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
-	14, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
-	15, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
-	18, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
-	19, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
-	20, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
-	21, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
-	22, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
-	23, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
-	24, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
-	16, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
-	17, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
-	31, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
-	31, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
-	27, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
-	28, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
-	25, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
-	28, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
-	0,  // 27: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
-	26, // 28: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
-	26, // 29: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
-	26, // 30: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
-	26, // 31: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
-	26, // 32: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
-	26, // 33: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
-	2,  // 34: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
-	25, // 35: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
-	1,  // 36: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
-	30, // 37: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
-	29, // 38: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
-	29, // 39: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
-	3,  // 40: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
-	4,  // 41: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
-	6,  // 42: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
-	5,  // 43: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
-	7,  // 44: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
-	43, // [43:45] is the sub-list for method output_type
-	41, // [41:43] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	14, // 9: roost.control.v1.Message.register_ack:type_name -> roost.control.v1.RegisterAck
+	15, // 10: roost.control.v1.Message.graceful_shutdown:type_name -> roost.control.v1.GracefulShutdown
+	16, // 11: roost.control.v1.Message.shutdown_ack:type_name -> roost.control.v1.ShutdownAck
+	19, // 12: roost.control.v1.Message.journal_report:type_name -> roost.control.v1.JournalReport
+	20, // 13: roost.control.v1.Message.get_shard_home:type_name -> roost.control.v1.GetShardHome
+	21, // 14: roost.control.v1.Message.host_shard:type_name -> roost.control.v1.HostShard
+	22, // 15: roost.control.v1.Message.shard_started:type_name -> roost.control.v1.ShardStarted
+	23, // 16: roost.control.v1.Message.host_refused:type_name -> roost.control.v1.HostRefused
+	24, // 17: roost.control.v1.Message.hand_off:type_name -> roost.control.v1.HandOff
+	25, // 18: roost.control.v1.Message.shard_stopped:type_name -> roost.control.v1.ShardStopped
+	17, // 19: roost.control.v1.Message.count_due:type_name -> roost.control.v1.CountDue
+	18, // 20: roost.control.v1.Message.due_ack:type_name -> roost.control.v1.DueAck
+	32, // 21: roost.control.v1.WatchTable.version:type_name -> roost.control.v1.Version
+	32, // 22: roost.control.v1.TableChanged.version:type_name -> roost.control.v1.Version
+	28, // 23: roost.control.v1.TableChanged.rows:type_name -> roost.control.v1.Row
+	29, // 24: roost.control.v1.TableChanged.types:type_name -> roost.control.v1.Type
+	26, // 25: roost.control.v1.NotActive.active:type_name -> roost.control.v1.Node
+	29, // 26: roost.control.v1.Register.types:type_name -> roost.control.v1.Type
+	13, // 27: roost.control.v1.Register.labels:type_name -> roost.control.v1.Label
+	0,  // 28: roost.control.v1.JournalReport.state:type_name -> roost.control.v1.JournalState
+	27, // 29: roost.control.v1.GetShardHome.shard:type_name -> roost.control.v1.Shard
+	27, // 30: roost.control.v1.HostShard.shard:type_name -> roost.control.v1.Shard
+	27, // 31: roost.control.v1.ShardStarted.shard:type_name -> roost.control.v1.Shard
+	27, // 32: roost.control.v1.HostRefused.shard:type_name -> roost.control.v1.Shard
+	27, // 33: roost.control.v1.HandOff.shard:type_name -> roost.control.v1.Shard
+	27, // 34: roost.control.v1.ShardStopped.shard:type_name -> roost.control.v1.Shard
+	2,  // 35: roost.control.v1.Row.phase:type_name -> roost.control.v1.Phase
+	26, // 36: roost.control.v1.Row.owner:type_name -> roost.control.v1.Node
+	1,  // 37: roost.control.v1.Row.reason:type_name -> roost.control.v1.RowReason
+	31, // 38: roost.control.v1.Type.commands:type_name -> roost.control.v1.Command
+	30, // 39: roost.control.v1.Type.writes:type_name -> roost.control.v1.Form
+	30, // 40: roost.control.v1.Type.reads:type_name -> roost.control.v1.Form
+	3,  // 41: roost.control.v1.Form.kind:type_name -> roost.control.v1.FormKind
+	4,  // 42: roost.control.v1.Control.Send:input_type -> roost.control.v1.SendRequest
+	6,  // 43: roost.control.v1.Control.Call:input_type -> roost.control.v1.CallRequest
+	5,  // 44: roost.control.v1.Control.Send:output_type -> roost.control.v1.SendResponse
+	7,  // 45: roost.control.v1.Control.Call:output_type -> roost.control.v1.CallResponse
+	44, // [44:46] is the sub-list for method output_type
+	42, // [42:44] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_roost_control_v1_control_proto_init() }
@@ -2383,7 +2467,7 @@ func file_roost_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roost_control_v1_control_proto_rawDesc), len(file_roost_control_v1_control_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

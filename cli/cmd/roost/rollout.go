@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	adminv1 "github.com/roost-cluster/roost/proto/roost/admin/v1"
+)
+
+func (a *app) rolloutCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rollout", Short: "Show which versions of your code run, and what is left to move", Args: cobra.NoArgs,
+		Long: `Shows the versions of the regions' code (app.version), their regions and shards,
+which version is the target of a rollout, what regions of one version store that
+those of another do not read, and shards that no region can be given.
+
+A version becomes the target when its first region registers, unless it was seen
+before; roost rollout target sets it, to go back for instance. While a rollout is
+on, shards that need a place go to regions of the target, and nothing moves for
+balance.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := a.adminClient()
+			if err != nil {
+				return err
+			}
+			res, err := admin.Rollout(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printMessage(res)
+			}
+			return a.printRollout(res, time.Now())
+		},
+	}
+	cmd.AddCommand(a.targetCommand())
+	return cmd
+}
+
+func (a *app) printRollout(res *adminv1.RolloutResponse, now time.Time) error {
+	var rows [][]any
+	for _, v := range res.Versions {
+		target := ""
+		if v.Target {
+			target = "target"
+		}
+		rows = append(rows, []any{orDash(v.Version), orDash(target), v.Shards, v.Moving, strings.Join(v.Regions, ",")})
+	}
+	if err := a.printTable([]string{"VERSION", "ROLLOUT", "SHARDS", "MOVING", "REGIONS"}, rows, "SHARDS", "MOVING"); err != nil {
+		return err
+	}
+	var lines []string
+	for _, c := range res.CannotRead {
+		lines = append(lines, fmt.Sprintf("%s does not read what %s stores: %s %s", orDash(c.Reader), orDash(c.Writer), c.Type, strings.Join(c.Forms, "; ")))
+	}
+	for _, b := range res.Blocked {
+		lines = append(lines, fmt.Sprintf("%s/%d waits: %s", b.Type, b.Index, b.Why))
+	}
+	frozen := time.Duration(res.FrozenMs) * time.Millisecond
+	switch {
+	case res.Target == "":
+		lines = append(lines, "no region has said its version: set app.version, or stamp it on the binary")
+	case !res.On && len(res.Versions) == 1 && res.Versions[0].Target:
+		lines = append(lines, "no rollout is on: all regions run "+res.Target)
+	case !res.On:
+		lines = append(lines, fmt.Sprintf("no rollout is on: no region runs the target %s; roost rollout target sets another", res.Target))
+	case frozen > 0:
+		lines = append(lines, fmt.Sprintf("%s left to move when their regions leave; nothing moves for balance until %s if no region comes or goes",
+			plural(int(res.Left), "shard"), now.Add(frozen).Format(time.TimeOnly)))
+	default:
+		lines = append(lines, fmt.Sprintf("the rollout stands still: %s are not with %s, and shards are balanced over all versions", plural(int(res.Left), "shard"), res.Target))
+	}
+	_, err := fmt.Fprintln(a.out, strings.Join(lines, "\n"))
+	return err
+}
+
+func (a *app) targetCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "target VERSION", Short: "Make a version the target of a rollout", Args: oneName,
+		Long: `Makes a version that runs, or ran before, the target of a rollout: to go back to it,
+or to go on with one that was gone back from. From then on shards that need a place go
+to its regions. Nothing moves by this alone: replace the regions as well.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return a.setTarget(ctx, args[0])
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait until it is stored")
+	return cmd
+}
+
+// setTarget repeats the request, because a coordinator that ended may not have stored it.
+func (a *app) setTarget(ctx context.Context, version string) error {
+	admin, err := a.adminClient()
+	if err != nil {
+		return err
+	}
+	poll := time.NewTicker(drainPoll)
+	defer poll.Stop()
+	before := ""
+	for {
+		res, err := admin.SetTarget(ctx, version, whoAmI())
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err == nil {
+			if before = cmp.Or(before, res.Before); res.Stored {
+				res.Before = before
+				return a.printTarget(res)
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return timeoutError{fmt.Errorf("it is not known whether %s is stored as the target; run it again", version)}
+			}
+			return errInterrupted
+		}
+	}
+}
+
+func (a *app) printTarget(res *adminv1.SetTargetResponse) error {
+	if a.json() {
+		return a.printMessage(res)
+	}
+	was, regions := "", "no region runs it yet"
+	if res.Before != "" && res.Before != res.Target {
+		was = fmt.Sprintf(" (it was %s)", res.Before)
+	}
+	if len(res.Regions) > 0 {
+		regions = "it runs in " + strings.Join(res.Regions, ",")
+	}
+	_, err := fmt.Fprintf(a.out, "the target is %s%s; %s\n", res.Target, was, regions)
+	return err
+}
+
+// whoAmI names the user and the host for the coordinator's log, as far as known.
+func whoAmI() string {
+	name := "?"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
