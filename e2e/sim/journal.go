@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/memory"
@@ -23,6 +24,8 @@ type store struct {
 	newest map[sharding.ShardID]sharding.Row
 	// drained are the regions that operators want empty, by the facts.
 	drained map[sharding.NodeID]bool
+	// target is the target version of rollouts, by the facts.
+	target coordinator.TargetFact
 	// stopped are the highest epochs for which a coordinator heard ShardStopped.
 	stopped map[sharding.ShardID]sharding.Epoch
 	// claims are those that held, newest the highest of each shard.
@@ -137,6 +140,9 @@ func (s *store) factsOf(a sharding.Append) {
 			if d, ok := fact.(coordinator.DrainFact); ok {
 				s.drained[d.Region] = !d.Resume
 			}
+			if g, ok := fact.(coordinator.TargetFact); ok {
+				s.targetFact(g)
+			}
 			f, ok := fact.(coordinator.RowFact)
 			if !ok {
 				continue
@@ -165,6 +171,26 @@ func (s *store) factsOf(a sharding.Append) {
 			}
 		}
 	}
+}
+
+// targetFact looks whether a target forgets the ones before it: then a region of one of
+// them that comes back would turn a rollout round.
+func (s *store) targetFact(g coordinator.TargetFact) {
+	if g.Version == s.target.Version {
+		return // of a checkpoint
+	}
+	for _, v := range append(slices.Clone(s.target.Seen), s.target.Version) {
+		if v != "" && v != g.Version && !slices.Contains(g.Seen, v) {
+			s.w.violate("a target is not forgotten", "%+v comes after %+v", g, s.target)
+		}
+	}
+	if s.target.Version != "" {
+		s.w.mark("rollout: another target")
+		if slices.Contains(s.target.Seen, g.Version) {
+			s.w.mark("rollout: back to an earlier target")
+		}
+	}
+	s.target = g
 }
 
 // commit sends a batch on behalf of a process and calls back with its results,

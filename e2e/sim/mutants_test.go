@@ -54,6 +54,7 @@ var mutants = []struct{ name, place string }{
 	{"failed-shard", "gateway: behind a send that failed the others of its shard fail"},
 	{"rows-forward", "table: rows only go forward"},
 	{"only-up-hosts", "coordinator: who is not up is given no shard"},
+	{"target-as-a-fact", "coordinator: the target of rollouts is folded by the next term"},
 	{"drain-kept", "coordinator: a drain is folded by the next term"},
 	{"readability", "coordinator: a shard goes only to a region that reads what may be stored in it"},
 	{"lost-owner-wrote", "coordinator: an owner that is lost may have stored whatever it may store"},

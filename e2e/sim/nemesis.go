@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+
 	"github.com/roost-cluster/roost/libs/lease"
 	"github.com/roost-cluster/roost/services/coordinator"
 	"github.com/roost-cluster/roost/services/region"
@@ -39,6 +41,7 @@ func (w *World) nemesis() {
 	})
 	w.every("clock step", wt.Harsh.Clocks, w.stepClock)
 	w.every("operate", wt.Operate, w.operate)
+	w.every("target", wt.Target, w.chooseTarget)
 	w.harshNemesis()
 }
 
@@ -237,6 +240,14 @@ func (w *World) operate() {
 		c.p.post(func() { c.step(coordinator.DrainRegion{Region: id}) })
 	}
 	w.after(d.between(100*ms, 4*sec), func() { w.resumeRegions() })
+}
+
+// chooseTarget makes some version the target: an operator goes back, or on.
+func (w *World) chooseTarget() {
+	version := fmt.Sprint(w.dice("targets").IntN(versions))
+	for _, c := range w.activeCoordinators() {
+		c.p.post(func() { c.step(coordinator.SetTarget{Version: version}) })
+	}
 }
 
 // resumeRegions ends all drains.

@@ -150,6 +150,8 @@ var mustHappen = []string{
 	"gateway: command shed",
 	"gateway: no link to send on",
 	"gateway: link full",
+	"rollout: another target",
+	"rollout: back to an earlier target",
 	"gateway: a command waits for a version that has it",
 	"gateway: a command has come to a version that has it",
 	"gateway: a command has come to a version that lacks it",

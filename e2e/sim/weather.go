@@ -46,7 +46,9 @@ type weather struct {
 
 	// Forms: each version of the program stores events in a form of its own, which older
 	// versions may not read.
-	Forms bool
+	Forms   bool
+	Rollout bool  // regions say their version, and operators choose a target
+	Target  int64 // mean time between two choices
 
 	Cores   int   // shard cores of a region
 	Between int64 // mean time of a message between cores of a region
@@ -210,6 +212,10 @@ func drawClassic(seed uint64) weather {
 	if versions.chance(0.5) {
 		w.Newer = versions.Float64() * 0.7
 	}
+	rollouts := newDice(seed, "weather of rollouts")
+	if w.Rollout = rollouts.chance(0.6); w.Rollout && rollouts.chance(0.7) {
+		w.Target = rollouts.between(sec, 8*sec)
+	}
 	if d.chance(0.05) { // now and then a fine day: what is only slow must show
 		w.Loss, w.Dup, w.Tail, w.Unknown, w.LinkBreak, w.LinkFull, w.HeldUp = 0, 0, 0, 0, 0, 0, 0
 	}
@@ -222,6 +228,7 @@ func (w weather) calm() weather {
 	w.Delay, w.Loop, w.Between = min(w.Delay, 5*ms), min(w.Loop, ms), min(w.Between, ms)
 	w.Cut, w.OneWay, w.Isolate, w.Bridge, w.Island = 0, 0, 0, 0, 0
 	w.Crash, w.CrashAll, w.Pause, w.JournalDown, w.JournalCut, w.Operate = 0, 0, 0, 0, 0, 0
+	w.Target = 0
 	w.JournalDelay, w.Unknown, w.Full, w.FullAfter, w.LeaseLoss = min(w.JournalDelay, 5*ms), 0, 0, 0, 0
 	w.Kill, w.LeaseGone = 0, 0
 	w.Hang, w.Slow = 0, 0

@@ -102,6 +102,9 @@ func regionConfig(w *World, p *process, version int) region.Config {
 		addForms(list, version)
 	}
 	cfg := region.DefaultConfig(p.id(), p.name, list...)
+	if w.weather.Rollout {
+		cfg.Version = fmt.Sprint(version)
+	}
 	d := w.dice("limits")
 	if d.chance(0.2) && !w.journalFaultOnly { // if it is, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
@@ -126,6 +129,7 @@ func newCoordinator(w *World, p *process) *coordinator.Tenure {
 // coordinatorConfig has limits so low that runs reach them.
 func coordinatorConfig() coordinator.Config {
 	cfg := coordinator.DefaultConfig()
+	cfg.RolloutFreeze = nanos(4 * sec)
 	cfg.HandoffTimeout = nanos(3 * sec)
 	cfg.FactsPerRecord, cfg.CompactAfter = 8, 40
 	if err := cfg.Validate(); err != nil {
