@@ -67,6 +67,8 @@ type (
 	JournalOwner struct {
 		Known   bool
 		Cluster sharding.ClusterID
+		// Generation is that of the journal, known or not whose it is; 0: not known.
+		Generation sharding.Generation
 	}
 	// RegisterAck answers Register. A Refusal says what to change, and is final.
 	RegisterAck struct {

@@ -3,6 +3,8 @@ package journal
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Clock returns the two times of a [Moment].
@@ -37,3 +39,6 @@ func (w *Timekeeper) Clock() Clock { return w.clock }
 
 // SetClock replaces the clock, for tests.
 func (w *Timekeeper) SetClock(c Clock) { w.clock = c }
+
+// NewGeneration draws a generation.
+func NewGeneration() sharding.Generation { return sharding.Generation(rand.Uint64() | 1) }

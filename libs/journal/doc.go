@@ -33,6 +33,13 @@
 // append did not happen and never will) or refused by sequence number (then a record is
 // stored there: load the entity to see which one).
 //
+// # Generations
+//
+// A journal has a random generation, drawn when it is created and again when it is
+// restored. A process that opened another one must stop: what it remembers may not be
+// stored. So every transaction compares it, and every handshake between processes:
+// see [CheckGeneration].
+//
 // # Group commit
 //
 // [Journal] is the type that services use; it wraps a Driver of any backend. While one

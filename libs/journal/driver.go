@@ -24,14 +24,17 @@ import (
 //     for an entity that is intact.
 //  6. Declare checks d against the stored facts with [Facts.Merge], stores what is
 //     new, and returns all facts, in one transaction.
-//  7. Every call returns soon after ctx ends. A commit that is under way then may
+//  7. A handle is about one generation of the store: that which it found when it was
+//     opened. Commit, Load and Declare compare it with the stored one in their
+//     transaction, and return the error of [CheckGeneration] if that is another.
+//  8. Every call returns soon after ctx ends. A commit that is under way then may
 //     still happen.
-//  8. Close releases resources. Afterwards only Close may be called, and does nothing.
-//  9. List returns the entities that have records, in the order of
+//  9. Close releases resources. Afterwards only Close may be called, and does nothing.
+//  10. List returns the entities that have records, in the order of
 //     [sharding.Entity.Compare], as [ListRequest] says. It costs as much as what it
 //     returns, however much is stored. An entity that was stored before the first page was
 //     asked for is in one of the pages, and none is in two.
-//  10. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
+//  11. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
 //     ErrIdentity for another format.
 //
 // The races it has to stand: handles of other processes that commit, claim and

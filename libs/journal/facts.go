@@ -5,18 +5,55 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Format is the version of the stored format that this package reads and writes.
+// Format is the version of the stored format that this package reads and writes. It is
+// counted from release 1 on: see docs/upgrading.md.
 const Format = 1
 
+// NewFacts returns the facts of a journal that is being created, which nobody has
+// declared.
+func NewFacts(g sharding.Generation) Facts {
+	return Facts{Format: Format, MinReader: Format, MinWriter: Format, Generation: g}
+}
+
+// Check returns why this program must not use the journal. The error wraps ErrIdentity
+// and says what to do.
+func (f Facts) Check() error { return f.check(max(f.MinReader, f.MinWriter)) }
+
+// CheckReader is Check for a program that only reads.
+func (f Facts) CheckReader() error { return f.check(f.MinReader) }
+
+func (f Facts) check(lowest int) error {
+	switch {
+	case mutant.On("journal-format"):
+	case f.Format == 0 || f.MinReader == 0 || f.MinWriter == 0 || f.Generation == 0:
+		return fmt.Errorf("%w: it was made before release 1, whose format is the first that lasts; give the cluster a new journal", ErrIdentity)
+	case lowest > Format:
+		return fmt.Errorf("%w: it was activated for format %d, and this program knows format %d; run the release that activated it, or a later one: there is no way back from an activation", ErrIdentity, lowest, Format)
+	case f.Format < Format:
+		return fmt.Errorf("%w: its schema has format %d, and this program needs format %d; run \"roost journal upgrade\" of this release first, as the owner of the schema", ErrIdentity, f.Format, Format)
+	}
+	return nil
+}
+
+// CheckGeneration returns an error if the stored generation is not the one that was
+// found when the journal was opened. The error wraps ErrReplaced and ErrBroken.
+func CheckGeneration(opened, stored sharding.Generation) error {
+	if opened == stored || mutant.On("journal-generation") {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: it has generation %s, this process opened generation %s; restart this process, which then reads everything anew", ErrBroken, ErrReplaced, stored, opened)
+}
+
 // Merge checks a declaration against the facts and returns the new facts. Errors
-// wrap ErrIdentity for another cluster or format, and ErrShardCount for another
-// number of shards.
+// wrap ErrIdentity for another cluster or a format that does not suit, and ErrShardCount
+// for another number of shards.
 func (f Facts) Merge(d Declaration) (Facts, error) {
-	if f.Cluster != "" && f.Format != Format {
-		return f, fmt.Errorf("%w: it has format %d, this version knows format %d; run the version that wrote it, or give the cluster a new journal", ErrIdentity, f.Format, Format)
+	if err := f.Check(); err != nil {
+		return f, err
 	}
 	if d.Cluster == "" {
 		if len(d.Types) > 0 {
@@ -30,7 +67,7 @@ func (f Facts) Merge(d Declaration) (Facts, error) {
 	if f.Cluster != "" && f.Cluster != d.Cluster {
 		return f, fmt.Errorf("%w: it belongs to cluster %q, this process to %q; name that cluster in cluster.name to join it, or give this one a journal.url of its own", ErrIdentity, f.Cluster, d.Cluster)
 	}
-	f.Cluster, f.Format = d.Cluster, Format
+	f.Cluster = d.Cluster
 	f.Types = slices.Clone(f.Types)
 	for _, t := range d.Types {
 		if err := f.declare(t); err != nil {

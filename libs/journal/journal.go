@@ -32,6 +32,7 @@ type Journal struct {
 	// writeToken holds a token while a commit or a declaration is under way.
 	writeToken chan struct{}
 	damage     damage
+	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error]
 }
 
@@ -67,9 +68,11 @@ func Open(ctx context.Context, driver Driver, d Declaration, cfg Config, obs Obs
 	if u, ok := driver.(Upkeep); ok {
 		u.NotifyUpkeep(j.noteUpkeep)
 	}
-	if _, err := j.Declare(ctx, d); err != nil {
+	facts, err := j.Declare(ctx, d)
+	if err != nil {
 		return nil, err
 	}
+	j.generation = facts.Generation
 	go j.run()
 	return j, nil
 }
@@ -144,6 +147,9 @@ func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
 		defer func() { <-j.loadTokens }()
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
+		if errors.Is(err, ErrBroken) {
+			j.markBroken(err)
+		}
 		j.noteLoad(req.Entity, err)
 		if j.obs.Load != nil {
 			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
@@ -240,6 +246,10 @@ func (j *Journal) Heartbeat(ctx context.Context) (sharding.JournalHeartbeat, err
 	}
 	return DecodeHeartbeat(found.Snapshot.Payload)
 }
+
+// Generation returns the generation of the journal that was opened. Others are refused
+// from then on.
+func (j *Journal) Generation() sharding.Generation { return j.generation }
 
 // Broken returns a channel that is closed when the store must no longer be used:
 // the process must stop. Err says why.

@@ -578,8 +578,58 @@ func TestOpenRefusesAnotherCluster(t *testing.T) {
 	if err := open("blue", 9); !errors.Is(err, journal.ErrShardCount) {
 		t.Errorf("another number of shards: %v", err)
 	}
-	if _, err := (journal.Facts{Cluster: "blue", Format: 3}).Merge(journal.Declaration{Cluster: "blue"}); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "format 3") {
-		t.Errorf("another format: %v", err)
+}
+
+// TestFormats says which journals this program works on, and what it says of others.
+func TestFormats(t *testing.T) {
+	for _, c := range []struct {
+		format, reader, writer int
+		says                   string // empty: it works
+	}{
+		{1, 1, 1, ""},
+		{2, 1, 1, ""}, // expanded by the next release, not activated
+		{2, 2, 1, "activated for format 2"},
+		{2, 1, 2, "activated for format 2"},
+		{2, 2, 2, "run the release that activated it"},
+		{0, 1, 1, "before release 1"},
+		{3, 0, 0, "before release 1"},
+	} {
+		f := journal.NewFacts(7)
+		f.Cluster, f.Format, f.MinReader, f.MinWriter = "blue", c.format, c.reader, c.writer
+		merged, err := f.Merge(journal.Declaration{Cluster: "blue"})
+		switch {
+		case c.says == "":
+			if err != nil || merged.Format != c.format {
+				t.Errorf("%+v: %+v, %v", c, merged, err)
+			}
+		case !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), c.says):
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestReplaced: a journal that was replaced under a process is broken for it, whether a
+// commit or a load finds out.
+func TestReplaced(t *testing.T) {
+	for _, by := range []string{"commit", "load"} {
+		b := memory.New(journal.DefaultConfig())
+		j, err := journal.Open(t.Context(), b, journal.Declaration{Cluster: "blue"}, journal.DefaultConfig(), journal.Observer{})
+		if err != nil || j.Generation() == 0 {
+			t.Fatalf("generation %v, %v", j.Generation(), err)
+		}
+		b.Inspect(func(l *memory.Ledger) { l.Replace(j.Generation() + 1) })
+		if by == "load" {
+			_, err = j.Load(t.Context(), journal.LoadRequest{Entity: alice})
+		} else {
+			got := make(chan journal.Result, 1)
+			j.Submit(journal.Op{Fence: &sharding.ReadFence{}}, func(r journal.Result) { got <- r })
+			err = (<-got).Err
+		}
+		<-j.Broken()
+		if !errors.Is(err, journal.ErrReplaced) || !errors.Is(j.Err(), journal.ErrReplaced) {
+			t.Errorf("%s: %v, and the journal is %v", by, err, j.Err())
+		}
+		_ = j.Close()
 	}
 }
 

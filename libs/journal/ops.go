@@ -32,6 +32,9 @@ var (
 	// ErrIdentity: the store belongs to another cluster, or has a format that
 	// this version does not know.
 	ErrIdentity = errors.New("not the journal of this cluster")
+	// ErrReplaced: the store has another generation than when it was opened. It comes
+	// with ErrBroken.
+	ErrReplaced = errors.New("the journal was restored or replaced")
 	// ErrShardCount: a type is declared with another number of shards than it
 	// has.
 	ErrShardCount = errors.New("another number of shards")
@@ -235,8 +238,12 @@ type Declaration struct {
 // Facts describe the journal: whose it is, its format and its types.
 type Facts struct {
 	Cluster string // empty: nothing was declared yet
-	Format  int
-	Types   []TypeFact // sorted by type
+	// Format is what the schema has been expanded to. MinReader and MinWriter are the
+	// lowest formats that a program must know to read, and to write. See [Facts.Check].
+	Format, MinReader, MinWriter int
+	// Generation is drawn when the journal is created.
+	Generation sharding.Generation
+	Types      []TypeFact // sorted by type
 	// MaxEpoch is the highest epoch of all fences. It is set in the answer to an empty
 	// declaration only, so that a process can declare types although a fence is
 	// damaged.

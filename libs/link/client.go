@@ -135,6 +135,9 @@ func (c *Client) open(ctx context.Context) (*Link, error) {
 			minVersion: MinVersion, maxVersion: MaxVersion, cluster: c.cfg.Cluster, self: c.cfg.Self, peer: c.region.UID,
 			lane: uint64(i), lanes: uint64(len(l.lanes)), session: session, maxPayload: uint64(c.cfg.MaxPayload),
 		}
+		if c.cfg.Generation != nil {
+			h.generation = c.cfg.Generation()
+		}
 		if err := c.openLane(ctx, &l.lanes[i], &h); err != nil {
 			l.lanes = l.lanes[:i]
 			l.fail(ErrDown)

@@ -103,6 +103,10 @@ type Config struct {
 	Cluster string
 	// Self is this process. UID must be set; Addr may be empty on a gateway.
 	Self sharding.NodeID
+	// Generation returns that of the journal: on a server of its own one, on a client of
+	// that which holds its route table. 0: not known. The server refuses another one.
+	// Default nil: not compared.
+	Generation func() sharding.Generation
 	// Lanes is the number of connections per link; used by clients. Default: one
 	// per four processors, 1 to 4. One goroutine at a time decodes what arrives on
 	// a lane and executes its quick commands. With few processors more lanes only

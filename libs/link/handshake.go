@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
@@ -18,6 +19,7 @@ type hello struct {
 	lane, lanes            uint64
 	session                uint64 // orders the links of one client process
 	maxPayload             uint64
+	generation             sharding.Generation // of the journal that holds the client's table; 0: not known
 }
 
 // welcome is the server's handshake.
@@ -49,7 +51,8 @@ func (h *hello) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, h.lane)
 	b = binary.AppendUvarint(b, h.lanes)
 	b = binary.AppendUvarint(b, h.session)
-	return end(binary.AppendUvarint(b, h.maxPayload), start)
+	b = binary.AppendUvarint(b, h.maxPayload)
+	return end(binary.BigEndian.AppendUint64(b, uint64(h.generation)), start)
 }
 
 func readHello(body []byte) (h hello, err error) {
@@ -64,6 +67,7 @@ func readHello(body []byte) (h hello, err error) {
 	h.lanes = d.uvarint("lanes")
 	h.session = d.uvarint("session")
 	h.maxPayload = d.uvarint("payload limit")
+	h.generation = sharding.Generation(d.uint64("generation"))
 	if h.minVersion > h.maxVersion || h.self.UID == 0 || h.lane >= h.lanes || h.lanes > MaxLanes || h.maxPayload == 0 {
 		d.fail("versions %d to %d, uid %x, lane %d of %d, payloads up to %d bytes",
 			h.minVersion, h.maxVersion, uint64(h.self.UID), h.lane, h.lanes, h.maxPayload)
@@ -78,6 +82,8 @@ func (h *hello) refuse(cfg *Config) (code byte, reason string) {
 		return refusedOther, fmt.Sprintf("this is cluster %q, not %q", cfg.Cluster, h.cluster)
 	case h.peer != cfg.Self.UID:
 		return refusedOtherNode, fmt.Sprintf("this is node %v, not #%x", cfg.Self, uint64(h.peer))
+	case cfg.Generation != nil && h.generation.Other(cfg.Generation()) && !mutant.On("link-generation"):
+		return refusedOther, fmt.Sprintf("the journal here has generation %s, and the table of the caller is of generation %s: the journal was restored or replaced; restart the process that is older than that", cfg.Generation(), h.generation)
 	case h.minVersion > MaxVersion || h.maxVersion < MinVersion:
 		return refusedOther, fmt.Sprintf("protocol versions %d to %d are spoken here, not %d to %d",
 			MinVersion, MaxVersion, h.minVersion, h.maxVersion)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // TestMutants shows what each guard is for.
@@ -24,6 +25,12 @@ func TestMutants(t *testing.T) {
 			r := NewReaders[string]()
 			r.Enter(LaneID{}, 2, "newer")
 			return len(r.Enter(LaneID{}, 1, "older").Cut) > 0
+		},
+		"link-generation": func() bool {
+			h, cfg := goodHello(), testConfig(testRegion)
+			h.generation, cfg.Generation = 8, func() sharding.Generation { return 7 }
+			_, why := h.refuse(&cfg)
+			return why == ""
 		},
 	} {
 		mutant.Activate("")

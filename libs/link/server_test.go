@@ -39,7 +39,9 @@ func goodHello() hello {
 
 func TestHandshakeRefusals(t *testing.T) {
 	p := newPipes()
-	s := serve(t, p, testConfig(testRegion), echo, nil)
+	cfg := testConfig(testRegion)
+	cfg.Generation = func() sharding.Generation { return 7 }
+	s := serve(t, p, cfg, echo, nil)
 	for name, tt := range map[string]struct {
 		change func(*hello)
 		text   string
@@ -52,6 +54,7 @@ func TestHandshakeRefusals(t *testing.T) {
 		"lanes":    {func(h *hello) { h.lanes = 1000 }, "of 1000"},
 		"nobody":   {func(h *hello) { h.self.UID = 0 }, "uid 0"},
 		"no limit": {func(h *hello) { h.maxPayload = 0 }, "up to 0 bytes"},
+		"journal":  {func(h *hello) { h.generation = 8 }, "restart the process that is older"},
 	} {
 		h := goodHello()
 		tt.change(&h)
@@ -69,7 +72,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	cancel()
 	_ = s.Close(ctx) // a refusal is counted after the client has heard of it
 	<-s.empty
-	if got := s.Stats().Refused; got != 8 {
+	if got := s.Stats().Refused; got != 9 {
 		t.Errorf("%d refused", got)
 	}
 }

@@ -63,8 +63,10 @@ const MaxTypes = 4096
 // Table is one copy of the route table. Make one with [New].
 type Table struct {
 	version sharding.Version
-	names   []sharding.EntityType // sorted
-	types   map[sharding.EntityType]*rowsOf
+	// generation is that of the journal, of the newest delta that named one.
+	generation sharding.Generation
+	names      []sharding.EntityType // sorted
+	types      map[sharding.EntityType]*rowsOf
 }
 
 // rowsOf are the rows of one type, by shard index; as long as the highest
@@ -79,6 +81,9 @@ func New() *Table { return &Table{types: map[sharding.EntityType]*rowsOf{}} }
 
 // Version is the newest version that was applied. Zero: nothing is known yet.
 func (t *Table) Version() sharding.Version { return t.version }
+
+// Generation is that of the journal that holds the table; 0: not known.
+func (t *Table) Generation() sharding.Generation { return t.generation }
 
 // Empty reports whether no type is declared yet.
 func (t *Table) Empty() bool { return len(t.names) == 0 }
@@ -143,6 +148,9 @@ func (t *Table) Apply(d sharding.TableDelta) []sharding.Row {
 	}
 	if !older {
 		t.version = d.Version
+		if d.Generation != 0 {
+			t.generation = d.Generation
+		}
 	}
 	return changed
 }
@@ -172,7 +180,7 @@ func (t *Table) declare(d *sharding.TypeDesc, older bool) {
 // Delta answers a watcher at version since from this copy: empty if it has
 // the same version, the full table if it has any other.
 func (t *Table) Delta(since sharding.Version) sharding.TableDelta {
-	d := sharding.TableDelta{Version: t.version}
+	d := sharding.TableDelta{Version: t.version, Generation: t.generation}
 	if since == t.version {
 		return d
 	}
@@ -224,7 +232,7 @@ func (t *Table) Check() error {
 
 // Clone is an independent copy.
 func (t *Table) Clone() *Table {
-	c := &Table{version: t.version, names: slices.Clone(t.names), types: maps.Clone(t.types)}
+	c := &Table{version: t.version, generation: t.generation, names: slices.Clone(t.names), types: maps.Clone(t.types)}
 	for _, name := range c.names {
 		of := *c.types[name]
 		of.rows = slices.Clone(of.rows)
@@ -237,6 +245,7 @@ func (t *Table) Clone() *Table {
 func (t *Table) AppendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(t.version.Term))
 	b = binary.AppendUvarint(b, t.version.N)
+	b = binary.AppendUvarint(b, uint64(t.generation))
 	b = binary.AppendUvarint(b, uint64(len(t.names)))
 	for _, name := range t.names {
 		d := t.types[name].desc

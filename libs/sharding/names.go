@@ -135,6 +135,16 @@ type ClusterID uint64
 // String is the number in 16 hexadecimal digits.
 func (c ClusterID) String() string { return fmt.Sprintf("%016x", uint64(c)) }
 
+// Generation distinguishes the lives of a journal: it is drawn at random when the journal is
+// created, and again when it is restored. Zero: not known.
+type Generation uint64
+
+// String is the number in 16 hexadecimal digits.
+func (g Generation) String() string { return fmt.Sprintf("%016x", uint64(g)) }
+
+// Other reports whether both generations are known and differ.
+func (g Generation) Other(o Generation) bool { return g != 0 && o != 0 && g != o }
+
 // JournalHeartbeat is the record that the active coordinator periodically writes to the
 // journal. It says which cluster the journal belongs to.
 type JournalHeartbeat struct {

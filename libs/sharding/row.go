@@ -117,4 +117,6 @@ type TableDelta struct {
 	Full  bool
 	Rows  []Row
 	Types []TypeDesc
+	// Generation is that of the journal that holds the table; 0: not known.
+	Generation Generation
 }

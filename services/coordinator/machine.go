@@ -23,7 +23,9 @@ type Machine struct {
 	known  Active        // the coordinator that a standby believes to be active
 	// cluster is whose the journal is, and so that of the regions; 0: not known.
 	cluster sharding.ClusterID
-	since   time.Time // start of the term
+	// generation is that of the journal that holds the facts; 0: not known.
+	generation sharding.Generation
+	since      time.Time // start of the term
 
 	// recovered: the owners found in the facts had their chance to register.
 	recovered bool
@@ -177,7 +179,7 @@ func (m *Machine) elected(in Elected) {
 	}
 	m.deposed()
 	m.active, m.term, m.since, m.rebalanced, m.rolloutStep = true, in.Term, m.now, m.now, m.now
-	m.cluster = in.Cluster
+	m.cluster, m.generation = in.Cluster, in.Generation
 	m.known = Active{}
 	for _, f := range in.Facts {
 		m.apply(f)

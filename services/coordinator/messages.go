@@ -45,6 +45,8 @@ type (
 		Highest   sharding.Epoch
 		Damaged   bool
 		Heartbeat sharding.JournalHeartbeat
+		// Generation is that of the journal.
+		Generation sharding.Generation
 	}
 	// Claimed answers Claim.
 	Claimed struct {
@@ -92,6 +94,8 @@ type (
 		// Cluster is the cluster to which the journal says that it belongs; 0: it says
 		// nothing.
 		Cluster sharding.ClusterID
+		// Generation is that of the journal; 0: not compared with that of regions.
+		Generation sharding.Generation
 	}
 	// Identified: the journal now says that it belongs to Cluster. When the term began
 	// it said nothing.

@@ -64,6 +64,12 @@ func TestMutantsOfRegistration(t *testing.T) {
 			t.Errorf("mutant %q: a region on the journal of another cluster is refused with %q", name, refusal)
 		}
 	}
+	for _, name := range []string{"", "region-generation"} {
+		mutant.Activate(name)
+		if refusal := registersFrom(t, Elected{Term: 1, Generation: 7}, control.JournalOwner{Generation: 8}); (refusal == "") != (name != "") {
+			t.Errorf("mutant %q: a region on another generation of the journal is refused with %q", name, refusal)
+		}
+	}
 }
 
 // TestMutantsOfDrains: a region that is to be emptied is given nothing in the next

@@ -208,6 +208,8 @@ func (m *Machine) checkPlace(in control.Register) string {
 // the facts: its claims would not fence other regions.
 func (m *Machine) checkJournal(owner control.JournalOwner) string {
 	switch {
+	case owner.Generation.Other(m.generation) && !mutant.On("region-generation"):
+		return fmt.Sprintf("the region's journal has generation %s, and that of the coordinators %s: one of them was restored or replaced, or is another journal; restart the region if it is older than that, and give it the journal.url of the coordinators", owner.Generation, m.generation)
 	case !owner.Known || m.cluster == 0 || owner.Cluster == m.cluster || mutant.On("region-journal"):
 		return ""
 	case owner.Cluster == 0:

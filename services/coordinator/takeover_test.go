@@ -137,15 +137,22 @@ func TestTakeoverOnce(t *testing.T) {
 // so by its own, and returns the refusal.
 func registers(t *testing.T, cluster sharding.ClusterID, journal *sharding.ClusterID) string {
 	t.Helper()
-	r1, now := node(t, "r1"), time.Unix(1e6, 0)
-	m := New(DefaultConfig())
 	var owner control.JournalOwner
 	if journal != nil {
 		owner = control.JournalOwner{Known: true, Cluster: *journal}
 	}
+	return registersFrom(t, Elected{Term: 1, Cluster: cluster}, owner)
+}
+
+// registersFrom returns how a coordinator that was elected refuses a region with a
+// journal, "" if it does not.
+func registersFrom(t *testing.T, elected Elected, owner control.JournalOwner) string {
+	t.Helper()
+	r1, now := node(t, "r1"), time.Unix(1e6, 0)
+	m := New(DefaultConfig())
 	var out []Output
 	for _, in := range []Input{
-		Member{Node: r1, Reachable: true}, Elected{Term: 1, Cluster: cluster},
+		Member{Node: r1, Reachable: true}, elected,
 		calls(r1, control.Register{Types: []sharding.TypeDesc{{Type: "T", Shards: 1}}, Journal: owner}),
 	} {
 		out = m.Step(now, in, out)
@@ -186,6 +193,25 @@ func TestRegionJournal(t *testing.T) {
 		}
 		if (got == "") != (c.want == nil) {
 			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// TestRegionGeneration: a region whose journal has another generation is refused, and told
+// what to do; the table of a coordinator names its own.
+func TestRegionGeneration(t *testing.T) {
+	for _, c := range []struct{ coordinator, region sharding.Generation }{{7, 7}, {7, 0}, {0, 7}, {7, 8}} {
+		refusal := registersFrom(t, Elected{Term: 1, Generation: c.coordinator}, control.JournalOwner{Generation: c.region})
+		other := c.coordinator != c.region && c.coordinator != 0 && c.region != 0
+		if (refusal != "") != other || other && !(strings.Contains(refusal, c.region.String()) && strings.Contains(refusal, c.coordinator.String()) && strings.Contains(refusal, "restart the region")) {
+			t.Errorf("%+v: %q", c, refusal)
+		}
+	}
+	m := New(DefaultConfig())
+	m.Step(time.Unix(1e6, 0), Elected{Term: 1, Generation: 7}, nil)
+	for _, from := range []sharding.Version{{}, m.version()} {
+		if d := m.delta(from); d.Generation != 7 {
+			t.Errorf("the table after %v is of generation %v", from, d.Generation)
 		}
 	}
 }

@@ -66,6 +66,7 @@ type Tenure struct {
 	takeover        takeover
 	waitingReported bool                      // Waiting was emitted in this term
 	cluster         sharding.ClusterID        // the cluster of the lease
+	generation      sharding.Generation       // of the journal
 	heartbeat       sharding.JournalHeartbeat // the last one of this term
 
 	gate           *Gate   // of the active term; nil: not active
@@ -254,6 +255,7 @@ func (t *Tenure) surveyed(in Surveyed) {
 	if !t.takeAnswer(in.Number) {
 		return
 	}
+	t.generation = in.Generation
 	f := found{Term: t.term, Cluster: t.cluster, Highest: in.Highest, Heartbeat: in.Heartbeat}
 	if in.Damaged {
 		// The highest epoch could not be read. The take-over goes on without it, because
@@ -335,7 +337,7 @@ func (t *Tenure) loaded(in Loaded) {
 	}
 	t.phase, t.gate, t.heartbeatAt = active, NewGate(t.cfg, in.LastSeq, in.AfterSnapshot), t.now
 	t.emit(BecameActive{Term: t.term, Facts: len(in.Facts)})
-	elected := Elected{Term: t.term, Facts: in.Facts}
+	elected := Elected{Term: t.term, Facts: in.Facts, Generation: t.generation}
 	if t.heartbeat.N > 0 { // it is stored
 		elected.Cluster = t.cluster
 	}

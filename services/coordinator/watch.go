@@ -122,7 +122,7 @@ func (m *Machine) delta(from sharding.Version) sharding.TableDelta {
 	if m.forgotten(from) {
 		return m.full()
 	}
-	d := sharding.TableDelta{Version: m.version()}
+	d := sharding.TableDelta{Version: m.version(), Generation: m.generation}
 	for i, c := range m.log[from.N-m.base:] {
 		n := from.N + uint64(i) + 1
 		if at, _ := m.searchType(c.shard.Type); c.isType && m.types[at].changed == n {
@@ -140,7 +140,7 @@ func (m *Machine) forgotten(v sharding.Version) bool {
 }
 
 func (m *Machine) full() sharding.TableDelta {
-	d := sharding.TableDelta{Version: m.version(), Full: true}
+	d := sharding.TableDelta{Version: m.version(), Generation: m.generation, Full: true}
 	for _, t := range m.types {
 		d.Types = append(d.Types, t.desc)
 		for i := range t.rows {

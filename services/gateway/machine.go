@@ -335,6 +335,9 @@ func (m *Machine) replied(in Replied) bool {
 	return true
 }
 
+// Generation is that of the journal that holds the route table; 0: not known.
+func (m *Machine) Generation() sharding.Generation { return m.table.Generation() }
+
 // tableChanged merges the answer to a poll. The version is set first, because nothing
 // reads it before the end of the step.
 func (m *Machine) tableChanged(from string, d sharding.TableDelta) {

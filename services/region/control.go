@@ -23,6 +23,7 @@ type ControlCore struct {
 	registered sharding.Term // the term that acknowledged us
 	announcing announcing
 	readiness  readiness
+	generation sharding.Generation // of the journal, once it was asked; 0: not known
 	leaving    bool
 	leaveCall  repeated // GracefulShutdown
 	leftBy     time.Time

@@ -77,6 +77,10 @@ func (c *ControlCore) replied(in Replied) bool {
 func (c *ControlCore) watched(from string, answer control.Message) bool {
 	switch msg := answer.(type) {
 	case control.TableChanged:
+		if msg.Delta.Generation.Other(c.generation) && !mutant.On("table-generation") {
+			c.watcher.Failed(c.now, from) // the table of another journal; who registers there is told why not
+			break
+		}
 		c.tableChanged(from, msg.Delta)
 		return true
 	case control.NotActive:
@@ -203,10 +207,12 @@ func (c *ControlCore) journalHeartbeatRead(in JournalHeartbeatRead) {
 		return
 	}
 	a.open, a.call.askedOf = false, ""
+	c.generation = in.Generation
 	var journal control.JournalOwner
 	if in.OK && (in.Heartbeat.Cluster != 0 || in.Heartbeat.Term == 0) { // else an earlier version wrote it
 		journal = control.JournalOwner{Known: true, Cluster: in.Heartbeat.Cluster}
 	}
+	journal.Generation = in.Generation
 	switch {
 	case !c.unregistered():
 	case a.refusal == "":

@@ -63,6 +63,8 @@ type (
 		Number    uint64
 		Heartbeat sharding.JournalHeartbeat
 		OK        bool
+		// Generation is that of the journal, whether or not it answered.
+		Generation sharding.Generation
 	}
 	// FromCore is an event of a shard core.
 	FromCore struct {

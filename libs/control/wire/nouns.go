@@ -150,7 +150,7 @@ func fromPhase(p controlv1.Phase) sharding.Phase {
 }
 
 func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
-	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Types: toTypes(d.Types)}
+	out := &controlv1.TableChanged{Version: toVersion(d.Version), Full: d.Full, Types: toTypes(d.Types), Generation: uint64(d.Generation)}
 	for _, r := range d.Rows {
 		out.Rows = append(out.Rows, ToRow(r))
 	}
@@ -158,7 +158,7 @@ func toDelta(d sharding.TableDelta) *controlv1.TableChanged {
 }
 
 func fromDelta(w *controlv1.TableChanged) sharding.TableDelta {
-	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes())}
+	d := sharding.TableDelta{Version: fromVersion(w.GetVersion()), Full: w.GetFull(), Types: fromTypes(w.GetTypes()), Generation: sharding.Generation(w.GetGeneration())}
 	d.Rows = slices.Grow(d.Rows, len(w.GetRows()))
 	for _, r := range w.GetRows() {
 		d.Rows = append(d.Rows, FromRow(r))

@@ -30,7 +30,7 @@ func Encode(m control.Message) *controlv1.Message {
 	case control.NotActive:
 		return &controlv1.Message{Kind: &controlv1.Message_NotActive{NotActive: &controlv1.NotActive{Active: toOwner(m.Active), Term: uint32(m.Term)}}}
 	case control.Register:
-		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last), Zone: m.Zone, Capacity: m.Capacity}
+		r := &controlv1.Register{Name: m.Name, Types: toTypes(m.Types), Version: m.Version, LastTerm: uint32(m.Last), JournalGeneration: uint64(m.Journal.Generation), Zone: m.Zone, Capacity: m.Capacity}
 		for _, l := range m.Labels {
 			r.Labels = append(r.Labels, &controlv1.Label{Name: l.Name, Value: l.Value})
 		}
@@ -95,6 +95,7 @@ func Decode(w *controlv1.Message) (control.Message, error) {
 		if r != nil && r.JournalCluster != nil {
 			m.Journal = control.JournalOwner{Known: true, Cluster: sharding.ClusterID(*r.JournalCluster)}
 		}
+		m.Journal.Generation = sharding.Generation(r.GetJournalGeneration())
 		return m, nil
 	case *controlv1.Message_RegisterAck:
 		return control.RegisterAck{Term: sharding.Term(k.RegisterAck.GetTerm()), Refusal: k.RegisterAck.GetRefusal()}, nil

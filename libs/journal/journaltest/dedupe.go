@@ -334,7 +334,9 @@ func testReopen(e *env) {
 		if err != nil {
 			e.Fatal(err)
 		}
-		e.equal("facts", f, journal.Facts{Cluster: "blue", Format: journal.Format, Types: []journal.TypeFact{{Type: "Account", Shards: 8}}})
+		want := journal.NewFacts(f.Generation)
+		want.Cluster, want.Types = "blue", []journal.TypeFact{{Type: "Account", Shards: 8}}
+		e.equal("facts", f, want)
 		if f, err = e.b.Declare(e.Context(), journal.Declaration{}); err != nil || f.MaxEpoch != epoch {
 			e.Fatalf("highest epoch is %v, want %v; %v", f.MaxEpoch, epoch, err)
 		}

@@ -98,6 +98,52 @@ func testIdentity(e *env) {
 	}
 }
 
+// testGenerations: a handle works on the generation that it opened, and on no other.
+func testGenerations(e *env) {
+	ctx := e.Context()
+	f, err := e.b.Declare(ctx, journal.Declaration{Cluster: "blue"})
+	if err != nil || f.Generation == 0 {
+		e.Fatalf("a new journal has generation %v: %v", f.Generation, err)
+	}
+	if again, err := e.open().Declare(ctx, journal.Declaration{}); err != nil || again.Generation != f.Generation {
+		e.Fatalf("another handle finds generation %v, want %v; %v", again.Generation, f.Generation, err)
+	}
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "a")))
+	reader := e.openReader()
+	if err := e.store.Replace(); err != nil {
+		e.Fatal(err)
+	}
+	old := e.b
+	if l, err := e.openReader().Load(ctx, journal.LoadRequest{Entity: alice}); err != nil || l.LastSeq != 1 {
+		e.Fatalf("a reader of the new generation: %+v, %v", l, err)
+	}
+	for what, call := range map[string]func() error{
+		"a commit":           func() error { _, err := old.Commit(ctx, []journal.Op{add(alice, record(2, "b"))}); return err },
+		"a fence read":       func() error { _, err := old.Commit(ctx, []journal.Op{fence(shard, epoch)}); return err },
+		"a load":             func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: alice}); return err },
+		"a load by a reader": func() error { _, err := reader.Load(ctx, journal.LoadRequest{Entity: alice}); return err },
+		"a load of nobody":   func() error { _, err := old.Load(ctx, journal.LoadRequest{Entity: carol}); return err },
+		"a declaration": func() error {
+			_, err := old.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}})
+			return err
+		},
+	} {
+		err := call()
+		if !is(err, journal.ErrReplaced) || !is(err, journal.ErrBroken) {
+			e.Fatalf("%s of another generation: %v", what, err)
+		}
+		e.wantErr(err, journal.ErrReplaced, f.Generation.String(), "restart this process")
+	}
+	e.b = e.open()
+	e.equal("alice", e.load(alice).LastSeq, uint64(1))
+	e.one(durable, add(alice, record(2, "b")))
+	now, err := e.b.Declare(ctx, journal.Declaration{})
+	if err != nil || now.Generation == 0 || now.Generation == f.Generation || now.Cluster != "blue" || len(now.Types) > 0 {
+		e.Fatalf("afterwards: %+v, %v", now, err)
+	}
+}
+
 func testShardCounts(e *env) {
 	ctx := e.Context()
 	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 16}, {Type: "Account", Shards: 1024}}}

@@ -137,7 +137,9 @@ func testReader(e *env) {
 		if err != nil {
 			e.Fatal(what, err)
 		}
-		e.equal(what+": facts", f, journal.Facts{Cluster: "blue", Format: journal.Format, Types: []journal.TypeFact{{Type: "Account", Shards: 8}}})
+		want := journal.NewFacts(f.Generation)
+		want.Cluster, want.Types = "blue", []journal.TypeFact{{Type: "Account", Shards: 8}}
+		e.equal(what+": facts", f, want)
 	}
 	e.one(durable, claim(shard, epoch, 1))
 	e.one(durable, add(alice, records(1, "a", "b", "c")...))

@@ -20,6 +20,8 @@ type Harness struct {
 	OpenReader func() (journal.Reader, error)
 	// Damage changes a stored record behind the driver's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
+	// Replace gives the store another generation, as a restore does.
+	Replace func() error
 	// Fill takes all room away from the store, or gives it back. It may be nil.
 	Fill func(full bool) error
 }
@@ -56,6 +58,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"SnapshotsAreFenced", testSnapshotsFenced},
 		{"DropSnapshots", testDropSnapshots},
 		{"Identity", testIdentity},
+		{"Generations", testGenerations},
 		{"ShardCounts", testShardCounts},
 		{"Reopen", testReopen},
 		{"Damage", testDamage},

@@ -12,20 +12,25 @@ import (
 // Driver is a handle on a [Ledger] behind a mutex. Several journals may share
 // one, and several handles a ledger.
 type Driver struct {
-	mu     *sync.Mutex
-	ledger *Ledger
-	clock  journal.Timekeeper
+	mu         *sync.Mutex
+	ledger     *Ledger
+	generation sharding.Generation // of the ledger when the handle was made
+	clock      journal.Timekeeper
 }
 
 // New returns an empty journal.
 func New(cfg journal.Config) *Driver {
-	return &Driver{mu: &sync.Mutex{}, ledger: NewLedger(cfg), clock: journal.NewTimekeeper(journal.SystemClock())}
+	l := NewLedger(cfg)
+	l.Replace(journal.NewGeneration())
+	return &Driver{mu: &sync.Mutex{}, ledger: l, generation: l.Generation(), clock: journal.NewTimekeeper(journal.SystemClock())}
 }
 
 // NewHandle returns another handle on the same journal, like that of another
 // process.
 func (d *Driver) NewHandle() *Driver {
-	return &Driver{mu: d.mu, ledger: d.ledger, clock: journal.NewTimekeeper(d.clock.Clock())}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &Driver{mu: d.mu, ledger: d.ledger, generation: d.ledger.Generation(), clock: journal.NewTimekeeper(d.clock.Clock())}
 }
 
 // Commit implements [journal.Driver].
@@ -35,6 +40,9 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+		return nil, err
+	}
 	return d.ledger.Apply(d.clock.Now(), ops), nil
 }
 
@@ -45,6 +53,9 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+		return journal.Loaded{}, err
+	}
 	return d.ledger.Load(req)
 }
 
@@ -75,6 +86,9 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+		return journal.Facts{}, err
+	}
 	return d.ledger.Declare(decl)
 }
 

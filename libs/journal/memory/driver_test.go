@@ -23,6 +23,10 @@ func TestConformance(t *testing.T) {
 		return journaltest.Harness{
 			Open:       func() (journal.Driver, error) { return b.NewHandle(), nil },
 			OpenReader: func() (journal.Reader, error) { return b.NewHandle(), nil },
+			Replace: func() error {
+				b.Inspect(func(l *memory.Ledger) { l.Replace(l.Generation() + 1) })
+				return nil
+			},
 			Damage: func(entity sharding.Entity, seq uint64) error {
 				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
 				return nil

@@ -52,10 +52,12 @@ type entry struct {
 	wall   time.Time
 }
 
-// NewLedger returns an empty journal. Only the dedupe limits of cfg matter.
+// NewLedger returns an empty journal, of generation 1. Only the dedupe limits of cfg
+// matter.
 func NewLedger(cfg journal.Config) *Ledger {
 	return &Ledger{
 		cfg:      cfg,
+		facts:    journal.NewFacts(1),
 		fences:   map[sharding.ShardID]sharding.Fence{},
 		entities: map[sharding.Entity]*entity{},
 	}
@@ -84,6 +86,12 @@ func (l *Ledger) Declare(d journal.Declaration) (journal.Facts, error) {
 	}
 	return facts, nil
 }
+
+// Generation is that of the journal.
+func (l *Ledger) Generation() sharding.Generation { return l.facts.Generation }
+
+// Replace gives the journal another generation, as a restore does.
+func (l *Ledger) Replace(g sharding.Generation) { l.facts.Generation = g }
 
 // MaxEpoch is the highest epoch of all fences.
 func (l *Ledger) MaxEpoch() sharding.Epoch {

@@ -26,7 +26,8 @@ func TestSuiteKillsMutants(t *testing.T) {
 		"seq-check":   "AppendBySequence",
 		"dedupe":      "AppendByCommand",
 		// What is dropped must be no newer than what was read.
-		"drop-snapshot": "DropSnapshots",
+		"drop-snapshot":      "DropSnapshots",
+		"journal-generation": "Generations",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

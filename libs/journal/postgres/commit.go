@@ -19,7 +19,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 		return nil, nil
 	}
 	now := d.clock.Now()
-	args := newBatch(ops, now.Wall, &d.cfg).args(now, &d.cfg)
+	args := newBatch(ops, now.Wall, &d.cfg).args(d.generation, now, &d.cfg)
 	var verdict []int32
 	var epoch, owner []int64
 	err := d.write(ctx, func(conn *pgx.Conn) error {
@@ -54,6 +54,9 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	}
 	defer conn.Release()
 	if err := f(conn.Conn()); err != nil {
+		if state(err) == stateReplaced {
+			return d.replaced(ctx, conn.Conn())
+		}
 		if !contended(err) && !damaged(err) {
 			closeNow(conn)
 		}
@@ -63,6 +66,18 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 		return classify(err)
 	}
 	return nil
+}
+
+// replaced returns the error about another generation, which it looks up.
+func (d *Driver) replaced(ctx context.Context, conn *pgx.Conn) error {
+	facts, err := readFacts(ctx, conn, factsName)
+	if err == nil {
+		err = journal.CheckGeneration(d.generation, facts.Generation)
+	}
+	if err == nil { // replaced again
+		return fmt.Errorf("%w: the journal had another generation", journal.ErrNotCommitted)
+	}
+	return err
 }
 
 // closeNow closes a connection: the next one may lead to a healthier server, such as

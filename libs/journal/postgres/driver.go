@@ -16,6 +16,7 @@ import (
 
 	"github.com/roost-cluster/roost/libs/dial"
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 //go:embed schema.sql
@@ -30,7 +31,9 @@ const (
 	stateSerialization = "40001"
 	stateDeadlock      = "40P01"
 	stateUnique        = "23505"
+	stateNoColumn      = "42703"
 	stateIO            = "58030"
+	stateReplaced      = "RO001" // ours: see schema.sql
 )
 
 // schemaLock is the advisory lock under which the schema is created; the number is
@@ -41,7 +44,7 @@ const schemaLock = 7267371938
 const (
 	commitName = "roost_commit"
 	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
-		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`
+		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts($1, $2, $3, $4)"
 	factsName    = "roost_facts"
@@ -53,11 +56,12 @@ const (
 
 // Driver is one process's handle on a journal in PostgreSQL.
 type Driver struct {
-	cfg     journal.Config
-	writes  *pgxpool.Pool // Commit and Declare, one at a time
-	reads   *Reader
-	clock   journal.Timekeeper
-	closing sync.Once
+	cfg        journal.Config
+	generation sharding.Generation // of the journal when it was opened
+	writes     *pgxpool.Pool       // Commit and Declare, one at a time
+	reads      *Reader
+	clock      journal.Timekeeper
+	closing    sync.Once
 }
 
 // Open connects to the journal that a connection string names: a URL or
@@ -87,11 +91,11 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
 	parsed.ConnConfig.DialFunc = dialer(parsed.ConnConfig.ConnectTimeout, cfg.CommitTimeout)
-	if err := makeSchema(ctx, parsed.ConnConfig); err != nil {
+	facts, err := makeSchema(ctx, parsed.ConnConfig)
+	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg, clock: journal.NewTimekeeper(journal.SystemClock())}
-	var err error
+	d := &Driver{cfg: cfg, generation: facts.Generation, clock: journal.NewTimekeeper(journal.SystemClock())}
 	// Two: the next batch must not wait for a connection that is being closed.
 	d.writes, err = pool(ctx, parsed, cfg.CommitTimeout, 2, checkServer, map[string]string{commitName: commitSQL, declareName: declareSQL, factsName: factsSQL, epochsName: epochsSQL})
 	if err != nil {
@@ -101,6 +105,7 @@ func open(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config) (*Dri
 		d.writes.Close()
 		return nil, err
 	}
+	d.reads.generation = d.generation
 	return d, nil
 }
 
@@ -174,16 +179,17 @@ func checkServer(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// makeSchema creates the schema if there is none, and checks its format otherwise.
-func makeSchema(ctx context.Context, c *pgx.ConnConfig) error {
+// makeSchema creates the schema if there is none, checks its format, and returns its
+// facts.
+func makeSchema(ctx context.Context, c *pgx.ConnConfig) (journal.Facts, error) {
 	conn, err := pgx.ConnectConfig(ctx, c.Copy())
 	if err != nil {
-		return err
+		return journal.Facts{}, err
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	exists, err := schemaExists(ctx, conn)
 	if err != nil {
-		return err
+		return journal.Facts{}, err
 	}
 	if !exists {
 		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -197,15 +203,17 @@ func makeSchema(ctx context.Context, c *pgx.ConnConfig) error {
 			return err
 		})
 		if err != nil {
-			return explain(err)
+			return journal.Facts{}, explain(err)
 		}
 	}
 	facts, err := readFacts(ctx, conn, factsSQL)
-	if err != nil {
-		return explain(err)
+	if state(err) == stateNoColumn {
+		err = nil // no facts of this kind: it was made before release 1
 	}
-	_, err = facts.Merge(journal.Declaration{})
-	return err
+	if err != nil {
+		return facts, explain(err)
+	}
+	return facts, facts.Check()
 }
 
 func schemaExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {

@@ -52,6 +52,7 @@ func TestConformance(t *testing.T) {
 				b.SetClock(clock)
 				return b, nil
 			},
+			Replace:    func() error { return server.Exec(name, "UPDATE roost.meta SET generation = generation + 1") },
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
 			Fill:       func(full bool) error { return fill(server, name, full) },

@@ -16,10 +16,10 @@ import (
 // epochsSQL the epochs as well.
 const (
 	factsSQL = `
-	SELECT 0, cluster, format::bigint FROM roost.meta
-	UNION ALL SELECT 1, name, shards FROM roost.type`
+	SELECT 0, coalesce(cluster, ''), generation, format, min_reader, min_writer FROM roost.meta
+	UNION ALL SELECT 1, name, shards, 0, 0, 0 FROM roost.type`
 	epochsSQL = factsSQL + `
-	UNION ALL SELECT 2, '', epoch FROM roost.fence`
+	UNION ALL SELECT 2, '', epoch, 0, 0, 0 FROM roost.fence`
 )
 
 // Declare implements [journal.Driver].
@@ -36,6 +36,9 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	if err != nil {
 		return journal.Facts{}, err
 	}
+	if err := journal.CheckGeneration(d.generation, facts.Generation); err != nil {
+		return journal.Facts{}, err
+	}
 	merged, err := facts.Merge(decl)
 	if err != nil {
 		return journal.Facts{}, err
@@ -49,7 +52,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	}
 	var stored bool
 	err = d.write(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, declareName, merged.Cluster, merged.Format, names, numbers).Scan(&stored)
+		return conn.QueryRow(ctx, declareName, int64(d.generation), merged.Cluster, names, numbers).Scan(&stored)
 	})
 	if err != nil {
 		return journal.Facts{}, err
@@ -67,13 +70,14 @@ func readFacts(ctx context.Context, conn *pgx.Conn, query string) (journal.Facts
 	if err != nil {
 		return f, err
 	}
-	var kind int
+	var kind, format, minReader, minWriter int
 	var name string
 	var n int64
-	_, err = pgx.ForEachRow(rows, []any{&kind, &name, &n}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&kind, &name, &n, &format, &minReader, &minWriter}, func() error {
 		switch kind {
 		case 0:
-			f.Cluster, f.Format = name, int(n)
+			f.Cluster, f.Generation = name, sharding.Generation(n)
+			f.Format, f.MinReader, f.MinWriter = format, minReader, minWriter
 		case 1:
 			f.Types = append(f.Types, journal.TypeFact{Type: sharding.EntityType(name), Shards: uint32(n)})
 		case 2:

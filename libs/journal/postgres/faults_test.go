@@ -170,7 +170,7 @@ func TestFenceIsLocked(t *testing.T) {
 	one, two := connect(t, url), connect(t, url)
 	mustExec(t, two, "SET lock_timeout = '200ms'")
 	args := func(op journal.Op) []any {
-		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.clock.Now(), &cfg)
+		return newBatch([]journal.Op{op}, time.Now(), &cfg).args(b.generation, b.clock.Now(), &cfg)
 	}
 	commit(t, b, add(1, alice, 1))
 	snapshot := journal.Op{Snapshot: &journal.WriteSnapshot{Shard: shard, Epoch: 1, Entity: alice, Snapshot: journal.Snapshot{Seq: 1}}}
@@ -228,7 +228,7 @@ func TestEntityIsLocked(t *testing.T) {
 	// behind commits second while first holds its locks, and then first.
 	behind := func(first, second journal.Op) error {
 		mustExec(t, other, "BEGIN")
-		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.clock.Now(), &cfg)...)
+		mustExec(t, other, commitSQL, newBatch([]journal.Op{first}, time.Now(), &b.cfg).args(b.generation, b.clock.Now(), &cfg)...)
 		got := make(chan error, 1)
 		go func() {
 			_, err := b.Commit(context.Background(), []journal.Op{second})
@@ -294,22 +294,22 @@ func TestDeclareOnce(t *testing.T) {
 	b := openAt(t, url, journal.DefaultConfig())
 	conn := connect(t, url)
 	for _, c := range []struct {
-		cluster string
-		format  int
-		name    string
-		shards  int64
-		want    bool
+		cluster    string
+		generation sharding.Generation
+		name       string
+		shards     int64
+		want       bool
 	}{
-		{"blue", journal.Format, "Account", 8, true}, {"blue", journal.Format, "Account", 8, true}, {"blue", journal.Format, "Account", 9, false},
-		{"green", journal.Format, "Cart", 8, false}, {"blue", journal.Format + 1, "Cart", 8, false}, {"blue", journal.Format, "Cart", 7, true},
+		{"blue", b.generation, "Account", 8, true}, {"blue", b.generation, "Account", 8, true}, {"blue", b.generation, "Account", 9, false},
+		{"green", b.generation, "Cart", 8, false}, {"blue", b.generation + 1, "Cart", 8, false}, {"blue", b.generation, "Cart", 7, true},
 	} {
 		var stored bool
-		if err := conn.QueryRow(t.Context(), declareSQL, c.cluster, c.format, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
+		if err := conn.QueryRow(t.Context(), declareSQL, int64(c.generation), c.cluster, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
 			t.Errorf("%+v: %v, %v", c, stored, err)
 		}
 	}
 	f, err := b.Declare(t.Context(), journal.Declaration{})
-	if want := fmt.Sprintf("{blue %d [{Account 8} {Cart 7}] 0.0}", journal.Format); err != nil || fmt.Sprint(f) != want {
+	if want := fmt.Sprintf("{blue 1 1 1 %v [{Account 8} {Cart 7}] 0.0}", b.generation); err != nil || fmt.Sprint(f) != want {
 		t.Errorf("facts are %v (%v), want %v", f, err, want)
 	}
 }
@@ -327,7 +327,8 @@ func TestUnsafeServer(t *testing.T) {
 	}
 }
 
-// TestOtherFormat says that the schema of another version is left alone.
+// TestOtherFormat says that the schema of a later release is left alone after its
+// activation, and one from before release 1 is.
 func TestOtherFormat(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -336,10 +337,16 @@ func TestOtherFormat(t *testing.T) {
 	if _, err := b.Declare(t.Context(), journal.Declaration{Cluster: "blue"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Exec(name, "UPDATE roost.meta SET format = format + 1"); err != nil {
+	if err := server.Exec(name, "UPDATE roost.meta SET min_writer = min_writer + 1"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(context.Background(), url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) {
+		t.Fatalf("open: %v", err)
+	}
+	if err := server.Exec(name, "ALTER TABLE roost.meta DROP COLUMN min_writer"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(context.Background(), url, journal.DefaultConfig()); !errors.Is(err, journal.ErrIdentity) || !strings.Contains(err.Error(), "before release 1") {
 		t.Fatalf("open: %v", err)
 	}
 }

@@ -22,7 +22,8 @@ const (
 // Reader is a handle on a journal that only reads. Each of its statements is a
 // transaction of its own and locks no row.
 type Reader struct {
-	pool *pgxpool.Pool
+	pool       *pgxpool.Pool
+	generation sharding.Generation // of the journal when it was opened
 }
 
 // OpenReader connects to the journal that a connection string names, as [Open] does, to
@@ -42,10 +43,12 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 	if err != nil {
 		return nil, openError(parsed, err)
 	}
-	if _, err := r.Facts(ctx); err != nil {
+	facts, err := r.Facts(ctx)
+	if err != nil {
 		r.pool.Close()
 		return nil, openError(parsed, err)
 	}
+	r.generation = facts.Generation
 	return r, nil
 }
 
@@ -100,7 +103,7 @@ func (r *Reader) Facts(ctx context.Context) (journal.Facts, error) {
 	if err != nil {
 		return facts, fmt.Errorf("read the facts: %w", r.explain(err))
 	}
-	return facts.Merge(journal.Declaration{})
+	return facts, facts.CheckReader()
 }
 
 // explain says what an error of reading means.

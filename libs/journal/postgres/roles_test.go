@@ -91,7 +91,7 @@ func TestRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	checker := connect(t, server.URL("checker", name))
-	for _, sql := range append(forbidden, "SELECT roost.declare_facts('green', 1, '{}', '{}')") {
+	for _, sql := range append(forbidden, "SELECT roost.declare_facts(1, 'green', '{}', '{}')") {
 		if _, err := checker.Exec(t.Context(), sql); state(err) != stateForbidden {
 			t.Errorf("%s by a reader: %v, want it forbidden", sql, err)
 		}
@@ -121,7 +121,7 @@ func TestRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := connect(t, server.URL("stranger", name))
-	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT roost.declare_facts('green', 1, '{}', '{}')"} {
+	for _, sql := range []string{"SELECT * FROM roost.record", "SELECT roost.declare_facts(1, 'green', '{}', '{}')"} {
 		if _, err := stranger.Exec(t.Context(), sql); state(err) != stateForbidden {
 			t.Errorf("%s by a stranger: %v, want it forbidden", sql, err)
 		}

@@ -9,10 +9,15 @@ CREATE SCHEMA IF NOT EXISTS roost;
 REVOKE ALL ON SCHEMA roost FROM PUBLIC;
 
 CREATE TABLE roost.meta (
-	one     boolean PRIMARY KEY DEFAULT true CHECK (one), -- one row
-	cluster text NOT NULL,
-	format  integer NOT NULL
+	one        boolean PRIMARY KEY DEFAULT true CHECK (one), -- one row
+	cluster    text,             -- null: not declared yet
+	format     integer NOT NULL, -- what the schema was expanded to
+	min_reader integer NOT NULL, -- the lowest format that a program must know to read,
+	min_writer integer NOT NULL, -- and to write
+	generation bigint NOT NULL   -- drawn at random, the bits of an unsigned number
 );
+INSERT INTO roost.meta (format, min_reader, min_writer, generation)
+	VALUES (1, 1, 1, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
 
 CREATE TABLE roost.type (
 	name   text COLLATE "C" PRIMARY KEY,
@@ -145,6 +150,7 @@ END $$;
 --     o_repeats: it holds a command twice. o_time is the
 --     oldest time in its keys.
 -- r_: the records of all appends; r_forever: its command is never forgotten.
+-- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
 -- key_old, keep_for, keep: what may be forgotten, see trim.
 --
@@ -155,7 +161,7 @@ CREATE FUNCTION roost.commit_batch(
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
 	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
 	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
-	of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
+	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -189,6 +195,10 @@ DECLARE
 	e         int;
 	held      boolean;
 BEGIN
+	PERFORM FROM roost.meta m WHERE m.generation = of_generation;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
+	END IF;
 	verdict := array_fill(3, ARRAY[ops]);
 	epoch := array_fill(0::bigint, ARRAY[ops]);
 	owner := epoch;
@@ -369,19 +379,19 @@ BEGIN
 	END IF;
 END $$;
 
--- declare_facts stores what the journal is, and says whether it could: not if
--- something else is stored.
-CREATE FUNCTION roost.declare_facts(of_cluster text, of_format int, names text[], numbers bigint[])
+-- declare_facts stores whose the journal is and its types, and says whether it could:
+-- not if something else is stored.
+CREATE FUNCTION roost.declare_facts(of_generation bigint, of_cluster text, names text[], numbers bigint[])
 RETURNS boolean LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	INSERT INTO roost.meta (cluster, format) VALUES (of_cluster, of_format) ON CONFLICT DO NOTHING;
 	-- One at a time from here on.
-	PERFORM FROM roost.meta m WHERE m.cluster = of_cluster AND m.format = of_format FOR UPDATE;
+	PERFORM FROM roost.meta m WHERE m.generation = of_generation AND coalesce(m.cluster, of_cluster) = of_cluster FOR UPDATE;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
+	UPDATE roost.meta m SET cluster = of_cluster WHERE m.cluster IS NULL;
 	PERFORM FROM unnest(names, numbers) AS u (name, shards) JOIN roost.type t ON t.name = u.name WHERE t.shards <> u.shards;
 	IF FOUND THEN
 		RETURN false;

@@ -11,6 +11,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Commit implements [journal.Driver].
@@ -18,6 +19,9 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	t := newTx(d)
 	var results []journal.Result
 	err := d.transact(ctx, func() (err error) {
+		if err := checkGeneration(d.generation, d.write.generation.QueryRow()); err != nil {
+			return err
+		}
 		results, err = journal.Decide(ops, t)
 		return err
 	})
@@ -38,6 +42,9 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 		if err != nil {
 			return err
 		}
+		if refused = journal.CheckGeneration(d.generation, stored.Generation); refused != nil {
+			return nil
+		}
 		if facts, refused = stored.Merge(decl); refused != nil {
 			return nil
 		}
@@ -47,6 +54,20 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 		return journal.Facts{}, err
 	}
 	return facts, nil
+}
+
+// checkGeneration compares the generation in a row with that of the file when it was
+// opened.
+func checkGeneration(opened sharding.Generation, row *sql.Row) error {
+	var value string
+	if err := row.Scan(&value); err != nil {
+		return err
+	}
+	stored, err := parseGeneration(value)
+	if err != nil {
+		return fmt.Errorf("%w: its generation is %q", journal.ErrIdentity, value)
+	}
+	return journal.CheckGeneration(opened, stored)
 }
 
 // transact runs f in a transaction and commits it. The context ends the wait for the
@@ -128,6 +149,10 @@ func pause(ctx context.Context) error {
 // from being committed, which is that of the first page. Damage that its
 // operations meet concerns them alone: see corrupt.
 func (d *Driver) classify(err error) error {
+	if errors.Is(err, journal.ErrReplaced) {
+		d.broken.CompareAndSwap(nil, &err)
+		return err
+	}
 	switch code(err) {
 	case lib.SQLITE_OK: // not an error of SQLite: the context ended
 		return fmt.Errorf("%w: %w", journal.ErrNotCommitted, err)

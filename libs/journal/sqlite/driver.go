@@ -45,6 +45,8 @@ type Driver struct {
 	conn    *sql.Conn // the only one that writes
 	write   writeStmts
 	reads   *Reader
+	// generation is that of the file when it was opened.
+	generation sharding.Generation
 	// ids caches the numbers of entities, which never change.
 	ids   map[sharding.Entity]int64
 	clock journal.Timekeeper
@@ -122,7 +124,7 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
 		return err
 	}
-	d.reads = &Reader{path: d.path, file: d.file}
+	d.reads = &Reader{path: d.path, file: d.file, generation: d.generation}
 	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
 		return err
 	}
@@ -158,43 +160,55 @@ func (d *Driver) makeSchema(ctx context.Context) error {
 	if mode != "wal" {
 		return fmt.Errorf("the file cannot be put into WAL mode, it is in mode %q; is it on a network share?", mode)
 	}
-	tables, err := checkFile(ctx, d.conn)
-	if err != nil || tables > 0 {
+	facts, err := checkFile(ctx, d.conn)
+	if err == nil {
+		err = facts.Check()
+	}
+	if d.generation = facts.Generation; !errors.Is(err, errNoTables) {
 		return err
 	}
-	_, err = d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema+"COMMIT")
+	d.generation = journal.NewGeneration()
+	if _, err := d.conn.ExecContext(ctx, "BEGIN IMMEDIATE;"+schema); err != nil {
+		return err
+	}
+	if err := createFacts(ctx, d.conn, journal.NewFacts(d.generation)); err != nil {
+		return err
+	}
+	_, err = d.conn.ExecContext(ctx, "COMMIT")
 	return err
 }
 
-// checkFile refuses a file that is no journal of this format, so that it does not get
-// tables of this one. It returns the number of tables, 0 in a file that is still empty.
-func checkFile(ctx context.Context, q querier) (tables int, err error) {
+// errNoTables: the file is still empty.
+var errNoTables = fmt.Errorf("%w: the file has no tables; no region has opened it yet", journal.ErrIdentity)
+
+// checkFile refuses a file that is no journal, so that it does not get the tables of one,
+// and returns its facts.
+func checkFile(ctx context.Context, q querier) (facts journal.Facts, err error) {
 	one := func(query string, to any) error {
 		return each(ctx, q, query, func(rows *sql.Rows) error { return rows.Scan(to) })
 	}
 	var bytes string
 	if err := one("SELECT hex(substr(data, 21, 1)) FROM sqlite_dbpage WHERE pgno = 1", &bytes); err != nil {
-		return 0, err
+		return facts, err
 	}
 	if bytes != fmt.Sprintf("%02X", reserved) {
-		return 0, fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
+		return facts, fmt.Errorf("%w: the pages of the file have no checksums; it is a database of something else, or of an earlier version", journal.ErrIdentity)
 	}
-	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", &tables); err != nil || tables == 0 {
-		return 0, err
+	var tables int
+	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", &tables); err != nil {
+		return facts, err
+	}
+	if tables == 0 {
+		return facts, errNoTables
 	}
 	var ours int
 	if err := one("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'fence', 'record')", &ours); err != nil {
-		return 0, err
+		return facts, err
 	}
 	if ours != 3 {
-		return 0, fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
+		return facts, fmt.Errorf("%w: the file is a database of something else", journal.ErrIdentity)
 	}
-	facts, err := readFacts(ctx, q, false)
-	if err != nil {
-		return 0, err
-	}
-	_, err = facts.Merge(journal.Declaration{})
-	return tables, err
+	return readFacts(ctx, q, false)
 }
 
 // SetClock replaces the clock that dates records, for tests.

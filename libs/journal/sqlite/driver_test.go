@@ -25,11 +25,23 @@ func TestConformance(t *testing.T) {
 				handles = append(handles, b)
 				return b, nil
 			},
+			Replace:    func() error { return replace(path) },
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
 			Fill:       func(full bool) error { return fill(handles, full) },
 		}
 	})
+}
+
+// replace stores another generation.
+func replace(path string) error {
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.Exec("UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'")
+	return err
 }
 
 // damage flips one bit of a stored record.

@@ -26,9 +26,16 @@ func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, erro
 		case "cluster":
 			f.Cluster = value
 		case "format":
-			if f.Format, err = strconv.Atoi(value); err != nil {
-				err = fmt.Errorf("%w: its format is %q", journal.ErrIdentity, value)
-			}
+			f.Format, err = strconv.Atoi(value)
+		case "min_reader":
+			f.MinReader, err = strconv.Atoi(value)
+		case "min_writer":
+			f.MinWriter, err = strconv.Atoi(value)
+		case "generation":
+			f.Generation, err = parseGeneration(value)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: its %s is %q", journal.ErrIdentity, key, value)
 		}
 		return err
 	})
@@ -53,11 +60,22 @@ func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, erro
 	return f, err
 }
 
+// createFacts stores the facts of a new journal.
+func createFacts(ctx context.Context, q querier, f journal.Facts) error {
+	_, err := q.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('format', ?), ('min_reader', ?), ('min_writer', ?), ('generation', ?)",
+		strconv.Itoa(f.Format), strconv.Itoa(f.MinReader), strconv.Itoa(f.MinWriter), f.Generation.String())
+	return err
+}
+
+func parseGeneration(s string) (sharding.Generation, error) {
+	g, err := strconv.ParseUint(s, 16, 64)
+	return sharding.Generation(g), err
+}
+
 // writeFacts stores what is in f and not in stored.
 func writeFacts(ctx context.Context, q querier, stored, f journal.Facts) error {
 	if stored.Cluster != f.Cluster {
-		_, err := q.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('cluster', ?), ('format', ?)", f.Cluster, strconv.Itoa(f.Format))
-		if err != nil {
+		if _, err := q.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('cluster', ?)", f.Cluster); err != nil {
 			return err
 		}
 	}

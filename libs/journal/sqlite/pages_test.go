@@ -171,7 +171,8 @@ func (w *flipWorld) flipped(t *testing.T, kind string, p flipPage, bit int) {
 	if err := j.Err(); err != nil {
 		t.Fatalf("the journal is broken: %v", err)
 	}
-	if leaf := strings.HasSuffix(kind, " leaf"); leaf && max(loads, loads2, first, second) > 3*p.cells {
+	// Without the generation, which is in meta, nothing is done.
+	if leaf := strings.HasSuffix(kind, " leaf") && kind != "meta leaf"; leaf && max(loads, loads2, first, second) > 3*p.cells {
 		t.Errorf("the page holds %d rows", p.cells)
 	}
 	flip(t, path, bit)

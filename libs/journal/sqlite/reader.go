@@ -21,6 +21,8 @@ type Reader struct {
 	file  string // path without symbolic links
 	db    *sql.DB
 	stmts readStmts
+	// generation is that of the file when it was opened.
+	generation sharding.Generation
 }
 
 // OpenReader opens the journal file at path to read it only, beside the processes that
@@ -72,15 +74,17 @@ func (r *Reader) connectToCheck(ctx context.Context, connections int) error {
 	if err := r.open("ro", connections); err != nil {
 		return err
 	}
-	tables, err := checkFile(ctx, r.db)
+	facts, err := checkFile(ctx, r.db)
+	if err == nil {
+		err = facts.CheckReader()
+	}
 	switch {
 	case damaged(err):
 		return corrupt(r.path, r.file, err)
 	case err != nil:
 		return err
-	case tables == 0:
-		return fmt.Errorf("%w: the file has no tables; no region has opened it yet", journal.ErrIdentity)
 	}
+	r.generation = facts.Generation
 	return r.stmts.prepare(ctx, r.db)
 }
 
@@ -141,7 +145,7 @@ func (r *Reader) listError(err error) error {
 func (r *Reader) Facts(ctx context.Context) (journal.Facts, error) {
 	facts, err := readFacts(ctx, r.db, false)
 	if err == nil {
-		facts, err = facts.Merge(journal.Declaration{})
+		err = facts.CheckReader()
 	}
 	if damaged(err) {
 		err = corrupt(r.path, r.file, err)

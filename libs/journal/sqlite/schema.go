@@ -3,7 +3,7 @@ package sqlite
 // schema makes an empty file a journal of format 1.
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (
-	key   TEXT NOT NULL PRIMARY KEY,
+	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation
 	value TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS type (

@@ -83,7 +83,7 @@ func (s *Server) read(number uint64, f func(context.Context) (coordinator.Input,
 }
 
 func (s *Server) survey(ctx context.Context, number uint64) (coordinator.Input, error) {
-	in := coordinator.Surveyed{Number: number}
+	in := coordinator.Surveyed{Number: number, Generation: s.journal.Generation()}
 	var err error
 	if in.Highest, err = s.journal.MaxEpoch(ctx); errors.Is(err, journal.ErrCorrupt) {
 		s.log.Error("not all epochs of the journal can be read, that of the fact stream decides", "error", err)

@@ -20,7 +20,9 @@ func (s *Server) connect(region sharding.NodeID) {
 	var client *link.Client
 	var number uint64 // of the link that is up; Up and Down alternate
 	var err error
-	client, err = link.NewClient(s.linkConfig, region, link.Events{
+	cfg, generation := s.linkConfig, s.core.Generation()
+	cfg.Generation = func() sharding.Generation { return generation }
+	client, err = link.NewClient(cfg, region, link.Events{
 		Up: func(open *link.Link) {
 			number = s.lastLink.Add(1)
 			up := gateway.LinkUp{Region: region, Link: number}

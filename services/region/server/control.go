@@ -72,7 +72,7 @@ func (s *Server) readJournalHeartbeat(o region.ReadJournalHeartbeat) {
 	if err != nil {
 		s.log.Debug("whose the journal is cannot be read", "error", err)
 	}
-	s.runner.control.put(controlItem{in: region.JournalHeartbeatRead{Number: o.Number, Heartbeat: heartbeat, OK: err == nil}})
+	s.runner.control.put(controlItem{in: region.JournalHeartbeatRead{Number: o.Number, Heartbeat: heartbeat, OK: err == nil, Generation: s.runner.journal.Generation()}})
 }
 
 // receiver takes the messages of other processes.

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/control"
@@ -69,12 +70,14 @@ type Server struct {
 	peers  *node.Peers
 	fail   func(reason string)
 
-	member   *member.Member
-	agent    *agent.Agent // of member
-	links    *link.Server
-	client   *controlrpc.Client
-	outbox   *controlrpc.Outbox
-	departed chan struct{}
+	member *member.Member
+	agent  *agent.Agent // of member
+	links  *link.Server
+	// generation is that of the journal, 0 until it is open.
+	generation atomic.Uint64
+	client     *controlrpc.Client
+	outbox     *controlrpc.Outbox
+	departed   chan struct{}
 
 	controlFull node.Repeated
 
@@ -129,6 +132,7 @@ func New(n *node.Node, cfg *Config, types ...entity.Definition) (*Server, error)
 	s.outbox = controlrpc.NewOutbox(s.runner.ctx, s.client.Send, s.log, s.runner.telemetry.dropped)
 	lc := link.DefaultConfig()
 	lc.Cluster, lc.Self, lc.Dial = cfg.ClusterName, s.self, s.peers.Dial
+	lc.Generation = func() sharding.Generation { return sharding.Generation(s.generation.Load()) }
 	if s.links, err = link.NewServer(lc, s.take, s.closed); err != nil {
 		return nil, err
 	}
@@ -293,6 +297,9 @@ func (s *Server) openJournal(ctx context.Context) error {
 	}
 	var err error
 	s.runner.journal, err = journalopen.Journal(ctx, s.cfg.Journal, d, journal.DefaultConfig(), s.runner.journalObserver(), s.log)
+	if err == nil {
+		s.generation.Store(uint64(s.runner.journal.Generation()))
+	}
 	return err
 }
 

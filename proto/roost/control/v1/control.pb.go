@@ -808,6 +808,7 @@ type TableChanged struct {
 	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"`
 	Rows          []*Row                 `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
 	Types         []*Type                `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	Generation    uint64                 `protobuf:"fixed64,5,opt,name=generation,proto3" json:"generation,omitempty"` // of the journal that holds the table, or 0
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -870,6 +871,13 @@ func (x *TableChanged) GetTypes() []*Type {
 	return nil
 }
 
+func (x *TableChanged) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 type NotActive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Active        *Node                  `protobuf:"bytes,1,opt,name=active,proto3" json:"active,omitempty"` // absent: unknown
@@ -930,12 +938,13 @@ type Register struct {
 	LastTerm uint32                 `protobuf:"varint,4,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"` // in which this incarnation was registered before, or 0
 	// The cluster to which the region's journal belongs, by the last journal heartbeat
 	// there; 0: there is none. Absent: not known.
-	JournalCluster *uint64  `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
-	Zone           string   `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`          // where the region runs, or empty
-	Labels         []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`      // sorted by name
-	Capacity       uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"` // compared with that of other regions; 0: it does not say
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	JournalCluster    *uint64  `protobuf:"fixed64,5,opt,name=journal_cluster,json=journalCluster,proto3,oneof" json:"journal_cluster,omitempty"`
+	Zone              string   `protobuf:"bytes,6,opt,name=zone,proto3" json:"zone,omitempty"`                                                      // where the region runs, or empty
+	Labels            []*Label `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty"`                                                  // sorted by name
+	Capacity          uint32   `protobuf:"varint,8,opt,name=capacity,proto3" json:"capacity,omitempty"`                                             // compared with that of other regions; 0: it does not say
+	JournalGeneration uint64   `protobuf:"fixed64,9,opt,name=journal_generation,json=journalGeneration,proto3" json:"journal_generation,omitempty"` // of the region's journal, or 0
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Register) Reset() {
@@ -1020,6 +1029,13 @@ func (x *Register) GetLabels() []*Label {
 func (x *Register) GetCapacity() uint32 {
 	if x != nil {
 		return x.Capacity
+	}
+	return 0
+}
+
+func (x *Register) GetJournalGeneration() uint64 {
+	if x != nil {
+		return x.JournalGeneration
 	}
 	return 0
 }
@@ -2218,15 +2234,18 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\n" +
 	"WatchTable\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
-	"\x04copy\x18\x02 \x01(\bR\x04copy\"\xb0\x01\n" +
+	"\x04copy\x18\x02 \x01(\bR\x04copy\"\xd0\x01\n" +
 	"\fTableChanged\x123\n" +
 	"\aversion\x18\x01 \x01(\v2\x19.roost.control.v1.VersionR\aversion\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12)\n" +
 	"\x04rows\x18\x03 \x03(\v2\x15.roost.control.v1.RowR\x04rows\x12,\n" +
-	"\x05types\x18\x04 \x03(\v2\x16.roost.control.v1.TypeR\x05types\"O\n" +
+	"\x05types\x18\x04 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x06R\n" +
+	"generation\"O\n" +
 	"\tNotActive\x12.\n" +
 	"\x06active\x18\x01 \x01(\v2\x16.roost.control.v1.NodeR\x06active\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\rR\x04term\"\xa6\x02\n" +
+	"\x04term\x18\x02 \x01(\rR\x04term\"\xd5\x02\n" +
 	"\bRegister\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05types\x18\x02 \x03(\v2\x16.roost.control.v1.TypeR\x05types\x12\x18\n" +
@@ -2235,7 +2254,8 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x0fjournal_cluster\x18\x05 \x01(\x06H\x00R\x0ejournalCluster\x88\x01\x01\x12\x12\n" +
 	"\x04zone\x18\x06 \x01(\tR\x04zone\x12/\n" +
 	"\x06labels\x18\a \x03(\v2\x17.roost.control.v1.LabelR\x06labels\x12\x1a\n" +
-	"\bcapacity\x18\b \x01(\rR\bcapacityB\x12\n" +
+	"\bcapacity\x18\b \x01(\rR\bcapacity\x12-\n" +
+	"\x12journal_generation\x18\t \x01(\x06R\x11journalGenerationB\x12\n" +
 	"\x10_journal_cluster\"1\n" +
 	"\x05Label\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
