@@ -97,6 +97,21 @@ func (m *Machine) apply(f Fact) {
 		m.applyDrain(f)
 	case TargetFact:
 		m.applyTarget(f)
+	case UnknownFact:
+		m.keepUnknown(f)
+	}
+}
+
+// keepUnknown keeps a fact for the release that knows it: checkpoints repeat it.
+func (m *Machine) keepUnknown(f UnknownFact) {
+	if mutant.On("unknown-facts-kept") {
+		return
+	}
+	if i := slices.Index(m.unknown, f); i >= 0 {
+		m.unknown = slices.Delete(m.unknown, i, i+1)
+	}
+	if m.unknown = append(m.unknown, f); len(m.unknown) > m.cfg.MaxUnknownFacts {
+		m.unknown = slices.Delete(m.unknown, 0, 1)
 	}
 }
 

@@ -119,6 +119,10 @@ type Config struct {
 	MaxShards int
 	// MaxCommands bounds the commands of one type. Default 1024.
 	MaxCommands int
+	// MaxUnknownFacts bounds the facts of later releases that are kept; of more than that
+	// the oldest are dropped. Default 4096: more
+	// than there should be of a kind that this release does not know.
+	MaxUnknownFacts int
 	// MaxForms bounds the forms in which one type is stored, over its whole life: each
 	// takes a bit or two in every row. Default 1024: a new form every week for twenty
 	// years.
@@ -160,6 +164,7 @@ func DefaultConfig() Config {
 		MaxShards:                1 << 18,
 		MaxCommands:              1024,
 		MaxForms:                 1024,
+		MaxUnknownFacts:          4096,
 	}
 }
 
@@ -194,7 +199,7 @@ func (c Config) Validate() error {
 	}{
 		{"MinRegions", c.MinRegions}, {"MaxHandoffs", c.MaxHandoffs}, {"MaxVersions", c.MaxVersions}, {"MaxLabels", c.MaxLabels}, {"MaxWatches", c.MaxWatches},
 		{"ChangeLog", c.ChangeLog}, {"FactsPerRecord", c.FactsPerRecord}, {"RecordBytes", c.RecordBytes}, {"CompactAfter", c.CompactAfter},
-		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms},
+		{"MaxHeld", c.MaxHeld}, {"MaxHeldBytes", c.MaxHeldBytes}, {"MaxTypes", c.MaxTypes}, {"MaxShards", c.MaxShards}, {"MaxCommands", c.MaxCommands}, {"MaxForms", c.MaxForms}, {"MaxUnknownFacts", c.MaxUnknownFacts},
 	} {
 		if f.value < 1 {
 			bad("%s is %d, must be at least 1", f.name, f.value)

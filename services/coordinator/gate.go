@@ -299,18 +299,23 @@ func factSize(f Fact) int {
 			n += 8 + len(v)
 		}
 		return n
+	case UnknownFact:
+		return numbers + len(f.Name) + len(f.Payload)
 	}
 	return numbers
 }
 
 // cursor is how far a checkpoint has gone through the facts of a table: types,
-// drained regions, the target, rows. It names the next fact by its key, because what lies
+// drained regions, the target, rows, unknown facts. It names the next fact by its key, because what lies
 // between may have changed meanwhile.
 type cursor struct {
-	kind int // 0 types, 1 drained regions, 2 the target, 3 rows, 4 the end
+	kind int // 0 types, 1 drained regions, 2 the target, 3 rows, 4 unknown facts and the end
 	typ  sharding.EntityType
 	row  int
 	node sharding.NodeID
+	// unknown is how many unknown facts were given. Their list changes only when a term
+	// begins.
+	unknown int
 }
 
 // next returns the fact at the cursor and moves it on; nil is the end.
@@ -363,6 +368,10 @@ func (m *Machine) next(c *cursor) Fact {
 			break
 		}
 		c.typ, c.row = m.types[i+1].desc.Type, 0
+	}
+	if c.unknown < len(m.unknown) {
+		c.unknown++
+		return m.unknown[c.unknown-1]
 	}
 	return nil
 }

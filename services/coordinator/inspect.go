@@ -20,6 +20,7 @@ func (m *Machine) Clone() *Machine {
 		c.regions[i].forms = slices.Clone(c.regions[i].forms)
 	}
 	c.drained = slices.Clone(m.drained)
+	c.unknown = slices.Clone(m.unknown)
 	c.log = slices.Clone(m.log)
 	c.waiting = slices.Clone(m.waiting)
 	c.parked = slices.Clone(m.parked)
@@ -128,6 +129,10 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	s.uint(uint64(len(m.drained)))
 	for _, n := range m.drained {
 		s.node(n)
+	}
+	for _, f := range m.unknown {
+		s.text(f.Name)
+		s.text(f.Payload)
 	}
 	s.text(m.target.Version)
 	for _, v := range m.target.Seen {

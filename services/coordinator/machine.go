@@ -40,6 +40,7 @@ type Machine struct {
 	// target is the version that a rollout leads to, and targetFact the number of its
 	// newest fact in this term. rolloutStep is when a region last came or went.
 	target      TargetFact
+	unknown     []UnknownFact // of later releases, oldest first
 	targetFact  uint64
 	rolloutStep time.Time
 	// persisted counts the facts given out in this term, stored those that are

@@ -291,6 +291,14 @@ type (
 		Version string
 		Seen    []string
 	}
+	// UnknownFact is a fact of a later release, as stored. It is kept, in the order of its
+	// kind, and changes nothing.
+	UnknownFact struct {
+		Name     string
+		Version  uint16
+		Encoding sharding.Encoding
+		Payload  string
+	}
 )
 
 func (Acquired) input()                {}
@@ -336,7 +344,8 @@ func (Send) output()                  {}
 func (Reply) output()                 {}
 func (ProbeJournal) output()          {}
 
-func (RowFact) fact()    {}
-func (TypeFact) fact()   {}
-func (DrainFact) fact()  {}
-func (TargetFact) fact() {}
+func (RowFact) fact()     {}
+func (TypeFact) fact()    {}
+func (DrainFact) fact()   {}
+func (TargetFact) fact()  {}
+func (UnknownFact) fact() {}

@@ -72,6 +72,17 @@ func TestMutantsOfRegistration(t *testing.T) {
 	}
 }
 
+// TestMutantsOfUnknownFacts: what a later release has decided would be lost.
+func TestMutantsOfUnknownFacts(t *testing.T) {
+	t.Cleanup(func() { mutant.Activate("") })
+	for _, name := range []string{"", "unknown-facts-kept"} {
+		mutant.Activate(name)
+		if kept := len(checkpointed(2, UnknownFact{Name: "later"})); (kept == 0) != (name != "") {
+			t.Errorf("mutant %q: %d unknown facts are kept", name, kept)
+		}
+	}
+}
+
 // TestMutantsOfDrains: a region that is to be emptied is given nothing in the next
 // term either.
 func TestMutantsOfDrains(t *testing.T) {

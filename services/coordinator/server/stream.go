@@ -110,6 +110,15 @@ func (s *Server) loadFacts(ctx context.Context, number uint64) (coordinator.Inpu
 		s.fail(err)
 		return nil, err
 	}
+	unknown := 0
+	for _, f := range facts {
+		if _, is := f.(coordinator.UnknownFact); is {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		s.log.Warn("facts of a later release are kept and ignored; run that release here as well", "facts", unknown)
+	}
 	return coordinator.Loaded{Number: number, Facts: facts, AfterSnapshot: since, LastSeq: found.LastSeq}, nil
 }
 
@@ -177,6 +186,8 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 		if f.Resume {
 			name = "resume"
 		}
+	case coordinator.UnknownFact:
+		return sharding.Event{Name: f.Name, Version: f.Version, Encoding: f.Encoding, Payload: []byte(f.Payload)}
 	case coordinator.TargetFact:
 		name, m = "target", &coordinatorv1.TargetFact{Version: f.Version, Seen: f.Seen}
 	}
@@ -232,5 +243,5 @@ func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 		}
 		return coordinator.TargetFact{Version: g.Version, Seen: g.Seen}, nil
 	}
-	return nil, fmt.Errorf("unknown fact %q; this coordinator is older than the journal", e.Name)
+	return coordinator.UnknownFact{Name: e.Name, Version: e.Version, Encoding: e.Encoding, Payload: string(e.Payload)}, nil
 }
