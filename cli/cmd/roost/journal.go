@@ -62,7 +62,7 @@ func (f *toolFlags) add(cmd *cobra.Command) {
 
 func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "journal", Short: "Look at what is stored", Args: cobra.NoArgs,
+		Use: "journal", Short: "Look at what is stored, and upgrade it", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var f toolFlags
@@ -90,7 +90,7 @@ func (a *app) journalCommand() *cobra.Command {
 	check.Flags().StringSliceVar(&types, "type", nil, "check this entity type only; may be given several times")
 	check.Flags().IntVar(&sample, "sample", 0, "check so many entities of each type, chosen at random; 0: all")
 	check.Flags().Uint64Var(&seed, "seed", 0, "choose the same sample again: the seed that was printed")
-	cmd.AddCommand(check)
+	cmd.AddCommand(check, a.journalChange(upgradeChange), a.journalChange(activateChange))
 	return cmd
 }
 

@@ -87,6 +87,41 @@ func Open(ctx context.Context, rawURL string, cfg journal.Config) (journal.Drive
 	return d, nil
 }
 
+// errMemory: a journal in memory is always that of its process.
+var errMemory = fmt.Errorf("%w: a journal in memory belongs to one process; there is nothing to upgrade", journal.ErrConfig)
+
+// Upgrade expands the schema of the journal that a URL names to [journal.Format], and
+// creates one where there is none. It says whether it had to; with dryRun it changes
+// nothing. Errors are those of [Open].
+func Upgrade(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return false, err
+	case t.scheme == "memory":
+		return false, errMemory
+	case t.scheme == "sqlite":
+		return sqlite.Upgrade(ctx, t.path, cfg, dryRun)
+	}
+	return postgres.Upgrade(ctx, rawURL, cfg, dryRun)
+}
+
+// Activate lets no program below [journal.Format] use the journal that a URL names any
+// more. It says whether one could; with dryRun it changes nothing. Errors are those of
+// [Open].
+func Activate(ctx context.Context, rawURL string, cfg journal.Config, dryRun bool) (changed bool, err error) {
+	t, err := parse(rawURL, cfg)
+	switch {
+	case err != nil:
+		return false, err
+	case t.scheme == "memory":
+		return false, errMemory
+	case t.scheme == "sqlite":
+		return sqlite.Activate(ctx, t.path, cfg, journal.Format, dryRun)
+	}
+	return postgres.Activate(ctx, rawURL, cfg, journal.Format, dryRun)
+}
+
 // Reader opens a handle that only reads the journal that a URL names, beside the
 // processes that use it. It returns the same errors as [Open]. A journal in memory belongs to one
 // process, and cannot be read by another.
