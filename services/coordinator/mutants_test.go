@@ -252,6 +252,15 @@ func TestMutantsOfRollouts(t *testing.T) {
 			out := p.m.Step(p.now, calls(p.oldest("2"), control.CountDue{}), nil)
 			return sent(out[0]) == control.Message(control.DueAck{Term: 1})
 		}},
+		{"ready-up", func(t *testing.T) bool {
+			p := newPlatform(t, 2, 4, 1)
+			p.start("2")
+			n := p.oldest("2")
+			p.m.Step(p.now, Member{Node: n, Reachable: true, Joining: true}, nil)
+			out := p.m.Step(p.now, calls(n, control.CountDue{}), nil)
+			_, answered := sent(out[0]).(control.DueAck)
+			return answered
+		}},
 		{"target-as-a-fact", target("a:1", "b:2", "-a", "elect", "b:2", "c:1")},
 		{"target-seen", target("a:1", "b:2", "-a", "c:1")},
 	} {

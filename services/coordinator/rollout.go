@@ -123,10 +123,11 @@ func (m *Machine) rolloutRoom(t *typeTable) int {
 // countDue answers how many shards are about to come to a region because of a rollout. A
 // platform that waits until there are none before it stops the next old region does not
 // have two regions' shards on the way at a time. What only an operator has asked for is
-// not counted, nor what no other region could do for this one.
+// not counted, nor what no other region could do for this one. A region that is not up yet
+// is given nothing, so it must ask again.
 func (m *Machine) countDue(node sharding.NodeID, call control.Call) {
 	r := m.region(node)
-	if r == nil || !r.registered || !m.recovered {
+	if r == nil || !r.registered || r.joining && !mutant.On("ready-up") || !m.recovered {
 		m.askAgain(call)
 		return
 	}
