@@ -74,6 +74,11 @@ type TypeDesc struct {
 	// each sorted. A volatile type has none. They are part of a registration, and empty
 	// in the route table.
 	Writes, Reads []Form
+	// Unhosted: for a while, no registered region has hosted the type. LastHost names the
+	// last one that did, and its version, for people; empty: not known. They are part of
+	// the route table, and not set in a registration.
+	Unhosted bool
+	LastHost string
 }
 
 // CommandDesc describes one command of a type.

@@ -112,6 +112,7 @@ func (m *Machine) sweep() {
 		}
 	}
 	m.dropCommands()
+	m.checkHosts()
 }
 
 func (m *Machine) sweepRow(t *typeTable, r *row) {

@@ -17,7 +17,10 @@ type typeTable struct {
 	forms   []sharding.Form // all that were ever registered; only appended to
 	rows    []row           // one per shard, unallocated ones included
 	transit int             // rows that are starting with an owner, or handing off
-	owned   []holding
+	host    string          // the region that hosts it, or did last in this term
+	// unhosted is since when none does, in this term; zero: some region does.
+	unhosted time.Time
+	owned    []holding
 }
 
 // row is a line of the table and what the coordinator remembers about it.

@@ -49,6 +49,10 @@ type Config struct {
 	// answered for shards of such a region to move. Default 1 s: several
 	// questions, and less than an operation may take before it fails.
 	JournalFresh time.Duration
+	// UnhostedAfter is how long no registered region must have hosted a type before
+	// gateways are told, which from then on refuse its commands at once instead of at
+	// their deadline. Default 10 s: longer than a lone region takes to restart.
+	UnhostedAfter time.Duration
 	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
 	RebalanceInterval time.Duration
 	// RolloutFreeze is how long after a region has come or gone nothing moves for balance
@@ -135,6 +139,7 @@ func DefaultConfig() Config {
 		Strategy:                 allocation.LeastShards{RelativeLimit: 0.25, AbsoluteLimit: 256},
 		MinRegions:               1,
 		RecoveryWait:             2 * time.Second,
+		UnhostedAfter:            10 * time.Second,
 		Resend:                   200 * time.Millisecond,
 		HostTimeout:              2 * time.Second,
 		HandoffTimeout:           10 * time.Second,
@@ -182,7 +187,7 @@ func (c Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"RecoveryWait", c.RecoveryWait}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
+		{"RecoveryWait", c.RecoveryWait}, {"UnhostedAfter", c.UnhostedAfter}, {"Resend", c.Resend}, {"HostTimeout", c.HostTimeout},
 		{"HandoffTimeout", c.HandoffTimeout}, {"HandoffSlack", c.HandoffSlack},
 		{"JournalReport", c.JournalReport}, {"JournalFresh", c.JournalFresh},
 		{"RebalanceInterval", c.RebalanceInterval}, {"RolloutFreeze", c.RolloutFreeze}, {"WatchHold", c.WatchHold},

@@ -50,7 +50,8 @@
 // It stores nothing itself: the driver does. It detects no failures, and it competes for
 // no lease: see package lease. It cannot promise one live owner of a shard at a time: the
 // epoch and the fence of the journal make a second one harmless. It does not remember a
-// region's wish to leave beyond its term; the region repeats it. It never forgets a type.
+// region's wish to leave beyond its term; the region repeats it. It never forgets a type:
+// when no region has hosted one for a while, it tells gateways (hosts.go).
 //
 // # Duties of the driver
 //

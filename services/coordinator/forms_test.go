@@ -107,6 +107,66 @@ func (w *formsWorld) owner(i uint32, want sharding.NodeID) {
 	}
 }
 
+// TestUnhosted: a type without a region is told to gateways after a while, with the region
+// that was the last one, and until a region registers with it.
+func TestUnhosted(t *testing.T) {
+	w := newFormsWorld(t, 1)
+	w.do(Elected{Term: 1})
+	desc := func() sharding.TypeDesc { return w.m.types[0].desc }
+	w.pass(w.m.cfg.RecoveryWait)
+	r1 := w.join("r1", 1)
+	w.serve(0)
+	w.do(Member{Node: r1, Name: "r1", Reachable: true})
+	w.do(calls(r1, control.Register{Version: "v1", Types: []sharding.TypeDesc{program(1, 1)}}))
+	w.pass(w.m.cfg.UnhostedAfter)
+	if desc().Unhosted {
+		t.Fatal("r1 hosts it")
+	}
+	w.do(MemberGone{Node: r1})
+	w.pass(w.m.cfg.UnhostedAfter - 100*time.Millisecond)
+	if desc().Unhosted {
+		t.Fatal("it may come back")
+	}
+	before := w.m.version()
+	w.pass(200 * time.Millisecond)
+	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" || w.m.version() == before {
+		t.Fatalf("nobody hosts it: %+v", d)
+	}
+	facts := w.facts
+	w.do(Deposed{})
+	w.do(Elected{Term: 2, Facts: facts})
+	w.pass(2 * w.m.cfg.UnhostedAfter)
+	if d := desc(); !d.Unhosted || d.LastHost != "r1 with version v1" {
+		t.Fatalf("the next term has forgotten it: %+v", d)
+	}
+	d := program(1, 1)
+	d.Unhosted, d.LastHost = true, "a lie"
+	r2 := node(t, "r2")
+	w.do(Member{Node: r2, Reachable: true})
+	w.register(r2, d)
+	if d := desc(); d.Unhosted || d.LastHost != "" {
+		t.Fatalf("r2 hosts it: %+v", d)
+	}
+	w.do(Member{Node: r2}) // nobody reaches it
+	w.pass(2 * w.m.cfg.UnhostedAfter)
+	if d := desc(); !d.Unhosted {
+		t.Fatalf("nobody reaches r2: %+v", d)
+	}
+	w.do(Member{Node: r2, Reachable: true})
+	if d := desc(); d.Unhosted {
+		t.Fatalf("r2 is back: %+v", d)
+	}
+}
+
+// pass lets time pass, with a tick every 50 ms.
+func (w *formsWorld) pass(d time.Duration) {
+	w.t.Helper()
+	for ; d > 0; d -= 50 * time.Millisecond {
+		w.now = w.now.Add(50 * time.Millisecond)
+		w.do(Tick{})
+	}
+}
+
 // TestStopSaysWhatWasStored: an owner of a newer version that has stored nothing new lets
 // the shard go back to an older one; one that has stored something does not.
 func TestStopSaysWhatWasStored(t *testing.T) {

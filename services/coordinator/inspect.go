@@ -79,9 +79,12 @@ func (s *state) desc(d sharding.TypeDesc) {
 		s.text(c.Name)
 		s.bool(c.ReadOnly)
 		s.bool(c.Stale)
+		s.uint(c.Input)
 	}
 	s.forms(d.Writes)
 	s.forms(d.Reads)
+	s.bool(d.Unhosted)
+	s.text(d.LastHost)
 }
 
 func (s *state) forms(forms []sharding.Form) {
@@ -192,6 +195,8 @@ func (s *state) table(t *typeTable) {
 	s.forms(t.forms)
 	s.uint(t.changed)
 	s.fact(t.number)
+	s.text(t.host)
+	s.time(t.unhosted)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.Epoch == 0 {

@@ -35,6 +35,9 @@ type Machine struct {
 
 	regions []region     // members, sorted by node
 	types   []*typeTable // sorted by type
+	// hostsDue is when a type becomes unhosted unless a region registers with it; zero:
+	// none will.
+	hostsDue time.Time
 	// drained are the regions that an operator wants empty, sorted.
 	drained []sharding.NodeID
 	// target is the version that a rollout leads to, and targetFact the number of its
@@ -237,6 +240,9 @@ func (m *Machine) tick() {
 	m.endRecovery()
 	m.forgetDrained()
 	m.expire()
+	if !m.hostsDue.IsZero() && !m.now.Before(m.hostsDue) {
+		m.checkHosts()
+	}
 	m.tickJournal()
 	m.repeat()
 	if m.short && m.handoffs < m.cfg.MaxHandoffs {

@@ -169,7 +169,7 @@ func (m *Machine) register(from sharding.NodeID, call control.Call, in control.R
 // changes reports whether a type gets other commands or forms if a region registers it with
 // desc.
 func (m *Machine) changes(from sharding.NodeID, t *typeTable, desc sharding.TypeDesc) bool {
-	return !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
+	return t.desc.Unhosted || !slices.Equal(t.desc.Commands, m.commands(from, desc)) || len(extend(t.forms, desc.Writes)) > len(t.forms)
 }
 
 // checkVersion checks what a region says of its application version, which may be
@@ -272,7 +272,7 @@ func (m *Machine) checkType(d *sharding.TypeDesc) string {
 	if len(d.Commands) > m.cfg.MaxCommands {
 		return fmt.Sprintf("type %q has %d commands, at most %d are allowed; split the type", d.Type, len(d.Commands), m.cfg.MaxCommands)
 	}
-	d.Commands = slices.Clone(d.Commands)
+	d.Commands, d.Unhosted, d.LastHost = slices.Clone(d.Commands), false, ""
 	slices.SortStableFunc(d.Commands, func(a, b sharding.CommandDesc) int { return strings.Compare(a.Name, b.Name) })
 	for i, c := range d.Commands {
 		if err := sharding.CheckType("command of type "+string(d.Type), c.Name); err != nil {

@@ -128,6 +128,10 @@ func (m *Machine) place(r *request) (*shard, *sharding.Reply) {
 		refusal := sharding.Reject(sharding.Unimplemented, unknownCommand(desc, env.Command))
 		return nil, &refusal
 	}
+	if desc.Unhosted && !m.reachable(desc, env.Entity.ID) {
+		refusal := sharding.Reject(sharding.Unavailable, unhosted(desc))
+		return nil, &refusal
+	}
 	id := sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(env.Entity.ID, desc.Shards)}
 	s := m.shard(id)
 	if s.count >= m.cfg.MaxWaiting || s.bytes+r.size > m.cfg.MaxWaitingBytes {
@@ -155,6 +159,23 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 		m.shards[id] = s
 	}
 	return s
+}
+
+// reachable reports whether the region that serves the entity's shard by the table, if
+// there is one, can be sent to. It may serve although the coordinator has lost it.
+func (m *Machine) reachable(desc *sharding.TypeDesc, id sharding.EntityID) bool {
+	row, _ := m.table.Row(sharding.ShardID{Type: desc.Type, Index: sharding.ShardOf(id, desc.Shards)})
+	l := m.links[row.Owner]
+	return row.Phase == sharding.Serving && l != nil && l.up
+}
+
+// unhosted says that no region hosts the type, and which one did.
+func unhosted(desc *sharding.TypeDesc) string {
+	why := fmt.Sprintf("no registered region hosts the type %s", desc.Type)
+	if desc.LastHost != "" {
+		why += "; the last one was " + desc.LastHost
+	}
+	return why
 }
 
 // unknownType returns the text of a refusal. It names the first ten types that there are.
@@ -247,7 +268,27 @@ func (m *Machine) expire(r *request) {
 		return
 	}
 	m.finish(r, sharding.Reject(sharding.DeadlineExceeded,
-		"not applied: no region took the command within the deadline"), sharding.NodeID{})
+		"not applied: no region took the command within the deadline; "+m.waitsFor(r)), sharding.NodeID{})
+}
+
+// waitsFor says what a command waits for that is in no doubt.
+func (m *Machine) waitsFor(r *request) string {
+	desc, known := m.table.Type(r.env.Entity.Type)
+	if !known {
+		return "no route table with its type has come"
+	}
+	row, served := m.served(r.shard)
+	switch l := m.links[row.Owner]; {
+	case desc.Unhosted:
+		return unhosted(desc)
+	case row.Owner.IsZero():
+		return "its shard has no region"
+	case !served:
+		return "its shard is moving, or its region has gone"
+	case l == nil || !l.up:
+		return "the region with its shard cannot be reached"
+	}
+	return "the region with its shard is busy"
 }
 
 // forget removes a request.

@@ -21,6 +21,9 @@
 // read-only, or has a key and its type is journaled. Any other command is sent again only
 // after a definite refusal.
 //
+// If no registered region has hosted the type for a while, which the table says, a command
+// is refused at once, unless the gateway still reaches the region that serves its shard.
+//
 // # Moves
 //
 // A region that does not serve the shard at the command's epoch refuses it with [NotMine];

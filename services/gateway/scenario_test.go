@@ -62,6 +62,10 @@ func (s *scenario) do(line string) {
 		_, rows, _ := strings.Cut(line, arg(2))
 		v := s.version(arg(2))
 		s.step(changed(arg(1), sharding.TableDelta{Version: v, Rows: s.rows(rows), Types: testTypes()}))
+	case "unhosted": // c1 1.2 r9: a table that says of type T that no region hosts it, r9 was the last
+		types := testTypes()
+		types[0].Unhosted, types[0].LastHost = true, arg(3)
+		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2)), Types: types}))
 	case "untyped": // c1 1.1: a table in which no type is declared yet
 		s.step(changed(arg(1), sharding.TableDelta{Version: s.version(arg(2))}))
 	case "standby": // c1 3 [c2]: c1 is not active, in term 3 c2 is

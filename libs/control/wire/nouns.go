@@ -44,7 +44,7 @@ func fromVersion(v *controlv1.Version) sharding.Version {
 
 // ToType writes a type.
 func ToType(t *sharding.TypeDesc) *controlv1.Type {
-	out := &controlv1.Type{Name: string(t.Type), Shards: t.Shards, Volatile: t.Volatile}
+	out := &controlv1.Type{Name: string(t.Type), Shards: t.Shards, Volatile: t.Volatile, Unhosted: t.Unhosted, LastHost: t.LastHost}
 	for _, c := range t.Commands {
 		out.Commands = append(out.Commands, &controlv1.Command{Name: c.Name, ReadOnly: c.ReadOnly, Stale: c.Stale, Input: c.Input})
 	}
@@ -54,7 +54,7 @@ func ToType(t *sharding.TypeDesc) *controlv1.Type {
 
 // FromType reads a type. Names and numbers are checked by the core that takes it.
 func FromType(t *controlv1.Type) sharding.TypeDesc {
-	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile()}
+	out := sharding.TypeDesc{Type: sharding.EntityType(t.GetName()), Shards: t.GetShards(), Volatile: t.GetVolatile(), Unhosted: t.GetUnhosted(), LastHost: t.GetLastHost()}
 	out.Commands = slices.Grow(out.Commands, len(t.GetCommands()))
 	for _, c := range t.GetCommands() {
 		out.Commands = append(out.Commands, sharding.CommandDesc{Name: c.GetName(), ReadOnly: c.GetReadOnly(), Stale: c.GetStale(), Input: c.GetInput()})

@@ -32,11 +32,11 @@ import (
 //
 //	number      executed  code                 HTTP  when                                                       send again
 //	ROOST-1001  false     invalid_argument     400   a name, header or payload is wrong                         no
-//	ROOST-1002  false     not_found            404   no region hosts the type                                   no
+//	ROOST-1002  false     not_found            404   no region has ever hosted the type                         no
 //	ROOST-1003  false     unimplemented        501   the type has no such command                               no
 //	ROOST-1004  false     resource_exhausted   429   too much is under way here or in the region                yes
-//	ROOST-1005  false     unavailable          503   the shard has no home yet, the gateway stops,              yes
-//	                                                 or has too many connections
+//	ROOST-1005  false     unavailable          503   the shard has no home yet, no registered region hosts      yes
+//	                                                 the type, the gateway stops, or has too many connections
 //	ROOST-1006  false     deadline_exceeded    408   the time was over before the command could run             yes
 //	ROOST-1007  false     already_exists       409   the key was used for another command                       no
 //	ROOST-1008  false     internal, data_loss  500   the handler failed and was undone, or state cannot be read no

@@ -1915,8 +1915,10 @@ type Type struct {
 	Shards        uint32                 `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"`
 	Volatile      bool                   `protobuf:"varint,3,opt,name=volatile,proto3" json:"volatile,omitempty"`
 	Commands      []*Command             `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
-	Writes        []*Form                `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"` // what the region stores; in a registration only
-	Reads         []*Form                `protobuf:"bytes,6,rep,name=reads,proto3" json:"reads,omitempty"`   // what it can read; in a registration only
+	Writes        []*Form                `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"`                     // what the region stores; in a registration only
+	Reads         []*Form                `protobuf:"bytes,6,rep,name=reads,proto3" json:"reads,omitempty"`                       // what it can read; in a registration only
+	Unhosted      bool                   `protobuf:"varint,7,opt,name=unhosted,proto3" json:"unhosted,omitempty"`                // no registered region hosts the type; in the route table only
+	LastHost      string                 `protobuf:"bytes,8,opt,name=last_host,json=lastHost,proto3" json:"last_host,omitempty"` // which region did last, for people; empty: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1991,6 +1993,20 @@ func (x *Type) GetReads() []*Form {
 		return x.Reads
 	}
 	return nil
+}
+
+func (x *Type) GetUnhosted() bool {
+	if x != nil {
+		return x.Unhosted
+	}
+	return false
+}
+
+func (x *Type) GetLastHost() string {
+	if x != nil {
+		return x.LastHost
+	}
+	return ""
 }
 
 // Form is one form in which something of a type is stored.
@@ -2309,14 +2325,16 @@ const file_roost_control_v1_control_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\x12-\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x17.roost.control.v1.PhaseR\x05phase\x12,\n" +
 	"\x05owner\x18\x05 \x01(\v2\x16.roost.control.v1.NodeR\x05owner\x123\n" +
-	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\xe3\x01\n" +
+	"\x06reason\x18\x06 \x01(\x0e2\x1b.roost.control.v1.RowReasonR\x06reason\"\x9c\x02\n" +
 	"\x04Type\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x12\x1a\n" +
 	"\bvolatile\x18\x03 \x01(\bR\bvolatile\x125\n" +
 	"\bcommands\x18\x04 \x03(\v2\x19.roost.control.v1.CommandR\bcommands\x12.\n" +
 	"\x06writes\x18\x05 \x03(\v2\x16.roost.control.v1.FormR\x06writes\x12,\n" +
-	"\x05reads\x18\x06 \x03(\v2\x16.roost.control.v1.FormR\x05reads\"\x9b\x01\n" +
+	"\x05reads\x18\x06 \x03(\v2\x16.roost.control.v1.FormR\x05reads\x12\x1a\n" +
+	"\bunhosted\x18\a \x01(\bR\bunhosted\x12\x1b\n" +
+	"\tlast_host\x18\b \x01(\tR\blastHost\"\x9b\x01\n" +
 	"\x04Form\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.roost.control.v1.FormKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

@@ -1,0 +1,62 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A type stays declared when the last region that hosts it has gone. After
+// [Config.UnhostedAfter] the gateways are told, so that callers hear at once why nobody
+// answers. Until then commands wait: the region may only be restarting.
+
+// checkHosts looks for types that no region hosts any more, and for those that one hosts
+// again.
+func (m *Machine) checkHosts() {
+	m.hostsDue = time.Time{}
+	if !m.recovered {
+		return // regions of earlier terms may not have registered yet
+	}
+	for _, t := range m.types {
+		host := m.hostOf(t.desc.Type)
+		switch {
+		case host != nil:
+			t.host, t.unhosted = host.label(), time.Time{}
+		case t.unhosted.IsZero():
+			t.unhosted = m.now
+		}
+		switch {
+		case (host == nil) == t.desc.Unhosted:
+		case m.pending(t.number):
+			m.deferred = true
+		case host != nil || m.now.Sub(t.unhosted) >= m.cfg.UnhostedAfter:
+			desc := t.desc
+			if desc.Unhosted, desc.LastHost = host == nil, ""; desc.Unhosted {
+				desc.LastHost = t.host
+			}
+			m.commit(t.fact(desc))
+		default:
+			if due := t.unhosted.Add(m.cfg.UnhostedAfter); m.hostsDue.IsZero() || due.Before(m.hostsDue) {
+				m.hostsDue = due
+			}
+		}
+	}
+}
+
+// hostOf returns a region that hosts the type and can be reached, nil if there is none.
+func (m *Machine) hostOf(t sharding.EntityType) *region {
+	for i := range m.regions {
+		if r := &m.regions[i]; r.present() && r.reachable && r.hosts(t) {
+			return r
+		}
+	}
+	return nil
+}
+
+// label names the region and its version for people.
+func (r *region) label() string {
+	if r.version == "" {
+		return r.name
+	}
+	return r.name + " with version " + r.version
+}
