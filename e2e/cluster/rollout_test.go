@@ -1,15 +1,18 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	launcher "github.com/roost-cluster/roost/cli/cluster"
 	"github.com/roost-cluster/roost/e2e/cluster/history"
+	"github.com/roost-cluster/roost/e2e/cluster/load"
 )
 
 // The regions of a rollout, and the shards of both types that they host.
@@ -131,33 +134,106 @@ func rollout(how replace, then func(r *run, done []string)) func(r *run) {
 	return func(r *run) {
 		r.allocateAll()
 		r.wait(time.Second)
-		before, began := r.moves(), time.Now()
-		most := 0
-		r.release(version2)
-		replaced := r.replaceAll(how, r.regions(), func(done []string) {
+		r.rollTo(version2, how, func(r *run, done []string) {
 			if len(done) == 1 {
 				r.load.UseAppend()
-			}
-			for _, name := range r.regions() {
-				most = max(most, r.shardsOf(name))
 			}
 			if then != nil {
 				then(r, done)
 			}
 		})
-		r.moved = r.moves() + r.lostMoves - before
-		r.figure("six regions in %.1f s, %d moves of %d shards, at most %d of %d lists' shards at one", time.Since(began).Seconds(), r.moved, rolloutShards, most, typeShards)
-		if most > typeShards/2 {
-			r.Errorf("a region had %d of the %d shards of the lists in the rollout", most, typeShards)
+	}
+}
+
+// rollTo replaces all regions, and measures it. then is called after each step.
+func (r *run) rollTo(version string, how replace, then func(r *run, done []string)) {
+	r.Helper()
+	before, began := r.moves(), time.Now()
+	most := 0
+	r.release(version)
+	replaced := r.replaceAll(how, r.regions(), func(done []string) {
+		for _, name := range r.regions() {
+			most = max(most, r.shardsOf(name))
 		}
-		for _, name := range replaced {
-			eventually(r.T, waitLimit, func() error {
-				if r.shardsOf(name) == 0 {
-					return fmt.Errorf("%s has no shard of the lists after the rollout", name)
-				}
-				return nil
-			})
+		if then != nil {
+			then(r, done)
 		}
+	})
+	r.moved = r.moves() + r.lostMoves - before
+	r.figure("six regions in %.1f s, %d moves of %d shards, at most %d of %d lists' shards at one", time.Since(began).Seconds(), r.moved, rolloutShards, most, typeShards)
+	if most > typeShards/2 {
+		r.Errorf("a region had %d of the %d shards of the lists in the rollout", most, typeShards)
+	}
+	for _, name := range replaced {
+		eventually(r.T, waitLimit, func() error {
+			if r.shardsOf(name) == 0 {
+				return fmt.Errorf("%s has no shard of the lists after the rollout", name)
+			}
+			return nil
+		})
+	}
+}
+
+// target makes a version the target, as roost rollout target does.
+func (r *run) target(version string) {
+	r.Helper()
+	eventually(r.T, waitLimit, func() error {
+		res, err := launcher.NewAdmin(r.cluster.Admin()...).SetTarget(r.Context(), version, "the test")
+		if err == nil && !res.GetStored() {
+			err = errors.New("the target is not stored yet")
+		}
+		return err
+	})
+}
+
+// rollBack goes to version 2 and back to version 1, which reads what version 2 stores.
+func rollBack(r *run) {
+	r.allocateAll()
+	r.wait(time.Second)
+	r.rollTo(version2, surge, nil)
+	r.target("1")
+	r.rollTo(version1, surge, nil)
+}
+
+// rollBackUnread goes to version 2 and back to version 1, which does not read what version
+// 2 stores. What is stored in the new form stays at regions of version 2. When there are
+// none any more, its commands are refused, until there is one again.
+func rollBackUnread(r *run) {
+	r.allocateAll()
+	r.wait(time.Second)
+	r.rollTo(version2, surge, nil)
+	r.target("1")
+	r.release(version1)
+	old := r.regions()
+	r.replaceAll(surge, old[1:], func([]string) {})
+	kept := r.shardsOf(old[0])
+	if kept < load.Lists/2 || kept == typeShards {
+		r.Errorf("the last region of version 2 has %d of %d shards; it is to have those that version 1 cannot read, and no others", kept, typeShards)
+	}
+	r.replaceAll(surge, old[:1], func([]string) {})
+	eventually(r.T, waitLimit, func() error {
+		res, err := launcher.NewAdmin(r.cluster.Admin()...).Rollout(r.Context())
+		if err == nil && len(res.GetBlocked()) == 0 {
+			err = errors.New("no shard is blocked")
+		}
+		if err == nil && !strings.Contains(res.GetBlocked()[0].GetWhy(), "Added") {
+			r.Errorf("%v does not name the event that is not read", res.GetBlocked()[0])
+		}
+		r.blocked = len(res.GetBlocked())
+		return err
+	})
+	r.wait(2 * time.Second)
+	r.release(version2)
+	name, err := r.cluster.AddRegion(r.Context())
+	r.must(err)
+	r.must(r.cluster.Ready(r.Context(), name))
+	r.figure("%d shards stayed with the last region of version 2, %d were blocked without one", kept, r.blocked)
+}
+
+// someRefused checks that commands were refused while nobody could read their lists.
+func someRefused(r *run) {
+	if r.load.Reasons["ROOST-1005"] == 0 {
+		r.Errorf("no command was refused because nobody reads its list: %v", r.load.Reasons)
 	}
 }
 
@@ -185,6 +261,19 @@ func movedOnce(r *run) {
 		r.Errorf("%d moves of %d shards: each is to move once", r.moved, rolloutShards)
 	}
 	noneFailed(r)
+}
+
+// movedOnceBack checks the same of the way back, where no client uses the new command.
+func movedOnceBack(r *run) {
+	if r.moved != rolloutShards {
+		r.Errorf("%d moves of %d shards: each is to move once", r.moved, rolloutShards)
+	}
+	for _, o := range r.load.Ops() {
+		if o.Outcome != history.OK {
+			r.Errorf("a command failed: %+v; attempts failed by %v", o, r.load.Reasons)
+			return
+		}
+	}
 }
 
 // movedLittle checks the bound of a rollout in place: the shards of the first region that
@@ -238,6 +327,8 @@ func killCoordinatorAtFirst(r *run, done []string) {
 var rollouts = []scenario{
 	{name: "rollout-surge", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, nil), check: movedOnce},
 	{name: "rollout-in-place", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(inPlace, nil), check: movedLittle},
+	{name: "rollout-back", length: 10 * time.Second, rate: 500, prepare: sixRegionsWithOldEvents, faults: rollBack, check: movedOnceBack},
+	{name: "rollout-back-unread", length: 10 * time.Second, rate: 500, least: 0.2, prepare: sixRegions, faults: rollBackUnread, check: someRefused},
 	{name: "rollout-kill-one-of-two", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killAt(2)), check: movedDespiteKill},
 	{name: "rollout-kill-only", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killAt(1)), check: movedDespiteKill},
 	{name: "rollout-kill-coordinator", length: 10 * time.Second, rate: 500, prepare: sixRegions, faults: rollout(surge, killCoordinatorAtFirst), check: movedDespiteKill},

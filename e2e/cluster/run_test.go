@@ -74,6 +74,7 @@ type run struct {
 	// lostMoves are those that a killed coordinator had counted, killedShards the most that
 	// a killed region can have had.
 	lostMoves, killedShards int
+	blocked                 int      // shards that no region could read
 	figures                 []string // of the scenario itself
 	unknown                 int      // operations of this outcome
 
