@@ -59,6 +59,7 @@ func (r *run) setUpJournalAt(o *launcher.Options, file string) {
 }
 
 func (r *run) journal(o *launcher.Options, where string) {
+	r.journalURL = where
 	for _, role := range []string{launcher.Region, launcher.Coordinator} {
 		o.Args[role] = []string{"--journal.url=" + where}
 	}

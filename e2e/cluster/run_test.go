@@ -69,8 +69,10 @@ type run struct {
 	net     *netns.Net           // nil: all share the test's own
 	server  *postgrestest.Server // nil: the journal is a file
 	db      *sql.DB              // the journal
-	retired map[string]bool      // processes that were stopped for good
-	moved   int                  // shards that a rollout has moved
+	// journalURL is that of the journal, for its owner.
+	journalURL string
+	retired    map[string]bool // processes that were stopped for good
+	moved      int             // shards that a rollout has moved
 	// lostMoves are those that a killed coordinator had counted, killedShards the most that
 	// a killed region can have had.
 	lostMoves, killedShards int

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,12 +61,13 @@ func (r *run) install(dir, program string) {
 	r.must(os.Symlink(filepath.Join(dir, program), link))
 }
 
-// upgrade installs this release role by role, and restarts the processes one after the
-// other. Then one process of each role goes back to the earlier release and forward again,
+// upgrade expands the journal, installs this release role by role, and restarts the
+// processes one after the other. Then one process of each role goes back to the earlier release and forward again,
 // and in the end all go back.
 func upgrade(r *run, earlier string, order []string) {
 	now := binaries(r.T)
 	r.wait(time.Second)
+	r.expand(now)
 	for _, role := range order {
 		r.replaceRole(role, now, "")
 	}
@@ -77,6 +79,16 @@ func upgrade(r *run, earlier string, order []string) {
 		r.replaceRole(role, earlier, "")
 	}
 	r.figure("%s, and back", strings.Join(order, ", "))
+}
+
+// expand prepares the journal for this release, while processes of the earlier one use it.
+func (r *run) expand(dir string) {
+	r.Helper()
+	out, err := exec.CommandContext(r.Context(), filepath.Join(dir, "roost"), "journal", "upgrade", "--journal.url="+r.journalURL).CombinedOutput()
+	if err != nil {
+		r.Fatalf("roost journal upgrade: %v\n%s", err, out)
+	}
+	r.Logf("roost journal upgrade: %s", strings.TrimSpace(string(out)))
 }
 
 // replaceRole restarts the processes of a role, or one of them, with a release's program.
