@@ -119,6 +119,9 @@ func pool(ctx context.Context, parsed *pgxpool.Config, timeout time.Duration, si
 	// Every table is read by a key. Otherwise a plan made for empty tables might be
 	// kept too long.
 	set["enable_seqscan"], set["enable_hashjoin"], set["enable_mergejoin"] = "off", "off", "off"
+	// A plan that must scan a table all the same looks so costly then that the server
+	// would compile it, which takes many times as long as running it.
+	set["jit"] = "off"
 	// A statement whose sender has given up ends too. Waiting for a lock ends
 	// earlier, so that its outcome is certain.
 	set["statement_timeout"] = strconv.FormatInt(max(timeout.Milliseconds(), 2), 10)

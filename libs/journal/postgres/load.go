@@ -30,7 +30,7 @@ const loadSQL = `
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, 0, NULL, NULL, NULL, NULL FROM roost.meta m`
+	SELECT 3, m.generation, 0, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one`
 
 // body is a stored form with its sequence number, and the command that was
 // looked for, if any, with its reply.

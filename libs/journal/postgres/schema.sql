@@ -195,7 +195,7 @@ DECLARE
 	e         int;
 	held      boolean;
 BEGIN
-	PERFORM FROM roost.meta m WHERE m.generation = of_generation;
+	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
 	END IF;
@@ -387,7 +387,7 @@ SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- One at a time from here on.
-	PERFORM FROM roost.meta m WHERE m.generation = of_generation AND coalesce(m.cluster, of_cluster) = of_cluster FOR UPDATE;
+	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation AND coalesce(m.cluster, of_cluster) = of_cluster FOR UPDATE;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
