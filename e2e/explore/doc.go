@@ -26,8 +26,9 @@
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own, and
 // every request to the lease and to the journal is a message, and its answer another one.
-// Regions are only names there: at most twice on a path, a region registers a changed
-// type, the home of a shard is asked for, or a region is drained. That is enough for a
+// Regions are only names there. At most two requests come on a path, counted together: a
+// region registers a changed type, the home of a shard is asked for, or the drain of a
+// region begins or ends. That is enough for a
 // checkpoint and for the snapshot after it.
 //
 // # How
@@ -63,7 +64,8 @@
 //
 // Gateways, gossip and the watch of the table are left out: a client sends to the owner
 // of any row that ever served, and regions register when the search says so. In the
-// scopes with regions the lease is given, a take-over takes no time, and an answer of the
+// scopes with regions the lease is not modelled: who holds it is assumed. There a take-over
+// takes no time, and an answer of the
 // journal arrives at the instant of the commit, or never (the outcome is unknown). A
 // message to a standby is lost. In the append scope the coordinators decide in no time:
 // what is sent to them arrives at once, and their facts are durable at once. The handoff
@@ -73,8 +75,9 @@
 // that a core repeats until it is answered is due again. In the lease and tenure scopes
 // time advances by one second or three, for both processes alike. There are no deadlines
 // and no passivation. In the tenure scope reads do not fail, the journal is never full, and
-// a coordinator writes one journal heartbeat per term; a coordinator that sees journal
-// heartbeats of another cluster is not followed until it has decided about them. Only
+// a coordinator writes one journal heartbeat per term; a path ends
+// before a coordinator that finds journal heartbeats of another cluster has watched them for
+// long enough to decide. Only
 // safety is searched; package sim checks that everything finishes.
 //
 // A region has one shard core, because there is one shard: only the shard core to which a

@@ -66,7 +66,7 @@ type process struct {
 	// The lease as its holder has announced it.
 	term  sharding.Term
 	until time.Time
-	// What the core knows, as far as it decides which requests make sense.
+	// The part of the core's state on which the possible requests depend.
 	active, registered, hosted, drained bool
 }
 
@@ -173,7 +173,7 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	cfg.TakeoverTimeout = tick
 	// What happens to regions is searched in the other scopes.
 	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*tick, 1000*tick, 1000*tick, 1000*tick
-	cfg.JournalHeartbeatInterval = 1000 * tick // but for the first one of each term
+	cfg.JournalHeartbeatInterval = 1000 * tick // so only the first heartbeat of each term is written
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
 	w.processes[i] = p
 	w.step(i, coordinator.Member{Node: outside, Reachable: true})

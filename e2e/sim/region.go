@@ -33,11 +33,11 @@ type regionNode struct {
 	stopped     map[sharding.ShardID]sharding.Epoch // the highest epoch with which ShardStopped was sent
 	term        sharding.Term                       // the highest term of a message that came from a coordinator
 	calls       calls
-	loading     map[sharding.Entity]pendingLoad // without an answer
-	loads       map[sharding.Entity]int         // without an answer, given up or not
+	newestLoad  map[sharding.Entity]pendingLoad // the newest load of each entity that has no answer
+	loads       map[sharding.Entity]int         // the number of all loads without an answer, also those given up
 	ticked      bool
 	leaving     bool
-	leaveBy     time.Time // if it is
+	leaveBy     time.Time // while leaving: when it leaves even with shards that are not handed off
 	left        bool
 }
 
@@ -46,25 +46,25 @@ type shardNode struct {
 	*regionNode
 	index     int
 	core      *region.ShardCore
-	done      region.Outputs // the outputs of its steps that are not performed yet
+	todo      region.Outputs // the outputs of its steps that are not performed yet
 	instances map[turn.Incarnation]*instance
-	orders    ordered // from the control core
-	events    ordered // to the control core
+	toCore    lastArrival
+	fromCore  lastArrival
 }
 
-// ordered is the time at which the last message from one core to another arrives. Each
-// core runs on its own goroutine, takes its messages after a delay, and in their order.
-type ordered struct{ last int64 }
+// lastArrival is the time at which the last message from one core to another arrives. Each
+// core runs on its own goroutine: it takes its messages after a delay, and in their order.
+type lastArrival int64
 
 // carry delivers a message between two cores after a delay.
-func (n *regionNode) carry(o *ordered, arrive func()) {
+func (n *regionNode) carry(last *lastArrival, arrive func()) {
 	w, d := n.w, n.w.dice("cores")
 	delay := d.exp(w.weather.Between)
 	if d.chance(0.01) { // the goroutine has no processor for a while
 		delay += d.between(0, 20*w.weather.Between)
 	}
-	o.last = max(o.last+1, w.now+delay)
-	w.after(o.last-w.now, n.p.back(arrive))
+	*last = max(*last+1, lastArrival(w.now+delay))
+	w.after(int64(*last)-w.now, n.p.back(arrive))
 }
 
 // ticket remembers where the answer to a command goes.
@@ -104,15 +104,15 @@ type instance struct {
 func (w *World) regionProgram(p *process) program {
 	n := &regionNode{
 		p: p, w: w,
-		readers: link.NewReaders[*gatewayLink](),
-		tickets: map[turn.RequestID]ticket{},
-		stopped: map[sharding.ShardID]sharding.Epoch{},
-		calls:   newCalls(w, p),
-		loading: map[sharding.Entity]pendingLoad{},
-		loads:   map[sharding.Entity]int{},
+		readers:    link.NewReaders[*gatewayLink](),
+		tickets:    map[turn.RequestID]ticket{},
+		stopped:    map[sharding.ShardID]sharding.Epoch{},
+		calls:      newCalls(w, p),
+		newestLoad: map[sharding.Entity]pendingLoad{},
+		loads:      map[sharding.Entity]int{},
 	}
 	if w.weather.Harsh.PerByte > 0 {
-		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), kinds: map[string]*replies.Kind{}}
+		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), estimates: map[string]*replies.SizeEstimate{}}
 		n.replyBudget.short.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
@@ -141,12 +141,12 @@ func (n *regionNode) stepControl(in region.ControlInput) {
 func (s *shardNode) stepShard(in region.ShardInput) {
 	s.w.trace(s.p, fmt.Sprintf("in %d", s.index), in)
 	at := s.pending()
-	s.core.Step(s.p.now(), in, &s.done)
+	s.core.Step(s.p.now(), in, &s.todo)
 	s.w.stepped(s.p, s.core, s.pending()-at)
 	s.checkLimits()
 }
 
-func (s *shardNode) pending() int { return len(s.done.Turn) + len(s.done.Shard) + len(s.done.Events) }
+func (s *shardNode) pending() int { return len(s.todo.Turn) + len(s.todo.Shard) + len(s.todo.Events) }
 
 // stepTurn steps the entity core inside the shard core.
 func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
@@ -207,8 +207,8 @@ func (n *regionNode) flush() {
 // performAll performs what the steps of a shard core have put out.
 func (s *shardNode) performAll() {
 	for s.pending() > 0 {
-		out := s.done
-		s.done = region.Outputs{}
+		out := s.todo
+		s.todo = region.Outputs{}
 		what := fmt.Sprintf("out %d", s.index)
 		for _, o := range out.Turn {
 			s.w.trace(s.p, what, o)
@@ -220,7 +220,7 @@ func (s *shardNode) performAll() {
 		}
 		for _, e := range out.Events {
 			s.w.trace(s.p, what, e)
-			s.carry(&s.events, func() { s.stepControl(region.FromCore{Core: s.index, Event: e}) })
+			s.carry(&s.fromCore, func() { s.stepControl(region.FromCore{Core: s.index, Event: e}) })
 		}
 	}
 	s.core.Recycle()
@@ -232,7 +232,7 @@ func (s *shardNode) performAll() {
 func (n *regionNode) checkDeadlines() {
 	now := n.p.now()
 	hung := false
-	for _, l := range n.loading { // order-free: any of them
+	for _, l := range n.newestLoad { // order-free: any of them
 		hung = hung || now.Sub(l.began) > overdue
 	}
 	if !hung {
@@ -246,7 +246,7 @@ func (n *regionNode) checkDeadlines() {
 	}
 	for _, id := range sortedKeys(n.tickets) {
 		t := n.tickets[id]
-		l, loading := n.loading[t.entity]
+		l, loading := n.newestLoad[t.entity]
 		if loading && l.Epoch == t.epoch && now.Sub(due[t.key]) > overdue && now.Sub(l.began) > overdue {
 			n.w.violate("a load that hangs keeps nobody waiting", "%s: command %d for %v is not answered %v after its deadline", n.p.name, id, t.entity, overdue)
 		}
@@ -266,7 +266,7 @@ func (n *regionNode) perform(o region.ControlOutput) {
 	case region.Registered:
 	case region.ToCore:
 		to := n.shards[o.Core]
-		n.carry(&to.orders, func() { to.stepShard(o.Order) })
+		n.carry(&to.toCore, func() { to.stepShard(o.Order) })
 	case region.ProbeJournal:
 		n.probe(o)
 	case region.JournalChanged:

@@ -27,22 +27,22 @@ const silence = sec
 
 // replyBudget is what a region knows of the replies that it owes.
 type replyBudget struct {
-	budget *replies.Budget
-	kinds  map[string]*replies.Kind
-	short  replies.Kind // refusals
-	posted bool         // somebody will look at what waits unread
+	budget    *replies.Budget
+	estimates map[string]*replies.SizeEstimate
+	short     replies.SizeEstimate // refusals
+	posted    bool                 // somebody will look at what waits unread
 }
 
-// kind is that of a command; what a tell is answered at once says nothing.
-func (o *replyBudget) kind(env *sharding.Envelope) *replies.Kind {
+// estimate returns the estimate for a command; what a tell is answered at once says nothing.
+func (o *replyBudget) estimate(env *sharding.Envelope) *replies.SizeEstimate {
 	name := string(env.Entity.Type) + "/" + env.Command
 	if env.Tell && !env.Keyed {
 		name = "tell"
 	}
-	k := o.kinds[name]
+	k := o.estimates[name]
 	if k == nil {
-		k = &replies.Kind{}
-		o.kinds[name] = k
+		k = &replies.SizeEstimate{}
+		o.estimates[name] = k
 	}
 	return k
 }
@@ -99,7 +99,7 @@ func (n *regionNode) readOn(l *gatewayLink) {
 	for len(l.buffer.unread) > 0 {
 		c, refused := l.buffer.unread[0], ""
 		room, verdict := q.Ask(budget, n.p.now(), &replies.Request{
-			Entity: c.env.Entity, Kind: n.replyBudget.kind(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
+			Entity: c.env.Entity, Estimate: n.replyBudget.estimate(c.env), Size: c.env.Size(), Deadline: c.env.Deadline,
 		}, &c)
 		if verdict == replies.Full {
 			var ok bool

@@ -75,7 +75,7 @@ func (n *shardNode) load(o turn.Load) {
 		}))
 		return
 	}
-	n.loading[o.Entity] = pendingLoad{o, n.p.now()}
+	n.newestLoad[o.Entity] = pendingLoad{o, n.p.now()}
 	if n.loads[o.Entity]++; n.loads[o.Entity] > entityLoads {
 		n.w.violate("loads are bounded", "%s: %d loads of %v are without an answer", n.p.name, n.loads[o.Entity], o.Entity)
 	}
@@ -91,8 +91,8 @@ func (n *shardNode) load(o turn.Load) {
 		n.p.post(func() {
 			n.loads[o.Entity]--
 			in := turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation}
-			if n.loading[o.Entity].Incarnation == o.Incarnation {
-				delete(n.loading, o.Entity)
+			if n.newestLoad[o.Entity].Incarnation == o.Incarnation {
+				delete(n.newestLoad, o.Entity)
 			} else if ok {
 				n.w.mark("load answered after it was given up")
 			}

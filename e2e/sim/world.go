@@ -36,9 +36,11 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	refused  map[sharding.CommandID]int // refusals by regions that a gateway did not read before it sent the command again
-	terms    map[sharding.Term]bool     // all that were acquired
-	highest  sharding.Term              // of terms
+	// refused counts, per command id, the rejections that a region has sent and that no
+	// gateway has read in time, which is before it sent the command again.
+	refused map[sharding.CommandID]int
+	terms   map[sharding.Term]bool // all that were acquired
+	highest sharding.Term          // of terms
 	// recordLost: the lease store has forgotten its record, after which the lease
 	// alone promises nothing.
 	recordLost bool
@@ -106,7 +108,7 @@ func regionConfig(w *World, p *process, version int) region.Config {
 		cfg.Version = fmt.Sprint(version)
 	}
 	d := w.dice("limits")
-	if d.chance(0.2) && !w.journalFaultOnly { // if it is, no command may be refused for a limit
+	if d.chance(0.2) && !w.journalFaultOnly { // in a world with journal faults only, no command may be refused for a limit
 		cfg.Turn.MailboxCommands, cfg.Turn.TotalCommands, cfg.Turn.TotalLoads, cfg.BufferCommands = 3, 12, 12, 3
 	}
 	if d.chance(0.5) {

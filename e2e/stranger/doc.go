@@ -1,6 +1,6 @@
-// Package stranger builds, tests and runs a module as somebody does who has no checkout of
-// this repository: with the modules of Roost from a module proxy, nothing replaced, and what
-// `roost new region` writes.
+// Package stranger takes the module that `roost new region` writes, and builds, tests and
+// runs it without a checkout of this repository: Roost's modules come from a module proxy,
+// without replace directives.
 //
 // # What this does not do
 //

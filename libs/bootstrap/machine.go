@@ -65,7 +65,7 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	if now.After(m.now) { // time never goes back

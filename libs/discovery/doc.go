@@ -8,7 +8,7 @@
 //
 // A Driver may implement more. If it is a [Follower], the Watch waits for changes instead of
 // looking up at intervals. If it is a [Registrar], processes register themselves, and a
-// [Registration] maintains the entry of this one. Package open opens Drivers by URL, and
+// [Registration] maintains the entry of its own process. Package open opens Drivers by URL, and
 // package discoverytest tests them.
 //
 // # What this does not do

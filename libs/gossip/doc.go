@@ -26,8 +26,8 @@
 //
 // Every node sends heartbeats to a few others, the next ones on a hashed ring. It
 // judges these peers by their replies, with a phi accrual failure detector or a deadline
-// ([Profile]). A node whose peers fall silent at once, or most of them, suspects itself
-// first. Being unreachable is reversible, and within the membership it only delays
+// ([Profile]). If all or most of a node's peers fall silent at the same time, it suspects
+// itself first. Being unreachable is reversible, and within the membership it only delays
 // convergence. Being down is final: a [Downing] provider or an operator decides it, and
 // the downed node stops as soon as it hears of that. Every node asks its own provider;
 // the provider's rule says which node decides for its side of a partition.

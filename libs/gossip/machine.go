@@ -76,8 +76,8 @@ type Machine struct {
 	// What the events so far have announced.
 	unpublished       bool // the state has changed since
 	published         []*Member
-	publishedSuspects []suspect   // the suspects at the last publish, with those for which no event was emitted
-	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if its forCluster is Reachable
+	publishedSuspects []suspect   // the suspects at the last publish, including those for which no event was emitted
+	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if only observers that do not count find it unreachable (suspect.forCluster)
 	publishedLeader   sharding.NodeID
 }
 
@@ -91,7 +91,7 @@ func New(cfg Config) *Machine {
 	return m
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	if now.After(m.now) { // time never goes back

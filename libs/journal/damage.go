@@ -90,7 +90,7 @@ func (d *damage) clearSuspect(s subject) {
 	delete(d.suspects, s)
 }
 
-// shouldReport reports whether the damage is due to be reported at the time now.
+// shouldReport reports whether the damage is due to be reported at time now.
 func (d *damage) shouldReport(s subject, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

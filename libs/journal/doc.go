@@ -17,9 +17,9 @@
 //
 // Both the epoch and the sequence number must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence
-// number alone, the records of two epochs could interleave. (Temporal fences in the same
-// way, by range ids that are checked inside the write; event stores use the sequence
-// number as primary key.)
+// number alone, the records of two epochs could interleave. (The workflow engine
+// Temporal does the same: range ids are checked inside the write. Event stores use the
+// sequence number as primary key.)
 //
 // A refused operation does not affect the others of its batch.
 //

@@ -65,7 +65,7 @@ func NewHolder(c Config) (*Holder, error) {
 	return &Holder{cfg: c, rank: min(c.Rank, MaxRank)}, nil
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order. An expired lease is lost before anything else happens.
 func (h *Holder) Step(now time.Time, in Input, out []Output) []Output {
 	if h.stopped {

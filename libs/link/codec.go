@@ -17,7 +17,7 @@ const (
 	kindWelcome   = 2 // server to client, first
 	kindRefuse    = 3 // server to client, first and last
 	kindHeartbeat = 4 // the sender is alive; no body
-	kindClose     = 5 // body: why the sender ends the link; empty: closing in order, see Server.Close
+	kindClose     = 5 // body: why the sender ends the link; empty: closed cleanly, see Server.Close
 	kindCommand   = 16
 	kindAnswer    = 17
 	kindNotMine   = 18
@@ -54,18 +54,18 @@ const (
 
 const frameHeader = 5 // length and kind
 
-// begin appends the header of a frame whose length end fills in.
+// begin appends a frame header; the function end fills in its length later.
 func begin(b []byte, kind byte) []byte { return append(b, 0, 0, 0, 0, kind) }
 
-// end fills in the length of the frame that starts at start.
-func end(b []byte, start int) []byte {
-	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+// end fills in the length of the frame that begins at the given offset of b.
+func end(b []byte, offset int) []byte {
+	binary.BigEndian.PutUint32(b[offset:], uint32(len(b)-offset-4))
 	return b
 }
 
-// names numbers the names that are sent in one direction. Both ends build the same table:
-// a reference one above the last number defines a name. Reference 0 is followed by the
-// name itself, for which the table has no capacity.
+// names is the table of numbered names for one direction. Both ends build the same table:
+// a reference one above the last number is followed by a name, and gives it that number.
+// Reference 0 means that the table is full; the name follows and gets no number.
 type names struct {
 	list []string
 	// ids are the numbers, from 1, at the writer's end. A reader has no map: it

@@ -81,7 +81,7 @@
 //	unlock()
 //	end(e.Cut...)
 //	if e.Refused || !e.Read && !wait(c.mayRead) {
-//		return // after Leave, unless it was refused
+//		return // call Leave first, unless the connection was refused
 //	}
 //	welcome(c)
 //	read(c) // until it ends, and the last callback has returned

@@ -95,7 +95,7 @@ func (l *Link) serve(ctx context.Context, cfg *Config, answers func(*Link, []Ans
 		go func() { ended <- l.lanes[i].run(func(as []Answer) { answers(l, as) }) }()
 	}
 	var reason error
-	grace := (<-chan time.Time)(nil) // when the first lane has closed in order, the others must follow
+	grace := (<-chan time.Time)(nil) // when the first lane has closed cleanly, the others must follow
 	for open := len(l.lanes); open > 0; {
 		select {
 		case err := <-ended:

@@ -229,7 +229,7 @@ func (s *Server) leave(c *Conn) {
 	}
 }
 
-// Close ends all links in order: new ones are refused, clients are asked to
+// Close ends all links cleanly: new ones are refused, clients are asked to
 // send no more, what they have sent is delivered and answered, and each
 // connection closes when its last answer is written. When ctx is done first, the
 // remaining connections are closed at once and ctx's error is returned.

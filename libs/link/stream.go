@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	// errClosed ends a connection that was closed in order: everything was answered.
-	errClosed = errors.New("closed in order")
+	// errClosed ends a connection that was closed cleanly: everything was answered.
+	errClosed = errors.New("closed cleanly")
 	// errDetached ends a reader that another goroutine has replaced.
 	errDetached = errors.New("another goroutine reads the connection")
 )
@@ -49,7 +49,7 @@ type stream struct {
 	spareBuf    []byte // memory for the next pending
 	unanswered  int    // server: commands handed over and not answered yet
 	writing     bool   // a goroutine is writing, or is about to
-	handedOver  bool   // that goroutine is the writer
+	byWriteLoop bool   // the goroutine that is writing is the writer goroutine (writeLoop)
 	closing     bool   // nothing more is accepted; pending is still written
 	readerLeft  bool   // server: the reader has left, and another connection may have the lane
 	err         error  // the first reason for the end; pending is not written any more
@@ -107,7 +107,7 @@ func (s *stream) leaveToWriter(messages int) {
 // does nothing: that goroutine will write what is pending.
 func (s *stream) wakeWriter() {
 	if !s.writing {
-		s.writing, s.handedOver = true, true
+		s.writing, s.byWriteLoop = true, true
 		s.work.Signal()
 	}
 }
@@ -174,7 +174,7 @@ func (s *stream) writeHere(yield bool) {
 // handOver lets the writer continue in place of the caller, beginning with the
 // unwritten part of the caller's buffer.
 func (s *stream) handOver(unwritten []byte) {
-	s.unwritten, s.handedOver = unwritten, true
+	s.unwritten, s.byWriteLoop = unwritten, true
 	s.work.Signal()
 }
 
@@ -225,8 +225,8 @@ func (s *stream) wrote(n int) {
 	s.progress.Broadcast()
 }
 
-// take takes back the buffer that the writer has written, waits until something is
-// left to the writer, and returns the next buffer. It returns false when the stream
+// take takes back the buffer that the writer has written, waits until something is handed
+// over to the writer, and returns the next buffer. It returns false when the stream
 // has ended.
 func (s *stream) take(written []byte) ([]byte, bool) {
 	s.mu.Lock()
@@ -234,12 +234,12 @@ func (s *stream) take(written []byte) ([]byte, bool) {
 	if written != nil {
 		s.recycle(written)
 	}
-	if s.handedOver && len(s.pending) == 0 && s.unwritten == nil {
-		s.writing, s.handedOver = false, false
+	if s.byWriteLoop && len(s.pending) == 0 && s.unwritten == nil {
+		s.writing, s.byWriteLoop = false, false
 		s.progress.Broadcast()
 	}
-	if !s.handedOver {
-		for !s.handedOver && s.err == nil {
+	if !s.byWriteLoop {
+		for !s.byWriteLoop && s.err == nil {
 			s.work.Wait()
 		}
 		// Others that are about to send can join the first batch.
@@ -279,7 +279,7 @@ func (s *stream) setErrLocked(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.down)
-		if s.server { // callers that have not answered yet keep the stream, but need no buffers
+		if s.server { // callers that still owe an answer hold a reference to the stream, so the buffers are freed here
 			s.pending, s.spareBuf, s.unwritten, s.inFlight = nil, nil, nil, 0
 		}
 	}
@@ -301,7 +301,7 @@ func (s *stream) reason() error {
 }
 
 // sendClose appends the close frame. It is the last frame of this side, except on a
-// server that closes in order: that one still answers what it has read.
+// server that closes cleanly: that one still answers what it has read.
 func (s *stream) sendClose(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

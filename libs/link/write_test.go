@@ -87,7 +87,7 @@ func TestFullSocketIsLeftToTheWriter(t *testing.T) {
 		gather()
 		s.writeHere(false)
 	}
-	if !s.writing || !s.handedOver {
+	if !s.writing || !s.byWriteLoop {
 		t.Error("the writer does not know")
 	}
 	gather()
@@ -102,8 +102,8 @@ func TestFullSocketIsLeftToTheWriter(t *testing.T) {
 		t.Error("other bytes came", err)
 	}
 	s.drain()
-	if s.writing || s.handedOver || s.unwritten != nil {
-		t.Errorf("writing %v, handed over %v, unwritten %d", s.writing, s.handedOver, len(s.unwritten))
+	if s.writing || s.byWriteLoop || s.unwritten != nil {
+		t.Errorf("writing %v, handed over %v, unwritten %d", s.writing, s.byWriteLoop, len(s.unwritten))
 	}
 	s.fail(ErrDown)
 }

@@ -151,11 +151,11 @@ func (a *Account) forget(e *entity) {
 	a.unused = e
 }
 
-// Ticket is a command that was admitted.
+// Ticket is what an admitted command, or a refusal, has reserved for its reply.
 type Ticket struct {
 	account  *Account
 	entity   *entity // nil: that of a refusal
-	kind     *Kind
+	estimate *SizeEstimate
 	expected int
 }
 
@@ -164,11 +164,13 @@ func NewBudget(cfg Config) *Budget { return &Budget{cfg: cfg} }
 
 // Admit admits a refusal, or a command that belongs to no queue, if there is capacity for
 // the reply.
-func (b *Budget) Admit(a *Account, k *Kind) (Ticket, bool) { return b.admit(a, nil, k) }
+func (b *Budget) Admit(a *Account, estimate *SizeEstimate) (Ticket, bool) {
+	return b.admit(a, nil, estimate)
+}
 
 // admit admits a command for an entity if there is capacity for its reply.
-func (b *Budget) admit(a *Account, e *entity, k *Kind) (Ticket, bool) {
-	t := Ticket{account: a, entity: e, kind: k, expected: b.expect(k)}
+func (b *Budget) admit(a *Account, e *entity, estimate *SizeEstimate) (Ticket, bool) {
+	t := Ticket{account: a, entity: e, estimate: estimate, expected: b.expect(estimate)}
 	mine, all := a.unsent+a.owed+t.expected, b.unsent+b.owed+t.expected
 	limit := min(b.cfg.Connection, b.cfg.Total-all)
 	if !b.small(t.expected) {
@@ -185,8 +187,10 @@ func (b *Budget) admit(a *Account, e *entity, k *Kind) (Ticket, bool) {
 	return t, true
 }
 
-// expect returns the expected size of the next reply of a kind.
-func (b *Budget) expect(k *Kind) int { return min(k.Expect(b.cfg.Unknown), b.cfg.Largest) }
+// expect returns the estimate, at most Config.Largest.
+func (b *Budget) expect(estimate *SizeEstimate) int {
+	return min(estimate.Expect(b.cfg.Unknown), b.cfg.Largest)
+}
 
 // small reports whether a reply may use the capacity reserved for small ones.
 func (b *Budget) small(expected int) bool { return expected <= b.cfg.Largest/8 }
@@ -212,7 +216,7 @@ func (b *Budget) Grow(t *Ticket, size int) bool {
 }
 
 // Answered ends an admitted command. From now on its reply counts as unsent (see
-// [Budget.Unsent]). size is the size of the reply, 0 if it is not typical of its kind.
+// [Budget.Unsent]). size is the size of the reply, 0 if it is not typical of its kind of command.
 func (b *Budget) Answered(t Ticket, size int) {
 	t.account.owed -= t.expected
 	if t.entity != nil {
@@ -220,7 +224,7 @@ func (b *Budget) Answered(t Ticket, size int) {
 	}
 	b.owed -= t.expected
 	if size > 0 {
-		t.kind.Learn(size)
+		t.estimate.Learn(size)
 	}
 }
 

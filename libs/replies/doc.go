@@ -1,6 +1,8 @@
 // Package replies bounds the memory that replies take. The size of a reply is not known
-// before the command has run. So an admitted command reserves what replies to commands
-// of its [Kind] took before, and a reply counts with its size until it is sent.
+// before the command has run. So an admitted command reserves an estimate: the size of
+// earlier replies to the same kind of command ([SizeEstimate] learns it). The reservation
+// that a command or a refusal holds is its [Ticket]. Once the reply exists, it counts with
+// its real size until it is sent.
 //
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in the
 // [Queue] of their connection, before they can have any effect. Commands with small
@@ -21,15 +23,15 @@
 //
 // # Duties of the driver
 //
-//  1. A Budget, its Queues and their Kinds are used by one goroutine at a time; the times
-//     are those of a monotonic clock.
+//  1. A Budget, its Queues and their SizeEstimates are used by one goroutine at a time;
+//     the times are those of a monotonic clock.
 //  2. Every command goes through [Queue.Ask] in the order in which its connection brought
 //     it, before it can have any effect. Ask returns a verdict. [Admitted]: the driver runs
 //     the command. [Waits]: the queue keeps the command, and the driver does nothing more
 //     with it. [Dropped]: the connection has ended, and the driver forgets the command.
 //     [Full]: the driver refuses the command.
-//  3. A refusal is a reply, too: it needs a ticket of its own ([Budget.Admit]). If there is
-//     none, the connection is not read until there is one.
+//  3. A refusal is a reply, too: it needs a ticket of its own ([Budget.Admit]). If it
+//     gets none, the connection is not read until it gets one.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
 //     the connection, and after [Budget.Unsent] was told how much the connection has not
 //     sent yet. If a reply is larger than expected, [Budget.Grow] is called first; if it
@@ -57,7 +59,7 @@
 //		admit()
 //	tick: for each connection:
 //			budget.Unsent(&queue.Account, connection.Unsent())
-//			refuse(queue.Late(budget, now, &refusals)...) // refusals is the Kind of a refusal
+//			refuse(queue.Late(budget, now, &refusals)...) // refusals is the SizeEstimate of a refusal
 //		admit()
 //	admit: for each queue:
 //		for command, ticket, ok := queue.Next(budget); ok; command, ticket, ok = queue.Next(budget) {

@@ -12,7 +12,7 @@ import (
 // TestMutants shows what each guard is for.
 func TestMutants(t *testing.T) {
 	t.Cleanup(func() { mutant.Activate("") })
-	large, small := &Kind{size: 4_000}, &Kind{size: 300}
+	large, small := &SizeEstimate{size: 4_000}, &SizeEstimate{size: 300}
 	for name, broken := range map[string]func() bool{ // order-free: each for itself
 		"reply-order": func() bool {
 			_, _, ask := testQueue(t)
@@ -22,13 +22,13 @@ func TestMutants(t *testing.T) {
 		"reply-patience": func() bool {
 			b, q, _ := testQueue(t)
 			at := time.Unix(1000, 0)
-			q.Ask(b, at, &Request{Entity: entityOf("a"), Kind: large, Deadline: at.Add(time.Second)}, new(""))
+			q.Ask(b, at, &Request{Entity: entityOf("a"), Estimate: large, Deadline: at.Add(time.Second)}, new(""))
 			return len(q.Late(b, at.Add(time.Second), small)) == 0
 		},
 		"entity-share": func() bool {
 			b, q := NewBudget(sharedConfig()), &Queue[string]{}
 			for range 20 {
-				q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, new(""))
+				q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new(""))
 			}
 			return q.owed > 4_000
 		},

@@ -33,7 +33,7 @@ type held[T any] struct {
 // Request is what is asked for.
 type Request struct {
 	Entity   sharding.Entity
-	Kind     *Kind
+	Estimate *SizeEstimate
 	Size     int       // bytes that the command takes while it waits
 	Deadline time.Time // zero: it waits for any time
 }
@@ -67,11 +67,11 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command *T) (Ticket
 		return Ticket{}, Dropped
 	}
 	e := q.entity(r.Entity)
-	holds := e.held > 0 || !b.passes(e, r.Kind)
+	holds := e.held > 0 || !b.passes(e, r.Estimate)
 	// A command joins the list that holds the last command of its entity.
-	small := b.small(b.expect(r.Kind)) && e.large == 0
+	small := b.small(b.expect(r.Estimate)) && e.large == 0
 	if !holds && e.small == 0 && (small && len(q.small) == 0 || !small && len(q.large) == 0) || mutant.On("reply-order") {
-		if t, ok := b.admit(&q.Account, e, r.Kind); ok {
+		if t, ok := b.admit(&q.Account, e, r.Estimate); ok {
 			return t, Admitted
 		}
 	}
@@ -95,8 +95,8 @@ func (q *Queue[T]) Ask(b *Budget, now time.Time, r *Request, command *T) (Ticket
 }
 
 // passes reports whether an entity may owe one more reply. It may always owe one.
-func (b *Budget) passes(e *entity, k *Kind) bool {
-	return e.owed == 0 || e.owed+b.expect(k) <= b.cfg.entity() || mutant.On("entity-share")
+func (b *Budget) passes(e *entity, estimate *SizeEstimate) bool {
+	return e.owed == 0 || e.owed+b.expect(estimate) <= b.cfg.entity() || mutant.On("entity-share")
 }
 
 // full reports whether too much waits already, in all or for the entity. One command of an
@@ -135,7 +135,7 @@ func (q *Queue[T]) holding(e *entity) *held[T] {
 // pass puts a command into a list of the connection.
 func (q *Queue[T]) pass(b *Budget, w *waiting[T]) {
 	e := w.entity
-	w.expected = b.expect(w.Kind)
+	w.expected = b.expect(w.Estimate)
 	e.owed += w.expected
 	if b.small(w.expected) && e.large == 0 {
 		q.small = append(q.small, *w)
@@ -152,7 +152,7 @@ func (q *Queue[T]) passFreed(b *Budget) {
 		e.freed = false
 		if h := q.holding(e); h != nil {
 			n := 0
-			for n < len(h.waiting) && b.passes(e, h.waiting[n].Kind) {
+			for n < len(h.waiting) && b.passes(e, h.waiting[n].Estimate) {
 				q.pass(b, &h.waiting[n])
 				e.held--
 				n++
@@ -177,7 +177,7 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 	if len(q.freed) > 0 {
 		q.passFreed(b)
 	}
-	if len(q.small) > 0 && !b.small(b.expect(q.small[0].Kind)) {
+	if len(q.small) > 0 && !b.small(b.expect(q.small[0].Estimate)) {
 		q.enlarge(b)
 	}
 	for _, l := range []*list[T]{&q.small, &q.large} {
@@ -188,7 +188,7 @@ func (q *Queue[T]) Next(b *Budget) (command T, t Ticket, ok bool) {
 		if l == &q.large && w.entity.small > 0 {
 			continue // the command came after the small ones of its entity
 		}
-		if t, ok = b.admit(&q.Account, w.entity, w.Kind); ok {
+		if t, ok = b.admit(&q.Account, w.entity, w.Estimate); ok {
 			(*l)[0] = waiting[T]{}
 			*l = (*l)[1:]
 			q.removed(b, l, &w)
@@ -207,7 +207,7 @@ func (q *Queue[T]) enlarge(b *Budget) {
 	grown := map[*entity]bool{}
 	kept := q.small[:0]
 	for _, w := range q.small {
-		if !grown[w.entity] && b.small(b.expect(w.Kind)) {
+		if !grown[w.entity] && b.small(b.expect(w.Estimate)) {
 			kept = append(kept, w)
 			continue
 		}
@@ -232,7 +232,7 @@ type Lapsed[T any] struct {
 // until their deadline, each with a ticket for its refusal. If there is no room for that
 // refusal, the command stays. Late looks at all commands that wait, so it is meant for every
 // tick rather than for every command.
-func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *Kind) (lapsed []Lapsed[T]) {
+func (q *Queue[T]) Late(b *Budget, now time.Time, refusal *SizeEstimate) (lapsed []Lapsed[T]) {
 	late := func(l *list[T]) {
 		kept := (*l)[:0]
 		for i := range *l {

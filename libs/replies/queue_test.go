@@ -12,12 +12,12 @@ import (
 
 // testQueue is the queue of a connection on which nothing more of the large ones
 // finds room.
-func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k *Kind, command string) Verdict) {
+func testQueue(t *testing.T) (b *Budget, q *Queue[string], ask func(id string, k *SizeEstimate, command string) Verdict) {
 	t.Helper()
 	b, q = NewBudget(testConfig()), &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
-	return b, q, func(id string, k *Kind, command string) Verdict {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: k, Size: 10}, &command)
+	return b, q, func(id string, k *SizeEstimate, command string) Verdict {
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: k, Size: 10}, &command)
 		return v
 	}
 }
@@ -30,16 +30,16 @@ func entityOf(id string) sharding.Entity {
 // unless it is for the same entity.
 func TestSmallOnesPass(t *testing.T) {
 	b, q, ask := testQueue(t)
-	large, small := &Kind{size: 4_000}, &Kind{size: 300}
+	large, small := &SizeEstimate{size: 4_000}, &SizeEstimate{size: 300}
 	for _, c := range []struct {
-		id   string
-		kind *Kind
-		want Verdict
+		id       string
+		estimate *SizeEstimate
+		want     Verdict
 	}{
 		{"a", large, Waits}, {"b", small, Admitted}, {"a", small, Waits}, {"b", small, Admitted},
-		{"c", &Kind{size: 1_000}, Waits}, // else the first one would be passed for ever
+		{"c", &SizeEstimate{size: 1_000}, Waits}, // else the first one would be passed for ever
 	} {
-		if got := ask(c.id, c.kind, c.id); got != c.want {
+		if got := ask(c.id, c.estimate, c.id); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -57,17 +57,17 @@ func TestSmallOnesPass(t *testing.T) {
 	}
 }
 
-// TestKindsGrow: a command that was small when it came and is not any more holds up
+// TestEstimatesGrow: a command that was small when it came and is not any more holds up
 // no small ones, and keeps its place before those of its entity.
-func TestKindsGrow(t *testing.T) {
+func TestEstimatesGrow(t *testing.T) {
 	b, q, ask := testQueue(t)
 	b.Unsent(&q.Account, 16_000)
-	grows, small := &Kind{size: 300}, &Kind{size: 300}
+	grows, small := &SizeEstimate{size: 300}, &SizeEstimate{size: 300}
 	for i, c := range []struct {
-		id   string
-		kind *Kind
-	}{{"a", grows}, {"b", small}, {"a", small}, {"a", &Kind{size: 4_000}}} {
-		if got := ask(c.id, c.kind, fmt.Sprint(c.id, i)); got != Waits {
+		id       string
+		estimate *SizeEstimate
+	}{{"a", grows}, {"b", small}, {"a", small}, {"a", &SizeEstimate{size: 4_000}}} {
+		if got := ask(c.id, c.estimate, fmt.Sprint(c.id, i)); got != Waits {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -89,12 +89,12 @@ func TestKindsGrow(t *testing.T) {
 func TestGrownKeepTheirOrder(t *testing.T) {
 	b, q, ask := testQueue(t)
 	b.Unsent(&q.Account, 16_000)
-	grows, large := &Kind{size: 300}, &Kind{size: 4_000}
+	grows, large := &SizeEstimate{size: 300}, &SizeEstimate{size: 4_000}
 	for _, c := range []struct {
-		command string
-		kind    *Kind
-	}{{"a0", grows}, {"b1", grows}, {"c2", &Kind{size: 300}}, {"c3", grows}, {"d4", large}, {"a5", large}} {
-		if got := ask(c.command[:1], c.kind, c.command); got != Waits {
+		command  string
+		estimate *SizeEstimate
+	}{{"a0", grows}, {"b1", grows}, {"c2", &SizeEstimate{size: 300}}, {"c3", grows}, {"d4", large}, {"a5", large}} {
+		if got := ask(c.command[:1], c.estimate, c.command); got != Waits {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
@@ -124,11 +124,11 @@ func TestGrownKeepTheirOrder(t *testing.T) {
 func TestLate(t *testing.T) {
 	b, q, _ := testQueue(t)
 	b.Unsent(&q.Account, 16_000)
-	var short Kind
+	var short SizeEstimate
 	short.Learn(Overhead)
 	at := time.Unix(1000, 0)
 	for i, left := range []time.Duration{0, 10 * time.Second, 2 * time.Second, 10 * time.Second, 0} {
-		r := Request{Entity: entityOf("a"), Kind: &Kind{size: 4_000}, Size: 10}
+		r := Request{Entity: entityOf("a"), Estimate: &SizeEstimate{size: 4_000}, Size: 10}
 		if left > 0 {
 			r.Deadline = at.Add(left)
 		}
@@ -172,7 +172,7 @@ func TestLate(t *testing.T) {
 // all that it had.
 func TestWhatWaitsIsBounded(t *testing.T) {
 	b, q, ask := testQueue(t)
-	large := &Kind{size: 4_000}
+	large := &SizeEstimate{size: 4_000}
 	for range 20 {
 		if v := ask("a", large, ""); v != Waits {
 			t.Fatal(v)
@@ -191,7 +191,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	q = &Queue[string]{}
 	b.Unsent(&q.Account, 13_000)
 	for _, size := range []int{600, 400, 1} {
-		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: large, Size: size}, new(""))
+		_, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: large, Size: size}, new(""))
 		if (v == Full) != (size == 1) {
 			t.Errorf("%d: %v", size, v)
 		}
@@ -211,10 +211,10 @@ func sharedConfig() Config {
 // go on in their order.
 func TestAHungEntityLeavesTheRest(t *testing.T) {
 	b, q := NewBudget(sharedConfig()), &Queue[string]{}
-	kind := &Kind{size: 500}
+	estimate := &SizeEstimate{size: 500}
 	ask := func(id, command string, want Verdict) (ticket Ticket) {
 		t.Helper()
-		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Kind: kind, Size: 10}, &command)
+		ticket, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf(id), Estimate: estimate, Size: 10}, &command)
 		if v != want {
 			t.Errorf("%s: %v, want %v", command, v, want)
 		}
@@ -249,10 +249,10 @@ func TestAHungEntityLeavesTheRest(t *testing.T) {
 // all of it, is admitted when its entity owes nothing.
 func TestALargeReplyHasAShare(t *testing.T) {
 	b, q := NewBudget(sharedConfig()), &Queue[string]{}
-	large, small := &Kind{size: 4_000}, &Kind{size: 300}
-	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: small}, new("1"))
-	for _, k := range []*Kind{large, small} {
-		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Kind: k}, new("")); v != Waits {
+	large, small := &SizeEstimate{size: 4_000}, &SizeEstimate{size: 300}
+	first, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: small}, new("1"))
+	for _, k := range []*SizeEstimate{large, small} {
+		if _, v := q.Ask(b, time.Time{}, &Request{Entity: entityOf("a"), Estimate: k}, new("")); v != Waits {
 			t.Errorf("%v", v)
 		}
 	}
@@ -260,7 +260,7 @@ func TestALargeReplyHasAShare(t *testing.T) {
 		t.Error("the reply finds no room")
 	}
 	b.Answered(first, 0)
-	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Kind: large}, new(""))
+	large1, _ := q.Ask(b, time.Time{}, &Request{Entity: entityOf("b"), Estimate: large}, new(""))
 	_, ticket, ok := q.Next(b)
 	if !ok || ticket.Expected() != 4_000 {
 		t.Errorf("%+v", ticket)
@@ -289,8 +289,8 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			cfg = sharedConfig()
 		}
 		b, q := NewBudget(cfg), &Queue[[2]int]{}
-		kinds := []Kind{{size: 300}, {size: 4_000}, {size: 400}, {}}
-		var short Kind
+		estimates := []SizeEstimate{{size: 300}, {size: 4_000}, {size: 400}, {}}
+		var short SizeEstimate
 		short.Learn(Overhead)
 		var tickets []Ticket
 		last := map[int]int{}
@@ -307,7 +307,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 			switch d.IntN(5) {
 			case 0, 1:
 				c := [2]int{d.IntN(5), n}
-				r := Request{Entity: entityOf(fmt.Sprint(c[0])), Kind: &kinds[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
+				r := Request{Entity: entityOf(fmt.Sprint(c[0])), Estimate: &estimates[d.IntN(4)], Size: d.IntN(50), Deadline: at.Add(time.Second)}
 				switch ticket, v := q.Ask(b, at, &r, &c); v {
 				case Admitted:
 					took(c, ticket)
@@ -368,7 +368,7 @@ func TestEntitiesKeepTheirOrder(t *testing.T) {
 // BenchmarkAsk has 256 commands in flight, for ever other entities.
 func BenchmarkAsk(b *testing.B) {
 	budget, q := NewBudget(DefaultConfig()), &Queue[string]{}
-	kind, command := &Kind{size: 300}, ""
+	estimate, command := &SizeEstimate{size: 300}, ""
 	var entities [10_000]sharding.Entity
 	for i := range entities {
 		entities[i] = entityOf(fmt.Sprint("entity-", i))
@@ -380,7 +380,7 @@ func BenchmarkAsk(b *testing.B) {
 		if n >= len(inFlight) {
 			budget.Answered(*t, 300)
 		}
-		r := Request{Entity: entities[n%len(entities)], Kind: kind, Size: 10}
+		r := Request{Entity: entities[n%len(entities)], Estimate: estimate, Size: 10}
 		*t, _ = q.Ask(budget, time.Time{}, &r, &command)
 	}
 }

@@ -11,9 +11,9 @@ func testConfig() Config {
 	return Config{Total: 64_000, Connection: 16_000, Largest: 4_000, Unknown: 2_000, EntityShare: 1, Waiting: 20, WaitingBytes: 1_000, WaitingShare: 0.5}
 }
 
-// TestKind: what is expected rises at once, and falls slowly.
-func TestKind(t *testing.T) {
-	var k Kind
+// TestSizeEstimate: what is expected rises at once, and falls slowly.
+func TestSizeEstimate(t *testing.T) {
+	var k SizeEstimate
 	if got := k.Expect(1000); got != 1000 {
 		t.Errorf("%d of an unknown kind", got)
 	}
@@ -39,7 +39,7 @@ func TestKind(t *testing.T) {
 func TestAConnectionIsBounded(t *testing.T) {
 	b := NewBudget(testConfig())
 	var a, other Account
-	var k Kind
+	var k SizeEstimate
 	var tickets []Ticket
 	admit := func(want int) {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestAConnectionIsBounded(t *testing.T) {
 // stay within the total, and one that reads still finds room for small replies.
 func TestSilentConnectionsShare(t *testing.T) {
 	b := NewBudget(testConfig())
-	large, small := Kind{size: 4_000}, Kind{size: 300}
+	large, small := SizeEstimate{size: 4_000}, SizeEstimate{size: 300}
 	for range 1000 {
 		silent := &Account{}
 		for {
@@ -104,12 +104,12 @@ func TestTheTotalHolds(t *testing.T) {
 	for seed := uint64(1); seed <= 200; seed++ {
 		d := rand.New(rand.NewPCG(seed, 1))
 		b := NewBudget(testConfig())
-		accounts, kinds := make([]Account, 1+d.IntN(20)), make([]Kind, 3)
+		accounts, estimates := make([]Account, 1+d.IntN(20)), make([]SizeEstimate, 3)
 		var tickets []Ticket
 		for range 2000 {
 			switch a := &accounts[d.IntN(len(accounts))]; {
 			case d.IntN(2) == 0:
-				if ticket, ok := b.Admit(a, &kinds[d.IntN(len(kinds))]); ok {
+				if ticket, ok := b.Admit(a, &estimates[d.IntN(len(estimates))]); ok {
 					tickets = append(tickets, ticket)
 				}
 			case d.IntN(3) == 0:
@@ -181,7 +181,7 @@ func TestSize(t *testing.T) {
 func BenchmarkAdmit(b *testing.B) {
 	budget := NewBudget(DefaultConfig())
 	var a Account
-	k := Kind{size: 300}
+	k := SizeEstimate{size: 300}
 	b.ReportAllocs()
 	for range b.N {
 		t, _ := budget.Admit(&a, &k)

@@ -42,8 +42,8 @@
 // signs of that:
 //
 //   - The node is the observer of one observation and the subject of another one.
-//   - The node is observer or subject of an observation whose subject has seen the state
-//     that contains it: so gossip still passes between observer and subject.
+//   - The node is observer or subject of an observation, and the subject has seen a state
+//     that already contains this observation: so gossip still passes between the two.
 //
 // All indirectly connected nodes are downed; the strategy decides about the others.
 //
@@ -90,9 +90,9 @@
 // are candidates on the other side, so that the larger side stays. A member that acquires
 // the lease in a minority keeps it: the others had time to acquire it. Once a side may
 // have decided by the lease, the lease must not move any more, or both sides would stay.
-// So the lease is not given up in two cases: more than halfway between YieldLeaseAfter and
-// StableAfter after the last change; and when reachability has been unstable for so long
-// that the lease is about to decide all the same.
+// So the lease is not given up in two cases: when the time since the last change exceeds
+// the mean of YieldLeaseAfter and StableAfter; and when reachability has been unstable for
+// so long that the lease is about to decide although nothing is stable.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); which member reads the

@@ -25,8 +25,9 @@
 // write, never by a read: an empty record at the same sequence number, repeated until it
 // is durable or refused. Only then is the entity loaded again, and the commands in doubt
 // are looked up: one that is stored gets its stored reply; one that is not stored was not
-// applied, and runs again, in arrival order. While damage refuses that write, the
-// entity's commands are refused, and each of them tries the write again.
+// applied, and runs again, in arrival order. While that write is
+// refused because data is damaged, the entity's commands are refused, and each of them
+// tries the write again.
 //
 // # What this does not do
 //

@@ -195,7 +195,7 @@ func (m *Machine) NextWake() time.Time {
 	return t
 }
 
-// Step applies an input at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out, m.events = now, out, m.events[:0]

@@ -51,8 +51,8 @@
 // field is refused as data_loss, until a version that knows them is run. A field that is
 // missing is zero.
 //
-// [Event] gives an event a stored name and a version, and [From] the step from an
-// older one. A snapshot of another form is ignored, and the state rebuilt from the
+// [Event] gives an event a stored name and a version; [From] declares how to convert an
+// older version. A snapshot of another form is ignored, and the state rebuilt from the
 // events, unless [FromSnapshot] reads it. The test [entitytest.Schema] fails when stored
 // data would become unreadable. docs/schema-evolution.md explains all of this.
 //

@@ -180,7 +180,7 @@ func (i *Instance) undeclared(ev any) error {
 	return fmt.Errorf("%w %T: add it to Events of type %s", ErrUnknownEvent, ev, i.def.name)
 }
 
-// Start runs the start hook, at the time now.
+// Start runs the start hook, at time now.
 func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Timer, err error) {
 	s, ok := i.state.(Starter)
 	if !ok {
@@ -197,7 +197,7 @@ func (i *Instance) Start(ctx context.Context, now time.Time) (timers []turn.Time
 // Stops reports whether the entity has a stop hook.
 func (i *Instance) Stops() bool { _, ok := i.state.(Stopper); return ok }
 
-// Stop runs the stop hook, at the time now.
+// Stop runs the stop hook, at time now.
 func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason) (err error) {
 	s, ok := i.state.(Stopper)
 	if !ok {
@@ -208,7 +208,7 @@ func (i *Instance) Stop(ctx context.Context, now time.Time, why turn.StopReason)
 	return nil
 }
 
-// Run executes one turn, at the time now. The caller must fill in incarnation and
+// Run executes one turn, at time now. The caller must fill in incarnation and
 // request of the result. failed is the reason of a failure that only the author of the
 // type should see: the reply, which goes to clients, does not contain it. It wraps
 // [*Panic] if the handler panicked.

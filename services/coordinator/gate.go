@@ -15,7 +15,7 @@ import (
 //
 // What waits is bounded: a message that is waiting already is not added again, an
 // answer is dropped when nobody waits for it any more, and [Gate.OverLimit] reports when
-// too much waits.
+// more outputs are held back than the limits allow.
 //
 // # Checkpoints
 //
@@ -108,8 +108,8 @@ func (g *Gate) compact() {
 	}
 }
 
-// Leave appends to out what may leave now, in order.
-func (g *Gate) Leave(out []Output) []Output {
+// Release appends to out what may leave now, in order.
+func (g *Gate) Release(out []Output) []Output {
 	n := 0
 	for _, h := range g.held {
 		if _, fact := h.o.(Persist); fact {

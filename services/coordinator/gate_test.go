@@ -22,7 +22,7 @@ func TestGate(t *testing.T) {
 	other.Call = 8
 	ack, bye := Reply{Call: 9, Msg: control.RegisterAck{Term: 1}}, Reply{Call: 10, Msg: control.ShutdownAck{Remaining: 2}}
 	g.Add([]Output{off, fact, host, ack, bye, full, other})
-	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint([]Output{off}) {
+	if got := g.Release(nil); fmt.Sprint(got) != fmt.Sprint([]Output{off}) {
 		t.Errorf("before the fact is durable leaves %+v", got)
 	}
 	_, _, before := g.Held()
@@ -40,14 +40,14 @@ func TestGate(t *testing.T) {
 		t.Errorf("the first record holds %v", facts)
 	}
 	g.Add([]Output{fact, off})
-	if got := g.Leave(nil); len(got) > 0 || g.Stored() != 1 {
+	if got := g.Release(nil); len(got) > 0 || g.Stored() != 1 {
 		t.Errorf("before the fact is durable leaves %+v", got)
 	}
 	if got := g.End(); fmt.Sprint(got) != fmt.Sprint([]control.Call{full.Call, other.Call, ack.Call, bye.Call}) {
 		t.Errorf("the calls %v are not answered", got)
 	}
 	want := []Output{host, full, other, ack, bye}
-	if got := g.Leave(nil); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := g.Release(nil); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("behind the first fact leaves %+v, want %+v", got, want)
 	}
 	if got := g.End(); len(got) > 0 {

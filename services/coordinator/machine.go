@@ -77,7 +77,7 @@ type Machine struct {
 // New returns a standby. The config must be valid.
 func New(cfg Config) *Machine { return &Machine{cfg: cfg} }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order. It never fails: what makes no sense is ignored, what must be answered
 // is refused by an output.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {

@@ -18,7 +18,7 @@ import (
 //	             Acquired            Surveyed            Claimed           JournalHeartbeatWritten          Loaded
 //	standing by ─────────▶ surveying ────────▶ claiming ────────▶ identifying ────────────▶ loading ───────▶ active
 //	     ▲                                                                                                │
-//	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much waits ──────────┘
+//	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too many held ───────────┘
 //
 // A term is taken up once. A term is spent if the journal already has an epoch that is not
 // below it (apart from the term's own claim of the fact stream). That can happen because a
@@ -28,7 +28,8 @@ import (
 // loaded after the claim are all that the earlier coordinators have stored and ever will.
 //
 // If the term is spent or fenced, or an outcome in it is unknown, a higher term is asked
-// for with [RaiseTerm]. If too much waits, the lease is given up with [YieldLease].
+// for with [RaiseTerm]. If more outputs are held back than the
+// limits allow, the lease is given up with [YieldLease].
 //
 // Whether the journal may be claimed at all is decided by takeover, which also checks
 // whether the term is above every epoch. Before anything is decided, a journal heartbeat
@@ -102,7 +103,7 @@ func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.JournalHeartbeatPatience}}
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order. It never fails: what makes no sense is ignored.
 func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	t.now, t.out = now, out
@@ -118,7 +119,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 	case Resign:
 		t.resigned = true
 		t.stepDown("this process stops")
-	case CallEnded: // drop the answer before the term may end, which would answer the call
+	case CallEnded: // forget this call first: if the term ends in this step, stepDown answers every call that is still held
 		if t.gate != nil {
 			t.gate.Forget(in.Call)
 		}
@@ -375,13 +376,13 @@ func (t *Tenure) writeNextHeartbeat() {
 	t.emit(WriteJournalHeartbeat{Number: t.last, Heartbeat: t.heartbeat})
 }
 
-// pump lets out what may leave, and has facts stored. If more waits than allowed, the
-// term ends: a coordinator whose journal does not answer is of no use.
+// pump emits the outputs that may leave, and asks for facts to be stored. If more outputs
+// are held back than the limits allow, the term ends: a coordinator whose journal does not answer is of no use.
 func (t *Tenure) pump() {
 	if t.gate == nil {
 		return
 	}
-	t.out = t.gate.Leave(t.out)
+	t.out = t.gate.Release(t.out)
 	if err := t.gate.OverLimit(); err != nil {
 		t.stepDown(err.Error())
 		t.emit(YieldLease{})

@@ -79,7 +79,7 @@ func (m *Machine) expect(env *sharding.Envelope) int {
 	if env.Tell && !env.Keyed {
 		return replies.Overhead
 	}
-	if k := m.kinds[kindOf(env)]; k != nil {
+	if k := m.estimates[kindOf(env)]; k != nil {
 		return min(k.Expect(m.cfg.UnknownReply), m.cfg.MaxReplyBytes)
 	}
 	return m.cfg.UnknownReply
@@ -92,10 +92,10 @@ func (m *Machine) hold(r *request, reply *sharding.Reply) (size int, leftOut boo
 	size = replies.Size(reply)
 	if reply.Outcome == sharding.OK && reply.Code == "" && !(r.env.Tell && !r.env.Keyed) {
 		name := kindOf(&r.env)
-		k := m.kinds[name]
+		k := m.estimates[name]
 		if k == nil { // the region knows the command, so there are few kinds
-			k = &replies.Kind{}
-			m.kinds[name.clone()] = k
+			k = &replies.SizeEstimate{}
+			m.estimates[name.clone()] = k
 		}
 		k.Learn(size)
 	}

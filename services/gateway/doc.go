@@ -46,15 +46,16 @@
 // shards. The table lists the commands of all versions: what none of them has is refused as
 // unimplemented. A region refuses a command that its own version does not have with
 // [sharding.UnknownCommand]. The gateway remembers that for as long as the incarnation has
-// shards, and from then on refuses the command for each shard of that region itself, at once:
-// not applied, may be sent again.
+// shards. From then on the gateway itself refuses the command at once, for every shard of
+// that region, as not applied; it may be sent again.
 //
 // There is one exception. While the shard leaves the region (it is being handed off, or the
-// region refused its epoch), the command waits for the next owner, which may have it: once,
-// and within [Config].DeferredShare of the limits, so that the callers of a new version
-// cannot take the places of those of the old one. It is sent in its place in the order, and
-// no other command waits for it. If a later command for the same entity may have run
-// meanwhile, it is refused instead.
+// region refused its epoch), the command waits for the next owner, whose version may have
+// the command. A command waits in this way at most once. All commands that do may take
+// [Config].DeferredShare of the limits, so that callers of a new version leave the rest to
+// callers of the old one. The command keeps its place in the order, but no other command
+// waits for it. If a later command for the same entity may have run meanwhile, the waiting
+// command is refused.
 //
 // # What this does not do
 //

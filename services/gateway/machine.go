@@ -28,13 +28,13 @@ type Machine struct {
 
 	bytes int // sizes of all requests
 	// deferred counts the deferred requests and their bytes.
-	deferred usage
-	kinds    map[kind]*replies.Kind
-	expects  int // bytes of the replies to all requests
-	held     int // bytes of replies that are not delivered
-	waiting  int // requests not sent
-	order    uint64
-	next     Attempt
+	deferred  usage
+	estimates map[kind]*replies.SizeEstimate
+	expects   int // bytes of the replies to all requests
+	held      int // bytes of replies that are not delivered
+	waiting   int // requests not sent
+	order     uint64
+	next      Attempt
 
 	coordinators      []string // listed by discovery
 	regions           []string // listed by discovery
@@ -126,10 +126,10 @@ type request struct {
 // inDoubt reports whether the command may have taken effect, or still may.
 func (r *request) inDoubt() bool { return r.lost || len(r.unanswered) > 0 }
 
-// attempt is one unanswered sending. A request has at most one at an epoch. A second one
-// on the same link would find nothing new: the region answers the first one, or the link
-// is lost. But if the region refused the first one, and took a later command, the second
-// one would reverse their order.
+// attempt is one unanswered sending. A request has at most one at an epoch. A second
+// attempt on the same link gains nothing, because the region answers the first one, or the
+// link is lost. And it could do harm: if the region refused the first attempt but accepted a
+// later command, the second attempt would put this command after that one.
 type attempt struct {
 	id     Attempt
 	r      *request
@@ -170,22 +170,22 @@ type link struct {
 	up         bool
 	number     uint64
 	// lacks has the commands that the region's version does not have, with what the
-	// region said. An incarnation never gets other commands.
+	// region said. The set of commands of an incarnation never changes.
 	lacks map[kind]string
 }
 
 // New returns a gateway without a table. The configuration must be valid.
 func New(cfg Config) *Machine {
 	return &Machine{
-		cfg:      cfg,
-		table:    routetable.New(),
-		watch:    routetable.NewWatcher(cfg.Watch),
-		requests: map[RequestID]*request{},
-		attempts: map[Attempt]*attempt{},
-		shards:   map[sharding.ShardID]*shard{},
-		links:    map[sharding.NodeID]*link{},
-		kinds:    map[kind]*replies.Kind{},
-		unplaced: &shard{},
+		cfg:       cfg,
+		table:     routetable.New(),
+		watch:     routetable.NewWatcher(cfg.Watch),
+		requests:  map[RequestID]*request{},
+		attempts:  map[Attempt]*attempt{},
+		shards:    map[sharding.ShardID]*shard{},
+		links:     map[sharding.NodeID]*link{},
+		estimates: map[kind]*replies.SizeEstimate{},
+		unplaced:  &shard{},
 	}
 }
 
@@ -208,7 +208,7 @@ func (m *Machine) Stats() Stats {
 	return Stats{Requests: len(m.requests), Bytes: m.bytes, Replies: m.expects + m.held, Waiting: m.waiting, Deferred: m.deferred.commands, Links: len(m.links)}
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order.
 func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	m.now, m.out = now, out
@@ -241,14 +241,14 @@ func (m *Machine) Step(now time.Time, in Input, out []Output) []Output {
 	return m.end()
 }
 
-// Submit is Step for the most frequent input; the caller keeps in.
+// Submit is Step for the most frequent input; the caller keeps ownership of *in.
 func (m *Machine) Submit(now time.Time, in *Submit, out []Output) []Output {
 	m.now, m.out = now, out
 	m.submit(in)
 	return m.end()
 }
 
-// Answer is Step for the other most frequent input; the caller keeps in.
+// Answer is Step for the other most frequent input; the caller keeps ownership of *in.
 func (m *Machine) Answer(now time.Time, in *Answer, out []Output) []Output {
 	m.now, m.out = now, out
 	m.answer(in)
@@ -338,8 +338,8 @@ func (m *Machine) replied(in Replied) bool {
 // Generation is that of the journal that holds the route table; 0: not known.
 func (m *Machine) Generation() sharding.Generation { return m.table.Generation() }
 
-// tableChanged merges the answer to a poll. The version is set first, because nothing
-// reads it before the end of the step.
+// tableChanged merges the answer to a poll. The version may be set first: nothing reads it
+// before the end of the step.
 func (m *Machine) tableChanged(from string, d sharding.TableDelta) {
 	if !m.watch.Changed(m.now, from, d) {
 		return
@@ -372,9 +372,9 @@ func (m *Machine) merge(row sharding.Row) {
 	m.touch(s)
 }
 
-// countOwner adds change to the number of rows that name a region as owner, and connects
-// to it with the first.
-func (m *Machine) countOwner(region sharding.NodeID, change int) {
+// countOwner adds delta to the number of rows that name a region as owner, and connects to
+// the region when its first row appears.
+func (m *Machine) countOwner(region sharding.NodeID, delta int) {
 	if region.IsZero() {
 		return
 	}
@@ -385,7 +385,7 @@ func (m *Machine) countOwner(region sharding.NodeID, change int) {
 		m.candidatesChanged = true
 		m.emit(Connect{Region: region})
 	}
-	l.rows += change
+	l.rows += delta
 	m.release(l)
 }
 

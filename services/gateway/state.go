@@ -154,10 +154,10 @@ func (m *Machine) Clone() *Machine {
 	c.attempts = make(map[Attempt]*attempt, len(m.attempts))
 	c.shards = make(map[sharding.ShardID]*shard, len(m.shards))
 	c.links = make(map[sharding.NodeID]*link, len(m.links))
-	c.kinds = make(map[kind]*replies.Kind, len(m.kinds))
-	for name, k := range m.kinds { // order-free: fills a map
+	c.estimates = make(map[kind]*replies.SizeEstimate, len(m.estimates))
+	for name, k := range m.estimates { // order-free: fills a map
 		copied := *k
-		c.kinds[name] = &copied
+		c.estimates[name] = &copied
 	}
 	c.timers = timerHeap{list: make([]*timer, len(m.timers.list))}
 	c.out, c.dirty = nil, nil

@@ -73,7 +73,7 @@ func (c *ControlCore) Held() int {
 	return n
 }
 
-// Step applies the input in, at the time now, and appends to out what the driver must
+// Step applies one input at time now, and appends to out what the driver must
 // do, in that order.
 func (c *ControlCore) Step(now time.Time, in ControlInput, out []ControlOutput) []ControlOutput {
 	c.now, c.out = now, out

@@ -31,7 +31,8 @@
 // known in two places; everything else about the shard is known to its shard core alone.
 //
 // The limits of commands, bytes and loads hold for all shard cores together, see
-// [Resource]. What finished turns may hold is divided into equal parts. A shard core that
+// [Resource]. The limit on the memory of results that
+// wait for the journal is divided equally among the shard cores. A shard core that
 // has reached a limit refuses commands, and never waits for another core.
 //
 // # A shard's life in a region

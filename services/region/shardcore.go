@@ -32,8 +32,8 @@ type ShardCore struct {
 	returning  bool // some allowance has more granted than its ceiling, after a [Reclaim]; the excess is given back once it is unused
 
 	lastHeld Held // the last one that the control core was told
-	// answeredAt is when the journal last answered on a path. answered says that it did so
-	// since the last tick.
+	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
+	// answered says that it did so since the last tick.
 	answeredAt [journalPaths]time.Time
 	answered   [journalPaths]bool
 
@@ -180,17 +180,17 @@ func (m *ShardCore) Stats() turn.Stats {
 // Held returns how many shards this core claims, serves or still has to release.
 func (m *ShardCore) Held() int { return m.heldCount }
 
-// Step applies the input in, at the time now, and appends to out what the driver must do.
+// Step applies one input at time now, and appends to out what the driver must do.
 func (m *ShardCore) Step(now time.Time, in ShardInput, out *Outputs) {
 	m.begin(now, out)
 	switch in := in.(type) {
 	case Command:
 		m.command(&in)
 	case Turn:
-		m.hear(in.Input)
+		m.noteJournalAnswer(in.Input)
 		m.step(in.Input)
 	case Claimed:
-		m.hearVerdict(Commits, in.Verdict)
+		m.noteJournalVerdict(Commits, in.Verdict)
 		m.claimed(in)
 	case Host:
 		m.hostShard(in)
@@ -233,7 +233,7 @@ func (m *ShardCore) TurnDone(now time.Time, in *turn.TurnDone, out *Outputs) {
 // Loaded does what Step does for a [Turn] with a [turn.Loaded], without allocating.
 func (m *ShardCore) Loaded(now time.Time, in *turn.Loaded, out *Outputs) {
 	m.begin(now, out)
-	m.hearLoaded(in)
+	m.noteJournalLoaded(in)
 	m.take(m.turn.Loaded(now, in, out.Turn))
 	m.end()
 }
@@ -433,30 +433,30 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// hear records what an answer of the driver to the entity core shows about the journal.
-func (m *ShardCore) hear(in turn.Input) {
+// noteJournalAnswer records what an answer of the driver to the entity core shows about the journal.
+func (m *ShardCore) noteJournalAnswer(in turn.Input) {
 	switch in := in.(type) {
 	case turn.Appended:
-		m.hearVerdict(Commits, in.Verdict)
+		m.noteJournalVerdict(Commits, in.Verdict)
 	case turn.FenceRead:
-		m.hearVerdict(Commits, in.Verdict)
+		m.noteJournalVerdict(Commits, in.Verdict)
 	case turn.Loaded:
-		m.hearLoaded(&in)
+		m.noteJournalLoaded(&in)
 	}
 }
 
-// hearVerdict records when the journal last answered an operation. Most refusals are
+// noteJournalVerdict records when the journal last answered an operation. Most refusals are
 // answers too, see [sharding.Verdict.Answered].
-func (m *ShardCore) hearVerdict(p JournalPath, v sharding.Verdict) {
+func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 	if v.Answered() {
 		m.answeredAt[p], m.answered[p] = m.now, true
 	}
 }
 
-// hearLoaded records that the journal answered a load, also if the entity is damaged. A
+// noteJournalLoaded records that the journal answered a load, also if the entity is damaged. A
 // failure that may be retried does not count, nor does the load of a volatile type,
 // which does not use the journal.
-func (m *ShardCore) hearLoaded(in *turn.Loaded) {
+func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return
 	}

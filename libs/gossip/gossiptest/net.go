@@ -363,10 +363,10 @@ func (n *Net) tick(e event) {
 	}
 }
 
-// RunUntil lets time pass until done returns true, but no longer than most. It reports
+// RunUntil lets time pass until done returns true, or until limit has passed. It reports
 // whether done returned true.
-func (n *Net) RunUntil(most time.Duration, done func() bool) bool {
-	for end := n.Now.Add(most); n.Now.Before(end); n.Run(TickEvery) {
+func (n *Net) RunUntil(limit time.Duration, done func() bool) bool {
+	for end := n.Now.Add(limit); n.Now.Before(end); n.Run(TickEvery) {
 		if done() {
 			return true
 		}
@@ -426,7 +426,7 @@ func (n *Net) tracef(format string, args ...any) {
 }
 
 // event is something that will happen: a message arrives, a node ticks, or a node
-// restarts. The last two only apply to the incarnation number start.
+// restarts. The last two apply only to the incarnation whose number is in the field start.
 type event struct {
 	at    time.Time
 	order int

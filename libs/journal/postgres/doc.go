@@ -3,8 +3,8 @@
 //
 // A batch is one call of the function roost.commit_batch (schema.sql), which is a
 // transaction of its own: one round trip that ends in COMMIT. The function locks the
-// fence rows that the batch writes under (FOR SHARE; FOR UPDATE if it claims any), then
-// the entities. All batches lock in the same order, so they cannot deadlock. Then the
+// fence rows of the shards that the batch writes to (FOR SHARE; FOR UPDATE if it claims
+// any), then the entities. All batches lock in the same order, so they cannot deadlock. Then the
 // function decides like [journal.Decide], and writes the operations that succeed. A
 // process that is paused or cut off holds no lock: locks live as long as the function
 // runs. Batches that only read fences lock and write nothing.
@@ -13,9 +13,9 @@
 //
 // An ERROR of the server means that the transaction was rolled back: nothing is
 // committed. If the reason is a full disk (SQLSTATE 53100), the operations are refused as
-// full. A batch for which no connection could be had is not committed either. Everything
-// that comes between sending the batch and the server's readiness for the next one is
-// unknown, the FATAL of a server that shuts down included. An ERROR about a damaged page
+// full. A batch for which no connection could be had is not committed either. After any
+// other failure between sending the batch and the server's ReadyForQuery, the outcome is
+// unknown; this includes the FATAL of a server that shuts down. An ERROR about a damaged page
 // is ErrCorrupt; the server finds most damaged pages only if its data checksums are
 // enabled. The pool dials again; the server ends an orphaned batch after
 // Config.CommitTimeout at the latest.

@@ -79,20 +79,20 @@ type inbox struct {
 	ended  bool // nothing is taken any more
 
 	// The replies that are expected or not yet sent.
-	budget *replies.Budget
-	queues map[Sink]*replies.Queue[arrival]
-	kinds  map[sharding.EntityType]map[string]*replies.Kind
-	// shortReply is the kind of replies without a payload: that a tell was accepted, or why
+	budget    *replies.Budget
+	queues    map[Sink]*replies.Queue[arrival]
+	estimates map[sharding.EntityType]map[string]*replies.SizeEstimate
+	// shortReply estimates replies without a payload: that a tell was accepted, or why
 	// a command was refused.
-	shortReply replies.Kind
+	shortReply replies.SizeEstimate
 	blocked    int // goroutines that bring commands and wait for room
 }
 
 // newInbox returns an inbox for n cores, in which limit messages may wait.
-func newInbox(limit, n int, coreOf func(sharding.Entity) int, budget *replies.Budget, kinds map[sharding.EntityType]map[string]*replies.Kind) *inbox {
+func newInbox(limit, n int, coreOf func(sharding.Entity) int, budget *replies.Budget, estimates map[sharding.EntityType]map[string]*replies.SizeEstimate) *inbox {
 	b := &inbox{
 		next: make([]batch, n), limit: max(1, limit/n), coreOf: coreOf,
-		budget: budget, kinds: kinds, queues: map[Sink]*replies.Queue[arrival]{},
+		budget: budget, estimates: estimates, queues: map[Sink]*replies.Queue[arrival]{},
 	}
 	b.room.L = &b.mu
 	b.shortReply.Learn(replies.Overhead)
@@ -197,9 +197,9 @@ func (b *inbox) admit(queue *replies.Queue[arrival], a *arrival, ready *cores) b
 	if b.next[a.core].len() >= b.limit {
 		return false
 	}
-	r := replies.Request{Entity: env.Entity, Kind: b.kinds[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
-	if r.Kind == nil || env.Tell && !env.Keyed {
-		r.Kind = &b.shortReply
+	r := replies.Request{Entity: env.Entity, Estimate: b.estimates[env.Entity.Type][env.Command], Size: env.Size(), Deadline: env.Deadline}
+	if r.Estimate == nil || env.Tell && !env.Keyed {
+		r.Estimate = &b.shortReply
 	}
 	ticket, verdict := queue.Ask(b.budget, a.at, &r, a)
 	switch verdict {

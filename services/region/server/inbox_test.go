@@ -32,7 +32,7 @@ func oneInbox(limit int) *inbox {
 func TestNothingIsTakenBehindWhatWasDropped(t *testing.T) {
 	limits := replies.DefaultConfig()
 	b := oneInbox(100)
-	b.kinds = map[sharding.EntityType]map[string]*replies.Kind{"T": {"Do": {}}}
+	b.estimates = map[sharding.EntityType]map[string]*replies.SizeEstimate{"T": {"Do": {}}}
 	to := &endingSink{unsent: limits.Connection}
 	command := func(corr uint64) []link.Command {
 		return []link.Command{{Corr: corr, Envelope: sharding.Envelope{Entity: sharding.Entity{Type: "T", ID: "a"}, Command: "Do"}}}

@@ -69,7 +69,7 @@ type shared struct {
 	descs         []turn.Type
 	types         map[sharding.EntityType]entity.Definition
 	// commands has the known commands by type and name, for metrics and for the inbox.
-	commands  map[sharding.EntityType]map[string]*replies.Kind
+	commands  map[sharding.EntityType]map[string]*replies.SizeEstimate
 	paces     map[sharding.EntityType]*paces
 	telemetry telemetry
 	failures  failures
@@ -88,7 +88,7 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		log: c.Log, self: c.Self, name: c.Name, stopTimeout: c.StopTimeout,
 		failures: failures{limit: c.Failures},
 		types:    map[sharding.EntityType]entity.Definition{},
-		commands: map[sharding.EntityType]map[string]*replies.Kind{},
+		commands: map[sharding.EntityType]map[string]*replies.SizeEstimate{},
 		paces:    map[sharding.EntityType]*paces{},
 	}}
 	s.ctx, s.end = context.WithCancel(context.Background())
@@ -99,9 +99,9 @@ func NewRunner(c RunnerConfig) (*Runner, error) {
 		s.descs = append(s.descs, d)
 		s.types[d.Desc.Type] = t
 		s.paces[d.Desc.Type] = &paces{}
-		known := map[string]*replies.Kind{}
+		known := map[string]*replies.SizeEstimate{}
 		for _, command := range d.Desc.Commands {
-			known[command.Name] = &replies.Kind{}
+			known[command.Name] = &replies.SizeEstimate{}
 		}
 		s.commands[d.Desc.Type] = known
 	}

@@ -18,8 +18,9 @@
 //
 // # What this does not do
 //
-// It is not a benchmark. An example imports only what a user may import, so it has a closed
-// loop of its own, in which every command is repeated until it succeeds.
+// It is not a benchmark. It cannot import the load generator of e2e/bench, because an example
+// imports only what a user may import. So it has a simple closed loop of its own, in which
+// every command is repeated until it succeeds.
 //
 // The latencies are those of a client that waits for each answer: while the cluster stalls,
 // such a client sends less. Stalls are therefore reported separately, as the longest time
