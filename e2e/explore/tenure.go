@@ -31,7 +31,7 @@ var newer = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: ap
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
 // facts. A move of a process does not use the stores: its requests to them, and the
-// answers, are messages. What it sends is checked against the stores at once.
+// answers, are messages. What a process sends is checked against the stores at once.
 type tenureWorld struct {
 	processes [2]*process
 	*recordStore
@@ -39,7 +39,7 @@ type tenureWorld struct {
 	*budget
 	sent []*message
 	why  string
-	// Of the core that is being stepped; none between two moves.
+	// The outputs of the core that is being stepped; none are left between two moves.
 	outputs    []coordinator.Output
 	performing bool
 
@@ -47,8 +47,8 @@ type tenureWorld struct {
 	crashes [2]*move
 	passing []*move
 	loss    *move
-	// Requests: the region registers, its shard is asked for, it is to be drained or
-	// not any more.
+	// The moves by which requests come: the region registers, its shard is asked for, a
+	// drain of the region begins or ends.
 	registers, asks, drains [2]*move
 }
 
@@ -58,7 +58,7 @@ type process struct {
 	now    time.Time
 	late   bool // time has passed since its last tick
 	holder *lease.Holder
-	asked  uint64 // the last request to the lease, which alone is waited for
+	asked  uint64 // the last request to the lease; no other answer is waited for
 	core   *coordinator.Tenure
 	// since is the number of the request with which the last take-over began. What was
 	// asked before is not waited for any more.

@@ -23,7 +23,7 @@
 //	gateway      WatchTable        coordinator   as above
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard: the table shows the owner
+//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard; the answer comes with the table
 //
 // A shard is given to a region and taken back:
 //
@@ -34,8 +34,8 @@
 //	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes
 //	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each later HandOff
 //
-// A region that leaves asks for its shards to be taken, and one whose journal does not
-// answer says so:
+// A region that leaves asks for its shards to be taken. A region whose journal does not
+// answer reports that:
 //
 //	region       GracefulShutdown  coordinator   repeated until the answer says that no shard remains
 //	             ◀ ShutdownAck

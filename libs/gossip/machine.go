@@ -31,7 +31,7 @@ type Machine struct {
 	// While seeking.
 	formAt          time.Time       // when the first seed forms a cluster
 	formAtIfNacked  time.Time       // the same if all other seeds know of none
-	lastHeardAt     time.Time       // from any cluster
+	lastHeardAt     time.Time       // when this node last heard of any cluster
 	nacks           []string        // seeds that know of no cluster, since one was last heard of
 	joinTarget      sharding.NodeID // the member that is asked to admit this node, or zero
 	heardIn         uint64          // the number of the era in which this node first heard of the cluster of joinTarget
@@ -81,7 +81,7 @@ type Machine struct {
 	publishedLeader   sharding.NodeID
 }
 
-// New is a node that has not started yet. The configuration must be valid.
+// New returns a node that has not started yet. The configuration must be valid.
 func New(cfg Config) *Machine {
 	cfg.Seeds = slices.Clone(cfg.Seeds)
 	m := &Machine{cfg: cfg, self: cfg.Self}
@@ -297,7 +297,7 @@ func (m *Machine) isExcluded(n sharding.NodeID) bool {
 	return m.state.IsRemoved(n) || ok && mem.Status == Down || m.isQuarantined(n)
 }
 
-// rejectExcluded reports whether a node is excluded, and tells it if so.
+// rejectExcluded reports whether a node is excluded, and if so, tells that node.
 func (m *Machine) rejectExcluded(n sharding.NodeID) bool {
 	if !m.isExcluded(n) {
 		return false

@@ -43,8 +43,8 @@
 // # Group commit
 //
 // [Journal] is the type that services use; it wraps a Driver of any backend. While one
-// batch is being committed, it gathers the operations of all entities into the next one, so that
-// a slow disk makes larger batches, not a longer queue of small ones.
+// batch is being committed, it gathers the operations of all entities into the next batch.
+// So a slow disk makes larger batches, not a longer queue of small ones.
 //
 // # Damage
 //

@@ -20,7 +20,7 @@
 // record, and then replaces exactly that record: the store compares version and nonce.
 // The holder wrote the record before the contender saw it, so the holder stops first. This
 // requires that clocks run at nearly the same rate: the margin (200 ms of 2 s) covers
-// clocks whose rates differ by 10 %. The idea of observed time is that of client-go's leaderelection
+// clocks whose rates differ by 10 %. Observed time is an idea of client-go's leaderelection
 // (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
 //
 // # Terms
@@ -51,7 +51,7 @@
 // # What this does not do
 //
 // It does not stop a paused process in the middle of an instruction: the lease alone is
-// no fence, the term together with the journal is. A machine that was suspended with its
+// no fence; the term and the journal together are one. A machine that was suspended with its
 // monotonic clock stopped may believe in its lease for a moment after it resumes. If the
 // record is deleted while its holder lives, a process that starts afterwards can acquire
 // the lease beside the holder. Then only the term protects: the new one is raised above the

@@ -72,8 +72,8 @@ type names struct {
 	// looks names up only to refuse a second definition, and a peer that sends
 	// only short names could make the map take far more memory than the names.
 	ids map[string]uint64
-	// recent are the numbers that were written last, by kind: a cache, as the
-	// same name often follows.
+	// recent are the numbers that were written last, by kind. It is a cache: often
+	// the same name follows.
 	recent [nameKinds]uint64
 }
 
@@ -144,9 +144,9 @@ func (n *names) read(d *decoder, field string) string {
 	return s
 }
 
-// appendCommand appends the frame of a command with valid names. left is the time until
-// its deadline, if it has one.
-func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
+// appendCommand appends the frame of a command with valid names. timeLeft is the
+// time until its deadline, if it has one.
+func (n *names) appendCommand(b []byte, c *Command, timeLeft time.Duration) []byte {
 	e := &c.Envelope
 	start := len(b)
 	b = begin(b, kindCommand)
@@ -174,8 +174,8 @@ func (n *names) appendCommand(b []byte, c *Command, left time.Duration) []byte {
 	b = binary.AppendUvarint(b, c.Corr)
 	b = binary.AppendUvarint(b, uint64(c.Epoch))
 	if flags&flagDeadline != 0 {
-		left = min(max(left, 0), MaxTimeLeft)
-		b = binary.AppendUvarint(b, uint64(left/time.Microsecond))
+		timeLeft = min(max(timeLeft, 0), MaxTimeLeft)
+		b = binary.AppendUvarint(b, uint64(timeLeft/time.Microsecond))
 	}
 	b = n.append(b, typeName, string(e.Entity.Type))
 	b = n.append(b, commandName, e.Command)
@@ -374,7 +374,7 @@ func (n *names) readNotMine(body []byte, a *Answer) error {
 		d.fail("phase %d is not known", m.Row.Phase)
 	}
 	if flags&flagReason != 0 {
-		// One that is not known counts as none: then the row waits for an owner.
+		// A reason that is not known counts as none: then the row waits for an owner.
 		if m.Row.Reason = sharding.RowReason(d.byte("reason")); m.Row.Reason > sharding.Unreadable {
 			m.Row.Reason = 0
 		}

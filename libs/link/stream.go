@@ -63,7 +63,7 @@ type stream struct {
 }
 
 // open initializes the stream of a connection. Nothing is read or written
-// before start.
+// before the call of start.
 func (s *stream) open(nc net.Conn, cfg *Config, maxPayload int, server bool) {
 	s.nc, s.server = nc, server
 	s.maxPayload = maxPayload
@@ -130,7 +130,7 @@ func (s *stream) writeGathered() {
 }
 
 // writeHere writes what is pending, and what others append meanwhile, unless
-// another goroutine is about to. It does not wait for the network: what the
+// another goroutine is writing, or about to. It does not wait for the network: what the
 // connection does not take at once is left to the writer. It must be called
 // with mu held, and releases it while it writes.
 func (s *stream) writeHere(yield bool) {
@@ -321,7 +321,7 @@ func (s *stream) closeSent() bool {
 }
 
 // errOrClosed returns the error to give to callers: errClosed if the stream was closed
-// in order. mu must be held.
+// cleanly. mu must be held.
 func (s *stream) errOrClosed() error {
 	if s.err != nil {
 		return s.err

@@ -31,7 +31,7 @@
 //   - says that it is cut off from the journal, while the coordinator reaches the journal
 //     (journaled types only).
 //
-// An owner is lost if it is no member any more. For journaled types it is also lost if it
+// An owner is lost if it is no longer a member. For journaled types it is also lost if it
 // is unreachable, or has not registered within [Config.RecoveryWait] of the term's start.
 //
 // A starting row without an owner waits for a region that can take it, and is allocated as

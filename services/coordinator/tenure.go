@@ -18,7 +18,7 @@ import (
 //	             Acquired            Surveyed            Claimed           JournalHeartbeatWritten          Loaded
 //	standing by ─────────▶ surveying ────────▶ claiming ────────▶ identifying ────────────▶ loading ───────▶ active
 //	     ▲                                                                                                │
-//	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too many held ───────────┘
+//	     └──── lease lost or past its time, term spent, fenced, outcome unknown, too much held back ──────┘
 //
 // A term is taken up once. A term is spent if the journal already has an epoch that is not
 // below it (apart from the term's own claim of the fact stream). That can happen because a
@@ -28,8 +28,8 @@ import (
 // loaded after the claim are all that the earlier coordinators have stored and ever will.
 //
 // If the term is spent or fenced, or an outcome in it is unknown, a higher term is asked
-// for with [RaiseTerm]. If more outputs are held back than the
-// limits allow, the lease is given up with [YieldLease].
+// for with [RaiseTerm]. If more outputs are held back than the limits allow, the lease is
+// given up with [YieldLease].
 //
 // Whether the journal may be claimed at all is decided by takeover, which also checks
 // whether the term is above every epoch. Before anything is decided, a journal heartbeat
@@ -53,7 +53,7 @@ type Tenure struct {
 	term  sharding.Term // that is held and may be used; 0: none
 	until time.Time     // the lease is valid only before this time
 	phase phase
-	// resigned says that no term is taken up any more.
+	// resigned says that no further term is taken up.
 	resigned bool
 
 	// last numbers the requests to the journal. An answer with another number than those
@@ -91,14 +91,15 @@ const (
 	active
 )
 
-// request is one request to the journal. One that was refused for the time being is
+// request is one request to the journal. If it was refused for the time being, it is
 // repeated.
 type request struct {
 	number  uint64 // 0: nothing is under way
 	retryAt time.Time
 }
 
-// NewTenure returns the Tenure of the process self, standing by. The config must be valid.
+// NewTenure returns a Tenure that is standing by. The process is self; the config must be
+// valid.
 func NewTenure(cfg Config, self sharding.NodeID) *Tenure {
 	return &Tenure{cfg: cfg, self: self, m: New(cfg), takeover: takeover{patience: cfg.JournalHeartbeatPatience}}
 }
@@ -162,7 +163,7 @@ func (t *Tenure) Step(now time.Time, in Input, out []Output) []Output {
 
 func (t *Tenure) emit(o Output) { t.out = append(t.out, o) }
 
-// step steps the Machine. Its outputs wait in the Gate, unless it stands by.
+// step steps the Machine. Its outputs wait in the Gate, unless this process stands by.
 func (t *Tenure) step(in Input) {
 	t.stepped = t.m.Step(t.now, in, t.stepped[:0])
 	if t.gate != nil {
@@ -298,8 +299,8 @@ func (t *Tenure) claimed(in Claimed) {
 	}
 }
 
-// journalHeartbeatWritten takes what became of a heartbeat. The first one says whose the
-// journal is, before anything is decided. If a full or damaged journal refuses it,
+// journalHeartbeatWritten handles the result of writing a heartbeat. The first heartbeat of
+// a term records which cluster the journal belongs to, before anything is decided. If a full or damaged journal refuses it,
 // the take-over continues: even without new facts, a coordinator can tell gateways and
 // regions where the shards are that have been placed.
 func (t *Tenure) journalHeartbeatWritten(in JournalHeartbeatWritten) {
@@ -377,7 +378,8 @@ func (t *Tenure) writeNextHeartbeat() {
 }
 
 // pump emits the outputs that may leave, and asks for facts to be stored. If more outputs
-// are held back than the limits allow, the term ends: a coordinator whose journal does not answer is of no use.
+// are held back than the limits allow, the term ends: a coordinator whose journal does not
+// answer is of no use.
 func (t *Tenure) pump() {
 	if t.gate == nil {
 		return

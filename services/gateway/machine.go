@@ -67,9 +67,9 @@ func reuse[T any](spare *[]*T) *T {
 }
 
 // keep adds an element to a free list, if there is room.
-func keep[T any](spare *[]*T, one *T) {
+func keep[T any](spare *[]*T, element *T) {
 	if len(*spare) < maxSpare {
-		*spare = append(*spare, one)
+		*spare = append(*spare, element)
 	}
 }
 
@@ -86,7 +86,7 @@ func (k kind) clone() kind {
 	return kind{sharding.EntityType(strings.Clone(string(k.typ))), strings.Clone(k.command)}
 }
 
-// usage is what some commands take of the limits.
+// usage is how much of the limits some commands take.
 type usage struct{ commands, bytes int }
 
 func (u *usage) add(r *request)    { u.commands, u.bytes = u.commands+1, u.bytes+r.size }
@@ -99,7 +99,7 @@ type request struct {
 	size     int
 	expects  int    // bytes of its reply
 	order    uint64 // of admission
-	readOnly bool   // changes nothing, by what the table says
+	readOnly bool   // the table says that it changes nothing
 	resend   bool   // may be sent again after doubt
 	attempts int
 
@@ -117,7 +117,7 @@ type request struct {
 	// so that later commands of the shard wait.
 	blocks bool
 	// deferred: the region that had the shard does not have the command, and the command
-	// waits for the next one, or has waited for it.
+	// waits for the next owner, or has waited for it.
 	deferred bool
 
 	timer timer
@@ -316,8 +316,8 @@ func (m *Machine) poll() {
 	}
 }
 
-// replied takes the answer to a call: to a watch, since a gateway makes no other. It
-// reports whether it is one that a gateway may get.
+// replied takes the answer to a call. A gateway makes no other calls than polls of the
+// table; replied reports false for a message that cannot answer one.
 func (m *Machine) replied(in Replied) bool {
 	if _, watch := in.Asked.(control.WatchTable); !watch {
 		return false

@@ -16,7 +16,7 @@ type ControlCore struct {
 	table   *routetable.Table
 	watcher *routetable.Watcher
 	shards  map[sharding.EntityType]uint32 // of the hosted types
-	cores   []Held                         // what each shard core told last
+	cores   []Held                         // the last report of each shard core
 	budgets [resources]budget
 
 	term       sharding.Term // highest seen
@@ -64,7 +64,8 @@ func (c *ControlCore) Coordinator() (addr string, term sharding.Term, registered
 	return addr, term, addr != "" && c.registered >= term
 }
 
-// Held counts the shards that this region has not let go, as its shard cores have told.
+// Held counts the shards that this region has not released, by the last reports of its
+// shard cores.
 func (c *ControlCore) Held() int {
 	n := 0
 	for _, core := range c.cores {

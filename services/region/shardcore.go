@@ -19,7 +19,7 @@ type ShardCore struct {
 	index     int
 	types     []*hosted // by name
 	lastType  *hosted   // the type that typ returned last
-	heldCount int       // shards
+	heldCount int       // number of shards held
 	turn      *turn.Machine
 	// buffered and bufferedBytes count the commands that wait for claims.
 	buffered, bufferedBytes int
@@ -31,7 +31,7 @@ type ShardCore struct {
 	allowances [resources]allowance
 	returning  bool // some allowance has more granted than its ceiling, after a [Reclaim]; the excess is given back once it is unused
 
-	lastHeld Held // the last one that the control core was told
+	lastHeld Held // the last one that was reported to the control core
 	// answeredAt is when the journal last answered on each JournalPath (commits, loads).
 	// answered says that it did so since the last tick.
 	answeredAt [journalPaths]time.Time
@@ -68,8 +68,8 @@ type hosted struct {
 	// rows has, by index of the shard, the newest row that is known.
 	rows []sharding.Row
 	// wrote has, by shard, the forms of all events that this incarnation has handed to the
-	// journal, at whatever epoch, as indexes into the Writes of the type. It is told with
-	// every ShardStopped, since the first one may get lost.
+	// journal, at whatever epoch, as indexes into the Writes of the type. It is sent with
+	// every ShardStopped, because the first one may get lost.
 	wrote []sharding.FormSet
 }
 
@@ -358,8 +358,8 @@ func (m *ShardCore) used() [resources]int {
 	}
 }
 
-// limit tells the entity core what it may use: the allowances, less what the commands that
-// wait for claims use.
+// limit tells the entity core what it may use: the allowances, minus what is used by the
+// commands that wait for claims.
 func (m *ShardCore) limit() {
 	m.turn.Limit(turn.Usage{
 		Commands: m.allowances[ResourceCommands].ceiling - m.buffered,
@@ -413,7 +413,7 @@ func (m *ShardCore) deliver(id sharding.ShardID, c *Command) {
 func (m *ShardCore) take(out []turn.Output) {
 	m.out.Turn = out
 	if events := m.turn.ShardEvents(); len(events) > 0 {
-		m.shardEvents(slices.Clone(events)) // dealing with one may step the entity core
+		m.shardEvents(slices.Clone(events)) // handling an event may step the entity core, which overwrites the list
 	}
 }
 
@@ -433,7 +433,8 @@ func (m *ShardCore) shardEvents(events []turn.ShardEvent) {
 	}
 }
 
-// noteJournalAnswer records what an answer of the driver to the entity core shows about the journal.
+// noteJournalAnswer records what an answer of the driver to the entity core shows about
+// the journal.
 func (m *ShardCore) noteJournalAnswer(in turn.Input) {
 	switch in := in.(type) {
 	case turn.Appended:
@@ -453,9 +454,9 @@ func (m *ShardCore) noteJournalVerdict(p JournalPath, v sharding.Verdict) {
 	}
 }
 
-// noteJournalLoaded records that the journal answered a load, also if the entity is damaged. A
-// failure that may be retried does not count, nor does the load of a volatile type,
-// which does not use the journal.
+// noteJournalLoaded records that the journal answered a load, also if the entity is
+// damaged. A failure that may be retried does not count, nor does the load of a volatile
+// type, which does not use the journal.
 func (m *ShardCore) noteJournalLoaded(in *turn.Loaded) {
 	if in.Err != "" && in.Retry {
 		return

@@ -1,6 +1,6 @@
 // Package joiner brings a process into its cluster. It is the driver of package
-// bootstrap: it queries discovery and contact points, is a contact point itself, and
-// tells the membership to join, and through which members, or to form a cluster.
+// bootstrap: it queries discovery and contact points, and is a contact point itself. It
+// tells the membership either to join through certain members, or to form a cluster.
 //
 // # What this does not do
 //

@@ -39,6 +39,6 @@
 // dies; nothing wrong is written meanwhile. The file never shrinks. A log that nobody
 // closed, because the machine stopped, ends at its first damaged frame. If that frame was
 // damaged later, by a flipped bit that nobody noticed, the commits behind it are lost,
-// because SQLite cannot distinguish such a frame from a commit that was cut off. Command ids that are made
-// to collide in xxh64 make the appends of their entity slower, not wrong.
+// because SQLite cannot distinguish such a frame from a commit that was cut off. Command
+// ids that are made to collide in xxh64 make the appends of their entity slower, not wrong.
 package sqlite
