@@ -60,6 +60,7 @@ var (
 	addresses = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+`)
 	numbers   = regexp.MustCompile(`\b\d+(\.\d+)?\b`)
 	spaces    = regexp.MustCompile(` +`)
+	plurals   = strings.NewReplacer("shards", "shard") // how many a region has differs too
 )
 
 // trimmed is a text without empty lines and the spaces around lines, as consoleSteps
@@ -76,6 +77,6 @@ func trimmed(text string) string {
 
 // normal is a text without what differs from run to run.
 func normal(text string) string {
-	text = addresses.ReplaceAllString(strings.ReplaceAll(trimmed(text), ", active", ""), "ADDRESS")
+	text = addresses.ReplaceAllString(plurals.Replace(strings.ReplaceAll(trimmed(text), ", active", "")), "ADDRESS")
 	return strings.TrimSpace(spaces.ReplaceAllString(numbers.ReplaceAllString(text, "N"), " "))
 }

@@ -269,6 +269,9 @@ func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
 			}
 		}
 	}
+	for _, version := range out.Versions {
+		slices.Sort(version.Regions)
+	}
 	slices.SortFunc(out.Versions, func(x, y *adminv1.RolloutVersion) int {
 		return cmp.Or(-compareBool(x.Target, y.Target), cmp.Compare(x.Version, y.Version))
 	})
