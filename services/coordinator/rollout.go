@@ -116,7 +116,11 @@ func (m *Machine) rolloutRoom(t *typeTable) int {
 		r := &m.regions[i]
 		hosts += one(r.hosts(t.desc.Type) && r.candidate())
 	}
-	fair := (len(t.rows) + hosts - 1) / max(1, hosts)
+	owned := 0 // of the type's shards, of which many may never have been used
+	for i := range t.owned {
+		owned += len(t.owned[i].shards)
+	}
+	fair := (max(1, owned) + hosts - 1) / max(1, hosts)
 	return int(math.Ceil(m.cfg.RolloutShare * float64(fair)))
 }
 
@@ -180,7 +184,7 @@ type RolloutView struct {
 }
 
 // CannotRead are the forms of a type that regions of Writer store and some region of
-// Reader does not read.
+// Reader does not read. If both are the same version, its regions run different code.
 type CannotRead struct {
 	Reader, Writer string
 	Type           sharding.EntityType
@@ -221,7 +225,7 @@ func (m *Machine) cannotRead() []CannotRead {
 						c.Forms = append(c.Forms, t.forms[i])
 					}
 				}
-				if c.Forms != nil && reader != writer {
+				if c.Forms != nil {
 					list = append(list, c)
 				}
 			}

@@ -55,9 +55,7 @@ func newPlatform(t *testing.T, regions, shards int, seed uint64) *platform {
 // tell steps the machine, and has the regions do what it asks for, until nothing is left.
 func (p *platform) tell(in Input) {
 	for waiting := []Input{in}; len(waiting) > 0; waiting = waiting[1:] {
-		for _, f := range p.worldFacts(waiting[0]) {
-			waiting = append(waiting, f)
-		}
+		waiting = append(waiting, p.worldFacts(waiting[0])...)
 	}
 }
 

@@ -75,6 +75,9 @@ func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (
 	if snapshot > 0 {
 		var body []byte
 		if err := t.StmtContext(ctx, r.stmts.snapshot).QueryRowContext(ctx, id).Scan(&body); err != nil {
+			if errors.Is(err, sql.ErrNoRows) {
+				err = fmt.Errorf("%w: %s, the snapshot at %d is missing", journal.ErrCorrupt, req.Entity, snapshot)
+			}
 			return out, err
 		}
 		if out.Snapshot, err = journal.DecodeSnapshot(req.Entity, uint64(snapshot), body); err != nil {
@@ -102,7 +105,9 @@ func (r *Reader) loadRecords(ctx context.Context, t *sql.Tx, entity sharding.Ent
 		return nil, err
 	}
 	defer rows.Close()
-	records := make([]sharding.Record, 0, last-after)
+	// The numbers are as they are stored, and may be damaged: they do not decide how much
+	// memory is taken before the records are seen.
+	records := make([]sharding.Record, 0, min(uint64(last)-uint64(after), 1024))
 	for next := uint64(after) + 1; rows.Next(); next++ {
 		var seq int64
 		var body sql.RawBytes

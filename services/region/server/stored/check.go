@@ -178,7 +178,9 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 		if why := others[typ]; why != "" {
 			return nil, fmt.Errorf("%w: type %s cannot be checked: %s", ErrUsage, typ, why)
 		}
-		return nil, fmt.Errorf("%w: this program has no type %q; it has %v", ErrUsage, typ, slices.Sorted(maps.Keys(c.types)))
+		all := append(slices.Collect(maps.Keys(c.types)), slices.Collect(maps.Keys(others))...)
+		slices.Sort(all)
+		return nil, fmt.Errorf("%w: this program has no type %q; it has %v", ErrUsage, typ, all)
 	}
 	if facts.Cluster != "" { // else nothing was declared yet
 		_, err = facts.Merge(declared)
