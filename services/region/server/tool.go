@@ -322,6 +322,8 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	switch n := r.Unreadable(); {
 	case n > 0:
 		fmt.Fprintf(b, "\nentities that this program cannot read: %d\n", n)
+	case r.Complete && len(r.Skipped) > 0:
+		fmt.Fprintln(b, "this program reads all of what was checked; other types are stored, too")
 	case r.Complete:
 		fmt.Fprintln(b, "this program reads all of it")
 	}
