@@ -6,6 +6,7 @@ require (
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/roost-cluster/roost/libs v0.0.0
 	github.com/roost-cluster/roost/libs/discovery v0.0.0
+	github.com/roost-cluster/roost/libs/journal v0.0.0
 	github.com/roost-cluster/roost/libs/lease v0.0.0
 	github.com/roost-cluster/roost/libs/node v0.0.0
 	github.com/roost-cluster/roost/proto v0.0.0
