@@ -26,10 +26,10 @@
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own, and
 // every request to the lease and to the journal is a message, and its answer another one.
-// Regions are only names there. At most two requests come on a path, counted together: a
-// region registers a changed type, the home of a shard is asked for, or the drain of a
-// region begins or ends. That is enough for a
-// checkpoint and for the snapshot after it.
+// Regions are only names there. From outside, the coordinators are asked for at most two
+// things on a path: a region registers a changed type, the home of a shard is asked for, or
+// the drain of a region begins or ends. That is enough for a checkpoint and for the snapshot
+// after it.
 //
 // # How
 //
@@ -51,7 +51,7 @@
 // In every state and at every event:
 //
 //   - epochs grow, and sequence numbers of the journal grow without gaps;
-//   - a number is appended once;
+//   - each command appends its number to the list of its entity at most once;
 //   - acknowledged commands are in the journal, refused ones are not;
 //   - an answer shows a durable state that is not older than its call;
 //   - a region that sent ShardStopped does not serve the shard again at that epoch;
@@ -75,10 +75,9 @@
 // that a core repeats until it is answered is due again. In the lease and tenure scopes
 // time advances by one second or three, for both processes alike. There are no deadlines
 // and no passivation. In the tenure scope reads do not fail, the journal is never full, and
-// a coordinator writes one journal heartbeat per term; a path ends
-// before a coordinator that finds journal heartbeats of another cluster has watched them for
-// long enough to decide. Only
-// safety is searched; package sim checks that everything finishes.
+// a coordinator writes one journal heartbeat per term. A coordinator that finds the journal
+// heartbeats of another cluster watches them for a while before it decides; no path lasts
+// that long. Only safety is searched; package sim checks that everything finishes.
 //
 // A region has one shard core, because there is one shard: only the shard core to which a
 // shard belongs and the control core know anything about it, so a second shard core would

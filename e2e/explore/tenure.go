@@ -88,7 +88,8 @@ func (p *process) view() {
 	p.registered, p.drained = v.Regions[0].Registered, v.Regions[0].Draining
 }
 
-// stream is the journal.
+// stream is the part that holds the journal: the fact stream, its fence and the journal
+// heartbeats.
 type stream struct{ ledger *memory.Ledger }
 
 func (s *stream) clone() part { return &stream{s.ledger.Clone()} }

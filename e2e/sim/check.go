@@ -220,7 +220,7 @@ func (c *checker) batches() {
 			continue
 		}
 		k := key{o.batch, o.entity}
-		if len(o.tries) > 1 || c.w.refused[o.key] > 0 {
+		if len(o.tries) > 1 || c.w.refusedUnread[o.key] > 0 {
 			// Another attempt of the client may have been first. And when a region
 			// refused one item and took a later one, the gateway may have sent both
 			// again before it could know: see the exception to G4.

@@ -84,7 +84,7 @@ func (g *gatewayNode) read(a gateway.Attempt, answer gateway.Input) {
 		// A refusal is read in time if the command was not sent elsewhere, or on
 		// another link, meanwhile. Then nothing may be taken in the wrong order.
 		if last := g.last[s.Env.ID]; answer.Reply.Outcome == sharding.Rejected && s.Epoch == last.Epoch && s.Link == last.Link {
-			g.w.refused[s.Env.ID]--
+			g.w.refusedUnread[s.Env.ID]--
 		}
 		if answer.Reply.Code == sharding.UnknownCommand {
 			g.unknown[s.Env.ID] = true

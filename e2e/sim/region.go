@@ -429,7 +429,7 @@ func (n *regionNode) answer(id turn.RequestID, in func(gateway.Attempt) gateway.
 	delete(n.tickets, id)
 	frame := in(t.attempt)
 	if a, ok := frame.(gateway.Answer); ok && a.Reply.Outcome == sharding.Rejected {
-		n.w.refused[t.key]++
+		n.w.refusedUnread[t.key]++
 	}
 	n.send(t, frame, func() { t.link.gateway.read(t.attempt, frame) })
 }

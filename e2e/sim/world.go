@@ -36,11 +36,11 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	// refused counts, per command id, the rejections that a region has sent and that no
-	// gateway has read in time, which is before it sent the command again.
-	refused map[sharding.CommandID]int
-	terms   map[sharding.Term]bool // all that were acquired
-	highest sharding.Term          // of terms
+	// refusedUnread counts, per command id, the rejections that a gateway had not read when
+	// it sent the command again, or has not read yet.
+	refusedUnread map[sharding.CommandID]int
+	terms         map[sharding.Term]bool // all that were acquired
+	highest       sharding.Term          // of terms
 	// recordLost: the lease store has forgotten its record, after which the lease
 	// alone promises nothing.
 	recordLost bool
@@ -63,7 +63,7 @@ const settleTime = 60 * sec
 func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	w := &World{
 		climate: c, seed: seed, traceTo: traceTo,
-		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refused: map[sharding.CommandID]int{},
+		diceFor: map[string]dice{}, marks: map[string]int{}, byID: map[uint64]*op{}, refusedUnread: map[sharding.CommandID]int{},
 		terms: map[sharding.Term]bool{},
 	}
 	w.hash = 14695981039346656037

@@ -64,7 +64,8 @@ func end(b []byte, offset int) []byte {
 }
 
 // names is the table of numbered names for one direction. Both ends build the same table:
-// a reference one above the last number is followed by a name, and gives it that number.
+// a reference that is the highest number so far plus one is followed by a new name, which
+// gets that number.
 // Reference 0 means that the table is full; the name follows and gets no number.
 type names struct {
 	list []string

@@ -13,15 +13,15 @@
 //
 // # Life of a worker
 //
-//	                Take          Next              Next: none left
+//	                Take          Next        Next: none left, Finish
 //	Acquire ─▶ idle ─────▶ loaded ─────▶ busy ─────────────────────▶ idle ─▶ Release
-//	                                     ▲  │ Next      Finish       ▲
+//	                                     ▲  │ Next                   ▲
 //	                                     └──┘                        │
 //	                                      │ watchdog                 │
-//	                                      ▼              Finish      │
+//	                                      ▼        Next, Finish      │
 //	                                  preempted ─────────────────────┘
 //
-// A preempted worker finishes its current job, and has no others.
+// Finish is called when Next has no job left. A preempted worker finishes its current job, and has no others.
 //
 // # How many there are
 //
