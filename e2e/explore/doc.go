@@ -20,8 +20,8 @@
 //   - the record of the lease is lost;
 //   - another coordinator is elected while the old one goes on.
 //
-// Loss is not a separate fault: a message that never arrives on a path is lost on it. In
-// the scopes with regions, a crashed coordinator is one that sends nothing until it is
+// Loss is not a separate fault. A path is one sequence of moves of the search; a message that
+// does not arrive on a path is lost there. In the scopes with regions, a crashed coordinator is one that sends nothing until it is
 // elected again.
 //
 // In the tenure scope each coordinator holds the lease by a candidate of its own, and

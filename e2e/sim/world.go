@@ -36,8 +36,9 @@ type World struct {
 	ops      []*op
 	byID     map[uint64]*op
 	batches  int
-	// refusedUnread counts, per command id, the rejections that a gateway had not read when
-	// it sent the command again, or has not read yet.
+	// refusedUnread counts, per command id, the rejections that regions have sent and no
+	// gateway has read. One that comes after the gateway has sent the command again is never
+	// read.
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all that were acquired
 	highest       sharding.Term          // of terms

@@ -77,7 +77,7 @@ type Machine struct {
 	unpublished       bool // the state has changed since
 	published         []*Member
 	publishedSuspects []suspect   // the suspects at the last publish, including those for which no event was emitted
-	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if only observers that do not count find it unreachable (suspect.forCluster)
+	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if it is unreachable only for observers that the cluster ignores, see suspect.forCluster
 	publishedLeader   sharding.NodeID
 }
 

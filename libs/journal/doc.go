@@ -36,8 +36,8 @@
 // # Generations
 //
 // A journal has a random generation, drawn when it is created and again when it is
-// restored. A process that opened another one must stop: what it remembers may not be
-// stored. So every transaction compares it, and every handshake between processes:
+// restored. A process that opened the journal when it had another generation must stop: what
+// the process remembers is perhaps not stored any more. So every transaction compares it, and every handshake between processes:
 // see [CheckGeneration].
 //
 // # Group commit

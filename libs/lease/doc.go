@@ -20,8 +20,8 @@
 // record, and then replaces exactly that record: the store compares version and nonce.
 // The holder wrote the record before the contender saw it, so the holder stops first. This
 // requires that clocks run at nearly the same rate: the margin (200 ms of 2 s) covers
-// clocks whose rates differ by 10 %. Observed time is an idea of client-go's leaderelection
-// (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
+// clocks whose rates differ by 10 %. To count from the first sight of the record is an idea of
+// client-go's leaderelection (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
 //
 // # Terms
 //

@@ -6,8 +6,8 @@
 //
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in the
 // [Queue] of their connection, before they can have any effect. Commands with small
-// replies overtake them, except those for the same entity. A command that has waited for
-// too large a part of the time until its deadline is taken out, to be refused. The
+// replies overtake them, except those for the same entity. A command may wait only for a
+// part of the time that it has; then it is taken out of the queue and refused. The
 // commands of one entity may use only a share of what their connection may use. Further
 // commands for that entity wait in a list of their own. So an entity whose turns never end
 // does not take the whole share of its connection.

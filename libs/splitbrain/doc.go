@@ -1,8 +1,8 @@
 // Package splitbrain decides which members stay when members of a cluster cannot reach
 // each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a
-// partition continue, except in one case with lease-majority (see The lease). The
+// partition continue, except in one case with lease-majority (see the section "The lease"). The
 // members of the other sides down themselves, as do members that are only indirectly
-// connected (see When).
+// connected (see the section "When it decides").
 //
 // # Strategies
 //
@@ -14,12 +14,12 @@
 //	down-all        keeps none
 //
 // Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
-// They use only the membership, and that has a price: when more than half of the members
-// crash, or the side of the oldest one, the remaining members are downed too, because they
-// cannot distinguish a crash from a partition. With a lease they can, so lease-majority is
+// They use only the membership, and that has a price: they cannot distinguish a crash from a
+// partition. When more than half of the members crash, or with keep-oldest the oldest one
+// among others, the remaining members are downed too. With a lease they can, so lease-majority is
 // preferable where there is a store for the lease.
 //
-// # When
+// # When it decides
 //
 // A decision is made when the membership, and what each observer reports about the
 // reachability of others, have been stable, that is unchanged, for StableAfter: by then

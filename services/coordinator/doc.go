@@ -39,11 +39,11 @@
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. A region that has released a shard at
-// epoch e takes it again only from epoch e+1 on, and names e+1 when it refuses the shard
-// (control.HostRefused.Above). So if e is the last epoch that this term has given out, a
-// message may name e+1. A message with an epoch above e+1 shows that a newer coordinator
-// exists. The message is ignored: this term is about to end anyway.
+// Every allocation takes the next epoch of the term. Let e be the last one that this term has
+// given out. A message names at most e+1: a region that has released a shard at e takes it
+// again only from e+1 on, and names e+1 when it refuses the shard
+// (control.HostRefused.Above). A higher epoch shows that a newer coordinator exists. Its
+// message is ignored: this term is about to end anyway.
 //
 // # What this does not do
 //

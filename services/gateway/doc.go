@@ -45,8 +45,8 @@
 // While a program is rolled out, regions with different versions of a type serve its
 // shards. The table lists the commands of all versions: what none of them has is refused as
 // unimplemented. A region refuses a command that its own version does not have with
-// [sharding.UnknownCommand]. The gateway remembers that for as long as the incarnation has
-// shards. From then on the gateway itself refuses the command at once, for every shard of
+// [sharding.UnknownCommand]. The gateway remembers that for as long as this incarnation of the
+// region has shards. From then on the gateway itself refuses the command at once, for every shard of
 // that region, as not applied; it may be sent again.
 //
 // There is one exception. While the shard leaves the region (it is being handed off, or the

@@ -9,8 +9,8 @@
 // are moving to the new region, restarts what it killed, and stops a region by SIGTERM.
 // `flights -help` lists the flags.
 //
-// Every command has an idempotency key made of the digest of the file's content, the line
-// and the leg. So a repeated command is not counted twice, nor is anything when the whole
+// Every command has an idempotency key made of the digest of the file's content, the line,
+// and which of the commands for the line it is. So a repeated command is not counted twice, nor is anything when the whole
 // demonstration is run again with the same -data.
 //
 // Exit codes: 0 every total is equal; 1 it is not, or something failed; 2 bad
