@@ -25,7 +25,7 @@
 //
 // It does not look into the processes: it checks what they answer, export and store. It
 // does not judge speed: gaps and rates are printed, and only what makes a run void has a
-// limit. It does not simulate power failures: what killed processes wrote to the page
-// cache remains. The lease is in the same store as the journal: processes that are cut
+// limit. It does not simulate power failures: data that a killed process had written to the
+// page cache survives. The lease is in the same store as the journal: processes that are cut
 // off from each other still reach it if it is SQLite, but not if it is PostgreSQL.
 package cluster

@@ -26,8 +26,9 @@ const requests = 2
 // outside is the region that the requests are about. No process of that name runs.
 var outside = sharding.NodeID{Addr: "r0", UID: 1}
 
-// newer is desc as the region registers it: one command more than is declared.
-var newer = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: append(slices.Clone(desc.Commands), sharding.CommandDesc{Name: "Set"})}
+// newerDesc is what the region registers: desc, as it is stored in the earlier facts, with one
+// more command.
+var newerDesc = sharding.TypeDesc{Type: desc.Type, Shards: desc.Shards, Commands: append(slices.Clone(desc.Commands), sharding.CommandDesc{Name: "Set"})}
 
 // tenureWorld is two coordinator processes, the lease, and the journal with the
 // facts. A move of a process does not use the stores: its requests to them, and the
@@ -188,7 +189,7 @@ func (w *tenureWorld) requestMoves(i int) {
 		}}
 	}
 	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
-		return coordinator.Received{From: outside, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newer}}}
+		return coordinator.Received{From: outside, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
 	})
 	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input {
 		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
@@ -375,7 +376,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 	case coordinator.Reply:
 		switch m := o.Msg.(type) {
 		case control.RegisterAck:
-			w.says(i, o, m, []sharding.TypeDesc{newer}, nil)
+			w.says(i, o, m, []sharding.TypeDesc{newerDesc}, nil)
 		case control.TableChanged:
 			w.says(i, o, m, m.Delta.Types, m.Delta.Rows)
 			w.step(i, coordinator.Received{Call: o.Call, Msg: control.WatchTable{Version: m.Delta.Version}})

@@ -113,7 +113,7 @@ func (w *World) deprive() {
 	}
 	w.mark("region without a journal for long")
 	w.trace(nil, "DEPRIVED", w.processes[h].name)
-	if !w.weather.Harsh.Alone {
+	if !w.weather.Harsh.JournalFaultOnly {
 		return
 	}
 	prober := &client{w: w, id: proberID, open: 1 << 30}

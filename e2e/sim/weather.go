@@ -87,8 +87,8 @@ type harshWeather struct {
 	Exile     int64 // mean time between times in which a member is cut off for longer than that
 	ExileFor  int64 // longest of these
 
-	Deprived int64 // a region has no journal for so long, from the beginning of the storm on
-	Alone    bool  // and that is all that happens
+	Deprived         int64 // a region has no journal for so long, from the beginning of the storm on
+	JournalFaultOnly bool  // nothing else happens
 
 	Forgets bool    // the journal keeps ids of commands for a short while
 	Clocks  int64   // mean time between steps of clocks
@@ -119,7 +119,7 @@ func drawHarsh(seed uint64) harshWeather {
 	}
 	d = newDice(seed, "harsh deprived")
 	if d.chance(0.1) {
-		h.Deprived, h.Alone = d.between(30*sec, 40*sec), d.chance(0.6)
+		h.Deprived, h.JournalFaultOnly = d.between(30*sec, 40*sec), d.chance(0.6)
 	}
 	d = newDice(seed, "harsh clocks")
 	if h.Forgets = d.chance(0.6); d.chance(0.7) {
@@ -137,8 +137,8 @@ func drawWeather(c climate, seed uint64) weather {
 		}
 	}
 	if w.Harsh.Deprived > 0 {
-		if w.Harsh.Alone {
-			alone := harshWeather{Deprived: w.Harsh.Deprived, Alone: true, Retention: w.Harsh.Retention}
+		if w.Harsh.JournalFaultOnly {
+			alone := harshWeather{Deprived: w.Harsh.Deprived, JournalFaultOnly: true, Retention: w.Harsh.Retention}
 			w = w.calm()
 			w.Harsh, w.Warm, w.LateSecond = alone, 6*sec, false
 		}

@@ -37,8 +37,8 @@ type World struct {
 	byID     map[uint64]*op
 	batches  int
 	// refusedUnread counts, per command id, the rejections that regions have sent and no
-	// gateway has read. One that comes after the gateway has sent the command again is never
-	// read.
+	// gateway has read. A rejection that arrives after the gateway has sent the command again
+	// is ignored, and stays counted.
 	refusedUnread map[sharding.CommandID]int
 	terms         map[sharding.Term]bool // all that were acquired
 	highest       sharding.Term          // of terms
@@ -69,7 +69,7 @@ func newWorld(c climate, seed uint64, traceTo func(string)) *World {
 	}
 	w.hash = 14695981039346656037
 	w.weather = drawWeather(c, seed)
-	w.journalFaultOnly = w.weather.Harsh.Alone
+	w.journalFaultOnly = w.weather.Harsh.JournalFaultOnly
 	w.net.w = w
 	w.journal = newStore(w)
 	w.lease = &leaseStore{w: w}
@@ -338,7 +338,8 @@ func (w *World) unfinished() string {
 	return ""
 }
 
-// divided names something about which the processes do not agree.
+// divided names something about which the processes do not agree. Regions that are still
+// drained are resumed first.
 func (w *World) divided() string {
 	active := w.activeCoordinators()
 	if len(active) != 1 {

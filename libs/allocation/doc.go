@@ -6,8 +6,9 @@
 //
 // A view has the regions that host one entity type, and for each region its shards of
 // that type, in the order in which they were allocated. The coordinator calls the
-// strategy once per type, so the shards of each type are spread evenly: a region does not
-// get all shards of a busy type because another one has all those of an idle type.
+// strategy once per type, so the shards of each type are spread evenly. If all types were
+// counted together, one region could have all shards of a busy type, and another one all
+// those of an idle type.
 //
 // # Order of suitability
 //

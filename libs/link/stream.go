@@ -27,8 +27,8 @@ type stream struct {
 	frames     frameReader
 	readErr    error // why the reader ended
 	maxPayload int   // the smaller of the two sides' limits
-	// A client accepts no more commands at either limit; a server stops reading at
-	// maxPendingMsgs alone.
+	// A client refuses commands when either limit is reached. A server stops reading when
+	// maxPendingMsgs commands have no answer.
 	maxPendingBytes int
 	maxPendingMsgs  int
 	beat            time.Duration

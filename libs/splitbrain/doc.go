@@ -16,8 +16,8 @@
 // Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
 // They use only the membership, and that has a price: they cannot distinguish a crash from a
 // partition. When more than half of the members crash, or with keep-oldest the oldest one
-// among others, the remaining members are downed too. With a lease they can, so lease-majority is
-// preferable where there is a store for the lease.
+// among others, the remaining members are downed too. A lease tells the two apart, so
+// lease-majority is preferable where there is a store for the lease.
 //
 // # When it decides
 //

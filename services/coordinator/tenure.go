@@ -56,9 +56,9 @@ type Tenure struct {
 	// resigned says that no further term is taken up.
 	resigned bool
 
-	// last numbers the requests to the journal. An answer with another number than those
-	// of asked, append, snapshot and heartbeatWrite belongs to an earlier term, or to a
-	// request that was given up.
+	// last is the number of the newest request to the journal. An answer whose number is in
+	// none of the fields asked, append, snapshot and heartbeatWrite belongs to an earlier
+	// term, or to a request that was given up.
 	last    uint64
 	asked   uint64    // the request of the take-over that waits for an answer; 0: none, see retryAt
 	askedAt time.Time // when that request was made

@@ -51,8 +51,8 @@
 //
 // There is one exception. While the shard leaves the region (it is being handed off, or the
 // region refused its epoch), the command waits for the next owner, whose version may have
-// the command. A command waits in this way at most once. All commands that do may take
-// [Config].DeferredShare of the limits, so that callers of a new version leave the rest to
+// the command. A command waits in this way at most once. Together, the commands that wait
+// in this way may use [Config].DeferredShare of the limits, so that callers of a new version leave the rest to
 // callers of the old one. The command keeps its place in the order, but no other command
 // waits for it. If a later command for the same entity may have run meanwhile, the waiting
 // command is refused.
@@ -72,8 +72,9 @@
 //     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
 //     one client whose order matters are submitted in that order. A command ends with one
 //     [Finish], or with [Cancel] when its client has gone.
-//  3. Every [Finish].Held is given back by [Delivered], when the client has the reply or is
-//     gone. One Delivered may carry the sum of several Held.
+//  3. [Finish].Held, the bytes of a reply that has not been delivered, is given back by
+//     [Delivered] when the client has the reply or is gone. One Delivered may carry the
+//     sum of several Held.
 //  4. The command of a [SendCommand] is written only to the link that [Sender.Link]
 //     returns, on the lane of its shard. What becomes of it goes to the [Sender]: Failed
 //     if the link did not take it, Refused if no link ever would. After the outputs of a

@@ -22,8 +22,8 @@
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
 //	snapshot the newest snapshot per entity, checksummed
-//	wake     wake-ups; none yet
-//	send     records with commands to other entities; none yet
+//	wake     reserved for wake-ups of entities; always empty
+//	send     reserved for commands to other entities; always empty
 //
 // The tables are clustered by entity number, so that what is loaded together
 // lies together. The command id itself is in the record only; the hash finds

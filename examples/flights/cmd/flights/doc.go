@@ -10,8 +10,8 @@
 // `flights -help` lists the flags.
 //
 // Every command has an idempotency key made of the digest of the file's content, the line,
-// and which of the commands for the line it is. So a repeated command is not counted twice, nor is anything when the whole
-// demonstration is run again with the same -data.
+// and which of the commands for the line it is. So nothing is counted twice, neither when a
+// command is repeated nor when the whole demonstration is run again with the same -data.
 //
 // Exit codes: 0 every total is equal; 1 it is not, or something failed; 2 bad
 // flags; 130 interrupted. Whatever happens, no process is left behind.
