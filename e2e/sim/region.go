@@ -46,7 +46,7 @@ type shardNode struct {
 	*regionNode
 	index     int
 	core      *region.ShardCore
-	todo      region.Outputs // the outputs of its steps that are not performed yet
+	outputs   region.Outputs // the outputs of its steps that are not performed yet
 	instances map[turn.Incarnation]*instance
 	toCore    lastArrival
 	fromCore  lastArrival
@@ -141,12 +141,14 @@ func (n *regionNode) stepControl(in region.ControlInput) {
 func (s *shardNode) stepShard(in region.ShardInput) {
 	s.w.trace(s.p, fmt.Sprintf("in %d", s.index), in)
 	at := s.pending()
-	s.core.Step(s.p.now(), in, &s.todo)
+	s.core.Step(s.p.now(), in, &s.outputs)
 	s.w.stepped(s.p, s.core, s.pending()-at)
 	s.checkLimits()
 }
 
-func (s *shardNode) pending() int { return len(s.todo.Turn) + len(s.todo.Shard) + len(s.todo.Events) }
+func (s *shardNode) pending() int {
+	return len(s.outputs.Turn) + len(s.outputs.Shard) + len(s.outputs.Events)
+}
 
 // stepTurn steps the entity core inside the shard core.
 func (s *shardNode) stepTurn(in turn.Input) { s.stepShard(region.Turn{Input: in}) }
@@ -207,8 +209,8 @@ func (n *regionNode) flush() {
 // performAll performs what the steps of a shard core have put out.
 func (s *shardNode) performAll() {
 	for s.pending() > 0 {
-		out := s.todo
-		s.todo = region.Outputs{}
+		out := s.outputs
+		s.outputs = region.Outputs{}
 		what := fmt.Sprintf("out %d", s.index)
 		for _, o := range out.Turn {
 			s.w.trace(s.p, what, o)

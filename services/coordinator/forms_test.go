@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -392,5 +393,36 @@ func TestFormsOnlyGrow(t *testing.T) {
 	}}, nil)
 	if got := m.types[0].forms; !slices.Equal(got, []sharding.Form{added(1), added(2)}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestOneVersionOfTwoPrograms: regions of one version that do not read what the others store
+// are listed, although the version is the same.
+func TestOneVersionOfTwoPrograms(t *testing.T) {
+	w := newFormsWorld(t, 4)
+	w.do(Elected{Term: 1})
+	w.join("r1", 1)
+	if list := w.m.cannotRead(); list != nil {
+		t.Errorf("one region does not read what it stores: %v", list)
+	}
+	w.join("r2", 2)
+	want := []CannotRead{{Type: "T", Forms: []sharding.Form{added(2)}}}
+	if list := w.m.cannotRead(); !reflect.DeepEqual(list, want) {
+		t.Errorf("got %v, want %v", list, want)
+	}
+}
+
+// TestRoomIsOfShardsInUse: of a type with many shards of which few are in use, a region has
+// room for its share of those.
+func TestRoomIsOfShardsInUse(t *testing.T) {
+	w := newFormsWorld(t, 1024)
+	w.do(Elected{Term: 1})
+	w.join("r1", 1)
+	w.join("r2", 1)
+	for i := range uint32(8) {
+		w.serve(i)
+	}
+	if room := w.m.rolloutRoom(w.m.types[0]); room != 6 {
+		t.Errorf("room for %d shards, want 6: half of 8, and a half more", room)
 	}
 }

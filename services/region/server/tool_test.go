@@ -80,6 +80,9 @@ func checkNotes(t *testing.T, url string) {
 	if code != toolOK || !strings.Contains(out, "Note  2         2        2") || !strings.Contains(out, "this program reads all of it") || errOut != "" {
 		t.Errorf("code %d\n%s%s", code, out, errOut)
 	}
+	if code, _, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--journal.url="+url, "--type", "Nope"); code != toolFailed || !strings.Contains(errOut, "it has [Note]") {
+		t.Errorf("a type that there is not: code %d, %s", code, errOut)
+	}
 	code, out, _ = runTools(t, notes(entity.Event[scribbled]("written")), nil, "journal", "check", "--journal.url="+url, "-o", "json")
 	var r stored.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != toolFound || !r.Complete || r.Cluster != "blue" || r.Unreadable() != 2 ||
