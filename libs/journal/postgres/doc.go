@@ -31,8 +31,8 @@
 //
 // # Roles
 //
-// schema.sql makes the schema. Whoever runs it owns the schema: an operator's role, or the
-// role with which [Open] connects, because Open runs schema.sql if there is no schema and
+// schema.sql makes the schema. The role that runs it owns the schema: an operator's role,
+// or the one with which [Open] connects, because Open runs schema.sql if there is no schema and
 // that role may create one. roles.sql makes the role roost_service for services. It may
 // read, and may write through the functions only: no service may change or delete an
 // event, even if its password leaks. It also makes the role roost_reader, which may read and

@@ -107,7 +107,7 @@ func TestRoles(t *testing.T) {
 	if all, err := reads.List(t.Context(), journal.ListRequest{Limit: 10}); err != nil || len(all) != 1 || all[0] != alice {
 		t.Errorf("list by a reader: %v, %v", all, err)
 	}
-	// Whoever opens it, the server refuses to write.
+	// For every role, the server refuses to write.
 	owned, err := OpenReader(t.Context(), url, journal.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)

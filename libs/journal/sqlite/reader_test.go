@@ -128,7 +128,7 @@ func TestReaderOutlivesTheWriters(t *testing.T) {
 }
 
 // TestReaderOfAClosedFile: with no cluster running. The files that SQLite makes for its
-// log belong to the owner of the journal, whoever reads.
+// log belong to the owner of the journal, not to the user that reads.
 func TestReaderOfAClosedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	d := openDriver(t, path)
