@@ -384,7 +384,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		default:
 			w.says(i, o, m, nil, m.About().Rows)
 		}
-	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted:
+	case coordinator.SteppedDown, coordinator.Waiting, coordinator.Adopted, coordinator.TargetSet:
 	default:
 		w.fail("c%d: output %T is not known here", i, o)
 	}

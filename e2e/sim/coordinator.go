@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"github.com/roost-cluster/roost/libs/control"
 	"github.com/roost-cluster/roost/libs/gossip"
 	"github.com/roost-cluster/roost/libs/journal"
@@ -282,6 +284,10 @@ func (c *coordNode) perform(o coordinator.Output) {
 	w := c.w
 	switch o := o.(type) {
 	case coordinator.BecameActive, coordinator.SteppedDown:
+	case coordinator.TargetSet:
+		if strings.Contains(o.Why, "no region has run") {
+			w.mark("rollout: a target that nobody runs is given up")
+		}
 	case coordinator.RaiseTerm:
 		w.mark("term raised")
 		c.stepLease(lease.RaiseTerm{Above: o.Above})

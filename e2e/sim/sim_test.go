@@ -152,6 +152,7 @@ var mustHappen = []string{
 	"gateway: link full",
 	"rollout: another target",
 	"rollout: back to an earlier target",
+	"rollout: a target that nobody runs is given up",
 	"gateway: a command waits for a version that has it",
 	"gateway: a command has come to a version that has it",
 	"gateway: a command has come to a version that lacks it",

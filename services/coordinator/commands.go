@@ -20,7 +20,7 @@ import (
 func (m *Machine) commands(from sharding.NodeID, desc sharding.TypeDesc) []sharding.CommandDesc {
 	others, _ := m.commandsOfRegions(desc.Type, from)
 	all := join(desc.Commands, others)
-	if i, found := m.searchType(desc.Type); found && (!m.allSpoken(from) || m.targetAway()) {
+	if i, found := m.searchType(desc.Type); found && (!m.allSpoken(from) || m.targetAway() && !mutant.On("target-commands")) {
 		all = join(all, m.types[i].desc.Commands)
 	}
 	if mutant.On("last-registers") {
@@ -51,7 +51,7 @@ func (m *Machine) allSpoken(besides sharding.NodeID) bool {
 
 // targetAway reports whether no registered region has the target version.
 func (m *Machine) targetAway() bool {
-	return m.target.Version != "" && !mutant.On("target-commands") && !slices.ContainsFunc(m.regions, func(r region) bool {
+	return m.target.Version != "" && !slices.ContainsFunc(m.regions, func(r region) bool {
 		return r.registered && r.version == m.target.Version
 	})
 }
@@ -69,7 +69,7 @@ func (m *Machine) checkCommands(from sharding.NodeID, descs []sharding.TypeDesc)
 
 // dropCommands removes the commands that no region has any more.
 func (m *Machine) dropCommands() {
-	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() || mutant.On("last-registers") {
+	if !m.allSpoken(sharding.NodeID{}) || m.targetAway() && !mutant.On("target-commands") || mutant.On("last-registers") {
 		return
 	}
 	for _, t := range m.types {

@@ -56,9 +56,10 @@ type Config struct {
 	// RebalanceInterval is how often the strategy is asked. Default 500 ms.
 	RebalanceInterval time.Duration
 	// RolloutFreeze is how long after a region has come or gone nothing moves for balance
-	// while regions of several versions are here. Default 30 min: longer than a platform
-	// takes from one region to the next, short enough for a canary to get its share the
-	// same day.
+	// while regions of several versions are here, and how long no region must have had the
+	// target version before the one version that all regions have becomes the target.
+	// Default 30 min: longer than a platform takes from one region to the next, short
+	// enough for a canary to get its share the same day.
 	RolloutFreeze time.Duration
 	// RolloutShare is how many times its fair share of a type's shards a region of the
 	// target version gets in a rollout before others are given shards too. Default 1.5:

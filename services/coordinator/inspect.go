@@ -144,6 +144,7 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 	if m.rollingOut() {
 		s.time(m.rolloutStep)
 	}
+	s.time(m.targetGone)
 	s.uint(uint64(len(m.waiting)))
 	for _, w := range m.waiting {
 		s.uint(uint64(w.call))

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -41,11 +42,13 @@ type Machine struct {
 	// drained are the regions that an operator wants empty, sorted.
 	drained []sharding.NodeID
 	// target is the version that a rollout leads to, and targetFact the number of its
-	// newest fact in this term. rolloutStep is when a region last came or went.
+	// newest fact in this term. rolloutStep is when a region last came or went, targetGone
+	// since when no region has had the target; zero: one has it.
 	target      TargetFact
-	unknown     []UnknownFact // of later releases, oldest first
 	targetFact  uint64
 	rolloutStep time.Time
+	targetGone  time.Time
+	unknown     []UnknownFact // of later releases, oldest first
 	// persisted counts the facts given out in this term, stored those that are
 	// durable.
 	persisted, stored uint64
@@ -122,7 +125,7 @@ func (m *Machine) stepActive(in Input) {
 			m.sweepDue = true
 		}
 	case SetTarget:
-		m.setTarget(in.Version)
+		m.setTarget(in.Version, "asked for by "+cmp.Or(in.By, "an operator"))
 	case JournalProbed:
 		m.journalProbed(in)
 	case Tick:
@@ -239,6 +242,7 @@ func (m *Machine) arrived(node sharding.NodeID) bool {
 func (m *Machine) tick() {
 	m.endRecovery()
 	m.forgetDrained()
+	m.checkTarget()
 	m.expire()
 	if !m.hostsDue.IsZero() && !m.now.Before(m.hostsDue) {
 		m.checkHosts()

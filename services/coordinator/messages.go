@@ -149,8 +149,8 @@ type (
 	// CallEnded: nobody waits for the answer to a call any more.
 	CallEnded struct{ Call control.Call }
 	// SetTarget is an operator's request to make a version of the application the target
-	// of rollouts, see TargetFact.
-	SetTarget struct{ Version string }
+	// of rollouts, see TargetFact. By says who asks, for the log.
+	SetTarget struct{ Version, By string }
 	// JournalProbed answers ProbeJournal.
 	JournalProbed struct{ Verdict sharding.Verdict }
 	// DrainRegion is an operator's request to hand off all shards of a region, although
@@ -253,6 +253,8 @@ type (
 		Call control.Call
 		Msg  control.Message
 	}
+	// TargetSet says, for the log, that the target version of rollouts is another one.
+	TargetSet struct{ Version, Before, Why string }
 	// ProbeJournal asks the journal something that has no effect. Answered by
 	// JournalProbed.
 	ProbeJournal struct{}
@@ -342,6 +344,7 @@ func (SteppedDown) output()           {}
 func (Persist) output()               {}
 func (Send) output()                  {}
 func (Reply) output()                 {}
+func (TargetSet) output()             {}
 func (ProbeJournal) output()          {}
 
 func (RowFact) fact()     {}

@@ -263,6 +263,8 @@ func TestMutantsOfRollouts(t *testing.T) {
 		}},
 		{"target-as-a-fact", target("a:1", "b:2", "-a", "elect", "b:2", "c:1")},
 		{"target-seen", target("a:1", "b:2", "-a", "c:1")},
+		{"target-lapse-at-once", target("a:1", "c:1", "b:2", "-b", "wait")},
+		{"target-lapse-shared", target("a:1", "c:3", "b:2", "-b", "freeze")},
 	} {
 		for _, name := range []string{"", m.name} {
 			mutant.Activate(name)

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -28,6 +29,9 @@ import (
 // wanted. A region that says no version changes nothing.
 func (m *Machine) registeredVersion(r *region) {
 	v := r.version
+	if v == m.target.Version {
+		m.targetGone = time.Time{}
+	}
 	if v == "" || v == m.target.Version {
 		return
 	}
@@ -43,12 +47,12 @@ func (m *Machine) registeredVersion(r *region) {
 	}
 	seen := slices.Contains(m.target.Seen, v) && !mutant.On("target-seen")
 	if !seen || others > 0 && ofTarget == 0 && m.allSpoken(r.node) {
-		m.setTarget(v)
+		m.setTarget(v, r.label()+" has registered")
 	}
 }
 
-// setTarget makes a version the target of rollouts.
-func (m *Machine) setTarget(v string) {
+// setTarget makes a version the target of rollouts. The log says why.
+func (m *Machine) setTarget(v, why string) {
 	if v == "" || v == m.target.Version || !m.active {
 		return
 	}
@@ -59,8 +63,47 @@ func (m *Machine) setTarget(v string) {
 		}
 	}
 	f.Seen = f.Seen[max(0, len(f.Seen)-m.cfg.MaxVersions):]
-	m.commit(f)
-	m.rolloutStep = m.now
+	m.commit(f, TargetSet{Version: v, Before: m.target.Version, Why: why})
+	m.rolloutStep, m.targetGone = m.now, time.Time{}
+}
+
+// checkTarget gives up a target that nobody runs any more: regions that all went back to
+// one version show what is wanted, although no operator has said so. Until then it stays,
+// so that the last region of the target may crash and come back, again and again. How long
+// it is away is not stored: a new coordinator counts anew.
+func (m *Machine) checkTarget() {
+	if !m.recovered || !m.targetAway() {
+		m.targetGone = time.Time{}
+		return
+	}
+	if m.targetGone.IsZero() {
+		m.targetGone = m.now
+	}
+	if next, in := m.nextTarget(); next != "" && in == 0 && !m.pending(m.targetFact) {
+		m.setTarget(next, fmt.Sprintf("for %v no region has run %s, and all run %s", m.cfg.RolloutFreeze, m.target.Version, next))
+	}
+}
+
+// nextTarget returns the version that becomes the target if no region of the target comes,
+// and in which time; "" if the regions do not have one version in common.
+func (m *Machine) nextTarget() (next string, in time.Duration) {
+	if m.targetGone.IsZero() {
+		return "", 0
+	}
+	for i := range m.regions {
+		r := &m.regions[i]
+		switch {
+		case !r.registered:
+		case r.version == "", next != "" && r.version != next && !mutant.On("target-lapse-shared"):
+			return "", 0
+		default:
+			next = r.version
+		}
+	}
+	if next == "" || mutant.On("target-lapse-at-once") {
+		return next, 0
+	}
+	return next, max(0, m.targetGone.Add(m.cfg.RolloutFreeze).Sub(m.now))
 }
 
 // rollingOut reports whether regions of the target version and of another one are here.
@@ -178,6 +221,10 @@ type RolloutView struct {
 	// FrozenFor, if no region comes or goes, nothing moves for balance; 0: not frozen.
 	On        bool
 	FrozenFor time.Duration
+	// Next becomes the target in NextIn, because no region runs the target, unless one comes
+	// until then; empty: the target stays.
+	Next   string
+	NextIn time.Duration
 	// CannotRead lists what regions of one version store that those of another do not
 	// read, sorted.
 	CannotRead []CannotRead
@@ -192,7 +239,9 @@ type CannotRead struct {
 }
 
 func (m *Machine) rolloutView() RolloutView {
+	next, in := m.nextTarget()
 	return RolloutView{
+		Next: next, NextIn: in,
 		Target: m.target.Version, Stored: !m.pending(m.targetFact), Seen: slices.Clone(m.target.Seen),
 		On: m.rollingOut(), FrozenFor: m.frozenFor(), CannotRead: m.cannotRead(),
 	}

@@ -289,6 +289,19 @@ func TestTarget(t *testing.T) {
 		{"and forward again", "a:1 b:2 target:1 -b c:2 target:2", "2"},
 		{"what was gone back from stays known", "a:1 b:2 target:1 -b elect a:1 wait c:2", "1"},
 		{"a term forgets nothing", "a:1 b:2 -a elect", "2"},
+		{"all have gone back, and nobody has said so", "a:1 c:1 b:2 -b freeze", "1"},
+		{"not before that time", "a:1 c:1 b:2 -b half", "2"},
+		{"the last canary crashes, and comes back in time", "a:1 c:1 b:2 -b half b:2 -b half", "2"},
+		{"what it was is known for good", "a:1 c:1 b:2 -b freeze b:2", "1"},
+		{"regions of several versions are left", "a:1 b:2 c:3 -c freeze", "3"},
+		{"until they have one in common", "a:1 b:2 c:3 -c freeze -b", "3"},
+		{"then at once", "a:1 b:2 c:3 -c freeze -b wait", "1"},
+		{"one says no version", "a:1 d: b:2 -b freeze", "2"},
+		{"no region at all", "a:1 b:2 -b -a freeze", "2"},
+		{"a new term counts anew", "a:1 b:2 -b half elect a:1 half", "2"},
+		{"to its own end", "a:1 b:2 -b half elect a:1 freeze", "1"},
+		{"what an operator asks for may take as long", "a:1 b:2 -b half target:3 half", "3"},
+		{"and no longer", "a:1 b:2 -b half target:3 freeze", "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := targetAfter(t, strings.Fields(c.events))
@@ -324,12 +337,38 @@ func targetAfter(t *testing.T, events []string) *world {
 			w.run(Elected{Term: w.m.term + 1, Facts: w.facts})
 		case e == "wait":
 			w.wait("3s")
+		case e == "half":
+			w.wait("16m")
+		case e == "freeze":
+			w.wait("31m")
 		default:
 			w.run(MemberGone{Node: up[e[1:]]})
 			delete(up, e[1:])
 		}
 	}
 	return w
+}
+
+// TestTargetIsGivenUp: when all regions have gone back and no operator has said so, shards
+// move once in the next surge, commands that no region has are dropped, and the view says
+// before when that will be.
+func TestTargetIsGivenUp(t *testing.T) {
+	p := newPlatform(t, 3, 60, 1)
+	p.start("2")
+	p.stop(p.oldest("2"))
+	p.rest(p.cfg.RolloutFreeze - 10*time.Second)
+	r := p.m.View().Rollout
+	if r.Target != "2" || r.Next != "1" || r.NextIn <= 0 || r.NextIn > 11*time.Second {
+		t.Errorf("an operator sees %+v", r)
+	}
+	out := p.m.Step(p.now.Add(r.NextIn), Tick{}, nil)
+	want := TargetSet{Version: "1", Before: "2", Why: "for 30m0s no region has run 2, and all run 1"}
+	if at := slices.Index(out, Output(want)); at < 1 || persisted(out[:at]) != 1 {
+		t.Fatalf("want a fact and %+v: %+v", want, out)
+	}
+	if r := p.m.View().Rollout; r.Target != "1" || r.Next != "" {
+		t.Errorf("an operator sees %+v", r)
+	}
 }
 
 // TestVersionsAreForgotten: only so many are remembered, the newest.

@@ -242,6 +242,7 @@ func toRollout(v *coordinator.View) *adminv1.RolloutResponse {
 	r := &v.Rollout
 	out := &adminv1.RolloutResponse{
 		Target: r.Target, On: r.On, FrozenMs: r.FrozenFor.Milliseconds(), Seen: r.Seen,
+		NextTarget: r.Next, NextTargetMs: r.NextIn.Milliseconds(),
 	}
 	versions := map[string]*adminv1.RolloutVersion{}
 	of := map[sharding.NodeID]*adminv1.RolloutVersion{}
@@ -337,8 +338,7 @@ func (a admin) SetTarget(ctx context.Context, req *adminv1.SetTargetRequest) (*a
 			return twirp.NewErrorf(twirp.NotFound, "no region has or had version %q; known are %q. A region of a new version makes it the target when it registers", req.Version, known)
 		}
 		if out.Before = v.Rollout.Target; out.Before != req.Version {
-			a.s.log.Info("the target version of rollouts is set", "version", req.Version, "before", out.Before, "by", req.By)
-			a.s.step(coordinator.SetTarget{Version: req.Version})
+			a.s.step(coordinator.SetTarget{Version: req.Version, By: req.By})
 		}
 		out.Stored = a.s.core.View().Rollout.Stored
 		return nil

@@ -72,6 +72,8 @@ func (s *Server) perform(o coordinator.Output) {
 	case coordinator.Adopted:
 		s.log.Warn("the journal was another cluster's, which writes no journal heartbeats any more; it is this one's from now on",
 			"former", o.From.Cluster, "coordinator", o.From.Coordinator.Addr, "cluster", o.Cluster)
+	case coordinator.TargetSet:
+		s.log.Info("the target version of rollouts is set", "version", o.Version, "before", o.Before, "why", o.Why)
 	case coordinator.RaiseTerm:
 		s.keeper.RaiseTerm(o.Above)
 	case coordinator.YieldLease:

@@ -1332,12 +1332,16 @@ type RolloutResponse struct {
 	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // the version that a rollout leads to; empty: no region has said one
 	On     bool                   `protobuf:"varint,2,opt,name=on,proto3" json:"on,omitempty"`        // regions of the target and of another version are here
 	// For how long nothing moves for balance if no region comes or goes; 0: not frozen.
-	FrozenMs      int64             `protobuf:"varint,3,opt,name=frozen_ms,json=frozenMs,proto3" json:"frozen_ms,omitempty"`
-	Versions      []*RolloutVersion `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty"` // the target first
-	Left          uint32            `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`        // shards that do not belong to a region of the target
-	CannotRead    []*CannotRead     `protobuf:"bytes,6,rep,name=cannot_read,json=cannotRead,proto3" json:"cannot_read,omitempty"`
-	Blocked       []*BlockedShard   `protobuf:"bytes,7,rep,name=blocked,proto3" json:"blocked,omitempty"`
-	Seen          []string          `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were the target before, the newest last
+	FrozenMs   int64             `protobuf:"varint,3,opt,name=frozen_ms,json=frozenMs,proto3" json:"frozen_ms,omitempty"`
+	Versions   []*RolloutVersion `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty"` // the target first
+	Left       uint32            `protobuf:"varint,5,opt,name=left,proto3" json:"left,omitempty"`        // shards that do not belong to a region of the target
+	CannotRead []*CannotRead     `protobuf:"bytes,6,rep,name=cannot_read,json=cannotRead,proto3" json:"cannot_read,omitempty"`
+	Blocked    []*BlockedShard   `protobuf:"bytes,7,rep,name=blocked,proto3" json:"blocked,omitempty"`
+	Seen       []string          `protobuf:"bytes,8,rep,name=seen,proto3" json:"seen,omitempty"` // versions that were the target before, the newest last
+	// No region runs the target: this version, which all have, becomes the target in so long;
+	// empty: the target stays.
+	NextTarget    string `protobuf:"bytes,9,opt,name=next_target,json=nextTarget,proto3" json:"next_target,omitempty"`
+	NextTargetMs  int64  `protobuf:"varint,10,opt,name=next_target_ms,json=nextTargetMs,proto3" json:"next_target_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1426,6 +1430,20 @@ func (x *RolloutResponse) GetSeen() []string {
 		return x.Seen
 	}
 	return nil
+}
+
+func (x *RolloutResponse) GetNextTarget() string {
+	if x != nil {
+		return x.NextTarget
+	}
+	return ""
+}
+
+func (x *RolloutResponse) GetNextTargetMs() int64 {
+	if x != nil {
+		return x.NextTargetMs
+	}
+	return 0
 }
 
 type RolloutVersion struct {
@@ -1855,7 +1873,7 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\x06resume\x18\x02 \x01(\bR\x06resume\"-\n" +
 	"\rDrainResponse\x12\x1c\n" +
 	"\tremaining\x18\x01 \x01(\rR\tremaining\"\x10\n" +
-	"\x0eRolloutRequest\"\xaf\x02\n" +
+	"\x0eRolloutRequest\"\xf6\x02\n" +
 	"\x0fRolloutResponse\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\bR\x02on\x12\x1b\n" +
@@ -1865,7 +1883,11 @@ const file_roost_admin_v1_admin_proto_rawDesc = "" +
 	"\vcannot_read\x18\x06 \x03(\v2\x1a.roost.admin.v1.CannotReadR\n" +
 	"cannotRead\x126\n" +
 	"\ablocked\x18\a \x03(\v2\x1c.roost.admin.v1.BlockedShardR\ablocked\x12\x12\n" +
-	"\x04seen\x18\b \x03(\tR\x04seen\"\x8c\x01\n" +
+	"\x04seen\x18\b \x03(\tR\x04seen\x12\x1f\n" +
+	"\vnext_target\x18\t \x01(\tR\n" +
+	"nextTarget\x12$\n" +
+	"\x0enext_target_ms\x18\n" +
+	" \x01(\x03R\fnextTargetMs\"\x8c\x01\n" +
 	"\x0eRolloutVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\bR\x06target\x12\x18\n" +
