@@ -26,9 +26,9 @@ var (
 const (
 	cmdAdd = "Add" // appends the number of the command
 	cmdGet = "Get"
-	// tick is how much time passes when it runs out for a process: more than
+	// timeoutStep is how much time passes when it runs out for a process: more than
 	// any pause of the cores.
-	tick = time.Second
+	timeoutStep = time.Second
 )
 
 // start is when every search begins.
@@ -127,7 +127,7 @@ func newCluster() *cluster {
 }
 
 func (w *cluster) load(passed int, all [maxParts]part) {
-	w.now, w.sent, w.why = start.Add(time.Duration(passed)*tick), nil, ""
+	w.now, w.sent, w.why = start.Add(time.Duration(passed)*timeoutStep), nil, ""
 	for i := range w.coords {
 		w.coords[i], _ = all[coordPart+i].(*coord)
 		w.hosts[i], _ = all[hostPart+i].(*host)

@@ -48,10 +48,10 @@ func (c *coord) appendState(b []byte) []byte {
 // startCoordinator begins a new incarnation, a standby that knows the members.
 func (w *cluster) startCoordinator(i int) {
 	cfg := coordinator.DefaultConfig()
-	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = tick, tick, tick
-	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = tick/2, tick/2, 1000*tick
+	cfg.RecoveryWait, cfg.Resend, cfg.HostTimeout = timeoutStep, timeoutStep, timeoutStep
+	cfg.HandoffTimeout, cfg.HandoffSlack, cfg.RebalanceInterval = timeoutStep/2, timeoutStep/2, 1000*timeoutStep
 	cfg.FactsPerRecord = 1
-	cfg.JournalHeartbeatInterval, cfg.JournalHeartbeatPatience, cfg.SurveyInterval = 1000*tick, 0, 0
+	cfg.JournalHeartbeatInterval, cfg.JournalHeartbeatPatience, cfg.SurveyInterval = 1000*timeoutStep, 0, 0
 	self := sharding.NodeID{Addr: fmt.Sprintf("c%d", i), UID: sharding.NodeUID(100*(i+1) + w.coords[i].gen + 1)}
 	w.coords[i] = &coord{core: coordinator.NewTenure(cfg, self), gen: w.coords[i].gen + 1}
 	for h := range w.hosts {

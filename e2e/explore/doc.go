@@ -24,8 +24,8 @@
 // does not arrive on a path is lost there. In the scopes with regions, a crashed coordinator is one that sends nothing until it is
 // elected again.
 //
-// In the tenure scope each coordinator holds the lease by a candidate of its own, and
-// every request to the lease and to the journal is a message, and its answer another one.
+// In the tenure scope each coordinator has a [lease.Holder] of its own. Every request to
+// the lease or to the journal is a message, and so is every answer.
 // Regions are only names there. From outside, the coordinators are asked for at most two
 // things on a path: a region registers a changed type, the home of a shard is asked for, or
 // the drain of a region begins or ends. That is enough for a checkpoint and for the snapshot

@@ -46,7 +46,7 @@ func (w *cluster) startRegion(i int, uid sharding.NodeUID) {
 	id := sharding.NodeID{Addr: fmt.Sprintf("r%d", i), UID: uid}
 	cfg := region.DefaultConfig(id, id.Addr, turn.Type{Desc: desc})
 	cfg.Turn.RecentIDs = 0 // what a repeat costs is not what is looked for
-	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = tick, tick, tick
+	cfg.Resend, cfg.Turn.Retry, cfg.Turn.DrainTimeout = timeoutStep, timeoutStep, timeoutStep
 	cfg.JournalPatience = 0 // its questions change nothing but the number of states
 	w.hosts[i] = &host{id: id, control: region.NewControlCore(cfg), shards: region.NewShardCore(cfg, 0)}
 }

@@ -23,8 +23,8 @@ const (
 // requests is how many requests come to the coordinators on a path.
 const requests = 2
 
-// outside is the region that the requests are about. No process of that name runs.
-var outside = sharding.NodeID{Addr: "r0", UID: 1}
+// theRegion is the region that the requests are about. No process of that name runs.
+var theRegion = sharding.NodeID{Addr: "r0", UID: 1}
 
 // newerDesc is what the region registers: desc, as it is stored in the earlier facts, with one
 // more command.
@@ -149,7 +149,7 @@ func (w *tenureWorld) storeEarlierFacts() {
 	epoch := sharding.MakeEpoch(first, 0)
 	w.apply(journal.Op{Claim: &sharding.Claim{Shard: factShard, Epoch: epoch, Owner: gone.UID}})
 	w.apply(journal.HeartbeatOps(sharding.JournalHeartbeat{Coordinator: gone, Cluster: 1, Term: first, N: 1})...)
-	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: outside}, coordinator.DrainFact{Region: outside, Resume: true}} {
+	for i, f := range []coordinator.Fact{coordinator.TypeFact{Desc: desc}, coordinator.DrainFact{Region: theRegion}, coordinator.DrainFact{Region: theRegion, Resume: true}} {
 		w.apply(recordOp(coordinator.Append{Term: first, Seq: uint64(i + 1), Facts: []coordinator.Fact{f}, Decided: 1}))
 	}
 }
@@ -172,13 +172,13 @@ func (w *tenureWorld) begin(i int, uid sharding.NodeUID) {
 	}
 	cfg := coordinator.DefaultConfig()
 	cfg.FactsPerRecord, cfg.CompactAfter = 1, 4
-	cfg.TakeoverTimeout = tick
+	cfg.TakeoverTimeout = timeoutStep
 	// What happens to regions is searched in the other scopes.
-	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*tick, 1000*tick, 1000*tick, 1000*tick
-	cfg.JournalHeartbeatInterval = 1000 * tick // so only the first heartbeat of each term is written
+	cfg.HostTimeout, cfg.RecoveryWait, cfg.RebalanceInterval, cfg.WatchHold = 1000*timeoutStep, 1000*timeoutStep, 1000*timeoutStep, 1000*timeoutStep
+	cfg.JournalHeartbeatInterval = 1000 * timeoutStep // so only the first heartbeat of each term is written
 	p := &process{id: id, now: w.processes[i].now, late: true, holder: h, core: coordinator.NewTenure(cfg, id)}
 	w.processes[i] = p
-	w.step(i, coordinator.Member{Node: outside, Reachable: true})
+	w.step(i, coordinator.Member{Node: theRegion, Reachable: true})
 }
 
 func (w *tenureWorld) requestMoves(i int) {
@@ -189,13 +189,13 @@ func (w *tenureWorld) requestMoves(i int) {
 		}}
 	}
 	w.registers[i] = request("the region registers", func(*process) coordinator.Input {
-		return coordinator.Received{From: outside, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
+		return coordinator.Received{From: theRegion, Call: 2, Msg: control.Register{Types: []sharding.TypeDesc{newerDesc}}}
 	})
 	w.asks[i] = request("the shard is asked for", func(*process) coordinator.Input {
 		return coordinator.Received{Msg: control.GetShardHome{Shard: theShard}}
 	})
 	w.drains[i] = request("a drain begins or ends", func(p *process) coordinator.Input {
-		return coordinator.DrainRegion{Region: outside, Resume: p.drained}
+		return coordinator.DrainRegion{Region: theRegion, Resume: p.drained}
 	})
 }
 
@@ -370,7 +370,7 @@ func (w *tenureWorld) perform(i int, o coordinator.Output) {
 		w.says(i, o, o.Msg, nil, []sharding.Row{{Shard: about.Shard, Owner: o.To, Epoch: about.Epoch, Phase: about.Phase}})
 		if about.Phase == sharding.Starting {
 			w.atOnce(fmt.Sprintf("the region claims %v at %v", about.Shard, about.Epoch), 1<<streamPart, func() {
-				w.apply(journal.Op{Claim: &sharding.Claim{Shard: about.Shard, Epoch: about.Epoch, Owner: outside.UID}})
+				w.apply(journal.Op{Claim: &sharding.Claim{Shard: about.Shard, Epoch: about.Epoch, Owner: theRegion.UID}})
 			})
 		}
 	case coordinator.Reply:

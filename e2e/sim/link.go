@@ -137,7 +137,7 @@ func (l *gatewayLink) closeRegion() {
 	l.rgOpen, l.behind = false, nil
 	l.forgetReplies()
 	if !l.handing {
-		l.region.leave(l)
+		l.region.readerEnded(l)
 	}
 	l.afterFar(l.up.to, l.down.to, l.closeGateway)
 }
@@ -189,7 +189,7 @@ func (l *gatewayLink) handedOver() {
 	l.handing = false
 	if !l.rgOpen {
 		l.w.mark("region: a command handed over after the end of its link")
-		l.region.leave(l)
+		l.region.readerEnded(l)
 		return
 	}
 	behind := l.behind

@@ -148,9 +148,9 @@ func (p *process) post(fn func()) {
 	p.wake()
 }
 
-// back binds a completion to this incarnation: it is posted if the incarnation
+// ifAlive binds a completion to this incarnation: it is posted if the incarnation
 // still lives when it comes.
-func (p *process) back(fn func()) func() {
+func (p *process) ifAlive(fn func()) func() {
 	gen := p.gen
 	return func() {
 		if p.gen == gen {

@@ -64,7 +64,7 @@ func (n *regionNode) carry(last *lastArrival, arrive func()) {
 		delay += d.between(0, 20*w.weather.Between)
 	}
 	*last = max(*last+1, lastArrival(w.now+delay))
-	w.after(int64(*last)-w.now, n.p.back(arrive))
+	w.after(int64(*last)-w.now, n.p.ifAlive(arrive))
 }
 
 // ticket remembers where the answer to a command goes.
@@ -449,7 +449,7 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 	l.rgOpen = true
 	l.up = direction{from: g.p.host, to: n.p.host}
 	l.down = direction{from: n.p.host, to: g.p.host}
-	l.welcomed = n.p.back(func() {
+	l.welcomed = n.p.ifAlive(func() {
 		if l.rgOpen {
 			opened(l)
 		}
@@ -471,8 +471,8 @@ func (n *regionNode) accept(g *gatewayNode, to sharding.NodeID, id link.LaneID, 
 	n.links = append(open, l)
 }
 
-// leave says that nothing more of a link is read or handed over.
-func (n *regionNode) leave(l *gatewayLink) {
+// readerEnded says that nothing more of a link is read or handed over; the next link of its lane may be read.
+func (n *regionNode) readerEnded(l *gatewayLink) {
 	if next, ok := n.readers.Leave(l.laneID, l); ok {
 		next.welcomed()
 	}

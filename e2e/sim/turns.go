@@ -47,7 +47,7 @@ func (n *shardNode) performEntity(o turn.Output) {
 			n.w.violate("a timer holds passivation off", "%s: %v is passivated before its timer has fired", n.p.name, o.Entity)
 		}
 		delete(n.instances, o.Incarnation)
-		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() {
 			n.stepTurn(turn.Stopped{Incarnation: o.Incarnation})
 		}))
 	case turn.Drop:
@@ -70,7 +70,7 @@ func (n *shardNode) load(o turn.Load) {
 		n.instances[o.Incarnation] = b
 	}
 	if o.Volatile {
-		n.w.after(n.w.dice("turn").exp(ms/5), n.p.back(func() {
+		n.w.after(n.w.dice("turn").exp(ms/5), n.p.ifAlive(func() {
 			n.stepTurn(turn.Loaded{Entity: o.Entity, Incarnation: o.Incarnation})
 		}))
 		return
@@ -165,7 +165,7 @@ func (n *shardNode) run(o *turn.Run) {
 	took := d.exp(ms / 4)
 	over := false
 	end := func(cancelled bool) func() {
-		return n.p.back(func() {
+		return n.p.ifAlive(func() {
 			if over {
 				return
 			}

@@ -74,10 +74,10 @@ type Machine struct {
 	sortedPlaces []int32   // places of the members in the state, sorted by node; nil until needed
 
 	// What the events so far have announced.
-	unpublished       bool // the state has changed since
+	unpublished       bool // the state has changed since the last of them
 	published         []*Member
 	publishedSuspects []suspect   // the suspects at the last publish, including those for which no event was emitted
-	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if it is unreachable only for observers that the cluster ignores, see suspect.forCluster
+	unreachableSince  []time.Time // for each of publishedSuspects, since when it is unreachable; zero if nobody whose observations count for the cluster finds it unreachable, see suspect.forCluster
 	publishedLeader   sharding.NodeID
 }
 

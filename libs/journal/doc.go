@@ -37,8 +37,9 @@
 //
 // A journal has a random generation, drawn when it is created and again when it is
 // restored. A process that opened the journal when it had another generation must stop: what
-// the process remembers is perhaps not stored any more. So every transaction compares it, and every handshake between processes:
-// see [CheckGeneration].
+// the process remembers is perhaps not stored any more. So every transaction compares the
+// generation that the process knows with the journal's, and in every handshake two processes
+// compare theirs: see [CheckGeneration].
 //
 // # Group commit
 //

@@ -55,8 +55,9 @@
 // monotonic clock stopped may believe in its lease for a moment after it resumes. If the
 // record is deleted while its holder lives, a process that starts afterwards can acquire
 // the lease beside the holder. Then only the term protects: the new one is raised above the
-// old one, and what is fenced by term refuses the old holder. The package elects
-// neither by health or load nor round-robin: the candidate of the lowest rank gets the lease.
+// old one, and what is fenced by term refuses the old holder. The package looks
+// neither at the health nor at the load of candidates, and they do not take turns: the
+// candidate of the lowest rank gets the lease.
 //
 // # Duties of the driver
 //

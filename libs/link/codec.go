@@ -63,10 +63,10 @@ func end(b []byte, offset int) []byte {
 	return b
 }
 
-// names is the table of numbered names for one direction. Both ends build the same table:
-// a reference that is the highest number so far plus one is followed by a new name, which
-// gets that number.
-// Reference 0 means that the table is full; the name follows and gets no number.
+// names is the table of numbered names for one direction. Both ends build the same table.
+// Where a frame names something, it has a reference: the number of a name that was sent
+// before, or the lowest number not in use yet, which is followed by the name that gets it.
+// Reference 0 means that the table is full: the name follows and gets no number.
 type names struct {
 	list []string
 	// ids are the numbers, from 1, at the writer's end. A reader has no map: it

@@ -1,7 +1,8 @@
 // Package replies bounds the memory that replies take. The size of a reply is not known
 // before the command has run. So an admitted command reserves an estimate: the size of
 // earlier replies to the same kind of command ([SizeEstimate] learns it). The reservation
-// that a command or a refusal holds is its [Ticket]. Once the reply exists, it counts with
+// of one command is its [Ticket]. (A refusal is a reply too, so that a command that is
+// refused holds a Ticket until the refusal is sent.) Once the reply exists, it counts with
 // its real size until it is sent.
 //
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in the

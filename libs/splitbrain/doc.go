@@ -82,8 +82,8 @@
 // that and joins the first side again, nobody is unreachable there and nothing is
 // decided: both sides stay until they reach each other.
 //
-// A free lease should not go to the fastest candidate: one that is [InMinority] waits
-// for [MinorityDelay] before it acquires the lease ([LeaseRank]).
+// A free lease should not go to the fastest candidate: a candidate for which
+// [InMinority] is true waits for [MinorityDelay] before it acquires the lease ([LeaseRank]).
 //
 // Nor should the lease stay with a minority. A member that holds the lease when it becomes
 // part of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there

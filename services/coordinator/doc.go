@@ -39,10 +39,10 @@
 //
 // # Epochs
 //
-// Every allocation takes the next epoch of the term. Let e be the last one that this term has
-// given out. A region's message names at most e+1: a region that has released a shard at e
-// takes it again only from e+1 on, and names e+1 when it refuses the shard
-// (control.HostRefused.Above). A message that names a higher epoch was caused by a newer
+// Every allocation takes the next epoch of the term. A region that has released a shard at
+// epoch e takes it again only from e+1 on, and names e+1 when it refuses the shard
+// (control.HostRefused.Above). So a message caused by this coordinator names at most the last
+// allocated epoch plus one. A message that names a higher epoch was caused by a newer
 // coordinator. It is ignored: this term is about to end anyway.
 //
 // # What this does not do

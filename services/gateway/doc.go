@@ -51,9 +51,10 @@
 //
 // There is one exception. While the shard leaves the region (it is being handed off, or the
 // region refused its epoch), the command waits for the next owner, whose version may have
-// the command. A command waits in this way at most once. Together, the commands that wait
-// in this way may use [Config].DeferredShare of the limits, so that callers of a new version leave the rest to
-// callers of the old one. The command keeps its place in the order, but no other command
+// the command. A command waits in this way at most once. All
+// commands that wait in this way may together take at most the share [Config].DeferredShare
+// of each limit, so that callers of a new version cannot take the places of callers of the
+// old one. The command keeps its place in the order, but no other command
 // waits for it. If a later command for the same entity may have run meanwhile, the waiting
 // command is refused.
 //

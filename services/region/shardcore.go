@@ -29,8 +29,9 @@ type ShardCore struct {
 	// alone says that there is no other shard core: then all limits are this core's.
 	alone      bool
 	allowances [resources]allowance
-	// returning says that, after a [Reclaim], some allowance still has more than its ceiling,
-	// because the excess is in use. It is given back once it is unused.
+	// returning says that, after a [Reclaim], some allowance still has more granted than its
+	// ceiling (see allowance), because the excess is in use. The excess is given back once it is
+	// unused.
 	returning bool
 
 	lastHeld Held // the last one that was reported to the control core

@@ -1,5 +1,5 @@
 // Package agent drives the membership core of package gossip: one loop owns the
-// machine, feeds it the messages that arrive and ticks, and sends its messages to
+// machine, feeds it ticks and the messages that arrive, and sends its messages to
 // other nodes as Twirp posts over HTTP. The caller provides the listener, the
 // client and TLS.
 //

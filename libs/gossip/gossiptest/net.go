@@ -134,7 +134,7 @@ func (n *Net) Start(node *Node) {
 	node.restart, node.removed = time.Time{}, map[sharding.NodeID]bool{}
 	node.Starts++
 	node.Rounds = 0
-	n.after(time.Duration(n.rng.Int64N(int64(TickEvery))), event{tick: node, start: node.Starts})
+	n.after(time.Duration(n.rng.Int64N(int64(TickEvery))), event{tickNode: node, start: node.Starts})
 	n.Step(node, gossip.Start{})
 }
 
@@ -257,7 +257,7 @@ func (n *Net) event(node *Node, e gossip.Event) {
 		node.M = nil
 		if node.RestartAfter > 0 {
 			node.restart = n.Now.Add(node.RestartAfter)
-			n.after(node.RestartAfter, event{again: node, start: node.Starts})
+			n.after(node.RestartAfter, event{restartNode: node, start: node.Starts})
 		}
 	case gossip.LeaveRequested:
 		n.Step(node, gossip.Leave{})
@@ -342,24 +342,24 @@ func (n *Net) Run(d time.Duration) {
 		e := n.queue.pop()
 		n.Now = e.at
 		switch {
-		case e.tick != nil:
+		case e.tickNode != nil:
 			n.tick(e)
-		case e.again == nil:
+		case e.restartNode == nil:
 			n.deliver(e)
-		case e.again.Starts == e.start && !e.again.restart.IsZero():
-			n.Start(e.again)
+		case e.restartNode.Starts == e.start && !e.restartNode.restart.IsZero():
+			n.Start(e.restartNode)
 		}
 	}
 	n.Now = end
 }
 
 func (n *Net) tick(e event) {
-	if e.tick.M == nil || e.tick.Starts != e.start {
+	if e.tickNode.M == nil || e.tickNode.Starts != e.start {
 		return // of an incarnation that is gone
 	}
-	n.after(TickEvery, event{tick: e.tick, start: e.start})
-	if !e.tick.paused {
-		n.Step(e.tick, gossip.Tick{})
+	n.after(TickEvery, event{tickNode: e.tickNode, start: e.start})
+	if !e.tickNode.paused {
+		n.Step(e.tickNode, gossip.Tick{})
 	}
 }
 
@@ -428,12 +428,12 @@ func (n *Net) tracef(format string, args ...any) {
 // event is something that will happen: a message arrives, a node ticks, or a node
 // restarts. The last two apply only to the incarnation whose number is in the field start.
 type event struct {
-	at    time.Time
-	order int
-	in    gossip.Receive
-	tick  *Node
-	again *Node
-	start int
+	at          time.Time
+	order       int
+	in          gossip.Receive
+	tickNode    *Node
+	restartNode *Node
+	start       int
 }
 
 func (e *event) before(o *event) bool {
