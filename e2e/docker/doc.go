@@ -1,9 +1,10 @@
-// Package docker has the tests that run whole clusters in containers, with the servers by
-// which processes find each other: Consul, etcd, DNS, PostgreSQL.
+// Package docker has the tests that run whole clusters in containers, with real
+// servers: Consul, etcd or DNS for discovery, and Consul, etcd or PostgreSQL for the lease
+// and the journal.
 //
 // For each of these servers, TestBackends creates an isolated network with the server,
-// three coordinators, three regions and two gateways. The processes get only a URL by which
-// to find each other. While clients write and read,
+// three coordinators, three regions and two gateways. The processes get only the URL of
+// that server. While clients write and read,
 //
 //   - the cluster is scaled,
 //   - the server is stopped for a minute,

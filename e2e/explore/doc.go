@@ -29,7 +29,7 @@
 // Regions are only names there. From outside, the coordinators are asked for at most two
 // things on a path: a region registers a changed type, the home of a shard is asked for, or
 // the drain of a region begins or ends. That is enough for a checkpoint and for the snapshot
-// after it.
+// after it, because the stream begins with facts of an earlier coordinator.
 //
 // # How
 //

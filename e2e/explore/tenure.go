@@ -281,6 +281,7 @@ func (w *tenureWorld) lease(i int, in lease.Input) {
 			w.askLease(i, fmt.Sprintf("swap %+v", o), o.Request, &o)
 		case lease.Acquired:
 			p.term, p.until = o.Term, o.Until
+			// The check is a message that arrives before anything else happens.
 			w.atOnce(fmt.Sprintf("c%d acquires term %d", i, o.Term), 1<<recordPart, func() { w.acquired(o.Term) })
 			w.step(i, coordinator.Acquired{Term: o.Term, Until: o.Until, Cluster: o.Cluster})
 		case lease.Renewed:

@@ -376,7 +376,7 @@ func (g *gatewayNode) stop() {
 		if g.w.dice("link").chance(0.5) {
 			l.up.reset = true
 		}
-		l.afterFar(l.down.to, l.up.to, l.closeRegion)
+		l.whenFarEndLearns(l.down.to, l.up.to, l.closeRegion)
 	}
 	for _, id := range sortedKeys(g.waiting) {
 		g.waiting[id].reply(gateway.Finish{Reply: sharding.Doubt(sharding.Unavailable, "connection reset")})

@@ -125,7 +125,7 @@ func (l *gatewayLink) closeGateway() {
 	}
 	l.up.frames = l.up.frames[:written]
 	l.gateway.linkLost(l, unsent)
-	l.afterFar(l.down.to, l.up.to, l.closeRegion)
+	l.whenFarEndLearns(l.down.to, l.up.to, l.closeRegion)
 }
 
 // closeRegion is the end of the link for the region: it reads no more frames,
@@ -139,12 +139,12 @@ func (l *gatewayLink) closeRegion() {
 	if !l.handing {
 		l.region.readerEnded(l)
 	}
-	l.afterFar(l.up.to, l.down.to, l.closeGateway)
+	l.whenFarEndLearns(l.up.to, l.down.to, l.closeGateway)
 }
 
-// afterFar lets the far end learn of a closed connection: soon if the way is
+// whenFarEndLearns lets the far end learn of a closed connection: soon if the way is
 // free, else when it gives up by itself.
-func (l *gatewayLink) afterFar(from, to int, learn func()) {
+func (l *gatewayLink) whenFarEndLearns(from, to int, learn func()) {
 	w := l.w
 	if w.net.blocked(from, to) {
 		w.after(w.dice("link").between(500*ms, 4*sec), learn)

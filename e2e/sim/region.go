@@ -113,7 +113,7 @@ func (w *World) regionProgram(p *process) program {
 	}
 	if w.weather.Harsh.PerByte > 0 {
 		n.replyBudget = &replyBudget{budget: replies.NewBudget(replyLimits), estimates: map[string]*replies.SizeEstimate{}}
-		n.replyBudget.short.Learn(replies.Overhead)
+		n.replyBudget.refusals.Learn(replies.Overhead)
 	}
 	n.group = group{s: w.journal, p: p}
 	n.version = w.versionOf(p)
@@ -485,7 +485,7 @@ func (n *regionNode) stop() {
 			if n.w.dice("link").chance(0.5) {
 				l.down.reset = true
 			}
-			l.afterFar(l.up.to, l.down.to, l.closeGateway)
+			l.whenFarEndLearns(l.up.to, l.down.to, l.closeGateway)
 		}
 	}
 	n.member.stop()

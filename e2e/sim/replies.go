@@ -29,7 +29,7 @@ const silence = sec
 type replyBudget struct {
 	budget    *replies.Budget
 	estimates map[string]*replies.SizeEstimate
-	short     replies.SizeEstimate // refusals
+	refusals  replies.SizeEstimate // their sizes
 	posted    bool                 // somebody will look at what waits unread
 }
 
@@ -84,7 +84,7 @@ func (n *regionNode) read(l *gatewayLink, env *sharding.Envelope, take func(repl
 // readOn goes on with what waits, and with what comes behind it.
 func (n *regionNode) readOn(l *gatewayLink) {
 	q, budget := &l.buffer.queue, n.replyBudget.budget
-	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.short) {
+	for _, late := range q.Late(budget, n.p.now(), &n.replyBudget.refusals) {
 		n.w.mark("region: a command has waited too long for room")
 		late.Command.take(late.Ticket, "there was no room for the reply in time")
 	}
@@ -103,7 +103,7 @@ func (n *regionNode) readOn(l *gatewayLink) {
 		}, &c)
 		if verdict == replies.Full {
 			var ok bool
-			if room, ok = budget.Admit(&q.Account, &n.replyBudget.short); !ok {
+			if room, ok = budget.Admit(&q.Account, &n.replyBudget.refusals); !ok {
 				return
 			}
 			n.w.mark("region: too many commands wait for room")

@@ -90,8 +90,8 @@
 // are candidates on the other side, so that the larger side stays. A member that acquires
 // the lease in a minority keeps it: the others had time to acquire it. Once a side may
 // have decided by the lease, the lease must not move any more, or both sides would stay.
-// So the lease is not given up in two cases: when the time since the last change exceeds
-// the mean of YieldLeaseAfter and StableAfter; and when reachability has been unstable for
+// So the lease is not given up in two cases: when the time since the last change is closer
+// to StableAfter, at which a side may decide, than to YieldLeaseAfter; and when reachability has been unstable for
 // so long that the lease is about to decide although nothing is stable.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver

@@ -26,8 +26,8 @@
 // is durable or refused. Only then is the entity loaded again, and the commands in doubt
 // are looked up: one that is stored gets its stored reply; one that is not stored was not
 // applied, and runs again, in arrival order. While that write is
-// refused because data is damaged, the entity's commands are refused, and each of them
-// tries the write again.
+// refused because data is damaged, the entity's commands are refused. Each command that
+// arrives makes the core try that write once more.
 //
 // # What this does not do
 //

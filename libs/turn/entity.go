@@ -95,7 +95,7 @@ const (
 	ending                           // no instance; what was staged must become durable or refused
 	settling                         // no instance; an append's outcome is unknown
 	unsettled                        // like settling, but damage refuses the write that settles; the next command tries again
-	lookup                           // no instance, fenced; commands in doubt are looked up
+	lookup                           // no instance; the shard has another owner, so nothing of this one can be written any more, and commands in doubt are looked up
 )
 
 // command is one delivered command until its answer.
@@ -157,7 +157,7 @@ func (m *Machine) freeCommand(c *command) {
 	m.commandPool = append(m.commandPool, c)
 }
 
-// hash returns a number by which another command with the same id is recognised.
+// hash returns a number by which a repeat is told from another command with the same id.
 func (c *command) hash() uint64 {
 	if mutant.On("principal") {
 		return sharding.CommandHash("", c.env.Command, c.env.Payload)
@@ -244,7 +244,7 @@ func (m *Machine) deliver(in *Deliver) {
 		e.state = settling
 		m.emitSettle(e)
 	}
-	if e.state == live && c.recordable() && m.recent.has(e.inc, c.env.ID) {
+	if e.state == live && c.recordable() && m.recent.mayBeStored(e.inc, c.env.ID) {
 		c.lookupPending = true
 		m.emit(Lookup{Entity: e.id, Incarnation: e.inc, ID: c.env.ID})
 		m.schedule(wake{at: m.now.Add(m.cfg.LookupTimeout), kind: wakeLookup, entity: e, incarnation: e.inc, id: c.env.ID})

@@ -34,7 +34,7 @@ func (r *recentIDs) add(inc Incarnation, id sharding.CommandID) {
 	r.table[key%uint64(r.size)] = key
 }
 
-func (r *recentIDs) has(inc Incarnation, id sharding.CommandID) bool {
+func (r *recentIDs) mayBeStored(inc Incarnation, id sharding.CommandID) bool {
 	if r.table == nil {
 		return false
 	}

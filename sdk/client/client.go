@@ -167,10 +167,10 @@ func (c *Client) Call(ctx context.Context, call entity.Call) (sharding.Reply, er
 		if useless++; !a.useless {
 			useless = 0
 		}
-		again := useless < len(c.cfg.Gateways) && // each was tried
+		again := useless < len(c.cfg.Gateways) && // else each was tried in vain
 			(err.Outcome == sharding.Rejected && (a.useless || retryable(err.Code)) ||
 				err.Outcome == sharding.Unknown && (call.Key != "" || call.ReadOnly) ||
-				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // else nothing is stored to repeat
+				err.Code == entity.ReplyLost && call.Key != "" && a.wait > 0) // a gateway asks for a pause only if the reply is stored
 		doubt = doubt || err.Outcome == sharding.Unknown
 		if err.Code == entity.ReplyLost {
 			ran = err

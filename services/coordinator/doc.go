@@ -18,7 +18,7 @@
 //
 //	             GetShardHome            ShardStarted            rebalance, drain, leave
 //	unallocated ─────────────▶ starting ─────────────▶ serving ─────────────▶ handing-off
-//	                             ▲ HostShard                                    │ HandOff
+//	                             ▲ (sends HostShard)            (sends HandOff) │
 //	                             └──────────── higher epoch ◀───────────────────┘ ShardStopped
 //
 // A row goes from any phase to starting at a higher epoch, at another region if there is

@@ -148,7 +148,7 @@ func (e *env) fill(name string) {
 	}
 }
 
-// testClockSteps sets the clock on the wall: nothing is forgotten for that.
+// testClockSteps sets the wall clock forward and back; no id is forgotten because of that.
 func testClockSteps(e *env) {
 	day := 24 * e.cfg.DedupeAge
 	e.one(durable, claim(shard, epoch, 1))
@@ -160,10 +160,11 @@ func testClockSteps(e *env) {
 		e.Fatal("a step of the clock makes ids old")
 	}
 	e.now = e.now.Add(-2 * day) // back, beyond where it was
-	honest := key7(e.now.Add(day), 2)
-	e.one(durable, add(alice, record(e.load(alice).LastSeq+1, honest)))
+	// The clock that stores is a day behind the true time, which is in the key.
+	trueTime := key7(e.now.Add(day), 2)
+	e.one(durable, add(alice, record(e.load(alice).LastSeq+1, trueTime)))
 	e.fill("b")
-	for _, id := range []sharding.CommandID{"plain", timed, honest} {
+	for _, id := range []sharding.CommandID{"plain", timed, trueTime} {
 		e.one(byID, add(alice, record(e.load(alice).LastSeq+1, id)))
 	}
 	e.now = e.now.Add(day)
@@ -172,11 +173,11 @@ func testClockSteps(e *env) {
 	if !e.trim("plain") || !e.trim(timed) {
 		e.Fatal("ids are kept for ever")
 	}
-	// What was stored while the clock was behind looks ahead, and stays.
-	if e.trim(honest) {
+	// To the clock that was behind, the key was of the future. Such a key is never dropped.
+	if e.trim(trueTime) {
 		e.Fatal("a key was dropped by the clock of who stored it")
 	}
-	// Back after it was dropped: the key does not run again, and a new one does.
+	// The clock is set back after a key was dropped: that key is refused, a new one is not.
 	e.now = e.now.Add(-day)
 	e.one(byID, add(alice, record(e.load(alice).LastSeq+1, timed)))
 	if s := e.load(alice, timed).Stored[timed]; !s.Expired {
@@ -185,8 +186,8 @@ func testClockSteps(e *env) {
 	e.one(durable, add(alice, record(e.load(alice).LastSeq+1, key7(e.now.Add(day), 3))))
 }
 
-// testSeenTime: what passes between records of two processes does not make ids
-// older, because one of them may have been paused, or its clock be another one.
+// testSeenTime: the time between records of two processes does not make ids older,
+// because one of the processes may have been paused, and their clocks may differ.
 func testSeenTime(e *env) {
 	other := e.open()
 	e.one(durable, claim(shard, epoch, 1))
@@ -209,9 +210,9 @@ func testSeenTime(e *env) {
 	}
 }
 
-// testTimeCountsOnce: whether or not a snapshot counts as a record does for the age
-// of ids, the time between two records of one process counts once, with a snapshot of
-// its own between them, and at most once with that of another one.
+// testTimeCountsOnce: when ages are computed, a driver may count a snapshot like a record.
+// Either way, the time between two records of one process counts once if the snapshot between
+// them is its own, and at most once if another process took it.
 func testTimeCountsOnce(e *env) {
 	first, other := e.b, e.open()
 	e.one(durable, claim(shard, epoch, 1))
@@ -292,7 +293,7 @@ func testDropSnapshots(e *env) {
 	e.one(durable, add(alice, records(1, "a", "b", "c")...))
 	e.one(bySeq, drop(alice, 3)) // there is none
 	e.one(durable, snapshot(epoch, alice, 2, "s"))
-	e.one(bySeq, drop(alice, 1)) // it says more than was read
+	e.one(bySeq, drop(alice, 1)) // the snapshot is of record 2, and the caller has read only record 1
 	e.equal("snapshot", e.load(alice).Snapshot.Seq, uint64(2))
 	e.one(durable, drop(alice, 3))
 	for range 2 {
