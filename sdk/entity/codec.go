@@ -63,6 +63,8 @@ func decodeAs[T any](payload []byte, enc sharding.Encoding, lenient bool) (T, er
 	return v, decodeJSON(payload, &v, lenient)
 }
 
+// decodeJSON reads what callers send and are sent. Fields may be missing: they may be older
+// than this program. What is stored is read by [layout.read].
 func decodeJSON(payload []byte, v any, lenient bool) error {
 	if !lenient && !utf8.Valid(payload) { // the decoder would put U+FFFD in its place
 		return errors.New("it is not valid JSON: it is not in UTF-8")

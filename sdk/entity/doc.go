@@ -45,11 +45,15 @@
 //
 // # Versions
 //
-// Replies are read leniently: a caller ignores fields that it does not know. Commands and
-// stored events are read strictly: an unknown field of a command is refused as
-// invalid_argument, and an entity that has stored events with an unknown name, version or
-// field is refused as data_loss, until a version that knows them is run. A field that is
-// missing is zero.
+// Replies are read leniently: a caller ignores fields that it does not know. Commands are
+// read strictly: an unknown field is refused as invalid_argument. One that is missing is
+// zero, because callers may be older.
+//
+// What is stored must be what this version itself would store. An event or a snapshot with
+// an unknown name, version or field, without one of the fields, with a name in another case,
+// or with null where the type has no nil, is refused as data_loss, until a version that
+// knows it is run. Fields with omitempty or omitzero may be missing, and MarshalJSON may
+// write null. Adding or removing omitempty or omitzero changes the form.
 //
 // [Event] gives an event a stored name and a version; [From] declares how to convert an
 // older version. A snapshot of another form is ignored, and the state rebuilt from the

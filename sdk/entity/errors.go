@@ -57,7 +57,11 @@ type StoredError struct {
 
 // Error names the entity, what cannot be read and why, and what an operator can do.
 func (e *StoredError) Error() string {
-	return fmt.Sprintf("%v: %s of %s: %v; run the version of the type that knows it", ErrStored, e.What, e.Entity, e.Err)
+	do := "run the version of the type that knows it"
+	if damaged(e.Err) {
+		do = fixDamage
+	}
+	return fmt.Sprintf("%v: %s of %s: %v; %s", ErrStored, e.What, e.Entity, e.Err, do)
 }
 
 // Unwrap returns ErrStored and Err.
@@ -65,6 +69,15 @@ func (e *StoredError) Unwrap() []error { return []error{ErrStored, e.Err} }
 
 // fixSnapshot is the StoredError.Fix of snapshots.
 const fixSnapshot = "raise the version with SnapshotV, so that older snapshots are ignored or read by a step"
+
+// fixDamage is the StoredError.Fix of what no version of the program has stored.
+const fixDamage = "restore the journal from a copy"
+
+// damaged reports whether an error is about something that no version has stored.
+func damaged(err error) bool {
+	var shape *shapeError
+	return errors.As(err, &shape) && shape.damaged
+}
 
 // ErrLossySnapshot: the entity has state in fields that are not stored. No snapshot is taken.
 var ErrLossySnapshot = errors.New("a snapshot would not have all of the state")

@@ -26,7 +26,7 @@ type EventType struct {
 	// typ is the Go type. Values of a plain one are the same after encoding and decoding.
 	typ        reflect.Type
 	plain      bool
-	arrays     bool // values have arrays of a fixed length
+	layout     *layout
 	version    int
 	readableBy int
 	aliases    []string
@@ -45,7 +45,7 @@ type EventType struct {
 func Event[T any](name string) *EventType { return newEventType(reflect.TypeFor[T](), name) }
 
 func newEventType(t reflect.Type, name string) *EventType {
-	return &EventType{name: name, typ: t, plain: plain(t), arrays: hasArray(t, nil), version: 1}
+	return &EventType{name: name, typ: t, plain: plain(t), layout: layoutOf(t), version: 1}
 }
 
 // V sets the version in which the event is stored from now on, 1 to 65535, and gives the
@@ -97,8 +97,10 @@ func From[Old, New any](version int, upgrade func(Old) New) Step {
 // decode reads a stored event of any version that this one can read. It also reports
 // whether fields were ignored that this version may not know.
 func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
-	stored := max(int(ev.Version), 1)
+	stored := int(ev.Version)
 	switch {
+	case stored == 0 && !mutant.On("strict-shape"):
+		return nil, false, &shapeError{what: "%s has no version", damaged: true}
 	case stored == e.version:
 		v, err = e.decodeAs(ev, false)
 		return v, false, err
@@ -119,8 +121,10 @@ func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
 
 // fix is what the author can do about a stored event that decode cannot read.
 func (e *EventType) fix(ev sharding.Event) string {
-	stored := max(int(ev.Version), 1)
+	stored := int(ev.Version)
 	switch {
+	case stored > e.version && ev.ReadableBy != 0 && int(ev.ReadableBy) <= e.version:
+		return fmt.Sprintf("run a program that knows version %d; for later events, correct its ReadableBy(%d)", stored, ev.ReadableBy)
 	case stored > e.version:
 		return fmt.Sprintf("a later version of the program has stored it: run one that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", stored, e.version)
 	case stored == e.version:
@@ -133,8 +137,11 @@ func (e *EventType) fix(ev sharding.Event) string {
 
 // decodeAs reads a stored event into the Go type. Unless it is lenient it refuses unknown
 // fields: an event that says more than this version knows would give a state that is
-// wrong.
+// wrong. Of a message protobuf defines what a field is that is not there.
 func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
+	if ev.Encoding > sharding.Protobuf {
+		return nil, fmt.Errorf("it has the encoding %d, which this release of Roost does not know: a later one has stored it, or it is damaged", ev.Encoding)
+	}
 	if m, ok := reflect.Zero(e.typ).Interface().(proto.Message); ok {
 		m = m.ProtoReflect().New().Interface()
 		if ev.Encoding != sharding.Protobuf {
@@ -148,18 +155,12 @@ func (e *EventType) decodeAs(ev sharding.Event, lenient bool) (any, error) {
 		}
 		return m, nil
 	}
-	p := reflect.New(e.typ)
-	if err := decodeJSON(ev.Payload, p.Interface(), lenient); err != nil {
-		return nil, err
+	if ev.Encoding != sharding.JSON {
+		return nil, &shapeError{what: "%s was stored as protobuf, and this program stores JSON", later: lenient}
 	}
-	if e.arrays {
-		var v any
-		if err := decodeJSON(ev.Payload, &v, true); err != nil {
-			return nil, err
-		}
-		if err := checkArrays(e.typ, v); err != nil {
-			return nil, err
-		}
+	p := reflect.New(e.typ)
+	if err := e.layout.read(ev.Payload, p.Interface(), lenient); err != nil {
+		return nil, err
 	}
 	return p.Elem().Interface(), nil
 }
@@ -193,7 +194,9 @@ func (e *EventType) check() error {
 			if i < 0 {
 				complain("ReadableBy(%d) needs a step from version %d, which says what that version has", e.readableBy, v)
 			} else if field := lacks(e.typ, e.steps[i].from); field != "" {
-				complain("ReadableBy(%d): version %d would not find its field %s, and take it for zero; readers of it must refuse the event", e.readableBy, v, field)
+				complain("ReadableBy(%d): version %d would not find its field %s, and refuse the event", e.readableBy, v, field)
+			} else if field := e.layout.confusing(layoutOf(e.steps[i].from)); field != "" {
+				complain("ReadableBy(%d): version %d would take the field %s for its own, whose name differs in case only, and refuse the event; give it another name", e.readableBy, v, field)
 			}
 		}
 	}

@@ -136,8 +136,11 @@ func TestStrictSnapshots(t *testing.T) {
 	if !errors.Is(err, entity.ErrStored) || !strings.Contains(err.Error(), `snapshot of Trace/t`) || !strings.Contains(err.Error(), `"Renamed"`) {
 		t.Errorf("got %v", err)
 	}
-	if err := restore(i, `{}`); err != nil {
+	if err := restore(i, `{}`); !errors.Is(err, entity.ErrStored) {
 		t.Errorf("a field that is missing: %v", err)
+	}
+	if err := restore(i, `{"Seen":null}`); err != nil {
+		t.Errorf("the empty state: %v", err)
 	}
 }
 

@@ -25,6 +25,8 @@ func explain(into any, err error) error {
 			what = fmt.Sprintf("field %q", fieldPath(reflect.TypeOf(into), mismatch.Field))
 		}
 		return fmt.Errorf("%s is %s; it must be %s", what, found(mismatch.Value), wanted(mismatch.Type))
+	case errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input":
+		return errors.New("it is not valid JSON: it ends too early")
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not valid JSON: %s, at byte %d", syntax.Error(), syntax.Offset)
 	case errors.Is(err, io.EOF):

@@ -58,7 +58,8 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 		}
 		return nil
 	}
-	return i.unreadable("snapshot", decodeJSON(snapshot, i.state, false), fixSnapshot)
+	clearStored(reflect.ValueOf(i.state).Elem())
+	return i.unreadable("snapshot", i.def.state.layout.read(snapshot, i.state, false), fixSnapshot)
 }
 
 // unreadable wraps an error about something stored. fix is what its author can do about it.
@@ -66,9 +67,8 @@ func (i *Instance) unreadable(what string, err error, fix string) error {
 	if err == nil {
 		return nil
 	}
-	var field unknownFieldError
-	if errors.As(err, &field) {
-		err = fmt.Errorf("it was stored with a field %s that this program does not know: the form has changed without a new version", string(field))
+	if damaged(err) {
+		fix = fixDamage
 	}
 	return &StoredError{Entity: i.entity(), What: what, Err: err, Fix: fix}
 }
@@ -86,10 +86,13 @@ func (i *Instance) Snapshot() (form sharding.SnapshotForm, b []byte, err error) 
 		b, err = s.Snapshot()
 		return form, b, err
 	}
-	if b, err = json.Marshal(i.state); err == nil {
-		err = i.checkSnapshot(form, b)
+	if b, err = json.Marshal(i.state); err != nil {
+		return form, nil, err
 	}
-	return form, b, err
+	if err = i.def.state.layout.check(b, false); err != nil { // such as keys that differ in memory only
+		return form, nil, fmt.Errorf("%w of %s: %w", ErrLossySnapshot, i.entity(), err)
+	}
+	return form, b, i.checkSnapshot(form, b)
 }
 
 // checkSnapshot returns an error if a snapshot lacks a part of the state: fields that are

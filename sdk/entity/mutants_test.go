@@ -17,6 +17,7 @@ func TestMutants(t *testing.T) {
 		"partly-read":    later,
 		"later-version":  wrong,
 		"lossy-snapshot": lossy,
+		"strict-shape":   shapes,
 	} {
 		mutant.Activate("")
 		if why := broken(t); why != "" {

@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"cmp"
 	"fmt"
 	"hash/fnv"
 	"reflect" // pure: of types
@@ -92,9 +91,10 @@ func writeStruct(b *strings.Builder, t reflect.Type, inside []reflect.Type) {
 
 // storedField is a field of a struct that package json stores.
 type storedField struct {
-	name   string // empty: an embedded struct, whose fields are stored beside the others
-	quoted bool
-	typ    reflect.Type
+	name     string // empty: an embedded struct, whose fields are stored beside the others
+	quoted   bool
+	optional bool // it is left out when it is empty
+	typ      reflect.Type
 }
 
 func storedFields(t reflect.Type) []storedField {
@@ -109,7 +109,7 @@ func storedFields(t reflect.Type) []storedField {
 		if name == "" && !(f.Anonymous && structure) {
 			name = f.Name
 		}
-		fields = append(fields, storedField{name: name, quoted: slices.Contains(strings.Split(options, ","), "string"), typ: f.Type})
+		fields = append(fields, storedField{name: name, quoted: hasOption(options, "string"), optional: mayBeAbsent(f.Type, options), typ: f.Type})
 	}
 	return fields
 }
@@ -119,9 +119,13 @@ func structFields(t reflect.Type, inside []reflect.Type) []string {
 	var fields []string
 	for _, f := range storedFields(t) {
 		var field strings.Builder
-		if field.WriteString(f.name + ":"); f.name == "" {
-			field.Reset()
+		switch {
+		case f.name == "":
 			field.WriteString("…")
+		case f.optional:
+			field.WriteString(f.name + "?:")
+		default:
+			field.WriteString(f.name + ":")
 		}
 		if f.quoted {
 			field.WriteString("quoted ")
@@ -286,9 +290,15 @@ func writeField(b *strings.Builder, f protoreflect.FieldDescriptor, inside []pro
 
 // encodesItself reports whether a type has methods by which it is encoded or decoded.
 func encodesItself(t reflect.Type) bool {
-	return slices.ContainsFunc([]reflect.Type{jsonMarshaler, jsonUnmarshaler, textMarshaler, textUnmarshaler}, func(own reflect.Type) bool {
-		return t.Implements(own) || reflect.PointerTo(t).Implements(own)
-	})
+	return has(t, jsonMarshaler) || has(t, textMarshaler) || decodesItself(t)
+}
+
+// decodesItself reports whether a type has methods by which it is decoded.
+func decodesItself(t reflect.Type) bool { return has(t, jsonUnmarshaler) || has(t, textUnmarshaler) }
+
+// has reports whether a type or a pointer to it has the methods of an interface.
+func has(t, methods reflect.Type) bool {
+	return t.Implements(methods) || reflect.PointerTo(t).Implements(methods)
 }
 
 // hiddenField returns the path of a field that package json does not store; empty: there is
@@ -312,84 +322,4 @@ func hiddenField(t reflect.Type, inside []reflect.Type) string {
 		}
 	}
 	return ""
-}
-
-// hasArray reports whether a type stores arrays of a fixed length. Package json reads them
-// from JSON arrays of any length.
-func hasArray(t reflect.Type, inside []reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Array:
-		return true
-	case reflect.Pointer, reflect.Slice, reflect.Map:
-		return hasArray(t.Elem(), inside)
-	}
-	if t.Kind() != reflect.Struct || encodesItself(t) || slices.Contains(inside, t) {
-		return false
-	}
-	for i := range t.NumField() {
-		if hasArray(t.Field(i).Type, append(inside, t)) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkArrays returns an error if a decoded JSON value has an array whose length is not that
-// of the type.
-func checkArrays(t reflect.Type, v any) error {
-	if t.Kind() == reflect.Pointer {
-		return checkArrays(t.Elem(), v)
-	}
-	if encodesItself(t) {
-		return nil
-	}
-	switch v := v.(type) {
-	case []any:
-		if t.Kind() == reflect.Array && len(v) != t.Len() {
-			return fmt.Errorf("an array has %d elements, and this program stores %d", len(v), t.Len())
-		}
-		if t.Kind() != reflect.Array && t.Kind() != reflect.Slice {
-			return nil
-		}
-		for _, element := range v {
-			if err := checkArrays(t.Elem(), element); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		for name, value := range v { // order-free: any error will do
-			if field := fieldType(t, name); field != nil {
-				if err := checkArrays(field, value); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// fieldType returns the type that is stored under a name in a struct or a map; nil: none.
-func fieldType(t reflect.Type, name string) reflect.Type {
-	if t.Kind() == reflect.Map {
-		return t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		embedded := f.Type
-		if embedded.Kind() == reflect.Pointer {
-			embedded = embedded.Elem()
-		}
-		if f.Anonymous && tag == "" && embedded.Kind() == reflect.Struct {
-			if found := fieldType(embedded, name); found != nil {
-				return found
-			}
-		} else if strings.EqualFold(cmp.Or(tag, f.Name), name) {
-			return f.Type
-		}
-	}
-	return nil
 }

@@ -16,6 +16,8 @@ type stateForm struct {
 	typ     reflect.Type
 	version int
 	shape   string
+	// layout is that of the state; nil: it encodes its snapshots itself.
+	layout *layout
 	// hidden is a field of the state that is not stored; empty: there is none.
 	hidden string
 	steps  []Step
@@ -26,7 +28,7 @@ var snapshotter = reflect.TypeFor[Snapshotter]()
 func newStateForm(t reflect.Type) stateForm {
 	f := stateForm{typ: t, version: 1}
 	if !reflect.PointerTo(t).Implements(snapshotter) {
-		f.shape, f.hidden = shapeOf(t), hiddenField(t, nil)
+		f.shape, f.layout, f.hidden = shapeOf(t), layoutOf(t), hiddenField(t, nil)
 	}
 	return f
 }
@@ -82,13 +84,14 @@ func (t *Type[E]) SnapshotV(version int, steps ...Step) *Type[E] {
 // the state had, to the current state. It gets the empty entity to fill. The function
 // must depend on nothing but its arguments.
 func FromSnapshot[Old, E any](version int, upgrade func(old Old, state *E)) Step {
+	layout := layoutOf(reflect.TypeFor[Old]())
 	return Step{version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[E](), snapshot: func(payload []byte, state any) error {
 		e, ok := state.(*E)
 		if !ok {
 			return fmt.Errorf("the step from version %d fills a %s, the state is a %T", version, reflect.TypeFor[E](), state)
 		}
 		var old Old
-		if err := decodeJSON(payload, &old, false); err != nil {
+		if err := layout.read(payload, &old, false); err != nil {
 			return err
 		}
 		upgrade(old, e)
@@ -105,4 +108,25 @@ func ReadsSnapshot(t Definition, form sharding.SnapshotForm) bool {
 	}
 	_, ok := f.step(form)
 	return ok
+}
+
+// clearStored empties the fields of a state that a snapshot has, which create may have set.
+// Package json would leave a field as it is that the snapshot does not have because it is
+// empty, and add to a map. What an interface holds stays: it may say what is to be decoded.
+func clearStored(v reflect.Value) {
+	if v.Kind() != reflect.Struct || encodesItself(v.Type()) {
+		if v.Kind() != reflect.Interface {
+			v.SetZero()
+		}
+		return
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.Tag.Get("json") == "-" {
+			continue
+		}
+		if f.IsExported() || f.Anonymous && f.Type.Kind() == reflect.Struct {
+			clearStored(v.Field(i))
+		}
+	}
 }

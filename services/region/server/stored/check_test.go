@@ -174,15 +174,20 @@ func TestCheckReadsAll(t *testing.T) {
 	s.snapshot("b", 2, form(t, v1()), `{"Sum":3}`)
 	s.add("Box", "c", event("put", `{"Count":1}`))
 	s.snapshot("c", 1, sharding.SnapshotForm{Version: 1, Shape: 7}, `{"Total":1}`)
+	s.add("Box", "d", event("put", `{"Count":1}`))
+	s.commit(journal.Op{Snapshot: &journal.WriteSnapshot{
+		Shard: sharding.ShardID{Type: "Box"}, Epoch: 1, Entity: sharding.Entity{Type: "Box", ID: "d"},
+		Snapshot: journal.Snapshot{Seq: 1, Form: form(t, v1()), Encoding: sharding.Protobuf, Payload: []byte(`{"Sum":3}`)},
+	}})
 	var steps []int
 	cfg := DefaultConfig()
 	cfg.Page, cfg.Progress = 2, func(done, total int) { steps = append(steps, done, total) }
 	got := check(t, s, cfg, v1())
-	want := TypeReport{Type: "Box", Entities: 3, Checked: 3, Events: 6, Snapshots: 2, Ignored: 1}
+	want := TypeReport{Type: "Box", Entities: 4, Checked: 4, Events: 7, Snapshots: 3, Ignored: 2}
 	if len(got.Types) != 1 || got.Types[0] != want || len(got.Problems)+len(got.Skipped)+got.Others != 0 {
 		t.Errorf("%+v", got)
 	}
-	if !slices.Equal(steps, []int{1, 3, 2, 3, 3, 3}) {
+	if !slices.Equal(steps, []int{1, 4, 2, 4, 3, 4, 4, 4}) {
 		t.Errorf("progress %v", steps)
 	}
 }

@@ -21,11 +21,12 @@ type Source interface {
 	Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error)
 }
 
-// Load loads an entity of type t. A snapshot of a form that t does not read is ignored,
-// which is reported, and all records are loaded instead.
+// Load loads an entity of type t. A snapshot of a form that t does not read, or in an
+// encoding that no snapshot has yet, is ignored, which is reported, and all records are
+// loaded instead.
 func Load(ctx context.Context, from Source, t entity.Definition, req journal.LoadRequest) (found journal.Loaded, ignored bool, err error) {
 	found, err = from.Load(ctx, req)
-	if err == nil && found.Snapshot.Seq > 0 && !entity.ReadsSnapshot(t, found.Snapshot.Form) {
+	if err == nil && found.Snapshot.Seq > 0 && !(found.Snapshot.Encoding == sharding.JSON && entity.ReadsSnapshot(t, found.Snapshot.Form)) {
 		req.WithoutSnapshot, ignored = true, true
 		found, err = from.Load(ctx, req)
 	}
@@ -48,7 +49,7 @@ func Rebuild(t entity.Definition, id sharding.EntityID, found *journal.Loaded) (
 		r := &found.Records[i]
 		for n := range r.Events {
 			if err := inst.Replay(r.Events[n : n+1]); err != nil {
-				return nil, &EventError{Seq: r.Seq, Name: r.Events[n].Name, Version: max(int(r.Events[n].Version), 1), Err: err}
+				return nil, &EventError{Seq: r.Seq, Name: r.Events[n].Name, Version: int(r.Events[n].Version), Err: err}
 			}
 		}
 	}
