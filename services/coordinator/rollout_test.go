@@ -23,10 +23,23 @@ type platform struct {
 	last  sharding.NodeUID
 	moves map[sharding.ShardID]int
 	total int
+	step  time.Duration // between two ticks
+	// If they are set: the type as a version has it, and what a region does with a shard that
+	// it is given, and has stored in one that it gives back.
+	typeOf func(version string) sharding.TypeDesc
+	hosts  func(sharding.NodeID, sharding.ShardID)
+	wrote  func(sharding.NodeID, sharding.ShardID) sharding.FormSet
 }
 
 func newPlatform(t *testing.T, regions, shards int, seed uint64) *platform {
+	p := emptyPlatform(t, regions, shards, seed)
+	p.begin(regions)
+	return p
+}
+
+func emptyPlatform(t *testing.T, regions, shards int, seed uint64) *platform {
 	p := &platform{
+		step:  50 * time.Millisecond,
 		world: newWorld(t, DefaultConfig()), rng: rand.New(rand.NewPCG(seed, 1)),
 		desc: sharding.TypeDesc{Type: "T", Shards: uint32(shards)},
 		ver:  map[sharding.NodeID]string{}, moves: map[sharding.ShardID]int{},
@@ -36,6 +49,11 @@ func newPlatform(t *testing.T, regions, shards int, seed uint64) *platform {
 			t.Logf("%d regions, %d shards, seed %d", regions, shards, seed)
 		}
 	})
+	return p
+}
+
+// begin starts regions of version 1, which come to serve all shards.
+func (p *platform) begin(regions int) {
 	p.tell(Elected{Term: 1})
 	for range regions {
 		p.start("1")
@@ -45,11 +63,10 @@ func newPlatform(t *testing.T, regions, shards int, seed uint64) *platform {
 	}
 	p.rest(5 * time.Second)
 	if low, high := p.spread(); high-low > 1 {
-		t.Fatalf("at first the regions have %d to %d shards", low, high)
+		p.t.Fatalf("at first the regions have %d to %d shards", low, high)
 	}
 	clear(p.moves)
 	p.total = 0
-	return p
 }
 
 // tell steps the machine, and has the regions do what it asks for, until nothing is left.
@@ -81,9 +98,16 @@ func (p *platform) worldFacts(in Input) (answers []Input) {
 			}
 			switch msg := o.Msg.(type) {
 			case control.HostShard:
+				if p.hosts != nil {
+					p.hosts(o.To, msg.Shard)
+				}
 				answers = append(answers, from(o.To, control.ShardStarted{Shard: msg.Shard, Epoch: msg.Epoch}))
 			case control.HandOff:
-				answers = append(answers, from(o.To, control.ShardStopped{Shard: msg.Shard, Epoch: msg.Epoch}))
+				stopped := control.ShardStopped{Shard: msg.Shard, Epoch: msg.Epoch}
+				if p.wrote != nil {
+					stopped.Wrote = p.wrote(o.To, msg.Shard)
+				}
+				answers = append(answers, from(o.To, stopped))
 			}
 		}
 	}
@@ -93,7 +117,7 @@ func (p *platform) worldFacts(in Input) (answers []Input) {
 // rest lets time pass.
 func (p *platform) rest(d time.Duration) {
 	for end := p.now.Add(d); p.now.Before(end); {
-		p.now = p.now.Add(50 * time.Millisecond)
+		p.now = p.now.Add(p.step)
 		p.tell(Tick{})
 	}
 	if err := p.m.Check(); err != nil {
@@ -106,7 +130,11 @@ func (p *platform) start(version string) {
 	n := sharding.NodeID{Addr: fmt.Sprintf("r%d:1", p.last), UID: p.last}
 	p.up, p.ver[n] = append(p.up, n), version
 	p.tell(Member{Node: n, Reachable: true})
-	p.tell(calls(n, control.Register{Version: version, Types: []sharding.TypeDesc{p.desc}}))
+	desc := p.desc
+	if p.typeOf != nil {
+		desc = p.typeOf(version)
+	}
+	p.tell(calls(n, control.Register{Version: version, Types: []sharding.TypeDesc{desc}}))
 }
 
 // oldest returns a region of the version, or of any other if not.
@@ -127,7 +155,7 @@ func (p *platform) gone(n sharding.NodeID) {
 // stop lets a region leave as it should.
 func (p *platform) stop(n sharding.NodeID) {
 	for p.tell(calls(n, control.GracefulShutdown{})); p.m.shardsOf(n) > 0; {
-		p.rest(50 * time.Millisecond)
+		p.rest(p.step)
 	}
 	p.gone(n)
 }
