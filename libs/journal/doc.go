@@ -39,7 +39,9 @@
 // restored. A process that opened the journal when it had another generation must stop: what
 // the process remembers is perhaps not stored any more. So every transaction compares the
 // generation that the process knows with the journal's, and in every handshake two processes
-// compare theirs: see [CheckGeneration].
+// compare theirs. A transaction also compares the lowest formats that a program must know,
+// because the journal may be activated for a later release while a process of an earlier one
+// still runs: see [Facts.CheckOpened].
 //
 // # Group commit
 //

@@ -25,8 +25,9 @@ import (
 //  6. Declare checks d against the stored facts with [Facts.Merge], stores what is
 //     new, and returns all facts, in one transaction.
 //  7. A handle is about one generation of the store: that which it found when it was
-//     opened. Commit, Load and Declare compare it with the stored one in their
-//     transaction, and return the error of [CheckGeneration] if that is another.
+//     opened. Commit and Declare compare it, and the lowest formats, with what is stored,
+//     in their transaction, and return the error of [Facts.CheckOpened]; Load returns that
+//     of [Facts.CheckOpenedReader].
 //  8. Every call returns soon after ctx ends. A commit that is under way then may
 //     still happen.
 //  9. Close releases resources. Afterwards only Close may be called, and does nothing.

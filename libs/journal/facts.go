@@ -28,24 +28,46 @@ func (f Facts) CheckReader() error { return f.check(f.MinReader) }
 
 func (f Facts) check(lowest int) error {
 	switch {
-	case mutant.On("journal-format"):
 	case f.Format == 0 || f.MinReader == 0 || f.MinWriter == 0 || f.Generation == 0:
 		return fmt.Errorf("%w: it was made before release 1, whose format is the first that lasts; give the cluster a new journal", ErrIdentity)
-	case lowest > Format:
-		return fmt.Errorf("%w: it was activated for format %d, and this program knows format %d; run the release that activated it, or a later one: there is no way back from an activation", ErrIdentity, lowest, Format)
+	case activated(lowest) != nil:
+		return activated(lowest)
 	case f.Format < Format:
 		return fmt.Errorf("%w: its schema has format %d, and this program needs format %d; run \"roost journal upgrade\" of this release first, as the owner of the schema", ErrIdentity, f.Format, Format)
 	}
 	return nil
 }
 
-// CheckGeneration returns an error if the stored generation is not the one that was
-// found when the journal was opened. The error wraps ErrReplaced and ErrBroken.
-func CheckGeneration(opened, stored sharding.Generation) error {
-	if opened == stored || mutant.On("journal-generation") {
+// activated returns an error for a program that does not know the lowest format that it must
+// know.
+func activated(lowest int) error {
+	if lowest <= Format || mutant.On("journal-format") {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: it has generation %s, this process opened generation %s; restart this process, which then reads everything anew", ErrBroken, ErrReplaced, stored, opened)
+	return fmt.Errorf("%w: it was activated for format %d, and this program knows format %d; run the release that activated it, or a later one: there is no way back from an activation", ErrIdentity, lowest, Format)
+}
+
+// CheckOpened returns why a process that found the generation opened, when it opened the
+// journal, must stop: the journal has another generation now, or it was activated for a
+// format that this program does not know. Of f, only Generation, MinReader and MinWriter
+// matter. The error wraps ErrBroken, and ErrReplaced or ErrIdentity.
+func (f Facts) CheckOpened(opened sharding.Generation) error {
+	return f.checkOpened(opened, max(f.MinReader, f.MinWriter))
+}
+
+// CheckOpenedReader is CheckOpened for what only reads: MinWriter does not matter.
+func (f Facts) CheckOpenedReader(opened sharding.Generation) error {
+	return f.checkOpened(opened, f.MinReader)
+}
+
+func (f Facts) checkOpened(opened sharding.Generation, lowest int) error {
+	if opened != f.Generation && !mutant.On("journal-generation") {
+		return fmt.Errorf("%w: %w: it has generation %s, this process opened generation %s; restart this process, which then reads everything anew", ErrBroken, ErrReplaced, f.Generation, opened)
+	}
+	if err := activated(lowest); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return nil
 }
 
 // Merge checks a declaration against the facts and returns the new facts. Errors

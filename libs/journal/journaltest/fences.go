@@ -144,6 +144,73 @@ func testGenerations(e *env) {
 	}
 }
 
+// testActivations: a handle that is open when the journal is activated for a later format
+// neither reads nor writes any more, and nobody opens another one.
+func testActivations(e *env) {
+	ctx, later := e.Context(), journal.Format+1
+	if _, err := e.b.Declare(ctx, journal.Declaration{Cluster: "blue"}); err != nil {
+		e.Fatal(err)
+	}
+	e.one(durable, claim(shard, epoch, 1))
+	e.one(durable, add(alice, record(1, "a")))
+	reader := e.openReader()
+	writes := map[string]func(journal.Driver) error{
+		"a commit": func(b journal.Driver) error {
+			_, err := b.Commit(ctx, []journal.Op{add(alice, record(2, "b"))})
+			return err
+		},
+		"a fence read": func(b journal.Driver) error {
+			_, err := b.Commit(ctx, []journal.Op{fence(shard, epoch)})
+			return err
+		},
+		"a declaration": func(b journal.Driver) error {
+			_, err := b.Declare(ctx, journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 8}}})
+			return err
+		},
+	}
+	load := func(r journal.Reader) error {
+		l, err := r.Load(ctx, journal.LoadRequest{Entity: alice})
+		if err == nil {
+			e.equal("alice", l.LastSeq, uint64(1))
+		}
+		return err
+	}
+	refused := func(what string, err error) {
+		e.Helper()
+		if !is(err, journal.ErrBroken) {
+			e.Fatalf("%s by a program that does not know the format: %v", what, err)
+		}
+		e.wantErr(err, journal.ErrIdentity, fmt.Sprint("format ", later), "run the release that activated it")
+	}
+	// For each write a handle of its own: a handle may remember that it must stop.
+	handles := map[string]journal.Driver{}
+	for what := range writes { // order-free: a map
+		handles[what] = e.open()
+	}
+	if err := e.store.SetLowest(journal.Format, later); err != nil {
+		e.Fatal(err)
+	}
+	for what, write := range writes { // order-free: each with its own handle
+		refused(what, write(handles[what]))
+	}
+	for what, r := range map[string]journal.Reader{"a load": e.b, "a load by a reader": reader} {
+		if err := load(r); err != nil {
+			e.Fatalf("%s of what may be read: %v", what, err)
+		}
+	}
+	if err := e.store.SetLowest(later, later); err != nil {
+		e.Fatal(err)
+	}
+	refused("a load", load(e.b))
+	refused("a load by a reader", load(reader))
+	b, err := e.store.Open()
+	if err == nil {
+		defer func() { _ = b.Close() }()
+		_, err = b.Declare(ctx, journal.Declaration{Cluster: "blue"})
+	}
+	e.wantErr(err, journal.ErrIdentity, fmt.Sprint("format ", later))
+}
+
 func testShardCounts(e *env) {
 	ctx := e.Context()
 	d := journal.Declaration{Cluster: "blue", Types: []sharding.TypeDesc{{Type: "Cart", Shards: 16}, {Type: "Account", Shards: 1024}}}

@@ -22,6 +22,8 @@ type Harness struct {
 	Damage func(entity sharding.Entity, seq uint64) error
 	// Replace gives the store another generation, as a restore does.
 	Replace func() error
+	// SetLowest sets the lowest formats that a program must know, as an activation does.
+	SetLowest func(reader, writer int) error
 	// Fill takes all room away from the store, or gives it back. It may be nil.
 	Fill func(full bool) error
 }
@@ -59,6 +61,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"DropSnapshots", testDropSnapshots},
 		{"Identity", testIdentity},
 		{"Generations", testGenerations},
+		{"Activations", testActivations},
 		{"ShardCounts", testShardCounts},
 		{"Reopen", testReopen},
 		{"Damage", testDamage},

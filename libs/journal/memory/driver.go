@@ -40,7 +40,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+	if err := d.ledger.facts.CheckOpened(d.generation); err != nil {
 		return nil, err
 	}
 	return d.ledger.Apply(d.clock.Now(), ops), nil
@@ -53,7 +53,7 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+	if err := d.ledger.facts.CheckOpenedReader(d.generation); err != nil {
 		return journal.Loaded{}, err
 	}
 	return d.ledger.Load(req)
@@ -86,7 +86,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := journal.CheckGeneration(d.generation, d.ledger.Generation()); err != nil {
+	if err := d.ledger.facts.CheckOpened(d.generation); err != nil {
 		return journal.Facts{}, err
 	}
 	return d.ledger.Declare(decl)

@@ -27,6 +27,10 @@ func TestConformance(t *testing.T) {
 				b.Inspect(func(l *memory.Ledger) { l.Replace(l.Generation() + 1) })
 				return nil
 			},
+			SetLowest: func(reader, writer int) error {
+				b.Inspect(func(l *memory.Ledger) { l.SetLowest(reader, writer) })
+				return nil
+			},
 			Damage: func(entity sharding.Entity, seq uint64) error {
 				b.Inspect(func(l *memory.Ledger) { l.Damage(entity, seq) })
 				return nil

@@ -93,6 +93,12 @@ func (l *Ledger) Generation() sharding.Generation { return l.facts.Generation }
 // Replace gives the journal another generation, as a restore does.
 func (l *Ledger) Replace(g sharding.Generation) { l.facts.Generation = g }
 
+// SetLowest sets the lowest formats that a program must know to read the journal, and to
+// write it, as an activation by a later release does.
+func (l *Ledger) SetLowest(reader, writer int) {
+	l.facts.MinReader, l.facts.MinWriter = reader, writer
+}
+
 // MaxEpoch is the highest epoch of all fences.
 func (l *Ledger) MaxEpoch() sharding.Epoch {
 	var highest sharding.Epoch

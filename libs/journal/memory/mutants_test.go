@@ -28,6 +28,7 @@ func TestSuiteKillsMutants(t *testing.T) {
 		// What is dropped must be no newer than what was read.
 		"drop-snapshot":      "DropSnapshots",
 		"journal-generation": "Generations",
+		"journal-format":     "Activations",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run", "^TestConformance$")
 		cmd.Env = append(os.Environ(), mutantVar+"="+name)

@@ -180,10 +180,11 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 
 func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *journal.Config) []any {
 	return []any{
+		journal.Format, int64(generation),
 		b.sType, b.sShard, b.sHow, b.eType, b.eName,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oBody,
 		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply,
-		int64(generation), int64(now.Writer), now.Elapsed.Milliseconds(),
+		int64(now.Writer), now.Elapsed.Milliseconds(),
 		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
 	}
 }

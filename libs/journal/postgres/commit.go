@@ -68,11 +68,11 @@ func (d *Driver) write(ctx context.Context, f func(*pgx.Conn) error) error {
 	return nil
 }
 
-// replaced returns the error about another generation, which it looks up.
+// replaced returns why this handle must not be used any more, which it looks up.
 func (d *Driver) replaced(ctx context.Context, conn *pgx.Conn) error {
 	facts, err := readFacts(ctx, conn, factsName)
 	if err == nil {
-		err = journal.CheckGeneration(d.generation, facts.Generation)
+		err = facts.CheckOpened(d.generation)
 	}
 	if err == nil { // replaced again
 		return fmt.Errorf("%w: the journal had another generation", journal.ErrNotCommitted)

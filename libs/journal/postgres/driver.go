@@ -43,10 +43,14 @@ const schemaLock = 7267371938
 // Statements that every connection of a pool prepares.
 const (
 	commitName = "roost_commit"
-	commitSQL  = `SELECT verdict, epoch, owner FROM roost.commit_batch(
-		$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`
+	// No journal has generation 0, which refuses a program that does not know the format.
+	// The functions of the schema do not compare formats, so that they stay those of release 1.
+	openedSQL = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
+	commitSQL = `SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL roost.commit_batch(
+		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, ` + openedSQL + `, $26, $27, $28, $29, $30) c
+		WHERE m.one`
 	declareName  = "roost_declare"
-	declareSQL   = "SELECT roost.declare_facts($1, $2, $3, $4)"
+	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"
 	factsName    = "roost_facts"
 	epochsName   = "roost_epochs"
 	loadName     = "roost_load"

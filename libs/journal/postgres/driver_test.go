@@ -52,7 +52,10 @@ func TestConformance(t *testing.T) {
 				b.SetClock(clock)
 				return b, nil
 			},
-			Replace:    func() error { return server.Exec(name, "UPDATE roost.meta SET generation = generation + 1") },
+			Replace: func() error { return server.Exec(name, "UPDATE roost.meta SET generation = generation + 1") },
+			SetLowest: func(reader, writer int) error {
+				return server.Exec(name, fmt.Sprintf("UPDATE roost.meta SET min_reader = %d, min_writer = %d", reader, writer))
+			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
 			Fill:       func(full bool) error { return fill(server, name, full) },

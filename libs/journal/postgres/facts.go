@@ -36,7 +36,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	if err != nil {
 		return journal.Facts{}, err
 	}
-	if err := journal.CheckGeneration(d.generation, facts.Generation); err != nil {
+	if err := facts.CheckOpened(d.generation); err != nil {
 		return journal.Facts{}, err
 	}
 	merged, err := facts.Merge(decl)
@@ -52,7 +52,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	}
 	var stored bool
 	err = d.write(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, declareName, int64(d.generation), merged.Cluster, names, numbers).Scan(&stored)
+		return conn.QueryRow(ctx, declareName, journal.Format, int64(d.generation), merged.Cluster, names, numbers).Scan(&stored)
 	})
 	if err != nil {
 		return journal.Facts{}, err

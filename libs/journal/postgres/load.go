@@ -15,7 +15,7 @@ import (
 )
 
 // loadSQL reads an entity in one statement, which sees one moment: its head
-// with the snapshot, the records after that, the records of commands, and the generation.
+// with the snapshot, the records after that, the records of commands, and what CheckOpenedReader needs.
 const loadSQL = `
 	SELECT 0, e.last, CASE WHEN $5 THEN 0 ELSE e.snapshot END, e.dropped, NULL::bytea, s.body, NULL::bytea
 		FROM roost.entity e LEFT JOIN roost.snapshot s ON s.entity = e.id AND NOT $4::boolean AND NOT $5::boolean
@@ -30,7 +30,7 @@ const loadSQL = `
 		JOIN roost.record r ON r.entity = e.id AND r.command = ANY ($3::bytea[]) AND (r.seq > e.trimmed OR r.at IS NULL)
 		WHERE e.type = $1 AND e.name = $2
 	UNION ALL
-	SELECT 3, m.generation, 0, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one`
+	SELECT 3, m.generation, m.min_reader, NULL, NULL, NULL, NULL FROM roost.meta m WHERE m.one`
 
 // body is a stored form with its sequence number, and the command that was
 // looked for, if any, with its reply.
@@ -46,7 +46,7 @@ type stored struct {
 	last, snapshot    uint64
 	snapshotBody      []byte
 	dropped           time.Time
-	generation        sharding.Generation
+	opened            journal.Facts // generation and lowest reader
 	records, commands []body
 }
 
@@ -61,7 +61,7 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 	}
 	var out journal.Loaded
 	if err == nil {
-		err = journal.CheckGeneration(r.generation, s.generation)
+		err = s.opened.CheckOpenedReader(r.generation)
 	}
 	if err == nil {
 		out, err = s.decode(req)
@@ -98,7 +98,7 @@ func (r *Reader) read(ctx context.Context, req journal.LoadRequest) (*stored, er
 		case 2:
 			s.commands = append(s.commands, body{seq: uint64(seq), command: sharding.CommandID(command), form: form, reply: reply})
 		case 3:
-			s.generation = sharding.Generation(seq)
+			s.opened = journal.Facts{Generation: sharding.Generation(seq), MinReader: int(snapshot)}
 		}
 		return nil
 	})

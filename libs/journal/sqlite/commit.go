@@ -11,7 +11,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/roost-cluster/roost/libs/journal"
-	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 // Commit implements [journal.Driver].
@@ -19,7 +18,7 @@ func (d *Driver) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result
 	t := newTx(d)
 	var results []journal.Result
 	err := d.transact(ctx, func() (err error) {
-		if err := checkGeneration(d.generation, d.write.generation.QueryRow()); err != nil {
+		if err := d.checkOpened(ctx); err != nil {
 			return err
 		}
 		results, err = journal.Decide(ops, t)
@@ -42,7 +41,7 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 		if err != nil {
 			return err
 		}
-		if refused = journal.CheckGeneration(d.generation, stored.Generation); refused != nil {
+		if refused = stored.CheckOpened(d.generation); refused != nil {
 			return nil
 		}
 		if facts, refused = stored.Merge(decl); refused != nil {
@@ -56,18 +55,32 @@ func (d *Driver) Declare(ctx context.Context, decl journal.Declaration) (journal
 	return facts, nil
 }
 
-// checkGeneration compares the generation in a row with that of the file when it was
-// opened.
-func checkGeneration(opened sharding.Generation, row *sql.Row) error {
-	var value string
-	if err := row.Scan(&value); err != nil {
+// checkOpened returns the error of [journal.Facts.CheckOpened]. It is called in a
+// transaction, and reads what that needs only if another connection has committed since it
+// was read last: nothing else changes it.
+func (d *Driver) checkOpened(ctx context.Context) error {
+	version, err := d.dataVersion()
+	if err != nil || version == d.checked {
 		return err
 	}
-	stored, err := parseGeneration(value)
-	if err != nil {
-		return fmt.Errorf("%w: its generation is %q", journal.ErrIdentity, value)
+	facts, err := readOpened(ctx, d.write.opened)
+	if err == nil {
+		err = facts.CheckOpened(d.generation)
 	}
-	return journal.CheckGeneration(opened, stored)
+	if err == nil {
+		d.checked = version
+	}
+	return err
+}
+
+// dataVersion returns a number that is another one after another connection has committed:
+// https://sqlite.org/c3ref/c_fcntl_begin_atomic_write.html#sqlitefcntldataversion
+func (d *Driver) dataVersion() (version uint32, err error) {
+	raw := d.conn.Raw(func(conn any) error {
+		version, err = conn.(driver.FileControl).FileControlDataVersion("main")
+		return nil
+	})
+	return version, errors.Join(err, raw)
 }
 
 // transact runs f in a transaction and commits it. The context ends the wait for the
@@ -149,7 +162,7 @@ func pause(ctx context.Context) error {
 // from being committed, which is that of the first page. Damage that its
 // operations meet concerns them alone: see corrupt.
 func (d *Driver) classify(err error) error {
-	if errors.Is(err, journal.ErrReplaced) {
+	if errors.Is(err, journal.ErrBroken) {
 		d.broken.CompareAndSwap(nil, &err)
 		return err
 	}

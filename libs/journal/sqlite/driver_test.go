@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -25,7 +26,12 @@ func TestConformance(t *testing.T) {
 				handles = append(handles, b)
 				return b, nil
 			},
-			Replace:    func() error { return replace(path) },
+			Replace: func() error {
+				return change(path, "UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'")
+			},
+			SetLowest: func(reader, writer int) error {
+				return change(path, fmt.Sprintf("UPDATE meta SET value = CASE key WHEN 'min_reader' THEN '%d' ELSE '%d' END WHERE key IN ('min_reader', 'min_writer')", reader, writer))
+			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
 			Fill:       func(full bool) error { return fill(handles, full) },
@@ -33,14 +39,14 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// replace stores another generation.
-func replace(path string) error {
+// change runs a statement as another program would.
+func change(path, statement string) error {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_, err = db.Exec("UPDATE meta SET value = '00000000000000a7' WHERE key = 'generation'")
+	_, err = db.Exec(statement)
 	return err
 }
 

@@ -19,26 +19,7 @@ type querier interface {
 // readFacts reads the facts, the highest epoch among them if that is asked for.
 func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, error) {
 	var f journal.Facts
-	err := each(ctx, q, "SELECT key, value FROM meta", func(rows *sql.Rows) error {
-		var key, value string
-		err := rows.Scan(&key, &value)
-		switch key {
-		case "cluster":
-			f.Cluster = value
-		case "format":
-			f.Format, err = strconv.Atoi(value)
-		case "min_reader":
-			f.MinReader, err = strconv.Atoi(value)
-		case "min_writer":
-			f.MinWriter, err = strconv.Atoi(value)
-		case "generation":
-			f.Generation, err = parseGeneration(value)
-		}
-		if err != nil {
-			err = fmt.Errorf("%w: its %s is %q", journal.ErrIdentity, key, value)
-		}
-		return err
-	})
+	err := each(ctx, q, "SELECT key, value FROM meta", func(rows *sql.Rows) error { return scanMeta(rows, &f) })
 	if err != nil {
 		return f, err
 	}
@@ -58,6 +39,47 @@ func readFacts(ctx context.Context, q querier, epochs bool) (journal.Facts, erro
 		return err
 	})
 	return f, err
+}
+
+// openedSQL reads what [journal.Facts.CheckOpened] needs.
+const openedSQL = "SELECT key, value FROM meta WHERE key IN ('generation', 'min_reader', 'min_writer')"
+
+// readOpened reads the facts of openedSQL, which is prepared.
+func readOpened(ctx context.Context, opened *sql.Stmt) (journal.Facts, error) {
+	var f journal.Facts
+	rows, err := opened.QueryContext(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scanMeta(rows, &f); err != nil {
+			return f, err
+		}
+	}
+	return f, rows.Err()
+}
+
+// scanMeta reads one row of the table meta.
+func scanMeta(rows *sql.Rows, f *journal.Facts) error {
+	var key, value string
+	err := rows.Scan(&key, &value)
+	switch key {
+	case "cluster":
+		f.Cluster = value
+	case "format":
+		f.Format, err = strconv.Atoi(value)
+	case "min_reader":
+		f.MinReader, err = strconv.Atoi(value)
+	case "min_writer":
+		f.MinWriter, err = strconv.Atoi(value)
+	case "generation":
+		f.Generation, err = parseGeneration(value)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: its %s is %q", journal.ErrIdentity, key, value)
+	}
+	return err
 }
 
 // createFacts stores the facts of a new journal.

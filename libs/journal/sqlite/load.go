@@ -11,13 +11,13 @@ import (
 )
 
 type readStmts struct {
-	generation, entity, last, snapshot, records, stored *sql.Stmt
-	list, listType                                      *sql.Stmt
+	opened, entity, last, snapshot, records, stored *sql.Stmt
+	list, listType                                  *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 	return prepareAll(ctx, db, []statement{
-		{&s.generation, generationSQL},
+		{&s.opened, openedSQL},
 		{&s.entity, "SELECT id, snapshot, dropped FROM entity WHERE type = ? AND name = ?"},
 		{&s.last, "SELECT seq FROM record WHERE entity = ? ORDER BY seq DESC LIMIT 1"},
 		{&s.snapshot, "SELECT body FROM snapshot WHERE entity = ?"},
@@ -50,10 +50,14 @@ func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 func (r *Reader) load(ctx context.Context, t *sql.Tx, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
 	var id, snapshot, dropped, last int64
-	if err := checkGeneration(r.generation, t.StmtContext(ctx, r.stmts.generation).QueryRowContext(ctx)); err != nil {
+	facts, err := readOpened(ctx, t.StmtContext(ctx, r.stmts.opened))
+	if err == nil {
+		err = facts.CheckOpenedReader(r.generation)
+	}
+	if err != nil {
 		return out, err
 	}
-	err := t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
+	err = t.StmtContext(ctx, r.stmts.entity).QueryRowContext(ctx, string(req.Entity.Type), string(req.Entity.ID)).Scan(&id, &snapshot, &dropped)
 	if errors.Is(err, sql.ErrNoRows) {
 		return out, nil
 	}

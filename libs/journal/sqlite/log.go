@@ -43,21 +43,17 @@ func closeLog(tls *libc.TLS, file uintptr) int32 {
 }
 
 func readLog(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
-	rc := shim.log.read(tls, file, buf, n, offset)
 	start := offset - frameHeader // of the frame
-	if n != pageSize || (start-logHeader)%(pageSize+frameHeader) != 0 || rc == lib.SQLITE_IOERR_SHORT_READ {
-		return rc // not a page
+	if n != pageSize || (start-logHeader)%(pageSize+frameHeader) != 0 {
+		return shim.log.read(tls, file, buf, n, offset) // not a page
 	}
 	shim.mu.Lock()
 	copies := shim.files[file].copies
 	shim.mu.Unlock()
 	p := at[[pageSize]byte](buf)[:]
-	number, sound := uint32(0), false
-	if rc == lib.SQLITE_OK {
-		number, sound, rc = checkFrame(tls, file, start, p)
-	}
+	number, sound, rc := readFrame(tls, file, start, p)
 	switch {
-	case rc == lib.SQLITE_OK && sound:
+	case rc == lib.SQLITE_IOERR_SHORT_READ, rc == lib.SQLITE_OK && sound:
 		return rc
 	case rc != lib.SQLITE_OK && copies:
 		return rc // it may be readable later: not to be copied as damaged
@@ -70,24 +66,35 @@ func readLog(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
 	return lib.SQLITE_OK
 }
 
-// checkFrame returns the number of the page in the frame that begins at start,
-// whether its checksum holds, and the result code of reading the frame's header.
-func checkFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number uint32, sound bool, rc int32) {
-	buf := tls.Alloc(frameHeader + 8)
-	defer tls.Free(frameHeader + 8)
-	before := start - (pageSize + frameHeader) + 16 // the checksum before this one
+// readFrame reads the page of the frame that begins at start, and returns the page's
+// number, whether the checksum of the frame holds, and the result code of reading. All is
+// read at once, from the checksum of the frame before to the end of the page: reading the
+// page between them that is not needed takes less time than two more calls of the system.
+func readFrame(tls *libc.TLS, file uintptr, start int64, page []byte) (number uint32, sound bool, rc int32) {
+	const most = 8 + pageSize + frameHeader + pageSize
+	before := start - (pageSize + frameHeader) + 16 // the checksum of the frame before
 	if start == logHeader {
 		before = logHeader - 8
 	}
-	if rc = shim.log.read(tls, file, buf, frameHeader, start); rc == lib.SQLITE_OK {
-		rc = shim.log.read(tls, file, buf+frameHeader, 8, before)
+	buf := tls.Alloc(most)
+	defer tls.Free(most)
+	size := start + frameHeader + pageSize - before
+	rc = shim.log.read(tls, file, buf, int32(size), before)
+	if rc != lib.SQLITE_OK && rc != lib.SQLITE_IOERR_SHORT_READ {
+		// Perhaps it is the page between them that cannot be read.
+		rest := size - frameHeader - pageSize
+		if rc = shim.log.read(tls, file, buf, 8, before); rc == lib.SQLITE_OK {
+			rc = shim.log.read(tls, file, buf+uintptr(rest), frameHeader+pageSize, start)
+		}
 	}
+	b := at[[most]byte](buf)[:size]
+	head, stored := b[size-pageSize-frameHeader:], b[size-pageSize:]
+	copy(page, stored) // zeros, where the log is too short
 	if rc != lib.SQLITE_OK {
 		return 0, false, rc
 	}
-	head := at[[frameHeader + 8]byte](buf)[:]
 	number = binary.BigEndian.Uint32(head)
-	seed, sum := binary.BigEndian.Uint64(head[frameHeader:]), binary.BigEndian.Uint64(head[16:])
+	seed, sum := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(head[16:])
 	// The byte order is that of the machine that began the log.
 	little := logSum(logSum(seed, head[:8], false), page, false)
 	return number, little == sum || logSum(logSum(seed, head[:8], true), page, true) == sum, rc

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -94,6 +97,52 @@ func (w *flipWorld) flippedLog(t *testing.T, rng *rand.Rand) {
 	defer again.Close()
 	if n := crowd.Load(t, again.Load); n != copied {
 		t.Errorf("%d were refused by loads, and %d when the file was opened again", copied, n)
+	}
+}
+
+// TestUnreadablePageOfTheLog: a page of the log that cannot be read is the only one that is
+// not read.
+func TestUnreadablePageOfTheLog(t *testing.T) {
+	d, err := Open(t.Context(), filepath.Join(t.TempDir(), "j.db"), journal.DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	write(t, d, sharding.ShardID{Type: "T"}, sharding.Entity{Type: "T", ID: "a"})
+	info, err := os.Stat(d.file + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log uintptr
+	shim.mu.Lock()
+	for file, opened := range shim.files {
+		if opened.main == d.file && at[lib.Tsqlite3_file](file).FpMethods == shim.log.ours {
+			log = file
+		}
+	}
+	shim.mu.Unlock()
+	tls := libc.NewTLS()
+	defer tls.Close()
+	read := shim.log.read
+	defer func() { shim.log.read = read }()
+	frames := (info.Size() - logHeader) / (frameHeader + pageSize)
+	if frames < 4 {
+		t.Fatalf("%d frames", frames)
+	}
+	for bad := range frames {
+		damaged := logHeader + bad*(frameHeader+pageSize) + frameHeader + 1000
+		shim.log.read = func(tls *libc.TLS, file, buf uintptr, n int32, offset int64) int32 {
+			if offset <= damaged && damaged < offset+int64(n) {
+				return lib.SQLITE_IOERR_READ
+			}
+			return read(tls, file, buf, n, offset)
+		}
+		for frame := range frames {
+			number, sound, rc := readFrame(tls, log, logHeader+frame*(frameHeader+pageSize), make([]byte, pageSize))
+			if readable := rc == lib.SQLITE_OK && sound && number > 0; readable != (frame != bad) {
+				t.Errorf("frame %d cannot be read; frame %d: page %d, sound %t, code %d", bad, frame, number, sound, rc)
+			}
+		}
 	}
 }
 

@@ -22,11 +22,9 @@ const (
 	trimBatch = 2 * trimEvery
 )
 
-const generationSQL = "SELECT value FROM meta WHERE key = 'generation'"
-
 type writeStmts struct {
 	begin, commit, rollback                         *sql.Stmt
-	generation                                      *sql.Stmt
+	opened                                          *sql.Stmt
 	fence, setFence                                 *sql.Stmt
 	entity, addEntity                               *sql.Stmt
 	head, find, body                                *sql.Stmt
@@ -41,7 +39,7 @@ func (s *writeStmts) statements() []statement {
 		{&s.begin, "BEGIN IMMEDIATE"},
 		{&s.commit, "COMMIT"},
 		{&s.rollback, "ROLLBACK"},
-		{&s.generation, generationSQL},
+		{&s.opened, openedSQL},
 		{&s.fence, "SELECT epoch, owner FROM fence WHERE type = ? AND shard = ?"},
 		{&s.setFence, "INSERT INTO fence (type, shard, epoch, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET epoch = excluded.epoch, owner = excluded.owner"},
 		{&s.entity, "SELECT id FROM entity WHERE type = ? AND name = ?"},
