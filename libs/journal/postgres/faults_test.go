@@ -295,16 +295,19 @@ func TestDeclareOnce(t *testing.T) {
 	conn := connect(t, url)
 	for _, c := range []struct {
 		cluster    string
+		format     int
 		generation sharding.Generation
 		name       string
 		shards     int64
 		want       bool
 	}{
-		{"blue", b.generation, "Account", 8, true}, {"blue", b.generation, "Account", 8, true}, {"blue", b.generation, "Account", 9, false},
-		{"green", b.generation, "Cart", 8, false}, {"blue", b.generation + 1, "Cart", 8, false}, {"blue", b.generation, "Cart", 7, true},
+		{"blue", journal.Format, b.generation, "Account", 8, true}, {"blue", journal.Format, b.generation, "Account", 8, true},
+		{"blue", journal.Format, b.generation, "Account", 9, false}, {"green", journal.Format, b.generation, "Cart", 8, false},
+		{"blue", journal.Format, b.generation + 1, "Cart", 8, false}, {"blue", journal.Format - 1, b.generation, "Cart", 8, false},
+		{"blue", journal.Format, b.generation, "Cart", 7, true},
 	} {
 		var stored bool
-		if err := conn.QueryRow(t.Context(), declareSQL, int64(c.generation), c.cluster, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
+		if err := conn.QueryRow(t.Context(), declareSQL, c.format, int64(c.generation), c.cluster, []string{c.name}, []int64{c.shards}).Scan(&stored); err != nil || stored != c.want {
 			t.Errorf("%+v: %v, %v", c, stored, err)
 		}
 	}
