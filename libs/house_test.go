@@ -24,6 +24,7 @@ func TestHouse(t *testing.T) {
 			"splitbrain/...": with("libs/gossip"),
 			"allocation":     nouns,
 			"allocation/...": with("libs/allocation"),
+			"passivation":    {},
 			"routetable":     nouns,
 			"turn":           nouns,
 			"replies":        nouns,
@@ -46,9 +47,9 @@ func TestHouse(t *testing.T) {
 		},
 		Never: []string{"services/...", "sdk/...", "cli/...", "examples/...", "e2e/..."},
 		Pure: []string{
-			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "routetable", "turn", "replies",
+			"sharding", "vclock", "phi", "control", "control/wire", "gossip", "gossip/gossiptest", "bootstrap", "splitbrain", "allocation", "passivation", "routetable", "turn", "replies",
 			"link/readers.go",
 		},
-		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation"},
+		Undriven: []string{"sharding", "vclock", "control", "control/wire", "gossip/gossiptest", "allocation", "passivation"},
 	})
 }

@@ -1,0 +1,63 @@
+// Package passivation decides which entities leave memory. A [Policy] is a plain value:
+// it is told which entities are touched and what time it is, and returns those to
+// passivate. It has no clock and no goroutine.
+//
+// # Strategies
+//
+// A [Strategy] has up to three parts. [Strategy.Idle] passivates what was not touched for a
+// time. [Strategy.Limit] bounds how many entities are active in a region, and
+// [Strategy.Main] chooses who goes at the limit: the least recently used (LRU), with
+// segments if wanted, the most recently used (MRU), or the least frequently used (LFU),
+// with dynamic aging if wanted. [Strategy.Admission] makes a composite of it: new entities
+// come into a small window first, and get from there into the main area only if they are
+// touched more often than those that they would replace (W-TinyLFU). [Composite] has
+// proven values, and adapts the window to the load.
+//
+// [Parse] reads a strategy from a configuration, [Strategy.Validate] checks one that code
+// has built, and [Strategy.String] writes it.
+//
+// # One limit for a region
+//
+// A region has one Policy for each entity type. Its limit is divided equally among the
+// active shards of the type, so every shard has its own list, and one shard's load does not
+// passivate the entities of others. With every shard that opens, the parts of the others
+// shrink at once.
+//
+// # Entities are numbers
+//
+// An entity is a small number that the caller chooses, so a touch looks nothing up. What a
+// policy keeps for an entity is in [Nodes], by number: 28 bytes, and 16 more if the
+// strategy has an idle time. The sketch of a composite takes 8 to 16 bytes more for each
+// entity of the limit. No touch allocates memory once the number was used.
+//
+// # What this does not do
+//
+// It stops nothing. The caller stops an entity that is to be passivated once it is idle,
+// and keeps the commands that arrive meanwhile. Until it has stopped, it does not touch the
+// entity again; the policy has forgotten it. An entity that must not be passivated, such as
+// one that waits for a timer, is taken out by [Policy.Removed] and touched again later; it
+// does not count towards the limit in between.
+//
+// # Differences from Akka
+//
+// The strategies are those of Akka Cluster Sharding, and Pekko's published cases and
+// traces give the same results here, to the last passivation. What differs on purpose:
+//
+//   - Idle entities are passivated when their time is over ([Policy.NextIdle] says when),
+//     and not at the next of regular checks, which may be up to half of that time later. An
+//     idle time of exactly the limit is enough.
+//   - If a limit is smaller than the number of active shards, each shard may have one
+//     entity. In Akka it may have none, and every command loads its entity again.
+//   - The window or main area of a composite has no entity if its part of the limit is
+//     0. In Akka an area with MRU or LFU then has one, beyond the limit.
+//   - An idle entity of a composite goes in the order of idleness, and not those of the
+//     window first.
+//   - All shapes of the sketch use the hash functions that Akka has for the default
+//     shape. The hash of the id comes from the caller.
+//   - A new shard's sketch is made with the first touch, and for the shard's part of the
+//     limit; Akka makes it for the whole limit at first. Like Akka, a shard begins to count
+//     anew whenever its part of the limit changes, and whenever another shard opens or
+//     closes.
+//   - The number of accesses that LFU counts stops at 4,294,967,295.
+//   - Setting a limit to what it is changes nothing. In Akka the sketch begins anew.
+package passivation

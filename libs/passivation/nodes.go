@@ -1,0 +1,112 @@
+package passivation
+
+// Entity is the number of an active entity. The caller chooses it: above 0, small because
+// memory is kept up to the highest one, and not used for two active entities at a time.
+type Entity uint32
+
+// Nodes is what policies keep for each entity. Policies of several types share one Nodes
+// if their entities are numbered together. It is not safe for concurrent use.
+type Nodes struct {
+	// order links the entities of each list of a replacement.
+	order links
+	// recent links the entities of each policy that has an idle time, longest idle first.
+	recent links
+	// touched is when the entity was last touched, as the time since Policy.base. It is as
+	// long as recent.
+	touched []int64
+	tracked []tracked
+}
+
+// tracked is what is kept for an entity besides its links, 20 bytes.
+type tracked struct {
+	hash uint32
+	// shard is the index of the shard plus 1; 0: no policy tracks the entity.
+	shard uint32
+	// group is the segment or bucket that holds the entity; 0: none.
+	group    uint32
+	accesses uint32 // counted by frequencies only; stays at the highest value
+	area     area   // used by composite only
+}
+
+// area is where a composite keeps an entity.
+type area uint8
+
+const (
+	nowhere area = iota
+	window
+	mainArea
+)
+
+// grow makes room for an entity.
+func (n *Nodes) grow(e Entity, idle bool) {
+	if missing := int(e) + 1 - len(n.tracked); missing > 0 {
+		n.tracked = append(n.tracked, make([]tracked, missing)...)
+		n.order = append(n.order, make(links, missing)...)
+	}
+	if missing := int(e) + 1 - len(n.recent); idle && missing > 0 {
+		n.recent = append(n.recent, make(links, missing)...)
+		n.touched = append(n.touched, make([]int64, missing)...)
+	}
+}
+
+// links are the links of doubly linked lists, by number. A number is in one list at most.
+type links []link
+
+type link struct{ prev, next uint32 }
+
+// list is a doubly linked list of numbers above 0.
+type list struct {
+	front, back uint32 // 0: empty
+	size        int
+}
+
+func (s links) pushBack(l *list, i uint32) {
+	s[i] = link{prev: l.back}
+	if l.back != 0 {
+		s[l.back].next = i
+	} else {
+		l.front = i
+	}
+	l.back = i
+	l.size++
+}
+
+// insertBefore inserts i before a number of the list; at 0, at the end.
+func (s links) insertBefore(l *list, i, at uint32) {
+	if at == 0 {
+		s.pushBack(l, i)
+		return
+	}
+	prev := s[at].prev
+	s[i] = link{prev: prev, next: at}
+	s[at].prev = i
+	if prev != 0 {
+		s[prev].next = i
+	} else {
+		l.front = i
+	}
+	l.size++
+}
+
+func (s links) remove(l *list, i uint32) {
+	at := s[i]
+	if at.prev != 0 {
+		s[at.prev].next = at.next
+	} else {
+		l.front = at.next
+	}
+	if at.next != 0 {
+		s[at.next].prev = at.prev
+	} else {
+		l.back = at.prev
+	}
+	s[i] = link{}
+	l.size--
+}
+
+func (s links) moveToBack(l *list, i uint32) {
+	if l.back != i {
+		s.remove(l, i)
+		s.pushBack(l, i)
+	}
+}

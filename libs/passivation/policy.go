@@ -1,0 +1,191 @@
+package passivation
+
+import "time"
+
+// Policy decides which entities of one type are passivated in one region. Each active
+// shard chooses among its own entities, and has an equal part of the limit. Policy is not
+// safe for concurrent use.
+type Policy struct {
+	nodes    *Nodes
+	strategy Strategy
+	limit    int // for all shards
+	perShard int // for each active shard
+	// shards has the replacement of each active shard by index; a shard that is not
+	// active, and each one without a limit, has nil.
+	shards []replacer
+	open   []bool // by index
+	active int    // number of open shards
+	idle   list   // all tracked entities if the strategy has an idle time, longest idle first
+	// base is the time of the first touch. Times are kept relative to it, because that
+	// takes less memory and keeps the monotonic clock.
+	base time.Time
+}
+
+// replacer chooses the victims of one shard, or of one area of a composite. Evicted
+// entities are appended to the slice that is passed in; the replacer no longer holds them.
+type replacer interface {
+	// touch takes an entity in, or notes that it was used. It may evict the entity itself.
+	touch(e Entity, evicted []Entity) []Entity
+	// remove removes an entity that it holds.
+	remove(e Entity)
+	setLimit(n int, evicted []Entity) []Entity
+	// victim returns who would be evicted next; 0 if there is none.
+	victim() Entity
+	len() int
+}
+
+// New returns the policy of an entity type with a number of shards. The strategy must be
+// valid. No shard is active at first.
+func New(s Strategy, shards int, nodes *Nodes) *Policy {
+	return &Policy{nodes: nodes, strategy: s, limit: s.Limit, shards: make([]replacer, shards), open: make([]bool, shards)}
+}
+
+// newReplacer returns nil for a replacement without an order.
+func newReplacer(nodes *Nodes, r Replacement) replacer {
+	switch r.Order {
+	case LeastRecentlyUsed:
+		return newRecency(nodes, r.Proportions)
+	case MostRecentlyUsed:
+		return &mostRecent{nodes: nodes}
+	case LeastFrequentlyUsed:
+		return newFrequency(nodes, r.DynamicAging)
+	}
+	return nil
+}
+
+// Open makes a shard active. Every other shard's part of the limit shrinks; the entities
+// for which there is no room any more are appended to passivate.
+func (p *Policy) Open(shard int, passivate []Entity) []Entity {
+	if p.open[shard] {
+		return passivate
+	}
+	p.open[shard] = true
+	p.active++
+	passivate = p.divide(passivate)
+	if p.limit == 0 {
+		return passivate
+	}
+	if p.strategy.Admission != nil {
+		p.shards[shard] = newComposite(p.nodes, p.strategy)
+	} else {
+		p.shards[shard] = newReplacer(p.nodes, p.strategy.Main)
+	}
+	p.shards[shard].setLimit(p.perShard, nil)
+	return passivate
+}
+
+// Close ends a shard, after all of its entities were removed. The parts of the others grow.
+func (p *Policy) Close(shard int) {
+	if !p.open[shard] {
+		return
+	}
+	p.open[shard], p.shards[shard] = false, nil
+	p.active--
+	p.divide(nil) // a part that grows passivates nothing
+}
+
+// SetLimit changes the limit for all shards together. It must be valid for the strategy,
+// and above 0. It has no effect on a strategy without a limit.
+func (p *Policy) SetLimit(n int, passivate []Entity) []Entity {
+	if p.limit == 0 || p.limit == n {
+		return passivate
+	}
+	p.limit = n
+	return p.divide(passivate)
+}
+
+// divide divides the limit equally among the active shards. If there are more of them, each
+// may have one entity.
+func (p *Policy) divide(passivate []Entity) []Entity {
+	if p.limit == 0 {
+		return passivate
+	}
+	p.perShard = max(1, p.limit/max(1, p.active))
+	first := len(passivate)
+	for _, r := range p.shards {
+		if r != nil {
+			passivate = r.setLimit(p.perShard, passivate)
+		}
+	}
+	p.evicted(passivate[first:])
+	return passivate
+}
+
+// Touched notes that an active shard has a command for an entity, which is active or will
+// be. hash is a hash of the entity's id; the policy counts touches by it while the entity
+// is passivated. The entities to passivate are appended to passivate. The touched entity
+// can be one of them: it is to be passivated after the command.
+//
+// An entity that was appended is no longer tracked, until it is touched again.
+func (p *Policy) Touched(shard int, e Entity, hash uint32, now time.Time, passivate []Entity) []Entity {
+	p.nodes.grow(e, p.strategy.Idle > 0)
+	t := &p.nodes.tracked[e]
+	if p.strategy.Idle > 0 {
+		if p.base.IsZero() {
+			p.base = now
+		}
+		if t.shard == 0 {
+			p.nodes.recent.pushBack(&p.idle, uint32(e))
+		} else {
+			p.nodes.recent.moveToBack(&p.idle, uint32(e))
+		}
+		p.nodes.touched[e] = int64(now.Sub(p.base))
+	}
+	t.shard, t.hash = uint32(shard)+1, hash
+	r := p.shards[shard]
+	if r == nil {
+		return passivate
+	}
+	first := len(passivate)
+	passivate = r.touch(e, passivate)
+	p.evicted(passivate[first:])
+	return passivate
+}
+
+// evicted forgets entities that a replacer has evicted.
+func (p *Policy) evicted(entities []Entity) {
+	for _, e := range entities {
+		if p.strategy.Idle > 0 {
+			p.nodes.recent.remove(&p.idle, uint32(e))
+		}
+		p.nodes.tracked[e] = tracked{}
+	}
+}
+
+// Removed forgets an entity: it has ended, or must not be passivated. It may be one that
+// is not tracked.
+func (p *Policy) Removed(e Entity) {
+	if int(e) >= len(p.nodes.tracked) || p.nodes.tracked[e].shard == 0 {
+		return
+	}
+	if r := p.shards[p.nodes.tracked[e].shard-1]; r != nil {
+		r.remove(e)
+	}
+	p.evicted([]Entity{e})
+}
+
+// Idle appends the entities that were not touched for the idle time.
+func (p *Policy) Idle(now time.Time, passivate []Entity) []Entity {
+	for p.idle.front != 0 {
+		e := Entity(p.idle.front)
+		if now.Before(p.idleAt(e)) {
+			break
+		}
+		p.Removed(e)
+		passivate = append(passivate, e)
+	}
+	return passivate
+}
+
+// NextIdle returns when Idle next has something to return if no entity is touched. The zero
+// time is never.
+func (p *Policy) NextIdle() time.Time {
+	if p.idle.front == 0 {
+		return time.Time{}
+	}
+	return p.idleAt(Entity(p.idle.front))
+}
+
+func (p *Policy) idleAt(e Entity) time.Time {
+	return p.base.Add(time.Duration(p.nodes.touched[e]) + p.strategy.Idle)
+}

@@ -1,0 +1,148 @@
+package passivation
+
+// recency replaces the least recently used entity. With several segments it is a segmented
+// LRU: a new entity is in the first segment, every further touch moves it one segment up,
+// and what exceeds the limit of a segment moves one down. The victim is the least recent
+// entity of the first segment.
+type recency struct {
+	nodes *Nodes
+	limit int
+	// proportions are the parts of the limit that the segments have.
+	proportions []float64
+	segments    []segment
+}
+
+type segment struct {
+	list
+	limit int
+}
+
+// newRecency returns an LRU with one segment for each proportion, or with one for none.
+func newRecency(nodes *Nodes, proportions []float64) *recency {
+	return &recency{nodes: nodes, proportions: proportions, segments: make([]segment, max(1, len(proportions)))}
+}
+
+func (r *recency) touch(e Entity, evicted []Entity) []Entity {
+	t := &r.nodes.tracked[e]
+	switch top := uint32(len(r.segments)); t.group {
+	case 0:
+		r.put(e, 1)
+	case top:
+		r.nodes.order.moveToBack(&r.segments[top-1].list, uint32(e))
+	default:
+		level := t.group + 1
+		r.take(e)
+		r.put(e, level)
+		r.demote(level)
+	}
+	return r.evict(evicted)
+}
+
+func (r *recency) setLimit(n int, evicted []Entity) []Entity {
+	r.limit = n
+	first := n // the first segment has what rounding leaves
+	for i := 1; i < len(r.segments); i++ {
+		r.segments[i].limit = int(r.proportions[i] * float64(n))
+		first -= r.segments[i].limit
+	}
+	r.segments[0].limit = first
+	return r.evict(evicted)
+}
+
+// evict removes the entities beyond the limit. The upper segments are cut to their limits
+// first: after a lower limit, the first segment alone may have too few entities.
+func (r *recency) evict(evicted []Entity) []Entity {
+	excess := r.len() - r.limit
+	if excess <= 0 {
+		return evicted
+	}
+	for level := uint32(len(r.segments)); level > 1; level-- {
+		r.demote(level)
+	}
+	for ; excess > 0; excess-- {
+		e := Entity(r.segments[0].front)
+		r.take(e)
+		evicted = append(evicted, e)
+	}
+	return evicted
+}
+
+// demote moves what exceeds the limit of a segment to the one below.
+func (r *recency) demote(level uint32) {
+	s := &r.segments[level-1]
+	for s.size > s.limit {
+		e := Entity(s.front)
+		r.take(e)
+		r.put(e, level-1)
+	}
+}
+
+func (r *recency) put(e Entity, level uint32) {
+	r.nodes.tracked[e].group = level
+	r.nodes.order.pushBack(&r.segments[level-1].list, uint32(e))
+}
+
+func (r *recency) take(e Entity) {
+	t := &r.nodes.tracked[e]
+	r.nodes.order.remove(&r.segments[t.group-1].list, uint32(e))
+	t.group = 0
+}
+
+func (r *recency) remove(e Entity) { r.take(e) }
+
+func (r *recency) victim() Entity { return Entity(r.segments[0].front) }
+
+func (r *recency) len() int {
+	n := 0
+	for i := range r.segments {
+		n += r.segments[i].size
+	}
+	return n
+}
+
+// mostRecent replaces the most recently used entity, the one before the entity that is
+// touched. It suits entities that are used in rounds: those of which the next use is
+// furthest away go.
+type mostRecent struct {
+	nodes *Nodes
+	limit int
+	used  list
+}
+
+func (r *mostRecent) touch(e Entity, evicted []Entity) []Entity {
+	if r.nodes.tracked[e].group != 0 {
+		r.nodes.order.moveToBack(&r.used, uint32(e))
+		return evicted
+	}
+	if r.limit == 0 {
+		return append(evicted, e)
+	}
+	evicted = r.evict(1, evicted)
+	r.nodes.tracked[e].group = 1
+	r.nodes.order.pushBack(&r.used, uint32(e))
+	return evicted
+}
+
+func (r *mostRecent) setLimit(n int, evicted []Entity) []Entity {
+	r.limit = n
+	return r.evict(0, evicted)
+}
+
+// evict removes entities until there is room for some more.
+func (r *mostRecent) evict(more int, evicted []Entity) []Entity {
+	for r.used.size > 0 && r.used.size+more > r.limit {
+		e := r.victim()
+		r.remove(e)
+		evicted = append(evicted, e)
+	}
+	return evicted
+}
+
+func (r *mostRecent) remove(e Entity) {
+	r.nodes.order.remove(&r.used, uint32(e))
+	r.nodes.tracked[e].group = 0
+}
+
+func (r *mostRecent) victim() Entity { return Entity(r.used.back) }
+
+func (r *mostRecent) len() int { return r.used.size }
