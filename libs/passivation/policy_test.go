@@ -181,7 +181,7 @@ func TestAccessesSaturate(t *testing.T) {
 	r := newRegion(LFU(2), 1)
 	r.touch(0, "a")
 	r.policy.nodes.tracked[1].accesses = 1<<32 - 2
-	for range 4 {
+	for range 2 {
 		r.touch(0, "a")
 	}
 	r.touch(0, "b")
@@ -189,6 +189,20 @@ func TestAccessesSaturate(t *testing.T) {
 		t.Fatalf("passivated %v", gone)
 	}
 	r.policy.check(t)
+}
+
+// TestSameLimit: setting the limit that there is does not make a composite forget.
+func TestSameLimit(t *testing.T) {
+	p := New(Composite(100), 1, &Nodes{})
+	p.Open(0, nil)
+	p.Touched(0, 1, 5, start, nil)
+	before := p.shards[0].(*composite).sketch
+	if p.SetLimit(100, nil); p.shards[0].(*composite).sketch != before || before.estimate(5) != 1 {
+		t.Error("the same limit: the sketch began anew")
+	}
+	if p.SetLimit(99, nil); p.shards[0].(*composite).sketch != nil {
+		t.Error("another limit: the sketch stayed")
+	}
 }
 
 func TestNoAllocations(t *testing.T) {
