@@ -89,6 +89,9 @@ func (d *Driver) transact(ctx context.Context, f func() error) error {
 	if lost := d.broken.Load(); lost != nil {
 		return *lost
 	}
+	if err := d.place.check(); err != nil {
+		return d.classify(err)
+	}
 	if err := d.beginWrite(ctx); err != nil {
 		return d.classify(err)
 	}

@@ -13,6 +13,12 @@
 // A [Reader] takes neither lock. It needs the right to read the file and its log, and to
 // write the index of the log (path + "-shm"), in which readers say what they are reading.
 //
+// # Another file
+//
+// A process keeps the file that it opened, wherever that is moved. If the path leads to
+// another file or to none, the process stops at its next transaction, at most a second
+// later: nobody else would find what it stores.
+//
 // # Layout
 //
 //	meta     the cluster's name and the format

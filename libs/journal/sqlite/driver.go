@@ -39,6 +39,7 @@ const (
 type Driver struct {
 	path    string
 	file    string // path without symbolic links
+	place   *place
 	cfg     journal.Config
 	queue   *writeQueue
 	writeDB *sql.DB
@@ -103,6 +104,9 @@ func (d *Driver) connect(ctx context.Context) error {
 		return err
 	}
 	var err error
+	if d.place, err = openPlace(d.path); err != nil {
+		return err
+	}
 	if d.file, err = filepath.EvalSymlinks(d.path); err != nil { // as SQLite names it
 		return err
 	}
@@ -126,11 +130,14 @@ func (d *Driver) connect(ctx context.Context) error {
 	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
 		return err
 	}
-	d.reads = &Reader{path: d.path, file: d.file, generation: d.generation}
+	d.reads = &Reader{path: d.path, file: d.file, place: d.place, generation: d.generation}
 	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
 		return err
 	}
-	return d.checkpoints.start(ctx, d)
+	if err := d.checkpoints.start(ctx, d); err != nil {
+		return err
+	}
+	return d.place.check()
 }
 
 // create creates a database without tables that only its owner may read. It must

@@ -32,6 +32,9 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 // Load implements [journal.Reader].
 func (r *Reader) Load(ctx context.Context, req journal.LoadRequest) (journal.Loaded, error) {
 	var out journal.Loaded
+	if err := r.place.check(); err != nil {
+		return out, fmt.Errorf("load %s: %w", req.Entity, err)
+	}
 	// One transaction, so that all statements see one moment.
 	t, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {

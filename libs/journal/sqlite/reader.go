@@ -19,6 +19,7 @@ import (
 type Reader struct {
 	path  string
 	file  string // path without symbolic links
+	place *place
 	db    *sql.DB
 	stmts readStmts
 	// generation is that of the file when it was opened.
@@ -55,6 +56,9 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 		return nil, err
 	}
 	r := &Reader{path: path}
+	if r.place, err = openPlace(path); err != nil {
+		return nil, err
+	}
 	if r.file, err = filepath.EvalSymlinks(path); err != nil { // as SQLite names it
 		return nil, err
 	}
@@ -63,7 +67,11 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.CommitTimeout)
 	defer cancel()
-	if err := r.connectToCheck(ctx, cfg.Loads); err != nil {
+	err = r.connectToCheck(ctx, cfg.Loads)
+	if err == nil {
+		err = r.place.check()
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
