@@ -240,14 +240,14 @@ func (m *Machine) emitSettle(e *entity) {
 func (m *Machine) settled(e *entity, in Appended) {
 	switch in.Verdict {
 	case sharding.UnknownOutcome, sharding.RefusedFull, sharding.RefusedTooLarge:
-		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
+		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 		return
 	case sharding.RefusedDamaged:
 		// No write can settle it while the damage lasts. Waiting callers learn that
 		// the outcome is unknown. The unit may still be committed late, when the damage
 		// is repaired: an instance that was loaded before would not show it.
 		if mutant.On("damage-settles") {
-			m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeSettle, entity: e, incarnation: e.inc})
+			m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmSettle, entity: e, incarnation: e.inc})
 			return
 		}
 		m.answerFailed(e, &Loaded{Err: "the journal cannot take it: " + in.Reason, Code: sharding.DataLoss})

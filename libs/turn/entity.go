@@ -31,7 +31,7 @@ type entity struct {
 	state              entityState
 	passivate          bool // the entity asked to be stopped as soon as it is idle
 	inIdleList         bool // linked into the idle list of its type
-	mailboxCheck       bool // a wakeMailbox is scheduled
+	mailboxCheck       bool // a alarmMailbox is scheduled
 	// avgTurnMicros is a moving average of the length of the turns, in microseconds.
 	// It begins at 0, so that one slow first turn does not dominate.
 	avgTurnMicros uint32
@@ -247,7 +247,7 @@ func (m *Machine) deliver(in *Deliver) {
 	if e.state == live && c.recordable() && m.recent.mayBeStored(e.inc, c.env.ID) {
 		c.lookupPending = true
 		m.emit(Lookup{Entity: e.id, Incarnation: e.inc, ID: c.env.ID})
-		m.schedule(wake{at: m.now.Add(m.cfg.LookupTimeout), kind: wakeLookup, entity: e, incarnation: e.inc, id: c.env.ID})
+		m.schedule(alarm{at: m.now.Add(m.cfg.LookupTimeout), kind: alarmLookup, entity: e, incarnation: e.inc, id: c.env.ID})
 	}
 	m.advance(e)
 }

@@ -1,4 +1,4 @@
 package turn
 
-// Wakes returns the number of scheduled wakes, including obsolete ones.
-func (m *Machine) Wakes() int { return len(m.wakes) }
+// Alarms returns the number of scheduled alarms, including obsolete ones.
+func (m *Machine) Alarms() int { return len(m.alarms) }

@@ -25,7 +25,7 @@ func (m *Machine) load(e *entity) {
 // emitLoad requests a load, now or as soon as the limits allow one more.
 func (m *Machine) emitLoad(e *entity) {
 	if !m.mayLoad(e.id) && !mutant.On("load-limit") {
-		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, entity: e, incarnation: e.inc})
+		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmLoad, entity: e, incarnation: e.inc})
 		return
 	}
 	m.loads.start(e.inc, e.id)
@@ -42,16 +42,16 @@ func (m *Machine) emitLoad(e *entity) {
 		}
 	}
 	m.emit(o)
-	m.schedule(wake{at: m.now.Add(m.cfg.DeadlineCheck), kind: wakeLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
+	m.schedule(alarm{at: m.now.Add(m.cfg.DeadlineCheck), kind: alarmLoadCheck, entity: e, incarnation: e.inc, asked: m.now})
 }
 
 // checkLoad handles a load that has no answer yet. Commands whose deadline has
 // passed are answered. After Config.LoadTimeout the entity is loaded again, if the
 // limits allow another load, because the first one may never be answered.
-func (m *Machine) checkLoad(w wake) {
-	e := w.entity
+func (m *Machine) checkLoad(a alarm) {
+	e := a.entity
 	m.expire(e)
-	left := m.cfg.LoadTimeout - m.now.Sub(w.asked)
+	left := m.cfg.LoadTimeout - m.now.Sub(a.asked)
 	switch {
 	case len(e.cmds) == 0:
 		m.removeEntity(e) // no command waits for the entity any more
@@ -59,11 +59,11 @@ func (m *Machine) checkLoad(w wake) {
 		m.newIncarnation(e, e.state)
 		m.emitLoad(e)
 	case 0 < left && left < m.cfg.DeadlineCheck:
-		w.at = m.now.Add(left)
-		m.schedule(w)
+		a.at = m.now.Add(left)
+		m.schedule(a)
 	default:
-		w.at = m.now.Add(m.cfg.DeadlineCheck)
-		m.schedule(w)
+		a.at = m.now.Add(m.cfg.DeadlineCheck)
+		m.schedule(a)
 	}
 }
 
@@ -109,7 +109,7 @@ func (m *Machine) loaded(in *Loaded) {
 			return
 		}
 		m.newIncarnation(e, e.state)
-		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeLoad, entity: e, incarnation: e.inc})
+		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmLoad, entity: e, incarnation: e.inc})
 		return
 	}
 	if in.Err != "" {
@@ -245,7 +245,7 @@ func (m *Machine) advance(e *entity) {
 	m.startTurn(e)
 	if e.state == live && e.next < len(e.cmds) && !e.mailboxCheck {
 		e.mailboxCheck = true
-		m.schedule(wake{at: m.now.Add(m.cfg.DeadlineCheck), kind: wakeMailbox, entity: e, incarnation: e.inc})
+		m.schedule(alarm{at: m.now.Add(m.cfg.DeadlineCheck), kind: alarmMailbox, entity: e, incarnation: e.inc})
 	}
 }
 

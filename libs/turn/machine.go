@@ -16,10 +16,10 @@ type Machine struct {
 	slots           slots
 	lastIncarnation uint32 // number of the newest incarnation
 	lastTimer       uint64 // number of the newest timer firing
-	wakes           wakeHeap
-	// sweepAt is the number of wakes at which obsolete ones are removed.
+	alarms          alarmHeap
+	// sweepAt is the number of alarms at which obsolete ones are removed.
 	sweepAt   int
-	lastOrder uint64 // of the newest wake
+	lastOrder uint64 // of the newest alarm
 	// noWork is shared by all idle entities. It stays empty.
 	noWork      *work
 	recent      recentIDs
@@ -178,12 +178,12 @@ func (m *Machine) shard(id sharding.ShardID) *shard {
 	return ts.shards[id.Index]
 }
 
-// NextWake returns when the next Tick has something to do: a timer, a retry, a
+// NextAlarm returns when the next Tick has something to do: a timer, a retry, a
 // passivation. The zero time means that nothing is scheduled.
-func (m *Machine) NextWake() time.Time {
+func (m *Machine) NextAlarm() time.Time {
 	var t time.Time
-	if len(m.wakes) > 0 {
-		t = m.wakes[0].at
+	if len(m.alarms) > 0 {
+		t = m.alarms[0].at
 	}
 	for _, ts := range m.types {
 		if e := m.slots[ts.idle.front].entity; e != nil && ts.PassivateAfter > 0 {
@@ -294,8 +294,8 @@ func (m *Machine) find(inc Incarnation) *entity {
 }
 
 func (m *Machine) tick() {
-	for len(m.wakes) > 0 && !m.wakes[0].at.After(m.now) {
-		m.handleWake(m.wakes.pop())
+	for len(m.alarms) > 0 && !m.alarms[0].at.After(m.now) {
+		m.handleAlarm(m.alarms.pop())
 	}
 	for _, ts := range m.types {
 		if ts.PassivateAfter == 0 {

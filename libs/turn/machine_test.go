@@ -45,20 +45,20 @@ func play(*testing.T) scenariotest.Play {
 }
 
 // TestTimersLeaveNothingBehind: a timer that is replaced in every turn must not
-// leave a wake behind each time.
+// leave an alarm behind each time.
 func TestTimersLeaveNothingBehind(t *testing.T) {
 	s := newScenario()
 	s.command(strings.Fields("open"))
 	s.command(strings.Fields("deliver 1 a Peek"))
 	s.command(strings.Fields("loaded 0"))
 	s.command(strings.Fields("done 1"))
-	size := func() int { return strings.Count(string(s.m.AppendState(s.now, nil)), "wake") }
+	size := func() int { return strings.Count(string(s.m.AppendState(s.now, nil)), "alarm") }
 	for i := range 5000 {
 		s.command(strings.Fields(fmt.Sprintf("deliver %d p%d Peek", i+2, i)))
 		s.command(strings.Fields(fmt.Sprintf("done %d timer=t:Add:3600000", i+2)))
 	}
-	if n := s.m.Wakes(); n > 2048 || size() != 1 {
-		t.Errorf("%d wakes, %d of them relevant, after setting one timer 5000 times", n, size())
+	if n := s.m.Alarms(); n > 2048 || size() != 1 {
+		t.Errorf("%d alarms, %d of them relevant, after setting one timer 5000 times", n, size())
 	}
 }
 

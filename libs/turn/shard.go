@@ -48,7 +48,7 @@ func (m *Machine) fenceRead(in FenceRead) {
 	case sharding.RefusedEpoch:
 		m.fenced(s, in.Fence.Epoch)
 	default: // the read failed: repeat it after a pause
-		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeFence, shard: s, fence: f.issued})
+		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmFence, shard: s, fence: f.issued})
 	}
 }
 
@@ -112,7 +112,7 @@ func (m *Machine) drain(id sharding.ShardID) {
 		return
 	}
 	s.phase = draining
-	m.schedule(wake{at: m.now.Add(m.cfg.DrainTimeout), kind: wakeDrain, shard: s})
+	m.schedule(alarm{at: m.now.Add(m.cfg.DrainTimeout), kind: alarmDrain, shard: s})
 	for _, e := range s.sorted() {
 		switch {
 		case e.state == live && !e.busy() && e.running == nil:

@@ -141,12 +141,12 @@ func (m *Machine) Clone() *Machine {
 			c.fence.waiting, c.fence.next = cloneWaiting(s.fence.waiting, ents), cloneWaiting(s.fence.next, ents)
 		}
 	}
-	for _, w := range m.wakes {
-		if !m.relevant(w) {
+	for _, a := range m.alarms {
+		if !m.relevant(a) {
 			continue
 		}
-		w.entity, w.shard, w.timer = ents[w.entity], shards[w.shard], timers[w.timer]
-		n.wakes.push(w)
+		a.entity, a.shard, a.timer = ents[a.entity], shards[a.shard], timers[a.timer]
+		n.alarms.push(a)
 	}
 	return n
 }
@@ -223,12 +223,11 @@ func (m *Machine) AppendState(now time.Time, b []byte) []byte {
 			b = e.appendState(now, b)
 		}
 	}
-	w := m.wakes.sorted()
-	for _, x := range w {
-		if !m.relevant(x) {
+	for _, a := range m.alarms.sorted() {
+		if !m.relevant(a) {
 			continue
 		}
-		b = fmt.Appendf(b, "wake %d in %d\n", x.kind, x.at.Sub(now))
+		b = fmt.Appendf(b, "alarm %d in %d\n", a.kind, a.at.Sub(now))
 	}
 	return b
 }
@@ -250,9 +249,9 @@ func (e *entity) appendState(now time.Time, b []byte) []byte {
 	return b
 }
 
-func (h wakeHeap) sorted() wakeHeap {
+func (h alarmHeap) sorted() alarmHeap {
 	c := slices.Clone(h)
-	slices.SortFunc(c, func(a, b wake) int {
+	slices.SortFunc(c, func(a, b alarm) int {
 		if n := a.at.Compare(b.at); n != 0 {
 			return n
 		}

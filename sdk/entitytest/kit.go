@@ -135,7 +135,7 @@ func (k *Kit) Call(ctx context.Context, c entity.Call) (sharding.Reply, error) {
 func (k *Kit) Advance(d time.Duration) {
 	end := k.now.Add(d)
 	for {
-		next := k.m.NextWake()
+		next := k.m.NextAlarm()
 		if next.IsZero() || next.After(end) {
 			break
 		}

@@ -6,12 +6,12 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// wake is something to do at a later time. If the entity has another incarnation
-// by then, the wake is obsolete.
-type wake struct {
+// alarm is something to do at a later time. If the entity has another incarnation
+// by then, the alarm is obsolete.
+type alarm struct {
 	at          time.Time
 	order       uint64 // breaks ties between equal times
-	kind        wakeKind
+	kind        alarmKind
 	shard       *shard
 	entity      *entity
 	incarnation Incarnation
@@ -21,87 +21,87 @@ type wake struct {
 	id          sharding.CommandID
 }
 
-type wakeKind uint8
+type alarmKind uint8
 
 const (
-	wakeLoad      wakeKind = iota + 1 // load again, after a failure or because the limits allowed no load
-	wakeLoadCheck                     // a load may still be unanswered
-	wakeMailbox                       // deadlines may have passed in the mailbox
-	wakeLookup                        // a lookup may still be unanswered
-	wakeSettle                        // settle again
-	wakeDrain                         // drain timeout
-	wakeTimer                         // timer fires
-	wakeFence                         // read the fence again
+	alarmLoad      alarmKind = iota + 1 // load again, after a failure or because the limits allowed no load
+	alarmLoadCheck                      // a load may still be unanswered
+	alarmMailbox                        // deadlines may have passed in the mailbox
+	alarmLookup                         // a lookup may still be unanswered
+	alarmSettle                         // settle again
+	alarmDrain                          // drain timeout
+	alarmTimer                          // timer fires
+	alarmFence                          // read the fence again
 )
 
-// schedule adds a wake. Obsolete wakes are removed whenever the heap has doubled:
-// an entity that replaces its timer with every command must not leave a wake
+// schedule adds an alarm. Obsolete alarms are removed whenever the heap has doubled:
+// an entity that replaces its timer with every command must not leave an alarm
 // behind each time.
-func (m *Machine) schedule(w wake) {
-	if len(m.wakes) >= m.sweepAt {
-		due := m.wakes
-		m.wakes = make(wakeHeap, 0, len(due)/2)
+func (m *Machine) schedule(a alarm) {
+	if len(m.alarms) >= m.sweepAt {
+		due := m.alarms
+		m.alarms = make(alarmHeap, 0, len(due)/2)
 		for _, old := range due {
 			if m.relevant(old) {
-				m.wakes.push(old)
+				m.alarms.push(old)
 			}
 		}
-		m.sweepAt = max(minSweep, 2*len(m.wakes))
+		m.sweepAt = max(minSweep, 2*len(m.alarms))
 	}
 	m.lastOrder++
-	w.order = m.lastOrder
-	m.wakes.push(w)
+	a.order = m.lastOrder
+	m.alarms.push(a)
 }
 
-// minSweep is the number of wakes below which obsolete ones are kept.
+// minSweep is the number of alarms below which obsolete ones are kept.
 const minSweep = 1024
 
-// relevant reports whether a wake is not obsolete.
-func (m *Machine) relevant(w wake) bool {
-	switch w.kind {
-	case wakeDrain:
-		return w.shard.registered() && w.shard.phase == draining
-	case wakeFence:
-		return w.shard.registered() && w.shard.fence.issued == w.fence && w.shard.fence.completed < w.fence
-	case wakeLoad, wakeLoadCheck:
-		return w.entity.inc == w.incarnation && (w.entity.state == loading || w.entity.state == lookup)
-	case wakeMailbox:
-		return w.entity.inc == w.incarnation && w.entity.mailboxCheck
-	case wakeLookup:
-		if w.entity.inc != w.incarnation || w.entity.state != live {
+// relevant reports whether an alarm is not obsolete.
+func (m *Machine) relevant(a alarm) bool {
+	switch a.kind {
+	case alarmDrain:
+		return a.shard.registered() && a.shard.phase == draining
+	case alarmFence:
+		return a.shard.registered() && a.shard.fence.issued == a.fence && a.shard.fence.completed < a.fence
+	case alarmLoad, alarmLoadCheck:
+		return a.entity.inc == a.incarnation && (a.entity.state == loading || a.entity.state == lookup)
+	case alarmMailbox:
+		return a.entity.inc == a.incarnation && a.entity.mailboxCheck
+	case alarmLookup:
+		if a.entity.inc != a.incarnation || a.entity.state != live {
 			return false
 		}
-		c := w.entity.find(w.id)
+		c := a.entity.find(a.id)
 		return c != nil && c.lookupPending
-	case wakeSettle:
-		return w.entity.inc == w.incarnation && w.entity.state == settling
-	case wakeTimer:
-		return w.entity.inc == w.incarnation && w.entity.state == live && w.timer.active
+	case alarmSettle:
+		return a.entity.inc == a.incarnation && a.entity.state == settling
+	case alarmTimer:
+		return a.entity.inc == a.incarnation && a.entity.state == live && a.timer.active
 	}
 	return false
 }
 
-func (m *Machine) handleWake(w wake) {
-	if !m.relevant(w) {
+func (m *Machine) handleAlarm(a alarm) {
+	if !m.relevant(a) {
 		return
 	}
-	switch w.kind {
-	case wakeDrain:
-		m.drainTimedOut(w.shard)
-	case wakeFence:
-		m.emit(ReadFence{Shard: w.shard.id, Epoch: w.shard.epoch, Number: w.fence})
-	case wakeLoad:
-		m.retryLoad(w.entity)
-	case wakeLoadCheck:
-		m.checkLoad(w)
-	case wakeMailbox:
-		m.checkMailbox(w.entity)
-	case wakeLookup:
-		m.lookedUp(LookedUp{Incarnation: w.incarnation, ID: w.id, Failed: true})
-	case wakeSettle:
-		m.emitSettle(w.entity)
-	case wakeTimer:
-		m.fire(w.entity, w.timer)
+	switch a.kind {
+	case alarmDrain:
+		m.drainTimedOut(a.shard)
+	case alarmFence:
+		m.emit(ReadFence{Shard: a.shard.id, Epoch: a.shard.epoch, Number: a.fence})
+	case alarmLoad:
+		m.retryLoad(a.entity)
+	case alarmLoadCheck:
+		m.checkLoad(a)
+	case alarmMailbox:
+		m.checkMailbox(a.entity)
+	case alarmLookup:
+		m.lookedUp(LookedUp{Incarnation: a.incarnation, ID: a.id, Failed: true})
+	case alarmSettle:
+		m.emitSettle(a.entity)
+	case alarmTimer:
+		m.fire(a.entity, a.timer)
 	}
 }
 
@@ -131,7 +131,7 @@ func (m *Machine) setTimer(e *entity, t Timer) {
 	tm := &timer{Timer: t, active: true}
 	m.allocWork(e)
 	e.timers = append(e.timers, tm)
-	m.schedule(wake{at: m.now.Add(t.After), kind: wakeTimer, entity: e, incarnation: e.inc, timer: tm})
+	m.schedule(alarm{at: m.now.Add(t.After), kind: alarmTimer, entity: e, incarnation: e.inc, timer: tm})
 }
 
 // fire puts the timer's command into the mailbox. A repeating timer whose last
@@ -146,11 +146,11 @@ func (m *Machine) fire(e *entity, t *timer) {
 	size := env.Size()
 	if len(e.cmds) >= m.cfg.MailboxCommands || m.stats.Commands >= m.limit.Commands ||
 		m.stats.Commands > 0 && (e.bytes+size > m.cfg.MailboxBytes || m.stats.Bytes+size > m.limit.Bytes) {
-		m.schedule(wake{at: m.now.Add(m.cfg.Retry), kind: wakeTimer, entity: e, incarnation: e.inc, timer: t})
+		m.schedule(alarm{at: m.now.Add(m.cfg.Retry), kind: alarmTimer, entity: e, incarnation: e.inc, timer: t})
 		return
 	}
 	if t.Every > 0 {
-		m.schedule(wake{at: m.now.Add(t.Every), kind: wakeTimer, entity: e, incarnation: e.inc, timer: t})
+		m.schedule(alarm{at: m.now.Add(t.Every), kind: alarmTimer, entity: e, incarnation: e.inc, timer: t})
 	} else {
 		t.active = false
 		for i, old := range e.timers {
@@ -195,18 +195,18 @@ func appendHex(b []byte, v uint64) []byte {
 	return b
 }
 
-// wakeHeap is a binary heap ordered by time, then by order of scheduling.
-type wakeHeap []wake
+// alarmHeap is a binary heap ordered by time, then by order of scheduling.
+type alarmHeap []alarm
 
-func (h wakeHeap) less(i, j int) bool {
+func (h alarmHeap) less(i, j int) bool {
 	if !h[i].at.Equal(h[j].at) {
 		return h[i].at.Before(h[j].at)
 	}
 	return h[i].order < h[j].order
 }
 
-func (h *wakeHeap) push(w wake) {
-	*h = append(*h, w)
+func (h *alarmHeap) push(a alarm) {
+	*h = append(*h, a)
 	s := *h
 	for i := len(s) - 1; i > 0; {
 		p := (i - 1) / 2
@@ -218,12 +218,12 @@ func (h *wakeHeap) push(w wake) {
 	}
 }
 
-func (h *wakeHeap) pop() wake {
+func (h *alarmHeap) pop() alarm {
 	s := *h
 	top := s[0]
 	n := len(s) - 1
 	s[0] = s[n]
-	s[n] = wake{}
+	s[n] = alarm{}
 	*h = s[:n]
 	s = s[:n]
 	for i := 0; ; {
