@@ -23,6 +23,10 @@
 // passivate the entities of others. With every shard that opens, the parts of the others
 // shrink at once.
 //
+// Entities differ in size, so no number of them says how much memory they take. A [Bound]
+// lowers the limit while the live heap of the process is above a number of bytes, and
+// raises it again later. A working set that is larger than the memory then costs loads.
+//
 // # Entities are numbers
 //
 // An entity is a small number that the caller chooses, so a touch looks nothing up. What a
