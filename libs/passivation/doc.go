@@ -4,8 +4,8 @@
 //
 // # Strategies
 //
-// A [Strategy] has up to three parts. [Strategy.Idle] passivates what was not touched for a
-// time. [Strategy.Limit] bounds how many entities are active in a region, and
+// A [Strategy] has up to three parts. [Strategy.Idle] passivates what has had nothing to do
+// for a time. [Strategy.Limit] bounds how many entities are active in a region, and
 // [Strategy.Main] chooses who goes at the limit: the least recently used (LRU), with
 // segments if wanted, the most recently used (MRU), or the least frequently used (LFU),
 // with dynamic aging if wanted. [Strategy.Admission] makes a composite of it: new entities
@@ -47,6 +47,9 @@
 // The strategies are those of Akka Cluster Sharding, and Pekko's published cases and
 // traces give the same results here, to the last passivation. What differs on purpose:
 //
+//   - The idle time begins when the entity has done its command ([Policy.Rests]), and not
+//     when the command arrives: a command that takes longer than the idle time is no reason
+//     to passivate.
 //   - Idle entities are passivated when their time is over ([Policy.NextIdle] says when),
 //     and not at the next of regular checks, which may be up to half of that time later. An
 //     idle time of exactly the limit is enough.

@@ -21,7 +21,7 @@ func (p *Policy) check(t *testing.T) {
 			}
 		}
 	}
-	known, idle := 0, 0
+	known, resting, idle := 0, 0, 0
 	for e := range p.nodes.tracked {
 		n := p.nodes.tracked[e]
 		if n.shard == 0 {
@@ -31,6 +31,9 @@ func (p *Policy) check(t *testing.T) {
 			continue
 		}
 		known++
+		if n.resting {
+			resting++
+		}
 		if p.shards[n.shard-1] != nil && n.group == 0 {
 			t.Fatalf("entity %d is in no list", e)
 		}
@@ -41,7 +44,7 @@ func (p *Policy) check(t *testing.T) {
 	for i := p.idle.front; i != 0; i = p.nodes.recent[i].next {
 		idle++
 	}
-	if p.strategy.Idle > 0 && (idle != known || p.idle.size != idle) {
-		t.Fatalf("%d entities are tracked, %d are in the list of idle ones, which counts %d", known, idle, p.idle.size)
+	if idle != resting || p.idle.size != idle {
+		t.Fatalf("%d entities rest, %d are in the list of idle ones, which counts %d", resting, idle, p.idle.size)
 	}
 }

@@ -9,12 +9,12 @@ type Entity uint32
 type Nodes struct {
 	// order links the entities of each list of a replacement.
 	order links
-	// recent links the entities of each policy that has an idle time, longest idle first.
+	// recent links the resting entities of each policy that has an idle time.
 	recent links
-	// touched is when the entity was last touched, as the time since Policy.base. It is as
+	// restsSince is when the entity began to rest, as the time since Policy.base. It is as
 	// long as recent.
-	touched []int64
-	tracked []tracked
+	restsSince []int64
+	tracked    []tracked
 }
 
 // tracked is what is kept for an entity besides its links, 20 bytes.
@@ -26,6 +26,7 @@ type tracked struct {
 	group    uint32
 	accesses uint32 // counted by frequencies only; stays at the highest value
 	area     area   // used by composite only
+	resting  bool   // in Policy.idle
 }
 
 // area is where a composite keeps an entity.
@@ -45,7 +46,7 @@ func (n *Nodes) grow(e Entity, idle bool) {
 	}
 	if missing := int(e) + 1 - len(n.recent); idle && missing > 0 {
 		n.recent = append(n.recent, make(links, missing)...)
-		n.touched = append(n.touched, make([]int64, missing)...)
+		n.restsSince = append(n.restsSince, make([]int64, missing)...)
 	}
 }
 

@@ -15,8 +15,8 @@ type Policy struct {
 	shards []replacer
 	open   []bool // by index
 	active int    // number of open shards
-	idle   list   // all tracked entities if the strategy has an idle time, longest idle first
-	// base is the time of the first touch. Times are kept relative to it, because that
+	idle   list   // the entities that rest, longest first; empty if the strategy has no idle time
+	// base is the time of the first rest. Times are kept relative to it, because that
 	// takes less memory and keeps the monotonic clock.
 	base time.Time
 }
@@ -112,25 +112,16 @@ func (p *Policy) divide(passivate []Entity) []Entity {
 }
 
 // Touched notes that an active shard has a command for an entity, which is active or will
-// be. hash is a hash of the entity's id; the policy counts touches by it while the entity
-// is passivated. The entities to passivate are appended to passivate. The touched entity
-// can be one of them: it is to be passivated after the command.
+// be. Until [Policy.Rests] the entity is not idle. hash is a hash of the entity's id; the
+// policy counts touches by it while the entity is passivated. The entities to passivate are
+// appended to passivate. The touched entity can be one of them: it is to be passivated
+// after the command.
 //
 // An entity that was appended is no longer tracked, until it is touched again.
-func (p *Policy) Touched(shard int, e Entity, hash uint32, now time.Time, passivate []Entity) []Entity {
+func (p *Policy) Touched(shard int, e Entity, hash uint32, passivate []Entity) []Entity {
 	p.nodes.grow(e, p.strategy.Idle > 0)
+	p.endRest(e)
 	t := &p.nodes.tracked[e]
-	if p.strategy.Idle > 0 {
-		if p.base.IsZero() {
-			p.base = now
-		}
-		if t.shard == 0 {
-			p.nodes.recent.pushBack(&p.idle, uint32(e))
-		} else {
-			p.nodes.recent.moveToBack(&p.idle, uint32(e))
-		}
-		p.nodes.touched[e] = int64(now.Sub(p.base))
-	}
 	t.shard, t.hash = uint32(shard)+1, hash
 	r := p.shards[shard]
 	if r == nil {
@@ -142,12 +133,36 @@ func (p *Policy) Touched(shard int, e Entity, hash uint32, now time.Time, passiv
 	return passivate
 }
 
+// Rests notes that a tracked entity has nothing to do any more: its idle time begins.
+func (p *Policy) Rests(e Entity, now time.Time) {
+	if p.strategy.Idle == 0 || !p.Tracks(e) {
+		return
+	}
+	if p.base.IsZero() {
+		p.base = now
+	}
+	p.endRest(e)
+	p.nodes.tracked[e].resting = true
+	p.nodes.recent.pushBack(&p.idle, uint32(e))
+	p.nodes.restsSince[e] = int64(now.Sub(p.base))
+}
+
+func (p *Policy) endRest(e Entity) {
+	if t := &p.nodes.tracked[e]; t.resting {
+		t.resting = false
+		p.nodes.recent.remove(&p.idle, uint32(e))
+	}
+}
+
+// Tracks reports whether the policy may passivate the entity.
+func (p *Policy) Tracks(e Entity) bool {
+	return int(e) < len(p.nodes.tracked) && p.nodes.tracked[e].shard != 0
+}
+
 // evicted forgets entities that a replacer has evicted.
 func (p *Policy) evicted(entities []Entity) {
 	for _, e := range entities {
-		if p.strategy.Idle > 0 {
-			p.nodes.recent.remove(&p.idle, uint32(e))
-		}
+		p.endRest(e)
 		p.nodes.tracked[e] = tracked{}
 	}
 }
@@ -155,7 +170,7 @@ func (p *Policy) evicted(entities []Entity) {
 // Removed forgets an entity: it has ended, or must not be passivated. It may be one that
 // is not tracked.
 func (p *Policy) Removed(e Entity) {
-	if int(e) >= len(p.nodes.tracked) || p.nodes.tracked[e].shard == 0 {
+	if !p.Tracks(e) {
 		return
 	}
 	if r := p.shards[p.nodes.tracked[e].shard-1]; r != nil {
@@ -164,7 +179,7 @@ func (p *Policy) Removed(e Entity) {
 	p.evicted([]Entity{e})
 }
 
-// Idle appends the entities that were not touched for the idle time.
+// Idle appends the entities that have rested for the idle time.
 func (p *Policy) Idle(now time.Time, passivate []Entity) []Entity {
 	for p.idle.front != 0 {
 		e := Entity(p.idle.front)
@@ -187,5 +202,5 @@ func (p *Policy) NextIdle() time.Time {
 }
 
 func (p *Policy) idleAt(e Entity) time.Time {
-	return p.base.Add(time.Duration(p.nodes.touched[e]) + p.strategy.Idle)
+	return p.base.Add(time.Duration(p.nodes.restsSince[e]) + p.strategy.Idle)
 }

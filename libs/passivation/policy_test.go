@@ -90,7 +90,10 @@ func playRandom(t *testing.T, s Strategy) {
 				open[shard] = true
 			}
 			active[e] = shard
-			gone(p.Touched(shard, e, uint32(e)*2654435761, now, nil))
+			gone(p.Touched(shard, e, uint32(e)*2654435761, nil))
+			if rnd.IntN(10) > 0 {
+				p.Rests(e, now)
+			}
 		}
 		if s.Limit > 0 && len(active) > max(limit, len(open)) {
 			t.Fatalf("step %d: %d entities are active, the limit is %d", step, len(active), limit)
@@ -118,12 +121,12 @@ func TestSmallLimit(t *testing.T) {
 		var gone []Entity
 		for i := range 10 {
 			gone = p.Open(i, gone)
-			gone = p.Touched(i, Entity(i+1), 0, start, gone)
+			gone = p.Touched(i, Entity(i+1), 0, gone)
 		}
 		if len(gone) != 0 {
 			t.Errorf("%s: %v are passivated by the first touch of a shard", s, gone)
 		}
-		if gone = p.Touched(0, 11, 0, start, nil); len(gone) != 1 {
+		if gone = p.Touched(0, 11, 0, nil); len(gone) != 1 {
 			t.Errorf("%s: %v are passivated for the second entity of a shard", s, gone)
 		}
 	}
@@ -158,7 +161,7 @@ func TestCloseGivesBack(t *testing.T) {
 	p.Open(1, nil)
 	fill := func(from Entity) (gone []Entity) {
 		for e := from; e < from+10; e++ {
-			gone = p.Touched(0, e, 0, start, gone)
+			gone = p.Touched(0, e, 0, gone)
 		}
 		return gone
 	}
@@ -191,11 +194,33 @@ func TestAccessesSaturate(t *testing.T) {
 	r.policy.check(t)
 }
 
+// TestBusyIsNotIdle: an entity is not idle before its command is done, however long that
+// takes; then its idle time begins.
+func TestBusyIsNotIdle(t *testing.T) {
+	p := New(LRU(9).OrIdle(time.Minute), 1, &Nodes{})
+	p.Open(0, nil)
+	p.Touched(0, 1, 0, nil)
+	p.Rests(1, start)
+	p.Touched(0, 1, 0, nil)
+	later := start.Add(time.Hour)
+	if next, idle := p.NextIdle(), p.Idle(later, nil); !next.IsZero() || idle != nil {
+		t.Fatalf("a busy entity is idle at %s: %v", next, idle)
+	}
+	p.Rests(1, later)
+	p.Rests(2, later) // not tracked
+	if next := p.NextIdle(); !next.Equal(later.Add(time.Minute)) || p.Idle(next.Add(-1), nil) != nil {
+		t.Fatalf("idle at %s", next)
+	}
+	if idle := p.Idle(later.Add(time.Minute), nil); !slices.Equal(idle, []Entity{1}) || p.Tracks(1) {
+		t.Fatalf("idle are %v", idle)
+	}
+}
+
 // TestSameLimit: setting the limit that there is does not make a composite forget.
 func TestSameLimit(t *testing.T) {
 	p := New(Composite(100), 1, &Nodes{})
 	p.Open(0, nil)
-	p.Touched(0, 1, 5, start, nil)
+	p.Touched(0, 1, 5, nil)
 	before := p.shards[0].(*composite).sketch
 	if p.SetLimit(100, nil); p.shards[0].(*composite).sketch != before || before.estimate(5) != 1 {
 		t.Error("the same limit: the sketch began anew")
@@ -214,7 +239,9 @@ func TestNoAllocations(t *testing.T) {
 		i := 0
 		touch := func() {
 			i++
-			out = p.Touched(0, Entity(1+i*i%300), uint32(i), start.Add(time.Duration(i)), out[:0])
+			e := Entity(1 + i*i%300)
+			out = p.Touched(0, e, uint32(i), out[:0])
+			p.Rests(e, start.Add(time.Duration(i)))
 		}
 		for range 10_000 {
 			touch()
@@ -333,7 +360,8 @@ func BenchmarkTouch(b *testing.B) {
 			p.Open(0, nil)
 			var out []Entity
 			for e := Entity(1); e <= limit; e++ {
-				out = p.Touched(0, e, uint32(e), start, out[:0])
+				out = p.Touched(0, e, uint32(e), out[:0])
+				p.Rests(e, start)
 			}
 			i, evicted, now := 0, 0, start
 			b.ReportAllocs()
@@ -341,7 +369,8 @@ func BenchmarkTouch(b *testing.B) {
 				e := ids[i&(len(ids)-1)]
 				i++
 				now = now.Add(time.Microsecond)
-				out = p.Touched(0, e, uint32(e), now, out[:0])
+				out = p.Touched(0, e, uint32(e), out[:0])
+				p.Rests(e, now)
 				evicted += len(out)
 			}
 			b.ReportMetric(float64(evicted)/float64(i), "evicted/op")

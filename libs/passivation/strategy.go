@@ -10,7 +10,7 @@ import (
 
 // Strategy says how a policy chooses. The zero value is [None].
 type Strategy struct {
-	// Idle is how long an entity may be without a touch; 0: for ever.
+	// Idle is how long an entity may have nothing to do; 0: for ever.
 	Idle time.Duration
 	// Limit is how many entities of the type may be active in a region. Each of the
 	// active shards has an equal part of it. 0: any number.
@@ -97,7 +97,7 @@ const DefaultLimit = 100_000
 // None never passivates.
 func None() Strategy { return Strategy{} }
 
-// Idle passivates entities that were not touched for so long.
+// Idle passivates entities that have had nothing to do for so long.
 func Idle(after time.Duration) Strategy { return Strategy{Idle: after} }
 
 // LRU keeps the most recently used entities.
@@ -150,8 +150,8 @@ func DefaultFilter() Filter {
 	return Filter{Depth: 4, CounterBits: 4, WidthMultiplier: 4, ResetMultiplier: 10}
 }
 
-// OrIdle returns the strategy with an idle time added: an entity also goes when it was not
-// touched for so long.
+// OrIdle returns the strategy with an idle time added: an entity also goes when it has
+// had nothing to do for so long.
 func (s Strategy) OrIdle(after time.Duration) Strategy {
 	s.Idle = after
 	return s

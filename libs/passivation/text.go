@@ -12,9 +12,9 @@ import (
 // separated by spaces.
 //
 //	none                         nothing is passivated
-//	idle=2m                      what was not touched for two minutes
+//	idle=2m                      what has had nothing to do for two minutes
 //	lru limit=10000              the least recently used
-//	lru limit=10000 idle=10m     the same, and what was not touched for ten minutes
+//	lru limit=10000 idle=10m     the same, and what has had nothing to do for ten minutes
 //	slru limit=10000 segments=0.2/0.8
 //	mru limit=10000              the most recently used
 //	lfu limit=10000 aging=on     the least frequently used, with dynamic aging

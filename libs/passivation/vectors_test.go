@@ -157,7 +157,9 @@ func (r *region) touch(shard int, name string) []string {
 		out = r.policy.Open(shard, out)
 	}
 	r.active[name] = shard
-	return r.gone(r.policy.Touched(shard, r.number(name), javaHash(name), r.now, out))
+	out = r.policy.Touched(shard, r.number(name), javaHash(name), out)
+	r.policy.Rests(r.number(name), r.now)
+	return r.gone(out)
 }
 
 func (r *region) gone(entities []Entity) (names []string) {
