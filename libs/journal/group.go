@@ -75,6 +75,7 @@ func (j *Journal) commitUntil(until time.Time, ops []Op) []Result {
 	}
 	for delay := j.cfg.RetryDelay; ; delay = j.nextDelay(delay) {
 		results, err := j.attempt(ops)
+		j.noteRoom(ops, results, err)
 		switch {
 		case err == nil:
 			return results

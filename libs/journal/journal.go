@@ -33,7 +33,8 @@ type Journal struct {
 	writeToken chan struct{}
 	damage     damage
 	generation sharding.Generation
-	upkeepErr  atomic.Pointer[error]
+	upkeepErr  atomic.Pointer[error] // see Warning
+	fullErr    atomic.Pointer[error] // of the last write, if it found no room
 }
 
 // pending is an operation that is waiting for its batch.
@@ -269,13 +270,32 @@ func (j *Journal) noteUpkeep(err error) {
 	}
 }
 
-// UpkeepErr returns why the work that the driver does between calls fails (see [Upkeep]), nil
-// if it does not fail. The journal works meanwhile.
-func (j *Journal) UpkeepErr() error {
-	if err := j.upkeepErr.Load(); err != nil {
-		return *err
+// Warning returns what an operator has to do something about although the journal works: the
+// last write found no room, or the work that the driver does between calls fails (see
+// [Upkeep]). It returns nil if there is nothing.
+func (j *Journal) Warning() error {
+	var warnings []error
+	if full := j.fullErr.Load(); full != nil {
+		warnings = append(warnings, fmt.Errorf("commands that store something are refused, the others are not; free or add space where the journal is kept: %w", *full))
 	}
-	return nil
+	if upkeep := j.upkeepErr.Load(); upkeep != nil {
+		warnings = append(warnings, *upkeep)
+	}
+	return errors.Join(warnings...)
+}
+
+// noteRoom notes whether the last write found room.
+func (j *Journal) noteRoom(ops []Op, results []Result, err error) {
+	if errors.Is(err, ErrFull) {
+		j.fullErr.Store(&err)
+		return
+	}
+	for i := range results {
+		if ops[i].Fence == nil && results[i].Verdict == sharding.Durable {
+			j.fullErr.Store(nil)
+			return
+		}
+	}
 }
 
 // Close commits the submitted operations, closes the driver, and refuses later

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,10 +58,16 @@ func TestFullJournal(t *testing.T) {
 			if !r.text.has(why) {
 				t.Errorf("%v: the log does not say so: %s", illness, r.text.b.String())
 			}
+			if err := r.look(r.ctx, r.journalReadiness); err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%v: the readiness says %v", illness, err)
+			}
 			r.backend.recover()
 			time.Sleep(time.Second)
 			if got := outcome(ack); got != "<nil>" || r.told() == 0 || r.failed() != nil {
 				t.Errorf("%v: the registration is answered with %s, %d orders have left, %v", illness, got, r.told(), r.failed())
+			}
+			if err := r.look(r.ctx, r.journalReadiness); err != nil {
+				t.Errorf("%v: afterwards the readiness says %v", illness, err)
 			}
 			found, err := r.journal.Load(r.ctx, journal.LoadRequest{Entity: streamEntity})
 			if err != nil {

@@ -150,12 +150,7 @@ func (s *Server) stages(n *node.Node) {
 				return err
 			}
 			n.Ready("lease", func(context.Context) error { return s.keeper.Usable() })
-			n.Ready("journal", func(context.Context) error {
-				if err := s.journal.UpkeepErr(); err != nil {
-					return node.Warn(err)
-				}
-				return nil
-			})
+			n.Ready("journal", func(ctx context.Context) error { return s.look(ctx, s.journalReadiness) })
 			return nil
 		},
 		Run: func(ctx context.Context) error {

@@ -2,9 +2,11 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/node"
 )
 
 const (
@@ -22,6 +24,11 @@ type trouble struct {
 	since  time.Time // when the record under way was handed over first; zero: none is
 	logged time.Time // when it was last logged; zero: no trouble
 	err    error     // the last refusal; nil: there is no answer
+}
+
+// lasts reports whether there is trouble: a refusal, or no answer for long.
+func (t *trouble) lasts() bool {
+	return !t.since.IsZero() && (t.err != nil || time.Since(t.since) >= silentAfter)
 }
 
 // begin notes that a record is under way.
@@ -44,6 +51,30 @@ func (t *trouble) why() string {
 	return "it does not answer"
 }
 
+// remedy is what an operator has to do about it.
+func (t *trouble) remedy() string {
+	switch {
+	case errors.Is(t.err, journal.ErrFull):
+		return "free or add space where the journal is kept"
+	case errors.Is(t.err, journal.ErrCorrupt):
+		return "restore the journal from a copy"
+	}
+	return "check that this host reaches the store of journal.url, and that nothing else locks it"
+}
+
+// journalReadiness warns that facts cannot be stored, or of what else is wrong with the
+// journal. That fails no check: another coordinator would have the same journal.
+func (s *Server) journalReadiness() error {
+	if t := &s.trouble; t.lasts() {
+		return node.Warn(fmt.Errorf("no fact has been stored since %s (%s), and nothing is decided until one is; %s: %s",
+			t.since.UTC().Format(time.RFC3339), time.Since(t.since).Round(time.Second), t.remedy(), t.why()))
+	}
+	if err := s.journal.Warning(); err != nil {
+		return node.Warn(err)
+	}
+	return nil
+}
+
 // report logs the trouble, the first time and then now and again.
 func (s *Server) report() {
 	if t := &s.trouble; t.logged.IsZero() || time.Since(t.logged) >= troubleEvery {
@@ -56,7 +87,7 @@ func (s *Server) report() {
 
 // watchJournal checks whether a record is under way for long.
 func (s *Server) watchJournal() {
-	if !s.trouble.since.IsZero() && time.Since(s.trouble.since) >= silentAfter {
+	if s.trouble.lasts() {
 		s.report()
 	}
 }

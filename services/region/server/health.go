@@ -59,11 +59,11 @@ func (s *shared) journalChanged(o region.JournalChanged) {
 func isProbe(op *journal.Op) bool { return op.Fence != nil && op.Fence.Shard.Type == probeType }
 
 // journalReadiness says that this region is cut off from the journal, since when,
-// and what to do; or warns that the journal's upkeep fails.
+// and what to do; or warns that the journal has no room or that its upkeep fails.
 func (s *Server) journalReadiness() error {
 	state, _, heard := s.runner.control.core.Journal()
 	if state != sharding.JournalSilent {
-		if err := s.runner.journal.UpkeepErr(); err != nil {
+		if err := s.runner.journal.Warning(); err != nil {
 			return node.Warn(err)
 		}
 		return nil

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,16 +18,19 @@ import (
 	"github.com/roost-cluster/roost/services/region"
 )
 
-// hanging is a journal that does not answer on one of its ways.
+// hanging is a journal that does not answer on one of its ways, or has no room.
 type hanging struct {
 	journal.Driver
-	commits, loads atomic.Bool
+	commits, loads, full atomic.Bool
 }
 
 func (h *hanging) Commit(ctx context.Context, ops []journal.Op) ([]journal.Result, error) {
 	if h.commits.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
+	}
+	if h.full.Load() && ops[0].Fence == nil {
+		return nil, fmt.Errorf("%w: no space left", journal.ErrFull)
 	}
 	return h.Driver.Commit(ctx, ops)
 }
@@ -77,6 +82,32 @@ func TestSilentJournal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFullJournal: a region whose journal has no room stays ready, and its readiness says
+// so, until a write has found room again.
+func TestFullJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h := runHanging(t)
+		s := &Server{runner: r}
+		write := func(epoch sharding.Epoch) {
+			claim := &sharding.Claim{Shard: sharding.ShardID{Type: "T"}, Epoch: epoch, Owner: 1}
+			r.journal.Submit(journal.Op{Claim: claim}, func(journal.Result) {})
+			synctest.Wait()
+		}
+		for i, full := range []bool{false, true, true, false} {
+			h.full.Store(full)
+			write(sharding.Epoch(i + 1))
+			time.Sleep(time.Minute) // probes succeed meanwhile
+			err := s.inspect(t.Context(), s.journalReadiness)
+			if full != (err != nil) || full && (!strings.Contains(err.Error(), "no space left") || !strings.Contains(err.Error(), "add space")) {
+				t.Errorf("full: %t, the readiness says %v", full, err)
+			}
+			if state, _, _ := r.control.core.Journal(); state != sharding.JournalAnswers {
+				t.Errorf("the journal is taken for %v", state)
+			}
+		}
+	})
 }
 
 func runHanging(t *testing.T) (*Runner, *hanging) {
