@@ -20,6 +20,11 @@ type Harness struct {
 	OpenReader func() (journal.Reader, error)
 	// Damage changes a stored record behind the driver's back. It may be nil.
 	Damage func(entity sharding.Entity, seq uint64) error
+	// Renumber gives a stored record another sequence number, and SetSnapshot says that an
+	// entity has a snapshot at one, where none is stored. Both work behind the driver's
+	// back, and may be nil.
+	Renumber    func(entity sharding.Entity, seq uint64, to int64) error
+	SetSnapshot func(entity sharding.Entity, seq int64) error
 	// Replace gives the store another generation, as a restore does.
 	Replace func() error
 	// SetLowest sets the lowest formats that a program must know, as an activation does.
@@ -65,6 +70,7 @@ func Run(t *testing.T, fresh func(t *testing.T, cfg journal.Config, clock journa
 		{"ShardCounts", testShardCounts},
 		{"Reopen", testReopen},
 		{"Damage", testDamage},
+		{"DamagedNumbers", testDamagedNumbers},
 		{"Full", testFull},
 		{"Lists", testLists},
 		{"ListsWhileOthersWrite", testListsWhileOthersWrite},

@@ -16,6 +16,7 @@ import (
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/journal/journaltest"
 	"github.com/roost-cluster/roost/libs/journal/postgres/postgrestest"
+	"github.com/roost-cluster/roost/libs/sharding"
 )
 
 const blockSize = 8192
@@ -129,6 +130,30 @@ func TestDamageOutcome(t *testing.T) {
 		}
 		if err := classify(&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: code}); errors.Is(err, journal.ErrCorrupt) {
 			t.Errorf("a lost connection: %v", err)
+		}
+	}
+}
+
+// TestDamagedLast: a number of the last record that is not the last one's is damage of the
+// entity. The numbers that other stores have too are in the suite: see DamagedNumbers.
+func TestDamagedLast(t *testing.T) {
+	t.Parallel()
+	_, url := newDatabase(t, postgrestest.Start(t))
+	b := openAt(t, url, journal.DefaultConfig())
+	shard := sharding.ShardID{Type: alice.Type}
+	ops := []journal.Op{{Claim: &sharding.Claim{Shard: shard, Epoch: 1, Owner: 1}}, {Append: &sharding.Append{
+		Shard: shard, Epoch: 1, Entity: alice, Records: []sharding.Record{{Seq: 1, Command: "a"}, {Seq: 2, Command: "b"}},
+	}}}
+	if results, err := b.Commit(t.Context(), ops); err != nil || results[1].Verdict != sharding.Durable {
+		t.Fatal(results, err)
+	}
+	for last, sound := range map[int64]bool{2: true, 0: false, 1: false, 3: false, -1: false, 1 << 62: false, -1 << 62: false} {
+		if err := change(url, "UPDATE roost.entity SET last = $3 WHERE id = "+entityID, string(alice.Type), []byte(alice.ID), last); err != nil {
+			t.Fatal(err)
+		}
+		l, err := b.Load(t.Context(), journal.LoadRequest{Entity: alice})
+		if sound && err != nil || !sound && !errors.Is(err, journal.ErrCorrupt) {
+			t.Errorf("the last record is said to be %d: %+v, %v", last, l, err)
 		}
 	}
 }

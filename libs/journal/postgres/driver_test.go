@@ -58,24 +58,36 @@ func TestConformance(t *testing.T) {
 			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), url, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(url, entity, seq) },
-			Fill:       func(full bool) error { return fill(server, name, full) },
+			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
+				return change(url, "UPDATE roost.record SET seq = $3 WHERE seq = $4 AND entity = "+entityID, string(entity.Type), []byte(entity.ID), to, int64(seq))
+			},
+			SetSnapshot: func(entity sharding.Entity, seq int64) error {
+				return change(url, "UPDATE roost.entity SET snapshot = $3 WHERE id = "+entityID, string(entity.Type), []byte(entity.ID), seq)
+			},
+			Fill: func(full bool) error { return fill(server, name, full) },
 		}
 	})
 }
 
 // damage flips one bit of a stored record.
 func damage(url string, entity sharding.Entity, seq uint64) error {
+	return change(url, `UPDATE roost.record SET body = set_byte(body, length(body) - 3, get_byte(body, length(body) - 3) # 16)
+		WHERE seq = $3 AND entity = `+entityID, string(entity.Type), []byte(entity.ID), int64(seq))
+}
+
+const entityID = "(SELECT id FROM roost.entity WHERE type = $1 AND name = $2)"
+
+// change runs a statement that changes one row, as an operator could.
+func change(url, statement string, args ...any) error {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	tag, err := conn.Exec(ctx, `UPDATE roost.record r SET body = set_byte(r.body, length(r.body) - 3, get_byte(r.body, length(r.body) - 3) # 16)
-		FROM roost.entity e WHERE e.id = r.entity AND e.type = $1 AND e.name = $2 AND r.seq = $3`,
-		string(entity.Type), []byte(entity.ID), int64(seq))
+	tag, err := conn.Exec(ctx, statement, args...)
 	if err == nil && tag.RowsAffected() != 1 {
-		err = fmt.Errorf("%d records damaged", tag.RowsAffected())
+		err = fmt.Errorf("%d rows changed", tag.RowsAffected())
 	}
 	return err
 }

@@ -34,19 +34,27 @@ func TestConformance(t *testing.T) {
 			},
 			OpenReader: func() (journal.Reader, error) { return OpenReader(context.Background(), path, cfg) },
 			Damage:     func(entity sharding.Entity, seq uint64) error { return damage(path, entity, seq) },
-			Fill:       func(full bool) error { return fill(handles, full) },
+			Renumber: func(entity sharding.Entity, seq uint64, to int64) error {
+				return change(path, "UPDATE record SET seq = ? WHERE seq = ? AND entity = "+entityID, to, int64(seq), string(entity.Type), string(entity.ID))
+			},
+			SetSnapshot: func(entity sharding.Entity, seq int64) error {
+				return change(path, "UPDATE entity SET snapshot = ? WHERE id = "+entityID, seq, string(entity.Type), string(entity.ID))
+			},
+			Fill: func(full bool) error { return fill(handles, full) },
 		}
 	})
 }
 
+const entityID = "(SELECT id FROM entity WHERE type = ? AND name = ?)"
+
 // change runs a statement as another program would.
-func change(path, statement string) error {
+func change(path, statement string, args ...any) error {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	_, err = db.Exec(statement)
+	_, err = db.Exec(statement, args...)
 	return err
 }
 
