@@ -43,7 +43,7 @@ var partKeys = []string{
 
 // commandNames are the variables of the roost command. They may be set where a service is
 // started.
-var commandNames = []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY"}
+var commandNames = []string{"ROOST_ADMIN", "ROOST_DIR", "ROOST_GATEWAY", "ROOST_TOOL_STATUS"}
 
 // linkNames matches the variables that Kubernetes and Docker set in every container for a
 // service called roost or roost-something. They are not configuration.

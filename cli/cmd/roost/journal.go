@@ -19,6 +19,11 @@ import (
 // that of the region binaries' own tools.
 const exitUnchecked = 2
 
+// toolStatusBase is what a region adds to the exit codes of its tools if the variable
+// ROOST_TOOL_STATUS asks for it. By that it is told from any other program, which may well
+// exit with 0.
+const toolStatusBase = 64
+
 // toolPatience is how long a tool that was interrupted has to print what it has found.
 const toolPatience = 5 * time.Second
 
@@ -34,8 +39,10 @@ func (e toolError) Unwrap() error { return e.error }
 
 const journalCheckHelp = `Reads everything that is stored with the code of a region binary, and says what that
 code cannot read: the snapshots as a region would, and all events. Run it with a
-new version of your region before you roll that out. It only reads, claims nothing,
-and can run beside the cluster.
+new version of your region before you roll that out. It also compares the forms that
+the code reads with those that the coordinators have noted for each shard, because a
+region is given only shards of which it reads all forms. It only reads, claims
+nothing, and can run beside the cluster.
 
 The binary does the work ("BINARY journal check" is the same), with its own code.
 The journal is that of --journal.url, of the environment variable ROOST_JOURNAL_URL,
@@ -47,8 +54,9 @@ do; it is bounded, and counts the rest. A snapshot of a form that the binary doe
 read is no mistake: it is ignored, the entity is rebuilt from its events, and the
 report counts it.
 
-Exit codes: 0 everything that was checked can be read, 1 something cannot, 2 the check
-could not be done, or not to its end.`
+Exit codes: 0 the code reads everything, 1 it does not: it cannot read something that is
+stored, would not be given a shard, or lacks a type (--type leaves types out), 2 the check
+could not be done, or not to its end, or the binary is no region.`
 
 // toolFlags say with which binary a tool is run, and on which journal.
 type toolFlags struct{ region, journal, config string }
@@ -165,18 +173,22 @@ func (a *app) runTool(ctx context.Context, f toolFlags, args []string) error {
 		return toolError{err}
 	}
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = environ, a.out, a.err
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(environ, fmt.Sprintf("ROOST_TOOL_STATUS=%d", toolStatusBase)), a.out, a.err
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = toolPatience
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
-		return nil
 	case ctx.Err() != nil:
 		return errInterrupted
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return toolStatus(exit.ExitCode())
+	case err != nil && !errors.As(err, &exit):
+		return toolError{fmt.Errorf("the region binary cannot be run: %w", err)}
 	}
-	return toolError{fmt.Errorf("the region binary cannot be run: %w", err)}
+	switch code := cmd.ProcessState.ExitCode() - toolStatusBase; {
+	case code == exitOK:
+		return nil
+	case code > exitOK && code <= exitUnchecked:
+		return toolStatus(code)
+	}
+	return toolError{fmt.Errorf("%s has not done it and ended with %s: it is no region, or one of another release; name a binary whose main calls server.Main of services/region/server", f.region, cmd.ProcessState)}
 }

@@ -49,7 +49,8 @@ func TestJournalCheck(t *testing.T) {
 	contains(out, "this program reads all of it")
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
 	contains(out, "Cart, event item-added of version 1: ", `"SKU"`, "V(2, entity.From(1, …))", "Cart/anna, record 1\n", "Cart/bert, record 1\n",
-		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type")
+		"entities that this program cannot read: 2\n", "not checked: type Stock, entities: 1: this program has no such type",
+		"type Cart, event item-removed, version 1, ", "the form has changed without a new version\n  the regions that run may store it, and nothing was found")
 	add("anna") // nobody was disturbed
 	out, _ = run(exitOK, "--region", filepath.Join(bin, "shop-region-v2"), "-o", "json", "--type", "Cart")
 	var report struct {
@@ -67,6 +68,11 @@ func TestJournalCheck(t *testing.T) {
 	}
 	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"), "--sample", "1", "--seed", "3")
 	contains(out, "--seed 3\n", "entities that this program cannot read: 1\n")
+
+	// What can be decoded is of no use if the coordinator gives the program no such shard.
+	wantPost(t, d.API, "Cart/bert/Remove", `{"sku":"tea"}`, `{"items":{},"total":0}`)
+	out, _ = run(1, "--region", filepath.Join(bin, "renamed-region"))
+	contains(out, "type Cart, event item-removed, version 1, ", "  it is stored, so a region with this program is not given these shards\n  fix: keep the struct")
 
 	// Snapshots are dropped beside the cluster, which goes on, and makes the next one.
 	drop := func(code int, says string, args ...string) {
@@ -95,14 +101,15 @@ func TestJournalCheck(t *testing.T) {
 	}
 	contains(problems.String(), "there is no such file")
 	for what, args := range map[string][]string{
-		"cannot be run":  {"--region", filepath.Join(bin, "nothing")},
-		"no such file":   {"--journal.url", "sqlite:none.db"},
-		"has no type":    {"--type", "Nothing"},
-		"is not known":   {"--journal.url", "mysql://db/x"},
-		"unknown flag":   {"--nothing"},
-		"not a flag":     {"--region", filepath.Join(bin, "gateway")},
-		"--sample is -1": {"--sample", "-1"},
-		"must be 1 to":   {"--sample", "2000000"},
+		"cannot be run":   {"--region", filepath.Join(bin, "nothing")},
+		"no such file":    {"--journal.url", "sqlite:none.db"},
+		"has no type":     {"--type", "Nothing"},
+		"is not known":    {"--journal.url", "mysql://db/x"},
+		"unknown flag":    {"--nothing"},
+		"not a flag":      {"--region", filepath.Join(bin, "gateway")},
+		"it is no region": {"--region", "/bin/true"},
+		"--sample is -1":  {"--sample", "-1"},
+		"must be 1 to":    {"--sample", "2000000"},
 	} {
 		_, errOut := run(exitUnchecked, args...)
 		contains(errOut, what)

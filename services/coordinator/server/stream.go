@@ -18,8 +18,8 @@ import (
 // The coordinator's facts are one entity stream of the journal, fenced like
 // any other: claimed with the term, appended with term and sequence checked.
 var (
-	streamShard  = sharding.ShardID{Type: "roost.coordinator"}
-	streamEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+	streamShard  = sharding.ShardID{Type: wire.FactsEntity.Type}
+	streamEntity = wire.FactsEntity
 	// probeShard is nobody's: reading its fence has no effect.
 	probeShard = sharding.ShardID{Type: "roost.probe"}
 )
@@ -174,13 +174,9 @@ func encodeFact(f coordinator.Fact) sharding.Event {
 	var m proto.Message
 	switch f := f.(type) {
 	case coordinator.RowFact:
-		w := &coordinatorv1.RowFact{Row: wire.ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May)}
-		if !f.Successor.IsZero() {
-			w.Successor = wire.ToNode(f.Successor)
-		}
-		name, m = "row", w
+		name, m = wire.RowFactName, wire.ToRowFact(wire.RowFact(f))
 	case coordinator.TypeFact:
-		name, m = "type", &coordinatorv1.TypeFact{Type: wire.ToType(&f.Desc), Forms: wire.ToForms(f.Forms)}
+		name, m = wire.TypeFactName, wire.ToTypeFact(wire.TypeFact(f))
 	case coordinator.DrainFact:
 		name, m = "drain", wire.ToNode(f.Region)
 		if f.Resume {
@@ -215,21 +211,18 @@ func decodeFacts(found journal.Loaded) (facts []coordinator.Fact, n int, err err
 
 func decodeFact(e sharding.Event) (coordinator.Fact, error) {
 	switch e.Name {
-	case "row":
-		var r coordinatorv1.RowFact
-		if err := proto.Unmarshal(e.Payload, &r); err != nil {
+	case wire.RowFactName:
+		f, err := wire.DecodeRowFact(e.Payload)
+		if err != nil {
 			return nil, err
 		}
-		return coordinator.RowFact{
-			Row: wire.FromRow(r.GetRow()), Successor: wire.FromNode(r.GetSuccessor()),
-			Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()),
-		}, nil
-	case "type":
-		var t coordinatorv1.TypeFact
-		if err := proto.Unmarshal(e.Payload, &t); err != nil {
+		return coordinator.RowFact(f), nil
+	case wire.TypeFactName:
+		f, err := wire.DecodeTypeFact(e.Payload)
+		if err != nil {
 			return nil, err
 		}
-		return coordinator.TypeFact{Desc: wire.FromType(t.GetType()), Forms: wire.FromForms(t.GetForms())}, nil
+		return coordinator.TypeFact(f), nil
 	case "drain", "resume":
 		var n controlv1.Node
 		if err := proto.Unmarshal(e.Payload, &n); err != nil {

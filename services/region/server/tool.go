@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -34,10 +35,16 @@ const (
 	toolFailed = 2 // it could not be found out
 )
 
+// toolStatus names the variable by which the roost command, which runs a tool of a binary
+// that it is given, knows that this was a region: a number that is added to the exit code.
+const toolStatus = "ROOST_TOOL_STATUS"
+
 const checkHelp = `Usage: %[1]s journal check [flags]
 
 Reads everything that is stored of this program's entity types with this program's code:
-the snapshots as a region would, and all events. It only reads, claims nothing, and can run
+the snapshots as a region would, and all events. It also compares the forms that this
+program reads with those that the coordinators have noted for each shard, because a region
+is given only shards of which it reads all forms. It only reads, claims nothing, and can run
 beside a cluster. Run it with a new version before you roll that out.
 
   --journal.url URL    the journal; or ROOST_JOURNAL_URL, or journal.url in the file
@@ -49,8 +56,9 @@ beside a cluster. Run it with a new version before you roll that out.
 
 A user of PostgreSQL needs no more than the role roost_reader.
 
-Exit codes: 0 everything that was checked can be read, 1 something cannot, 2 the check
-could not be done, or not to its end.
+Exit codes: 0 this program reads everything, 1 it does not: it cannot read something that
+is stored, would not be given a shard, or lacks a type (--type leaves types out), 2 the
+check could not be done, or not to its end.
 `
 
 const dropHelp = `Usage: %[1]s snapshot drop TYPE[/ID] [flags]
@@ -97,6 +105,12 @@ func runTool(args, environ []string, types []entity.Definition, out, errOut io.W
 	}
 	if len(args) < 2 || tools[args[0]+" "+args[1]] == nil {
 		return 0, false
+	}
+	for _, e := range environ {
+		if name, value, _ := strings.Cut(e, "="); name == toolStatus {
+			n, _ := strconv.Atoi(value) // 0: it is not set
+			defer func() { code += n }()
+		}
 	}
 	t := &tool{program: filepath.Base(os.Args[0]), types: types, out: out, err: errOut}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -202,7 +216,7 @@ func (t *tool) check(ctx context.Context, args, environ []string) (found bool, e
 	} else {
 		err = errors.Join(err, writeReport(t.out, &report))
 	}
-	return report.Unreadable() > 0, err
+	return !report.Passed(), err
 }
 
 // drop runs "snapshot drop", and reports whether a snapshot was kept.
@@ -319,16 +333,31 @@ func writeReport(w io.Writer, r *stored.Report) error {
 	if r.Others > 0 {
 		fmt.Fprintf(b, "\nentities with problems of other kinds: %d; mend these first and check again\n", r.Others)
 	}
-	switch n := r.Unreadable(); {
-	case n > 0:
+	for i := range r.Forms {
+		writeForm(b, &r.Forms[i])
+	}
+	if r.OtherForms > 0 {
+		fmt.Fprintf(b, "\nother forms that this program does not read: %d\n", r.OtherForms)
+	}
+	if n := r.Unreadable(); n > 0 {
 		fmt.Fprintf(b, "\nentities that this program cannot read: %d\n", n)
-	case r.Complete && len(r.Skipped) > 0:
-		fmt.Fprintln(b, "this program reads all of what was checked; other types are stored, too")
-	case r.Complete:
+	}
+	if len(r.Skipped) > 0 {
+		fmt.Fprintln(b, "this program does not read all types that are stored; if other binaries host the rest, check each binary with --type for its own")
+	}
+	if r.Complete && r.Passed() {
 		fmt.Fprintln(b, "this program reads all of it")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeForm(b *strings.Builder, f *stored.UnreadForm) {
+	what := "it is stored, so a region with this program is not given these shards"
+	if !f.Stored {
+		what = "the regions that run may store it, and nothing was found; where they do, this program is not given the shard"
+	}
+	fmt.Fprintf(b, "\ntype %s, %s: %s\n  %s\n  fix: %s\n  shards: %d\n", f.Type, f.Form, f.Problem, what, f.Fix, f.Shards)
 }
 
 func writeProblem(b *strings.Builder, p *stored.Problem) {

@@ -80,6 +80,15 @@ func checkNotes(t *testing.T, url string) {
 	if code != toolOK || !strings.Contains(out, "Note  2         2        2") || !strings.Contains(out, "this program reads all of it") || errOut != "" {
 		t.Errorf("code %d\n%s%s", code, out, errOut)
 	}
+	if code, _, _ = runTools(t, notes(entity.Event[written]("written")), append(environ, toolStatus+"=64"), "journal", "check"); code != 64+toolOK {
+		t.Errorf("for the roost command: code %d", code)
+	}
+	other := entity.Command[struct{}, []string]("Other", "Read").ReadOnly()
+	code, out, _ = runTools(t, []entity.Definition{entity.Define("Other", func(string) *note { return &note{} }, entity.On(other, (*note).read))}, environ, "journal", "check")
+	if code != toolFound || !strings.Contains(out, "not checked: type Note, entities: 2: this program has no such type") ||
+		!strings.Contains(out, "does not read all types that are stored") || strings.Contains(out, "reads all of it") {
+		t.Errorf("without the type: code %d\n%s", code, out)
+	}
 	if code, _, errOut = runTools(t, notes(entity.Event[written]("written")), nil, "journal", "check", "--journal.url="+url, "--type", "Nope"); code != toolFailed || !strings.Contains(errOut, "it has [Note]") {
 		t.Errorf("a type that there is not: code %d, %s", code, errOut)
 	}

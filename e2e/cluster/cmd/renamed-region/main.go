@@ -1,6 +1,6 @@
 // Command renamed-region is a region of the shop (examples/shop) whose author has renamed a
-// field of a stored event and has forgotten the step from version 1. Tests ask what it can
-// read before they run it.
+// field of a stored event and has forgotten the step from version 1. Another event has a field
+// more without a new version. Tests ask what it can read before they run it.
 //
 // # What this does not do
 //
@@ -29,7 +29,11 @@ type itemAdded struct {
 	Count, Price int64
 }
 
-type itemRemoved struct{ SKU string }
+// itemRemoved had no Why. What was stored can be decoded, and has another form.
+type itemRemoved struct {
+	SKU string
+	Why string `json:",omitempty"`
+}
 
 func (c *cart) show(*entity.Ctx, struct{}) (map[string]int64, error) { return c.Lines, nil }
 

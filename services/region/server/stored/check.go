@@ -83,7 +83,8 @@ func Check(ctx context.Context, r journal.Reader, types []entity.Definition, cfg
 
 func newChecker(r journal.Reader, cfg Config) *checker {
 	return &checker{
-		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, counts: map[sharding.EntityType]*TypeReport{},
+		cfg: cfg, reader: r, types: map[sharding.EntityType]entity.Definition{}, reads: map[sharding.EntityType][]sharding.Form{},
+		counts: map[sharding.EntityType]*TypeReport{}, seen: map[seenEvent]bool{},
 		found: findings{kinds: cfg.Kinds, examples: cfg.Examples, by: map[kind]*Problem{}},
 	}
 }
@@ -92,9 +93,11 @@ type checker struct {
 	cfg    Config
 	reader journal.Reader
 	types  map[sharding.EntityType]entity.Definition // that are checked
+	reads  map[sharding.EntityType][]sharding.Form
 
 	mu     sync.Mutex
 	counts map[sharding.EntityType]*TypeReport
+	seen   map[seenEvent]bool
 	found  findings
 	report Report
 	done   int
@@ -117,7 +120,15 @@ func (c *checker) check(ctx context.Context, types []entity.Definition) error {
 		}
 		c.total += n
 	}
-	return c.forAll(ctx, sample, c.entity)
+	if err := c.forAll(ctx, sample, c.entity); err != nil {
+		return err
+	}
+	// Last: what was stored meanwhile is noted by then.
+	noted, err := c.readForms(ctx)
+	if err == nil {
+		c.compareForms(noted)
+	}
+	return err
 }
 
 // forAll calls a function for every entity that was chosen, for Config.Loads of them at a
@@ -166,7 +177,7 @@ func (c *checker) choose(ctx context.Context, types []entity.Definition) (others
 		case len(c.cfg.Types) > 0 && !slices.Contains(c.cfg.Types, typ):
 			others[typ] = "it was not asked for"
 		default:
-			c.types[typ] = t
+			c.types[typ], c.reads[typ] = t, desc.Desc.Reads
 			c.counts[typ] = &TypeReport{Type: typ}
 			declared.Types = append(declared.Types, desc.Desc)
 		}
@@ -310,6 +321,10 @@ func (c *checker) entity(ctx context.Context, e sharding.Entity) error {
 	t := c.counts[e.Type]
 	t.Checked++
 	t.Events += x.events
+	for kind := range x.seen { // order-free: a set
+		kind.typ = e.Type
+		c.seen[kind] = true
+	}
 	if x.snapshot {
 		t.Snapshots++
 	}
@@ -337,6 +352,7 @@ func (c *checker) countDone() {
 // examined is what was found of one entity.
 type examined struct {
 	events            int
+	seen              map[seenEvent]bool // without the type
 	snapshot, ignored bool
 	problems          []Problem
 	examples          []Example
@@ -398,7 +414,11 @@ func (c *checker) examine(ctx context.Context, e sharding.Entity) (x examined, e
 }
 
 func (x *examined) read(found *journal.Loaded) {
+	x.seen = map[seenEvent]bool{}
 	for i := range found.Records {
 		x.events += len(found.Records[i].Events)
+		for _, e := range found.Records[i].Events {
+			x.seen[seenEvent{name: e.Name, version: e.Version}] = true
+		}
 	}
 }

@@ -351,12 +351,12 @@ func TestCheckSkips(t *testing.T) {
 	memo := entity.DefineVolatile("Memo", func(string) *Box { return &Box{} }, entity.On(show, (*Box).Show))
 	r := check(t, s, DefaultConfig(), v1(), memo)
 	want := []Skipped{{"Gone", 2, "this program has no such type"}, {"Memo", 1, "it is volatile in this program, which reads nothing of it"}}
-	if !slices.Equal(r.Skipped, want) || r.Unreadable() > 0 {
+	if !slices.Equal(r.Skipped, want) || r.Unreadable() > 0 || r.Passed() {
 		t.Errorf("%+v", r)
 	}
 	cfg := DefaultConfig()
 	cfg.Types = []sharding.EntityType{"Box"}
-	if r := check(t, s, cfg, v1(), memo); len(r.Skipped) > 0 || r.Types[0].Checked != 1 {
+	if r := check(t, s, cfg, v1(), memo); len(r.Skipped) > 0 || r.Types[0].Checked != 1 || !r.Passed() {
 		t.Errorf("%+v", r)
 	}
 	for _, typ := range []sharding.EntityType{"Gone", "Memo"} {

@@ -24,6 +24,12 @@ type Report struct {
 	// Skipped are stored types that were not checked.
 	Skipped  []Skipped `json:"skipped,omitempty"`
 	Problems []Problem `json:"problems,omitempty"` // those that concern most entities first
+	// Forms are those that coordinators have noted and the program does not read, unless a
+	// problem is about the same event and version. Those in which something is stored are
+	// first.
+	Forms []UnreadForm `json:"forms,omitempty"`
+	// OtherForms is how many there are that are not listed.
+	OtherForms int `json:"other_forms,omitempty"`
 	// Others is how many entities have problems of which there are too many kinds to be
 	// listed.
 	Others int `json:"others,omitempty"`
@@ -36,6 +42,25 @@ func (r *Report) Unreadable() int {
 		n += r.Types[i].Unreadable
 	}
 	return n
+}
+
+// Passed reports whether the program reads all that it was asked to check: nothing of it is
+// unreadable, it would be given every shard, and it has all types.
+func (r *Report) Passed() bool {
+	return r.Unreadable() == 0 && len(r.Skipped) == 0 && (len(r.Forms) == 0 || !r.Forms[0].Stored)
+}
+
+// UnreadForm is a form that the program does not read. It is not given a shard in which
+// something may be stored in it.
+type UnreadForm struct {
+	Type    sharding.EntityType `json:"type"`
+	Form    string              `json:"form"`
+	Problem string              `json:"problem"`
+	Fix     string              `json:"fix"`
+	Shards  int                 `json:"shards"` // of which the coordinators have noted it
+	// Stored says that something is stored in it, as far as is known. Otherwise the regions
+	// that run may store it, and nothing was found.
+	Stored bool `json:"stored"`
 }
 
 // TypeReport is what was found of one type.
@@ -140,6 +165,16 @@ func (f *findings) add(p Problem, x Example) {
 		known.Examples = slices.Insert(known.Examples, i, x)
 		known.Examples = known.Examples[:min(len(known.Examples), f.examples)]
 	}
+}
+
+// explains reports whether a problem is about events of a form.
+func (f *findings) explains(typ sharding.EntityType, form sharding.Form) bool {
+	for k := range f.by { // order-free: any will do
+		if k.typ == typ && k.what == "event" && k.event == form.Name && k.version == int(form.Version) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *findings) sorted() []Problem {

@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/roost-cluster/roost/libs/sharding"
+	coordinatorv1 "github.com/roost-cluster/roost/proto/roost/coordinator/v1"
+)
+
+// The coordinators' facts are events of one entity of the journal. Those of rows and types
+// are here, because a tool reads them too. The coordinator knows all of them.
+var FactsEntity = sharding.Entity{Type: "roost.coordinator", ID: "facts"}
+
+// Names of facts.
+const (
+	RowFactName  = "row"
+	TypeFactName = "type"
+)
+
+// RowFact: the shard's row is now Row. The sets have indexes into the forms of its type.
+type RowFact struct {
+	Row sharding.Row
+	// Before are the forms that earlier owners may have stored, May those that this
+	// owner may store.
+	Before, May sharding.FormSet
+	// Successor is the region that is to get the shard next; zero: any.
+	Successor sharding.NodeID
+}
+
+// TypeFact: the type is declared with this descriptor, and regions have ever registered to
+// store these forms.
+type TypeFact struct {
+	Desc  sharding.TypeDesc
+	Forms []sharding.Form
+}
+
+// ToRowFact writes a fact.
+func ToRowFact(f RowFact) *coordinatorv1.RowFact {
+	w := &coordinatorv1.RowFact{Row: ToRow(f.Row), Before: []byte(f.Before), May: []byte(f.May)}
+	if !f.Successor.IsZero() {
+		w.Successor = ToNode(f.Successor)
+	}
+	return w
+}
+
+// DecodeRowFact reads a fact.
+func DecodeRowFact(b []byte) (RowFact, error) {
+	var r coordinatorv1.RowFact
+	if err := proto.Unmarshal(b, &r); err != nil {
+		return RowFact{}, err
+	}
+	return RowFact{
+		Row: FromRow(r.GetRow()), Successor: FromNode(r.GetSuccessor()),
+		Before: sharding.MakeFormSet(r.GetBefore()), May: sharding.MakeFormSet(r.GetMay()),
+	}, nil
+}
+
+// ToTypeFact writes a fact.
+func ToTypeFact(f TypeFact) *coordinatorv1.TypeFact {
+	return &coordinatorv1.TypeFact{Type: ToType(&f.Desc), Forms: ToForms(f.Forms)}
+}
+
+// DecodeTypeFact reads a fact.
+func DecodeTypeFact(b []byte) (TypeFact, error) {
+	var t coordinatorv1.TypeFact
+	if err := proto.Unmarshal(b, &t); err != nil {
+		return TypeFact{}, err
+	}
+	return TypeFact{Desc: FromType(t.GetType()), Forms: FromForms(t.GetForms())}, nil
+}

@@ -1,0 +1,145 @@
+package stored
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/roost-cluster/roost/libs/control/wire"
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A coordinator gives a shard only to a region that reads every form in which something may
+// be stored in it, whatever a decoder makes of what is stored. So a check compares the forms
+// of the program with those that the coordinators have noted.
+
+// notedForms are those of one type.
+type notedForms struct {
+	forms []sharding.Form
+	rows  map[uint32]wire.RowFact
+}
+
+// readForms reads what the coordinators have noted, by type. Nothing is noted in a journal
+// that no coordinator has used.
+func (c *checker) readForms(ctx context.Context) (map[sharding.EntityType]*notedForms, error) {
+	var found journal.Loaded
+	err := c.retry(ctx, func(ctx context.Context) (err error) {
+		found, err = c.reader.Load(ctx, journal.LoadRequest{Entity: wire.FactsEntity})
+		return err
+	})
+	noted := map[sharding.EntityType]*notedForms{}
+	for i := range found.Records {
+		for _, e := range found.Records[i].Events {
+			if err == nil {
+				err = note(noted, e)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the coordinators' facts cannot be read, which say in which forms something is stored: %w", err)
+	}
+	return noted, nil
+}
+
+// note applies a fact as a coordinator does. Other facts say nothing of forms.
+func note(noted map[sharding.EntityType]*notedForms, e sharding.Event) error {
+	of := func(typ sharding.EntityType) *notedForms {
+		if noted[typ] == nil {
+			noted[typ] = &notedForms{rows: map[uint32]wire.RowFact{}}
+		}
+		return noted[typ]
+	}
+	switch e.Name {
+	case wire.TypeFactName:
+		f, err := wire.DecodeTypeFact(e.Payload)
+		if err != nil {
+			return err
+		}
+		of(f.Desc.Type).forms = f.Forms
+	case wire.RowFactName:
+		f, err := wire.DecodeRowFact(e.Payload)
+		if err != nil {
+			return err
+		}
+		if rows := of(f.Row.Shard.Type).rows; f.Row.Newer(rows[f.Row.Shard.Index].Row) {
+			rows[f.Row.Shard.Index] = f
+		}
+	}
+	return nil
+}
+
+// seenEvent is a kind of event that was found in a record.
+type seenEvent struct {
+	typ     sharding.EntityType
+	name    string
+	version uint16
+}
+
+// compareForms reports the forms that the program does not read.
+func (c *checker) compareForms(noted map[sharding.EntityType]*notedForms) {
+	for _, typ := range slices.Sorted(maps.Keys(c.types)) {
+		t := noted[typ]
+		if t == nil {
+			continue
+		}
+		for i, f := range t.forms {
+			if sharding.Reads(c.reads[typ], f) {
+				continue
+			}
+			u := UnreadForm{Type: typ, Form: f.String()}
+			u.Problem, u.Fix = unread(c.reads[typ], f)
+			seen := c.seen[seenEvent{typ, f.Name, f.Version}]
+			for _, r := range t.rows { // order-free: it counts
+				switch {
+				case r.Before.Has(i), r.May.Has(i) && seen:
+					u.Stored = true
+					u.Shards++
+				case r.May.Has(i):
+					u.Shards++
+				}
+			}
+			if u.Shards > 0 && !c.found.explains(typ, f) {
+				c.report.Forms = append(c.report.Forms, u)
+			}
+		}
+	}
+	slices.SortStableFunc(c.report.Forms, func(a, b UnreadForm) int { // the types are in order, and the forms of each
+		if a.Stored == b.Stored {
+			return 0
+		} else if a.Stored {
+			return -1
+		}
+		return 1
+	})
+	if n := len(c.report.Forms); n > c.cfg.Kinds {
+		c.report.OtherForms = n - c.cfg.Kinds
+		c.report.Forms = c.report.Forms[:c.cfg.Kinds]
+	}
+}
+
+// unread says why a program with these forms does not read one, and what its author can do.
+func unread(reads []sharding.Form, f sharding.Form) (why, fix string) {
+	var latest *sharding.Form
+	same := false
+	for i, r := range reads {
+		if r.Kind == f.Kind && r.Name == f.Name {
+			latest, same = &reads[i], same || r.Version == f.Version
+		}
+	}
+	switch {
+	case latest == nil:
+		return "this program has no such event", fmt.Sprintf("declare %s in Events again, or give the event that it has become an Alias(%q)", f.Name, f.Name)
+	case f.Version > latest.Version:
+		return fmt.Sprintf("this program knows version %d", latest.Version),
+			fmt.Sprintf("run a program that knows version %d, or store it with ReadableBy(%d) if this one may ignore what it does not know", f.Version, latest.Version)
+	case same && f.Version == latest.Version:
+		return fmt.Sprintf("this program has other fields in it (shape %016x): the form has changed without a new version", latest.Shape),
+			fmt.Sprintf("keep the struct as it was stored, and declare its successor with V(%d, entity.From(%d, …))", f.Version+1, f.Version)
+	case same:
+		return fmt.Sprintf("the step from version %d reads other fields", f.Version),
+			fmt.Sprintf("give the struct of the step from version %d the fields that were stored", f.Version)
+	}
+	return fmt.Sprintf("this program has no step from version %d", f.Version), fmt.Sprintf("give V(%d, …) an entity.From(%d, …)", latest.Version, f.Version)
+}
