@@ -123,6 +123,8 @@ func (e *EventType) decode(ev sharding.Event) (v any, partly bool, err error) {
 func (e *EventType) fix(ev sharding.Event) string {
 	stored := int(ev.Version)
 	switch {
+	case ev.Encoding > sharding.Protobuf:
+		return "run the release of Roost that has stored it; if there is none, restore the journal from a copy"
 	case stored > e.version && ev.ReadableBy != 0 && int(ev.ReadableBy) <= e.version:
 		return fmt.Sprintf("run a program that knows version %d; for later events, correct its ReadableBy(%d)", stored, ev.ReadableBy)
 	case stored > e.version:

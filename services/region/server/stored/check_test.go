@@ -220,6 +220,14 @@ func TestCheckFinds(t *testing.T) {
 		}, [3]string{"Box, event put of version 1", `field "Count"`, "the step from version 1"}, []string{"a 1"}, false},
 		{"a later version", v1(), func(s *store) { s.add("Box", "a", later) },
 			[3]string{"Box, event put of version 3", "of version 3, and this program knows version 1", "ReadableBy(1)"}, []string{"a 1"}, false},
+		{"an encoding of a later release", v1(), func(s *store) {
+			s.add("Box", "a", sharding.Event{Name: "put", Version: 1, ReadableBy: 1, Encoding: 7, Payload: []byte(`{"Count":1}`)})
+		}, [3]string{"Box, event put of version 1", "encoding 7", "run the release of Roost that has stored it"}, []string{"a 1"}, false},
+		{"a field twice", v1(), func(s *store) { s.add("Box", "a", event("put", `{"Count":1,"Count":2}`)) },
+			[3]string{"Box, event put of version 1", `field "Count" is there twice`, "restore the journal from a copy"}, []string{"a 1"}, false},
+		{"a field that an older reader needs", v1(), func(s *store) {
+			s.add("Box", "a", sharding.Event{Name: "put", Version: 2, ReadableBy: 1, Payload: []byte(`{"Who":"anna"}`)})
+		}, [3]string{"Box, event put of version 2", `without the field "Count"`, "correct its ReadableBy(1)"}, []string{"a 1"}, false},
 		{"a panic", v1(), func(s *store) { s.add("Box", "a", event("put", `{"Count":-1}`)) },
 			[3]string{"Box, event put of version 1", "panicked: a negative count", "must take every event"}, []string{"a 1"}, false},
 		{"before a snapshot", boxes(entity.Event[renamed]("put"), entity.Event[taken]("taken")), func(s *store) {
