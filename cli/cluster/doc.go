@@ -2,7 +2,9 @@
 // loopback, and can kill, stop and restart each of them. `roost dev`, demonstrations
 // and end-to-end tests use it.
 //
-//	c, err := cluster.Start(ctx, cluster.Options{Coordinators: 2, Regions: 3, Gateways: 2, Dir: dir, BinDir: "bin"})
+//	c, err := cluster.Start(ctx, cluster.Options{
+//		Coordinators: 2, Regions: 3, Gateways: 2, Dir: dir, BinDir: "bin",
+//	})
 //	defer c.Close(context.Background())
 //	err = c.Ready(ctx)
 //	err = c.Kill("region-2")
@@ -14,10 +16,10 @@
 //
 // # No process survives the launcher
 //
-// Every process dies with the launcher, however the launcher dies: Close stops the
-// processes, each process watches its parent, and on Linux the kernel kills it. A process
-// has its own process group, so that Ctrl-C in a terminal reaches only the launcher, which
-// then stops the processes in order.
+// The launcher is the process that calls Start. All processes die with it, however it dies:
+// Close stops them, each of them watches its parent, and on Linux the kernel kills them. Each
+// has a process group of its own, so that Ctrl-C in a terminal reaches only the launcher,
+// which then stops them in order.
 //
 // # What this does not do
 //

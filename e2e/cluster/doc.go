@@ -9,23 +9,31 @@
 //
 // A run with too few answers is void, because it would prove nothing. It is repeated at
 // half the rate over twice the time, so that the scenarios work on a slow or busy machine
-// too; the third void run fails. The scenarios take minutes and run only on request: the
-// most important ones with E2E=short (make e2e SET=short), all with E2E=full (make e2e).
-// Most run with the journal in SQLite and again with PostgreSQL. Where processes are cut
-// off from each other, each has a network of its own (package netns). Scenarios that need
-// root, /proc, ip, strace or a PostgreSQL server are skipped without it, with a message.
+// too. If the third run of a scenario is void as well, the test fails.
 //
-// TestMembership injects faults into seven members without load, and asks each of them,
-// standbys included, for its own view, by the Membership service of the management
-// listener. A removed member never comes back, processes that cannot reach each other do
-// not both continue, a member that is declared down logs that and ends, and in the end all
-// have one view. docs/membership.md has the table of what proves what.
+// The scenarios take minutes and run only on request: the most important ones with E2E=short
+// (make e2e SET=short), all with E2E=full (make e2e). Most run with the journal in SQLite and
+// again with PostgreSQL. Where processes are cut off from each other, each has a network of
+// its own (package netns). A scenario that needs root, /proc, ip, strace or a PostgreSQL
+// server is skipped with a message where that is missing.
+//
+// TestMembership injects faults into seven members without load. It asks each of them,
+// standbys included, for its own view, by the Membership service of the management listener.
+// It checks that
+//
+//   - a removed member never comes back,
+//   - processes that cannot reach each other do not both continue,
+//   - a member that is declared down logs that and ends, and
+//   - in the end all members have the same view.
+//
+// docs/membership.md has a table of what proves what.
 //
 // # What this does not do
 //
 // It does not look into the processes: it checks what they answer, export and store. It
 // does not judge speed: gaps and rates are printed, and only what makes a run void has a
 // limit. It does not simulate power failures: data that a killed process had written to the
-// page cache survives. The lease is in the same store as the journal: processes that are cut
-// off from each other still reach it if it is SQLite, but not if it is PostgreSQL.
+// page cache survives. Journal and lease are both in SQLite files, or both on the same
+// PostgreSQL server. Processes that are cut off from each other still reach a file, but may be
+// cut off from the server.
 package cluster

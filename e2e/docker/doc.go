@@ -1,14 +1,21 @@
-// Package docker has the tests that run whole clusters in containers, with real
-// servers: Consul, etcd or DNS for discovery, and Consul, etcd or PostgreSQL for the lease
-// and the journal.
+// Package docker has the tests that run whole clusters in containers, with real servers:
 //
-// For each of these servers, TestBackends creates an isolated network with the server,
-// three coordinators, three regions and two gateways. The processes get only the URL of
-// that server. While clients write and read,
+//	backend   discovery  lease       journal
+//	consul    Consul     Consul      SQLite
+//	etcd      etcd       etcd        SQLite
+//	dns       DNS        etcd        SQLite
+//	postgres  DNS        PostgreSQL  PostgreSQL, on a server of its own
+//
+// The SQLite file is on a volume that the coordinators and regions of a cluster share.
+//
+// For each backend, TestBackends creates an isolated network with its servers, three
+// coordinators, three regions and two gateways. The processes are told the URLs of the
+// servers, but no address of each other. While clients write and read,
 //
 //   - the cluster is scaled,
-//   - the server is stopped for a minute,
-//   - the active coordinator is killed by SIGKILL, and cut off by firewall rules, and
+//   - a server is stopped for a minute: that of the lease or, with backend dns, that of
+//     discovery,
+//   - the active coordinator is killed by SIGKILL, and later cut off by firewall rules, and
 //   - finally all containers are killed at once.
 //
 // As in package cluster, package history checks what the clients saw and compares it with

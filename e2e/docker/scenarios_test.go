@@ -186,8 +186,8 @@ func scale(c *cluster, _ *backend) string {
 	return figures
 }
 
-// stopServer stops the server by which processes find each other, and that may have the
-// lease.
+// stopServer stops a server of the backend for a minute: that of the lease or, with DNS, that
+// of discovery.
 func stopServer(c *cluster, b *backend) string {
 	server := c.serverOf(b.stopped)
 	lists := c.unplacedLists(2)

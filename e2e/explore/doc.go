@@ -21,15 +21,20 @@
 //   - another coordinator is elected while the old one goes on.
 //
 // Loss is not a separate fault. A path is one sequence of moves of the search; a message that
-// does not arrive on a path is lost there. In the scopes with regions, a crashed coordinator is one that sends nothing until it is
-// elected again.
+// does not arrive on a path is lost there. In the scopes with regions, a crashed coordinator
+// is one that sends nothing until it is elected again.
 //
-// In the tenure scope each coordinator has a [lease.Holder] of its own. Every request to
-// the lease or to the journal is a message, and so is every answer.
-// Regions are only names there. From outside, the coordinators are asked for at most two
-// things on a path: a region registers a changed type, the home of a shard is asked for, or
-// the drain of a region begins or ends. That is enough for a checkpoint and for the snapshot
-// after it, because the stream begins with facts of an earlier coordinator.
+// In the tenure scope each coordinator has a [lease.Holder] of its own. Every request to the
+// lease or to the journal is a message, and so is every answer. Regions are only names there.
+// On a path, at most two requests come to the coordinators from outside. There are three
+// kinds of them:
+//
+//   - a region registers a changed type;
+//   - the home of a shard is asked for;
+//   - the drain of a region begins or ends.
+//
+// Two are enough for a checkpoint and for the snapshot after it, because the stream begins
+// with facts of an earlier coordinator.
 //
 // # How
 //
@@ -63,13 +68,13 @@
 // # What this does not do
 //
 // Gateways, gossip and the watch of the table are left out: a client sends to the owner
-// of any row that ever served, and regions register when the search says so. In the
-// scopes with regions the lease is not modelled: who holds it is assumed. There a take-over
-// takes no time, and an answer of the
-// journal arrives at the instant of the commit, or never (the outcome is unknown). A
-// message to a standby is lost. In the append scope the coordinators decide in no time:
-// what is sent to them arrives at once, and their facts are durable at once. The handoff
-// scope searches what they do when that takes longer.
+// of any row that ever had phase serving, and regions register when the search says so.
+//
+// In the scopes with regions the lease is not modelled: who holds it is assumed. There a
+// take-over takes no time, and an answer of the journal arrives at the instant of the commit,
+// or never (the outcome is unknown). A message to a standby is lost. In the append scope,
+// messages to the coordinators arrive at once, and their facts are durable at once; in the
+// handoff scope both may take longer.
 //
 // In the handoff and append scopes time advances by one second, after which every message
 // that a core repeats until it is answered is due again. In the lease and tenure scopes

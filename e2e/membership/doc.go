@@ -6,10 +6,11 @@
 //
 //	make sim-membership N=1000
 //
-// joins N nodes at once and lets them rest. Then it kills one node, one in a hundred, and one
-// in ten, and cuts others off in one direction, in part, and altogether. That takes about a
-// minute of CPU time for 1,000 nodes, and four for 2,400. go test runs small clusters with
-// all checks; the build tag "mutants" runs them again with one guard removed at a time.
+// joins N nodes at once, and measures what they send when nothing happens. Then it kills one
+// node, one in a hundred, and one in ten, and cuts others off in one direction, in part, and
+// altogether. That takes about a minute of CPU time for 1,000 nodes, and four minutes for
+// 2,400. go test runs small clusters with all checks; the build tag "mutants" runs them again
+// with one guard removed at a time.
 //
 // # What is checked
 //

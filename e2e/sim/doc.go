@@ -17,8 +17,8 @@
 //
 // # What is checked
 //
-// The log of commits and the history of the clients are checked, never what the cores
-// report:
+// The guarantees are checked against the log of commits and the history of the clients, not
+// against what the cores report:
 //
 //   - epochs grow per shard, and sequence numbers have no gaps;
 //   - every answer shows the state that its entity had at a moment between call and return,
@@ -29,18 +29,19 @@
 //   - items of a batch take effect in order;
 //   - a command whose client was told UNKNOWN does not take effect after one that was sent
 //     later through the same gateway;
-//   - every request ends exactly once, in time;
-//   - the cores' own invariants hold, limits of buffers included.
+//   - every request ends exactly once, in time.
+//
+// Besides, each core checks its own invariants, limits of buffers included.
 //
 // After the storm there are one active coordinator, one membership and equal tables; every
 // shard is served by a living owner that holds the claim, and every entity answers.
 //
 // # How to use it
 //
-// A run depends only on climate and seed. SIM_CLIMATE chooses the climate: classic, or
-// harsh, which adds faults of its own (see harshWeather). SIM_SEED=7 go test -run
-// TestSeed runs one seed, SIM_TRACE=1 prints what happens; SIM_SEEDS is the number of
-// seeds that TestSeeds runs, SIM_FIRST the first of them. The build tag "mutants" adds
+// A run depends only on climate and seed. SIM_CLIMATE chooses the climate, which is the rates
+// of faults: classic, or harsh, which adds faults of its own (see harshWeather). SIM_SEED=7
+// go test -run TestSeed runs one seed, SIM_TRACE=1 prints what happens; SIM_SEEDS is the
+// number of seeds that TestSeeds runs, SIM_FIRST the first of them. The build tag "mutants" adds
 // TestMutants: it removes one guard at a time and shows which seed detects it.
 //
 // # What this does not do

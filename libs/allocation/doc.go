@@ -12,11 +12,13 @@
 //
 // # Order of suitability
 //
-// Regions are sorted, best first: those that stay come before those that leave, then those
-// with fewer shards before those with more. Equal regions keep the order of the view. For deterministic results, callers
-// must list regions in a fixed order, for example by [sharding.NodeID.Compare]. Versions of
-// the application have no order: in a rollout the coordinator shows only those regions that
-// a shard should go to, and asks for no rebalance.
+// Regions are sorted, best first: those that stay come before those that leave. Among these,
+// regions with fewer shards come before those with more. Equal regions keep the order of the
+// view. For deterministic results, callers must list regions in a fixed order, for example
+// by [sharding.NodeID.Compare].
+//
+// A strategy knows nothing of versions of the application. In a rollout the coordinator shows
+// it only those regions that a shard should go to, and does not ask it to rebalance.
 //
 // # Strategies
 //

@@ -42,8 +42,8 @@
 //     failed. Answers to probes that have arrived are stepped before all of these.
 //  3. A [Probe] is made beside the loop and is bounded by ProbeTimeout. It is answered
 //     once, by [Answered] or [ProbeFailed] with the address that the Probe has.
-//  4. The node answers all probes, its own included, with [AnswerOf] its membership. It
-//     does so from before Start until the process ends.
+//  4. The node answers all probes, its own included, with what [AnswerOf] returns for the
+//     current view of its membership. It does so from before Start until the process ends.
 //  5. [JoinSeeds] and [FormCluster] are passed on to the membership at once and in order;
 //     FormCluster forms nothing if the node is in a cluster, or is being admitted to one.
 //  6. [Joined] is stepped when the membership reports that the node is in a cluster, and
@@ -59,7 +59,10 @@
 //		case in := <-answers:
 //			out = m.Step(time.Now(), in, out[:0])
 //		case <-ticker.C:
-//			out = m.Step(time.Now(), discovered(), out[:0]) // after all answers
+//			out = out[:0]
+//			if in := lookup(); in != nil { // Discovered or LookupFailed; nil: none has ended yet
+//				out = m.Step(time.Now(), in, out) // after all answers
+//			}
 //			if membership.InCluster() {
 //				out = m.Step(time.Now(), bootstrap.Joined{}, out)
 //			} else {

@@ -7,14 +7,18 @@
 // A region finds the active coordinator by watching the table, and announces itself:
 //
 //	region       WatchTable        coordinator   repeated after every answer, and after a timeout
-//	             ◀ TableChanged                  when the table is newer, at the latest after about a second
+//	             ◀ TableChanged                  as soon as the table is newer than the region's copy,
+//	                                             at the latest after about a second
 //	             ◀ NotActive                     at once, from a standby
-//	region       Register          coordinator   at its start and in every new term; repeated until RegisterAck
+//	region       Register          coordinator   at its start and in every new term; repeated until
+//	                                             RegisterAck
 //	             ◀ RegisterAck
-//	             ◀ NotActive                     from a standby, or from a coordinator that must be asked again later
-//	region       CountDue          coordinator   when it is registered; repeated until nothing is due
+//	             ◀ NotActive                     from a standby, or from a coordinator that must be
+//	                                             asked again later
+//	region       CountDue          coordinator   once registered; repeated until no shard is due, that
+//	                                             is, about to come to the region because of a rollout
 //	             ◀ DueAck
-//	             ◀ NotActive                     as above
+//	             ◀ NotActive                     as with Register
 //
 // A gateway watches the table too. While no coordinator is alive, it asks a region
 // instead, for the region's copy of the table. It asks the coordinator to allocate
@@ -23,16 +27,19 @@
 //	gateway      WatchTable        coordinator   as above
 //	gateway      WatchTable.Copy   region        repeated until a coordinator answers
 //	             ◀ TableChanged                  at once
-//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard; the answer comes with the table
+//	gateway      GetShardHome      coordinator   repeated until no command waits for the shard;
+//	                                             not answered: the table shows the new owner
 //
 // A shard is given to a region and taken back:
 //
-//	coordinator  HostShard         region        repeated until ShardStarted or HostRefused, or until the row changes
-//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence damaged;
-//	                                             repeated once for each later HostShard
+//	coordinator  HostShard         region        repeated until ShardStarted or HostRefused, or until
+//	                                             the row changes
+//	region       ShardStarted      coordinator   when it has claimed the shard, or found its fence
+//	                                             damaged; repeated once for each later HostShard
 //	region       HostRefused       coordinator   once for each HostShard that it refuses
 //	coordinator  HandOff           region        repeated until ShardStopped, or until the row changes
-//	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each later HandOff
+//	region       ShardStopped      coordinator   when it has stopped the shard; repeated once for each
+//	                                             later HandOff
 //
 // A region that leaves asks for its shards to be taken. A region whose journal does not
 // answer reports that:

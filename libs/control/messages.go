@@ -19,21 +19,21 @@ var Kinds = []Kind{
 
 // The watch of the table.
 type (
-	// WatchTable asks for what changed after Version. A coordinator answers when the
-	// table is newer, at the latest after it has held the call for some second; a
-	// region answers at once.
+	// WatchTable asks for what changed after Version. A coordinator answers as soon as
+	// its table is newer, at the latest after about a second. A region answers at once.
 	WatchTable struct {
 		Version sharding.Version
 		// Copy says that the copy of a region will do. Without it only a coordinator
-		// answers with the table, so that a region at an address where a coordinator was
-		// expected is never taken for one: it answers as a coordinator that stands by.
+		// answers with the table, and a region answers NotActive, as a standby does. So a
+		// region at an address where a coordinator was expected is never taken for one.
 		Copy bool
 	}
 	// TableChanged answers WatchTable.
 	TableChanged struct{ Delta sharding.TableDelta }
-	// NotActive is a standby's answer to every call: the coordinator that holds the
-	// lease, as far as known, and its term. A zero Active: none is known. The active
-	// coordinator gives it, without Active, if the call must be made again later.
+	// NotActive is a standby's answer to every call. It names the coordinator that holds
+	// the lease, as far as the standby knows, and its term. A zero Active: none is known.
+	// The active coordinator answers NotActive with a zero Active if the call must be made
+	// again later.
 	NotActive struct {
 		Active sharding.NodeID
 		Term   sharding.Term
@@ -48,8 +48,8 @@ type (
 		Types []sharding.TypeDesc
 		// Version is the application version of the region's binary, or empty.
 		Version string
-		// Last is the term in which this incarnation was registered before, or 0: it
-		// tells a cluster that runs from one that starts.
+		// Last is the term in which this incarnation was registered before, or 0. By it
+		// a coordinator tells a cluster that runs from one that starts.
 		Last    sharding.Term
 		Journal JournalOwner
 		// Zone is where the region runs, such as an availability zone, or empty.
@@ -67,7 +67,8 @@ type (
 	JournalOwner struct {
 		Known   bool
 		Cluster sharding.ClusterID
-		// Generation is that of the journal, known or not whose it is; 0: not known.
+		// Generation is that of the journal, even if its cluster is not known; 0: not
+		// known.
 		Generation sharding.Generation
 	}
 	// RegisterAck answers Register. A Refusal says what to change, and is final.
@@ -86,9 +87,9 @@ type (
 	// CountDue asks how many shards are about to come to the region because of a rollout.
 	// A region asks until there are none, and is then ready.
 	CountDue struct{}
-	// DueAck answers CountDue with the number of rows that start at the region, or belong
-	// to regions that leave or are lost and can go to it; 0 if no rollout is on, or if
-	// allocation has not begun.
+	// DueAck answers CountDue. It counts the rows that are starting at the region, and
+	// those of leaving or lost regions that the region could take. It is 0 if no rollout
+	// is on, or if the coordinator does not allocate shards yet.
 	DueAck struct {
 		Term sharding.Term
 		Due  int
@@ -104,7 +105,7 @@ type (
 // The life of a shard.
 type (
 	// GetShardHome asks for an allocation, which the table will show. Refused is the
-	// epoch that refused a command, or 0.
+	// epoch at which a region refused a command, or 0.
 	GetShardHome struct {
 		Shard   sharding.ShardID
 		Refused sharding.Epoch
@@ -115,8 +116,8 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
-	// ShardStarted: the claim of the shard at the epoch holds, or its fence is damaged
-	// and commands are refused for that.
+	// ShardStarted: the shard is claimed at the epoch, or its fence is damaged and the
+	// region refuses all commands for that reason.
 	ShardStarted struct {
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
@@ -128,8 +129,8 @@ type (
 		Epoch sharding.Epoch
 		Above sharding.Epoch
 	}
-	// HandOff asks the owner of a row to finish what it has accepted, stop the shard
-	// and let it go.
+	// HandOff asks the owner of a row to finish what it has accepted, and to stop and
+	// release the shard.
 	HandOff struct {
 		Term  sharding.Term
 		Shard sharding.ShardID

@@ -13,6 +13,7 @@
 //
 // # What this does not do
 //
-// A listed peer may be dead, and a live one may be missing: membership decides
-// which nodes are there. It does not resolve names.
+// A listed peer may be dead, and a live one may be missing: membership decides which nodes
+// are there. If a list has host names, as SRV records do, they are not resolved: whoever
+// dials a peer does that.
 package discovery

@@ -14,9 +14,9 @@
 // two while a change spreads. The leader sends to ten, because all others wait for what
 // the leader decides.
 //
-// Two states of one era are merged, never replaced: the merge is idempotent,
-// commutative and associative, so eventually all nodes hold the same state,
-// whatever the network does to the messages. The vector clock counts the changes
+// Two states of one era (see the section "Forgetting") are merged, and neither replaces the
+// other: the merge is idempotent, commutative and associative, so eventually all nodes hold
+// the same state, whatever the network does to the messages. The vector clock counts the changes
 // of each node, so that two views can be compared.
 //
 // A state has converged when every relevant member has seen it and no relevant
@@ -48,10 +48,11 @@
 // (A [JoinVia] with the node's own address always forms a cluster.) Members announce the
 // cluster to seed addresses that are not members, so restarted seeds find it.
 //
-// If two clusters exist all the same, or two halves of one that declared each other down,
-// the senior one survives, and the nodes of the other one stop; they may be restarted as
-// new incarnations. Senior is the older cluster; of two halves, the one in the later era,
-// and in the same era the one with the older member (see [Claim]).
+// Nevertheless two clusters may exist, or two halves of one that declared each other down.
+// When they meet, the senior one survives, and the nodes of the other one stop; they may be
+// restarted as new incarnations. Of two clusters, the older one is senior. Of two halves, it
+// is the one in the later era, and in the same era the one with the older member (see
+// [Claim]).
 //
 // The protocol follows Akka Cluster's (reference documentation, "Cluster Membership
 // Service"). Three things differ: states of one era are merged unconditionally, claims
@@ -84,8 +85,8 @@
 //  4. A [Send] is sent once, without waiting for the network. It may be lost, but must
 //     not go to any other address than that of To; UID 0 in To means any incarnation at
 //     that address.
-//  5. [Evidence] is stepped only if a connection to the node had been open, was ended by
-//     the other side, and the next dial was refused.
+//  5. [Evidence] that a node is gone is stepped only if a connection to the node had been
+//     open, was ended by the other side, and the next dial was refused.
 //  6. Events are passed on in order. When an event is delivered, the [View] already
 //     shows it.
 //  7. After [SelfDowned] or [JoinFailed] the process stops. After [LeaveRequested] it

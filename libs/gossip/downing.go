@@ -24,8 +24,8 @@ type Downing interface {
 	AppendState(b []byte, now time.Time) []byte
 }
 
-// LeaderDowning is a [Downing] that only decides and remembers anything on the
-// leader. It is not called on other nodes, which saves them computing a view.
+// LeaderDowning is a [Downing] that decides, and remembers anything, on the leader only. It
+// is not called on other nodes, so they need not compute a view.
 type LeaderDowning interface {
 	Downing
 	OnLeaderOnly()

@@ -106,17 +106,17 @@ type Input interface{ input() }
 type (
 	// Start forms or joins a cluster. It comes once, first.
 	Start struct{}
-	// SetSeeds names the addresses to join through, and as a member those to
-	// announce the cluster to, in place of the configured ones.
+	// SetSeeds replaces the configured seed addresses. A node that is in no cluster joins
+	// through them; a member announces the cluster to them.
 	SetSeeds struct{ Seeds []string }
-	// Form forms a cluster of this node alone, unless it is in one, is being
-	// admitted to one, or heard of one within SeedTimeout; a refusal to admit it is
-	// a sign of one, too. It is for nodes that were configured to Wait.
+	// Form forms a cluster of this node alone, unless the node is in one, is being
+	// admitted to one, or has heard of one within SeedTimeout. A refusal to admit the node
+	// counts as having heard of one. Form is for nodes with Config.Wait.
 	Form struct{}
-	// Receive is a message from another node. To is the intended receiver, as in
-	// the [Send] of the sender: a message to another incarnation at this address
-	// is not for this node, but informative. The zero To means this node. Waited
-	// is the time since the message arrived.
+	// Receive is a message from another node. To is the intended receiver, as in the
+	// [Send] of the sender. It may be another incarnation at this address: such a message
+	// is not for this node, but shows what its sender believes. The zero To means this
+	// node. Waited is the time since the message arrived.
 	Receive struct {
 		From, To sharding.NodeID
 		Msg      Msg

@@ -2,9 +2,9 @@
 // may append. It is the one place where ownership is enforced; everywhere else it is
 // advisory.
 //
-// An entity's journal is a sequence of records without gaps. A shard has a
-// fence: the epoch at which it was claimed, and by whom. A [Driver]
-// decides a batch of operations ([Op]) in one transaction, by [Decide]:
+// An entity's journal is a sequence of records without gaps. A shard has a fence: the epoch at
+// which it was claimed, and by whom. A [Driver] decides a batch of operations ([Op]) in one
+// transaction, by [Decide]:
 //
 //   - [sharding.Claim] succeeds if the stored epoch is lower, or equal with the
 //     same owner.
@@ -12,8 +12,10 @@
 //     the entity's last one, and none of its commands is stored. All records of it are
 //     written, or none.
 //   - [sharding.ReadFence] succeeds if its epoch is the stored one.
-//   - [WriteSnapshot] succeeds if its epoch is the stored one, at a sequence number that
-//     is stored and not below that of the snapshot already stored.
+//   - [WriteSnapshot] succeeds if its epoch is the stored one, the record of its sequence
+//     number is stored, and no snapshot with a higher sequence number is.
+//   - [DropSnapshot] succeeds at any epoch, if a snapshot is stored and its sequence number
+//     is not above the given one.
 //
 // Both the epoch and the sequence number must be checked: with the epoch alone, two
 // incarnations of an entity at one epoch could apply an effect twice; with the sequence
@@ -25,19 +27,18 @@
 //
 // # Outcomes
 //
-// A [Result] says what happened. Durable means that it survives a power cut.
-// A refusal means that nothing was written. UnknownOutcome means that the
-// operation may have happened, or may still happen later. An append with an unknown
-// outcome is settled by a write, never by a read. The settling write is an append of one
-// empty record at the same sequence number, repeated until it is durable (then the first
-// append did not happen and never will) or refused by sequence number (then a record is
-// stored there: load the entity to see which one).
+// A [Result] says what happened. Durable means that it survives a power cut. A refusal means
+// that nothing was written. UnknownOutcome means that the operation may have happened, or may
+// still happen later. An append with an unknown outcome is settled by a write, never by a read.
+// The settling write is an append of one empty record at the same sequence number, repeated
+// until it is durable (then the first append did not happen and never will) or refused by
+// sequence number (then a record is stored there: load the entity to see which one).
 //
 // # Generations
 //
-// A journal has a random generation, drawn when it is created and again when it is
-// restored. A process that opened the journal when it had another generation must stop: what
-// the process remembers is perhaps not stored any more. So every transaction compares the
+// A journal has a generation: a random number, drawn when the journal is created and again
+// when it is restored. A process that opened the journal in an earlier generation must stop:
+// what the process remembers may not be stored any more. So every transaction compares the
 // generation that the process knows with the journal's, and in every handshake two processes
 // compare theirs. A transaction also compares the lowest formats that a program must know,
 // because the journal may be activated for a later release while a process of an earlier one
@@ -64,8 +65,8 @@
 //
 // # What this does not do
 //
-// Records are never deleted or rewritten: a snapshot makes loading faster, the
-// store does not get smaller. There are no transactions over several entities.
-// Payloads are not interpreted. A damaged record is detected and reported, not
-// repaired. Nothing here decides who should own a shard.
+// Records are never deleted or rewritten: a snapshot makes loading faster, not the store
+// smaller. There are no transactions over several entities. Payloads are not interpreted. A
+// damaged record is detected and reported, not repaired. Nothing here decides who should own a
+// shard.
 package journal

@@ -15,12 +15,12 @@
 // # How it stays exclusive
 //
 // No wall clock is trusted. The holder counts its time to live from the *start* of the
-// last write that succeeded, by its own monotonic clock, less a margin. A contender
-// counts the same time to live from the moment at which it first saw the current
-// record, and then replaces exactly that record: the store compares version and nonce.
-// The holder wrote the record before the contender saw it, so the holder stops first. This
-// requires that clocks run at nearly the same rate: the margin (200 ms of 2 s) covers
-// clocks whose rates differ by 10 %. To count from the first sight of the record is an idea of
+// last write that succeeded, by its own monotonic clock, less a margin. Another candidate
+// counts the same time to live from the moment at which it first saw the current record.
+// Then it replaces exactly that record: the store compares version and nonce. The holder
+// wrote the record before the candidate saw it, so the holder stops first. This requires
+// that clocks run at nearly the same rate: the margin (200 ms of 2 s) covers clocks whose
+// rates differ by 10 %. A candidate counts from its first sight of the record as in
 // client-go's leaderelection (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection).
 //
 // # Terms
@@ -50,20 +50,23 @@
 //
 // # What this does not do
 //
-// It does not stop a paused process in the middle of an instruction: the lease alone is
-// no fence; the term and the journal together are one. A machine that was suspended with its
-// monotonic clock stopped may believe in its lease for a moment after it resumes. If the
-// record is deleted while its holder lives, a process that starts afterwards can acquire
-// the lease beside the holder. Then only the term protects: the new one is raised above the
-// old one, and what is fenced by term refuses the old holder. The package looks
-// neither at the health nor at the load of candidates, and they do not take turns: the
-// candidate of the lowest rank gets the lease.
+// The lease alone is no fence: a process that is paused between its check of the lease and
+// its action acts when it goes on, whoever has the lease by then. Only the term and the
+// journal together are a fence. A machine that was suspended with its monotonic clock stopped
+// may believe in its lease for a moment after it resumes.
+//
+// If the record is deleted while its holder lives, a process that starts afterwards can
+// acquire the lease beside the holder. Then only the term protects: the new term is raised
+// above the old one, and what is fenced by term refuses the old holder.
+//
+// The package looks neither at the health nor at the load of candidates, and they do not take
+// turns: the candidate of the lowest rank gets the lease.
 //
 // # Duties of the driver
 //
 // The driver of a core is the code that gives it a clock and performs its outputs. These
 // are the duties of the driver of a [Holder]. It must not be confused with the Go interface
-// [Driver]; what a backend owes to that is in driver.go.
+// [Driver]; the duties of a backend are listed there.
 //
 //  1. One goroutine steps the Holder, with the time of a monotonic clock. Config.Seed
 //     differs between all Holders that ever use the same Self.

@@ -28,14 +28,15 @@ type (
 		Request uint64
 		Outcome Outcome
 	}
-	// SetRank sets the place in line: 0 is first (the oldest member), negative is
-	// not a candidate. It does not affect a lease that is held.
+	// SetRank sets the rank among the candidates: 0 is first (the oldest member), and a
+	// negative rank means that this process is no candidate. It does not affect a lease
+	// that is held.
 	SetRank struct{ Rank int }
 	// RaiseTerm: terms up to Above are spent (an epoch of the journal has it).
 	// A term that is held and not above it is raised: Acquired comes again.
 	RaiseTerm struct{ Above sharding.Term }
-	// Yield gives the lease up, if it is held, and remains in line for it, behind
-	// candidates with a better rank. See SetRank.
+	// Yield gives the lease up, if it is held. This process remains a candidate, behind
+	// those with a lower rank. See SetRank.
 	Yield struct{}
 	// Release gives the lease up for good, held or not; answered by Released.
 	Release struct{}
@@ -68,8 +69,9 @@ type (
 
 // Outputs to the user of the lease.
 type (
-	// Acquired: Term is ours and may be used before Until. It comes again, with
-	// a higher term, after RaiseTerm. Cluster is whose lease it is.
+	// Acquired: this process holds the lease in Term, and may use it before Until. It
+	// comes again, with a higher term, after RaiseTerm. Cluster is the cluster to which
+	// the lease belongs.
 	Acquired struct {
 		Term    sharding.Term
 		Until   time.Time

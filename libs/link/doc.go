@@ -6,18 +6,18 @@
 //
 // A connection starts as an HTTP/1.1 request on the service port (GET [Path]
 // with Upgrade: roost-link/1), so that one port and one TLS configuration serve
-// both. Then each side sends one handshake frame. The client's has the cluster name,
-// its own identity, the incarnation that it wants to reach, protocol versions, lane
-// and limits. A mismatch is refused with the reason as text ([ErrRefused]).
+// both. Then each side sends one handshake frame. That of the client has the name
+// of the cluster, the client's identity, the incarnation that the client wants to reach,
+// protocol versions, lane and limits. A mismatch is refused with the reason as text ([ErrRefused]).
 //
 // # Lanes
 //
-// A link to one region is Config.Lanes connections. A command takes the lane shard mod
-// lanes, so commands of one entity stay in order. The lanes open and end together: a
-// [Link] is one set of them, and a command that was sent on a Link is answered on the
-// same Link or is in doubt. When a client opens a new connection of a lane, the server
-// first stops reading the old one and drops its unread frames, so that no command overtakes
-// an earlier one; [Readers] decides when the new one may be read.
+// A link to one region has Config.Lanes connections, its lanes. A command takes the lane whose
+// number is the index of its shard modulo the number of lanes, so commands of one entity stay
+// in order. The lanes open and end together: a [Link] is one set of them, and a command that
+// was sent on a Link is answered on the same Link or is in doubt. When a client opens a new
+// connection of a lane, the server first stops reading the old one and drops its unread frames,
+// so that no command overtakes an earlier one; [Readers] decides when the new one may be read.
 //
 // The goroutine that reads a connection also calls the callback with its commands. If the
 // callback takes long, [Conn.Detach] makes another goroutine the reader.
@@ -27,8 +27,8 @@
 // A sender appends its frame to a buffer and never waits for the network. If no
 // other goroutine is writing, it then writes the whole buffer itself, so that no
 // goroutine has to be woken. [Link.Send] yields the processor once before it writes,
-// so that other senders can join. On a server, the goroutine that reads a connection
-// writes the answers of a batch when it has no more commands to deliver. A caller that
+// so that other senders can append their frames. On a server, the goroutine that reads a
+// connection writes the answers of a batch when it has no more commands to deliver. A caller that
 // sends many commands in a row decides when they are written ([Link.Queue], [Link.Flush]).
 // So batches form only while work is being done, and nothing waits for a batch to fill.
 //
@@ -36,11 +36,11 @@
 // connection does not take at once is left to the writer. Where writes without waiting are
 // not possible, as with TLS, the writer writes everything.
 //
-// Answers that the other side does not take yet are buffered. A server closes a
-// connection only if the other side's system acknowledges none of them for
-// Config.Timeout ([Stalled]), never because of their number or size. The code that uses
-// the Server must bound the buffers: it knows which commands it has accepted, and
-// [Conn.Unsent] returns how much is not written yet.
+// Answers that the client does not take yet are buffered. However many they are, a server
+// does not close the connection for that. It does so if the client's machine acknowledges
+// none of them for Config.Timeout ([ErrSlowReader]). The code that uses the Server must
+// bound the buffers: it knows which commands it has accepted, and [Conn.Unsent] returns how
+// much is not written yet.
 //
 // # Frames
 //
@@ -67,7 +67,7 @@
 //
 //  1. Readers is used under one lock, by the whole server.
 //  2. A connection is welcomed, and read, only after [Readers.Enter] or [Readers.Leave]
-//     said so. Its client sends no command before the welcome.
+//     has said that it may be read. Its client sends no command before the welcome.
 //  3. Connections in Entered.Cut are ended at once; what they have not delivered is
 //     dropped. They count as entered until Leave is called for them.
 //  4. [Readers.Leave] is called for every connection that was not refused, and only when
@@ -80,11 +80,13 @@
 //	e := readers.Enter(lane, number, c)
 //	unlock()
 //	end(e.Cut...)
-//	if e.Refused || !e.Read && !wait(c.mayRead) {
-//		return // call Leave first, unless the connection was refused
+//	if e.Refused {
+//		return
 //	}
-//	welcome(c)
-//	read(c) // until it ends, and the last callback has returned
+//	if e.Read || wait(c.mayRead) { // wait returns false if c has ended
+//		welcome(c)
+//		read(c) // until it ends, and the last callback has returned
+//	}
 //	lock()
 //	if next, ok := readers.Leave(lane, c); ok {
 //		close(next.mayRead)

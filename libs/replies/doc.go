@@ -1,17 +1,16 @@
 // Package replies bounds the memory that replies take. The size of a reply is not known
 // before the command has run. So an admitted command reserves an estimate: the size of
 // earlier replies to the same kind of command ([SizeEstimate] learns it). The reservation
-// of one command is its [Ticket]. (A refusal is a reply too, so that a command that is
-// refused holds a Ticket until the refusal is sent.) Once the reply exists, it counts with
-// its real size until it is sent.
+// of one command is its [Ticket]. Once the reply exists, it counts with its real size until
+// it is sent. A refusal is a reply too, and needs a Ticket.
 //
 // A region has a [Budget], shared by its connections. Commands that exceed it wait in the
-// [Queue] of their connection, before they can have any effect. Commands with small
-// replies overtake them, except those for the same entity. A command may wait only for a
-// part of the time that it has; then it is taken out of the queue and refused. The
-// commands of one entity may use only a share of what their connection may use. Further
-// commands for that entity wait in a list of their own. So an entity whose turns never end
-// does not take the whole share of its connection.
+// [Queue] of their connection, before they can have any effect. A command with a small reply
+// may overtake commands with large ones, but never a command for the same entity. A command
+// may wait only for a part of the time before its deadline; then it is taken out of the queue
+// and refused. The commands for one entity may use only a share of what their connection may
+// use. Further commands for that entity wait in a list of their own. So an entity whose turns
+// never end does not take all that its connection may use.
 //
 // Connections share the budget by dynamic thresholds, as the ports of a switch share
 // its buffer: no connection may hold more than what is still free. So a few connections
@@ -31,23 +30,25 @@
 //     the command. [Waits]: the queue keeps the command, and the driver does nothing more
 //     with it. [Dropped]: the connection has ended, and the driver forgets the command.
 //     [Full]: the driver refuses the command.
-//  3. A refusal is a reply, too: it needs a ticket of its own ([Budget.Admit]). If it
-//     gets none, the connection is not read until it gets one.
+//  3. A command for which Ask returned Full has no ticket. Its refusal gets one from
+//     [Budget.Admit]. While Admit has none, the driver reads nothing more from the
+//     connection, and tries again.
 //  4. Every ticket is given back by one [Budget.Answered], after its reply was handed to
 //     the connection, and after [Budget.Unsent] was told how much the connection has not
-//     sent yet. If a reply is larger than expected, [Budget.Grow] is called first; if it
-//     finds no capacity, [NoRoom] replaces the reply.
+//     sent yet. If a reply is larger than expected, [Budget.Grow] is called first. If Grow
+//     reports that there is no capacity, the reply is replaced by that of [NoRoom].
 //  5. Unsent is set again for every connection at every tick, because connections send
 //     without reporting it. After that, and after every Answered, [Queue.Next] is called
 //     for all queues until none admits anything.
-//  6. [Queue.Late] is called for every queue at every tick, and the commands that it returns
-//     are refused, with the tickets that it returns.
+//  6. [Queue.Late] is called for every queue at every tick. The commands that it returns are
+//     refused. It returns the tickets of these refusals as well.
 //  7. When a connection has ended, its queue is dropped ([Queue.Drop]) before anything
 //     that the connection brought is looked at again.
 //
 // The loop to write, under one lock:
 //
 //	arrive: for each command, in order:
+//		request := replies.Request{Entity: …, Estimate: …, Size: …, Deadline: …}
 //		switch ticket, verdict := queue.Ask(budget, now, &request, &command); verdict {
 //		case replies.Admitted:
 //			run(command, ticket)
@@ -60,7 +61,7 @@
 //		admit()
 //	tick: for each connection:
 //			budget.Unsent(&queue.Account, connection.Unsent())
-//			refuse(queue.Late(budget, now, &refusals)...) // refusals is the SizeEstimate of a refusal
+//			refuse(queue.Late(budget, now, &refusal)...) // refusal: the SizeEstimate of refusals
 //		admit()
 //	admit: for each queue:
 //		for command, ticket, ok := queue.Next(budget); ok; command, ticket, ok = queue.Next(budget) {

@@ -5,10 +5,10 @@
 //
 // # Shards
 //
-// An entity is addressed by type and id. [ShardOf] maps the id to one of n
-// shards of its type: xxh64(id) mod n, with seed 0 and the id's UTF-8 bytes.
-// n is a fact of the journal, fixed per type when the type is first declared.
-// The test vectors in testdata/shardof.txt let any language do the same.
+// An entity is addressed by type and id. [ShardOf] maps the id to one of n shards of its type:
+// xxh64(id) mod n, with seed 0 and the id's UTF-8 bytes. n is stored in the journal when the
+// type is first declared, and never changes. testdata/shardof.txt has test vectors for
+// implementations in other languages.
 //
 // # Epochs
 //

@@ -39,15 +39,15 @@ type Config struct {
 	// side to see the same, whatever the size of the cluster. Default 20 s, as
 	// in Akka.
 	StableAfter time.Duration `key:"gossip.stable_after" help:"how long reachability must not have changed before members are declared down"`
-	// DownAllWhenUnstable is how long after StableAfter reachability may go on
-	// changing before all members go, since none of them can know any more
-	// what the others see; with lease-majority the lease then decides at once,
-	// and nobody goes who could stay. Default [On]: three
-	// quarters of StableAfter, at least 4 s.
+	// DownAllWhenUnstable is how long after StableAfter reachability may keep changing.
+	// Then all members down themselves, because none of them can know what the others
+	// see. With lease-majority, the lease decides then, and the side that holds it
+	// stays. Default [On]: three quarters of StableAfter, at least 4 s.
 	DownAllWhenUnstable Span `key:"gossip.down_all_when_unstable" help:"all members go when reachability has kept changing for gossip.stable_after and this: a duration, on (3/4 of gossip.stable_after, at least 4s) or off; with lease-majority the lease decides then"`
-	// Role restricts who is counted, or who is the oldest, to members with this
-	// role; whom the decision is against goes whatever its roles. Default "":
-	// all members. Not for lease-majority and down-all, where nobody is counted.
+	// Role restricts the members that are counted, or of which the oldest is chosen, to
+	// those with this role. All members of a losing side are downed, whatever their
+	// roles. Default "": all members. Not for lease-majority and down-all, where nobody
+	// is counted.
 	Role string `key:"gossip.downing_role" help:"count only members with this role; empty: all"`
 	// QuorumSize is, for static-quorum, how many members a side needs to stay:
 	// more than half of all that there will ever be. No default.
@@ -55,17 +55,17 @@ type Config struct {
 	// DownIfAlone lets, with keep-oldest, the oldest member go when it is alone
 	// against two or more. Default true.
 	DownIfAlone bool `key:"gossip.down_if_alone" help:"with keep-oldest, the oldest goes when it is alone against two or more"`
-	// LeasePatience is how long a side waits that cannot learn who holds the
-	// lease, because no member that can see it is reachable or because nobody
-	// holds it; then it goes. Default 5 min: longer than it takes to start all
-	// those members anew, since nothing durable is at stake meanwhile.
+	// LeasePatience is how long a side waits before it downs itself, if it cannot learn
+	// who holds the lease: because no member that can see the lease is reachable, or
+	// because nobody holds it. Default 5 min: longer than it takes to restart all members
+	// that can see the lease. Nothing durable is at stake meanwhile.
 	LeasePatience time.Duration `key:"gossip.lease_patience" help:"with lease-majority, a side without coordinators stops after this; until then it serves what it has"`
-	// YieldLeaseAfter is for how long the holder of the lease keeps it after it
-	// fell into a minority, if there are candidates on the other side: one of
-	// them takes over, and with it the larger side stays. Below StableAfter, when
-	// sides are decided about; 0: its side stays, however small. Default [On], a
-	// quarter of StableAfter: longer than most short troubles, and early enough for
-	// the lease to have moved when it matters.
+	// YieldLeaseAfter is for how long the holder of the lease keeps it after it fell
+	// into a minority, if there are candidates on the other side. Then it gives the lease
+	// up, one of the candidates takes over, and the larger side stays. It must be less
+	// than StableAfter, when sides decide. 0: the holder keeps the lease and its side
+	// stays, however small. Default [On], a quarter of StableAfter: longer than most short
+	// troubles, and early enough for the lease to have moved when the sides decide.
 	YieldLeaseAfter Span `key:"gossip.yield_lease_after" help:"with lease-majority, an active coordinator in a minority gives up the lease after this, if the other side has a coordinator: a duration below gossip.stable_after, on (a quarter of it) or off (its side stays)"`
 	// DownAfter is for auto-down. Default 10 s.
 	DownAfter time.Duration `key:"gossip.down_after" help:"with auto-down, an unreachable member is declared down after this"`

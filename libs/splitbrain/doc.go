@@ -1,8 +1,8 @@
 // Package splitbrain decides which members stay when members of a cluster cannot reach
-// each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a
-// partition continue, except in one case with lease-majority (see the section "The lease"). The
-// members of the other sides down themselves, as do members that are only indirectly
-// connected (see the section "When it decides").
+// each other: a [Resolver] is a [gossip.Downing] that lets at most one side of a partition
+// continue. With lease-majority there is one exception, see the section "The lease". The
+// members of the other sides down themselves. So do members that are indirectly connected,
+// see the section "When it decides".
 //
 // # Strategies
 //
@@ -15,18 +15,18 @@
 //
 // Static-quorum, keep-majority and keep-oldest can be restricted to members of one role.
 // They use only the membership, and that has a price: they cannot distinguish a crash from a
-// partition. When more than half of the members crash, or with keep-oldest the oldest one
-// among others, the remaining members are downed too. A lease tells the two apart, so
-// lease-majority is preferable where there is a store for the lease.
+// partition. When more than half of the members crash, or, with keep-oldest, the oldest
+// member together with others, the remaining members are downed too. A lease tells a crash
+// from a partition, so lease-majority is preferable where there is a store for the lease.
 //
 // # When it decides
 //
-// A decision is made when the membership, and what each observer reports about the
-// reachability of others, have been stable, that is unchanged, for StableAfter: by then
-// all nodes of a side see the same. Joining, leaving and being removed do not count as
-// changes. Time during which this process was paused does not count. If reachability
-// stays unstable for longer than StableAfter and DownAllWhenUnstable together, every
-// member downs itself; with lease-majority, the lease decides then, as if all were stable.
+// A decision is made when nothing has changed for StableAfter: by then all nodes of a side
+// see the same. What counts is a change of the membership, except joining, leaving and being
+// removed, and a change in what any node reports about the reachability of others. Time
+// during which this process was paused does not count towards StableAfter. If reachability
+// keeps changing for longer than StableAfter and DownAllWhenUnstable together, every member
+// downs itself; with lease-majority, the lease then decides without waiting any longer.
 //
 // The leader of a side decides for it (with lease-majority a coordinator, see below). All
 // members run the resolver all the time, because each must know for how long nothing has
@@ -37,9 +37,9 @@
 // counts members of the other side that may have come up, and stays only if it wins even
 // so.
 //
-// An observation says that its observer cannot reach its subject. A node is indirectly
-// connected if some of its links are cut, and others still carry gossip. There are two
-// signs of that:
+// An observation says that one node, its observer, cannot reach another, its subject. A node
+// is indirectly connected if some of its links are cut, and others still carry gossip. There
+// are two signs of that:
 //
 //   - The node is the observer of one observation and the subject of another one.
 //   - The node is observer or subject of an observation, and the subject has seen a state
@@ -58,8 +58,8 @@
 //     its side, even if it is not the leader: if the holder is on its side, the
 //     unreachable members are downed, otherwise its own side is. Other members do
 //     nothing while a coordinator is reachable.
-//   - An expired lease decides nothing: its holder may have died, and a standby
-//     may be about to acquire it. The decider waits for the next tick.
+//   - An expired lease decides nothing: its holder may have died, and another coordinator
+//     may be about to acquire it. The decider looks again at the next tick.
 //   - A side without a coordinator cannot hold the lease. But it cannot distinguish a
 //     partition from a crash or restart of all coordinators, after which it should
 //     continue: effects of journaled entities are fenced, so it does no harm, and its
@@ -74,13 +74,14 @@
 // regions but one (the coordinators are still there).
 //
 // Two sides cannot hold the lease at the same time, but they can hold it one after the
-// other. If the holder dies when its side has decided and the other side has not, the
-// lease may go to the other side, and both stay. The dead holder is then an unreachable
-// member of the first side, which therefore has to decide again. It has no coordinator
-// left, or the lease is held by a node that it has downed, so it downs itself: at the
-// latest when LeasePatience has passed. If the holder is restarted at its address before
-// that and joins the first side again, nobody is unreachable there and nothing is
-// decided: both sides stay until they reach each other.
+// other. This is the exception in which both stay. The first side holds the lease, and
+// decides. Then the holder dies before the second side has decided, the lease goes to the
+// second side, and that side stays too. Now the dead holder is an unreachable member of the
+// first side, which therefore decides again: either it has no coordinator left, or it sees
+// that the lease is held by a node that it has downed. So it downs itself, at the latest when
+// LeasePatience has passed. But if the holder is restarted at its address before that, and
+// joins the first side again, nobody is unreachable there and nothing is decided: both sides
+// stay until they reach each other.
 //
 // A free lease should not go to the fastest candidate: a candidate for which
 // [InMinority] is true waits for [MinorityDelay] before it acquires the lease ([LeaseRank]).
@@ -88,11 +89,13 @@
 // Nor should the lease stay with a minority. A member that holds the lease when it becomes
 // part of a minority must give it up after YieldLeaseAfter ([gossip.YieldLease]) if there
 // are candidates on the other side, so that the larger side stays. A member that acquires
-// the lease in a minority keeps it: the others had time to acquire it. Once a side may
-// have decided by the lease, the lease must not move any more, or both sides would stay.
-// So the lease is not given up in two cases: when the time since the last change is closer
-// to StableAfter, at which a side may decide, than to YieldLeaseAfter; and when reachability has been unstable for
-// so long that the lease is about to decide although nothing is stable.
+// the lease in a minority keeps it: the others had time to acquire it.
+//
+// Once a side may have decided by the lease, the lease must not move any more, or both sides
+// would stay. YieldLeaseAfter is shorter than StableAfter, after which a side may decide.
+// When the last change is longer ago than the mean of the two, the lease is no longer given
+// up. Nor is it given up when reachability has kept changing for so long that
+// the lease is about to decide all the same.
 //
 // The strategies and their rules are those of Akka's Split Brain Resolver
 // (reference documentation, "Split Brain Resolver"); which member reads the
@@ -102,10 +105,10 @@
 //
 // It does not make membership consistent: until the decision, and on a losing side until
 // it is carried out, both sides work. Nothing that must happen at most once may depend on
-// it; for journaled entities the fence guarantees that. Volatile entities have no fence:
-// one on a side without coordinators may exist at the same time as its successor for up
-// to about LeasePatience: the successor starts after StableAfter, and the old one ends
-// at most LeasePatience later. The package does not protect against partitions that change
+// it; for journaled entities the fence guarantees that. Volatile entities have no fence: a
+// volatile entity on a side without coordinators may live at the same time as its successor
+// on the other side. The successor starts after StableAfter, and the old one ends at most
+// about LeasePatience later. The package does not protect against partitions that change
 // faster than gossip, against members with different settings, or against operators who
 // down the wrong side. It restarts nothing; that is a supervisor's task.
 //

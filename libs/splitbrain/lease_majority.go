@@ -30,11 +30,11 @@ func reversed(a action) action {
 // MinorityDelay is the head start of the majority for a free lease.
 const MinorityDelay = 2 * time.Second
 
-// LeaseRank is the place of a member in line for the lease, for which those with a
-// role compete: the oldest is first, and negative, for a node that is in no cluster, is
-// no candidate. Each place waits rankDelay longer for a free lease than the one before
-// it. A member in a minority stands behind by [MinorityDelay], so that the larger side
-// gets the lease.
+// LeaseRank returns the rank of a member among those that compete for the lease, the members
+// with the given role. The oldest has rank 0. A node that is in no cluster is no candidate;
+// its rank is negative. A member waits rankDelay longer for a free lease than the one whose
+// rank is lower by 1. In a minority, a member's rank is raised so far that it waits longer by
+// at least [MinorityDelay], so that the larger side gets the lease.
 func LeaseRank(v gossip.View, role string, self sharding.NodeID, rankDelay time.Duration) int {
 	if !v.InCluster {
 		return -1

@@ -1,23 +1,24 @@
 // Package turn is the entity core: a pure state machine that gives each entity one
 // command at a time, stages what its turns produce, holds every reply until everything
-// it depends on is durable, and activates and passivates entities.
+// staged before the reply is durable, and activates and passivates entities.
 //
 // # Life of a command
 //
 // [Deliver] puts a command into its entity's mailbox. If the entity is not
 // alive, [Load] makes an instance first. [Run] executes one turn; the answer
-// [TurnDone] brings the events it staged. Events (and the reply of a keyed
-// command, events or not) become a record with the next sequence number. The
-// entity goes on at once: turns do not wait for the disk. Records are handed
-// to the journal as a unit ([Append]), one unit of an entity at a time, so that
-// a delayed transaction can never land between two others.
+// [TurnDone] brings the events that it staged. A turn that staged events becomes a record
+// with the next sequence number. So does a turn of a keyed command that staged none, unless
+// the command is read-only: its reply is stored for duplicates. The entity goes on at once:
+// turns do not wait for the disk. Records are handed to the journal as a unit ([Append]), one
+// unit of an entity at a time, so that a delayed transaction can never land between two
+// others.
 //
 // # Output gate
 //
-// A reply leaves when every record staged before it, its own included, is
-// durable. For a turn that staged nothing the shard's fence is read as well
-// ([ReadFence]), so that a deposed owner can neither write nor answer, and reads
-// are linearizable.
+// A reply leaves when every record staged before it, its own included, is durable. For a turn
+// without a record the shard's fence is read as well ([ReadFence]), so that a deposed owner
+// can neither write nor answer, and reads are linearizable. Only commands that allow stale
+// reads do without.
 //
 // # Unknown outcomes
 //
@@ -25,9 +26,9 @@
 // write, never by a read: an empty record at the same sequence number, repeated until it
 // is durable or refused. Only then is the entity loaded again, and the commands in doubt
 // are looked up: one that is stored gets its stored reply; one that is not stored was not
-// applied, and runs again, in arrival order. While that write is
-// refused because data is damaged, the entity's commands are refused. Each command that
-// arrives makes the core try that write once more.
+// applied, and runs again, in arrival order. While the empty record is refused because data
+// is damaged, the entity's commands are refused. Each command that arrives makes the core try
+// to append the empty record once more.
 //
 // # What this does not do
 //
@@ -43,8 +44,8 @@
 //
 //  1. Step is never called by two goroutines at a time. The time is that of a monotonic
 //     clock, and a [Tick] comes every 20 ms or so. The outputs of a step are performed
-//     in their order, before those of the next; none of them may wait. Names in
-//     commands are checked before they come here ([sharding.Envelope.Check]).
+//     in their order, before those of the next step; none of them may wait. The names in
+//     a command are checked before [Deliver] is stepped ([sharding.Envelope.Check]).
 //  2. An instance is used by one job at a time, in the order of the outputs: [Load],
 //     then every [Run], [Snapshot] and [Stop] of its incarnation. Different instances do
 //     not wait for each other.

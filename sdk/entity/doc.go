@@ -32,33 +32,42 @@
 // # Guarantees
 //
 // An entity handles one command at a time, so that its methods need no locks. State must
-// change only in Apply. Live and in replay, Apply gets the same event: the stored form,
-// decoded. [Ctx.Persist] stages events and applies them at once. If an event has a time, it
+// change only in Apply. [Ctx.Persist] stages events and applies them at once. Apply gets an
+// event as it is read back from its stored form, live and in replay alike. A time in an event
 // must come from [Ctx.Now]. The reply leaves when the events are durable.
 //
 // A handler that returns an error after Persist is undone: its events are discarded, and
-// the entity is loaded again. An error made by [Errorf] is an answer all the same: it is
-// stored with the idempotency key, without the events, and repeated to duplicates. After
-// any other error, a panic, or a reply longer than 1 MiB, the command was not applied. For a
-// volatile type the outcome is unknown instead, because what the handler has changed cannot
-// be undone.
+// the entity is loaded again. So the command was not applied. What its caller gets depends
+// on the error:
+//
+//   - An error made by [Errorf] is the answer of the entity. It is stored with the
+//     idempotency key, and repeated to duplicates.
+//   - After any other error, a panic, or a reply longer than 1 MiB, the command is rejected.
+//     For a volatile type the outcome is unknown instead, because what the handler has
+//     changed cannot be undone.
 //
 // # Versions
 //
 // Replies are read leniently: a caller ignores fields that it does not know. Commands are
-// read strictly: an unknown field is refused as invalid_argument. One that is missing is
-// zero, because callers may be older.
+// read strictly: an unknown field is refused as invalid_argument. A field that is missing in
+// a command is zero, because callers may be older.
 //
-// What is stored must be what this version itself would store. An event or a snapshot with
-// an unknown name, version or field, without one of the fields, with a name in another case,
-// or with null where the type has no nil, is refused as data_loss, until a version that
-// knows it is run. Fields with omitempty or omitzero may be missing, and MarshalJSON may
-// write null. Adding or removing omitempty or omitzero changes the form.
+// What is stored must be what this version of the program itself would store. It reads no
+// event with an unknown name, version or field, without one of the fields, with a name in
+// another case, or with null where the type has no nil. It does not read such a snapshot
+// either. Instead, the commands of the entity are refused as data_loss, until a region runs a
+// version of the program that reads what is stored. There are exceptions:
 //
-// [Event] gives an event a stored name and a version; [From] declares how to convert an
-// older version. A snapshot of another form is ignored, and the state rebuilt from the
-// events, unless [FromSnapshot] reads it. The test [entitytest.Schema] fails when stored
-// data would become unreadable. docs/schema-evolution.md explains all of this.
+//   - [EventType.ReadableBy] lets earlier versions ignore the fields that they do not know.
+//   - Fields with omitempty or omitzero may be missing. To add or remove one of these options
+//     changes what is stored, as a change of a field does.
+//   - MarshalJSON may write null.
+//
+// [Event] gives an event a stored name and a version; [From] declares how to convert an older
+// version of the event to the current one. A snapshot of another form is read by
+// [FromSnapshot]; without that it is ignored, and the state is rebuilt from the events. The
+// test [entitytest.Schema] fails when stored data would become unreadable.
+// docs/schema-evolution.md explains all of this.
 //
 // # What this does not do
 //

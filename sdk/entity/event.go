@@ -57,10 +57,11 @@ func (e *EventType) V(version int, steps ...Step) *EventType {
 	return e
 }
 
-// ReadableBy says that readers of this version and later ones may ignore the fields that
-// they do not know. Otherwise only readers of the event's own version, and later ones,
-// read it. Their fields must all be there, as the steps from their versions show. An entity
-// that has ignored something cuts no snapshots.
+// ReadableBy says that a program may read the event if it knows at least the given version
+// of it. Such a program ignores the fields that it does not know. Without ReadableBy, a
+// program must know at least the version in which the event is stored. The event must keep
+// all fields of the versions from the given one on: [From] a version shows which these are.
+// An entity that has ignored a field takes no snapshots.
 func (e *EventType) ReadableBy(version int) *EventType { e.readableBy = version; return e }
 
 // Alias gives names under which the event was stored before.

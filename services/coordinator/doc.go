@@ -2,17 +2,28 @@
 // region owns which shard, has every decision stored before anybody hears of it, and
 // sends the changes to those that watch the table.
 //
-// [Tenure] is what a process runs: it decides whether this coordinator may act, and
-// what may leave. Inside it, [Machine] decides about shards, and [Gate] holds back
-// what waits for facts to be stored. A Tenure takes one [Input] at a time and
-// returns what the driver must do as [Output] values, in order.
+// Decisions are stored as facts. [Tenure] is what a process runs: it decides
+// whether this coordinator may act. Inside it, [Machine] decides about shards, and [Gate]
+// holds back every output until the facts before it are stored. A Tenure takes one [Input]
+// at a time and returns what the driver must do as [Output] values, in order.
 //
-// The files, by concern: tenure.go (stepping up and down), takeover.go (whether the
-// journal may be claimed), gate.go (what may leave, and what is stored), machine.go (being
-// active), apply.go (facts and the table), register.go (regions and types), health.go
-// (who reaches the journal), allocate.go (who gets a shard), rows.go (the life of one
-// row), handoff.go (draining and balance), rollout.go (which version of the application gets
-// shards), watch.go (who is told).
+// The files, by concern:
+//
+//	tenure.go    stepping up and down
+//	takeover.go  whether the journal may be claimed
+//	gate.go      which facts are stored next, and which outputs may leave
+//	machine.go   being active
+//	apply.go     facts and the table
+//	register.go  regions and types
+//	commands.go  which commands a type has
+//	forms.go     which regions read what is stored in a shard
+//	hosts.go     which types no region hosts
+//	health.go    which regions reach the journal
+//	allocate.go  which region gets a shard
+//	rows.go      the life of one row
+//	handoff.go   draining and balance
+//	rollout.go   which version of the application gets shards
+//	watch.go     the watches of the table
 //
 // # Life of a row
 //
@@ -49,9 +60,10 @@
 //
 // It stores nothing itself: the driver does. It detects no failures, and it competes for
 // no lease: see package lease. It cannot promise one live owner of a shard at a time: the
-// epoch and the fence of the journal make a second one harmless. It does not remember a
-// region's wish to leave beyond its term; the region repeats it. It never forgets a type:
-// when no region has hosted one for a while, it tells gateways (hosts.go).
+// epoch and the fence of the journal make a second one harmless. When its term ends, it
+// forgets which regions want to leave; each of them asks the next coordinator again. It
+// never forgets a type: a type that no region hosts stays in the table, and after
+// [Config.UnhostedAfter] the table says that no region hosts it.
 //
 // # Duties of the driver
 //
@@ -63,8 +75,8 @@
 //     comes every 50 ms or so.
 //  4. Requests to the journal are made beside the loop. Each is answered with its Number,
 //     however late: with UnknownOutcome if the result of an operation is not known, and
-//     with ReadFailed if a read failed. Only during a take-over does the Tenure stop
-//     waiting for an answer.
+//     with ReadFailed if a read failed. A Tenure that is active waits for an answer however
+//     long it takes. During a take-over it stops waiting after a while, and asks again.
 //  5. Messages may be lost, and so may the answer to a call; see package control. A call
 //     that nobody waits for any more is reported by CallEnded. Each call has a number
 //     of its own.

@@ -62,7 +62,8 @@ type (
 		AfterSnapshot int
 		LastSeq       uint64
 	}
-	// ReadFailed answers Survey and Load: try again.
+	// ReadFailed answers Survey and Load if the journal could not be read. The Tenure
+	// asks again.
 	ReadFailed struct{ Number uint64 }
 	// Appended answers Append.
 	Appended struct {
@@ -166,7 +167,7 @@ type (
 type (
 	// RaiseTerm asks the lease for a term above Above.
 	RaiseTerm struct{ Above sharding.Term }
-	// YieldLease gives the lease up and stays in line for it.
+	// YieldLease gives the lease up. This process remains a candidate for it.
 	YieldLease struct{}
 	// Survey asks which cluster the journal belongs to and which epochs were claimed in
 	// it; answered by Surveyed or ReadFailed.
@@ -203,16 +204,17 @@ type (
 	}
 )
 
-// Outputs of a [Tenure] that say what became of it.
+// Outputs of a [Tenure] that report its progress.
 type (
-	// Waiting: the journal may be another cluster's, which wrote By. Its
-	// heartbeats are watched for before the journal is claimed.
+	// Waiting: the journal may belong to another cluster, which wrote By. Before this
+	// coordinator claims the journal, it watches whether that cluster still writes
+	// heartbeats.
 	Waiting struct {
 		Term sharding.Term
 		By   sharding.JournalHeartbeat
 	}
-	// Adopted: the journal was another cluster's, which wrote From and writes no
-	// heartbeats any more. It is claimed for this one.
+	// Adopted: the journal belonged to another cluster, which wrote From and writes no
+	// heartbeats any more. The journal is claimed for this cluster.
 	Adopted struct {
 		Term    sharding.Term
 		Cluster sharding.ClusterID
@@ -224,13 +226,13 @@ type (
 		Facts int
 	}
 	// Contested: another cluster uses the journal, whose active coordinator wrote By.
-	// This coordinator does not take over; the process should end.
+	// This coordinator does not take over, and its process must stop.
 	Contested struct {
 		Cluster sharding.ClusterID // of this one
 		By      sharding.JournalHeartbeat
 	}
-	// SteppedDown: it does not act any more. Calls that wait for an acknowledgement
-	// get none.
+	// SteppedDown: this coordinator does not act any more. Calls that wait for an answer
+	// have been answered NotActive.
 	SteppedDown struct {
 		Term sharding.Term
 		Why  string

@@ -1,7 +1,7 @@
-// Package gateway is the pure core of the gateway: it admits commands, finds
-// the region that serves their shard, sends them over a link, and ends each
-// with exactly one [Finish], unless its client has gone ([Cancel]). The driver in package
-// server owns links, HTTP and the clock.
+// Package gateway is the pure core of the gateway: it admits commands, finds the region that
+// serves their shard, and sends them over a link. Each command ends with exactly one
+// [Finish], or with none if its client has gone ([Cancel]). The driver in package server owns
+// links, HTTP and the clock.
 //
 // # Life of a command
 //
@@ -21,48 +21,52 @@
 // read-only, or has a key and its type is journaled. Any other command is sent again only
 // after a definite refusal.
 //
-// If no registered region has hosted the type for a while, which the table says, a command
-// is refused at once, unless the gateway still reaches the region that serves its shard.
+// The table says so when no region has hosted a type for a while. Commands for that type are
+// then refused at once, except those for a shard whose region the gateway still reaches.
 //
 // # Moves
 //
-// A region that does not serve the shard at the command's epoch refuses it with [NotMine];
-// nothing is sent at that epoch again. A row that serves at a newer epoch is an implicit
-// NotMine for every command that was sent at an older one: the newer epoch is claimed, so
-// nothing sent at an older one can take effect any more. Those commands are put back into
-// the queue, ahead of later ones. A command that must not be sent again blocks later ones
-// until it is answered, for [Config].UnkeyedWait at most; then it ends as Unknown. The
-// first answer counts, whichever attempt it belongs to.
+// A region that does not serve the shard at the command's epoch refuses the command with
+// [NotMine]. The gateway sends no command of that shard at that epoch again.
 //
-// Order depends on links and regions too: a [Sender] decides which commands are
-// written, so that a link has the commands of one shard in order; a link delivers them
-// without gaps until it breaks; a region that refused a shard at an epoch never takes
-// it at that epoch again, and reads a new connection of a lane only after it has
-// stopped reading the old one, as link.Readers says.
+// A row with phase serving and a newer epoch means that the newer epoch is claimed. What was
+// sent at an older epoch, and has not taken effect by then, never will. Of the unanswered
+// commands that were sent at an older epoch, those that may be sent again are put back into
+// the queue, ahead of later ones. Each of the others holds up the later commands of its shard
+// until it is answered, for [Config].UnkeyedWait at most; then it ends as Unknown. The first
+// answer to a command counts, whichever attempt it belongs to.
+//
+// The order of a shard's commands depends on links and regions too:
+//
+//   - A [Sender] decides which commands are written, so that a link has the commands of one
+//     shard in order.
+//   - A link delivers its commands without gaps until it breaks.
+//   - A region that refused a shard at an epoch never takes it at that epoch again.
+//   - A region reads a new connection of a lane only after it has stopped reading the old
+//     one; see link.Readers.
 //
 // # Versions
 //
 // While a program is rolled out, regions with different versions of a type serve its
-// shards. The table lists the commands of all versions: what none of them has is refused as
-// unimplemented. A region refuses a command that its own version does not have with
-// [sharding.UnknownCommand]. The gateway remembers that for as long as this incarnation of the
-// region has shards. From then on the gateway itself refuses the command at once, for every shard of
-// that region, as not applied; it may be sent again.
+// shards. The table lists the commands of all versions; a command that is not in the list is
+// refused as unimplemented. A region refuses a command that its own version does not have
+// with [sharding.UnknownCommand]. The gateway remembers that for as long as this incarnation
+// of the region has shards. Meanwhile the gateway itself refuses this command for all shards
+// of the region, at once and as not applied; the client may send it again.
 //
 // There is one exception. While the shard leaves the region (it is being handed off, or the
 // region refused its epoch), the command waits for the next owner, whose version may have
-// the command. A command waits in this way at most once. All
-// commands that wait in this way may together take at most the share [Config].DeferredShare
-// of each limit, so that callers of a new version cannot take the places of callers of the
-// old one. The command keeps its place in the order, but no other command
-// waits for it. If a later command for the same entity may have run meanwhile, the waiting
-// command is refused.
+// the command. A command waits in this way at most once. All commands that wait in this way
+// may together take at most the share [Config].DeferredShare of each limit, so that callers
+// of a new version cannot take the places of callers of the old one. The command keeps its
+// place in the order, but no other command waits for it. If a later command for the same
+// entity may have run meanwhile, the waiting command is refused.
 //
 // # What this does not do
 //
-// The core stores nothing, knows no client and decodes no payload. It cannot
-// tell whether a command whose answer was lost took effect, and does not
-// guess. Nothing orders commands that come through different gateways.
+// The core stores nothing, knows no client and decodes no payload. It cannot tell whether a
+// command whose answer was lost took effect, and does not guess. Nothing orders commands that
+// come through different gateways.
 //
 // # Duties of the driver
 //
@@ -73,14 +77,14 @@
 //     Its names ([sharding.Envelope.Check]) and sizes were checked before. Commands of
 //     one client whose order matters are submitted in that order. A command ends with one
 //     [Finish], or with [Cancel] when its client has gone.
-//  3. [Finish].Held, the bytes of a reply that has not been delivered, is given back by
-//     [Delivered] when the client has the reply or is gone. One Delivered may carry the
+//  3. [Finish].Held counts the bytes of a reply until it is delivered. They are given back
+//     by [Delivered] when the client has the reply or is gone. One Delivered may carry the
 //     sum of several Held.
-//  4. The command of a [SendCommand] is written only to the link that [Sender.Link]
-//     returns, on the lane of its shard. What becomes of it goes to the [Sender]: Failed
-//     if the link did not take it, Refused if no link ever would. After the outputs of a
-//     step, [Sender.Next] is called until it returns nothing, and the Machine is stepped
-//     with each input that it returns.
+//  4. The command of a [SendCommand] is written only to the link that [Sender.Link] returns, on
+//     the lane of its shard. If the command cannot be written, the [Sender] is told why:
+//     [Sender.Failed] if the link did not take the command, [Sender.Refused] if no link ever
+//     would. After the outputs of a step, [Sender.Next] is called until it returns nothing, and
+//     the Machine is stepped with each input that it returns.
 //  5. [Sender.Up] reports a new link, with a number that no link had before; it is called
 //     before anything that arrived on the link is stepped. [Sender.Down] reports the end
 //     of the link, with the commands that were never written to it; it is called after

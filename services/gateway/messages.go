@@ -23,7 +23,8 @@ type Attempt uint64
 
 // Inputs.
 type (
-	// Submit is a new command. The answer is exactly one Finish.
+	// Submit is a new command. The answer is exactly one Finish, unless Cancel comes
+	// first.
 	Submit struct {
 		Request RequestID
 		// Env is copied.
@@ -53,19 +54,18 @@ type (
 		Attempt Attempt
 		Reply   sharding.Reply
 	}
-	// NotMine refuses an attempt: the region does not serve the shard at that
-	// epoch; the command was definitely not applied by it. Row is what the
-	// region knows of the shard: possibly only its name, or nothing. It is used even
-	// if the attempt is over.
+	// NotMine refuses an attempt: the region does not serve the shard at that epoch, and
+	// has definitely not applied the command. Row is what the region knows of the shard:
+	// possibly only its name, or nothing. Row is used even if the attempt is over.
 	NotMine struct {
 		Attempt Attempt
 		Refused sharding.Epoch
 		Row     sharding.Row
 	}
-	// SendFailed: the attempt was definitely never written to a link: there is no
-	// link, or another one by now, its buffer is full, or it ended with the attempt
-	// in its buffer. A command that no link would ever accept gets a rejecting Answer
-	// instead.
+	// SendFailed: the attempt was definitely never written to a link. There is no link,
+	// or there is another one by now; or the link's buffer is full, or the link ended with
+	// the attempt in its buffer. A command that no link would ever accept gets a rejecting
+	// Answer instead.
 	SendFailed struct{ Attempt Attempt }
 	// Replied is the answer of the process at From to Asked, a Send that is a call.
 	// A nil Msg: there is none (connection refused, timeout).
@@ -73,9 +73,9 @@ type (
 		From       string
 		Asked, Msg control.Message
 	}
-	// Coordinators has the addresses from discovery: those of possible coordinators,
-	// and of regions that serve their copy of the table, for a start while no
-	// coordinator is alive. Regions named by rows need not be listed.
+	// Coordinators has the addresses from discovery: those of possible coordinators, and
+	// in Regions those of regions. A gateway that starts while no coordinator is alive
+	// gets the table from a region's copy. Regions named by rows need not be listed.
 	Coordinators struct {
 		Addrs   []string
 		Regions []string
@@ -114,8 +114,8 @@ type (
 	Connect struct{ Region sharding.NodeID }
 	// Disconnect closes the link: no row names the incarnation any more.
 	Disconnect struct{ Region sharding.NodeID }
-	// Send sends a control message to the process at an address. If it is a call,
-	// its end is told by Replied; any other may get lost, and the core repeats it.
+	// Send sends a control message to the process at an address. If it is a call, it is
+	// answered by Replied. Any other may get lost, and the core repeats it.
 	Send struct {
 		To  string
 		Msg control.Message

@@ -26,14 +26,14 @@
 // The control core checks an order of the coordinator (term, epoch, type) and passes it
 // on to the shard core of the shard; see [Config.CoreOf]. The shard core does the rest,
 // and reports the result. Changes of the table's rows reach the shard core in the same way,
-// in their order. So when a shard core refuses a command with NotMine, it adds the newest
-// row that it knows. Each shard core claims its own shards. Only the row of a shard is
-// known in two places; everything else about the shard is known to its shard core alone.
+// in their order. A shard core that refuses a command with NotMine adds the newest row that
+// it knows. Each shard core claims its own shards. Only the row of a shard is known in two
+// places; everything else about the shard is known to its shard core alone.
 //
 // The limits of commands, bytes and loads hold for all shard cores together, see
-// [Resource]. The limit on the memory of results that
-// wait for the journal is divided equally among the shard cores. A shard core that
-// has reached a limit refuses commands, and never waits for another core.
+// [Resource]. The limit on the memory of results that wait for the journal is divided
+// equally among the shard cores. A shard core that has reached a limit refuses commands, and
+// never waits for another core.
 //
 // # A shard's life in a region
 //
@@ -69,16 +69,16 @@
 //     not matter.
 //  3. A command goes to the shard core of its entity's shard ([Config.CoreOf]); the
 //     commands of one connection go there in their order. A command for a type that is
-//     not hosted may go to any shard core. Its names are checked
-//     ([sharding.Envelope.Check]; the decoder of links does it). Nobody waits for one
-//     shard core while stepping another.
-//  4. The outputs of a step are performed before those of the core's next one: each list
-//     of [Outputs] in its order, the events last. None of them may wait.
-//     Outputs.Turn is performed as the duties that package turn lists say; the answers go
-//     back to the same shard core, each in a [Turn].
+//     not hosted may go to any shard core. The names in every command are checked before it
+//     goes to a core ([sharding.Envelope.Check]; package link does that when it decodes a
+//     command). Nobody waits for one shard core while stepping another.
+//  4. The outputs of a step are performed before those of the core's next step: each list
+//     of [Outputs] in its order, the events last. None of them may wait. For Outputs.Turn,
+//     the driver has the duties that the comment of package turn lists. The answers go back
+//     to the same shard core, each in a [Turn].
 //  5. [Claim] goes to the journal, and is answered by [Claimed], however late; with
-//     UnknownOutcome if its result is not known. [ProbeJournal] and
-//     [ReadJournalHeartbeat] are asked beside the loop; their answers may get lost.
+//     UnknownOutcome if its result is not known. [ProbeJournal] and [ReadJournalHeartbeat]
+//     are performed beside the loop; their answers may get lost.
 //  6. A [Send] that is a call ends with one [Replied], with a nil Msg if there is no
 //     answer. Every other Send may get lost, and so may a [Reply].
 //  7. After [Left] the process may leave the membership. After [Fail] it stops.
@@ -86,7 +86,7 @@
 // The loops to write, for the control core:
 //
 //	for in := range control { // a ticker's Ticks too
-//		for _, o := range c.Step(time.Now(), in, nil) {
+//		for _, o := range controlCore.Step(time.Now(), in, nil) {
 //			if to, ok := o.(region.ToCore); ok {
 //				shards[to.Core] <- to.Order // never waits: the queue is unbounded
 //				continue
@@ -98,7 +98,7 @@
 // and for each shard core:
 //
 //	for in := range shards[i] { // a ticker's Ticks too
-//		m.Step(time.Now(), in, &out)
+//		shardCore.Step(time.Now(), in, &out)
 //		for _, o := range out.Turn {
 //			performTurn(o) // jobs run beside the loop
 //		}
@@ -109,6 +109,6 @@
 //			control <- region.FromCore{Core: i, Event: e}
 //		}
 //		out.Reset()
-//		m.Recycle()
+//		shardCore.Recycle()
 //	}
 package region

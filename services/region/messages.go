@@ -34,8 +34,8 @@ type Event interface{ event() }
 
 // Inputs of the control core.
 type (
-	// Received is a control message. From is the address of who sent it, if known. One
-	// with a Call is answered by a Reply.
+	// Received is a control message. From is the address of its sender, if known. A
+	// message with a Call is answered by a Reply.
 	Received struct {
 		From string
 		Call control.Call
@@ -71,8 +71,8 @@ type (
 		Core  int
 		Event Event
 	}
-	// Leave: drain all shards, then be done (SIGTERM). The answer is Left. The control
-	// core passes it on to the shard cores, which take no shard from then on.
+	// Leave: drain all shards and leave (SIGTERM). The answer is Left. The control core
+	// passes Leave on to the shard cores, which take no shard from then on.
 	Leave struct{}
 	// Tick lets time pass; the driver sends one to every core every 20 ms or so.
 	Tick struct{}
@@ -80,8 +80,8 @@ type (
 
 // Outputs of the control core.
 type (
-	// Send sends a control message to the process at an address. If it is a call, its
-	// end is told by Replied; any other may get lost, and the core repeats it.
+	// Send sends a control message to the process at an address. If it is a call, it is
+	// answered by Replied. Any other may get lost, and the core repeats it.
 	Send struct {
 		To  string
 		Msg control.Message
@@ -96,7 +96,8 @@ type (
 		Core  int
 		Order Order
 	}
-	// ReadJournalHeartbeat asks whose the journal is. Answered by JournalHeartbeatRead.
+	// ReadJournalHeartbeat asks to which cluster the journal belongs. Answered by
+	// JournalHeartbeatRead.
 	ReadJournalHeartbeat struct{ Number uint64 }
 	// Registered says that the coordinator of a term has taken this region in.
 	Registered struct {
@@ -115,7 +116,7 @@ type (
 		State sharding.JournalState
 		Heard time.Time
 	}
-	// Left: all shards are handed off or the time is over; the region may
+	// Left: all shards are handed off, or the time for that is over. The region may
 	// leave the membership.
 	Left struct{}
 	// Fail: the region cannot go on (its registration was refused). The
@@ -137,9 +138,9 @@ type (
 		Shard sharding.ShardID
 		Epoch sharding.Epoch
 	}
-	// Rows have changed in the route table.
+	// Rows has the rows of the route table that have changed.
 	Rows struct{ Rows []sharding.Row }
-	// DrainAll lets go of all shards, after Leave.
+	// DrainAll releases all shards, after Leave.
 	DrainAll struct{}
 	// Grant answers Want: the core may use that much more.
 	Grant struct {

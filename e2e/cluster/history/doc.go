@@ -1,6 +1,6 @@
-// Package history checks the histories of clients that use entities which are lists. Add
-// appends a value to a list, Get reads it. Both return the length of the list and a hash of
-// its values, so that an answer identifies the whole state it came from. Given every
+// Package history checks what clients have seen of entities. Each entity here is a list: Add
+// appends a value to it, Get reads it. Both return the length of the list and a hash of its
+// values, so that an answer identifies the whole state from which it came. Given every
 // operation with its call, its return and its outcome, and the final lists, [Check] finds
 // violations:
 //
@@ -8,14 +8,13 @@
 //   - a value that is in a list twice, or that nobody added (double, invented);
 //   - a value that is in a list although its command was refused (a false refusal);
 //   - a repeated idempotency key that got another answer than the first time;
-//   - values of one batch out of order;
+//   - values of one batch that are in a list in another order than in the batch;
 //   - answers that are not explained by any order of the operations that respects
 //     real time (not linearizable), by github.com/anishathalye/porcupine.
 //
-// [CheckStored] compares the same operations with the records of the journal
-// itself, which [Decode] reads by its documented form alone: every
-// acknowledged value is stored at its place under its key, no refused value is stored,
-// and epochs never decrease along a list's records.
+// [CheckStored] compares the same operations with the records of the journal itself, which
+// [Decode] reads by its documented form alone: every acknowledged value is stored at its place
+// under its key, no refused value is stored, and epochs never decrease along a list's records.
 //
 // # What this does not do
 //

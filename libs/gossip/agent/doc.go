@@ -12,8 +12,8 @@
 //
 // # Limits
 //
-// A post is refused before it is decoded if it is too long, expands to too much,
-// has too many messages or members, or would need too much memory; see package
+// A post is refused before it is decoded if it is too long, even after decompression, has
+// too many messages or members, or would need too much memory when decoded; see package
 // bounded. Messages that arrive wait in a bounded inbox; those that do not fit are
 // refused. Each address has its own queue of outgoing messages, so that a hanging
 // peer does not delay others. A full queue drops its oldest message, because newer

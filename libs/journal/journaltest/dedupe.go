@@ -173,9 +173,10 @@ func testClockSteps(e *env) {
 	if !e.trim("plain") || !e.trim(timed) {
 		e.Fatal("ids are kept for ever")
 	}
-	// To the clock that was behind, the key was of the future. Such a key is never dropped.
+	// The clock that stored this key was behind the key's time by more than DedupeAge. Such a
+	// key is never dropped (Config.Ahead).
 	if e.trim(trueTime) {
-		e.Fatal("a key was dropped by the clock of who stored it")
+		e.Fatal("a key that was ahead by more than DedupeAge was dropped")
 	}
 	// The clock is set back after a key was dropped: that key is refused, a new one is not.
 	e.now = e.now.Add(-day)

@@ -3,22 +3,22 @@
 //
 // A batch is one call of the function roost.commit_batch (schema.sql), which is a
 // transaction of its own: one round trip that ends in COMMIT. The function locks the
-// fence rows of the shards that the batch writes to (FOR SHARE; FOR UPDATE if it claims
-// any), then the entities. All batches lock in the same order, so they cannot deadlock. Then the
-// function decides like [journal.Decide], and writes the operations that succeed. A
-// process that is paused or cut off holds no lock: locks live as long as the function
-// runs. Batches that only read fences lock and write nothing.
+// fence rows of the shards that the batch writes to (FOR SHARE, or FOR UPDATE if the batch
+// claims any shard), then the entities. All batches lock in the same order, so they cannot
+// deadlock. Then the function decides like [journal.Decide], and writes the operations that
+// succeed. A process that is paused or cut off holds no lock: locks live only as long as the
+// function runs. Batches that only read fences lock and write nothing.
 //
 // # Outcomes
 //
 // An ERROR of the server means that the transaction was rolled back: nothing is
 // committed. If the reason is a full disk (SQLSTATE 53100), the operations are refused as
-// full. A batch for which no connection could be had is not committed either. After any
-// other failure between sending the batch and the server's ReadyForQuery, the outcome is
-// unknown; this includes the FATAL of a server that shuts down. An ERROR about a damaged page
-// is ErrCorrupt; the server finds most damaged pages only if its data checksums are
-// enabled. The pool dials again; the server ends an orphaned batch after
-// Config.CommitTimeout at the latest.
+// full. If it is a damaged page, the commit fails with [journal.ErrCorrupt]; the server finds
+// most damaged pages only if its data checksums are enabled. A batch for which there was no
+// connection is not committed either. After any other failure between sending the batch and
+// the server's ReadyForQuery, the outcome is unknown; this includes the FATAL of a server
+// that shuts down. The pool then dials again. A batch whose connection has gone is ended by
+// the server after Config.CommitTimeout at the latest.
 //
 // # Silence
 //

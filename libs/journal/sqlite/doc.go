@@ -1,17 +1,17 @@
 // Package sqlite is a journal in one SQLite file, shared by the processes of
 // one machine.
 //
-// The file is in WAL mode with synchronous=FULL: every commit is on the disk
-// before it is reported. Each [Driver] has one connection that writes and a
-// few that read beside it.
+// The file is in WAL mode with synchronous=FULL: every commit is on the disk before it is
+// reported. Each [Driver] has one connection that writes and a few that read beside it.
 //
 // Writers of several processes queue: each takes an advisory lock on a second file (path
 // + "-turn"), holds that lock while it waits for SQLite's own write lock, and releases it as
 // soon as it has the write lock. So at most one writer competes with the active one, and
 // none starves. SQLite's own waiting does not promise that.
 //
-// A [Reader] takes neither lock. It needs the right to read the file and its log, and to
-// write the index of the log (path + "-shm"), in which readers say what they are reading.
+// A [Reader] takes neither lock. It must be allowed to read the file and its log (the WAL,
+// path + "-wal"), and to write the index of the log (path + "-shm"), in which readers say
+// what they are reading.
 //
 // # Another file
 //
@@ -24,7 +24,8 @@
 //	meta     the cluster's name and the format
 //	type     number of shards per entity type
 //	fence    epoch and owner per shard
-//	entity   a small number per entity, and what its dedupe has dropped
+//	entity   per entity: a number, shorter than its id, that the other tables use; what
+//	         its dedupe has dropped; the sequence number of its snapshot
 //	record   (entity number, sequence number) → record, checksummed
 //	command  (entity number, hash of the command id, sequence number)
 //	snapshot the newest snapshot per entity, checksummed
@@ -42,9 +43,10 @@
 //
 // It is for one machine and a local file system: never put the file on a network share. A
 // process that is paused inside a transaction stops the other writers until it goes on or
-// dies; nothing wrong is written meanwhile. The file never shrinks. A log that nobody
-// closed, because the machine stopped, ends at its first damaged frame. If that frame was
-// damaged later, by a flipped bit that nobody noticed, the commits behind it are lost,
-// because SQLite cannot distinguish such a frame from a commit that was cut off. Command
-// ids that are made to collide in xxh64 make the appends of their entity slower, not wrong.
+// dies; nothing wrong is written meanwhile. The file never shrinks. Command ids that are made
+// to collide in xxh64 make the appends of their entity slower, not wrong.
+//
+// If the log was not closed, because the machine stopped for example, SQLite reads it up to
+// the first damaged frame. Usually that belongs to a commit that was cut off. But a frame
+// that was damaged after its commit looks the same, and then the commits behind it are lost.
 package sqlite

@@ -1,15 +1,15 @@
 // Package sqlstore keeps lease records in a table of a SQL database: SQLite, in a file of
 // its own ([OpenSQLite]), or PostgreSQL, in a schema of its own ([OpenPostgres]).
 //
-// Get and Swap are one statement each, so a Swap is one transaction in one
-// round trip, and no lock is held while the server waits for a client. The statements use
-// what SQLite and PostgreSQL have in common. What differs (driver, connection, creation of
-// the table) is in one file per database.
+// Get and Swap are one statement each. So a Swap is one transaction in one round trip, and no
+// lock is held while the server waits for a client. The statements use what SQLite and
+// PostgreSQL have in common. What differs (driver, connection, creation of the table) is in
+// one file per database.
 //
-// The PostgreSQL server may be the journal's, because no lock is held while the server
-// waits for a client. The role of the connection needs the right to create the schema
-// roost_lease once. Or another role creates the schema, and grants SELECT, INSERT and
-// UPDATE on roost_lease.lease to the role of the connection.
+// The PostgreSQL server may therefore be the one that has the journal. The role of the
+// connection must be allowed to create the schema roost_lease, which happens at the first
+// start. Or another role creates the schema and its table, and grants the role of the
+// connection USAGE of the schema, and SELECT, INSERT and UPDATE on roost_lease.lease.
 //
 // A SQLite lease file must not be the journal's file: a journal writer that is stopped in
 // the middle of a transaction would keep others from taking over.

@@ -1,20 +1,21 @@
 // Command flights sends flights through a Roost cluster while it injects faults, and then
 // verifies that nothing was lost and nothing was counted twice.
 //
-// It starts a coordinator and a standby, three regions and two gateways as
-// processes on this machine, sends three durable commands per flight through the
-// gateways' public HTTP API (Depart at the origin, Arrive at the destination, Fly
-// at the route), and reads all totals back from the entities through a gateway.
-// Meanwhile it kills a region, adds one, kills the active coordinator while shards
-// are moving to the new region, restarts what it killed, and stops a region by SIGTERM.
-// `flights -help` lists the flags.
+// It starts a coordinator and a standby, three regions and two gateways as processes on this
+// machine, and reads a CSV file with one flight per line. For each flight it sends three durable
+// commands through the gateways' public HTTP API: Depart to the origin, Arrive to the
+// destination, and Fly to the route. Meanwhile it kills a region, adds one, kills the active
+// coordinator while shards are moving to the new region, restarts what it killed, and stops
+// a region by SIGTERM. At the end it reads all totals back from the entities through a
+// gateway, and compares them with those of the file. `flights -help` lists the flags.
 //
-// Every command has an idempotency key made of the digest of the file's content, the line,
-// and which of the commands for the line it is. So nothing is counted twice, neither when a
-// command is repeated nor when the whole demonstration is run again with the same -data.
+// Every command has an idempotency key, made of the digest of the file, the number of the
+// line, and which of the line's three commands it is. So nothing is counted twice, neither
+// when a command is repeated nor when the whole demonstration is run again with the same
+// -data.
 //
-// Exit codes: 0 every total is equal; 1 it is not, or something failed; 2 bad
-// flags; 130 interrupted. Whatever happens, no process is left behind.
+// Exit codes: 0 all totals are equal; 1 some differ, or something failed; 2 bad flags; 130
+// interrupted. Whatever happens, no process is left behind.
 //
 // # What this does not do
 //

@@ -2,14 +2,14 @@
 // done by the goroutine that brought them, and a few that block.
 //
 // A [Worker] is what one goroutine needs to do jobs one after the other. Two kinds of
-// goroutines have a worker: those of the [Pool], and inline runners, which brought
-// commands and run the resulting jobs themselves.
+// goroutines have a worker: those of the [Pool], and inline runners. An inline runner is a
+// goroutine that has brought commands, and runs the resulting jobs itself.
 //
 // A watchdog looks every [WatchdogInterval] at the workers that are busy. A worker that
 // has been at the same job since the last look is preempted: the jobs behind that job go
-// to the pool, and the results of the jobs before it are handed in. If the worker belongs
-// to an inline runner, its yield function is called, so that another goroutine brings
-// commands meanwhile.
+// to the pool, and the results of the jobs before it go to the function handIn (see [New]).
+// If the worker belongs to an inline runner, its yield function is called, so that another
+// goroutine brings commands meanwhile.
 //
 // # Life of a worker
 //
@@ -21,9 +21,10 @@
 //	                                      ▼        Next, Finish      │
 //	                                  preempted ─────────────────────┘
 //
-// Finish is called when Next has no job left. A preempted worker finishes its current job, and has no others.
+// Finish is called when Next has no job left. A preempted worker finishes its current job,
+// and has no others.
 //
-// # How many there are
+// # How many goroutines there are
 //
 // The pool has as many goroutines as there are jobs that block, and a few more: when a
 // goroutine takes jobs from the queue and other jobs remain in it, it wakes or starts
@@ -31,6 +32,6 @@
 //
 // # What this does not do
 //
-// It keeps no order: a job that must not run beside another one must not be added before
-// that one has ended. It does not interrupt a job.
+// It keeps no order: if two jobs must not run at the same time, the caller must add the
+// second one only after the first one has ended. It does not interrupt a job.
 package executor
