@@ -40,9 +40,12 @@
 // when it is restored. A process that opened the journal in an earlier generation must stop:
 // what the process remembers may not be stored any more. So every transaction compares the
 // generation that the process knows with the journal's, and in every handshake two processes
-// compare theirs. A transaction also compares the lowest formats that a program must know,
-// because the journal may be activated for a later release while a process of an earlier one
-// still runs: see [Facts.CheckOpened].
+// compare theirs.
+//
+// A journal also says which formats a program must know at least, to read it and to write to
+// it. An operator raises these by activating the journal for a later release, perhaps while a
+// process of an earlier release still runs. That process must stop too, so every transaction
+// compares the formats as well: see [Facts.CheckOpened].
 //
 // # Group commit
 //

@@ -6,9 +6,9 @@
 //
 // A connection starts as an HTTP/1.1 request on the service port (GET [Path]
 // with Upgrade: roost-link/1), so that one port and one TLS configuration serve
-// both. Then each side sends one handshake frame. That of the client has the name
-// of the cluster, the client's identity, the incarnation that the client wants to reach,
-// protocol versions, lane and limits. A mismatch is refused with the reason as text ([ErrRefused]).
+// both. Then each side sends one handshake frame. That of the client has the name of the
+// cluster, the client's identity, the incarnation that the client wants to reach, protocol
+// versions, lane and limits. A mismatch is refused with the reason as text ([ErrRefused]).
 //
 // # Lanes
 //
@@ -66,8 +66,8 @@
 // these duties, so a driver of another kind has them, too:
 //
 //  1. Readers is used under one lock, by the whole server.
-//  2. A connection is welcomed, and read, only after [Readers.Enter] or [Readers.Leave]
-//     has said that it may be read. Its client sends no command before the welcome.
+//  2. A connection is welcomed, and then read, only after [Readers.Enter] or
+//     [Readers.Leave] has said that it may be read. Its client sends no command before the welcome.
 //  3. Connections in Entered.Cut are ended at once; what they have not delivered is
 //     dropped. They count as entered until Leave is called for them.
 //  4. [Readers.Leave] is called for every connection that was not refused, and only when

@@ -11,10 +11,10 @@
 // region.passivate_after is ROOST_REGION_PASSIVATE_AFTER in the environment and
 // --region.passivate-after as a flag. With an unknown key the service does not start.
 //
-// No configuration library is used. Such libraries merge maps of values, and a map has
-// lost what an error message must name: the line, variable or flag from which a value
-// comes, a key that is given twice, a key from the section of another service, the known
-// key that is nearest to an unknown one. Nor does a map know which values are secret.
+// No configuration library is used. Such libraries merge maps of values, and a map does not
+// have what an error message must name: the line, variable or flag from which a value comes,
+// a key that is given twice, a key from the section of another service, or the known key
+// that is nearest to an unknown one. Nor does a map know which values are secret.
 //
 // # Life cycle
 //

@@ -54,9 +54,10 @@
 //
 // What is stored must be what this version of the program itself would store. It reads no
 // event with an unknown name, version or field, without one of the fields, with a name in
-// another case, or with null where the type has no nil. It does not read such a snapshot
-// either. Instead, the commands of the entity are refused as data_loss, until a region runs a
-// version of the program that reads what is stored. There are exceptions:
+// another case, or with null where the type has no nil. The same holds for a snapshot of the
+// form in which this version stores. The commands of the entity are then refused as
+// data_loss, until a region runs a version of the program that reads what is stored. There
+// are exceptions:
 //
 //   - [EventType.ReadableBy] lets earlier versions ignore the fields that they do not know.
 //   - Fields with omitempty or omitzero may be missing. To add or remove one of these options
