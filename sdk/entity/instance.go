@@ -58,7 +58,7 @@ func (i *Instance) Restore(form sharding.SnapshotForm, snapshot []byte) (err err
 		}
 		return nil
 	}
-	clearStored(reflect.ValueOf(i.state).Elem())
+	clearStored(reflect.ValueOf(i.state).Elem(), false)
 	return i.unreadable("snapshot", i.def.state.layout.read(snapshot, i.state, false), fixSnapshot)
 }
 

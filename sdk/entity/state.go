@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect" // pure: of types
 	"slices"
+	"strings"
 
 	"github.com/roost-cluster/roost/libs/mutant"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -111,22 +112,25 @@ func ReadsSnapshot(t Definition, form sharding.SnapshotForm) bool {
 }
 
 // clearStored empties the fields of a state that a snapshot has, which create may have set.
-// Package json would leave a field as it is that the snapshot does not have because it is
-// empty, and add to a map. What an interface holds stays: it may say what is to be decoded.
-func clearStored(v reflect.Value) {
-	if v.Kind() != reflect.Struct || encodesItself(v.Type()) {
-		if v.Kind() != reflect.Interface {
-			v.SetZero()
-		}
-		return
-	}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if f.Tag.Get("json") == "-" {
-			continue
-		}
-		if f.IsExported() || f.Anonymous && f.Type.Kind() == reflect.Struct {
-			clearStored(v.Field(i))
+// Package json would leave a field as it is that is empty and so not in the snapshot, and add
+// to a map. What an interface holds stays, because it may say what is to be decoded, and so
+// does what has methods of its own, if it is always in the snapshot.
+func clearStored(v reflect.Value, optional bool) {
+	switch {
+	case optional:
+		v.SetZero()
+	case v.Kind() == reflect.Interface || v.Type() != timeType && encodesItself(v.Type()):
+	case v.Kind() != reflect.Struct:
+		v.SetZero()
+	default:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			tag := f.Tag.Get("json")
+			if tag == "-" || !f.IsExported() && !(f.Anonymous && f.Type.Kind() == reflect.Struct) {
+				continue
+			}
+			_, options, _ := strings.Cut(tag, ",")
+			clearStored(v.Field(i), f.IsExported() && mayBeAbsent(f.Type, options))
 		}
 	}
 }

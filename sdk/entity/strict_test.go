@@ -291,16 +291,32 @@ type larder struct {
 	Goods map[string]int
 	Limit int `json:",omitempty"`
 	Shelf struct{ Labels []string }
+	Since time.Time
+	Till  time.Time `json:",omitzero"`
+	Lock  lock
 }
 
 func (*larder) Apply(any) {}
 
+// lock encodes itself, and has something that is not stored.
+type lock struct {
+	key string
+	on  bool
+}
+
+func (l lock) MarshalJSON() ([]byte, error)  { return json.Marshal(l.on) }
+func (l *lock) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &l.on) }
+
 // TestSnapshotReplacesTheState: nothing stays of what create has set but what is not stored.
 func TestSnapshotReplacesTheState(t *testing.T) {
-	def := entity.Define("Larder", func(id string) *larder { return &larder{ID: id, Goods: map[string]int{"salt": 1}, Limit: 5} })
+	def := entity.Define("Larder", func(id string) *larder {
+		l := &larder{ID: id, Goods: map[string]int{"salt": 1}, Limit: 5, Since: time.Unix(1, 0), Till: time.Unix(2, 0), Lock: lock{key: "k", on: true}}
+		l.Shelf.Labels = []string{"a", "b"}
+		return l
+	})
 	i := instanceOf(t, def)
 	l := i.State().(*larder)
-	l.Goods, l.Limit = map[string]int{"tea": 1}, 0
+	l.Goods, l.Limit, l.Since, l.Till, l.Lock.on, l.Shelf.Labels = map[string]int{"tea": 1}, 0, time.Time{}, time.Time{}, false, nil
 	form, b, err := i.Snapshot()
 	if err != nil {
 		t.Fatal(err)
