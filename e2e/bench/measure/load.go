@@ -21,16 +21,32 @@ func (s *Sample) Rate() float64 {
 	return float64(s.Ops) / s.Elapsed.Seconds()
 }
 
+// histograms is how many the callers share. One has tens of kilobytes: one for each of
+// thousands of callers would add to the processor time that is measured.
+const histograms = 64
+
+type lockedHistogram struct {
+	mu sync.Mutex
+	Histogram
+}
+
+// Add counts one latency.
+func (h *lockedHistogram) Add(d time.Duration) {
+	h.mu.Lock()
+	h.Histogram.Add(d)
+	h.mu.Unlock()
+}
+
 // Callers runs a closed loop: n callers, each of which begins the next operation when its
 // last one has ended, until the time is over. The first error ends it.
 func Callers(n int, length time.Duration, do func(caller int) error) (Sample, error) {
-	hs, errs := make([]Histogram, n), make([]error, n)
+	hs, errs := make([]lockedHistogram, min(n, histograms)), make([]error, n)
 	began := time.Now()
 	end := began.Add(length)
 	var wg sync.WaitGroup
 	for c := range n {
 		wg.Go(func() {
-			h := &hs[c]
+			h := &hs[c%len(hs)]
 			for last := time.Now(); ; {
 				if errs[c] = do(c); errs[c] != nil {
 					return
@@ -45,11 +61,13 @@ func Callers(n int, length time.Duration, do func(caller int) error) (Sample, er
 	}
 	wg.Wait()
 	s := Sample{Elapsed: time.Since(began), Latency: &Histogram{}}
-	for c := range n {
-		if errs[c] != nil {
-			return s, errs[c]
+	for _, err := range errs {
+		if err != nil {
+			return s, err
 		}
-		s.Latency.Merge(&hs[c])
+	}
+	for i := range hs {
+		s.Latency.Merge(&hs[i].Histogram)
 	}
 	s.Ops = s.Latency.N()
 	return s, nil
