@@ -10,7 +10,7 @@ import (
 	"github.com/roost-cluster/roost/libs/sharding"
 )
 
-// Stored form, format 1. Numbers are unsigned varints unless a width is given,
+// Stored form, formats 1 and 2. Numbers are unsigned varints unless a width is given,
 // strings and bytes are preceded by their length, fixed widths are big endian.
 //
 //	record:   crc(4) epoch stored-at-ms hash(8) command
@@ -24,7 +24,8 @@ import (
 // A reply is kept apart from its record, because it may be large and only a
 // repeat of the command asks for it: a replay does not read it. A record without
 // one (see [AppendReply]) has none stored. Behind the events of a record are its
-// wake-ups and its sends, at most 1,000 of each.
+// wake-ups and its sends (at most [MaxWakes] and [MaxSends]). The bits of due-ms are those of a signed
+// number: that of a remembered entity is negative.
 //
 // A record with more than 1,024 events has seven bytes for each at least, their
 // names and payloads with lengths and encodings: an event takes 48 bytes in
@@ -33,12 +34,13 @@ import (
 // crc is CRC-32C (Castagnoli) over type, id, sequence number and the rest of
 // the form, so that a record in the wrong place is found as well.
 
+// The largest numbers of wake-ups and sends of a record: what one turn can do that does not
+// let a whole shard wait.
+const MaxWakes, MaxSends = 1000, 1000
+
 const (
 	maxTinyEvents = 1024 // events of a record that may have any size
 	minEventBytes = 7    // minimum average size if there are more
-	// The largest numbers of wake-ups and sends of a record: what one turn can do that
-	// does not let a whole shard wait.
-	maxWakes, maxSends = 1000, 1000
 	// The smallest sizes: a wrong count allocates little.
 	minInputBytes = 13
 	minWakeBytes  = 5 + minInputBytes
@@ -175,16 +177,16 @@ func DecodeRecord(entity sharding.Entity, seq uint64, b []byte) (Entry, error) {
 		}
 	}
 	d.bad = d.bad || tooDense(len(r.Events), left-len(d.b))
-	if n := d.count(maxWakes, minWakeBytes); n > 0 {
+	if n := d.count(MaxWakes, minWakeBytes); n > 0 {
 		r.Wakes = make([]sharding.Wake, n)
 	}
 	for i := range r.Wakes {
 		w := &r.Wakes[i]
 		w.Kind, w.Name, w.Number = sharding.WakeKind(d.byte()), string(d.bytes()), d.uint()
-		w.Due, w.Period, w.Input = d.millis(), d.millis(), d.input()
-		d.bad = d.bad || w.Kind < sharding.TimerWake || w.Kind > sharding.RememberWake
+		w.Due, w.Period, w.Input = int64(d.uint()), int64(d.uint()), d.input()
+		d.bad = d.bad || w.Check() != nil
 	}
-	if n := d.count(maxSends, minSendBytes); n > 0 {
+	if n := d.count(MaxSends, minSendBytes); n > 0 {
 		r.Sends = make([]sharding.Send, n)
 	}
 	for i := range r.Sends {
@@ -308,13 +310,6 @@ func (d *decoder) count(most, size uint64) uint64 {
 		return 0
 	}
 	return n
-}
-
-// millis reads a time or a period, which is not negative.
-func (d *decoder) millis() int64 {
-	v := d.uint()
-	d.bad = d.bad || v > math.MaxInt64
-	return int64(v)
 }
 
 func (d *decoder) input() sharding.Input {

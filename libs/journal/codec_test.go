@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,35 +158,81 @@ func TestThinRecords(t *testing.T) {
 	}
 }
 
-// TestWakesAndSends: what is not in the stored form of wake-ups and sends is not read, and
-// the journal takes none as long as nothing acts on them.
+// TestWakesAndSends: what is not in the stored form of wake-ups and sends is neither written
+// nor read.
 func TestWakesAndSends(t *testing.T) {
 	timer, send := full.Wakes[0], full.Sends[0]
-	unknown, negative := timer, timer
-	unknown.Kind, negative.Due = 3, -1
+	with := func(change func(w *sharding.Wake)) sharding.Record {
+		w := timer
+		change(&w)
+		return sharding.Record{Seq: 1, Wakes: []sharding.Wake{w}}
+	}
+	timers := func(n int) (all []sharding.Wake) {
+		for i := range n {
+			all = append(all, timer)
+			all[i].Name += fmt.Sprint(i)
+		}
+		return all
+	}
+	sends := func(n int) []sharding.Send { return slices.Repeat([]sharding.Send{send}, n) }
 	for name, c := range map[string]struct {
-		r    sharding.Record
-		good bool
+		r             sharding.Record
+		writes, reads bool
 	}{
-		"the most":           {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 1000), Sends: slices.Repeat([]sharding.Send{send}, 1000)}, true},
-		"too many wake-ups":  {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 1001)}, false},
-		"too many sends":     {sharding.Record{Seq: 1, Sends: slices.Repeat([]sharding.Send{send}, 1001)}, false},
-		"no kind":            {sharding.Record{Seq: 1, Wakes: make([]sharding.Wake, 1)}, false},
-		"unknown kind":       {sharding.Record{Seq: 1, Wakes: []sharding.Wake{unknown}}, false},
-		"a time before 1970": {sharding.Record{Seq: 1, Wakes: []sharding.Wake{negative}}, false},
-		"thin events before": {sharding.Record{Seq: 1, Events: make([]sharding.Event, 1025), Wakes: slices.Repeat([]sharding.Wake{timer}, 900)}, false},
+		"the most":                  {sharding.Record{Seq: 1, Wakes: timers(1000), Sends: sends(1000)}, true, true},
+		"too many wake-ups":         {sharding.Record{Seq: 1, Wakes: timers(1001)}, false, false},
+		"too many sends":            {sharding.Record{Seq: 1, Sends: sends(1001)}, false, false},
+		"twice the same wake-up":    {sharding.Record{Seq: 1, Wakes: slices.Repeat([]sharding.Wake{timer}, 2)}, false, true},
+		"no kind":                   {sharding.Record{Seq: 1, Wakes: make([]sharding.Wake, 1)}, false, false},
+		"unknown kind":              {with(func(w *sharding.Wake) { w.Kind = 3 }), false, false},
+		"a time before 1970":        {with(func(w *sharding.Wake) { w.Due = -1 }), false, false},
+		"a negative period":         {with(func(w *sharding.Wake) { w.Period = -1 }), false, false},
+		"a name that is too long":   {with(func(w *sharding.Wake) { w.Name = strings.Repeat("n", 257) }), false, false},
+		"a remembered entity":       {with(func(w *sharding.Wake) { w.Kind, w.Due = sharding.RememberWake, -1 }), true, true},
+		"one that will be active":   {with(func(w *sharding.Wake) { w.Kind, w.Due = sharding.RememberWake, 1 }), false, false},
+		"a wake-up that is removed": {with(func(w *sharding.Wake) { w.Due = 0 }), true, true},
+		"thin events before":        {sharding.Record{Seq: 1, Events: make([]sharding.Event, 1025), Wakes: timers(900)}, false, false},
 	} {
 		_, err := journal.DecodeRecord(alice, 1, journal.AppendRecord(nil, alice, 5, stored, &c.r))
-		if (err == nil) != c.good {
+		if (err == nil) != c.reads {
 			t.Errorf("%s: reading gives %v", name, err)
 		}
 		op := journal.Op{Append: &sharding.Append{Shard: sharding.ShardID{Type: alice.Type}, Entity: alice, Records: []sharding.Record{c.r}}}
-		if err := op.Check(); err == nil {
-			t.Errorf("%s: is written", name)
+		if err := op.Check(); (err == nil) != c.writes {
+			t.Errorf("%s: writing gives %v", name, err)
 		}
 		bare := sharding.Record{Seq: 1, Events: c.r.Events}
 		if payloads := 10 * (len(c.r.Wakes) + len(c.r.Sends)); c.r.ReplaySize() < bare.ReplaySize()+payloads {
 			t.Errorf("%s: a replay of it counts as %d bytes", name, c.r.ReplaySize())
+		}
+	}
+}
+
+// TestFiredAndDelivered: what an append without records may say.
+func TestFiredAndDelivered(t *testing.T) {
+	fired := func(kind sharding.WakeKind, name string, next int64) sharding.Fired {
+		return sharding.Fired{WakeRef: sharding.WakeRef{Kind: kind, Name: name, Seq: 1}, Next: next}
+	}
+	for name, c := range map[string]struct {
+		a    sharding.Append
+		good bool
+	}{
+		"nothing":                  {sharding.Append{}, false},
+		"fired":                    {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0), fired(1, "b", 5)}}, true},
+		"of two kinds":             {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0), fired(2, "a", 0)}}, true},
+		"twice":                    {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0), fired(1, "a", 5)}}, false},
+		"of no kind":               {sharding.Append{Fired: []sharding.Fired{fired(0, "a", 0)}}, false},
+		"before 1970":              {sharding.Append{Fired: []sharding.Fired{fired(1, "a", -5)}}, false},
+		"delivered":                {sharding.Append{Delivered: []sharding.Delivered{{Seq: 1, Sends: []uint16{0, 999}}}}, true},
+		"with a record that lacks": {sharding.Append{Fired: []sharding.Fired{fired(1, "a", 0)}, Records: []sharding.Record{{Seq: 2, Wakes: make([]sharding.Wake, 1)}}}, false},
+	} {
+		c.a.Shard, c.a.Entity = sharding.ShardID{Type: alice.Type}, alice
+		op := journal.Op{Append: &c.a}
+		if err := op.Check(); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+		if says := 16 * (len(c.a.Fired) + len(c.a.Delivered)); op.Size() < says {
+			t.Errorf("%s: counts as %d bytes", name, op.Size())
 		}
 	}
 }
@@ -214,7 +261,7 @@ func TestConfig(t *testing.T) {
 	}
 	var none journal.Config
 	err := none.Validate()
-	for _, field := range []string{"DedupeAge", "BatchOps", "BatchBytes", "QueueOps", "QueueBytes", "OpBytes", "Loads", "CommitTimeout", "RetryFor", "RetryDelay"} {
+	for _, field := range []string{"DedupeAge", "BatchOps", "BatchBytes", "QueueOps", "QueueBytes", "OpBytes", "PageBytes", "Loads", "CommitTimeout", "RetryFor", "RetryDelay"} {
 		if err == nil || !bytes.Contains([]byte(err.Error()), []byte(field)) {
 			t.Errorf("%s is not named in: %v", field, err)
 		}

@@ -29,6 +29,9 @@ type Config struct {
 	// OpBytes is the largest single operation; a larger one is refused for good
 	// (sharding.RefusedTooLarge). Default 16 MiB: more than any snapshot should have.
 	OpBytes int
+	// PageBytes is about how many bytes of records a page of wake-ups or sends reads, however
+	// many rows were asked for. Default 8 MiB: a page of 8,000 inputs of 1 KiB.
+	PageBytes int
 	// Loads is how many entities are loaded at a time. Default 4: enough to
 	// keep a disk busy beside the writer.
 	Loads int
@@ -62,6 +65,7 @@ func DefaultConfig() Config {
 		QueueOps:      65_536,
 		QueueBytes:    64 << 20,
 		OpBytes:       16 << 20,
+		PageBytes:     8 << 20,
 		Loads:         4,
 		CommitTimeout: 10 * time.Second,
 		LoadTimeout:   10 * time.Second,
@@ -92,6 +96,7 @@ func (c *Config) Validate() error {
 	atLeast("QueueOps", c.QueueOps, 1)
 	atLeast("QueueBytes", c.QueueBytes, 1)
 	atLeast("OpBytes", c.OpBytes, 1)
+	atLeast("PageBytes", c.PageBytes, 1)
 	atLeast("Loads", c.Loads, 1)
 	positive("CommitTimeout", c.CommitTimeout)
 	positive("LoadTimeout", c.LoadTimeout)

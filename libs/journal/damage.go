@@ -23,11 +23,11 @@ const (
 	reportEvery = time.Minute
 )
 
-// Damaged names an entity, or the fence of a shard, whose stored data is damaged.
+// Damaged names an entity, or the fence or the wake-ups and sends of a shard, whose stored data is damaged.
 // Operations on it are refused until the data can be read again.
 type Damaged struct {
 	Shard  sharding.ShardID // the zero value if only the entity is known
-	Entity sharding.Entity  // the zero value if it is the fence
+	Entity sharding.Entity  // the zero value if it is the fence, or wake-ups or sends
 	Err    error
 }
 

@@ -27,6 +27,9 @@ type Tx interface {
 	// Head reads the head of an entity, and whether a command of the records
 	// (which may be none) is stored.
 	Head(entity sharding.Entity, records []sharding.Record) (Head, error)
+	// Wake reads which setting of a wake-up stands, if there is any: the Seq and Number of its
+	// row.
+	Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (ref sharding.WakeRef, found bool, err error)
 	// Write performs an operation that was accepted; never a fence read.
 	Write(op *Op) error
 }
@@ -108,23 +111,52 @@ func decideAppend(a *sharding.Append, tx Tx) (Result, error) {
 		return Result{}, err
 	}
 	r := checkEpoch(f, a.Epoch)
-	if r.Verdict != sharding.Durable {
+	if r.Verdict != sharding.Durable && !(len(a.Records) == 0 && mutant.On("fired-fence")) {
 		return r, nil
 	}
-	if len(a.Records) == 0 {
+	if len(a.Records) > 0 {
+		if v, err := decideRecords(a, tx); err != nil || v != sharding.Durable {
+			return Result{Verdict: v}, err
+		}
+	} else if len(a.Fired)+len(a.Delivered) == 0 {
 		return Result{Verdict: sharding.RefusedSeq}, nil
 	}
+	stand, err := allStand(a, tx)
+	if err == nil && !stand && !mutant.On("wake-check") {
+		return Result{Verdict: sharding.RefusedWake}, nil
+	}
+	return Result{Verdict: sharding.Durable}, err
+}
+
+// decideRecords decides about the records of an append whose epoch was accepted.
+func decideRecords(a *sharding.Append, tx Tx) (sharding.Verdict, error) {
 	head, err := tx.Head(a.Entity, a.Records)
 	if err != nil {
-		return Result{}, err
+		return 0, err
 	}
 	if !follows(head.LastSeq, a.Records) && !mutant.On("seq-check") {
-		return Result{Verdict: sharding.RefusedSeq}, nil
+		return sharding.RefusedSeq, nil
 	}
 	if (head.Duplicate || expired(head.Dropped, a.Records) || repeats(a.Records)) && !mutant.On("dedupe") {
-		return Result{Verdict: sharding.RefusedCommand}, nil
+		return sharding.RefusedCommand, nil
 	}
-	return Result{Verdict: sharding.Durable}, nil
+	return sharding.Durable, nil
+}
+
+// allStand reports whether every wake-up that has fired stands, and none is there twice.
+func allStand(a *sharding.Append, tx Tx) (bool, error) {
+	for i := range a.Fired {
+		want := a.Fired[i].WakeRef
+		for _, earlier := range a.Fired[:i] {
+			if earlier.Kind == want.Kind && earlier.Name == want.Name {
+				return false, nil
+			}
+		}
+		if have, found, err := tx.Wake(a.Entity, want.Kind, want.Name); err != nil || !found || have != want {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 func decideSnapshot(s *WriteSnapshot, tx Tx) (Result, error) {

@@ -26,8 +26,8 @@ import (
 //     new, and returns all facts, in one transaction.
 //  7. A handle is about one generation of the store: that which it found when it was
 //     opened. Commit and Declare compare it, and the lowest formats, with what is stored,
-//     in their transaction, and return the error of [Facts.CheckOpened]; Load returns that
-//     of [Facts.CheckOpenedReader].
+//     in their transaction, and return the error of [Facts.CheckOpened]; Load, Wakes and
+//     Sends return that of [Facts.CheckOpenedReader].
 //  8. Every call returns soon after ctx ends. A commit that is under way then may
 //     still happen.
 //  9. Close releases resources. Afterwards only Close may be called, and does nothing.
@@ -37,6 +37,12 @@ import (
 //     asked for is in one of the pages, and none is in two.
 //  11. Facts returns the stored facts without MaxEpoch, and writes nothing. It wraps
 //     ErrIdentity for another format.
+//  12. Wakes and Sends return the rows that stand at one moment not before the call, as
+//     [WakesRequest] and [SendsRequest] say. They cost as much as what they return, however
+//     much is stored. Of records they read about Config.PageBytes at most, and one in any
+//     case: a page that is full for that reason has More like any other, and the rows that
+//     it has are the first ones of their shard. A damaged record is an Err of its rows. An
+//     error that wraps ErrCorrupt says that the rows of some shard cannot be read.
 //
 // The races it has to stand: handles of other processes that commit, claim and
 // declare at the same time, and loads that run beside a commit. What it need not
@@ -56,6 +62,8 @@ type Driver interface {
 type Reader interface {
 	Load(ctx context.Context, req LoadRequest) (Loaded, error)
 	List(ctx context.Context, req ListRequest) ([]sharding.Entity, error)
+	Wakes(ctx context.Context, req WakesRequest) (WakesPage, error)
+	Sends(ctx context.Context, req SendsRequest) (SendsPage, error)
 	Facts(ctx context.Context) (Facts, error)
 	Close() error
 }

@@ -11,7 +11,14 @@ import (
 
 // Format is the version of the stored format that this package reads and writes. It is
 // counted from release 1 on: see docs/upgrading.md.
-const Format = 1
+//
+//   - Format 1 is that of release 1.
+//   - Format 2 has rules for wake-ups and sends. Their tables were there before, and empty.
+const Format = 2
+
+// WakesFormat is the format for which a journal must be activated before it takes wake-ups
+// and sends: a program of format 1 would not run them.
+const WakesFormat = 2
 
 // NewFacts returns the facts of a journal that is being created, which nobody has
 // declared.
@@ -25,6 +32,9 @@ func (f Facts) Check() error { return f.check(max(f.MinReader, f.MinWriter)) }
 
 // CheckReader is Check for a program that only reads.
 func (f Facts) CheckReader() error { return f.check(f.MinReader) }
+
+// Activated returns the format below which no program can use the journal.
+func (f Facts) Activated() int { return min(f.MinReader, f.MinWriter) }
 
 func (f Facts) check(lowest int) error {
 	switch {

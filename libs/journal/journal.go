@@ -35,6 +35,7 @@ type Journal struct {
 	generation sharding.Generation
 	upkeepErr  atomic.Pointer[error] // see Warning
 	fullErr    atomic.Pointer[error] // of the last write, if it found no room
+	activated  atomic.Int32          // by the facts that were read last
 }
 
 // pending is an operation that is waiting for its batch.
@@ -104,6 +105,9 @@ func (j *Journal) enqueue(p pending) error {
 	if p.size > j.cfg.OpBytes {
 		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrTooLarge, p.op.Kind(), p.size, j.cfg.OpBytes)
 	}
+	if needs := p.op.needs(); needs > j.Activated() {
+		return fmt.Errorf("%w: the %s has wake-ups or sends; run \"roost journal activate\" when all processes are of this release", ErrNotActivated, p.op.Kind())
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
@@ -132,36 +136,45 @@ func (j *Journal) signal() {
 // Config.LoadTimeout even if the store does not answer. An error that wraps
 // ErrCorrupt means that this entity is damaged; any other may go away.
 func (j *Journal) Load(ctx context.Context, req LoadRequest) (Loaded, error) {
-	if err := j.acquireLoadToken(ctx); err != nil {
-		return Loaded{}, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
-	defer cancel()
-	type answer struct {
-		loaded Loaded
-		err    error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		// A load that hangs keeps its token, so that the number of hanging loads is
-		// bounded too.
-		defer func() { <-j.loadTokens }()
+	return read(ctx, j, "load "+req.Entity.String(), func(ctx context.Context) (Loaded, error) {
 		start := time.Now()
 		l, err := j.driver.Load(ctx, req)
-		if errors.Is(err, ErrBroken) {
-			j.markBroken(err)
-		}
 		j.noteLoad(req.Entity, err)
 		if j.obs.Load != nil {
 			j.obs.Load(LoadStats{Request: req, Records: len(l.Records), Took: time.Since(start), Err: err})
 		}
-		got <- answer{l, err}
+		return l, err
+	})
+}
+
+// read runs one read of the driver, as [Journal.Load] says.
+func read[T any](ctx context.Context, j *Journal, what string, f func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := j.acquireLoadToken(ctx); err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, j.cfg.LoadTimeout)
+	defer cancel()
+	type answer struct {
+		found T
+		err   error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		// A read that hangs keeps its token, so that the number of hanging reads is
+		// bounded too.
+		defer func() { <-j.loadTokens }()
+		found, err := f(ctx)
+		if errors.Is(err, ErrBroken) {
+			j.markBroken(err)
+		}
+		got <- answer{found, err}
 	}()
 	select {
 	case a := <-got:
-		return a.loaded, a.err
+		return a.found, a.err
 	case <-ctx.Done():
-		return Loaded{}, fmt.Errorf("%w: load %s: %w", ErrUnreachable, req.Entity, ctx.Err())
+		return none, fmt.Errorf("%w: %s: %w", ErrUnreachable, what, ctx.Err())
 	}
 }
 
@@ -216,6 +229,9 @@ func (j *Journal) declareUntil(ctx context.Context, until time.Time, d Declarati
 		if errors.Is(err, ErrBroken) {
 			j.markBroken(err)
 		}
+		if err == nil {
+			j.activated.Store(int32(f.Activated()))
+		}
 		if err == nil || !errors.Is(err, ErrNotCommitted) || ctx.Err() != nil || time.Now().After(until) {
 			return f, err
 		}
@@ -228,6 +244,22 @@ func (j *Journal) declare(ctx context.Context, d Declaration) (Facts, error) {
 	defer cancel()
 	return j.driver.Declare(ctx, d)
 }
+
+// Facts reads the facts without MaxEpoch. A journal that was activated meanwhile takes what
+// needs that from then on.
+func (j *Journal) Facts(ctx context.Context) (Facts, error) {
+	return read(ctx, j, "read the facts", func(ctx context.Context) (Facts, error) {
+		f, err := j.driver.Facts(ctx)
+		if err == nil {
+			j.activated.Store(int32(f.Activated()))
+		}
+		return f, err
+	})
+}
+
+// Activated returns the format for which the journal was activated, by the facts that were
+// read last. Operations that need a later one are refused: see [WakesFormat].
+func (j *Journal) Activated() int { return int(j.activated.Load()) }
 
 // MaxEpoch returns the highest epoch of all fences. A coordinator's term must be
 // above it. Like Declare it returns when ctx ends.

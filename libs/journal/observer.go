@@ -12,7 +12,9 @@ type Observer struct {
 	Op func(OpStats)
 	// Load is called after every load.
 	Load func(LoadStats)
-	// Damage is called when a load or a commit meets damage, at most once a minute
+	// Page is called after every read of a page of wake-ups or sends.
+	Page func(PageStats)
+	// Damage is called when a load, a page or a commit meets damage, at most once a minute
 	// for the same entity or fence.
 	Damage func(Damaged)
 	// Upkeep is called when work that the driver does beside the calls has failed, which
@@ -43,4 +45,13 @@ type LoadStats struct {
 	Records int // replayed after the snapshot
 	Took    time.Duration
 	Err     error
+}
+
+// PageStats describes one read of a page, without the wait for its turn.
+type PageStats struct {
+	Of     string // "wakes" or "sends"
+	Shards int    // that were asked for
+	Rows   int
+	Took   time.Duration
+	Err    error
 }

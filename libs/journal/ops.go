@@ -21,6 +21,9 @@ var (
 	ErrFull = errors.New("store is full")
 	// ErrTooLarge: the operation exceeds Config.OpBytes; it will never be stored.
 	ErrTooLarge = errors.New("too large")
+	// ErrNotActivated: the operation needs a format for which the journal was not activated.
+	// Nothing was written.
+	ErrNotActivated = errors.New("the journal is not activated for this")
 	// ErrBroken: the store failed in a way that makes it unsafe to go on (a
 	// failed fsync, an I/O error at commit). The process must stop.
 	ErrBroken = errors.New("store is broken, this process must stop")
@@ -111,6 +114,12 @@ func (o *Op) Size() int {
 		for i := range o.Append.Records {
 			n += o.Append.Records[i].Size()
 		}
+		for i := range o.Append.Fired {
+			n += 32 + len(o.Append.Fired[i].Name)
+		}
+		for i := range o.Append.Delivered {
+			n += 16 + 2*len(o.Append.Delivered[i].Sends)
+		}
 	case o.Snapshot != nil:
 		n += len(o.Snapshot.Entity.ID) + len(o.Snapshot.Snapshot.Payload)
 	case o.Drop != nil:
@@ -147,15 +156,15 @@ func (o *Op) Check() error {
 	switch {
 	case set != 1:
 		return fmt.Errorf("an operation must be exactly one of claim, append, fence, snapshot and drop, this one is %d of them", set)
-	case o.Append != nil && len(o.Append.Records) == 0:
-		return fmt.Errorf("append to %s holds no record", o.Append.Entity)
+	case o.Append != nil && len(o.Append.Records)+len(o.Append.Fired)+len(o.Append.Delivered) == 0:
+		return fmt.Errorf("append to %s holds no record, nothing that has fired and nothing that was delivered", o.Append.Entity)
 	case o.Append != nil && o.Append.Shard.Type != o.Append.Entity.Type:
 		return fmt.Errorf("append to %s names shard %s", o.Append.Entity, o.Append.Shard)
 	case o.Append != nil && slices.ContainsFunc(o.Append.Records, denseRecord):
 		return fmt.Errorf("a record of %s has more than %d events that are shorter than %d bytes on average: give them longer names, or put more into each",
 			o.Append.Entity, maxTinyEvents, minEventBytes)
-	case o.Append != nil && slices.ContainsFunc(o.Append.Records, wakesOrSends):
-		return fmt.Errorf("a record of %s has wake-ups or sends, for which format %d has a form, but no rule", o.Append.Entity, Format)
+	case o.Append != nil:
+		return checkWakes(o.Append)
 	case o.Snapshot != nil && o.Snapshot.Shard.Type != o.Snapshot.Entity.Type:
 		return fmt.Errorf("snapshot of %s names shard %s", o.Snapshot.Entity, o.Snapshot.Shard)
 	case o.Drop != nil && o.Drop.Shard.Type != o.Drop.Entity.Type:
@@ -165,10 +174,6 @@ func (o *Op) Check() error {
 	}
 	return nil
 }
-
-// wakesOrSends reports whether a record would need rows beside it, which no driver writes
-// yet.
-func wakesOrSends(r sharding.Record) bool { return len(r.Wakes) > 0 || len(r.Sends) > 0 }
 
 // Result is what happened to one operation.
 type Result struct {

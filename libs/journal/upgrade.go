@@ -2,6 +2,20 @@ package journal
 
 import "fmt"
 
+// Expansion returns the facts of a journal whose schema is expanded to [Format], and whether
+// that changes anything. Nobody is shut out by it. The error wraps ErrIdentity.
+func (f Facts) Expansion() (Facts, bool, error) {
+	expanded := f
+	expanded.Format = max(f.Format, Format)
+	if f.Format == 0 { // it stays what it is, which Check explains
+		expanded.Format = 0
+	}
+	if err := expanded.Check(); err != nil {
+		return f, false, err
+	}
+	return expanded, expanded.Format != f.Format, nil
+}
+
 // Activation returns the facts of a journal that programs below a format can no longer
 // use, and whether that changes anything. It is refused before the schema was expanded to
 // that format; the error wraps ErrIdentity.

@@ -26,6 +26,8 @@ const (
 	// MaxPrincipalLen is the longest principal, in bytes: a URI such as a SPIFFE id, or
 	// the subject of a token.
 	MaxPrincipalLen = 256
+	// MaxWakeNameLen is the longest name of a wake-up, in bytes.
+	MaxWakeNameLen = 256
 	// MaxShards is the largest number of shards of one type.
 	MaxShards = 1 << 16
 	// DefaultShards is the number of shards of a type that does not set it. A good
@@ -75,10 +77,11 @@ func (s ShardID) Compare(o ShardID) int {
 }
 
 // ShardOf returns the index of the shard of an id among n shards of its type:
-// xxh64(id) mod n with seed 0 (https://xxhash.com). n must not be 0.
-func ShardOf(id EntityID, n uint32) uint32 {
-	return uint32(xxhash.Sum64String(string(id)) % uint64(n))
-}
+// its Hash mod n. n must not be 0.
+func ShardOf(id EntityID, n uint32) uint32 { return uint32(id.Hash() % uint64(n)) }
+
+// Hash is xxh64 of the id with seed 0 (https://xxhash.com).
+func (id EntityID) Hash() uint64 { return xxhash.Sum64String(string(id)) }
 
 // NodeUID identifies one incarnation of a process: random at start, never 0, never
 // reused. A restarted process is another node.

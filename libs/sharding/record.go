@@ -1,6 +1,10 @@
 package sharding
 
-import "github.com/cespare/xxhash/v2"
+import (
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+)
 
 // Record is one entry of an entity's journal: what one turn stored. It holds events, or
 // the stored reply of a keyed command, or both. A Record with neither settles an
@@ -10,9 +14,9 @@ type Record struct {
 	Command CommandID
 	Hash    uint64 // CommandHash of the command
 	Events  []Event
-	// Wakes and Sends are changes of wake-ups, and commands to other entities. Their stored
-	// form is fixed; nothing makes any yet.
+	// Wakes set wake-ups of the entity, or remove them; each name at most once.
 	Wakes []Wake
+	// Sends are commands to other entities, which are delivered after the record is durable.
 	Sends []Send
 	Reply Reply // stored for duplicates; Timing is not kept
 }
@@ -27,16 +31,69 @@ const (
 	RememberWake
 )
 
-// Wake sets a wake-up of an entity, or removes it.
+// Wake sets a wake-up of an entity, or removes it. There is one wake-up of a kind and name:
+// setting it again replaces it.
 type Wake struct {
 	Kind WakeKind
 	Name string // among the entity's wake-ups of the kind
-	// Number counts how often the wake-up was set: one that fires names it, and one that
-	// was set again or removed meanwhile does not fire.
+	// Number says how many times the setting has fired. A new one has 0.
 	Number uint64
-	Due    int64 // when, in Unix milliseconds; 0: it is removed
+	// Due is the time, in Unix milliseconds; 0: the wake-up is removed. That of a RememberWake
+	// is the time of the entity's last activity, negated: in the order of these numbers the
+	// entity that was active last comes first.
+	Due    int64
 	Period int64 // after which it is due again, in milliseconds; 0: it is due once
 	Input  Input
+}
+
+// Check returns an error unless the times of the wake-up fit its kind.
+func (w *Wake) Check() error {
+	switch {
+	case w.Kind < TimerWake || w.Kind > RememberWake:
+		return fmt.Errorf("wake-up %q is of kind %d, which does not exist", clip(w.Name), w.Kind)
+	case len(w.Name) > MaxWakeNameLen:
+		return fmt.Errorf("the name of wake-up %q has %d bytes, at most %d are allowed", clip(w.Name), len(w.Name), MaxWakeNameLen)
+	case w.Period < 0:
+		return fmt.Errorf("wake-up %q has the period %d ms, which is negative", clip(w.Name), w.Period)
+	}
+	return w.Kind.checkDue(w.Name, w.Due)
+}
+
+func (k WakeKind) checkDue(name string, due int64) error {
+	if k == TimerWake && due < 0 || k == RememberWake && due > 0 {
+		return fmt.Errorf("wake-up %q is due at %d ms: that of a timer is not negative, that of a remembered entity not positive", clip(name), due)
+	}
+	return nil
+}
+
+// WakeRef identifies one setting of a wake-up that stands, and how many times it has fired.
+// A wake-up that was set again, removed, or has fired meanwhile has another WakeRef, or none.
+type WakeRef struct {
+	Kind   WakeKind
+	Name   string
+	Seq    uint64 // of the record that set it
+	Number uint64 // how many times this setting has fired
+}
+
+// Fired says that the command of a wake-up has run. An append that has it is refused
+// (RefusedWake) unless this very setting stands and has fired Number times so far.
+type Fired struct {
+	WakeRef
+	// Next is when it is due again, in Unix milliseconds; 0: the wake-up is removed.
+	Next int64
+}
+
+// Check returns an error unless the times of the wake-up fit its kind.
+func (f *Fired) Check() error {
+	w := Wake{Kind: f.Kind, Name: f.Name, Due: f.Next}
+	return w.Check()
+}
+
+// Delivered says that sends of a record have ended: each was answered, or given up for
+// good. Saying it again changes nothing.
+type Delivered struct {
+	Seq   uint64   // of the record
+	Sends []uint16 // their places in Record.Sends, from 0
 }
 
 // Send is a command that one entity sends to another after its record is durable.
@@ -124,14 +181,22 @@ type Claim struct {
 	Owner NodeUID
 }
 
-// Append adds records to one entity as a unit: all of them or none. It is
-// refused unless Epoch is the stored epoch of the shard, the first record
-// follows the entity's last one, and no record's command is stored already.
+// Append adds records to one entity as a unit, and says which of its wake-ups have fired and
+// which of its sends were delivered: all of it or nothing. It is refused unless Epoch is the
+// stored epoch of the shard, the first record follows the entity's last one, no record's
+// command is stored already, and each wake-up that has fired stands.
+//
+// What has fired takes effect before the records, in their order: the command of a wake-up may
+// set that wake-up again.
 type Append struct {
-	Shard   ShardID
-	Epoch   Epoch
-	Entity  Entity
-	Records []Record // consecutive sequence numbers, at least one
+	Shard  ShardID
+	Epoch  Epoch
+	Entity Entity
+	// Records have consecutive sequence numbers. There is at least one, unless something has
+	// fired or was delivered.
+	Records   []Record
+	Fired     []Fired // each wake-up at most once
+	Delivered []Delivered
 }
 
 // ReadFence asks whether the shard's stored epoch still is Epoch. The store must be
@@ -154,6 +219,9 @@ const (
 	// RefusedCommand: a command of the unit is stored already, or its key is
 	// older than what the entity remembers; nothing was written.
 	RefusedCommand
+	// RefusedWake: a wake-up that the unit says has fired does not stand (any more): it was
+	// set again or removed, or has fired already; nothing was written.
+	RefusedWake
 	// RefusedFull: the store cannot take more at the moment (disk full);
 	// nothing was written.
 	RefusedFull
@@ -186,6 +254,8 @@ func (v Verdict) String() string {
 		return "refused by sequence"
 	case RefusedCommand:
 		return "refused by command id"
+	case RefusedWake:
+		return "refused by wake-up"
 	case RefusedFull:
 		return "refused, store full"
 	case RefusedTooLarge:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/roost-cluster/roost/libs/journal"
 	"github.com/roost-cluster/roost/libs/sharding"
@@ -67,6 +68,28 @@ func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ledger.List(req), nil
+}
+
+// Wakes implements [journal.Reader].
+func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+	return readPage(ctx, d, func(now time.Time) journal.WakesPage { return d.ledger.Wakes(now, req) })
+}
+
+// Sends implements [journal.Reader].
+func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+	return readPage(ctx, d, func(now time.Time) journal.SendsPage { return d.ledger.Sends(now, req) })
+}
+
+func readPage[R any](ctx context.Context, d *Driver, read func(now time.Time) journal.Page[R]) (journal.Page[R], error) {
+	if err := ctx.Err(); err != nil {
+		return journal.Page[R]{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ledger.facts.CheckOpenedReader(d.generation); err != nil {
+		return journal.Page[R]{}, err
+	}
+	return read(d.clock.Now().Wall), nil
 }
 
 // Facts implements [journal.Reader].

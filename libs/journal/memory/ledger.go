@@ -43,6 +43,9 @@ type entity struct {
 	trimIndex, neverDropped int
 	dropped                 time.Time
 	damaged                 []uint64 // sequence numbers, of records; see Damage
+	// wakes and sends are the rows beside the records.
+	wakes map[wakeKey]wakeRow
+	sends map[uint64]sendRow // by the sequence number of the record
 }
 
 type entry struct {
@@ -187,6 +190,7 @@ func (l *Ledger) Clone() *Ledger {
 		d.entries = slices.Clip(e.entries)
 		d.commands = maps.Clone(e.commands)
 		d.damaged = slices.Clip(e.damaged)
+		d.wakes, d.sends = maps.Clone(e.wakes), maps.Clone(e.sends)
 		c.entities[id] = &d
 	}
 	c.log = slices.Clip(l.log)
@@ -218,6 +222,9 @@ func (l *Ledger) Check() error {
 					return fmt.Errorf("%s: record %d: command %q is stored at record %d", id, i+1, c, at+1)
 				}
 			}
+		}
+		if err := e.checkRows(); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
 		}
 		if e.snapshot.Seq > e.last() {
 			return fmt.Errorf("%s: snapshot at %d, last record %d", id, e.snapshot.Seq, e.last())

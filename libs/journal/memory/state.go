@@ -53,12 +53,12 @@ func (e *entity) appendState(b []byte, now time.Time) []byte {
 		b = binary.AppendUvarint(b, uint64(x.epoch))
 		b = binary.AppendVarint(b, int64(last.Age-x.stamp.Age))
 		b = appendTime(b, x.wall, now)
-		b = appendRecord(b, &x.record)
+		b = appendRecord(b, &x.record, now)
 	}
-	return b
+	return e.appendRows(b, now)
 }
 
-func appendRecord(b []byte, r *sharding.Record) []byte {
+func appendRecord(b []byte, r *sharding.Record, now time.Time) []byte {
 	b = binary.AppendUvarint(b, r.Seq)
 	b = sharding.AppendString(b, string(r.Command))
 	b = binary.BigEndian.AppendUint64(b, r.Hash)
@@ -71,8 +71,14 @@ func appendRecord(b []byte, r *sharding.Record) []byte {
 		b = append(sharding.AppendString(b, r.Events[i].Name), byte(r.Events[i].Encoding))
 		b = sharding.AppendString(b, string(r.Events[i].Payload))
 	}
-	if len(r.Wakes) > 0 || len(r.Sends) > 0 {
-		b = fmt.Append(b, r.Wakes, r.Sends)
+	for _, w := range r.Wakes {
+		if w.Due != 0 {
+			w.Due -= now.UnixMilli()
+		}
+		b = fmt.Append(b, w)
+	}
+	if len(r.Sends) > 0 {
+		b = fmt.Append(b, r.Sends)
 	}
 	return b
 }

@@ -26,6 +26,14 @@ func (t *tx) Head(id sharding.Entity, records []sharding.Record) (journal.Head, 
 	return h, nil
 }
 
+func (t *tx) Wake(id sharding.Entity, kind sharding.WakeKind, name string) (sharding.WakeRef, bool, error) {
+	if e := t.entities[id]; e != nil {
+		w, found := e.wakes[wakeKey{kind, name}]
+		return sharding.WakeRef{Kind: kind, Name: name, Seq: w.seq, Number: w.number}, found, nil
+	}
+	return sharding.WakeRef{}, false, nil
+}
+
 func (t *tx) Write(op *journal.Op) error {
 	switch {
 	case op.Claim != nil:
@@ -46,9 +54,14 @@ func (t *tx) Write(op *journal.Op) error {
 func (t *tx) append(a *sharding.Append) {
 	e := t.entities[a.Entity]
 	if e == nil {
+		if len(a.Records) == 0 {
+			return // it has no wake-up, and no sends
+		}
 		e = &entity{commands: map[sharding.CommandID]int{}}
 		t.entities[a.Entity] = e
 	}
+	e.changeWakes(a)
+	e.changeSends(a)
 	stamp := e.stamp().Next(t.now)
 	for i := range a.Records {
 		r := a.Records[i]
@@ -58,6 +71,8 @@ func (t *tx) append(a *sharding.Append) {
 		}
 		e.entries = append(e.entries, entry{record: r, epoch: a.Epoch, stamp: stamp, wall: t.now.Wall})
 	}
-	e.trim(&t.cfg, t.now.Wall)
+	if len(a.Records) > 0 {
+		e.trim(&t.cfg, t.now.Wall)
+	}
 	t.log = append(t.log, Committed{Epoch: a.Epoch, Append: *a})
 }

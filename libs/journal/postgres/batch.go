@@ -14,10 +14,30 @@ const (
 	howRead, howWrite, howClaim                              = 0, 1, 2
 	// followsNothing is a first sequence number that never comes next.
 	followsNothing = -1
+	// noKind is a kind of wake-ups that none has.
+	noKind = 0
 )
 
 // verdicts are those of roost.commit_batch, by number.
-var verdicts = [...]sharding.Verdict{1: sharding.Durable, 2: sharding.RefusedEpoch, 3: sharding.RefusedSeq, 4: sharding.RefusedCommand}
+var verdicts = [...]sharding.Verdict{1: sharding.Durable, 2: sharding.RefusedEpoch, 3: sharding.RefusedSeq, 4: sharding.RefusedCommand, 5: sharding.RefusedWake}
+
+// firedArgs are what has fired, by column, and so on.
+type firedArgs struct {
+	op, entity, kind []int32
+	name             [][]byte
+	seq, number      []int64
+}
+
+type wakeArgs struct {
+	op, entity, does, kind   []int32
+	name                     [][]byte
+	due, number, period, seq []int64
+}
+
+type deliveredArgs struct {
+	op, entity, count, send []int32
+	seq                     []int64
+}
 
 // batch holds the arguments of roost.commit_batch. None may be nil, which would
 // be null.
@@ -30,6 +50,7 @@ type batch struct {
 	sHow   []int32
 	eType  []string
 	eName  [][]byte
+	eHash  []int64
 
 	oKind, oShard, oEntity, oCount, oKeys []int32
 	oEpoch, oSeq                          []int64
@@ -44,6 +65,11 @@ type batch struct {
 	rTime         []*int64
 
 	rForever []bool
+	rSends   []int32
+
+	fired     firedArgs
+	wakes     wakeArgs
+	delivered deliveredArgs
 
 	forms []byte // what rBody and rReply point into
 }
@@ -57,7 +83,7 @@ func newBatch(ops []journal.Op, wall time.Time, cfg *journal.Config) *batch {
 	b.oTime, b.oBody = make([]*int64, n), make([][]byte, n)
 	b.rOp, b.rEntity, b.rSeq = make([]int32, 0, n), make([]int32, 0, n), make([]int64, 0, n)
 	b.rCommand, b.rTime = make([][]byte, 0, n), make([]*int64, 0, n)
-	b.rForever = make([]bool, 0, n)
+	b.rForever, b.rSends = make([]bool, 0, n), make([]int32, 0, n)
 	b.rBody, b.rReply = make([][]byte, 0, n), make([][]byte, 0, n)
 	size := 0
 	for i := range ops {
@@ -120,9 +146,9 @@ func (b *batch) numberAll(ops []journal.Op) {
 	}
 	slices.SortFunc(b.entities, sharding.Entity.Compare)
 	b.entities = slices.Compact(b.entities)
-	b.eType, b.eName = make([]string, len(b.entities)), make([][]byte, len(b.entities))
+	b.eType, b.eName, b.eHash = make([]string, len(b.entities)), make([][]byte, len(b.entities)), make([]int64, len(b.entities))
 	for i, e := range b.entities {
-		b.eType[i], b.eName[i] = string(e.Type), []byte(e.ID)
+		b.eType[i], b.eName[i], b.eHash[i] = string(e.Type), []byte(e.ID), int64(e.ID.Hash())
 	}
 }
 
@@ -133,9 +159,13 @@ func (b *batch) op(i int, kind int32, s sharding.ShardID, e sharding.Epoch) {
 func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.Config) {
 	entity := number(b.entities, a.Entity, sharding.Entity.Compare)
 	b.oEntity[i], b.oCount[i], b.oSeq[i] = entity, int32(len(a.Records)), followsNothing
-	if len(a.Records) > 0 {
+	switch {
+	case len(a.Records) > 0:
 		b.oSeq[i] = int64(a.Records[0].Seq)
+	case len(a.Fired)+len(a.Delivered) > 0:
+		b.oSeq[i] = 0
 	}
+	b.addWakes(int32(i)+1, entity, a)
 	var seen map[sharding.CommandID]struct{}
 	if len(a.Records) > 1 {
 		seen = make(map[sharding.CommandID]struct{}, len(a.Records))
@@ -165,6 +195,11 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 			b.oKeys[i]++
 		}
 		b.rForever = append(b.rForever, forever)
+		sends := 0 // no row
+		if journal.NewSends(r) != nil {
+			sends = len(r.Sends)
+		}
+		b.rSends = append(b.rSends, int32(sends))
 		start := len(b.forms)
 		b.forms = journal.AppendRecord(b.forms, a.Entity, a.Epoch, wall, r)
 		end := len(b.forms)
@@ -181,11 +216,51 @@ func (b *batch) append(i int, a *sharding.Append, wall time.Time, cfg *journal.C
 func (b *batch) args(generation sharding.Generation, now journal.Moment, cfg *journal.Config) []any {
 	return []any{
 		journal.Format, int64(generation),
-		b.sType, b.sShard, b.sHow, b.eType, b.eName,
+		b.sType, b.sShard, b.sHow, b.eType, b.eName, b.eHash,
 		b.oKind, b.oShard, b.oEntity, b.oEpoch, b.oSeq, b.oCount, b.oKeys, b.oRepeats, b.oTime, b.oBody,
-		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply,
+		b.rOp, b.rEntity, b.rSeq, b.rCommand, b.rTime, b.rForever, b.rBody, b.rReply, b.rSends,
+		given(b.fired.op), given(b.fired.entity), given(b.fired.kind), given(b.fired.name), given(b.fired.seq), given(b.fired.number),
+		given(b.wakes.op), given(b.wakes.entity), given(b.wakes.does), given(b.wakes.kind), given(b.wakes.name),
+		given(b.wakes.due), given(b.wakes.number), given(b.wakes.period), given(b.wakes.seq),
+		given(b.delivered.op), given(b.delivered.entity), given(b.delivered.seq), given(b.delivered.count), given(b.delivered.send),
 		int64(now.Writer), now.Elapsed.Milliseconds(),
 		now.Wall.Add(-cfg.DedupeAge).UnixMilli(), cfg.DedupeAge.Milliseconds(), int64(cfg.DedupeCount),
+	}
+}
+
+// given is a slice that is not nil.
+func given[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// addWakes adds what an append says about wake-ups and sends of earlier records.
+func (b *batch) addWakes(op, entity int32, a *sharding.Append) {
+	for n, f := range a.Fired {
+		kind := int32(f.Kind)
+		if slices.ContainsFunc(a.Fired[:n], func(o sharding.Fired) bool { return o.Kind == f.Kind && o.Name == f.Name }) {
+			kind = noKind // it cannot fire twice
+		}
+		x := &b.fired
+		x.op, x.entity, x.kind = append(x.op, op), append(x.entity, entity), append(x.kind, kind)
+		x.name, x.seq, x.number = append(x.name, []byte(f.Name)), append(x.seq, int64(f.Seq)), append(x.number, int64(f.Number))
+	}
+	for _, c := range journal.WakeChanges(a) {
+		x := &b.wakes
+		x.op, x.entity, x.does = append(x.op, op), append(x.entity, entity), append(x.does, int32(c.Does))
+		x.kind, x.name = append(x.kind, int32(c.Kind)), append(x.name, []byte(c.Name))
+		x.due, x.number = append(x.due, c.Due), append(x.number, int64(c.Number))
+		x.period, x.seq = append(x.period, c.Period), append(x.seq, int64(c.Seq))
+	}
+	for _, d := range a.Delivered {
+		x := &b.delivered
+		x.op, x.entity, x.seq = append(x.op, op), append(x.entity, entity), append(x.seq, int64(d.Seq))
+		x.count = append(x.count, int32(len(d.Sends)))
+		for _, n := range d.Sends {
+			x.send = append(x.send, int32(n))
+		}
 	}
 }
 

@@ -44,10 +44,13 @@ const schemaLock = 7267371938
 const (
 	commitName = "roost_commit"
 	// No journal has generation 0, which refuses a program that does not know the format.
-	// The functions of the schema do not compare formats, so that they stay those of release 1.
+	// The functions of the schema do not compare formats: declare_facts is also called by
+	// programs of release 1, which name none.
 	openedSQL = "CASE WHEN greatest(m.min_reader, m.min_writer) <= $1 THEN $2::bigint ELSE 0 END"
-	commitSQL = `SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL roost.commit_batch(
-		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, ` + openedSQL + `, $26, $27, $28, $29, $30) c
+	commitSQL = `SELECT c.verdict, c.epoch, c.owner FROM roost.meta m, LATERAL roost.commit_batch_2(
+		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+		$26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47,
+		` + openedSQL + `, $48, $49, $50, $51, $52) c
 		WHERE m.one`
 	declareName  = "roost_declare"
 	declareSQL   = "SELECT roost.declare_facts(" + openedSQL + ", $3, $4, $5) FROM roost.meta m WHERE m.one"
@@ -56,6 +59,9 @@ const (
 	loadName     = "roost_load"
 	listName     = "roost_list"
 	listTypeName = "roost_list_type"
+	wakesName    = "roost_wakes"
+	sendsName    = "roost_sends"
+	bodiesName   = "roost_bodies"
 )
 
 // Driver is one process's handle on a journal in PostgreSQL.
@@ -213,14 +219,20 @@ func makeSchema(ctx context.Context, c *pgx.ConnConfig) (journal.Facts, error) {
 			return journal.Facts{}, explain(err)
 		}
 	}
-	facts, err := readFacts(ctx, conn, factsSQL)
-	if state(err) == stateNoColumn {
-		err = nil // no facts of this kind: it was made before release 1
-	}
+	facts, err := storedFacts(ctx, conn)
 	if err != nil {
-		return facts, explain(err)
+		return facts, err
 	}
 	return facts, facts.Check()
+}
+
+// storedFacts reads the facts; there are none of a journal that was made before release 1.
+func storedFacts(ctx context.Context, conn *pgx.Conn) (journal.Facts, error) {
+	facts, err := readFacts(ctx, conn, factsSQL)
+	if state(err) == stateNoColumn {
+		err = nil
+	}
+	return facts, explain(err)
 }
 
 func schemaExists(ctx context.Context, conn *pgx.Conn) (exists bool, err error) {
@@ -246,7 +258,7 @@ func unreachable(err error) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnreachable, err)
 }
 
-// explain adds the remedy to an error about missing rights.
+// explain adds the remedy to an error about missing rights. It is nil if err is.
 func explain(err error) error {
 	if state(err) == stateForbidden {
 		return fmt.Errorf("%w; let the owner of the database run schema.sql and roles.sql, and grant roost_service to this role", err)

@@ -24,12 +24,13 @@ const (
 type Reader struct {
 	pool       *pgxpool.Pool
 	generation sharding.Generation // of the journal when it was opened
+	pageBytes  int                 // Config.PageBytes
 }
 
 // OpenReader connects to the journal that a connection string names, as [Open] does, to
 // read it only: the role needs no right but to read (roost_reader in roles.sql), and the
-// server refuses whatever else the connections might try. Of cfg, Loads, LoadTimeout and
-// CommitTimeout matter. Errors wrap [journal.ErrIdentity] for another format.
+// server refuses whatever else the connections might try. Of cfg, Loads, LoadTimeout,
+// CommitTimeout and PageBytes matter. Errors wrap [journal.ErrIdentity] for another format.
 func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Reader, error) {
 	// An error of parsing holds no password.
 	parsed, err := pgxpool.ParseConfig(connection)
@@ -55,8 +56,9 @@ func OpenReader(ctx context.Context, connection string, cfg journal.Config) (*Re
 func newReader(ctx context.Context, parsed *pgxpool.Config, cfg journal.Config, check func(context.Context, *pgx.Conn) error) (*Reader, error) {
 	p, err := pool(ctx, parsed, cfg.LoadTimeout, cfg.Loads, check, map[string]string{
 		loadName: loadSQL, listName: listSQL, listTypeName: listTypeSQL, factsName: factsSQL,
+		wakesName: wakesSQL, sendsName: sendsSQL, bodiesName: bodiesSQL,
 	})
-	return &Reader{pool: p}, err
+	return &Reader{pool: p, pageBytes: cfg.PageBytes}, err
 }
 
 // hasSchema refuses a database that is no journal.
@@ -131,6 +133,16 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 // List implements [journal.Reader].
 func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
 	return d.reads.List(ctx, req)
+}
+
+// Wakes implements [journal.Reader].
+func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+	return d.reads.Wakes(ctx, req)
+}
+
+// Sends implements [journal.Reader].
+func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+	return d.reads.Sends(ctx, req)
 }
 
 // Facts implements [journal.Reader].

@@ -1,4 +1,4 @@
--- The schema of a Roost journal, format 1. Run it once per database, as the
+-- The schema of a Roost journal, format 2. Run it once per database, as the
 -- role that shall own it; the services need less, see roles.sql.
 --
 -- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
@@ -17,7 +17,7 @@ CREATE TABLE roost.meta (
 	generation bigint NOT NULL   -- drawn at random, the bits of an unsigned number
 );
 INSERT INTO roost.meta (format, min_reader, min_writer, generation)
-	VALUES (1, 1, 1, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
+	VALUES (2, 2, 2, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
 
 CREATE TABLE roost.type (
 	name   text COLLATE "C" PRIMARY KEY,
@@ -73,12 +73,12 @@ CREATE TABLE roost.snapshot (
 );
 
 -- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
--- in the records that set them. Nothing writes rows here yet.
+-- in the records that set them. The index is in the order of the pages that owners read.
 CREATE TABLE roost.wake (
 	entity bigint NOT NULL,
 	kind   smallint NOT NULL, -- 1 timer, 2 remember
 	name   bytea NOT NULL,
-	number bigint NOT NULL,   -- counts how often it was set, the bits of an unsigned number
+	number bigint NOT NULL,   -- how many times this setting has fired, the bits of an unsigned number
 	due    bigint NOT NULL,   -- Unix ms
 	period bigint NOT NULL,   -- ms; 0: due once
 	seq    bigint NOT NULL,   -- of the record that set it
@@ -87,20 +87,21 @@ CREATE TABLE roost.wake (
 	hash   bigint NOT NULL,   -- of the entity's id, for another number of shards, the bits of an unsigned number
 	PRIMARY KEY (entity, kind, name)
 );
-CREATE INDEX wake_by_due ON roost.wake (type, shard, due);
+CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
 
--- Sends: records whose commands to other entities are not all delivered. The commands
--- are in the record. Nothing writes rows here yet.
+-- Sends: records whose commands to other entities have not all ended. The commands are in
+-- the record.
 CREATE TABLE roost.send (
 	entity bigint NOT NULL,
 	seq    bigint NOT NULL,
-	done   bytea NOT NULL, -- a bit for each that was delivered
+	done   bytea NOT NULL, -- a bit for each that has ended
 	type   text COLLATE "C" NOT NULL,
 	shard  bigint NOT NULL,
 	hash   bigint NOT NULL, -- as above
+	sends  integer NOT NULL DEFAULT 0, -- how many there are
 	PRIMARY KEY (entity, seq)
 );
-CREATE INDEX send_by_shard ON roost.send (type, shard);
+CREATE INDEX send_by_shard ON roost.send (type, shard, entity, seq);
 
 -- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
 -- when the entity's age was old or less, and their own time before key_old) and not
@@ -136,31 +137,40 @@ BEGIN
 		WHERE e.id = of_entity AND e.trimmed <> mark;
 END $$;
 
--- commit_batch decides a batch of operations in order and writes what holds.
+-- commit_batch_2 decides a batch of operations in order and writes what holds.
 -- It is called alone, so that its transaction ends with it: its locks never wait
--- for a client.
+-- for a client. (commit_batch is that of format 1, in journals that were made then.)
 --
 -- s_: the shards, sorted, without repetition. s_how says what the batch does
 --     with one: 0 reads its fence, 1 writes under it, 2 claims it.
--- e_: the entities of appends and snapshots, sorted, without repetition.
+-- e_: the entities of appends and snapshots, sorted, without repetition; e_hash: of the id.
 -- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, 5
 --     drop of a snapshot, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
---     the first sequence number of an append (-1: it cannot follow anything) and
---     that of a snapshot. o_keys is how many of its keys may be forgotten some day.
+--     the first sequence number of an append (-1: it cannot follow anything; 0 without
+--     records) and that of a snapshot. o_keys is how many of its keys may be forgotten some day.
 --     o_repeats: it holds a command twice. o_time is the
 --     oldest time in its keys.
--- r_: the records of all appends; r_forever: its command is never forgotten.
+-- r_: the records of all appends; r_forever: its command is never forgotten; r_sends: how
+--     many sends it has.
+-- f_: what has fired; kind 0 stands for what cannot be: no such wake-up stands.
+-- w_: what appends do to rows of wake-ups, one for each row; w_does: 1 remove it, 2 change
+--     due and number, 3 set all of it.
+-- d_: which sends of a record have ended: d_count of the numbers in d_send, behind those of
+--     the rows before.
 -- of_generation: that of the journal which the caller has opened.
 -- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
 -- key_old, keep_for, keep: what may be forgotten, see trim.
 --
--- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command.
-CREATE FUNCTION roost.commit_batch(
+-- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command, 5 by wake-up.
+CREATE FUNCTION roost.commit_batch_2(
 	s_type text[], s_shard bigint[], s_how int[],
-	e_type text[], e_name bytea[],
+	e_type text[], e_name bytea[], e_hash bigint[],
 	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
 	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
-	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
+	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[], r_sends int[],
+	f_op int[], f_entity int[], f_kind int[], f_name bytea[], f_seq bigint[], f_number bigint[],
+	w_op int[], w_entity int[], w_does int[], w_kind int[], w_name bytea[], w_due bigint[], w_number bigint[], w_period bigint[], w_seq bigint[],
+	d_op int[], d_entity int[], d_seq bigint[], d_count int[], d_send int[],
 	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
 	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
 LANGUAGE plpgsql
@@ -187,6 +197,8 @@ DECLARE
 	h_trim    boolean[] := h_fresh;
 	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
 	doubled   boolean[] := array_fill(false, ARRAY[ops]);
+	fallen    boolean[] := doubled; -- a wake-up that has fired does not stand
+	has_sends boolean := 0 < ANY (r_sends);
 	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
 	fresh     int := 0;
 	written   int;
@@ -194,6 +206,9 @@ DECLARE
 	s         int;
 	e         int;
 	held      boolean;
+	bits      bytea;
+	total     int;
+	sent      int := 0; -- of d_send
 BEGIN
 	PERFORM FROM roost.meta m WHERE m.one AND m.generation = of_generation;
 	IF NOT FOUND THEN
@@ -270,6 +285,15 @@ BEGIN
 			END IF;
 		END LOOP;
 	END IF;
+	IF cardinality(f_op) > 0 THEN
+		FOR r IN SELECT u.op
+			FROM unnest(f_op, f_entity, f_kind, f_name, f_seq, f_number) AS u (op, entity, kind, name, seq, number)
+			LEFT JOIN roost.wake x ON x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name
+			WHERE x.seq IS DISTINCT FROM u.seq OR x.number IS DISTINCT FROM u.number
+		LOOP
+			fallen[r.op] := true;
+		END LOOP;
+	END IF;
 
 	FOR i IN 1 .. ops LOOP
 		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 5;
@@ -304,12 +328,18 @@ BEGIN
 			epoch[i] := f_epoch[s];
 			owner[i] := f_owner[s];
 		ELSIF o_kind[i] = 3 THEN
-			CONTINUE WHEN o_seq[i] <> h_last[e] + 1;
+			CONTINUE WHEN o_seq[i] <> h_last[e] + 1 AND (o_count[i] > 0 OR o_seq[i] <> 0);
 			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= h_dropped[e], false) THEN
 				verdict[i] := 4;
 				CONTINUE;
 			END IF;
+			IF fallen[i] THEN
+				verdict[i] := 5;
+				CONTINUE;
+			END IF;
 			verdict[i] := 1;
+			h_added[e] := true;
+			CONTINUE WHEN o_count[i] = 0;
 			IF h_id[e] IS NULL THEN
 				h_id[e] := nextval('roost.entity_id');
 				h_fresh[e] := true;
@@ -318,7 +348,6 @@ BEGIN
 			h_trim[e] := h_trim[e] OR h_last[e] / 1024 <> (h_last[e] + o_count[i]) / 1024;
 			h_last[e] := h_last[e] + o_count[i];
 			h_keys[e] := h_keys[e] + o_keys[i];
-			h_added[e] := true;
 			h_changed[e] := true;
 		ELSE
 			CONTINUE WHEN o_seq[i] <= 0 OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
@@ -339,6 +368,35 @@ BEGIN
 			FROM unnest(h_id, h_snap, h_cleared) AS u (id, snapshot, cleared) WHERE u.cleared AND x.id = u.id;
 		DELETE FROM roost.snapshot x USING unnest(h_id, h_cleared) AS u (id, cleared) WHERE u.cleared AND x.entity = u.id;
 	END IF;
+	IF cardinality(w_op) > 0 THEN
+		DELETE FROM roost.wake x USING unnest(w_op, w_entity, w_does, w_kind, w_name) AS u (op, entity, does, kind, name)
+			WHERE u.does = 1 AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name;
+		UPDATE roost.wake x SET due = u.due, number = u.number
+			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number) AS u (op, entity, does, kind, name, due, number)
+			WHERE u.does = 2 AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.kind = u.kind AND x.name = u.name;
+		INSERT INTO roost.wake (entity, kind, name, number, due, period, seq, type, shard, hash)
+			SELECT h_id[u.entity], u.kind, u.name, u.number, u.due, u.period, u.seq, s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity]
+			FROM unnest(w_op, w_entity, w_does, w_kind, w_name, w_due, w_number, w_period, w_seq) AS u (op, entity, does, kind, name, due, number, period, seq)
+			WHERE u.does = 3 AND verdict[u.op] = 1
+			ON CONFLICT (entity, kind, name) DO UPDATE
+				SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard;
+	END IF;
+	FOR i IN 1 .. cardinality(d_op) LOOP
+		sent := sent + d_count[i];
+		CONTINUE WHEN verdict[d_op[i]] <> 1;
+		SELECT x.done, x.sends INTO bits, total FROM roost.send x WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
+		CONTINUE WHEN NOT FOUND; -- all had ended before
+		FOR k IN sent - d_count[i] + 1 .. sent LOOP
+			IF d_send[k] < total AND d_send[k] < 8 * length(bits) THEN
+				bits := set_bit(bits, d_send[k], 1);
+			END IF;
+		END LOOP;
+		IF bit_count(bits) >= total THEN
+			DELETE FROM roost.send x WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
+		ELSE
+			UPDATE roost.send x SET done = bits WHERE x.entity = h_id[d_entity[i]] AND x.seq = d_seq[i];
+		END IF;
+	END LOOP;
 	IF NOT true = ANY (h_changed) THEN
 		RETURN;
 	END IF;
@@ -364,6 +422,12 @@ BEGIN
 		SELECT h_id[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time, u.command, u.body, u.reply
 		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever, r_body, r_reply) AS u (op, entity, seq, command, time, forever, body, reply)
 		WHERE verdict[u.op] = 1;
+	IF has_sends THEN
+		INSERT INTO roost.send (entity, seq, done, type, shard, hash, sends)
+			SELECT h_id[u.entity], u.seq, decode(repeat('00', (u.sends + 7) / 8), 'hex'), s_type[o_shard[u.op]], s_shard[o_shard[u.op]], e_hash[u.entity], u.sends
+			FROM unnest(r_op, r_entity, r_seq, r_sends) AS u (op, entity, seq, sends)
+			WHERE u.sends > 0 AND verdict[u.op] = 1;
+	END IF;
 	IF true = ANY (h_trim) THEN
 		INSERT INTO roost.snapshot (entity, body)
 			SELECT DISTINCT ON (u.entity) h_id[u.entity], u.body
@@ -400,4 +464,4 @@ BEGIN
 	RETURN true;
 END $$;
 
-REVOKE ALL ON FUNCTION roost.trim, roost.commit_batch, roost.declare_facts FROM PUBLIC;
+REVOKE ALL ON FUNCTION roost.trim, roost.commit_batch_2, roost.declare_facts FROM PUBLIC;

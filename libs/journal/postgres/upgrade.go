@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,10 +19,71 @@ func Upgrade(ctx context.Context, connection string, cfg journal.Config, dryRun 
 		if changed = !exists; err != nil || changed && dryRun {
 			return err
 		}
-		_, err = makeSchema(ctx, parsed.ConnConfig)
+		if changed {
+			_, err = makeSchema(ctx, parsed.ConnConfig)
+			return err
+		}
+		changed, err = expand(ctx, conn, dryRun)
 		return err
 	})
 	return changed, err
+}
+
+// expand adds to a schema of an earlier format what it lacks, in one transaction, beside
+// processes of the release before.
+func expand(ctx context.Context, conn *pgx.Conn, dryRun bool) (changed bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", schemaLock); err != nil {
+			return err
+		}
+		stored, err := storedFacts(ctx, conn)
+		if err != nil {
+			return err
+		}
+		var facts journal.Facts
+		if facts, changed, err = stored.Expansion(); err != nil || !changed || dryRun {
+			return err
+		}
+		for format := stored.Format + 1; format <= facts.Format; format++ {
+			if _, err := tx.Exec(ctx, expansions[format], pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "UPDATE roost.meta SET format = $1", facts.Format)
+		return err
+	})
+	return changed, err
+}
+
+// expansions are what each format, from 2 on, adds to the one before. A program of the format
+// before works on a schema that has them: the function that it calls stays.
+var expansions = []string{
+	2: `
+	ALTER TABLE roost.send ADD COLUMN sends integer NOT NULL DEFAULT 0;
+	DROP INDEX roost.wake_by_due, roost.send_by_shard;
+	CREATE INDEX wake_by_due ON roost.wake (type, shard, due, entity, kind, name);
+	CREATE INDEX send_by_shard ON roost.send (type, shard, entity, seq);
+	` + function("commit_batch_2") + function("declare_facts") + `
+	REVOKE ALL ON FUNCTION roost.commit_batch_2 FROM PUBLIC;
+	DO $$
+	DECLARE r record;
+	BEGIN -- who may call the function of format 1
+		FOR r IN SELECT a.grantee::regrole AS role FROM pg_catalog.pg_proc p, aclexplode(p.proacl) a
+			WHERE p.oid = 'roost.commit_batch'::regproc AND a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner AND a.grantee <> 0
+		LOOP
+			EXECUTE format('GRANT EXECUTE ON FUNCTION roost.commit_batch_2 TO %s', r.role);
+		END LOOP;
+	END $$;`,
+}
+
+// retired is what no program can use any more after an activation for a format.
+var retired = []string{2: "DROP FUNCTION IF EXISTS roost.commit_batch"}
+
+// function is the definition of a function in schema.sql.
+func function(name string) string {
+	_, rest, _ := strings.Cut(schema, "CREATE FUNCTION roost."+name+"(")
+	body, _, _ := strings.Cut(rest, "END $$;")
+	return "CREATE OR REPLACE FUNCTION roost." + name + "(" + body + "END $$;\n"
 }
 
 // Activate lets no program below a format use the journal any more. It says whether one
@@ -36,10 +98,18 @@ func Activate(ctx context.Context, connection string, cfg journal.Config, format
 			return err
 		}
 		facts, changed, err = facts.Activation(format)
-		if err == nil && changed && !dryRun {
-			_, err = conn.Exec(ctx, "UPDATE roost.meta SET min_reader = $1, min_writer = $2", facts.MinReader, facts.MinWriter)
+		if err != nil || !changed || dryRun {
+			return err
 		}
-		return err
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE roost.meta SET min_reader = $1, min_writer = $2", facts.MinReader, facts.MinWriter)
+			for n := 0; n <= format && n < len(retired) && err == nil; n++ {
+				if retired[n] != "" {
+					_, err = tx.Exec(ctx, retired[n])
+				}
+			}
+			return err
+		})
 	})
 	return changed, err
 }

@@ -71,6 +71,11 @@ func Open(ctx context.Context, path string, cfg journal.Config) (*Driver, error)
 }
 
 func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error) {
+	return openTo(ctx, path, cfg, (*Driver).connect)
+}
+
+// openTo opens the file for what connect does, while no other process writes.
+func openTo(ctx context.Context, path string, cfg journal.Config, connect func(*Driver, context.Context) error) (*Driver, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -88,7 +93,7 @@ func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error)
 		return nil, errors.Join(err, d.queue.close())
 	}
 	defer d.queue.unlock()
-	if err := d.connect(ctx); err != nil {
+	if err := connect(d, ctx); err != nil {
 		return nil, errors.Join(err, d.closeAll())
 	}
 	return d, nil
@@ -97,6 +102,31 @@ func open(ctx context.Context, path string, cfg journal.Config) (*Driver, error)
 // connect opens the connections. The caller holds the queue, so that no other
 // process creates the file at the same time.
 func (d *Driver) connect(ctx context.Context) error {
+	if err := d.connectWriter(ctx); err != nil {
+		return err
+	}
+	if err := d.makeSchema(ctx); err != nil {
+		return err
+	}
+	// From here on beginWrite waits for the lock, not SQLite.
+	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
+		return err
+	}
+	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
+		return err
+	}
+	d.reads = &Reader{path: d.path, file: d.file, place: d.place, generation: d.generation, pageBytes: d.cfg.PageBytes}
+	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
+		return err
+	}
+	if err := d.checkpoints.start(ctx, d); err != nil {
+		return err
+	}
+	return d.place.check()
+}
+
+// connectWriter opens the connection that writes, and makes an empty file where there is none.
+func (d *Driver) connectWriter(ctx context.Context) error {
 	if err := RegisterVFS(); err != nil {
 		return err
 	}
@@ -117,27 +147,8 @@ func (d *Driver) connect(ctx context.Context) error {
 		return err
 	}
 	d.writeDB.SetMaxOpenConns(1)
-	if d.conn, err = d.writeDB.Conn(ctx); err != nil {
-		return err
-	}
-	if err := d.makeSchema(ctx); err != nil {
-		return err
-	}
-	// From here on beginWrite waits for the lock, not SQLite.
-	if _, err := d.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
-		return err
-	}
-	if err := prepareAll(ctx, d.conn, d.write.statements()); err != nil {
-		return err
-	}
-	d.reads = &Reader{path: d.path, file: d.file, place: d.place, generation: d.generation}
-	if err := d.reads.connect(ctx, "rw", d.cfg.Loads); err != nil {
-		return err
-	}
-	if err := d.checkpoints.start(ctx, d); err != nil {
-		return err
-	}
-	return d.place.check()
+	d.conn, err = d.writeDB.Conn(ctx)
+	return err
 }
 
 // create creates a database without tables that only its owner may read. It must

@@ -13,6 +13,7 @@ import (
 type readStmts struct {
 	opened, entity, last, snapshot, records, stored *sql.Stmt
 	list, listType                                  *sql.Stmt
+	wakes, sends, body                              *sql.Stmt
 }
 
 func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
@@ -26,6 +27,9 @@ func (s *readStmts) prepare(ctx context.Context, db *sql.DB) error {
 			WHERE c.entity = ? AND c.hash = ?`},
 		{&s.list, "SELECT type, name FROM entity WHERE (type, name) > (?1, ?2) ORDER BY type, name LIMIT ?3"},
 		{&s.listType, "SELECT type, name FROM entity WHERE type = ?1 AND name > ?2 ORDER BY name LIMIT ?3"},
+		{&s.wakes, wakesSQL},
+		{&s.sends, sendsSQL},
+		{&s.body, bodySQL},
 	})
 }
 

@@ -24,6 +24,7 @@ type Reader struct {
 	stmts readStmts
 	// generation is that of the file when it was opened.
 	generation sharding.Generation
+	pageBytes  int // Config.PageBytes
 }
 
 // OpenReader opens the journal file at path to read it only, beside the processes that
@@ -55,7 +56,7 @@ func openReader(ctx context.Context, path string, cfg journal.Config) (*Reader, 
 	if err := RegisterVFS(); err != nil {
 		return nil, err
 	}
-	r := &Reader{path: path}
+	r := &Reader{path: path, pageBytes: cfg.PageBytes}
 	if r.place, err = openPlace(path); err != nil {
 		return nil, err
 	}
@@ -177,6 +178,16 @@ func (d *Driver) Load(ctx context.Context, req journal.LoadRequest) (journal.Loa
 // List implements [journal.Reader].
 func (d *Driver) List(ctx context.Context, req journal.ListRequest) ([]sharding.Entity, error) {
 	return d.reads.List(ctx, req)
+}
+
+// Wakes implements [journal.Reader].
+func (d *Driver) Wakes(ctx context.Context, req journal.WakesRequest) (journal.WakesPage, error) {
+	return d.reads.Wakes(ctx, req)
+}
+
+// Sends implements [journal.Reader].
+func (d *Driver) Sends(ctx context.Context, req journal.SendsRequest) (journal.SendsPage, error) {
+	return d.reads.Sends(ctx, req)
 }
 
 // Facts implements [journal.Reader].

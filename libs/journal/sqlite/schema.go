@@ -1,6 +1,7 @@
 package sqlite
 
-// schema makes an empty file a journal of format 1.
+// schema makes an empty file a journal of [journal.Format]. expand makes one of an earlier
+// format the same.
 const schema = `
 CREATE TABLE IF NOT EXISTS meta (
 	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation
@@ -48,12 +49,12 @@ CREATE TABLE IF NOT EXISTS snapshot (
 	body   BLOB NOT NULL
 );
 -- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
--- in the records that set them. Nothing writes rows here yet.
+-- in the records that set them.
 CREATE TABLE IF NOT EXISTS wake (
 	entity INTEGER NOT NULL,
 	kind   INTEGER NOT NULL, -- 1 timer, 2 remember
 	name   TEXT NOT NULL,
-	number INTEGER NOT NULL, -- counts how often it was set, the bits of an unsigned number
+	number INTEGER NOT NULL, -- how many times this setting has fired, the bits of an unsigned number
 	due    INTEGER NOT NULL, -- Unix ms
 	period INTEGER NOT NULL, -- ms; 0: due once
 	seq    INTEGER NOT NULL, -- of the record that set it
@@ -62,17 +63,25 @@ CREATE TABLE IF NOT EXISTS wake (
 	hash   INTEGER NOT NULL, -- of the entity's id, for another number of shards, the bits of an unsigned number
 	PRIMARY KEY (entity, kind, name)
 ) WITHOUT ROWID;
+-- The primary key is part of every index, so it is in the order of pages.
 CREATE INDEX IF NOT EXISTS wake_by_due ON wake (type, shard, due);
--- Sends: records whose commands to other entities are not all delivered. The commands
--- are in the record. Nothing writes rows here yet.
+-- Sends: records whose commands to other entities have not all ended. The commands are in
+-- the record.
 CREATE TABLE IF NOT EXISTS send (
 	entity INTEGER NOT NULL,
 	seq    INTEGER NOT NULL,
-	done   BLOB NOT NULL, -- a bit for each that was delivered
+	done   BLOB NOT NULL, -- a bit for each that has ended
 	type   TEXT NOT NULL,
 	shard  INTEGER NOT NULL,
 	hash   INTEGER NOT NULL, -- as above
+	sends  INTEGER NOT NULL DEFAULT 0, -- how many there are
 	PRIMARY KEY (entity, seq)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS send_by_shard ON send (type, shard);
 `
+
+// expansions are what each format, from 2 on, adds to the one before. A program of the format
+// before works on a file that has them.
+var expansions = []string{
+	2: "ALTER TABLE send ADD COLUMN sends INTEGER NOT NULL DEFAULT 0",
+}

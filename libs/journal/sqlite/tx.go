@@ -22,6 +22,8 @@ const (
 	trimBatch = 2 * trimEvery
 )
 
+const bodySQL = "SELECT body FROM record WHERE entity = ? AND seq = ?"
+
 type writeStmts struct {
 	begin, commit, rollback                         *sql.Stmt
 	opened                                          *sql.Stmt
@@ -32,6 +34,8 @@ type writeStmts struct {
 	dropSnapshot                                    *sql.Stmt
 	trimHead, trimRows, dropCommand, setKept        *sql.Stmt
 	countCommands                                   *sql.Stmt
+	wake, setWake, nextWake, removeWake             *sql.Stmt
+	addSends, sends, setDone, removeSends           *sql.Stmt
 }
 
 func (s *writeStmts) statements() []statement {
@@ -49,7 +53,7 @@ func (s *writeStmts) statements() []statement {
 			FROM entity e LEFT JOIN record r ON r.entity = e.id AND r.seq = (SELECT max(seq) FROM record WHERE entity = ?1)
 			WHERE e.id = ?1`},
 		{&s.find, "SELECT seq FROM command WHERE entity = ? AND hash = ?"},
-		{&s.body, "SELECT body FROM record WHERE entity = ? AND seq = ?"},
+		{&s.body, bodySQL},
 		{&s.addRecord, "INSERT INTO record (entity, seq, age, writer, elapsed, body, reply) VALUES (?, ?, ?, ?, ?, ?, ?)"},
 		{&s.addCommand, "INSERT INTO command (entity, hash, seq) VALUES (?, ?, ?)"},
 		{&s.snapshot, "INSERT INTO snapshot (entity, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body"},
@@ -59,6 +63,15 @@ func (s *writeStmts) statements() []statement {
 		{&s.trimRows, "SELECT seq, age, body FROM record WHERE entity = ? AND seq > ? ORDER BY seq LIMIT ?"},
 		{&s.dropCommand, "DELETE FROM command WHERE entity = ? AND hash = ? AND seq = ?"},
 		{&s.countCommands, "SELECT count(*) FROM command WHERE entity = ? AND seq > ?"},
+		{&s.wake, "SELECT seq, number FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
+		{&s.setWake, `INSERT INTO wake (entity, kind, name, number, due, period, seq, type, shard, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT DO UPDATE SET number = excluded.number, due = excluded.due, period = excluded.period, seq = excluded.seq, shard = excluded.shard`},
+		{&s.nextWake, "UPDATE wake SET due = ?, number = ? WHERE entity = ? AND kind = ? AND name = ?"},
+		{&s.removeWake, "DELETE FROM wake WHERE entity = ? AND kind = ? AND name = ?"},
+		{&s.addSends, "INSERT INTO send (entity, seq, done, type, shard, hash, sends) VALUES (?, ?, ?, ?, ?, ?, ?)"},
+		{&s.sends, "SELECT done, sends FROM send WHERE entity = ? AND seq = ?"},
+		{&s.setDone, "UPDATE send SET done = ? WHERE entity = ? AND seq = ?"},
+		{&s.removeSends, "DELETE FROM send WHERE entity = ? AND seq = ?"},
 		{&s.setKept, "UPDATE entity SET kept = ?, dropped = ? WHERE id = ?"},
 	}
 }

@@ -19,11 +19,47 @@ func Upgrade(ctx context.Context, path string, cfg journal.Config, dryRun bool) 
 	if changed = errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0; changed && dryRun {
 		return true, nil
 	}
-	d, err := Open(ctx, path, cfg)
+	d, err := openTo(ctx, path, cfg, func(d *Driver, ctx context.Context) error {
+		err := d.connectWriter(ctx)
+		if err == nil {
+			changed, err = d.expand(ctx, dryRun)
+		}
+		if err == nil {
+			err = d.place.check()
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("upgrade journal %s: %w", path, err)
+	}
+	return changed, d.closeAll()
+}
+
+// expand adds to a file of an earlier format what it lacks, in one transaction. Processes of
+// the release before may have it open.
+func (d *Driver) expand(ctx context.Context, dryRun bool) (changed bool, err error) {
+	stored, err := checkFile(ctx, d.conn)
+	if errors.Is(err, errNoTables) {
+		if !dryRun {
+			err = d.makeSchema(ctx)
+		}
+		return true, err
+	}
 	if err != nil {
 		return false, err
 	}
-	return changed, d.Close()
+	facts, changed, err := stored.Expansion()
+	if err != nil || !changed || dryRun {
+		return changed, err
+	}
+	// The caller holds the queue, so that no other process expands the file meanwhile.
+	script := "BEGIN IMMEDIATE;"
+	for format := stored.Format + 1; format <= facts.Format; format++ {
+		script += expansions[format] + ";"
+	}
+	script += fmt.Sprintf("UPDATE meta SET value = '%d' WHERE key = 'format'; COMMIT", facts.Format)
+	_, err = d.conn.ExecContext(ctx, script)
+	return true, err
 }
 
 // Activate lets no program below a format use the journal any more. It says whether one

@@ -30,6 +30,9 @@ func (t *tx) append(a *sharding.Append) error {
 	if err != nil {
 		return err
 	}
+	if id == 0 && len(a.Records) == 0 {
+		return nil // there is no wake-up, and there are no sends
+	}
 	if id == 0 {
 		r, err := t.s.addEntity.Exec(string(a.Entity.Type), string(a.Entity.ID))
 		if err != nil {
@@ -39,6 +42,12 @@ func (t *tx) append(a *sharding.Append) error {
 			return err
 		}
 		t.add(a.Entity, id)
+	}
+	if err := t.changeWakes(id, a); err != nil {
+		return err
+	}
+	if err := t.deliver(id, a); err != nil {
+		return err
 	}
 	trim, stamp := false, t.stamp.Next(t.now)
 	for i := range a.Records {
@@ -54,6 +63,11 @@ func (t *tx) append(a *sharding.Append) error {
 		}
 		if r.Command != "" {
 			if _, err := t.s.addCommand.Exec(id, commandHash(r.Command), int64(r.Seq)); err != nil {
+				return err
+			}
+		}
+		if done := journal.NewSends(r); done != nil {
+			if _, err := t.s.addSends.Exec(id, int64(r.Seq), done, string(a.Shard.Type), a.Shard.Index, idHash(a.Entity), len(r.Sends)); err != nil {
 				return err
 			}
 		}

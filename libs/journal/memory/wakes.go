@@ -1,0 +1,205 @@
+package memory
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+type wakeKey struct {
+	kind sharding.WakeKind
+	name string
+}
+
+type wakeRow struct {
+	shard       sharding.ShardID
+	due, period int64
+	seq, number uint64
+}
+
+type sendRow struct {
+	shard sharding.ShardID
+	done  []byte // never changed in place: clones share it
+}
+
+func (e *entity) changeWakes(a *sharding.Append) {
+	for _, c := range journal.WakeChanges(a) {
+		key := wakeKey{c.Kind, c.Name}
+		switch c.Does {
+		case journal.RemoveWake:
+			delete(e.wakes, key)
+		case journal.NextWake:
+			if w, ok := e.wakes[key]; ok {
+				w.due, w.number = c.Due, c.Number
+				e.wakes[key] = w
+			}
+		case journal.SetWake:
+			if e.wakes == nil {
+				e.wakes = map[wakeKey]wakeRow{}
+			}
+			e.wakes[key] = wakeRow{shard: a.Shard, due: c.Due, period: c.Period, seq: c.Seq, number: c.Number}
+		}
+	}
+}
+
+func (e *entity) changeSends(a *sharding.Append) {
+	for _, d := range a.Delivered {
+		row, ok := e.sends[d.Seq]
+		if !ok {
+			continue
+		}
+		row.done = slices.Clone(row.done)
+		if journal.Deliver(row.done, len(e.entries[d.Seq-1].record.Sends), d.Sends) {
+			delete(e.sends, d.Seq)
+		} else {
+			e.sends[d.Seq] = row
+		}
+	}
+	for i := range a.Records {
+		if done := journal.NewSends(&a.Records[i]); done != nil {
+			if e.sends == nil {
+				e.sends = map[uint64]sendRow{}
+			}
+			e.sends[a.Records[i].Seq] = sendRow{shard: a.Shard, done: done}
+		}
+	}
+}
+
+// Wakes returns a page of wake-ups. The order of those that are due at the same time is that
+// of their entities' names.
+func (l *Ledger) Wakes(now time.Time, req journal.WakesRequest) journal.WakesPage {
+	rows := map[sharding.ShardID][]journal.WakeRow{}
+	for _, id := range l.ids() {
+		for key, w := range l.entities[id].wakes { // order-free: sorted below
+			rows[w.shard] = append(rows[w.shard], journal.WakeRow{
+				Shard: w.shard, Entity: id, WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq, Number: w.number},
+				Due: w.due, Period: w.period,
+			})
+		}
+	}
+	f := filler[journal.WakeRow]{page: journal.WakesPage{Now: now}, left: l.cfg.PageBytes}
+	for _, s := range req.Shards {
+		all := slices.DeleteFunc(rows[s.Shard], func(w journal.WakeRow) bool {
+			return comparePositions(w.Position(), s.After) <= 0 || req.Until != 0 && w.Due >= req.Until
+		})
+		slices.SortFunc(all, func(a, b journal.WakeRow) int { return comparePositions(a.Position(), b.Position()) })
+		f.add(s.Shard, all, req.Limit, func(w *journal.WakeRow) int {
+			x, err := l.entities[w.Entity].read(w.Entity, w.Seq)
+			if w.Err = err; err == nil {
+				w.SetInput(&x.record)
+			}
+			return x.record.Size()
+		})
+	}
+	return f.page
+}
+
+// Sends returns a page of records whose sends have not all ended, in the order of their
+// entities' names.
+func (l *Ledger) Sends(now time.Time, req journal.SendsRequest) journal.SendsPage {
+	f := filler[journal.SendRow]{page: journal.SendsPage{Now: now}, left: l.cfg.PageBytes}
+	for _, s := range req.Shards {
+		var all []journal.SendRow
+		for _, id := range l.ids() {
+			e := l.entities[id]
+			for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
+				if row := e.sends[seq]; row.shard == s.Shard && cmp.Or(id.Compare(s.Entity), cmp.Compare(seq, s.Seq)) > 0 {
+					all = append(all, journal.SendRow{Shard: s.Shard, Entity: id, Seq: seq, Done: slices.Clone(row.done)})
+				}
+			}
+		}
+		f.add(s.Shard, all, req.Limit, func(row *journal.SendRow) int {
+			x, err := l.entities[row.Entity].read(row.Entity, row.Seq)
+			if row.Err = err; err == nil {
+				row.SetSends(x.wall, &x.record)
+			}
+			return x.record.Size()
+		})
+	}
+	return f.page
+}
+
+// filler fills a page.
+type filler[R any] struct {
+	page journal.Page[R]
+	left int // bytes that may still be read
+}
+
+// add adds the rows of a shard. read completes one and returns how many bytes that took.
+func (f *filler[R]) add(shard sharding.ShardID, rows []R, limit int, read func(*R) int) {
+	for i := range rows {
+		if i == limit || f.left <= 0 {
+			f.page.More = append(f.page.More, shard)
+			return
+		}
+		f.left -= read(&rows[i])
+		f.page.Rows = append(f.page.Rows, rows[i])
+	}
+}
+
+func comparePositions(a, b journal.WakePosition) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Entity.Compare(b.Entity), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// read returns the entry of a record, or why it cannot be read.
+func (e *entity) read(id sharding.Entity, seq uint64) (entry, error) {
+	if slices.Contains(e.damaged, seq) {
+		return entry{}, fmt.Errorf("%w: %s, record %d", journal.ErrCorrupt, id, seq)
+	}
+	return e.entries[seq-1], nil
+}
+
+// checkRows verifies that every row is about a record that says what the row does.
+func (e *entity) checkRows() error {
+	for key, w := range e.wakes { // order-free: any error will do
+		row := journal.WakeRow{WakeRef: sharding.WakeRef{Kind: key.kind, Name: key.name, Seq: w.seq}}
+		if w.seq == 0 || w.seq > e.last() {
+			return fmt.Errorf("wake-up %q was set by record %d, the last one is %d", key.name, w.seq, e.last())
+		}
+		if row.SetInput(&e.entries[w.seq-1].record); row.Err != nil {
+			return row.Err
+		}
+	}
+	for seq, s := range e.sends { // order-free: any error will do
+		if seq == 0 || seq > e.last() {
+			return fmt.Errorf("there are sends of record %d, the last one is %d", seq, e.last())
+		}
+		if n := len(e.entries[seq-1].record.Sends); n == 0 || len(s.done) != (n+7)/8 || journal.Deliver(slices.Clone(s.done), n, nil) {
+			return fmt.Errorf("record %d has %d sends, and %x says which have ended", seq, n, s.done)
+		}
+	}
+	return nil
+}
+
+// appendRows is the part of appendState about wake-ups and sends.
+func (e *entity) appendRows(b []byte, now time.Time) []byte {
+	keys := slices.SortedFunc(maps.Keys(e.wakes), func(a, b wakeKey) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+	})
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
+		w := e.wakes[key]
+		b = sharding.AppendString(append(b, byte(key.kind)), key.name)
+		b = appendShard(b, w.shard)
+		b = binary.AppendVarint(b, w.due-now.UnixMilli())
+		b = binary.AppendVarint(b, w.period)
+		b = binary.AppendUvarint(b, w.seq)
+		b = binary.AppendUvarint(b, w.number)
+	}
+	b = binary.AppendUvarint(b, uint64(len(e.sends)))
+	for _, seq := range slices.Sorted(maps.Keys(e.sends)) {
+		b = appendShard(binary.AppendUvarint(b, seq), e.sends[seq].shard)
+		b = sharding.AppendString(b, string(e.sends[seq].done))
+	}
+	return b
+}
+
+func appendShard(b []byte, s sharding.ShardID) []byte {
+	return binary.AppendUvarint(sharding.AppendString(b, string(s.Type)), uint64(s.Index))
+}

@@ -1,0 +1,403 @@
+-- The schema of a Roost journal, format 1. Run it once per database, as the
+-- role that shall own it; the services need less, see roles.sql.
+--
+-- Epochs, owners and shard numbers are unsigned in Roost: a bigint holds their
+-- bits. Names and keys are bytes, so that no encoding or collation changes them:
+-- convert_from(name, 'UTF8') shows them.
+
+CREATE SCHEMA IF NOT EXISTS roost;
+REVOKE ALL ON SCHEMA roost FROM PUBLIC;
+
+CREATE TABLE roost.meta (
+	one        boolean PRIMARY KEY DEFAULT true CHECK (one), -- one row
+	cluster    text,             -- null: not declared yet
+	format     integer NOT NULL, -- what the schema was expanded to
+	min_reader integer NOT NULL, -- the lowest format that a program must know to read,
+	min_writer integer NOT NULL, -- and to write
+	generation bigint NOT NULL   -- drawn at random, the bits of an unsigned number
+);
+INSERT INTO roost.meta (format, min_reader, min_writer, generation)
+	VALUES (1, 1, 1, ('x' || md5(gen_random_uuid()::text))::bit(64)::bigint | 1);
+
+CREATE TABLE roost.type (
+	name   text COLLATE "C" PRIMARY KEY,
+	shards bigint NOT NULL
+);
+
+-- The fences. A row with epoch 0 is one that was never claimed.
+CREATE TABLE roost.fence (
+	type     text COLLATE "C" NOT NULL,
+	shard    bigint NOT NULL,
+	epoch    bigint NOT NULL,
+	owner    bigint NOT NULL,
+	database integer NOT NULL DEFAULT 0, -- which one holds the shard's entities; 0: this one
+	PRIMARY KEY (type, shard)
+) WITH (fillfactor = 50);
+
+CREATE SEQUENCE roost.entity_id;
+
+CREATE TABLE roost.entity (
+	id       bigint PRIMARY KEY,
+	type     text COLLATE "C" NOT NULL,
+	name     bytea NOT NULL,
+	last     bigint NOT NULL,           -- sequence number of the last record
+	snapshot bigint NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
+	keys     bigint NOT NULL DEFAULT 0, -- how many remembered keys may be forgotten some day
+	trimmed  bigint NOT NULL DEFAULT 0, -- those of records up to this one are forgotten
+	dropped  bigint,                    -- newest time of a forgotten key, Unix ms
+	age      bigint NOT NULL DEFAULT 0, -- the entity's own time when it was written last, ms,
+	writer   bigint NOT NULL DEFAULT 0, -- by whom, the bits of an unsigned number; 0: nobody,
+	elapsed  bigint NOT NULL DEFAULT 0, -- and for how long that was running, ms
+	UNIQUE (type, name)
+) WITH (fillfactor = 80);
+
+-- One row per record, which holds the id of its command: dedupe finds the record by it.
+-- A key counts as remembered if its record is above entity.trimmed, or if it is never
+-- forgotten. Forgetting moves that mark and rewrites no record. Only a command that
+-- comes again after it was forgotten takes its id away from the old record.
+CREATE TABLE roost.record (
+	entity  bigint NOT NULL,
+	seq     bigint NOT NULL,
+	at      bigint, -- the entity's age when it was stored; null: its key is never forgotten
+	time    bigint, -- the time inside the key, Unix ms; null: it has none
+	command bytea,  -- null: there is none
+	body    bytea NOT NULL, -- checksummed
+	reply   bytea,          -- checksummed; null: there is none
+	PRIMARY KEY (entity, seq)
+);
+CREATE UNIQUE INDEX record_by_command ON roost.record (entity, command) WHERE command IS NOT NULL;
+
+CREATE TABLE roost.snapshot (
+	entity bigint PRIMARY KEY,
+	body   bytea NOT NULL -- checksummed
+);
+
+-- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
+-- in the records that set them. Nothing writes rows here yet.
+CREATE TABLE roost.wake (
+	entity bigint NOT NULL,
+	kind   smallint NOT NULL, -- 1 timer, 2 remember
+	name   bytea NOT NULL,
+	number bigint NOT NULL,   -- counts how often it was set, the bits of an unsigned number
+	due    bigint NOT NULL,   -- Unix ms
+	period bigint NOT NULL,   -- ms; 0: due once
+	seq    bigint NOT NULL,   -- of the record that set it
+	type   text COLLATE "C" NOT NULL,
+	shard  bigint NOT NULL,
+	hash   bigint NOT NULL,   -- of the entity's id, for another number of shards, the bits of an unsigned number
+	PRIMARY KEY (entity, kind, name)
+);
+CREATE INDEX wake_by_due ON roost.wake (type, shard, due);
+
+-- Sends: records whose commands to other entities are not all delivered. The commands
+-- are in the record. Nothing writes rows here yet.
+CREATE TABLE roost.send (
+	entity bigint NOT NULL,
+	seq    bigint NOT NULL,
+	done   bytea NOT NULL, -- a bit for each that was delivered
+	type   text COLLATE "C" NOT NULL,
+	shard  bigint NOT NULL,
+	hash   bigint NOT NULL, -- as above
+	PRIMARY KEY (entity, seq)
+);
+CREATE INDEX send_by_shard ON roost.send (type, shard);
+
+-- trim forgets keys of an entity, oldest first, as long as they are old enough (stored
+-- when the entity's age was old or less, and their own time before key_old) and not
+-- among the newest keep. It looks at a bounded number of records: more than are added
+-- until the next time.
+CREATE FUNCTION roost.trim(of_entity bigint, old bigint, key_old bigint, keep bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	batch   CONSTANT int := 2048;
+	surplus bigint;
+	mark    bigint;
+	final   bigint;
+	newest  bigint;
+	gone    bigint := 0;
+	r       record;
+BEGIN
+	SELECT e.keys - keep, e.trimmed, least(e.trimmed + batch, e.last) INTO surplus, mark, final FROM roost.entity e WHERE e.id = of_entity;
+	IF surplus <= 0 THEN
+		RETURN;
+	END IF;
+	-- Up to the first one that must stay.
+	FOR r IN SELECT x.seq, x.at, x.time, x.command IS NOT NULL AND x.at IS NOT NULL AS counts
+		FROM roost.record x WHERE x.entity = of_entity AND x.seq > mark AND x.seq <= final ORDER BY x.seq
+	LOOP
+		IF r.counts THEN
+			EXIT WHEN gone = surplus OR r.at > old OR r.time >= key_old;
+			gone := gone + 1;
+			newest := greatest(newest, r.time);
+		END IF;
+		mark := r.seq;
+	END LOOP;
+	UPDATE roost.entity e SET trimmed = mark, keys = e.keys - gone, dropped = greatest(e.dropped, newest)
+		WHERE e.id = of_entity AND e.trimmed <> mark;
+END $$;
+
+-- commit_batch decides a batch of operations in order and writes what holds.
+-- It is called alone, so that its transaction ends with it: its locks never wait
+-- for a client.
+--
+-- s_: the shards, sorted, without repetition. s_how says what the batch does
+--     with one: 0 reads its fence, 1 writes under it, 2 claims it.
+-- e_: the entities of appends and snapshots, sorted, without repetition.
+-- o_: the operations; kind 1 claim, 2 fence read, 3 append, 4 snapshot, 5
+--     drop of a snapshot, else nothing. o_shard and o_entity count from 1. o_seq is the owner of a claim,
+--     the first sequence number of an append (-1: it cannot follow anything) and
+--     that of a snapshot. o_keys is how many of its keys may be forgotten some day.
+--     o_repeats: it holds a command twice. o_time is the
+--     oldest time in its keys.
+-- r_: the records of all appends; r_forever: its command is never forgotten.
+-- of_generation: that of the journal which the caller has opened.
+-- of_writer, of_elapsed: who commits, and for how long that has been running, in ms.
+-- key_old, keep_for, keep: what may be forgotten, see trim.
+--
+-- Verdicts: 1 durable, 2 refused by epoch, 3 by sequence, 4 by command.
+CREATE FUNCTION roost.commit_batch(
+	s_type text[], s_shard bigint[], s_how int[],
+	e_type text[], e_name bytea[],
+	o_kind int[], o_shard int[], o_entity int[], o_epoch bigint[], o_seq bigint[],
+	o_count int[], o_keys int[], o_repeats boolean[], o_time bigint[], o_body bytea[],
+	r_op int[], r_entity int[], r_seq bigint[], r_command bytea[], r_time bigint[], r_forever boolean[], r_body bytea[], r_reply bytea[],
+	of_generation bigint, of_writer bigint, of_elapsed bigint, key_old bigint, keep_for bigint, keep bigint,
+	OUT verdict int[], OUT epoch bigint[], OUT owner bigint[])
+LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- Flips the sign: bigints then compare as the unsigned numbers they hold.
+	sign      CONSTANT bigint := -9223372036854775808;
+	ops       int := cardinality(o_kind);
+	entities  int := cardinality(e_name);
+	f_epoch   bigint[] := array_fill(0::bigint, ARRAY[cardinality(s_shard)]);
+	f_owner   bigint[] := f_epoch;
+	f_changed boolean[] := array_fill(false, ARRAY[cardinality(s_shard)]);
+	h_id      bigint[] := array_fill(NULL::bigint, ARRAY[entities]);
+	h_last    bigint[] := array_fill(0::bigint, ARRAY[entities]);
+	h_snap    bigint[] := h_last;
+	h_keys    bigint[] := h_last;
+	h_trimmed bigint[] := h_last;
+	h_dropped bigint[] := h_id;
+	h_age     bigint[] := h_last;
+	h_fresh   boolean[] := array_fill(false, ARRAY[entities]);
+	h_added   boolean[] := h_fresh;
+	h_changed boolean[] := h_fresh;
+	h_trim    boolean[] := h_fresh;
+	h_cleared boolean[] := h_fresh; -- a snapshot was dropped
+	doubled   boolean[] := array_fill(false, ARRAY[ops]);
+	forgotten bigint[] := '{}'; -- records whose command was stored and is forgotten
+	fresh     int := 0;
+	written   int;
+	r         record;
+	s         int;
+	e         int;
+	held      boolean;
+BEGIN
+	PERFORM FROM roost.meta m WHERE m.generation = of_generation;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'the journal has another generation' USING ERRCODE = 'RO001';
+	END IF;
+	verdict := array_fill(3, ARRAY[ops]);
+	epoch := array_fill(0::bigint, ARRAY[ops]);
+	owner := epoch;
+
+	-- Each statement sees what was committed before it began: what is read
+	-- under a lock stays true until the end. All take locks in the same order.
+	-- Who only reads a fence needs no lock: it was true at one moment after the
+	-- call, and a full disk does not stop it.
+	-- A statement for all of them costs far less than one for each; it has one
+	-- kind of lock, and that of a claim does for all.
+	IF 2 = ANY (s_how) THEN
+		INSERT INTO roost.fence (type, shard, epoch, owner)
+			SELECT u.type, u.shard, 0, 0 FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			WHERE u.how = 2 ORDER BY u.i
+			ON CONFLICT DO NOTHING;
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how > 0 ORDER BY u.i FOR UPDATE OF f
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	ELSIF 1 = ANY (s_how) THEN
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how > 0 ORDER BY u.i FOR SHARE OF f
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	END IF;
+	IF 0 = ANY (s_how) THEN
+		FOR r IN SELECT u.i, f.epoch, f.owner
+			FROM unnest(s_type, s_shard, s_how) WITH ORDINALITY AS u (type, shard, how, i)
+			JOIN roost.fence f ON f.type = u.type AND f.shard = u.shard
+			WHERE u.how = 0
+		LOOP
+			f_epoch[r.i] := r.epoch;
+			f_owner[r.i] := r.owner;
+		END LOOP;
+	END IF;
+
+	IF entities > 0 THEN
+		FOR r IN SELECT u.i, x.id, x.last, x.snapshot, x.keys, x.trimmed, x.dropped,
+			-- journal.Stamp.Next
+			x.age + CASE WHEN x.writer = of_writer THEN greatest(of_elapsed - x.elapsed, 0) ELSE 0 END AS age
+			FROM unnest(e_type, e_name) WITH ORDINALITY AS u (type, name, i)
+			JOIN roost.entity x ON x.type = u.type AND x.name = u.name
+			ORDER BY u.i FOR UPDATE OF x
+		LOOP
+			h_id[r.i] := r.id;
+			h_last[r.i] := r.last;
+			h_snap[r.i] := r.snapshot;
+			h_keys[r.i] := r.keys;
+			h_trimmed[r.i] := r.trimmed;
+			h_dropped[r.i] := r.dropped;
+			h_age[r.i] := r.age;
+		END LOOP;
+		FOR r IN SELECT u.op, u.entity, u.i, x.seq, x.at
+			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
+			JOIN roost.record x ON x.entity = h_id[u.entity] AND x.command = u.command
+		LOOP
+			IF r.at IS NULL OR r.seq > h_trimmed[r.entity] THEN
+				doubled[r.op] := true;
+			ELSE
+				forgotten := forgotten || r.i;
+			END IF;
+		END LOOP;
+	END IF;
+
+	FOR i IN 1 .. ops LOOP
+		CONTINUE WHEN o_kind[i] NOT BETWEEN 1 AND 5;
+		s := o_shard[i];
+		e := o_entity[i];
+		IF o_kind[i] = 5 THEN -- under no claim
+			CONTINUE WHEN h_snap[e] = 0 OR h_snap[e] > o_seq[i];
+			verdict[i] := 1;
+			h_snap[e] := 0;
+			h_cleared[e] := true;
+			CONTINUE;
+		END IF;
+		held := f_epoch[s] <> 0 AND f_epoch[s] = o_epoch[i];
+		IF o_kind[i] = 1 THEN
+			-- The same claim again, by the same incarnation, is a lost reply.
+			IF held AND f_owner[s] = o_seq[i] THEN
+				verdict[i] := 1;
+			ELSIF (o_epoch[i] # sign) <= (f_epoch[s] # sign) THEN
+				verdict[i] := 2;
+			ELSE
+				verdict[i] := 1;
+				f_epoch[s] := o_epoch[i];
+				f_owner[s] := o_seq[i];
+				f_changed[s] := true;
+			END IF;
+			epoch[i] := f_epoch[s];
+			owner[i] := f_owner[s];
+		ELSIF o_kind[i] = 3 AND h_added[e] THEN
+			CONTINUE; -- a second append of an entity
+		ELSIF o_kind[i] = 2 OR NOT held THEN
+			verdict[i] := CASE WHEN held THEN 1 ELSE 2 END;
+			epoch[i] := f_epoch[s];
+			owner[i] := f_owner[s];
+		ELSIF o_kind[i] = 3 THEN
+			CONTINUE WHEN o_seq[i] <> h_last[e] + 1;
+			IF doubled[i] OR o_repeats[i] OR coalesce(o_time[i] <= h_dropped[e], false) THEN
+				verdict[i] := 4;
+				CONTINUE;
+			END IF;
+			verdict[i] := 1;
+			IF h_id[e] IS NULL THEN
+				h_id[e] := nextval('roost.entity_id');
+				h_fresh[e] := true;
+				fresh := fresh + 1;
+			END IF;
+			h_trim[e] := h_trim[e] OR h_last[e] / 1024 <> (h_last[e] + o_count[i]) / 1024;
+			h_last[e] := h_last[e] + o_count[i];
+			h_keys[e] := h_keys[e] + o_keys[i];
+			h_added[e] := true;
+			h_changed[e] := true;
+		ELSE
+			CONTINUE WHEN o_seq[i] <= 0 OR o_seq[i] > h_last[e] OR o_seq[i] < h_snap[e];
+			verdict[i] := 1;
+			h_snap[e] := o_seq[i];
+			h_trim[e] := true;
+			h_changed[e] := true;
+		END IF;
+	END LOOP;
+
+	IF true = ANY (f_changed) THEN
+		UPDATE roost.fence f SET epoch = u.epoch, owner = u.owner
+			FROM unnest(s_type, s_shard, f_epoch, f_owner, f_changed) AS u (type, shard, epoch, owner, changed)
+			WHERE u.changed AND f.type = u.type AND f.shard = u.shard;
+	END IF;
+	IF true = ANY (h_cleared) THEN
+		UPDATE roost.entity x SET snapshot = u.snapshot
+			FROM unnest(h_id, h_snap, h_cleared) AS u (id, snapshot, cleared) WHERE u.cleared AND x.id = u.id;
+		DELETE FROM roost.snapshot x USING unnest(h_id, h_cleared) AS u (id, cleared) WHERE u.cleared AND x.entity = u.id;
+	END IF;
+	IF NOT true = ANY (h_changed) THEN
+		RETURN;
+	END IF;
+	IF fresh > 0 THEN
+		INSERT INTO roost.entity (id, type, name, last)
+			SELECT h_id[u.i], u.type, u.name, 0 FROM unnest(e_type, e_name, h_fresh) WITH ORDINALITY AS u (type, name, fresh, i)
+			WHERE u.fresh ORDER BY u.i
+			ON CONFLICT DO NOTHING;
+		GET DIAGNOSTICS written = ROW_COUNT;
+		IF written <> fresh THEN
+			RAISE EXCEPTION 'an entity was made at the same time' USING ERRCODE = 'serialization_failure';
+		END IF;
+	END IF;
+	UPDATE roost.entity x SET last = u.last, snapshot = u.snapshot, keys = u.keys, age = u.age, writer = of_writer, elapsed = of_elapsed
+		FROM unnest(h_id, h_last, h_snap, h_keys, h_age, h_changed) AS u (id, last, snapshot, keys, age, changed)
+		WHERE u.changed AND x.id = u.id;
+	IF cardinality(forgotten) > 0 THEN
+		UPDATE roost.record x SET command = NULL
+			FROM unnest(r_op, r_entity, r_command) WITH ORDINALITY AS u (op, entity, command, i)
+			WHERE u.i = ANY (forgotten) AND verdict[u.op] = 1 AND x.entity = h_id[u.entity] AND x.command = u.command;
+	END IF;
+	INSERT INTO roost.record (entity, seq, at, time, command, body, reply)
+		SELECT h_id[u.entity], u.seq, CASE WHEN u.forever THEN NULL ELSE h_age[u.entity] END, u.time, u.command, u.body, u.reply
+		FROM unnest(r_op, r_entity, r_seq, r_command, r_time, r_forever, r_body, r_reply) AS u (op, entity, seq, command, time, forever, body, reply)
+		WHERE verdict[u.op] = 1;
+	IF true = ANY (h_trim) THEN
+		INSERT INTO roost.snapshot (entity, body)
+			SELECT DISTINCT ON (u.entity) h_id[u.entity], u.body
+			FROM unnest(o_kind, verdict, o_entity, o_body) WITH ORDINALITY AS u (kind, verdict, entity, body, i)
+			WHERE u.kind = 4 AND u.verdict = 1 AND h_snap[u.entity] > 0
+			ORDER BY u.entity, u.i DESC
+			ON CONFLICT (entity) DO UPDATE SET body = excluded.body;
+		FOR i IN 1 .. entities LOOP
+			IF h_trim[i] THEN
+				PERFORM roost.trim(h_id[i], h_age[i] - keep_for, key_old, keep);
+			END IF;
+		END LOOP;
+	END IF;
+END $$;
+
+-- declare_facts stores whose the journal is and its types, and says whether it could:
+-- not if something else is stored.
+CREATE FUNCTION roost.declare_facts(of_generation bigint, of_cluster text, names text[], numbers bigint[])
+RETURNS boolean LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- One at a time from here on.
+	PERFORM FROM roost.meta m WHERE m.generation = of_generation AND coalesce(m.cluster, of_cluster) = of_cluster FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	UPDATE roost.meta m SET cluster = of_cluster WHERE m.cluster IS NULL;
+	PERFORM FROM unnest(names, numbers) AS u (name, shards) JOIN roost.type t ON t.name = u.name WHERE t.shards <> u.shards;
+	IF FOUND THEN
+		RETURN false;
+	END IF;
+	INSERT INTO roost.type (name, shards) SELECT u.name, u.shards FROM unnest(names, numbers) AS u (name, shards) ON CONFLICT DO NOTHING;
+	RETURN true;
+END $$;
+
+REVOKE ALL ON FUNCTION roost.trim, roost.commit_batch, roost.declare_facts FROM PUBLIC;

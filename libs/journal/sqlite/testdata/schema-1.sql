@@ -1,0 +1,73 @@
+CREATE TABLE IF NOT EXISTS meta (
+	key   TEXT NOT NULL PRIMARY KEY, -- cluster, format, min_reader, min_writer, generation
+	value TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS type (
+	name   TEXT NOT NULL PRIMARY KEY,
+	shards INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS fence (
+	type  TEXT NOT NULL,
+	shard INTEGER NOT NULL,
+	epoch INTEGER NOT NULL, -- the bits of an unsigned number
+	owner INTEGER NOT NULL, -- the bits of an unsigned number
+	database INTEGER NOT NULL DEFAULT 0, -- which one holds the shard's entities; 0: this one
+	PRIMARY KEY (type, shard)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entity (
+	id       INTEGER PRIMARY KEY,
+	type     TEXT NOT NULL,
+	name     TEXT NOT NULL,
+	kept     INTEGER NOT NULL DEFAULT 0, -- rows in command of records up to this one are never dropped
+	dropped  INTEGER NOT NULL DEFAULT 0, -- newest time of a dropped key, Unix ms; 0: none
+	snapshot INTEGER NOT NULL DEFAULT 0, -- sequence number of the snapshot; 0: none
+	UNIQUE (type, name)
+);
+CREATE TABLE IF NOT EXISTS record (
+	entity INTEGER NOT NULL,
+	seq    INTEGER NOT NULL,
+	age     INTEGER NOT NULL, -- the entity's own time, ms: journal.Stamp
+	writer  INTEGER NOT NULL, -- who has written it, the bits of an unsigned number
+	elapsed INTEGER NOT NULL, -- and for how long that was running, ms
+	body   BLOB NOT NULL,
+	reply  BLOB, -- behind the body: who reads only that does not read these pages
+	PRIMARY KEY (entity, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS command (
+	entity INTEGER NOT NULL,
+	hash   INTEGER NOT NULL, -- xxh64 of the command id, the bits of an unsigned number
+	seq    INTEGER NOT NULL,
+	PRIMARY KEY (entity, hash, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS snapshot (
+	entity INTEGER PRIMARY KEY,
+	body   BLOB NOT NULL
+);
+-- Wake-ups: entities that must come to life although nobody calls them. Their inputs are
+-- in the records that set them. Nothing writes rows here yet.
+CREATE TABLE IF NOT EXISTS wake (
+	entity INTEGER NOT NULL,
+	kind   INTEGER NOT NULL, -- 1 timer, 2 remember
+	name   TEXT NOT NULL,
+	number INTEGER NOT NULL, -- counts how often it was set, the bits of an unsigned number
+	due    INTEGER NOT NULL, -- Unix ms
+	period INTEGER NOT NULL, -- ms; 0: due once
+	seq    INTEGER NOT NULL, -- of the record that set it
+	type   TEXT NOT NULL,
+	shard  INTEGER NOT NULL,
+	hash   INTEGER NOT NULL, -- of the entity's id, for another number of shards, the bits of an unsigned number
+	PRIMARY KEY (entity, kind, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS wake_by_due ON wake (type, shard, due);
+-- Sends: records whose commands to other entities are not all delivered. The commands
+-- are in the record. Nothing writes rows here yet.
+CREATE TABLE IF NOT EXISTS send (
+	entity INTEGER NOT NULL,
+	seq    INTEGER NOT NULL,
+	done   BLOB NOT NULL, -- a bit for each that was delivered
+	type   TEXT NOT NULL,
+	shard  INTEGER NOT NULL,
+	hash   INTEGER NOT NULL, -- as above
+	PRIMARY KEY (entity, seq)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS send_by_shard ON send (type, shard);

@@ -1,0 +1,72 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+
+	"github.com/roost-cluster/roost/libs/journal"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// Wake implements [journal.Tx].
+func (t *tx) Wake(entity sharding.Entity, kind sharding.WakeKind, name string) (sharding.WakeRef, bool, error) {
+	ref := sharding.WakeRef{Kind: kind, Name: name}
+	id, err := t.id(entity)
+	if err != nil || id == 0 {
+		return ref, false, err
+	}
+	var seq, number int64
+	err = t.s.wake.QueryRow(id, int(kind), name).Scan(&seq, &number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return ref, false, nil
+	}
+	ref.Seq, ref.Number = uint64(seq), uint64(number)
+	return ref, err == nil, err
+}
+
+// changeWakes changes the rows of wake-ups as an append says.
+func (t *tx) changeWakes(id int64, a *sharding.Append) error {
+	for _, c := range journal.WakeChanges(a) {
+		var err error
+		switch c.Does {
+		case journal.RemoveWake:
+			_, err = t.s.removeWake.Exec(id, int(c.Kind), c.Name)
+		case journal.NextWake:
+			_, err = t.s.nextWake.Exec(c.Due, int64(c.Number), id, int(c.Kind), c.Name)
+		case journal.SetWake:
+			_, err = t.s.setWake.Exec(id, int(c.Kind), c.Name, int64(c.Number), c.Due, c.Period, int64(c.Seq),
+				string(a.Shard.Type), a.Shard.Index, idHash(a.Entity))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver marks the sends of earlier records that an append says have ended.
+func (t *tx) deliver(id int64, a *sharding.Append) error {
+	for i := range a.Delivered {
+		d := &a.Delivered[i]
+		var done []byte
+		var sends int
+		err := t.s.sends.QueryRow(id, int64(d.Seq)).Scan(&done, &sends)
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // all had ended before
+			continue
+		case err != nil:
+			return err
+		case journal.Deliver(done, sends, d.Sends):
+			_, err = t.s.removeSends.Exec(id, int64(d.Seq))
+		default:
+			_, err = t.s.setDone.Exec(done, id, int64(d.Seq))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idHash is the hash by which an entity belongs to a shard.
+func idHash(e sharding.Entity) int64 { return int64(e.ID.Hash()) }

@@ -1,0 +1,309 @@
+package journal
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/roost-cluster/roost/libs/mutant"
+	"github.com/roost-cluster/roost/libs/sharding"
+)
+
+// A wake-up is a row beside the records, and so is what is left to deliver of a record with
+// sends. Both are changed in the transaction of the append that says so, and by nothing else.
+
+// WakesRequest asks for one page of wake-ups of each of some shards: the rows behind a
+// position that are due before a time, in the order in which they are due. Rows that are due
+// at the same time are in an order that is the store's own, and stays.
+//
+// A wake-up that is remembered has a negative due time (see [sharding.Wake]). Timers are the
+// rows behind the zero position; remembered entities are those behind the position
+// math.MinInt64 that are due before 1.
+type WakesRequest struct {
+	Shards []ShardPosition // each shard once
+	// Until is a time in Unix milliseconds: rows that are due then, or later, are left out.
+	// 0: none is.
+	Until int64
+	// Limit is the largest number of rows of each shard, above 0.
+	Limit int
+}
+
+// ShardPosition is a position among the wake-ups of a shard.
+type ShardPosition struct {
+	Shard sharding.ShardID
+	After WakePosition
+}
+
+// WakePosition is the place of a wake-up among those of its shard. A position that only has
+// Due is before all rows that are due then.
+type WakePosition struct {
+	Due    int64
+	Entity sharding.Entity
+	Kind   sharding.WakeKind
+	Name   string
+}
+
+// Page is the answer to a [WakesRequest] or a [SendsRequest], as it was at one moment after the
+// request.
+type Page[R any] struct {
+	// Now is the store's clock on the wall, so that processes can agree on what is due.
+	Now time.Time
+	// Rows are in the order of the request's shards, and in each in that of their positions.
+	Rows []R
+	// More are the shards that may have more rows: the page is full.
+	More []sharding.ShardID
+	// Damaged are shards whose rows cannot be read. Only [Journal.Wakes] and [Journal.Sends]
+	// set it; a driver returns an error.
+	Damaged []Damaged
+}
+
+// WakesPage is a page of wake-ups.
+type WakesPage = Page[WakeRow]
+
+// SendsPage is a page of records whose sends have not all ended.
+type SendsPage = Page[SendRow]
+
+// WakeRow is a wake-up that stands.
+type WakeRow struct {
+	Shard  sharding.ShardID
+	Entity sharding.Entity
+	sharding.WakeRef
+	Due, Period int64          // as in [sharding.Wake]
+	Input       sharding.Input // from the record that set it
+	// Err says why the input cannot be read: it wraps ErrCorrupt. The rest of the row is
+	// valid.
+	Err error
+}
+
+// Position returns the place of the row.
+func (w *WakeRow) Position() WakePosition {
+	return WakePosition{Due: w.Due, Entity: w.Entity, Kind: w.Kind, Name: w.Name}
+}
+
+// SetInput finds the input of the wake-up in the record that set it.
+func (w *WakeRow) SetInput(r *sharding.Record) {
+	for i := range r.Wakes {
+		if s := &r.Wakes[i]; s.Kind == w.Kind && s.Name == w.Name && s.Due != 0 {
+			w.Input = s.Input
+			return
+		}
+	}
+	w.Err = fmt.Errorf("%w: %s, record %d does not set wake-up %q", ErrCorrupt, w.Entity, w.Seq, w.Name)
+}
+
+// SendsRequest asks for one page of the records of each of some shards whose sends have not
+// all ended.
+type SendsRequest struct {
+	Shards []SendPosition // each shard once
+	// Limit is the largest number of records of each shard, above 0.
+	Limit int
+}
+
+// SendPosition is the place of a record among those of its shard. One without Entity is before
+// all of them. They are ordered by entity, in an order that is the store's own and stays, and
+// then by Seq.
+type SendPosition struct {
+	Shard  sharding.ShardID
+	Entity sharding.Entity
+	Seq    uint64
+}
+
+// SendRow is a record whose sends have not all ended.
+type SendRow struct {
+	Shard  sharding.ShardID
+	Entity sharding.Entity
+	Seq    uint64
+	At     time.Time // when the record was stored
+	// Done has a bit for each of the Sends, from the lowest one of the first byte on: it is
+	// set if the send has ended.
+	Done  []byte
+	Sends []sharding.Send
+	// Err says why the sends cannot be read: it wraps ErrCorrupt. At and Sends are not set.
+	Err error
+}
+
+// Position returns the place of the row.
+func (s *SendRow) Position() SendPosition {
+	return SendPosition{Shard: s.Shard, Entity: s.Entity, Seq: s.Seq}
+}
+
+// SetSends takes the sends out of the record.
+func (s *SendRow) SetSends(at time.Time, r *sharding.Record) {
+	if len(r.Sends) == 0 || len(s.Done) != doneBytes(len(r.Sends)) {
+		s.Err = fmt.Errorf("%w: %s, record %d has %d sends, and its row is about %d bytes of them", ErrCorrupt, s.Entity, s.Seq, len(r.Sends), len(s.Done))
+		return
+	}
+	s.At, s.Sends = at, r.Sends
+}
+
+// WakeChange is what an append does to the row of one wake-up.
+type WakeChange struct {
+	Does WakeDoing
+	Kind sharding.WakeKind
+	Name string
+	// Of a row that is set, or has fired.
+	Due    int64
+	Number uint64
+	// Of a row that is set.
+	Period int64
+	Seq    uint64
+}
+
+// WakeDoing says what happens to a row.
+type WakeDoing uint8
+
+const (
+	// RemoveWake: there is no row afterwards.
+	RemoveWake WakeDoing = iota + 1
+	// NextWake: the row, which is there, gets another Due and Number.
+	NextWake
+	// SetWake: there is a row afterwards, which is new in all its parts.
+	SetWake
+)
+
+// WakeChanges returns what an append that was accepted does to the rows of wake-ups, at most
+// one change for each of them.
+func WakeChanges(a *sharding.Append) []WakeChange {
+	if !changesWakes(a) {
+		return nil
+	}
+	var changes []WakeChange
+	places := map[sharding.WakeRef]int{} // by kind and name
+	change := func(c WakeChange) {
+		ref := sharding.WakeRef{Kind: c.Kind, Name: c.Name}
+		if i, ok := places[ref]; ok {
+			changes[i] = c
+			return
+		}
+		places[ref] = len(changes)
+		changes = append(changes, c)
+	}
+	for i := range a.Fired {
+		f := &a.Fired[i]
+		c := WakeChange{Does: NextWake, Kind: f.Kind, Name: f.Name, Due: f.Next, Number: f.Number + 1}
+		if f.Next == 0 {
+			c = WakeChange{Does: RemoveWake, Kind: f.Kind, Name: f.Name}
+		}
+		if !mutant.On("fired-with-record") {
+			change(c)
+		}
+	}
+	for i := range a.Records {
+		for n := range a.Records[i].Wakes {
+			w := &a.Records[i].Wakes[n]
+			if w.Due == 0 {
+				change(WakeChange{Does: RemoveWake, Kind: w.Kind, Name: w.Name})
+				continue
+			}
+			change(WakeChange{Does: SetWake, Kind: w.Kind, Name: w.Name, Due: w.Due, Number: w.Number, Period: w.Period, Seq: a.Records[i].Seq})
+		}
+	}
+	return changes
+}
+
+// changesWakes reports whether WakeChanges returns any.
+func changesWakes(a *sharding.Append) bool {
+	for i := range a.Records {
+		if len(a.Records[i].Wakes) > 0 {
+			return true
+		}
+	}
+	return len(a.Fired) > 0
+}
+
+// hasSends reports whether an append writes, or changes, rows of sends.
+func hasSends(a *sharding.Append) bool {
+	for i := range a.Records {
+		if len(a.Records[i].Sends) > 0 {
+			return true
+		}
+	}
+	return len(a.Delivered) > 0
+}
+
+// NewSends returns the SendRow.Done of a record that is being stored, nil if it has no sends
+// and so no row.
+func NewSends(r *sharding.Record) []byte {
+	if len(r.Sends) == 0 || mutant.On("send-row") {
+		return nil
+	}
+	return make([]byte, doneBytes(len(r.Sends)))
+}
+
+// doneBytes is the length of the SendRow.Done of a record.
+func doneBytes(sends int) int { return (sends + 7) / 8 }
+
+// Deliver marks sends as ended in the SendRow.Done of a record with a number of sends, and
+// reports whether all have ended: the row is then removed.
+func Deliver(done []byte, sends int, ended []uint16) (all bool) {
+	for _, i := range ended {
+		if int(i) >= sends || int(i/8) >= len(done) {
+			continue
+		}
+		if bit := byte(1) << (i % 8); mutant.On("delivered-again") {
+			done[i/8] ^= bit
+		} else {
+			done[i/8] |= bit
+		}
+	}
+	count := 0
+	for _, b := range done {
+		count += bits.OnesCount8(b)
+	}
+	return count >= sends
+}
+
+// checkWakes returns an error for wake-ups and sends of an append that are malformed.
+func checkWakes(a *sharding.Append) error {
+	if !changesWakes(a) && !hasSends(a) {
+		return nil
+	}
+	for i := range a.Records {
+		if err := checkRecordWakes(&a.Records[i]); err != nil {
+			return fmt.Errorf("append to %s: %w", a.Entity, err)
+		}
+	}
+	fired := map[sharding.WakeRef]struct{}{}
+	for i := range a.Fired {
+		f := &a.Fired[i]
+		if err := f.Check(); err != nil {
+			return fmt.Errorf("append to %s: %w", a.Entity, err)
+		}
+		ref := sharding.WakeRef{Kind: f.Kind, Name: f.Name}
+		if _, again := fired[ref]; again {
+			return fmt.Errorf("append to %s says twice that wake-up %q has fired", a.Entity, f.Name)
+		}
+		fired[ref] = struct{}{}
+	}
+	return nil
+}
+
+func checkRecordWakes(r *sharding.Record) error {
+	if len(r.Wakes) > MaxWakes {
+		return fmt.Errorf("%w: record %d changes %d wake-ups, at most %d are allowed; change fewer in one turn", ErrTooLarge, r.Seq, len(r.Wakes), MaxWakes)
+	}
+	if len(r.Sends) > MaxSends {
+		return fmt.Errorf("%w: record %d has %d sends, at most %d are allowed; send fewer in one turn", ErrTooLarge, r.Seq, len(r.Sends), MaxSends)
+	}
+	seen := make(map[sharding.WakeRef]struct{}, len(r.Wakes))
+	for i := range r.Wakes {
+		w := &r.Wakes[i]
+		if err := w.Check(); err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		ref := sharding.WakeRef{Kind: w.Kind, Name: w.Name}
+		if _, again := seen[ref]; again {
+			return fmt.Errorf("record %d changes wake-up %q twice; it may do that once", r.Seq, w.Name)
+		}
+		seen[ref] = struct{}{}
+	}
+	return nil
+}
+
+// needs is the format for which the journal must be activated before it takes the operation.
+func (o *Op) needs() int {
+	if o.Append != nil && (changesWakes(o.Append) || hasSends(o.Append)) {
+		return WakesFormat
+	}
+	return 1
+}
