@@ -312,7 +312,7 @@ func TestDeclareOnce(t *testing.T) {
 		}
 	}
 	f, err := b.Declare(t.Context(), journal.Declaration{})
-	if want := fmt.Sprintf("{blue 1 1 1 %v [{Account 8} {Cart 7}] 0.0}", b.generation); err != nil || fmt.Sprint(f) != want {
+	if want := fmt.Sprintf("{blue %[1]d %[1]d %[1]d %[2]v [{Account 8} {Cart 7}] 0.0}", journal.Format, b.generation); err != nil || fmt.Sprint(f) != want {
 		t.Errorf("facts are %v (%v), want %v", f, err, want)
 	}
 }

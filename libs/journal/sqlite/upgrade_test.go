@@ -143,7 +143,11 @@ func TestLaterFormat(t *testing.T) {
 	if _, err := Upgrade(ctx, path, cfg, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := change(path, fmt.Sprintf("UPDATE meta SET value = '%d' WHERE key = 'format'", later)); err != nil {
+	db, err := sql.Open("sqlite", dsn(path, VFS, "rw"))
+	if err == nil {
+		_, err = db.Exec("UPDATE meta SET value = ? WHERE key = 'format'", fmt.Sprint(later))
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := Upgrade(ctx, path, cfg, false); err != nil || changed {
